@@ -1,0 +1,45 @@
+"""Bookies as the decisions see them: where each stands, whether it lives, and what policy holds.
+
+A `Topology` is one full value with an epoch; the newest epoch wins. It carries the policy too, so that a verdict
+is a function of (ledger, topology) and of nothing else.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+class Status(IntEnum):
+    """How a bookie stands. Only WRITABLE ones give a rack to BookKeeper's adherence rule."""
+
+    WRITABLE = 1
+    READONLY = 2
+    PENDING = 3  # lost a moment ago; judged as it was before until the grace has passed
+    LOST = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Bookie:
+    """One bookie. ``since_ms``: when it took this status. ``rack`` None: no rack known (the default rack)."""
+
+    id: str
+    rack: str | None
+    status: Status
+    since_ms: int
+    registered_zxid: int = 0
+    was: Status = Status.WRITABLE  # while PENDING: the status before
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """All bookies ever registered, and the policy that ledgers are judged by.
+
+    ``held`` is empty, or the reason why losses are not acted upon until an operator looks
+    (too large a share of the bookies went at once).
+    """
+
+    epoch: int
+    at_ms: int
+    bookies: tuple[Bookie, ...]
+    min_racks: int = 2
+    enforce_min_racks: bool = False
+    held: str = ""

@@ -1,0 +1,96 @@
+"""kazoo's connection, with what it leaves out: zxids of answers and events, and many frames for one system call."""
+
+from collections.abc import Callable
+from typing import Any
+
+from kazoo.exceptions import ConnectionDropped, ConnectionLoss
+from kazoo.protocol import connection as kazoo
+from kazoo.protocol.serialization import ReplyHeader, read_string
+
+from connectors.zookeeper.errors import NotSent
+from connectors.zookeeper.requests import INT, Request
+
+Sink = Callable[[int, int, str], None]
+_RECV_BYTES = 1 << 16
+_FRAMES_AT_ONCE = 512  # then requests and pings get their turn
+_EVENT_BYTES = 8  # type and state
+
+
+class Connection(kazoo.ConnectionHandler):  # type: ignore[misc]
+    """Hands every watch event with its zxid to ``client.sink``."""
+
+    _rest = b""
+    _at = 0
+
+    def _connect(self, *args: Any) -> Any:
+        self._rest, self._at = b"", 0
+        return super()._connect(*args)
+
+    def _read(self, length: int, timeout: float) -> bytes:
+        end = self._at + length
+        if end <= len(self._rest):
+            found, self._at = self._rest[self._at : end], end
+            return found
+        parts = [self._rest[self._at :]]
+        missing = length - len(parts[0])
+        while missing > 0:
+            parts.append(self._receive(max(missing, _RECV_BYTES), timeout))
+            missing -= len(parts[-1])
+        whole = b"".join(parts)
+        self._rest, self._at = whole, length
+        return whole if not missing else whole[:length]
+
+    def _receive(self, most: int, timeout: float) -> bytes:
+        with self._socket_error_handling():
+            while True:
+                pending = getattr(self._socket, "pending", None)
+                if not (pending and pending()) and not self.handler.select([self._socket], [], [], timeout)[0]:
+                    raise self.handler.timeout_exception("socket time-out during read")
+                try:
+                    chunk: bytes = self._socket.recv(most)
+                except (kazoo.ssl.SSLWantReadError, kazoo.ssl.SSLWantWriteError):
+                    continue
+                if not chunk:
+                    raise ConnectionDropped("socket connection broken")
+                return chunk
+
+    def _read_socket(self, read_timeout: float) -> Any:
+        answer = super()._read_socket(read_timeout)
+        for _ in range(_FRAMES_AT_ONCE):
+            if answer is not None or not self._whole_frame():
+                break
+            answer = super()._read_socket(read_timeout)
+        return answer
+
+    def _whole_frame(self) -> bool:
+        have = len(self._rest) - self._at
+        return have >= 4 and have - 4 >= INT.unpack_from(self._rest, self._at)[0]
+
+    def _read_header(self, timeout: float) -> tuple[Any, bytes, int]:
+        body = self._read(INT.unpack(self._read(4, timeout))[0], timeout)
+        self.header, at = ReplyHeader.deserialize(body, 0)
+        return self.header, body, at
+
+    def _read_response(self, header: Any, body: bytes, at: int) -> Any:
+        request = self.client._pending[0][0]
+        if isinstance(request, Request):
+            request.zxid = header.zxid
+        return super()._read_response(header, body, at)
+
+    def _read_watch_event(self, body: bytes, at: int) -> None:
+        client = self.client
+        if client.sink is not None:
+            client.sink(self.header.zxid, INT.unpack_from(body, at)[0], read_string(body, at + _EVENT_BYTES)[0])
+        if client._data_watchers or client._child_watchers:
+            super()._read_watch_event(body, at)
+
+
+def fail_unsent(queue: Any) -> None:
+    """Tell the callers of requests that are still in the queue that these were not sent."""
+    while queue:
+        _, result = queue.popleft()
+        if result is not None:
+            result.set_exception(NotSent())
+
+
+__all__ = ["Connection", "ConnectionLoss", "Sink", "fail_unsent"]

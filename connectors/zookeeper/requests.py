@@ -1,0 +1,279 @@
+"""Requests that kazoo does not have, in ZooKeeper's wire form (zookeeper.jute, org.apache.zookeeper.ZooDefs.OpCode).
+
+Each remembers the zxid of its answer's header: every write up to it had been applied by the answering server.
+Answers never show znode data in logs, which kazoo writes at DEBUG level.
+"""
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from kazoo.exceptions import EXCEPTIONS
+from kazoo.protocol import serialization as jute
+from numpy.typing import NDArray
+
+INT, LONG = struct.Struct("!i"), struct.Struct("!q")
+STAT_BYTES = 68
+_OP = struct.Struct("!iBi")  # type, last, error
+_END = _OP.pack(-1, 1, -1)
+_FOUND = struct.Struct("!iBii")  # the same, and the length of the data
+_STAT = struct.Struct("!qqqqiiiqiiq")
+_GET_DATA = 4
+_DATA_ERRORS = (-101, -102)
+
+
+class Stat(NamedTuple):
+    """org.apache.zookeeper.data.Stat. Times in ms since the epoch."""
+
+    czxid: int
+    mzxid: int
+    ctime: int
+    mtime: int
+    version: int
+    cversion: int
+    aversion: int
+    owner: int
+    size: int
+    children: int
+    pzxid: int
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Znodes:
+    """What was found of the names asked for, in their order.
+
+    ``raw``: the answer. ``at`` int64: where the data of each begins in it, followed by its stat.
+    ``size`` int64: bytes of data, or GONE or FORBIDDEN. ``zxid``: the state it shows.
+    """
+
+    raw: bytes
+    at: NDArray[np.int64]
+    size: NDArray[np.int64]
+    zxid: int
+
+    def __len__(self) -> int:
+        return len(self.size)
+
+    def data(self, row: int) -> bytes:
+        """Data of one that was found."""
+        return self.raw[self.at[row] : self.at[row] + self.size[row]]
+
+    def stat(self, row: int) -> Stat:
+        """Stat of one that was found."""
+        return Stat._make(_STAT.unpack_from(self.raw, int(self.at[row] + self.size[row])))
+
+
+class Request:
+    """One request. The client sets ``zxid`` before it decodes the answer."""
+
+    __slots__ = ("zxid",)
+    type = 0
+
+    def __init__(self) -> None:
+        self.zxid = 0
+
+
+class AddWatch(Request):
+    """Watch a whole subtree for as long as the session lives (opcode 106, mode PERSISTENT_RECURSIVE)."""
+
+    __slots__ = ("path",)
+    type = 106
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self.path = path
+
+    def serialize(self) -> bytes:
+        """Path and mode."""
+        return bytes(jute.write_string(self.path)) + INT.pack(1)
+
+    def deserialize(self, _body: bytes, _at: int) -> int:
+        """Zxid from which on every event will be told."""
+        return self.zxid
+
+
+class SetWatches(Request):
+    """Compare znodes with a zxid (opcode 101).
+
+    The server answers with an event for each that changed or went since; the others get a one-shot watch.
+    """
+
+    __slots__ = ("children", "data", "since")
+    type = 101
+
+    def __init__(self, since: int, data: Sequence[bytes], children: Sequence[bytes] = ()) -> None:
+        super().__init__()
+        self.since, self.data, self.children = since, data, children
+
+    def serialize(self) -> bytes:
+        """Zxid, and paths to compare by mzxid, by existence (none) and by pzxid."""
+        vectors = [INT.pack(len(paths)) + joined(b"", b"", paths, b"") for paths in (self.data, (), self.children)]
+        return LONG.pack(self.since) + b"".join(vectors)
+
+    def deserialize(self, _body: bytes, _at: int) -> int:
+        """Zxid of the state that was compared."""
+        return self.zxid
+
+
+class GetChildren(Request):
+    """Names under a znode (opcode 8), as the bytes that came."""
+
+    __slots__ = ("path",)
+    type = 8
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self.path = path
+
+    def serialize(self) -> bytes:
+        """Path, no watch."""
+        return bytes(jute.write_string(self.path)) + b"\0"
+
+    def deserialize(self, body: bytes, at: int) -> tuple[list[bytes], int]:
+        """Names in no order, and the zxid of the listing."""
+        return names_at(body, at), self.zxid
+
+
+class GetData(Request):
+    """Data and stat of one znode (opcode 4)."""
+
+    __slots__ = ("path",)
+    type = _GET_DATA
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self.path = path
+
+    def serialize(self) -> bytes:
+        """Path, no watch."""
+        return bytes(jute.write_string(self.path)) + b"\0"
+
+    def deserialize(self, body: bytes, at: int) -> Znodes:
+        """One row."""
+        size = max(INT.unpack_from(body, at)[0], 0)
+        return Znodes(body, np.array([at + 4]), np.array([size]), self.zxid)
+
+
+class MultiRead(Request):
+    """Data and stat of ``parent/name`` for every name in one round trip (opcode 22, ZooKeeper 3.6)."""
+
+    __slots__ = ("names", "parent")
+    type = 22
+
+    def __init__(self, parent: bytes, names: Sequence[bytes]) -> None:
+        super().__init__()
+        self.parent, self.names = parent, names
+
+    def serialize(self) -> bytes:
+        """One getData without a watch for each name."""
+        return joined(_OP.pack(_GET_DATA, 0, -1), self.parent + b"/", self.names, b"\0") + _END
+
+    def deserialize(self, body: bytes, at: int) -> Znodes:
+        """A row for each name. Raises kazoo's error when a znode fails in another way than gone or forbidden."""
+        places, sizes = [], []
+        read = _FOUND.unpack_from
+        while not body[at + 4]:
+            kind, _, error, size = read(body, at)
+            at += 13
+            if kind == _GET_DATA:
+                size = max(size, 0)
+                places.append(at)
+                sizes.append(size)
+                at += size + STAT_BYTES
+            elif error in _DATA_ERRORS:
+                places.append(at)
+                sizes.append(error)
+            else:
+                raise EXCEPTIONS[error]()
+        return Znodes(body, np.array(places, np.int64), np.array(sizes, np.int64), self.zxid)
+
+
+class Listings(Request):
+    """Names under several znodes at one instant (opcode 22 with getChildren)."""
+
+    __slots__ = ("paths",)
+    type = 22
+    _OP_TYPE = 8
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        super().__init__()
+        self.paths = paths
+
+    def serialize(self) -> bytes:
+        """One getChildren without a watch for each path."""
+        return joined(_OP.pack(self._OP_TYPE, 0, -1), b"", [path.encode() for path in self.paths], b"\0") + _END
+
+    def deserialize(self, body: bytes, at: int) -> tuple[list[list[bytes]], int]:
+        """Names under each path (none under one that does not exist), and their zxid."""
+        found: list[list[bytes]] = []
+        while not body[at + 4]:
+            kind, _, error = _OP.unpack_from(body, at)
+            at += _OP.size
+            if kind == self._OP_TYPE:
+                names = names_at(body, at)
+                found.append(names)
+                at += 4 + sum(map(len, names)) + 4 * len(names)
+            elif error == _DATA_ERRORS[0]:
+                found.append([])
+                at += 4
+            else:
+                raise EXCEPTIONS[error]()
+        return found, self.zxid
+
+
+class Multi(Request):
+    """All of these writes or none (opcode 14)."""
+
+    __slots__ = ("_plain",)
+    type = 14
+
+    def __init__(self, operations: Sequence[Any]) -> None:
+        super().__init__()
+        self._plain = jute.Transaction(operations)
+
+    def serialize(self) -> bytes:
+        """The operations."""
+        return bytes(self._plain.serialize())
+
+    def deserialize(self, body: bytes, at: int) -> list[Any]:
+        """One result for each operation: path, True, stat, or kazoo's error."""
+        return list(self._plain.deserialize(body, at))
+
+
+def joined(before: bytes, root: bytes, names: Sequence[bytes], after: bytes) -> bytes:
+    """``before``, ``root + name`` as a string of jute, ``after``: for each name, one after the other."""
+    if not names:
+        return b""
+    size = len(names[0])
+    if all(len(name) == size for name in names):
+        first = before + INT.pack(len(root) + size) + root
+        return first + (after + first).join(names) + after
+    return b"".join([part for name in names for part in (before, INT.pack(len(root) + len(name)), root, name, after)])
+
+
+def names_at(body: bytes, at: int) -> list[bytes]:
+    """A vector of strings."""
+    count = INT.unpack_from(body, at)[0]
+    at += 4
+    if count <= 0:
+        return []
+    size = INT.unpack_from(body, at)[0]
+    step = size + 4
+    block = body[at : at + count * step]
+    if len(block) == count * step:
+        rows = np.frombuffer(block, np.uint8).reshape(count, step)
+        if (rows[:, :4] == rows[0, :4]).all():
+            return np.ascontiguousarray(rows[:, 4:]).view(f"S{size}").ravel().tolist()
+    names = []
+    for _ in range(count):
+        size = INT.unpack_from(body, at)[0]
+        names.append(body[at + 4 : at + 4 + size])
+        at += 4 + size
+    return names
+
+
+def missing(error: int, zxid: int) -> Znodes:
+    """One row that was not found."""
+    return Znodes(b"", np.zeros(1, np.int64), np.array([error], np.int64), zxid)

@@ -1,0 +1,75 @@
+"""The journal's records as Avro: one schema a topic, no registry; a record is the bare Avro body."""
+
+import io
+import json
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import fastavro
+
+from state.errors import BadBytes
+from state.topology import Bookie, Status, Topology
+
+SCHEMAS = {
+    "ledgers": "ledger", "marks": "mark", "topology": "topology", "findings": "finding", "repairs": "repair",
+    "config": "setting",
+}  # fmt: skip
+"""Schema of each topic."""
+
+
+@cache
+def schema_text(topic: str) -> str:
+    """The schema of a topic as JSON text, as Spark's from_avro wants it."""
+    return (files("streams") / "schemas" / f"{SCHEMAS[topic]}.avsc").read_text()
+
+
+@cache
+def _schema(topic: str) -> Any:
+    return fastavro.parse_schema(json.loads(schema_text(topic)))
+
+
+def encode(topic: str, record: Any) -> bytes:
+    """The Avro body of one record."""
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, _schema(topic), record)
+    return out.getvalue()
+
+
+def decode(topic: str, body: bytes, where: str = "") -> Any:
+    """The record in an Avro body. Raises `BadBytes`, naming where it came from."""
+    stream = io.BytesIO(body)
+    try:
+        return fastavro.schemaless_reader(stream, _schema(topic), None)
+    except (ValueError, EOFError, IndexError, UnicodeDecodeError) as error:
+        expected = f"an Avro {SCHEMAS[topic]}"
+        raise BadBytes(where or topic, stream.tell(), expected, str(error) or "its end", "remove the record") from error
+
+
+def topology_record(topology: Topology) -> dict[str, Any]:
+    """A topology as a record of its topic."""
+    names = ("epoch", "at_ms", "min_racks", "enforce_min_racks", "held")
+    keys = ("id", "rack", "status", "since_ms", "registered_zxid", "was")
+    record: dict[str, Any] = {name: getattr(topology, name) for name in names}
+    return {**record, "bookies": [{k: getattr(b, k) for k in keys} for b in topology.bookies]}
+
+
+def topology_bytes(topology: Topology) -> bytes:
+    """A topology as its topic holds it."""
+    return encode("topology", topology_record(topology))
+
+
+def topology_of(record: dict[str, Any]) -> Topology:
+    """What `topology_record` made."""
+    bookies = (Bookie(**{**b, "status": Status(b["status"]), "was": Status(b["was"])}) for b in record["bookies"])
+    return Topology(**{**record, "bookies": tuple(bookies)})
+
+
+def topology_from(body: bytes) -> Topology:
+    """What `topology_bytes` wrote."""
+    return topology_of(decode("topology", body))
+
+
+def ledger_key(ledger: int) -> bytes:
+    """The key of everything that is about one ledger: its id, 8 bytes big-endian."""
+    return ledger.to_bytes(8, "big")

@@ -1,0 +1,200 @@
+"""The journal: Kafka topics that hold what was observed, decided and set; compacted, so read from the start
+they are the snapshot.
+
+A publish returns when the brokers have acknowledged everything, or raises `Retry` and nothing may be assumed;
+the caller publishes the same again, which is harmless, as the newest version of a key wins.
+"""
+
+import io
+import json
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+import fastavro
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from state.errors import Retry, Stop, TrueupError
+from state.observations import Observation
+from state.settings import Journal as JournalSettings
+from streams.codec import SCHEMAS, decode, encode, schema_text
+
+FLUSH_S = 30.0
+_PARTITIONED = frozenset({"ledgers", "marks"})
+_PERMANENT = frozenset({
+    KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED, KafkaError.MSG_SIZE_TOO_LARGE,
+    KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED,
+})  # fmt: skip
+
+
+class Record(NamedTuple):
+    """One record read back. ``value`` None: the key was removed. ``where`` is topic, partition and offset."""
+
+    key: bytes
+    value: Any
+    where: str
+
+
+class Journal:
+    """The topics of one cluster. Safe to use from several threads."""
+
+    def __init__(self, bootstrap: str, settings: JournalSettings, cluster: str) -> None:
+        self.bootstrap, self.settings, self._cluster = bootstrap, settings, cluster
+        self._client: dict[str, str | int | float | bool] = {"bootstrap.servers": bootstrap, **settings.options}
+        self._producer = Producer(
+            {
+                **self._client,
+                "enable.idempotence": True,
+                "compression.type": "lz4",
+                "linger.ms": 5,
+                "batch.size": 500_000,
+                "queue.buffering.max.messages": 1_000_000,
+                "delivery.report.only.error": True,
+            }
+        )
+        self._lock = threading.Lock()
+        self._failed: list[KafkaError] = []
+
+    def topic(self, what: str) -> str:
+        """Full name of a topic."""
+        return f"{self.settings.prefix}.{self._cluster}.{what}"
+
+    def create(self, timeout_s: float = 60.0) -> None:
+        """Create the topics that are missing and wait until every one has leaders."""
+        admin = AdminClient(self._client)
+        config = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1"}
+        new = [
+            NewTopic(self.topic(what), self.settings.partitions if what in _PARTITIONED else 1,
+                     self.settings.replication, config=config)
+            for what in SCHEMAS
+        ]  # fmt: skip
+        for name, future in admin.create_topics(new, operation_timeout=timeout_s).items():
+            try:
+                future.result(timeout_s)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise translated(error.args[0], f"create topic {name}") from error
+        deadline = time.monotonic() + timeout_s
+        while missing := self._without_leader(admin):
+            if time.monotonic() > deadline:
+                raise Retry("leaders for all topics", f"none for {', '.join(missing)}", "look at the journal's brokers")
+            time.sleep(0.05)
+
+    def _without_leader(self, admin: Any) -> list[str]:
+        topics = admin.list_topics(timeout=10).topics
+        names = [self.topic(what) for what in SCHEMAS]
+        return [n for n in names if n not in topics or any(p.leader < 0 for p in topics[n].partitions.values())]
+
+    def publish(self, observations: Iterable[Observation]) -> None:
+        """Write observations and wait until they are acknowledged. Raises `Retry`, or `Stop` for good."""
+        self.put((o.topic, o.key, o.value) for o in observations)
+
+    def put(self, records: Iterable[tuple[str, bytes, Any]]) -> None:
+        """Write (topic, key, record or None) and wait until all are acknowledged."""
+        with self._lock:
+            self._failed.clear()
+            for what, key, value in records:
+                self._produce(self.topic(what), key, None if value is None else encode(what, value))
+            left = self._producer.flush(FLUSH_S)
+            if self._failed:
+                raise translated(self._failed[0], "write to the journal")
+            if left:
+                self._producer.purge()
+                raise Retry("acknowledged records", f"{left} unacknowledged after {FLUSH_S:.0f} s", "try again")
+
+    def _produce(self, topic: str, key: bytes, body: bytes | None) -> None:
+        while True:
+            try:
+                self._producer.produce(topic, body, key, on_delivery=self._delivered)
+                return
+            except BufferError:
+                self._producer.poll(0.1)
+
+    def _delivered(self, error: KafkaError | None, _message: Message) -> None:
+        if error is not None:
+            self._failed.append(error)
+
+    def read(self, what: str, head: int | None = None) -> Iterator[Record]:
+        """Every record of a topic up to its present end, in order of each partition; with ``head`` only so many
+        leading fields of each (a bare Avro body can be read from its front)."""
+        parse = _head(what, head) if head else None
+        for message in self._messages(what):
+            where = _place(message)
+            body = message.value()
+            value = None if body is None else (parse(body) if parse else decode(what, body, where))
+            yield Record(message.key() or b"", value, where)
+
+    def _messages(self, what: str) -> Iterator[Message]:
+        consumer = Consumer(
+            {**self._client, "group.id": "trueup", "enable.auto.commit": False, "fetch.wait.max.ms": 50}
+        )
+        try:
+            topic = self.topic(what)
+            known = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+            ends = {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=10)[1] for p in known}
+            consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in known])
+            left = {p for p, end in ends.items() if end > 0}
+            while left:
+                yield from _good(consumer.consume(10_000, 0.5), f"read topic {topic}")
+                for place in consumer.position([TopicPartition(topic, p) for p in left]):
+                    if place.offset >= ends[place.partition]:
+                        left.discard(place.partition)
+        except KafkaException as error:
+            raise translated(error.args[0], f"read topic {self.topic(what)}") from error
+        finally:
+            consumer.close()
+
+    def follow(
+        self, what: str, stop: threading.Event, seen: Callable[[Record], None], bad: Callable[[str, TrueupError], None]
+    ) -> None:
+        """Call ``seen`` with every record of a one-partition topic, old and new, until ``stop``; ``bad`` for those
+        that do not parse. Blocks."""
+        consumer = Consumer({**self._client, "group.id": "trueup", "enable.auto.commit": False})
+        consumer.assign([TopicPartition(self.topic(what), 0, OFFSET_BEGINNING)])
+        while not stop.is_set():
+            for message in consumer.consume(100, 0.2):
+                if message.error() is not None:
+                    continue
+                where = _place(message)
+                try:
+                    body = message.value()
+                    seen(Record(message.key() or b"", None if body is None else decode(what, body, where), where))
+                except TrueupError as error:
+                    bad(where, error)
+        consumer.close()
+
+    def reachable(self, timeout_s: float = 2.0) -> bool:
+        """Whether a broker answers."""
+        try:
+            self._producer.list_topics(self.topic("config"), timeout=timeout_s)
+        except KafkaException:
+            return False
+        return True
+
+
+def translated(error: KafkaError, doing: str) -> TrueupError:
+    """Our error for one of the client's."""
+    kind = Stop if error.code() in _PERMANENT else Retry
+    todo = "check the journal's rights and limits" if kind is Stop else "try again"
+    return kind(f"to {doing}", error.str(), todo)
+
+
+def _good(messages: list[Message], doing: str) -> Iterator[Message]:
+    for message in messages:
+        error = message.error()
+        if error is None:
+            yield message
+        elif not error.retriable():
+            raise translated(error, doing)
+
+
+def _place(message: Message) -> str:
+    return f"topic {message.topic()} partition {message.partition()} offset {message.offset()}"
+
+
+def _head(what: str, fields: int) -> Callable[[bytes], Any]:
+    whole = json.loads(schema_text(what))
+    front = fastavro.parse_schema({**whole, "name": whole["name"] + "Head", "fields": whole["fields"][:fields]})
+    return lambda body: fastavro.schemaless_reader(io.BytesIO(body), front, None)

@@ -1,0 +1,89 @@
+"""Keeps the topology: what is seen of the bookies, settled by policy and time, published when verdicts depend on it.
+
+The last topology is read back from the journal, so a bookie that was away before a restart has been away since then.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from state.errors import Retry
+from state.membership import MembershipPolicy, settle
+from state.observations import Sighting
+from state.settings import Placement
+from state.topology import Topology
+from streams.codec import topology_of, topology_record
+from streams.journal import Journal
+from streams.live import Live
+
+log = logging.getLogger(__name__)
+KEY = b"topology"
+
+
+def membership(policy: Placement) -> MembershipPolicy:
+    """The part of the placement settings that bookies are judged by."""
+    return MembershipPolicy(
+        grace_ms=int(policy.grace_s * 1000),
+        hold_share=policy.hold_share,
+        min_racks=policy.min_racks,
+        enforce_min_racks=policy.enforce_min_racks,
+        release_hold=policy.release_hold,
+    )
+
+
+class Keeper:
+    """The topology in force. Safe to use from several threads."""
+
+    def __init__(self, journal: Journal, live: Live, clock: Callable[[], int]) -> None:
+        self._journal, self._live, self._clock = journal, live, clock
+        self._lock = threading.RLock()
+        self._seen: Sequence[Sighting] | None = None
+        self._due_ms: int | None = None
+        self._unpublished = True
+        self.topology: Topology | None = None
+        self.notes: tuple[str, ...] = ()
+        live.listeners.append(self.settle)
+
+    def load(self) -> None:
+        """Take up the last topology of the journal."""
+        for record in self._journal.read("topology"):
+            if record.value is not None:
+                self.topology = topology_of(record.value)
+
+    def seen(self, sightings: Sequence[Sighting]) -> None:
+        """Take a complete list of what is registered now."""
+        with self._lock:
+            self._seen = sightings
+            self.settle()
+
+    def tick(self) -> None:
+        """Settle again if a time limit passed, and publish what could not be published before."""
+        with self._lock:
+            if self._unpublished or (self._due_ms is not None and self._clock() >= self._due_ms):
+                self.settle()
+
+    def settle(self) -> None:
+        """Judge the bookies now and publish the topology if it changed, or if this run has not published one."""
+        with self._lock:
+            if self._seen is None:
+                return
+            settled = settle(self._seen, self.topology, membership(self._live.now.placement), self._clock())
+            self._due_ms, self.notes = settled.next_ms, tuple(settled.notes)
+            topology = settled.topology
+            if self._unpublished and not settled.changed and self.topology is not None:
+                # Every bucket has to speak once in a run, and only a new epoch makes it.
+                topology = replace(topology, epoch=self.topology.epoch + 1)
+            if settled.changed or self._unpublished:
+                self._unpublished = True
+                self.topology = topology
+                self._publish(topology)
+
+    def _publish(self, topology: Topology) -> None:
+        try:
+            self._journal.put([("topology", KEY, topology_record(topology))])
+        except Retry as error:
+            log.warning("topology not published yet", extra={"epoch": topology.epoch, "error": str(error)})
+            return
+        self._unpublished = False
+        log.info("topology", extra={"epoch": topology.epoch, "held": topology.held, "notes": list(self.notes)})

@@ -1,0 +1,75 @@
+"""Settings that change while the application runs, through the compacted config topic.
+
+Whoever writes a record there tunes every running application of the cluster. A record that does not parse, names
+no live key or is out of bounds is refused and reported; the old value stays.
+"""
+
+import json
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from state.errors import BadSettings, TrueupError
+from state.settings import Settings, change, live_keys, value_of
+from streams.journal import Journal, Record
+
+log = logging.getLogger(__name__)
+APPLY_S = 5.0
+
+
+class Live:
+    """The settings in force. Reading ``now`` is safe from any thread."""
+
+    def __init__(self, base: Settings, journal: Journal, clock: Callable[[], int]) -> None:
+        self._base, self._journal, self._clock = base, journal, clock
+        self._overlay: dict[str, Any] = {}
+        self._changed = threading.Condition()
+        self.now = base
+        self.refused: dict[str, str] = {}
+        self.listeners: list[Callable[[], None]] = []
+
+    def load(self) -> None:
+        """Take what the topic holds already, before anything is decided."""
+        for record in self._journal.read("config"):
+            self._seen(record)
+
+    def follow(self, stop: threading.Event) -> None:
+        """Apply changes until ``stop``. Blocks."""
+        self._journal.follow("config", stop, self._seen, self._refuse)
+
+    def set(self, name: str, value: Any) -> Any:
+        """Publish a change and wait until it is in force here; its new value. None takes the file's value again."""
+        if value is not None:
+            change(self.now, name, value)
+        elif name not in live_keys():
+            raise BadSettings([f"{name}: expected a live key, one of {', '.join(live_keys())}"])
+        wanted = None if value is None else value_of(change(self._base, name, value), name)
+        record = None if value is None else {"name": name, "value": json.dumps(wanted), "at_ms": self._clock()}
+        self._journal.put([("config", name.encode(), record)])
+        with self._changed:
+            self._changed.wait_for(lambda: self._overlay.get(name) == wanted, APPLY_S)
+        return value_of(self.now, name)
+
+    def _seen(self, record: Record) -> None:
+        name = record.key.decode(errors="replace")
+        try:
+            value = None if record.value is None else json.loads(record.value["value"])
+            overlay = {k: v for k, v in {**self._overlay, name: value}.items() if v is not None}
+            settings = self._base
+            for key, chosen in overlay.items():
+                settings = change(settings, key, chosen)
+        except (BadSettings, ValueError) as error:
+            problem = str(error) if isinstance(error, TrueupError) else f"{name}: expected JSON; found {record.value!r}"
+            self.refused[record.where] = problem
+            log.warning("config record refused", extra={"where": record.where, "problem": problem})
+            return
+        with self._changed:
+            self._overlay, self.now = overlay, settings
+            self._changed.notify_all()
+        for listener in self.listeners:
+            listener()
+
+    def _refuse(self, where: str, error: TrueupError) -> None:
+        self.refused[where] = str(error)
+        log.warning("config record refused", extra={"where": where, "problem": str(error)})

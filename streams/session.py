@@ -1,0 +1,125 @@
+"""The Spark session: versions that go together, settings that were measured, and a self-test.
+
+Jars come from a lock, not from a resolver: no resolver finds a connector set for this Spark version.
+Local mode puts them on the driver's class path; a cluster gets them, and the packages, from the driver.
+"""
+
+import os
+import shutil
+import sys
+import zipfile
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+import pyspark
+from pyspark.sql import SparkSession
+
+from connectors.sandbox.jars import jars
+from connectors.sandbox.java import spark_java_home
+from state.errors import Stop
+from state.settings import Settings
+
+
+class Line(NamedTuple):
+    """What depends on the Spark version."""
+
+    jars: str
+    checkpoint_manager: str
+
+
+LINES: Mapping[str, Line] = {
+    "4.3": Line(
+        "spark-4.3",
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
+    ),
+}
+PACKAGES = ("state", "connectors", "streams")
+
+
+def line() -> Line:
+    """The line of the installed Spark. Raises `Stop` for one that was never tried."""
+    version = ".".join(pyspark.__version__.split(".")[:2])
+    if version not in LINES:
+        raise Stop(f"pyspark {' or '.join(LINES)}", f"pyspark {pyspark.__version__}", "install the locked requirements")
+    return LINES[version]
+
+
+def session(settings: Settings, data: Path) -> SparkSession:
+    """The one session of the application. Seconds to start; call once in a process."""
+    os.environ["JAVA_HOME"] = str(spark_java_home(data / "java"))
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    builder = SparkSession.builder.master(settings.spark.master).appName(f"trueup-{settings.cluster.name}")
+    for key, value in {**_common(settings, data), **_where(settings, data), **settings.spark.conf}.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def _common(settings: Settings, data: Path) -> dict[str, str]:
+    chosen = settings.spark
+    return {
+        "spark.driver.memory": chosen.memory,
+        "spark.local.dir": str(data / "spark-local"),
+        "spark.sql.warehouse.dir": str(data / "warehouse"),
+        "spark.sql.shuffle.partitions": str(chosen.partitions),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.streaming.stateStore.providerClass":
+            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        "spark.sql.streaming.checkpointFileManagerClass": line().checkpoint_manager,
+        "spark.sql.streaming.minBatchesToRetain": "10",
+        "spark.sql.streaming.metricsEnabled": "true",
+        # A stuck Python worker would otherwise keep its batch for ever.
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.scheduler.mode": "FAIR",
+        "spark.ui.enabled": "true",
+        "spark.ui.port": str(chosen.ui_port),
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        "spark.driver.extraJavaOptions": f"-Djava.net.preferIPv4Stack=true {_log_options(data)}",
+    }  # fmt: skip
+
+
+def _log_options(data: Path) -> str:
+    config = data / "log4j2.properties"
+    config.parent.mkdir(parents=True, exist_ok=True)
+    log = data / "spark.log"
+    config.write_text(
+        "rootLogger.level = warn\nrootLogger.appenderRef.file.ref = file\n"
+        "appender.file.type = File\nappender.file.name = file\n"
+        f"appender.file.fileName = {log}\nappender.file.layout.type = PatternLayout\n"
+        "appender.file.layout.pattern = %d{ISO8601} %-5p %c{1} %m%n%ex\n"
+    )
+    return f"-Dlog4j2.configurationFile=file:{config}"
+
+
+def _where(settings: Settings, data: Path) -> dict[str, str]:
+    paths = [str(path) for path in jars(line().jars)]
+    if settings.spark.master.startswith("local"):
+        return {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.extraClassPath": os.pathsep.join(paths),
+        }
+    return {"spark.jars": ",".join(paths), "spark.submit.pyFiles": str(bundle(data / "trueup.zip"))}
+
+
+def bundle(target: Path) -> Path:
+    """The three packages as a zip for executors: they unpickle the operators by name."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    made = target.with_suffix(".part")
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        for package in PACKAGES:
+            spec = find_spec(package)
+            assert spec is not None, package
+            root = Path((spec.submodule_search_locations or [""])[0])
+            for path in sorted(root.rglob("*")):
+                if path.is_file() and path.suffix in (".py", ".avsc", ".lock"):
+                    archive.write(path, Path(package) / path.relative_to(root))
+    shutil.move(made, target)
+    return target

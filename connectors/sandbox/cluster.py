@@ -1,0 +1,217 @@
+"""A whole BookKeeper cluster of real servers on loopback: ZooKeeper, bookies in racks, AutoRecovery, Kafka."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType, TracebackType
+from typing import Self
+
+from connectors.sandbox.bookkeeper import AutoRecovery, Bookie, Site, client_conf, metaformat, rack_script
+from connectors.sandbox.jars import jars
+from connectors.sandbox.kafka import SET as KAFKA_SET
+from connectors.sandbox.kafka import Kafka
+from connectors.sandbox.processes import Port
+from connectors.sandbox.server import SMALL_JVM, Server
+from connectors.sandbox.zookeeper import ZooKeeper
+from state.errors import Stop
+
+Progress = Callable[[str, int, int], None]
+"""Told (what, done, in all): bytes of jars, then servers that are ready."""
+
+RACKS: Mapping[str, int] = MappingProxyType({"/rack1": 3, "/rack2": 3})
+
+
+class Cluster:
+    """Servers by name: zookeeper, bookie1..N, autorecovery1..K, kafka.
+
+    Where a name is asked for, a rack means all of its bookies, "bookies" all there are, and "autorecovery" all
+    daemons. Bookies are numbered through the racks in order: of 3 and 3, bookies 4 to 6 stand in the second.
+    Several clusters may run at once on roots of their own; a root used before comes up with its data, on the same
+    ports. ``settings`` go over those of every bookie and daemon, ``flags`` are their JVM flags.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        racks: Mapping[str, int] = RACKS,
+        autorecovery: int = 2,
+        version: str = "4.17.3",
+        kafka: bool = False,
+        worker_repairs: bool = True,
+        settings: Mapping[str, object] | None = None,
+        flags: Sequence[str] = SMALL_JVM,
+    ) -> None:
+        self.root = root.absolute()
+        self.racks = dict(racks)
+        self._rack_of = dict(enumerate((rack for rack, count in racks.items() for _ in range(count)), start=1))
+        self._ports = _Ports(self.root / "ports.json")
+        self._jar_set = f"bookkeeper-{version}"
+        self.zookeeper = ZooKeeper(self.root / "zookeeper", self._jar_set, self._ports.take("zookeeper"))
+        script = rack_script(self.root / "racks.sh", {f"127.0.0.{n}": rack for n, rack in self._rack_of.items()})
+        self._site = Site(self.root, self._jar_set, self.zookeeper.address, script, tuple(flags), dict(settings or {}))
+        self.bookies = {n: self._bookie(n) for n in self._rack_of}
+        self.autorecoveries = [
+            AutoRecovery(self._site, k, self._ports.take(f"autorecovery{k}"), worker_repairs)
+            for k in range(1, autorecovery + 1)
+        ]
+        self._kafka = Kafka(self.root / "kafka") if kafka else None
+        self._ports.save()
+
+    @property
+    def kafka(self) -> Kafka:
+        """The broker. Raises `Stop` in a cluster without one."""
+        if self._kafka is None:
+            raise Stop("a sandbox with Kafka", "one without", "make it with kafka=True")
+        return self._kafka
+
+    @property
+    def servers(self) -> dict[str, Server]:
+        """Every server by name, in the order in which they start."""
+        found = [self.zookeeper, *self.bookies.values(), *([self._kafka] if self._kafka else []), *self.autorecoveries]
+        return {server.name: server for server in found}
+
+    @property
+    def rack_script(self) -> Path:
+        """networkTopologyScriptFileName of every part of the cluster."""
+        return self._site.rack_script
+
+    @property
+    def client_conf(self) -> Path:
+        """Settings file for BookKeeper's own client and shell."""
+        return client_conf(self._site)
+
+    @property
+    def jar_set(self) -> str:
+        """Name of the jars that the servers run on."""
+        return self._jar_set
+
+    @property
+    def autorecovery_urls(self) -> list[str]:
+        """Admin addresses of the AutoRecovery daemons."""
+        return [daemon.url for daemon in self.autorecoveries]
+
+    def bookie_id(self, number: int) -> str:
+        """BookieId of a bookie: 127.0.0.N:port."""
+        return self.bookies[number].id
+
+    def rack_of(self, number: int) -> str:
+        """The rack that a bookie stands in."""
+        return self._rack_of[number]
+
+    def up(self, progress: Progress | None = None, autorecovery: bool = True) -> None:
+        """Fetch jars, format a new cluster, start everything and wait until all of it answers.
+
+        Without ``autorecovery`` the daemons wait for ``start("autorecovery")``: whoever wants the Auditor's vote
+        must ask for it before they do.
+        """
+        tell = progress or _ignore
+        for name in [self._jar_set, *([KAFKA_SET] if self._kafka else [])]:
+            jars(name, lambda done, total: tell("jars (bytes)", done, total))
+        first = [name for name in self.servers if autorecovery or not name.startswith("autorecovery")]
+        self.zookeeper.up()
+        self._format_once()
+        tell("servers", 1, len(first))
+        self._up([self.servers[name] for name in first[1:]], lambda ready: tell("servers", 1 + ready, len(first)))
+
+    def start(self, name: str) -> None:
+        """Start a server, or all of a group at the same time, and wait until they answer."""
+        self._up([server for server in self._named(name) if not server.alive])
+
+    def kill(self, name: str) -> None:
+        """SIGKILL a server, or all of a group."""
+        for server in self._named(name):
+            server.kill()
+
+    def stop(self, name: str, grace_s: float = 10.0) -> None:
+        """Shut down a server, or all of a group, in order."""
+        _stop(self._named(name), grace_s)
+
+    def down(self, grace_s: float = 10.0) -> None:
+        """Shut everything down, ZooKeeper last; by SIGKILL at once when ``grace_s`` is 0. The data stay."""
+        *others, zookeeper = reversed(self.servers.values())
+        _stop(others, grace_s)
+        _stop([zookeeper], grace_s)
+
+    def close(self) -> None:
+        """Kill everything and give the ports back."""
+        self.down(0.0)
+        self._ports.release()
+        if self._kafka:
+            self._kafka.close()
+
+    def status(self) -> dict[str, bool]:
+        """Whether each server runs."""
+        return {name: server.alive for name, server in self.servers.items()}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _bookie(self, number: int) -> Bookie:
+        port = self._ports.take(f"bookie{number}", f"127.0.0.{number}")
+        return Bookie(self._site, number, port, self._ports.take(f"bookie{number}-http"))
+
+    def _format_once(self) -> None:
+        done = self.root / "formatted"
+        if not done.exists():
+            metaformat(self._site)
+            done.touch()
+
+    def _named(self, name: str) -> list[Server]:
+        if name in self.servers:
+            return [self.servers[name]]
+        groups: dict[str, list[Server]] = {
+            "bookies": list(self.bookies.values()),
+            "autorecovery": list(self.autorecoveries),
+            **{rack: [self.bookies[n] for n, at in self._rack_of.items() if at == rack] for rack in self.racks},
+        }
+        if name not in groups:
+            raise Stop(f"one of {', '.join([*self.servers, *groups])}", repr(name), "use one of these names")
+        return groups[name]
+
+    @staticmethod
+    def _up(servers: Sequence[Server], ready: Callable[[int], None] = lambda _count: None) -> None:
+        for server in servers:
+            server.start()
+        for count, server in enumerate(servers, start=1):
+            server.wait_ready()
+            ready(count)
+
+
+class _Ports:
+    """Ports by name, remembered in a file: a bookie's port is part of its identity (its cookie)."""
+
+    def __init__(self, record: Path) -> None:
+        self._record = record
+        self._numbers: dict[str, int] = json.loads(record.read_text()) if record.exists() else {}
+        self._held: dict[str, Port] = {}
+
+    def take(self, name: str, host: str = "127.0.0.1") -> Port:
+        port = self._held[name] = Port(host, self._numbers.get(name, 0))
+        self._numbers[name] = port.number
+        return port
+
+    def save(self) -> None:
+        self._record.parent.mkdir(parents=True, exist_ok=True)
+        self._record.write_text(json.dumps(self._numbers))
+
+    def release(self) -> None:
+        for port in self._held.values():
+            port.release()
+
+
+def _stop(servers: Iterable[Server], grace_s: float) -> None:
+    ending = [server for server in servers if server.alive]
+    if grace_s:
+        for server in ending:
+            server.process.terminate()
+    for server in ending:
+        server.stop(grace_s)
+
+
+def _ignore(_what: str, _done: int, _total: int) -> None:
+    pass

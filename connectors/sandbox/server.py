@@ -1,0 +1,116 @@
+"""What every server of the sandbox is: a JVM with files of its own, told ready by asking it."""
+
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from connectors.sandbox.java import java
+from connectors.sandbox.processes import Process
+
+SMALL_HEAP = ("-Xms48m", "-Xmx192m", "-XX:MaxDirectMemorySize=96m", "-XX:MaxMetaspaceSize=96m")
+"""Many JVMs on a small machine."""
+SMALL_JVM = (*SMALL_HEAP, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+DEFAULT_JVM: tuple[str, ...] = ()
+"""Java's own choice, for benchmarks that must be fair."""
+
+_ALWAYS = (
+    "-Djava.net.preferIPv4Stack=true",
+    "-XX:-UsePerfData",
+    "--add-opens=java.base/java.nio=ALL-UNNAMED",
+    "--add-opens=java.base/jdk.internal.misc=ALL-UNNAMED",
+    "-Dio.netty.tryReflectionSetAccessible=true",
+)
+
+
+class Server:
+    """A server that may be started, killed and started again on the same directories.
+
+    ``root`` is its directory: configuration, data, log and the libraries that netty and RocksDB unpack.
+    """
+
+    ready_s = 90.0
+
+    def __init__(self, name: str, root: Path) -> None:
+        self.name, self.root = name, root
+        self._process: Process | None = None
+
+    @property
+    def process(self) -> Process:
+        """The process, made once at the first use."""
+        if self._process is None:
+            self._process = self.make()
+        return self._process
+
+    @property
+    def alive(self) -> bool:
+        """Whether its process runs."""
+        return self._process is not None and self._process.alive
+
+    @property
+    def log(self) -> Path:
+        """Its log file."""
+        return self.root / "server.log"
+
+    def make(self) -> Process:
+        """Write its files and describe its process."""
+        raise NotImplementedError
+
+    def is_ready(self) -> bool:
+        """Whether it answers."""
+        raise NotImplementedError
+
+    def start(self) -> None:
+        """Start the process; see `wait_ready`."""
+        self.process.start()
+
+    def wait_ready(self) -> None:
+        """Wait until it answers. Raises `Stop` when it dies first, `Retry` when that takes too long."""
+        self.process.wait_ready(self.is_ready, self.ready_s)
+
+    def up(self) -> None:
+        """Start and wait."""
+        self.start()
+        self.wait_ready()
+
+    def stop(self, grace_s: float = 10.0) -> None:
+        """Shut down in order, by force after ``grace_s`` seconds."""
+        if self._process:
+            self._process.stop(grace_s)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        if self._process:
+            self._process.kill()
+
+    def restart(self) -> None:
+        """Kill it if it runs, start it on the same directories and wait."""
+        self.kill()
+        self.up()
+
+
+def jvm(
+    name: str,
+    root: Path,
+    classpath: Sequence[Path],
+    main: Sequence[object],
+    flags: Sequence[str],
+    environment: Mapping[str, str] | None = None,
+) -> Process:
+    """A Java process. The class path goes through the environment, to keep the command line readable."""
+    scratch = root / "tmp"
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(parents=True)
+    return Process(
+        name,
+        [java(), *flags, *_ALWAYS, f"-Djava.io.tmpdir={scratch}", *main],
+        root / "server.log",
+        {"CLASSPATH": ":".join(map(str, classpath)), **(environment or {})},
+        root,
+    )
+
+
+def write_properties(path: Path, values: Mapping[str, object]) -> Path:
+    """A Java properties file, one key on each line."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
+    return path

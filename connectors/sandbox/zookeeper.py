@@ -1,0 +1,67 @@
+"""A standalone ZooKeeper server on 127.0.0.1."""
+
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+
+from connectors.sandbox.jars import jars
+from connectors.sandbox.processes import Port, Process
+from connectors.sandbox.server import Server, jvm, write_properties
+
+JVM = ("-Xms48m", "-Xmx512m", "-XX:+UseSerialGC")
+
+
+class ZooKeeper(Server):
+    """``jar_set`` is one of BookKeeper's, which bring the server's jars."""
+
+    def __init__(self, root: Path, jar_set: str, port: Port, flags: Sequence[str] = JVM) -> None:
+        super().__init__("zookeeper", root)
+        self._jar_set, self._port, self._flags = jar_set, port, flags
+
+    @property
+    def address(self) -> str:
+        """host:port."""
+        return str(self._port)
+
+    def make(self) -> Process:
+        """Session time-outs may be as short as 1 s (2 ticks), so that a lost bookie is noticed soon."""
+        settings = write_properties(
+            self.root / "zoo.cfg",
+            {
+                "tickTime": 500,
+                "dataDir": self.root / "data",
+                "clientPort": self._port.number,
+                "clientPortAddress": self._port.host,
+                "maxClientCnxns": 0,
+                "maxSessionTimeout": 60_000,
+                "admin.enableServer": "false",
+                "4lw.commands.whitelist": "*",
+            },
+        )
+        main = [
+            "-Dlog4j2.configurationFile=" + str(log4j2(self.root)),
+            "org.apache.zookeeper.server.ZooKeeperServerMain",
+        ]
+        return jvm(self.name, self.root, jars(self._jar_set), [*main, settings], self._flags)
+
+    def is_ready(self) -> bool:
+        """Whether it answers imok."""
+        try:
+            with socket.create_connection((self._port.host, self._port.number), 2.0) as connection:
+                connection.sendall(b"ruok")
+                return connection.recv(4) == b"imok"
+        except OSError:
+            return False
+
+
+def log4j2(directory: Path) -> Path:
+    """A log4j2 configuration that logs to standard output."""
+    path = directory / "log4j2.xml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(
+        '<Configuration status="ERROR"><Appenders><Console name="out">'
+        '<PatternLayout pattern="%d{ISO8601} %-5p %c{1} [%t] %m%n"/></Console></Appenders>'
+        '<Loggers><Root level="INFO"><AppenderRef ref="out"/></Root>'
+        '<Logger name="org.apache.zookeeper" level="WARN"/></Loggers></Configuration>\n'
+    )
+    return path

@@ -1,0 +1,63 @@
+"""What the API, the status page and the command line know of the running application.
+
+Everything is plain data that goes into JSON as it is. Times are ms since the epoch (`*_ms`), but for `age_ms` and
+`oldest_drift_ms`, which are ages. A verdict is "true", "drifted", "blocked" or "unknown".
+"""
+
+from typing import Any, Protocol
+
+Row = dict[str, Any]
+VERDICTS = ("true", "drifted", "blocked", "unknown")
+
+
+class Engine(Protocol):
+    """The running application. Its methods are called from several threads and return soon."""
+
+    def status(self) -> Row:
+        """The whole at a glance.
+
+        version, cluster, mode, paused, ready (bool), started_ms, now_ms, problems (texts), streams [name, state
+        (running, waiting, failed, stopped), batch, rows_per_s, batch_ms, behind, restarts, error], sources [name
+        (zookeeper, journal, vote, spark), state (up, slow, down), age_ms, detail], counts {verdict: ledgers},
+        ledgers, oldest_drift_ms (None: nothing drifted), marks {outstanding, ours, cap}, held (why, or ""),
+        spark_ui (address, or "").
+        """
+
+    def findings(self, verdict: str | None, rule: str | None, limit: int) -> list[Row]:
+        """Ledgers that are not true, riskiest first: ledger, verdict, rule, reason, copies, racks, since_ms,
+        version, stage, marked (bool)."""
+
+    def ledgers(self, limit: int, every: bool) -> list[Row]:
+        """Rows of ledger, verdict, rule, state, ensemble, quorum, fragments, copies, racks, since_ms, marked; with
+        ``every`` also those that are true."""
+
+    def ledger(self, id: int) -> Row:  # noqa: A002 - the name in the API
+        """One ledger in full: ledger, state, ensemble, quorum, ack_quorum, version, mzxid, ctime_ms, last_entry,
+        length, fragments [first_entry, last_entry, bookies [bookie, rack, status], racks, copies, adheres],
+        verdict, rule, reason, changes (texts), mark (or None), stage, history [at_ms, event, detail].
+
+        Raises `Refused` when there is no such ledger.
+        """
+
+    def bookies(self) -> list[Row]:
+        """bookie, rack, status (writable, readonly, pending, lost), since_ms, ledgers (None: not counted)."""
+
+    def marks(self) -> list[Row]:
+        """ledger, ours (bool), locked_by, ctime_ms, replicas, verdict, stage."""
+
+    def plan(self) -> list[Row]:
+        """What would be done, in order: id, kind (mark, withdraw), ledger, rule, reason, copies, racks, stage
+        (planned, awaiting approval, approved, marked, working, declined), next_ms (or None), requirements
+        {version, epoch}, evidence."""
+
+    def approve(self, ids: list[str] | None) -> list[Row]:
+        """Approve these actions of the plan, or all that it holds now; what was approved. Raises `Refused`."""
+
+    def config(self) -> Row:
+        """live {key: {value, default, doc}} and fixed {key: value}."""
+
+    def set_config(self, name: str, value: object) -> Row:
+        """Set a live key, through the config topic; its new entry. Raises `BadSettings`."""
+
+    def actions(self, limit: int) -> list[Row]:
+        """What was done, newest first: at_ms, id, kind, ledger, rule, outcome, detail."""

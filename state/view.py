@@ -14,9 +14,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from state.former import NO_FORMER, Former
 from state.ledgers import EMPTY, Ledgers, concat
 from state.observations import LedgerState
-from state.placement import NO_FORMER, Former, Verdicts, judge
+from state.placement import Verdicts, judge
 from state.rules import Verdict
 from state.topology import Topology
 

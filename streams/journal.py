@@ -7,6 +7,7 @@ the caller publishes the same again, which is harmless, as the newest version of
 
 import io
 import json
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -42,7 +43,13 @@ class Journal:
 
     def __init__(self, bootstrap: str, settings: JournalSettings, cluster: str) -> None:
         self.bootstrap, self.settings, self._cluster = bootstrap, settings, cluster
-        self._client: dict[str, str | int | float | bool] = {"bootstrap.servers": bootstrap, **settings.options}
+        self._client: dict[str, Any] = {
+            "bootstrap.servers": bootstrap,
+            "reconnect.backoff.ms": 200,
+            "reconnect.backoff.max.ms": 5_000,
+            "logger": logging.getLogger("librdkafka"),
+            **settings.options,
+        }
         self._producer = Producer(
             {
                 **self._client,

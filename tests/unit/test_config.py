@@ -1,0 +1,169 @@
+"""One configuration from file, environment and flags, and everything wrong with it at once."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from state.errors import BadSettings
+from state.settings import Settings
+from streams.config import keys, load, reference
+
+ROOT = Path(__file__).parents[2]
+ZOOKEEPER = {"TRUEUP__CLUSTER__ZOOKEEPER": "zk:2181"}
+
+
+def write(directory: Path, text: str) -> Path:
+    path = directory / "trueup.yaml"
+    path.write_text(text)
+    return path
+
+
+def problems(path: Path | None, env: dict[str, str] | None = None, flags: dict[str, object] | None = None) -> list[str]:
+    with pytest.raises(BadSettings) as caught:
+        load(path, env or {}, flags or {})
+    return list(caught.value.problems)
+
+
+def test_flags_beat_the_environment_beats_the_file(tmp_path: Path) -> None:
+    path = write(tmp_path, "cluster: {zookeeper: file, name: file}\nplacement: {mode: approve, grace_s: 1}\n")
+    env = {"TRUEUP__CLUSTER__NAME": "env", "TRUEUP__PLACEMENT__GRACE_S": "2"}
+    made = load(path, env, {"placement.grace_s": "3"})
+    assert (made.cluster.zookeeper, made.cluster.name, made.placement.mode, made.placement.grace_s) == (
+        "file",
+        "env",
+        "approve",
+        3.0,
+    )
+
+
+def test_works_without_a_file() -> None:
+    assert load(None, ZOOKEEPER, {}).cluster.zookeeper == "zk:2181"
+
+
+def test_other_variables_are_left_alone() -> None:
+    load(None, {**ZOOKEEPER, "TRUEUP_API": "x", "PATH": "y"}, {})
+
+
+def test_text_from_the_environment_becomes_what_the_key_is() -> None:
+    env = {**ZOOKEEPER, "TRUEUP__PLACEMENT__PAUSED": "true", "TRUEUP__RACKS__TABLE": "{b1: /r1}",
+           "TRUEUP__CLUSTER__AUTORECOVERY": "[ar1:8080, ar2:8080]"}  # fmt: skip
+    made = load(None, env, {})
+    assert (made.placement.paused, made.racks.table, made.cluster.autorecovery) == (
+        True,
+        {"b1": "/r1"},
+        ["ar1:8080", "ar2:8080"],
+    )
+
+
+def test_a_text_key_stays_text() -> None:
+    assert load(None, {**ZOOKEEPER, "TRUEUP__CLUSTER__NAME": "12"}, {}).cluster.name == "12"
+
+
+def test_a_top_level_key_comes_from_the_environment() -> None:
+    assert load(None, {**ZOOKEEPER, "TRUEUP__DATA_DIR": "/var/lib/trueup"}, {}).data_dir == "/var/lib/trueup"
+
+
+def test_every_problem_is_told_with_its_place(tmp_path: Path) -> None:
+    path = write(tmp_path, "cluster:\n  zookeeper: zk\nplacement:\n  mode: loud\n  grase_s: 5\n")
+    found = problems(path, {"TRUEUP__HTTP__PORT": "99999"}, {"spark.buckets": "many"})
+    assert [line.partition(":")[0] for line in found] == [
+        "placement.grase_s",
+        "placement.mode",
+        "spark.buckets",
+        "http.port",
+    ]
+    assert [line.rpartition(" (from ")[2] for line in found] == [
+        f"line 5 of {path})",
+        f"line 4 of {path})",
+        "--set spark.buckets)",
+        "TRUEUP__HTTP__PORT)",
+    ]
+
+
+def test_what_is_required_is_asked_for() -> None:
+    assert problems(None) == [
+        "cluster.zookeeper: expected ZooKeeper servers of the cluster, host:port[,host:port...]; found nothing"
+    ]
+
+
+def test_broken_yaml_is_named_with_line_and_column(tmp_path: Path) -> None:
+    path = write(tmp_path, "cluster:\n  zookeeper: [zk\n")
+    assert f"{path}, line 3, column 1: expected YAML" in problems(path)[0]
+
+
+def test_two_documents_are_refused(tmp_path: Path) -> None:
+    path = write(tmp_path, "cluster: {zookeeper: zk}\n---\n{}\n")
+    assert "expected YAML" in problems(path)[0]
+
+
+def test_a_key_given_twice_is_told(tmp_path: Path) -> None:
+    path = write(tmp_path, "cluster:\n  zookeeper: a\n  zookeeper: b\n")
+    assert problems(path) == [f"cluster.zookeeper: expected once; found 2 times, in lines 2, 3 of {path}"]
+
+
+def test_a_missing_file_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "none.yaml"
+    assert problems(path) == [f"{path}: expected a readable YAML file; found: No such file or directory"]
+
+
+def test_a_file_that_is_not_text_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "trueup.yaml"
+    path.write_bytes(b"\xff\xfe\x00")
+    assert "expected a readable YAML file" in problems(path)[0]
+
+
+def test_a_list_is_no_configuration(tmp_path: Path) -> None:
+    path = write(tmp_path, "- a\n")
+    assert problems(path) == [f"{path}: expected sections with keys; found list"]
+
+
+def test_a_section_that_is_a_value_is_told(tmp_path: Path) -> None:
+    path = write(tmp_path, "cluster: {zookeeper: zk}\nplacement: 7\n")
+    assert problems(path) == [f"placement.: expected keys and values, found 7 (from line 2 of {path})"]
+
+
+def test_a_broken_flag_is_told() -> None:
+    assert problems(None, ZOOKEEPER, {"racks.table": "{a"}) == [
+        "racks.table: expected YAML; found '{a' (from --set racks.table)"
+    ]
+
+
+def test_an_empty_file_holds_nothing(tmp_path: Path) -> None:
+    assert load(write(tmp_path, "# nothing\n"), ZOOKEEPER, {}) == load(None, ZOOKEEPER, {})
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_settings_or_a_list_of_problems(text: str) -> None:
+    try:
+        load(None, {"TRUEUP__RACKS__TABLE": text, "TRUEUP__SPARK__BUCKETS": text, **ZOOKEEPER}, {})
+    except BadSettings as error:
+        assert error.problems  # noqa: PT017 - both ways are right
+
+
+def test_the_shipped_file_is_the_reference() -> None:
+    assert (ROOT / "conf" / "trueup.yaml").read_text() == reference()
+
+
+def test_the_shipped_file_holds_the_defaults() -> None:
+    assert load(ROOT / "conf" / "trueup.yaml", {}, {}) == load(
+        None, {"TRUEUP__CLUSTER__ZOOKEEPER": "127.0.0.1:2181"}, {}
+    )
+
+
+def test_every_key_of_the_reference_is_its_default() -> None:
+    uncommented = re.sub(r"(?m)^( *)#(?! )", r"\1", reference())
+    raw = yaml.safe_load(uncommented)
+    named = {f"{section}.{key}" for section, inner in raw.items() if isinstance(inner, dict) for key in inner}
+    assert named | {"data_dir"} == {name for name, _, _ in keys()}
+    assert load(None, {}, {n: raw[n.partition(".")[0]][n.partition(".")[2]] for n in named}) == load(
+        ROOT / "conf" / "trueup.yaml", {}, {}
+    )
+
+
+def test_settings_have_no_key_without_a_meaning() -> None:
+    assert [name for name, spec, _ in keys() if not spec.metadata.get("doc")] == []
+    assert Settings.__doc__

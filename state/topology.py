@@ -34,7 +34,8 @@ class Topology:
     """All bookies ever registered, and the policy that ledgers are judged by.
 
     ``held`` is empty, or the reason why losses are not acted upon until an operator looks
-    (too large a share of the bookies went at once).
+    (too large a share of the bookies went at once). ``released``: value of placement.release_hold when that
+    began, which a later value has to exceed; -1 if nothing is held, or if it is not known any more.
     """
 
     epoch: int
@@ -43,3 +44,4 @@ class Topology:
     min_racks: int = 2
     enforce_min_racks: bool = False
     held: str = ""
+    released: int = -1

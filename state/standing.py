@@ -1,0 +1,109 @@
+"""A topology as placement sees it: bookies in classes that no rule can tell apart.
+
+BookKeeper's policy knows writable bookies only, and of those only the ones whose rack has the depth of the first that
+joined (`NetworkTopologyImpl.add`). A topology has no order of joining, so the depth of most writable bookies is taken,
+and of the oldest registration among equals.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import lru_cache
+
+import numpy as np
+
+from state.ledgers import Column
+from state.topology import Bookie, Status, Topology
+from state.walk import DEFAULT_RACK
+
+
+class Kind(IntEnum):
+    """What a member is to the rules. PENDING ones count as they did before, but can take or give nothing now."""
+
+    WRITABLE = 0
+    READONLY = 1
+    ODD = 2  # writable, but its rack has another depth
+    PENDING_WRITABLE = 3
+    PENDING_READONLY = 4
+    PENDING_ODD = 5
+    LOST = 6
+    STRANGER = 7  # not in the topology at all
+
+
+_PENDING = {Kind.WRITABLE: Kind.PENDING_WRITABLE, Kind.READONLY: Kind.PENDING_READONLY, Kind.ODD: Kind.PENDING_ODD}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Standing:
+    """``of``: class of each bookie; ``kind`` and ``rack`` of each class, the last one being a stranger's.
+
+    ``racks``: names by code, ``default`` being that of the default rack; ``writable``: how many known writable bookies
+    each has; ``depth``: of their racks.
+    """
+
+    of: Mapping[str, int]
+    kind: Column
+    rack: Column
+    racks: tuple[str, ...]
+    default: int
+    writable: Column
+    depth: int
+
+    def classes(self, names: tuple[str, ...]) -> Column:
+        """Class of each name: int32."""
+        stranger = len(self.kind) - 1
+        return np.array([self.of.get(name, stranger) for name in names], np.int32)
+
+
+def depth(rack: str) -> int:
+    """How deep a location is ("/a": 1); -1 for one that BookKeeper does not accept."""
+    return rack.count("/") if len(rack) > 1 and rack[0] == "/" else -1
+
+
+@lru_cache(maxsize=8)
+def stand(topology: Topology) -> Standing:
+    """The classes of a topology."""
+    level = _level(topology)
+    number: dict[str, int] = {}
+    classes: dict[tuple[int, Kind], int] = {}
+    of = {}
+    for bookie in topology.bookies:
+        rack = number.setdefault(bookie.rack or DEFAULT_RACK, len(number))
+        of[bookie.id] = classes.setdefault((rack, _kind(bookie, level)), len(classes))
+    counts = Counter(rack for rack, kind in (list(classes)[at] for at in of.values()) if kind is Kind.WRITABLE)
+    keys = [*classes, (number.setdefault(DEFAULT_RACK, len(number)), Kind.STRANGER)]
+    return Standing(
+        of,
+        np.array([kind for _, kind in keys], np.uint8),
+        np.array([rack for rack, _ in keys], np.int32),
+        tuple(number),
+        number[DEFAULT_RACK],
+        np.array([counts[rack] for rack in range(len(number))], np.int32),
+        level,
+    )
+
+
+def _was(bookie: Bookie) -> Status:
+    return bookie.was if bookie.status is Status.PENDING else bookie.status
+
+
+def _level(topology: Topology) -> int:
+    """The depth that BookKeeper is taken to go by."""
+    votes: dict[int, tuple[int, int]] = {}
+    for bookie in topology.bookies:
+        level = depth(bookie.rack or DEFAULT_RACK)
+        if _was(bookie) is Status.WRITABLE and level > 0:
+            count, oldest = votes.get(level, (0, 0))
+            votes[level] = (count + 1, max(oldest, -bookie.registered_zxid) if count else -bookie.registered_zxid)
+    return max(votes, key=lambda level: votes[level], default=1)
+
+
+def _kind(bookie: Bookie, level: int) -> Kind:
+    was = _was(bookie)
+    if was in (Status.LOST, Status.PENDING):
+        return Kind.LOST
+    kind = Kind.READONLY
+    if was is Status.WRITABLE:
+        kind = Kind.WRITABLE if depth(bookie.rack or DEFAULT_RACK) == level else Kind.ODD
+    return _PENDING[kind] if bookie.status is Status.PENDING else kind

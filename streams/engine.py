@@ -82,11 +82,11 @@ class Application:
         }  # fmt: skip
 
     def _not_ready(self) -> list[str]:
-        health, epoch = self._cluster.health(), self._reconciler.first_epoch
+        health = self._cluster.health()
         reasons = []
         if not (health.connected and health.synced):
             reasons.append("ZooKeeper is not connected and in step")
-        if epoch is None or not self._board.settled(self._live.now.spark.buckets, epoch):
+        if not self._reconciler.complete:
             reasons.append("the view is not complete yet")
         return reasons
 

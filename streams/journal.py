@@ -43,7 +43,7 @@ class Journal:
 
     def __init__(self, bootstrap: str, settings: JournalSettings, cluster: str) -> None:
         self.bootstrap, self.settings, self._cluster = bootstrap, settings, cluster
-        self._client: dict[str, Any] = {
+        self.client: dict[str, Any] = {
             "bootstrap.servers": bootstrap,
             "reconnect.backoff.ms": 200,
             "reconnect.backoff.max.ms": 5_000,
@@ -52,7 +52,7 @@ class Journal:
         }
         self._producer = Producer(
             {
-                **self._client,
+                **self.client,
                 "enable.idempotence": True,
                 "compression.type": "lz4",
                 "linger.ms": 5,
@@ -70,7 +70,7 @@ class Journal:
 
     def create(self, timeout_s: float = 60.0) -> None:
         """Create the topics that are missing and wait until every one has leaders."""
-        admin = AdminClient(self._client)
+        admin = AdminClient(self.client)
         config = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1"}
         new = [
             NewTopic(self.topic(what), self.settings.partitions if what in _PARTITIONED else 1,
@@ -134,9 +134,7 @@ class Journal:
             yield Record(message.key() or b"", value, where)
 
     def _messages(self, what: str) -> Iterator[Message]:
-        consumer = Consumer(
-            {**self._client, "group.id": "trueup", "enable.auto.commit": False, "fetch.wait.max.ms": 50}
-        )
+        consumer = Consumer({**self.client, "group.id": "trueup", "enable.auto.commit": False, "fetch.wait.max.ms": 50})
         try:
             topic = self.topic(what)
             known = consumer.list_topics(topic, timeout=10).topics[topic].partitions
@@ -158,7 +156,7 @@ class Journal:
     ) -> None:
         """Call ``seen`` with every record of a one-partition topic, old and new, until ``stop``; ``bad`` for those
         that do not parse. Blocks."""
-        consumer = Consumer({**self._client, "group.id": "trueup", "enable.auto.commit": False})
+        consumer = Consumer({**self.client, "group.id": "trueup", "enable.auto.commit": False})
         consumer.assign([TopicPartition(self.topic(what), 0, OFFSET_BEGINNING)])
         while not stop.is_set():
             for message in consumer.consume(100, 0.2):

@@ -33,7 +33,10 @@ def membership(policy: Placement) -> MembershipPolicy:
 
 
 class Keeper:
-    """The topology in force. Safe to use from several threads."""
+    """The topology in force. Safe to use from several threads.
+
+    ``first_epoch`` is the first that this run published: a bucket that answered for it has spoken in this run.
+    """
 
     def __init__(self, journal: Journal, live: Live, clock: Callable[[], int]) -> None:
         self._journal, self._live, self._clock = journal, live, clock
@@ -42,6 +45,7 @@ class Keeper:
         self._due_ms: int | None = None
         self._unpublished = True
         self.topology: Topology | None = None
+        self.first_epoch: int | None = None
         self.notes: tuple[str, ...] = ()
         live.listeners.append(self.settle)
 
@@ -86,4 +90,6 @@ class Keeper:
             log.warning("topology not published yet", extra={"epoch": topology.epoch, "error": str(error)})
             return
         self._unpublished = False
+        if self.first_epoch is None:
+            self.first_epoch = topology.epoch
         log.info("topology", extra={"epoch": topology.epoch, "held": topology.held, "notes": list(self.notes)})

@@ -26,6 +26,7 @@ from state.topology import Status, Topology
 from state.view import Rows
 from streams.codec import ledger_key
 from streams.journal import Journal
+from streams.keeper import Keeper
 from streams.metrics import Metrics
 from streams.placement import answer_of
 
@@ -58,20 +59,19 @@ class Reconciler:
         cluster: Cluster,
         journal: Journal,
         policy: Callable[[], Placement],
-        topology: Callable[[], Topology | None],
+        keeper: Keeper,
         metrics: Metrics,
         clock: Callable[[], int],
         buckets: int,
     ) -> None:
         self._cluster, self._journal, self._metrics = cluster, journal, metrics
-        self._policy, self._topology, self._clock, self._buckets = policy, topology, clock, buckets
+        self._policy, self._keeper, self._clock, self._buckets = policy, keeper, clock, buckets
         self.lock = threading.RLock()
         self.board = Board()
         self.repairs: dict[int, Repair] = {}
         self.history: deque[dict[str, Any]] = deque(maxlen=HISTORY)
         self.waiting: dict[str, int] = {}
         self.obstacle = "starting"
-        self.first_epoch: int | None = None
         self._tokens, self._tokens_ms = 0.0, 0
 
     def load(self) -> None:
@@ -100,7 +100,7 @@ class Reconciler:
             policy, now_ms = self._policy(), self._clock()
             deleted = frozenset(i for c in cleared for i in c.ledger[c.deleted].tolist())
             self._remember(observe(self.board, self.repairs, policy, now_ms, deleted))
-            self.obstacle = self._blocked()
+            self.obstacle = self._blocked() or self._cluster.obstacle()
             if self.obstacle:
                 return
             due = plan(self.board, self.repairs, policy, now_ms, self._rate(policy, now_ms))
@@ -124,12 +124,13 @@ class Reconciler:
             return [repair.ledger for repair in changed]
 
     def _blocked(self) -> str:
-        topology = self._topology()
-        if topology is None or self.first_epoch is None:
-            return "the bookies have not been seen yet"
-        if not self.board.settled(self._buckets, self.first_epoch):
-            return "the view is not complete yet"
-        return self._cluster.obstacle()
+        return "" if self.complete else "the view is not complete yet"
+
+    @property
+    def complete(self) -> bool:
+        """Whether every bucket has answered in this run."""
+        first = self._keeper.first_epoch
+        return first is not None and self.board.settled(self._buckets, first)
 
     def _rate(self, policy: Placement, now_ms: int) -> int:
         """Marks that the rate limit leaves: a bucket that holds one second's worth, or one mark."""
@@ -150,8 +151,8 @@ class Reconciler:
 
     def _mark(self, rows: Rows, now_ms: int) -> None:
         """Order marks: read the ledgers once more, judge them again, remember the orders, write."""
-        topology = self._topology()
-        assert topology is not None, "checked by _blocked"
+        topology = self._keeper.topology
+        assert topology is not None, "a view is complete only after a topology"
         fresh = self._cluster.read(rows["ledger"].tolist())
         still = fresh.take(judge(fresh, topology).verdict == Verdict.DRIFTED)
         found = dict(zip(rows["ledger"].tolist(), rows, strict=True))
@@ -205,6 +206,10 @@ class Reconciler:
 
     def _heard(self, cleared: Iterable[Cleared]) -> None:
         now_ms = self._clock()
+        codes, counts = np.unique(self.board.findings["rule"], return_counts=True)
+        self._metrics.findings(
+            {RULES[code].id: count for code, count in zip(codes.tolist(), counts.tolist(), strict=True)}
+        )
         for part in cleared:
             for since_ms in part.since_ms[~part.deleted].tolist():
                 self._metrics.healed((now_ms - since_ms) / 1000)

@@ -1,0 +1,167 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from state.board import SETTLE_MS, Board, observe, plan, riskiest
+from state.repairs import Event, Repair, Stage, advance
+from state.rules import RULES
+from state.settings import Placement
+from state.view import FINDING, MARK, NO_FINDINGS, NO_MARKS, Answer, Rows
+
+ENFORCE = Placement(mode="enforce", max_marks=10)
+NOW = 1_000_000
+
+
+def finding(
+    ledger: int, rule: str = "placement.too-few-racks", copies: int = 2, racks: int = 1, ctime: int = 0
+) -> Rows:
+    code = RULES.code(rule)
+    row = (ledger, 1, NOW - 5_000, ctime, 3, 0, copies, racks, RULES[code].verdict, code)
+    return np.array([row], FINDING)
+
+
+def board(*findings: Rows, marks: Rows = NO_MARKS) -> Board:
+    made = Board()
+    made.apply(0, Answer(1, True, 9, np.concatenate([NO_FINDINGS, *findings]), marks))
+    return made
+
+
+def mark(ledger: int, ctime: int = 77, locked: int = 0) -> Rows:
+    return np.array([(ledger, 5, ctime, 0, locked)], MARK)
+
+
+def marked(ledger: int, ctime: int = 77) -> Repair:
+    ordered = advance(Repair(ledger, "r", 3, 0, mark_ctime_ms=ctime), Event.ORDER, NOW)
+    return advance(ordered, Event.APPEAR, NOW)
+
+
+def chosen(rows: Rows) -> list[int]:
+    return [int(i) for i in rows["ledger"]]
+
+
+def test_fewest_surviving_copies_go_first_then_racks_then_age():
+    rows = np.concatenate([
+        finding(1, copies=2, racks=2), finding(2, copies=1, racks=2), finding(3, copies=1, racks=1, ctime=9),
+        finding(4, copies=1, racks=1, ctime=5),
+    ])  # fmt: skip
+    assert chosen(riskiest(rows)) == [4, 3, 2, 1]
+
+
+def test_observe_orders_nothing():
+    assert len(plan(board(finding(1)), {}, Placement(), NOW, 99).marks) == 0
+
+
+def test_enforce_orders_what_drifted():
+    assert chosen(plan(board(finding(1)), {}, ENFORCE, NOW, 99).marks) == [1]
+
+
+def test_blocked_ledgers_are_never_ordered():
+    assert chosen(plan(board(finding(1, "placement.cannot-adhere")), {}, ENFORCE, NOW, 99).marks) == []
+
+
+def test_a_marked_ledger_is_not_marked_twice():
+    assert chosen(plan(board(finding(1), marks=mark(1)), {}, ENFORCE, NOW, 99).marks) == []
+
+
+def test_outstanding_marks_are_capped_whoever_wrote_them():
+    policy = replace(ENFORCE, max_marks=2)
+    assert chosen(plan(board(finding(1), finding(2), marks=mark(9)), {}, policy, NOW, 99).marks) == [1]
+
+
+def test_orders_not_yet_seen_count_against_the_cap():
+    ordered = advance(Repair(8, "r", 3, 0), Event.ORDER, NOW)
+    assert chosen(plan(board(finding(1)), {8: ordered}, replace(ENFORCE, max_marks=1), NOW, 99).marks) == []
+
+
+def test_the_rate_limits_what_is_ordered_at_once():
+    due = plan(board(finding(1), finding(2)), {}, ENFORCE, NOW, 1)
+    assert (chosen(due.marks), due.waiting) == ([1], {"rate": 1})
+
+
+def test_approve_waits_for_an_operator():
+    due = plan(board(finding(1)), {}, replace(ENFORCE, mode="approve"), NOW, 99)
+    assert (chosen(due.marks), due.waiting) == ([], {"approval": 1})
+
+
+def test_an_approved_ledger_is_ordered():
+    approved = advance(Repair(1, "r", 3, 0), Event.APPROVE, NOW)
+    assert chosen(plan(board(finding(1)), {1: approved}, replace(ENFORCE, mode="approve"), NOW, 99).marks) == [1]
+
+
+def test_an_approval_of_another_version_does_not_count():
+    approved = advance(Repair(1, "r", 2, 0), Event.APPROVE, NOW)
+    assert chosen(plan(board(finding(1)), {1: approved}, replace(ENFORCE, mode="approve"), NOW, 99).marks) == []
+
+
+def test_paused_orders_nothing():
+    assert chosen(plan(board(finding(1)), {}, replace(ENFORCE, paused=True), NOW, 99).marks) == []
+
+
+def test_a_declined_ledger_waits_its_time():
+    waiting = replace(Repair(1, "r", 3, 0), stage=Stage.DECLINED, next_ms=NOW + 1)
+    assert chosen(plan(board(finding(1)), {1: waiting}, ENFORCE, NOW, 99).marks) == []
+
+
+@pytest.mark.parametrize(
+    ("findings", "marks", "stage"),
+    [
+        ([finding(1)], mark(1), Stage.MARKED),
+        ([finding(1)], mark(1, locked=1), Stage.WORKING),
+        ([finding(1)], NO_MARKS, Stage.DECLINED),
+        ([], mark(1), Stage.LEAVING),
+        ([], NO_MARKS, Stage.SAFE),
+        ([finding(1, "placement.cannot-adhere")], mark(1), Stage.LEAVING),
+        ([finding(1, "placement.unreadable")], NO_MARKS, Stage.MARKED),
+    ],
+    ids=["waits", "worker at it", "left as it was", "healed, mark still there", "healed", "no remedy", "blind"],
+)
+def test_a_marked_repair_becomes(findings: list[Rows], marks: Rows, stage: Stage):
+    repairs = {1: marked(1)}
+    changed = observe(board(*findings, marks=marks), repairs, ENFORCE, NOW)
+    assert (changed[-1] if changed else repairs[1]).stage is stage
+
+
+def test_a_mark_of_somebody_else_is_not_taken_for_ours():
+    repairs = {1: marked(1, ctime=77)}
+    observe(board(marks=mark(1, ctime=78)), repairs, ENFORCE, NOW)
+    assert repairs == {}
+
+
+def test_an_order_that_was_never_seen_is_given_up_after_a_while():
+    repairs = {1: advance(Repair(1, "r", 3, 0), Event.ORDER, NOW)}
+    observe(board(finding(1)), repairs, ENFORCE, NOW + SETTLE_MS - 1)
+    early = repairs[1].stage
+    observe(board(finding(1)), repairs, ENFORCE, NOW + SETTLE_MS)
+    assert (early, repairs[1].stage) == (Stage.ORDERED, Stage.DECLINED)
+
+
+def test_a_deleted_ledger_ends_its_repair():
+    repairs = {1: marked(1)}
+    assert observe(board(), repairs, ENFORCE, NOW, frozenset({1}))[0].stage is Stage.DROPPED
+
+
+def test_a_mark_is_withdrawn_when_no_worker_is_at_it():
+    leaving = advance(marked(1), Event.LAPSE, NOW)
+    due = plan(board(marks=mark(1)), {1: leaving}, ENFORCE, NOW, 99)
+    assert [r.ledger for r in due.withdrawals] == [1]
+
+
+def test_a_worker_that_is_at_it_is_given_time_to_take_the_mark_away():
+    leaving = advance(marked(1), Event.LAPSE, NOW)
+    held = board(marks=mark(1, locked=1))
+    early, late = (plan(held, {1: leaving}, ENFORCE, NOW + wait, 99).withdrawals for wait in (0, SETTLE_MS))
+    assert (len(early), len(late)) == (0, 1)
+
+
+def test_cleared_ledgers_are_told_with_the_time_they_drifted():
+    made = board(finding(1), finding(2))
+    cleared = made.apply(0, Answer(2, True, 9, finding(2), NO_MARKS))
+    assert (cleared.ledger.tolist(), cleared.since_ms.tolist()) == ([1], [NOW - 5_000])
+
+
+def test_the_view_is_complete_when_every_bucket_spoke_for_the_epoch():
+    made = board()
+    before = made.settled(2, 1)
+    made.apply(1, Answer(1, True, 0, NO_FINDINGS, NO_MARKS))
+    assert (before, made.settled(2, 1), made.settled(2, 2)) == (False, True, False)

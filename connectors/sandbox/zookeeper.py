@@ -54,14 +54,14 @@ class ZooKeeper(Server):
             return False
 
 
-def log4j2(directory: Path) -> Path:
-    """A log4j2 configuration that logs to standard output."""
+def log4j2(directory: Path, target: str = "SYSTEM_OUT", level: str = "INFO") -> Path:
+    """A log4j2 configuration that logs to standard output, or to SYSTEM_ERR."""
     path = directory / "log4j2.xml"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(
-        '<Configuration status="ERROR"><Appenders><Console name="out">'
+        f'<Configuration status="ERROR"><Appenders><Console name="out" target="{target}">'
         '<PatternLayout pattern="%d{ISO8601} %-5p %c{1} [%t] %m%n"/></Console></Appenders>'
-        '<Loggers><Root level="INFO"><AppenderRef ref="out"/></Root>'
+        f'<Loggers><Root level="{level}"><AppenderRef ref="out"/></Root>'
         '<Logger name="org.apache.zookeeper" level="WARN"/></Loggers></Configuration>\n'
     )
     return path

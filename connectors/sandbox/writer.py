@@ -1,0 +1,215 @@
+"""Ledgers of known content, written and read back by BookKeeper's own client.
+
+The content of an entry follows from its ledger and entry id, so that a reader needs no record of what was written.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+from py4j.java_gateway import JavaClass
+from py4j.protocol import Py4JJavaError
+
+from connectors.sandbox.cluster import Cluster
+from connectors.sandbox.gateway import Gateway
+from state.errors import Unknown
+
+PASSWORD = b"sandbox"
+CHUNK = 200
+READ_TIMEOUT_S, ADD_TIMEOUT_S = 3, 5
+
+# Codes of BKException.java
+_NO_SUCH_LEDGER = (-7, -25)
+_DIGEST_MISMATCH = -5
+
+
+def payload(ledger: int, entry: int, size: int = 256) -> bytes:
+    """The ``size`` bytes that entry ``entry`` of ledger ``ledger`` must hold."""
+    return hashlib.shake_128(f"{ledger}:{entry}".encode()).digest(size)
+
+
+@dataclass(slots=True)
+class Handle:
+    """A ledger that is open for writing here. ``entries`` were acknowledged."""
+
+    ledger: int
+    entries: int
+    java: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Readback:
+    """What reading a ledger found: how many entries were as written, and the ids of the others."""
+
+    ledger: int
+    read: int
+    lost: tuple[int, ...] = ()
+    corrupt: tuple[int, ...] = ()
+
+
+class Writer:
+    """A BookKeeper client in a JVM of its own, with the settings of the cluster.
+
+    ``entry_size`` in bytes. Ledgers still open when it closes stay open, as after a crash.
+    """
+
+    def __init__(self, cluster: Cluster, entry_size: int = 256, name: str = "writer") -> None:
+        self.open_handles: dict[int, Handle] = {}
+        self._entry_size = entry_size
+        self._gateway = Gateway(name, cluster.root / name, cluster.jar_set)
+        try:
+            self._client = self._connect(cluster)
+        except BaseException:
+            self._gateway.close()
+            raise
+        digest_types = JavaClass("org.apache.bookkeeper.client.BookKeeper$DigestType", self._gateway.client)
+        self._digest = digest_types.CRC32C
+
+    def create(self, ensemble: int, write_quorum: int, ack_quorum: int) -> Handle:
+        """A new ledger. Raises `Unknown` when BookKeeper could not make one."""
+        java = _call(
+            "a new ledger",
+            lambda: self._client.createLedger(ensemble, write_quorum, ack_quorum, self._digest, PASSWORD),
+        )
+        handle = Handle(java.getId(), 0, java)
+        self.open_handles[handle.ledger] = handle
+        return handle
+
+    def add(self, handle: Handle, count: int) -> None:
+        """Append the next ``count`` entries and wait until all are acknowledged. Raises `Unknown` when one is not."""
+        what = f"{count} more entries in ledger {handle.ledger}"
+        try:
+            for first, last in _chunks(handle.entries, handle.entries + count):
+                contents = [payload(handle.ledger, entry, self._entry_size) for entry in range(first, last + 1)]
+                for future in [handle.java.appendAsync(content) for content in contents]:
+                    _call(what, future.get)
+        finally:
+            handle.entries = handle.java.getLastAddConfirmed() + 1
+
+    def close(self, handle: Handle) -> None:
+        """Seal a ledger. Raises `Unknown` when that failed; it may be sealed then."""
+        _call(f"ledger {handle.ledger} closed", handle.java.close)
+        del self.open_handles[handle.ledger]
+
+    def write(self, ensemble: int, write_quorum: int, ack_quorum: int, count: int) -> int:
+        """A closed ledger of ``count`` entries; its id."""
+        handle = self.create(ensemble, write_quorum, ack_quorum)
+        self.add(handle, count)
+        self.close(handle)
+        return handle.ledger
+
+    def verify(self, ledger: int, entries: int) -> Readback:
+        """Read entries 0 to ``entries`` - 1 and hold them against what was written. Never fences the ledger.
+
+        An entry is lost when no bookie of its write quorum gave it, in two attempts. Raises `Unknown` when the
+        ledger cannot be opened though its metadata exist.
+        """
+        try:
+            java = _call(f"ledger {ledger} open", lambda: self._open(ledger))
+        except _NoSuchLedger:
+            return Readback(ledger, 0, lost=tuple(range(entries)))
+        found: dict[int, bytes | None] = {}
+        for first, last in _chunks(0, entries):
+            found |= _read(java, first, last)
+        java.close()
+        lost = [entry for entry in range(entries) if entry not in found]
+        corrupt = [entry for entry, got in found.items() if got != payload(ledger, entry, self._entry_size)]
+        return Readback(ledger, entries - len(lost) - len(corrupt), tuple(lost), tuple(sorted(corrupt)))
+
+    def delete(self, ledger: int) -> None:
+        """Delete the metadata of a ledger; bookies drop its entries by themselves."""
+        _call(f"ledger {ledger} deleted", lambda: self._client.deleteLedger(ledger))
+
+    def shutdown(self) -> None:
+        """End the client as a crash would: open ledgers stay open."""
+        self._gateway.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.shutdown()
+
+    def _connect(self, cluster: Cluster) -> Any:
+        java = self._gateway.java
+        conf = java.org.apache.bookkeeper.conf.ClientConfiguration()
+        conf.loadConf(java.java.io.File(str(cluster.client_conf)).toURI().toURL())
+        conf.setAddEntryTimeout(ADD_TIMEOUT_S)
+        conf.setReadEntryTimeout(READ_TIMEOUT_S)
+        return _call("a BookKeeper client", lambda: java.org.apache.bookkeeper.client.BookKeeper(conf))
+
+    def _open(self, ledger: int) -> Any:
+        return self._client.openLedgerNoRecovery(ledger, self._digest, PASSWORD)
+
+
+class _NoSuchLedger(Unknown):
+    """The ledger has no metadata."""
+
+
+def _read(java: Any, first: int, last: int) -> dict[int, bytes | None]:
+    """Contents by entry id, None where only corrupt copies answered; a lost entry is missing.
+
+    All in one request, and one by one when that fails: then a lost entry does not hide its neighbours.
+    """
+    try:
+        return _contents(java.readUnconfirmedAsync(first, last).get())
+    except Py4JJavaError:
+        found, missing = _read_singly(java, range(first, last + 1))
+        again, _ = _read_singly(java, missing)
+        return found | again
+
+
+def _read_singly(java: Any, entries: "range | list[int]") -> tuple[dict[int, bytes | None], list[int]]:
+    """As `_read`, with the ids that failed."""
+    found: dict[int, bytes | None] = {}
+    missing = []
+    futures = [(entry, java.readUnconfirmedAsync(entry, entry)) for entry in entries]
+    for entry, future in futures:
+        try:
+            found |= _contents(future.get())
+        except Py4JJavaError as error:
+            missing.append(entry)
+            if _code(error) == _DIGEST_MISMATCH:
+                found[entry] = None
+    return found, missing
+
+
+def _contents(entries: Any) -> dict[int, bytes | None]:
+    found: dict[int, bytes | None] = {}
+    each = entries.iterator()
+    while each.hasNext():
+        entry = each.next()
+        found[entry.getEntryId()] = bytes(entry.getEntryBytes())
+    entries.close()
+    return found
+
+
+def _chunks(start: int, end: int) -> Iterator[tuple[int, int]]:
+    """First and last entry of each piece of [start, end)."""
+    for first in range(start, end, CHUNK):
+        yield first, min(first + CHUNK, end) - 1
+
+
+def _call(expected: str, call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except Py4JJavaError as error:
+        kind = _NoSuchLedger if _code(error) in _NO_SUCH_LEDGER else Unknown
+        raise kind(expected, str(_cause(error)), "see which bookies run, and the log of the writer") from None
+
+
+def _cause(error: Py4JJavaError) -> Any:
+    """The BKException, which futures wrap."""
+    found = error.java_exception
+    while found.getClass().getSimpleName() in ("ExecutionException", "CompletionException") and found.getCause():
+        found = found.getCause()
+    return found
+
+
+def _code(error: Py4JJavaError) -> int | None:
+    cause = _cause(error)
+    return cause.getCode() if "BKException" in cause.getClass().getName() else None

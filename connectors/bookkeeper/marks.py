@@ -1,8 +1,8 @@
 r"""Marks, locks and votes: text protobuf, one field a line (``replica: "10.0.0.1:3181"\nctime: 1787000000000\n``).
 
-BookKeeper 4.17 writes these with protobuf's TextFormat, 4.18 with LightProto, which prints the same and reads anything:
-an unknown field is skipped, garbage is an empty message. 4.17 refuses both, but its workers never read a mark, they only
-delete it. So what cannot be read is an empty mark here too, and says so.
+BookKeeper 4.17 writes these with protobuf's TextFormat, 4.18 with LightProto, which prints the same and reads
+anything: an unknown field is skipped, garbage is an empty message. 4.17 refuses both, but its workers never read a
+mark, they only delete it. So what cannot be read is an empty mark here too, and says so.
 """
 
 import re

@@ -90,6 +90,7 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Journal]:
     made.put([("topology", b"topology", topology_record(topology(1)))])
     yield made
     broker.kill()
+    broker.close()
 
 
 class Driver:

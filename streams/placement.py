@@ -162,18 +162,24 @@ def answer_of(row: dict[str, Any]) -> tuple[int, Answer]:
 
 
 def answers(spark: SparkSession, journal: Journal, buckets: int, max_records: int) -> DataFrame:
-    """The stream of `ANSWER` rows."""
+    """The stream of `ANSWER` rows over the topics of a journal."""
+    sources = (_read(spark, journal, what, max_records) for what in ("ledgers", "marks", "topology"))
+    return fold(*sources, buckets)
+
+
+def fold(ledgers: DataFrame, marks: DataFrame, topologies: DataFrame, buckets: int) -> DataFrame:
+    """The stream of `ANSWER` rows over three streams of Avro bodies in a column ``value``."""
     keyed = F.pmod(F.xxhash64("ledger"), F.lit(buckets)).cast("int").alias("bucket")
-    ledgers = _ledgers(_read(spark, journal, "ledgers", max_records)).select(keyed, "*")
-    marks = _marks(_read(spark, journal, "marks", max_records)).select(keyed, "*")
-    topologies = _read(spark, journal, "topology", max_records).select(
+    copied = topologies.select(
         F.explode(F.sequence(F.lit(0), F.lit(buckets - 1))).alias("bucket"),
         F.lit(TOPOLOGY).alias("kind"),
         F.col("value").alias("topology"),
     )
     return (
-        ledgers.unionByName(marks, allowMissingColumns=True)
-        .unionByName(topologies, allowMissingColumns=True)
+        _ledgers(ledgers)
+        .select(keyed, "*")
+        .unionByName(_marks(marks).select(keyed, "*"), allowMissingColumns=True)
+        .unionByName(copied, allowMissingColumns=True)
         .groupBy("bucket")
         .transformWithStateInPandas(Placement(), ANSWER, "Update", "None")
     )

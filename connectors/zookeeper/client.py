@@ -256,7 +256,7 @@ class Client(KazooClient):  # type: ignore[misc]
         return Committed([getattr(result, "code", None) for result in results], multi.zxid)
 
 
-check, deletion = CheckVersion, Delete
-"""Operations for `Client.commit`: (path, version) must hold; (path, version) is deleted."""
+check, deletion, writing = CheckVersion, Delete, SetData
+"""Operations for `Client.commit`: check(path, version), deletion(path, version), writing(path, data, version)."""
 
-__all__ = ["GENTLE", "Client", "Committed", "Event", "Pace", "check", "deletion"]
+__all__ = ["GENTLE", "Client", "Committed", "Event", "Pace", "check", "deletion", "writing"]

@@ -163,8 +163,8 @@ def answer_of(row: dict[str, Any]) -> tuple[int, Answer]:
 
 def answers(spark: SparkSession, journal: Journal, buckets: int, max_records: int) -> DataFrame:
     """The stream of `ANSWER` rows over the topics of a journal."""
-    sources = (_read(spark, journal, what, max_records) for what in ("ledgers", "marks", "topology"))
-    return fold(*sources, buckets)
+    ledgers, marks, topologies = (_read(spark, journal, what, max_records) for what in ("ledgers", "marks", "topology"))
+    return fold(ledgers, marks, topologies, buckets)
 
 
 def fold(ledgers: DataFrame, marks: DataFrame, topologies: DataFrame, buckets: int) -> DataFrame:

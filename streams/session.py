@@ -50,7 +50,8 @@ def session(settings: Settings, data: Path) -> SparkSession:
     """The one session of the application. Seconds to start; call once in a process."""
     os.environ["JAVA_HOME"] = str(spark_java_home(data / "java"))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if settings.spark.master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.master(settings.spark.master).appName(f"trueup-{settings.cluster.name}")
     for key, value in {**_common(settings, data), **_where(settings, data), **settings.spark.conf}.items():
         builder = builder.config(key, value)

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from connectors.sandbox.kafka import Kafka
+from connectors.sandbox.spark import StandaloneSpark
 from state.ledgers import Ledgers, concat, row
 from state.observations import LedgerState, Observation
 from state.settings import parse
@@ -24,11 +25,17 @@ from streams.journal import Journal
 pytestmark = pytest.mark.servers
 
 LEDGERS, BOOKIES, SEED = 6_000, 12, 20261121
+ON_CLUSTER = {
+    "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.executor.memory": "512m",
+    "spark.executor.cores": "1",
+}  # fmt: skip
 COMPARED = ["ledger", "mzxid", "version", "verdict", "rule", "copies", "racks", "fragment"]
 
 
 def settings(master: str = "local[2]") -> dict[str, object]:
-    spark = {"master": master, "buckets": 8, "max_records": 600, "trigger_ms": 0, "memory": "1g"}
+    conf = {} if master.startswith("local") else ON_CLUSTER
+    size = 1_500 if conf else 600  # a batch costs more on a cluster
+    spark = {"master": master, "buckets": 8, "max_records": size, "trigger_ms": 0, "memory": "1g", "conf": conf}
     return {"cluster": {"zookeeper": "127.0.0.1:1", "name": "c"}, "spark": spark}
 
 
@@ -115,10 +122,14 @@ class Driver:
         done = self.data / "checkpoint" / "commits"
         return max((int(p.name) for p in done.glob("[0-9]*")), default=-1) if done.is_dir() else -1
 
-    def kill_in_the_middle(self, process: subprocess.Popen[bytes], after: int) -> None:
-        """SIGKILL driver, JVM and workers while a batch after this one is under way."""
+    def reach_the_middle(self, process: subprocess.Popen[bytes], after: int) -> None:
+        """Wait until a batch after this one is under way."""
         begun = self.data / "checkpoint" / "offsets"
         wait_for(lambda: self.committed() >= after and (begun / str(self.committed() + 1)).exists(), process, self.log)
+
+    def kill_in_the_middle(self, process: subprocess.Popen[bytes], after: int) -> None:
+        """SIGKILL driver, JVM and workers while a batch after this one is under way."""
+        self.reach_the_middle(process, after)
         for each in [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]:
             kill(each)
         process.wait()
@@ -152,3 +163,15 @@ def test_a_driver_killed_in_the_middle_of_a_batch_changes_nothing(journal: Journ
     driver = Driver(journal, tmp_path)
     driver.kill_in_the_middle(driver.start(), after=2)
     assert same(driver.finish(driver.start()), oracle())
+
+
+@pytest.mark.timeout(420)
+def test_a_cluster_that_loses_a_worker_and_then_the_driver_is_exact(journal: Journal, tmp_path: Path) -> None:
+    with StandaloneSpark(tmp_path / "spark") as cluster:
+        cluster.up()
+        driver = Driver(journal, tmp_path, cluster.url, epoch=3)
+        first = driver.start()
+        driver.reach_the_middle(first, after=1)
+        cluster.workers[1].kill()
+        driver.kill_in_the_middle(first, after=driver.committed() + 1)
+        assert same(driver.finish(driver.start()), oracle())

@@ -31,11 +31,13 @@ class Engine(Protocol):
         """Rows of ledger, verdict, rule, state, ensemble, quorum, fragments, copies, racks, since_ms, marked; with
         ``every`` also those that are true."""
 
-    def ledger(self, id: int) -> Row:  # noqa: A002 - the name in the API
-        """One ledger in full: ledger, state, ensemble, quorum, ack_quorum, version, mzxid, ctime_ms, last_entry,
-        length, fragments [first_entry, last_entry, bookies [bookie, rack, status], racks, copies, adheres],
-        verdict, rule, reason, changes (texts), mark (or None), stage, history [at_ms, event, detail].
+    def ledger(self, ledger: int) -> Row:
+        """One ledger in full, read afresh.
 
+        ledger, state, ensemble, quorum, ack_quorum, version, mzxid, ctime_ms, last_entry, length, fragments
+        [first_entry, last_entry, bookies [bookie, rack, status, counts], verdict, rule, copies, racks,
+        failing_windows, repair], verdict, rule, reason, changes (texts), since_ms, mark (or None), stage,
+        history [at_ms, event, detail].
         Raises `Refused` when there is no such ledger.
         """
 

@@ -1,0 +1,66 @@
+"""Healthy or not, in one line, and why. Blind is not green: what cannot be seen counts against health."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from streams.words import age, many
+
+LEVELS = ("healthy", "attention", "held", "blind")
+"""From good to bad; `healthy` alone is good."""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """``level`` is one of `LEVELS`; ``reasons`` is empty when it is healthy."""
+
+    level: str
+    line: str
+    reasons: tuple[str, ...]
+
+
+def health(status: Mapping[str, Any]) -> Health:
+    """The health that an application's status (`streams.web.engine.Engine.status`) amounts to."""
+    blind, held, attention = list(_blind(status)), list(_held(status)), list(_attention(status))
+    reasons = tuple(dict.fromkeys([*blind, *held, *attention]))
+    if blind:
+        return Health("blind", "Blind: the cluster cannot be seen as it is now", reasons)
+    if held:
+        return Health("held", "Held: a mass loss waits for an operator", reasons)
+    if attention:
+        return Health("attention", "Needs attention", reasons)
+    return Health("healthy", f"Healthy: {many(status['counts']['true'], 'ledger')} true", ())
+
+
+def _blind(status: Mapping[str, Any]) -> Iterator[str]:
+    if not status["ready"]:
+        yield from status["problems"] or ["not ready: the view is not complete yet"]
+    for source in status["sources"]:
+        if source["state"] == "down":
+            detail = f": {source['detail']}" if source["detail"] else ""
+            yield f"{source['name']} is down, last heard {age(source['age_ms'])} ago{detail}"
+    if status["ledgers"] and status["counts"]["unknown"] == status["ledgers"]:
+        yield f"{many(status['ledgers'], 'ledger')} unknown, which is all"
+
+
+def _held(status: Mapping[str, Any]) -> Iterator[str]:
+    if status["held"]:
+        yield str(status["held"])
+
+
+def _attention(status: Mapping[str, Any]) -> Iterator[str]:
+    counts = status["counts"]
+    if counts["drifted"]:
+        oldest = status["oldest_drift_ms"]
+        yield f"{many(counts['drifted'], 'ledger')} drifted" + (f", the oldest for {age(oldest)}" if oldest else "")
+    if counts["blocked"]:
+        yield f"{many(counts['blocked'], 'ledger')} blocked: no remedy exists now"
+    if 0 < counts["unknown"] < status["ledgers"]:
+        yield f"{many(counts['unknown'], 'ledger')} unknown: nothing can be said"
+    yield from status["problems"]
+    for stream in status["streams"]:
+        if stream["state"] == "failed":
+            yield f"stream {stream['name']} failed: {stream['error']}"
+    for source in status["sources"]:
+        if source["state"] == "slow":
+            yield f"{source['name']} is slow, last heard {age(source['age_ms'])} ago"

@@ -1,0 +1,207 @@
+"""The HTTP API: what `streams.web.engine.Engine` says, as JSON; probes, metrics and the status page.
+
+Errors are {"error", "expected", "found", "todo"}: 400 for what cannot be asked, 403 and 415 from the guard, 404,
+409 for what no longer holds, 503 for what may work later.
+"""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from flask import Flask, Response, jsonify, request
+from werkzeug.exceptions import HTTPException, MethodNotAllowed
+
+from state.errors import BadSettings, Refused, Retry, TrueupError, Unknown
+from state.rules import RULES, Rule
+from state.settings import live_keys
+from streams.metrics import CONTENT_TYPE, Metrics
+from streams.web.engine import VERDICTS, Engine, Row
+from streams.web.guard import Rejected, admit
+from streams.web.page import Page
+from streams.web.server import Server, serve
+
+MOST = 100_000
+Answer = tuple[Response, int]
+
+__all__ = ["Server", "create_app", "serve"]
+
+
+def create_app(engine: Engine, metrics: Metrics) -> Flask:
+    """The application that answers for a running engine."""
+    app = Flask(__name__, static_folder=None)
+    app.json.sort_keys = False  # type: ignore[attr-defined]
+    app.url_map.strict_slashes = False
+    app.before_request(lambda: admit(request))
+    app.after_request(_sealed)
+    _probes(app, engine, metrics)
+    _reads(app, engine)
+    _writes(app, engine)
+    _errors(app, engine)
+    Page(engine).attach(app)
+    return app
+
+
+def _probes(app: Flask, engine: Engine, metrics: Metrics) -> None:
+    @app.get("/healthz")
+    def healthz() -> Response:
+        return jsonify({"alive": True})
+
+    @app.get("/readyz")
+    def readyz() -> Answer:
+        status = engine.status()
+        reasons = [] if status["ready"] else status["problems"] or ["the view is not complete yet"]
+        return jsonify({"ready": status["ready"], "reasons": reasons}), 200 if status["ready"] else 503
+
+    @app.get("/metrics")
+    def scrape() -> Response:
+        metrics.status(engine.status())
+        return Response(metrics.text(), content_type=CONTENT_TYPE)
+
+
+def _reads(app: Flask, engine: Engine) -> None:
+    def read(name: str, say: Callable[[], Any]) -> None:
+        app.add_url_rule(f"/api/{name}", name, lambda: jsonify(say()))
+
+    read("status", engine.status)
+    read("bookies", engine.bookies)
+    read("marks", engine.marks)
+    read("plan", engine.plan)
+    read("config", engine.config)
+    read("findings", lambda: _findings(engine))
+    read("ledgers", lambda: _ledgers(engine))
+    read("actions", lambda: _actions(engine))
+    read("rules", lambda: [rule_row(rule) for rule in RULES])
+    app.add_url_rule("/api/ledgers/<ledger>", "ledger", lambda ledger: jsonify(engine.ledger(_id(ledger))))
+    app.add_url_rule("/api", "index", lambda: jsonify(_index(app)))
+
+
+def _index(app: Flask) -> dict[str, list[str]]:
+    return {str(rule): sorted((rule.methods or set()) - {"HEAD", "OPTIONS"}) for rule in app.url_map.iter_rules()}
+
+
+def _findings(engine: Engine) -> list[Row]:
+    _only("verdict", "rule", "limit")
+    verdict, rule = _one_of("verdict", VERDICTS), _one_of("rule", tuple(rule.id for rule in RULES))
+    return engine.findings(verdict, rule, _limit(100))
+
+
+def _ledgers(engine: Engine) -> list[Row]:
+    _only("all", "limit")
+    return engine.ledgers(_limit(100), _one_of("all", ("true", "false")) == "true")
+
+
+def _actions(engine: Engine) -> list[Row]:
+    _only("limit")
+    return engine.actions(_limit(50))
+
+
+def _id(ledger: str) -> int:
+    if not ledger.isdecimal() or int(ledger) >= 1 << 63:
+        raise Rejected(400, "a ledger id, 0 to 2^63 - 1", repr(ledger), "give its decimal id")
+    return int(ledger)
+
+
+def rule_row(rule: Rule) -> dict[str, str]:
+    """A rule as the API gives it."""
+    return {**asdict(rule), "verdict": rule.verdict.name.lower()}
+
+
+def _writes(app: Flask, engine: Engine) -> None:
+    @app.post("/api/approve")
+    def approve() -> Response:
+        body = _body()
+        ids = body.get("ids")
+        if body == {"all": True}:
+            return jsonify(engine.approve(None))
+        if set(body) != {"ids"} or not isinstance(ids, list) or not ids or not all(isinstance(i, str) for i in ids):
+            raise Rejected(400, '{"ids": ["..."]} or {"all": true}', repr(body), "name the actions to approve")
+        return jsonify(engine.approve(ids))
+
+    @app.put("/api/config/<name>")
+    def set_config(name: str) -> Response:
+        if name not in live_keys():
+            raise Rejected(404, f"a live key, one of {', '.join(live_keys())}", repr(name), "GET /api/config shows all")
+        body = _body()
+        if set(body) != {"value"}:
+            raise Rejected(400, '{"value": ...}, null for the value of the file', repr(body), "send the new value")
+        return jsonify(engine.set_config(name, body["value"]))
+
+
+def _errors(app: Flask, engine: Engine) -> None:
+    @app.errorhandler(TrueupError)
+    def ours(error: TrueupError) -> Answer:
+        kind, status = _kind(error, engine)
+        problems = {"problems": error.problems} if isinstance(error, BadSettings) else {}
+        body = {"error": kind, "expected": error.expected, "found": error.found, "todo": error.todo, **problems}
+        return jsonify(body), status
+
+    @app.errorhandler(HTTPException)
+    def werkzeugs(error: HTTPException) -> Answer:
+        status = error.code or 500
+        expected, found = {
+            404: ("an address of this API", request.path),
+            405: (" or ".join(_methods(error)), request.method),
+            500: ("an answer", "a defect of Trueup; its log tells more"),
+        }.get(status, (f"what HTTP status {status} does not mean", str(error.description)))
+        body = {
+            "error": error.name.lower(),
+            "expected": expected,
+            "found": found,
+            "todo": "GET /api lists all there is",
+        }
+        return jsonify(body), status
+
+
+def _methods(error: HTTPException) -> list[str]:
+    valid = error.valid_methods if isinstance(error, MethodNotAllowed) else None
+    return sorted(set(valid or ()) - {"HEAD", "OPTIONS"})
+
+
+def _kind(error: TrueupError, engine: Engine) -> tuple[str, int]:
+    if isinstance(error, Rejected):
+        return "rejected", error.status
+    if isinstance(error, BadSettings):
+        return "bad settings", 400
+    if isinstance(error, Refused):
+        reading = request.method == "GET"
+        if reading and not engine.status()["ready"]:
+            return "not ready", 503
+        return ("not found", 404) if reading else ("refused", 409)
+    if isinstance(error, Retry):
+        return "unavailable", 503
+    return ("unknown outcome", 503) if isinstance(error, Unknown) else ("failed", 500)
+
+
+def _only(*names: str) -> None:
+    if strange := sorted(set(request.args) - set(names)):
+        raise Rejected(400, f"the parameters {', '.join(names)}", ", ".join(strange), "leave the others out")
+
+
+def _one_of(name: str, values: tuple[str, ...]) -> str | None:
+    found = request.args.get(name)
+    if found is not None and found not in values:
+        raise Rejected(400, f"{name} to be one of {', '.join(values)}", repr(found), "use one of these")
+    return found
+
+
+def _limit(default: int) -> int:
+    found = request.args.get("limit", str(default))
+    if not found.isdecimal() or not 1 <= int(found) <= MOST:
+        raise Rejected(400, f"limit to be a whole number from 1 to {MOST}", repr(found), "ask for fewer or more")
+    return int(found)
+
+
+def _body() -> dict[str, Any]:
+    found = request.get_json(silent=True)
+    if not isinstance(found, dict):
+        raise Rejected(400, "a JSON object", repr(request.get_data()[:80]), "send one")
+    return found
+
+
+def _sealed(response: Response) -> Response:
+    response.headers.setdefault("Cache-Control", "no-store")
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    response.headers["X-Frame-Options"] = "DENY"
+    response.headers["Referrer-Policy"] = "no-referrer"
+    response.headers.setdefault("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+    return response

@@ -1,0 +1,59 @@
+"""What may ask the API for what. There is no authentication: whoever reaches the port may read and write.
+
+A browser on the operator's machine reaches it too, on behalf of any page. So the Host must be an address, a plain
+name or this machine's own name (a rebound DNS name is none of these), an Origin must be the Host's own, and a write
+must be JSON by its Content-Type, which no page can send elsewhere without asking first.
+"""
+
+import ipaddress
+import socket
+from urllib.parse import urlsplit
+
+from flask import Request
+
+from state.errors import Stop
+
+OPEN_TO_ALL = ("/healthz", "/readyz", "/metrics")
+READS = ("GET", "HEAD", "OPTIONS")
+
+
+class Rejected(Stop):
+    """A request that is not answered. ``status`` is the HTTP status."""
+
+    def __init__(self, status: int, expected: str, found: str, todo: str) -> None:
+        super().__init__(expected, found, todo)
+        self.status = status
+
+    def __reduce__(self) -> tuple[type["Rejected"], tuple[int, str, str, str]]:  # type: ignore[override]
+        return type(self), (self.status, self.expected, self.found, self.todo)
+
+
+def admit(request: Request) -> None:
+    """Let a request through, or raise `Rejected`."""
+    if request.path in OPEN_TO_ALL and request.method in READS:
+        return
+    if not _is_ours(request.host):
+        found = f"Host {request.host!r}"
+        raise Rejected(403, "the address or the plain name of this machine", found, "ask by address, as 127.0.0.1")
+    origin = request.headers.get("Origin")
+    if origin is not None and urlsplit(origin).netloc != request.host:
+        raise Rejected(403, f"a request from this page or from a program, for {request.host}", f"Origin {origin!r}",
+                       "use the command line")  # fmt: skip
+    if request.method not in READS and request.mimetype != "application/json":
+        found = f"Content-Type {request.content_type!r}"
+        raise Rejected(415, "Content-Type application/json", found, "send JSON")
+
+
+def _is_ours(host: str) -> bool:
+    name = (urlsplit(f"//{host}").hostname or "").removesuffix(".")
+    if "." not in name and ":" not in name:
+        return bool(name)
+    return _is_address(name) or name in (socket.gethostname().lower(), socket.getfqdn().lower())
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,51 @@
+"""waitress in a thread: one socket, a real port, an end."""
+
+import socket
+import threading
+from typing import Any
+
+from flask import Flask
+from waitress import create_server, wasyncore
+
+from state.errors import Stop
+
+THREADS = 8
+BODY_BYTES = 1 << 20
+DRAIN_S = 5.0
+
+
+class Server:
+    """A listening HTTP server. ``port`` is the one it got."""
+
+    def __init__(self, app: Flask, listener: socket.socket) -> None:
+        self.host, self.port = listener.getsockname()[:2]
+        self._open: dict[int, Any] = {}
+        self._server = create_server(
+            app, map=self._open, sockets=[listener], threads=THREADS, ident=None, max_request_body_size=BODY_BYTES
+        )
+        self._thread = threading.Thread(target=self._server.run, name="http", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Let running requests end, then close every connection and the socket."""
+        if self._thread.is_alive():
+            self._server.task_dispatcher.shutdown(timeout=DRAIN_S)
+            # Connections belong to the server's own loop, which ends when none is left.
+            self._server.trigger.pull_trigger(lambda: wasyncore.close_all(self._open, ignore_all=True))
+            self._thread.join(DRAIN_S)
+
+
+def serve(app: Flask, host: str, port: int) -> Server:
+    """Listen on this address (port 0: any free one) and answer from now on. Raises `Stop` when it cannot be had."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise Stop(f"http.host {host} to be an address of this machine", str(error), "set http.host") from error
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(address)
+    except OSError as error:
+        listener.close()
+        raise Stop(f"{host}:{port} to be free", str(error), "set http.port, or end what listens there") from error
+    return Server(app, listener)

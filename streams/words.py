@@ -1,0 +1,41 @@
+"""Times and counts as people read them, for the command line and the status page."""
+
+from itertools import pairwise
+
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
+
+
+def age(ms: float | None) -> str:
+    """A length of time: 45s, 3m12s, 20m, 5h2m, 12d; the smaller unit only beside less than ten. "-" for None."""
+    if ms is None:
+        return "-"
+    rest = max(0, int(ms) // 1000)
+    for (size, unit), (below, minor) in pairwise(_UNITS):
+        if rest >= size:
+            count, left = divmod(rest, size)
+            return f"{count}{unit}" + (f"{left // below}{minor}" if count < 10 and left >= below else "")
+    return f"{rest}s"
+
+
+def since(now_ms: int, then_ms: int | None) -> str:
+    """How long ago that was; "-" for never."""
+    return age(now_ms - then_ms) if then_ms else "-"
+
+
+def many(count: int, one: str, more: str = "") -> str:
+    """1 ledger, 2 ledgers, 1,000 ledgers."""
+    return f"{count:,} {one if count == 1 else more or one + 's'}"
+
+
+def size(count: float) -> str:
+    """Bytes with a binary unit: 512 B, 1.5 KiB, 20 GiB."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if count >= 10 or unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:,.1f} TiB"
+
+
+def short(rule: str) -> str:
+    """A rule id without the stream it belongs to."""
+    return rule.partition(".")[2] or rule

@@ -1,0 +1,54 @@
+"""Healthy or not, and why; blind is not green."""
+
+from typing import Any
+
+import pytest
+
+from streams.health import health
+from tests.unit.fake_engine import FakeEngine, healthy_status
+
+
+def test_healthy() -> None:
+    assert (health(healthy_status()).level, health(healthy_status()).reasons) == ("healthy", ())
+
+
+def test_drift_needs_attention() -> None:
+    assert health(FakeEngine().drill().state).level == "attention"
+
+
+@pytest.mark.parametrize(
+    ("change", "level", "word"),
+    [
+        ({"ready": False, "problems": ["the view is not complete yet"]}, "blind", "not complete"),
+        ({"ready": False}, "blind", "not ready"),
+        ({"counts": {"true": 0, "drifted": 0, "blocked": 0, "unknown": 9}, "ledgers": 9}, "blind", "which is all"),
+        (
+            {"counts": {"true": 8, "drifted": 0, "blocked": 0, "unknown": 1}, "ledgers": 9},
+            "attention",
+            "1 ledger unknown",
+        ),
+        ({"held": "4 of 6 bookies went at once"}, "held", "4 of 6"),
+        ({"problems": ["config record refused"]}, "attention", "refused"),
+    ],
+)
+def test_one_thing_wrong_is_enough(change: dict[str, Any], level: str, word: str) -> None:
+    said = health(healthy_status() | change)
+    assert (said.level, word in " ".join(said.reasons)) == (level, True)
+
+
+@pytest.mark.parametrize(("state", "level"), [("down", "blind"), ("slow", "attention")])
+def test_a_silent_source_counts(state: str, level: str) -> None:
+    status = healthy_status()
+    status["sources"][0]["state"] = state
+    assert health(status).level == level
+
+
+def test_a_failed_stream_counts() -> None:
+    status = healthy_status()
+    status["streams"][0] |= {"state": "failed", "error": "boom"}
+    assert health(status).reasons == ("stream placement failed: boom",)
+
+
+def test_a_reason_is_told_once() -> None:
+    status = healthy_status() | {"ready": False, "problems": ["one", "one"]}
+    assert health(status).reasons == ("one",)

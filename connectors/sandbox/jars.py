@@ -10,7 +10,7 @@ import hashlib
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -54,7 +54,11 @@ def jars(name: str, progress: Progress | None = None) -> list[Path]:
     ``progress`` is told (bytes done, bytes in all) from any thread. Raises `Stop` for an unknown set or a jar
     that is not the one in the lock, `Retry` when the repository does not answer.
     """
-    wanted = parse(lock_text(name), f"{name}.lock")
+    return fetch(parse(lock_text(name), f"{name}.lock"), progress)
+
+
+def fetch(wanted: Sequence[Jar], progress: Progress | None = None) -> list[Path]:
+    """As `jars`, for jars of one's own."""
     if not all(map(_is_cached, wanted)):
         with _only_one_process():
             _fetch_all([jar for jar in wanted if not _is_cached(jar)], progress or _ignore)
@@ -144,7 +148,7 @@ def _fetch_all(missing: list[Jar], progress: Progress) -> None:
 @retry(
     retry=retry_if_exception_type(Retry),
     stop=stop_after_attempt(4),
-    wait=wait_exponential(max=8),
+    wait=wait_exponential(multiplier=0.5),
     reraise=True,
 )
 def _fetch(jar: Jar, report: "_Counter") -> None:

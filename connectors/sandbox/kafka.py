@@ -57,7 +57,7 @@ class Kafka(Server):
 
     def close(self) -> None:
         """Kill it and give its ports back."""
-        self.kill()
+        super().close()
         self._client.release()
         self._controller.release()
 

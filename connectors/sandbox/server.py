@@ -1,11 +1,15 @@
 """What every server of the sandbox is: a JVM with files of its own, told ready by asking it."""
 
+import fcntl
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
 
 from connectors.sandbox.java import java
 from connectors.sandbox.processes import Process
+from state.errors import Stop
 
 SMALL_HEAP = ("-Xms48m", "-Xmx192m", "-XX:MaxDirectMemorySize=96m", "-XX:MaxMetaspaceSize=96m")
 """Many JVMs on a small machine."""
@@ -33,6 +37,7 @@ class Server:
     def __init__(self, name: str, root: Path) -> None:
         self.name, self.root = name, root
         self._process: Process | None = None
+        self._claim: IO[str] | None = None
 
     @property
     def process(self) -> Process:
@@ -60,7 +65,9 @@ class Server:
         raise NotImplementedError
 
     def start(self) -> None:
-        """Start the process; see `wait_ready`."""
+        """Start the process; see `wait_ready`. Raises `Stop` when it runs, here or in another process."""
+        if self._claim is None:
+            self._claim = _claim(self.root, self.name)
         self.process.start()
 
     def wait_ready(self) -> None:
@@ -76,16 +83,35 @@ class Server:
         """Shut down in order, by force after ``grace_s`` seconds."""
         if self._process:
             self._process.stop(grace_s)
+        self._give_up()
 
     def kill(self) -> None:
         """SIGKILL."""
         if self._process:
             self._process.kill()
+        self._give_up()
+
+    def close(self) -> None:
+        """Kill it and give back what it holds."""
+        self.kill()
 
     def restart(self) -> None:
         """Kill it if it runs, start it on the same directories and wait."""
         self.kill()
         self.up()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _give_up(self) -> None:
+        if self._claim:
+            self._claim.close()
+            self._claim = None
 
 
 def jvm(
@@ -114,3 +140,15 @@ def write_properties(path: Path, values: Mapping[str, object]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
     return path
+
+
+def _claim(directory: Path, name: str) -> IO[str]:
+    """The lock on a directory, held as long as it is open. Raises `Stop` when another process has it."""
+    directory.mkdir(parents=True, exist_ok=True)
+    lock = (directory / "lock").open("w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        raise Stop(f"{directory} for {name} alone", "another process using it", "end that, or take another") from None
+    return lock

@@ -53,9 +53,9 @@ class Daemon(Server):
         """Whether it wrote the line that says so."""
         return self._ready in self.process.output()
 
-    def release(self) -> None:
+    def close(self) -> None:
         """Kill it with the executors it started, and give its ports back."""
-        self.kill()
+        super().close()
         self.port.release()
         self.web.release()
 
@@ -102,7 +102,7 @@ class StandaloneSpark:
     def close(self) -> None:
         """Kill everything with the executors it started, and give the ports back."""
         for daemon in [*self.workers.values(), self.master]:
-            daemon.release()
+            daemon.close()
 
     def __enter__(self) -> Self:
         return self

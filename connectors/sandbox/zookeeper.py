@@ -8,15 +8,16 @@ from connectors.sandbox.jars import jars
 from connectors.sandbox.processes import Port, Process
 from connectors.sandbox.server import Server, jvm, write_properties
 
+SET = "bookkeeper-4.17.3"
 JVM = ("-Xms48m", "-Xmx512m", "-XX:+UseSerialGC")
 
 
 class ZooKeeper(Server):
     """``jar_set`` is one of BookKeeper's, which bring the server's jars."""
 
-    def __init__(self, root: Path, jar_set: str, port: Port, flags: Sequence[str] = JVM) -> None:
-        super().__init__("zookeeper", root)
-        self._jar_set, self._port, self._flags = jar_set, port, flags
+    def __init__(self, root: Path, jar_set: str = SET, port: Port | None = None, flags: Sequence[str] = JVM) -> None:
+        super().__init__("zookeeper", root.absolute())
+        self._jar_set, self._port, self._flags = jar_set, port or Port(), flags
 
     @property
     def address(self) -> str:
@@ -43,6 +44,11 @@ class ZooKeeper(Server):
             "org.apache.zookeeper.server.ZooKeeperServerMain",
         ]
         return jvm(self.name, self.root, jars(self._jar_set), [*main, settings], self._flags)
+
+    def close(self) -> None:
+        """Kill it and give its port back."""
+        super().close()
+        self._port.release()
 
     def is_ready(self) -> bool:
         """Whether it answers imok."""

@@ -1,0 +1,122 @@
+"""Real servers for tests, and a guard that no test leaves a process behind."""
+
+import ctypes
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from connectors.sandbox.cluster import Cluster
+from connectors.sandbox.kafka import Kafka
+from connectors.sandbox.processes import wait_until
+from connectors.sandbox.zookeeper import ZooKeeper
+from state.errors import Retry
+
+_PR_SET_CHILD_SUBREAPER = 36
+_PYSPARK = "pyspark-shell"
+"""The JVM of pyspark serves every session of this process and ends with it."""
+
+
+def pytest_configure() -> None:
+    """Orphans of our children become our children, so that the guard sees them."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+@pytest.fixture(scope="module")
+def new_root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Path]]:
+    """Makes empty directories for servers. Afterwards only their logs are kept."""
+    roots = []
+
+    def make() -> Path:
+        roots.append(tmp_path_factory.mktemp("servers"))
+        return roots[-1]
+
+    yield make
+    for root in roots:
+        _keep_logs(root)
+
+
+@pytest.fixture(scope="module")
+def start_cluster(new_root: Callable[[], Path]) -> Iterator[Callable[..., Cluster]]:
+    """Starts clusters, ``start_cluster(racks=..., kafka=True ...)``, that go with the module.
+
+    With ``daemons=False`` their AutoRecovery daemons wait for ``cluster.start("autorecovery")``.
+    """
+    started = []
+
+    def start(daemons: bool = True, **options: object) -> Cluster:
+        cluster = Cluster(new_root(), **options)
+        started.append(cluster)
+        cluster.up(autorecovery=daemons)
+        return cluster
+
+    yield start
+    for cluster in started:
+        cluster.close()
+
+
+@pytest.fixture(scope="module")
+def kafka(new_root: Callable[[], Path]) -> Iterator[Kafka]:
+    """A broker of this module."""
+    with Kafka(new_root()) as server:
+        server.up()
+        yield server
+
+
+@pytest.fixture(scope="module")
+def zookeeper(new_root: Callable[[], Path]) -> Iterator[ZooKeeper]:
+    """A ZooKeeper of this module, without BookKeeper's znodes."""
+    with ZooKeeper(new_root()) as server:
+        server.up()
+        yield server
+
+
+@pytest.fixture(scope="module")
+def _known_commands() -> set[tuple[str, ...]]:
+    return set()
+
+
+@pytest.fixture(autouse=True)
+def _no_process_left(_known_commands: set[tuple[str, ...]]) -> Iterator[None]:
+    """Fails a test that leaves a child process, unless it only restarted a server of its module."""
+    _known_commands |= set(_children().values())
+    yield
+    try:
+        wait_until(lambda: not _strange(_known_commands), 10.0, "no child process left")
+    except Retry:
+        pytest.fail(f"left running: {_strange(_known_commands)}")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Module fixtures are checked once everything ought to be gone."""
+    try:
+        wait_until(lambda: not _children(), 10.0, "no child process left")
+    except Retry:
+        session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
+        print(f"\nleft running at the end: {_children()}")
+
+
+def _strange(known: set[tuple[str, ...]]) -> dict[int, tuple[str, ...]]:
+    return {pid: command for pid, command in _children().items() if command not in known}
+
+
+def _children() -> dict[int, tuple[str, ...]]:
+    found = {}
+    for child in psutil.Process().children():
+        try:
+            if child.status() != psutil.STATUS_ZOMBIE and _PYSPARK not in child.cmdline():
+                found[child.pid] = tuple(child.cmdline())
+        except psutil.NoSuchProcess:
+            continue
+    return found
+
+
+def _keep_logs(root: Path) -> None:
+    for path in root.iterdir():
+        if path.is_dir():
+            _keep_logs(path)
+            if not any(path.iterdir()):
+                path.rmdir()
+        elif path.suffix != ".log":
+            path.unlink()

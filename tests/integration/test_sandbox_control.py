@@ -1,0 +1,89 @@
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from connectors.sandbox.control import Remote
+from connectors.sandbox.processes import wait_until
+from state.errors import Stop, TrueupError
+
+pytestmark = pytest.mark.servers
+
+SUPERVISOR = """
+import sys
+from pathlib import Path
+from connectors.sandbox.cluster import Cluster
+from connectors.sandbox.control import serve
+with Cluster(Path(sys.argv[1]), {"/rack1": 1}, autorecovery=0) as cluster:
+    cluster.up()
+    serve(cluster)
+"""
+
+
+@pytest.fixture(scope="module")
+def root(new_root: Callable[[], Path]) -> Path:
+    return new_root()
+
+
+@pytest.fixture
+def supervisor(root: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    """A sandbox in a process of its own; the same directory each time."""
+    process = subprocess.Popen([sys.executable, "-c", SUPERVISOR, str(root)])
+    wait_until(lambda: answers(root) or process.poll() is not None, 90.0, "the sandbox to answer")
+    yield process
+    process.kill()
+    process.wait()
+
+
+def answers(root: Path) -> bool:
+    try:
+        Remote(root).request("status")
+    except TrueupError:
+        return False
+    return True
+
+
+def pids(root: Path) -> list[int]:
+    return [server["pid"] for server in Remote(root).request("status")["servers"].values() if server["alive"]]
+
+
+def running(pid: int) -> bool:
+    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+
+
+def test_servers_are_killed_and_started_from_another_process(supervisor: "subprocess.Popen[bytes]", root: Path) -> None:
+    killed = Remote(root).request("kill", "bookie1")["servers"]["bookie1"]
+    started = Remote(root).request("start", "bookie1")["servers"]["bookie1"]
+    assert (killed["alive"], started["alive"], killed["pid"] != started["pid"]) == (False, True, True)
+
+
+def test_an_unknown_name_is_refused_with_the_reason(supervisor: "subprocess.Popen[bytes]", root: Path) -> None:
+    with pytest.raises(Stop, match="bookie1"):
+        Remote(root).request("kill", "bookie2")
+
+
+def test_down_ends_the_supervisor_and_all_servers(supervisor: "subprocess.Popen[bytes]", root: Path) -> None:
+    before = pids(root)
+    Remote(root).request("down")
+    assert (supervisor.wait(60), len(before), [pid for pid in before if running(pid)]) == (0, 2, [])
+
+
+def test_sigterm_ends_all_servers(supervisor: "subprocess.Popen[bytes]", root: Path) -> None:
+    before = pids(root)
+    supervisor.terminate()
+    assert (supervisor.wait(60), [pid for pid in before if running(pid)]) == (0, [])
+
+
+def test_nothing_outlives_a_killed_supervisor(supervisor: "subprocess.Popen[bytes]", root: Path) -> None:
+    before = pids(root)
+    supervisor.kill()
+    supervisor.wait()
+    wait_until(lambda: not any(map(running, before)), 10.0, "all servers gone")
+
+
+def test_without_a_sandbox_the_directory_is_named(tmp_path: Path) -> None:
+    with pytest.raises(Stop, match=str(tmp_path)):
+        Remote(tmp_path).request("status")

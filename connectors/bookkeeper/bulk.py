@@ -162,6 +162,15 @@ def decode(
     return batch
 
 
+def mzxids(found: Sequence[Znodes]) -> Array:
+    """mzxid of each, -1 where there is none: int64."""
+    raw, at, size = _together(found)
+    there = size >= 0
+    out = np.full(len(size), -1, np.int64)
+    out[there] = _stats(np.frombuffer(raw, np.uint8), at[there] + size[there])[0]
+    return out
+
+
 @dataclass(slots=True)
 class Aside:
     """What it takes to decode single rows."""

@@ -33,6 +33,9 @@ class Racks(Protocol):
     def load(self, data: bytes | None) -> None:
         """Take over the content of ``znode`` (None: it does not exist). Raises `BadBytes` and keeps what it had."""
 
+    def reload(self) -> None:
+        """Ask whoever knows again, where nobody tells of changes."""
+
 
 def normal(location: str | None) -> str | None:
     """A location as BookKeeper's topology takes it: one trailing slash goes; unusable ones are ""."""
@@ -78,6 +81,9 @@ class Unmapped:
     def load(self, data: bytes | None) -> None:
         """Nothing to take over."""
 
+    def reload(self) -> None:
+        """Nothing to ask."""
+
 
 class Static:
     """A table of bookie ids or hosts and their racks."""
@@ -100,6 +106,9 @@ class Static:
 
     def load(self, data: bytes | None) -> None:
         """Nothing to take over."""
+
+    def reload(self) -> None:
+        """Nothing to ask."""
 
 
 class Script:
@@ -167,7 +176,7 @@ class Script:
 
 
 class Pulsar:
-    """Pulsar's znode (BookieRackAffinityMapping): ``{"<group>": {"<bookie id>": {"rack": "/r1", "hostname": "h"}}}``."""
+    """Pulsar's znode: ``{"<group>": {"<bookie id>": {"rack": "/r1"}}}`` (BookieRackAffinityMapping)."""
 
     def __init__(self, znode: str = "/bookies") -> None:
         self.znode = znode
@@ -188,6 +197,9 @@ class Pulsar:
             expected = "groups of bookies with their racks as JSON"
             raise BadBytes(self.znode, at, expected, str(error), "set racks with pulsar-admin bookies") from error
         self._racks = {host_of(bookie): rack for bookie, rack in racks.items()} | racks
+
+    def reload(self) -> None:
+        """Nothing to ask: the watch tells."""
 
 
 def _pulsar_rack(rack: str | None) -> str | None:

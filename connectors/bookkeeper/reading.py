@@ -1,0 +1,207 @@
+"""Walks and bulk reads of BookKeeper's znodes."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import NamedTuple
+
+import numpy as np
+from google.protobuf.message import DecodeError
+
+from connectors.bookkeeper import bulk, metadata
+from connectors.bookkeeper.bulk import Array
+from connectors.bookkeeper.layout import Layout, Paths, holds_ledgers, is_directory, leaves
+from connectors.bookkeeper.proto import ServiceInfo
+from connectors.zookeeper.client import FAST, Client, Pace
+from connectors.zookeeper.errors import GONE, Forbidden
+from connectors.zookeeper.requests import Stat, Znodes
+from state.errors import BadBytes, Retry
+from state.ledgers import Ledgers, concat
+from state.observations import LedgerRecord
+
+TOGETHER = 5_000
+"""Ledgers decoded at a time: enough for numpy, little enough for the processor's cache."""
+_FEW = 64
+_LISTINGS = 20
+_MARK_LISTINGS = 250
+_MARK_LEVELS = 4
+
+
+def paths_of(client: Client, root: str) -> Paths:
+    """Paths under this root in the layout that its LAYOUT znode names. Raises `Retry` when there is none."""
+    where = f"{root}/LAYOUT"
+    found = client.look(where)
+    if found is None:
+        raise Retry(f"BookKeeper's metadata under {root}", f"no {where}", "format it, or correct cluster.ledgers_root")
+    return Paths(root, Layout.parse(found[0], where))
+
+
+class Listing(NamedTuple):
+    """Ledgers of one directory, relative to the root. ``ids`` int64, one for each name."""
+
+    names: list[bytes]
+    ids: Array
+    zxid: int
+
+
+def ledgers_of(client: Client, paths: Paths) -> Iterator[Listing]:
+    """Every directory of ledgers there is. A directory that vanishes meanwhile is empty."""
+    level = [""]
+    while level:
+        below: list[str] = []
+        for at in range(0, len(level), _LISTINGS):
+            some = level[at : at + _LISTINGS]
+            lists, zxid = client.listings([f"{paths.root}/{name}" if name else paths.root for name in some])
+            for directory, names in zip(some, lists, strict=True):
+                if holds_ledgers(directory):
+                    yield _listing(directory, names, zxid)
+                    continue
+                prefix = f"{directory}/" if directory else ""
+                below += [prefix + name.decode() for name in names if is_directory(name, directory)]
+                if not directory:
+                    yield _listing("", [name for name in names if name[:1] == b"L" and name[1:].isdigit()], zxid)
+        level = below
+
+
+def _listing(directory: str, names: list[bytes], zxid: int) -> Listing:
+    ids = leaves(directory, names)
+    prefix = f"{directory}/".encode() if directory else b""
+    full = [prefix + name for name in names]
+    if (ids < 0).any():
+        full = [name for name, ledger in zip(full, ids.tolist(), strict=True) if ledger >= 0]
+        ids = ids[ids >= 0]
+    return Listing(full, ids, zxid)
+
+
+def marked(client: Client, paths: Paths) -> set[int]:
+    """Ids of all ledgers that are marked or locked."""
+    level = [paths.marks]
+    for _ in range(_MARK_LEVELS + 1):
+        below: list[str] = []
+        for at in range(0, len(level), _MARK_LISTINGS):
+            some = level[at : at + _MARK_LISTINGS]
+            lists, _ = client.listings(some)
+            below += [f"{path}/{name.decode()}" for path, names in zip(some, lists, strict=True) for name in names]
+        level = below
+    locks, _ = client.listings([paths.locks])
+    level += [f"{paths.locks}/{name.decode()}" for name in locks[0]]
+    return {ledger for ledger in (paths.classify(path)[1] for path in level) if ledger >= 0}
+
+
+def read(
+    client: Client, paths: Paths, ids: Array, names: Sequence[bytes] | None = None, pace: Pace = FAST
+) -> Iterator[tuple[Array, list[Znodes]]]:
+    """Read ledgers, about `TOGETHER` at a time: their ids and what was found. ``names`` relative to the root."""
+    parts = client.multi_read(paths.root, paths.relatives(ids) if names is None else names, pace)
+    start = 0
+    while found := list(islice(parts, max(1, TOGETHER // pace.batch))):
+        end = start + sum(map(len, found))
+        yield ids[start:end], found
+        start = end
+
+
+def columns(client: Client, paths: Paths, ids: Sequence[int], seen_ms: int) -> Ledgers:
+    """These ledgers as they are now, by id; those that are gone are left out. Raises `Forbidden`."""
+    wanted = np.unique(np.array(ids, np.int64))
+    batches = [bulk.decode(some, found, paths.ledger, seen_ms) for some, found in read(client, paths, wanted)]
+    forbidden = [ledger for batch in batches for ledger in batch.forbidden.tolist()]
+    if forbidden:
+        raise Forbidden("permission to read ledgers", f"none for {forbidden[:5]}", "correct the ZooKeeper ACLs")
+    return concat([batch.ledgers for batch in batches])
+
+
+def snapshot(client: Client, paths: Paths, seen_ms: int, pace: Pace = FAST) -> Iterator[bulk.Batch]:
+    """All ledgers there are, decoded."""
+    for listing in ledgers_of(client, paths):
+        for ids, found in read(client, paths, listing.ids, listing.names, pace):
+            yield bulk.decode(ids, found, paths.ledger, seen_ms)
+
+
+def one(client: Client, paths: Paths, ledger: int, seen_ms: int) -> tuple[LedgerRecord, Stat] | None:
+    """One ledger and its stat, None if there is no such ledger. An unreadable one has state UNREADABLE."""
+    found = client.look(paths.ledger(ledger))
+    if found is None:
+        return None
+    data, stat = found
+    where = metadata.Where(ledger, paths.ledger(ledger), stat.mzxid, stat.version, stat.ctime, seen_ms)
+    return _decoded(data, where), stat
+
+
+def _decoded(data: bytes, where: metadata.Where) -> LedgerRecord:
+    try:
+        return metadata.decode(data, where)
+    except BadBytes as error:
+        return metadata.unreadable(where, error)
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Ledgers as records; ids that are gone or forbidden."""
+
+    records: list[LedgerRecord]
+    gone: list[int]
+    forbidden: list[int]
+
+
+def records(ids: Array, found: list[Znodes], paths: Paths, seen_ms: int, newer: Array) -> Records:
+    """Records of what was read where ``newer`` (bool) is true: one by one if they are few, else in bulk."""
+    wanted = np.flatnonzero(newer)
+    if len(wanted) >= _FEW:
+        batch = bulk.decode(ids, found, paths.ledger, seen_ms, newer)
+        return Records(list(batch.records()), batch.gone.tolist(), batch.forbidden.tolist())
+    result = Records([], [], [])
+    numbers, at = set(wanted.tolist()), 0
+    for part in found:
+        for row, size in enumerate(part.size.tolist()):
+            if at in numbers:
+                ledger = int(ids[at])
+                if size < 0:
+                    (result.gone if size == GONE else result.forbidden).append(ledger)
+                else:
+                    stat = part.stat(row)
+                    where = metadata.Where(ledger, paths.ledger(ledger), stat.mzxid, stat.version, stat.ctime, seen_ms)
+                    result.records.append(_decoded(part.data(row), where))
+            at += 1
+    return result
+
+
+class Registered(NamedTuple):
+    """Bookies by id with the zxid of their registration, ids with a cookie, and hosts that bookies published."""
+
+    writable: dict[str, int]
+    readonly: dict[str, int]
+    cookies: set[str]
+    hosts: dict[str, str]
+
+
+def registered(client: Client, paths: Paths) -> Registered:
+    """All bookies, read at one instant: one that turns read-only is never in neither list."""
+    lists, _ = client.listings([paths.available, paths.readonly, paths.cookies])
+    hosts: dict[str, str] = {}
+    writable = _registrations(client, paths.available, [name for name in lists[0] if name != b"readonly"], hosts)
+    readonly = _registrations(client, paths.readonly, lists[1], hosts)
+    return Registered(writable, readonly, {name.decode() for name in lists[2]}, hosts)
+
+
+def _registrations(client: Client, parent: str, names: list[bytes], hosts: dict[str, str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    parts = client.multi_read(parent, names)
+    rows = ((part, row) for part in parts for row in range(len(part)))
+    for name, (part, row) in zip(names, rows, strict=True):
+        bookie = name.decode()
+        # One that is gone by now is told by an event; its registration was there when the lists were read.
+        found[bookie] = part.stat(row).czxid if part.size[row] >= 0 else 0
+        host = _host(part.data(row)) if part.size[row] > 0 else ""
+        if host:
+            hosts[bookie] = host
+    return found
+
+
+def _host(data: bytes) -> str:
+    """Host of the bookie-rpc endpoint in a registration (BookieServiceInfoFormat), empty if it names none."""
+    info = ServiceInfo()
+    try:
+        info.ParseFromString(data)
+    except DecodeError:
+        return ""
+    return next((str(point.host) for point in info.endpoints if point.protocol == "bookie-rpc"), "")

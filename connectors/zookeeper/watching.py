@@ -1,0 +1,117 @@
+"""What a session's recursive watch was told, and how much of history that covers.
+
+Events of the connection's thread are kept newest by path until the capture takes them. `Watch` also knows the zxid up
+to which nothing can have been missed: while the watch is armed that is whatever this connection delivered last, and
+when the connection goes it is frozen until a resynchronisation has caught up.
+"""
+
+import threading
+from collections.abc import Callable
+from typing import NamedTuple
+
+from kazoo.protocol.states import KazooState
+
+from connectors.zookeeper.client import Client
+
+
+class Heard(NamedTuple):
+    """The newest event of one path. ``zxid`` -1: the server does not say (before 3.9)."""
+
+    kind: int
+    zxid: int
+
+
+class Watch:
+    """Collects events of one client after the other.
+
+    ``wake`` is set when there is something to take or to do, ``turned`` when a connection came or went.
+    """
+
+    def __init__(self, ignored: tuple[str, ...], now: Callable[[], int]) -> None:
+        self._ignored, self._now = ignored, now
+        self._lock = threading.Lock()
+        self._client: Client | None = None
+        self._pending: dict[str, Heard] = {}
+        self._losses = 0
+        self._event_zxid = -1
+        self.armed = False
+        self.covered: int | None = None
+        self.last_event_ms = 0
+        self.wake, self.turned = threading.Event(), threading.Event()
+
+    def follow(self, client: Client) -> None:
+        """Listen to this client, which is not open yet."""
+        self._client = client
+        client.sink = self._heard
+        client.add_listener(self._state)
+
+    def _heard(self, zxid: int, kind: int, path: str) -> None:
+        if path.startswith(self._ignored):
+            return
+        with self._lock:
+            self._pending[path] = Heard(kind, zxid)
+            self._event_zxid = max(self._event_zxid, zxid)
+            self.last_event_ms = self._now()
+        self.wake.set()
+
+    def _state(self, state: str) -> None:
+        with self._lock:
+            if state != KazooState.CONNECTED:
+                self._losses += 1
+                if self.armed:
+                    self.armed = False
+                    self.covered = self._delivered()
+        self.turned.set()
+        self.wake.set()
+
+    def _delivered(self) -> int:
+        # One transaction may cause many events: the last one heard need not be the last of its zxid. An answer
+        # comes after all events up to its zxid.
+        assert self._client is not None, "armed only after follow"
+        return max(self._event_zxid - 1, self._client.last_zxid)
+
+    @property
+    def zxid(self) -> int:
+        """Up to where nothing was missed, -1 before anything was read."""
+        with self._lock:
+            if self.armed:
+                return self._delivered()
+            return -1 if self.covered is None else self.covered
+
+    def losses(self) -> int:
+        """How often the connection was lost; to be passed to `arm`."""
+        with self._lock:
+            return self._losses
+
+    def arm(self, losses: int) -> bool:
+        """All was read since the watch was added: from now on its events are all there is to know.
+
+        False, and nothing changed, if the connection was lost since ``losses`` was read.
+        """
+        with self._lock:
+            assert self._client is not None, "arm comes after follow"
+            self.armed = self._losses == losses and bool(self._client.connected)
+            return self.armed
+
+    def disarm(self, forget: bool = False) -> None:
+        """Have everything read again: what changed since, or (``forget``) all there is."""
+        with self._lock:
+            if self.armed:
+                self.armed, self.covered = False, self._delivered()
+            if forget:
+                self.covered = None
+        self.wake.set()
+
+    def take(self) -> dict[str, Heard]:
+        """The events so far; the caller must `put_back` what it did not get done."""
+        with self._lock:
+            taken, self._pending = self._pending, {}
+        return taken
+
+    def put_back(self, taken: dict[str, Heard]) -> None:
+        """Have these again, unless there was something newer."""
+        with self._lock:
+            self._pending = {**taken, **self._pending}
+
+    def __len__(self) -> int:
+        return len(self._pending)

@@ -218,10 +218,16 @@ class Client(KazooClient):  # type: ignore[misc]
             return None
         return found.data(0), found.stat(0)
 
-    def make(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False) -> str:
-        """Create a znode; its real path. Raises `NodeExists`, `NoNode` (the parent), `Unknown`."""
+    def make(
+        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False, public: bool = False
+    ) -> str:
+        """Create a znode; its real path. Raises `NodeExists`, `NoNode` (the parent), `Unknown`.
+
+        ``public``: anyone may do anything to it, whatever the ACL of this session.
+        """
         flags = ephemeral + 2 * sequence
-        return str(self.ask(Create(path, data, self.default_acl, flags), f"creating {path}", writing=True))
+        acl = OPEN_ACL_UNSAFE if public else self.default_acl
+        return str(self.ask(Create(path, data, acl, flags), f"creating {path}", writing=True))
 
     def put(self, path: str, data: bytes, version: int) -> int:
         """Set data if the znode has this version (-1: any); the new one. Raises `BadVersion`, `NoNode`, `Unknown`."""

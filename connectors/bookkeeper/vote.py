@@ -1,0 +1,214 @@
+"""Holds the Auditor's place, so that BookKeeper's own Auditor stays out of the way while its workers go on.
+
+The Auditor is whoever has the lowest vote (ZkLedgerAuditorManager); all others wait for their predecessor to go. Our
+vote is ephemeral: when this process or its session ends, BookKeeper takes over by itself. The holder has duties
+besides: it provides ``lostBookieRecoveryDelay``, takes a write to it as an order to audit now (that is how
+``triggeraudit`` and ``decommissionbookie`` ask), and honours ``disable``.
+"""
+
+import logging
+import re
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from connectors.bookkeeper import marks
+from connectors.bookkeeper.capture import FIRST_WAIT_S, LONGEST_WAIT_S
+from connectors.bookkeeper.layout import Paths
+from connectors.bookkeeper.metadata import valid_bookie
+from connectors.zookeeper.client import Client
+from connectors.zookeeper.errors import NodeExists, NoNode
+from connectors.zookeeper.watching import Watch
+from state.errors import BadSettings, Retry, TrueupError
+
+log = logging.getLogger(__name__)
+_PREFIX = "V_"
+_VOTE = re.compile(rb"V_-?[0-9]+\Z")
+_IDLE_S = 5.0
+
+
+class Role(Enum):
+    """Who audits."""
+
+    OURS = "ours"
+    OTHER = "other"
+    WAITING = "waiting"  # no session, or not voted yet
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who holds the lowest vote, as last seen. ``who``: its bookie id."""
+
+    role: Role
+    who: str = ""
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """What operators told the Auditor through ZooKeeper.
+
+    ``delay_s``: how long a single lost bookie is waited for. ``audit``: asked to look at once, waiting or not.
+    ``disabled``: replication is switched off.
+    """
+
+    delay_s: int
+    audit: bool
+    disabled: bool
+
+
+class Vote:
+    """Votes until closed; votes again after the loss of a session.
+
+    ``told`` gets the `Orders` at first and whenever they change, on a thread of the vote's; it must not block for
+    long. It is called with ``audit`` after every write to the delay znode, as the Auditor does when its value was set
+    to what it was already, or to 0. ``delay_s`` is written where no delay is set yet.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], Client],
+        root: str,
+        name: str,
+        told: Callable[[Orders], None],
+        delay_s: int = 0,
+    ) -> None:
+        if not valid_bookie(name):
+            raise BadSettings([f"name of the Auditor vote: {name!r}: expected letters, digits, '-', '_', '.' or ':'"])
+        self._connect, self._paths, self._name = connect, Paths(root), name
+        self._told, self._delay_s = told, delay_s
+        self._client: Client | None = None
+        self._orders: Orders | None = None
+        self._delay_version = -1
+        self._holder = Holder(Role.WAITING)
+        self._stop = threading.Event()
+        self._watch = Watch((), lambda: 0)
+        self._thread = threading.Thread(target=self._run, name="vote", daemon=True)
+
+    def start(self) -> None:
+        """Begin to vote."""
+        self._thread.start()
+
+    def holder(self) -> Holder:
+        """Who audits now."""
+        return self._holder
+
+    def orders(self) -> Orders | None:
+        """The newest orders, None before they were read."""
+        return self._orders
+
+    def close(self) -> None:
+        """Withdraw the vote and end the session: the next in line takes over at once."""
+        self._stop.set()
+        self._watch.turned.set()
+        self._watch.wake.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        if self._client is not None:
+            # The vote goes with its session.
+            self._client.shut()
+        self._holder = Holder(Role.WAITING)
+
+    def _run(self) -> None:
+        wait_s = FIRST_WAIT_S
+        while not self._stop.is_set():
+            try:
+                self._turn()
+                wait_s = FIRST_WAIT_S
+            except TrueupError as error:
+                if str(error) != self._holder.problem:
+                    log.warning("the Auditor vote waits", extra={"problem": str(error)})
+                self._holder = Holder(Role.WAITING, problem=str(error))
+                self._watch.turned.wait(wait_s)
+                self._watch.turned.clear()
+                wait_s = min(wait_s * 2, LONGEST_WAIT_S)
+
+    def _turn(self) -> None:
+        client = self._session()
+        losses = self._watch.losses()
+        if not self._watch.armed:
+            self._prepare(client)
+            client.add_watch(self._paths.election)
+            client.add_watch(self._paths.delay)
+            client.add_watch(self._paths.disable)
+        self._watch.take()
+        self._obey(client)
+        self._look(client)
+        if not self._watch.armed and not self._watch.arm(losses):
+            raise Retry("the connection to hold", "it was lost", "will vote again")
+        self._watch.wake.wait(_IDLE_S)
+        self._watch.wake.clear()
+
+    def _session(self) -> Client:
+        if self._client is not None and self._client.ended:
+            self._client.shut()
+            self._client = None
+        if self._client is None:
+            client = self._connect()
+            self._watch.follow(client)
+            self._client = client.open()
+        if not self._client.connected:
+            raise Retry("a session with ZooKeeper", "none", "it reconnects by itself")
+        return self._client
+
+    def _prepare(self, client: Client) -> None:
+        """Create what the Auditor would. The delay is open to all, whatever else is protected."""
+        for path in (self._paths.replication, self._paths.election):
+            if client.look(path) is None:
+                _make(client, path)
+        if client.look(self._paths.delay) is None:
+            _make(client, self._paths.delay, str(self._delay_s).encode(), public=True)
+
+    def _look(self, client: Client) -> None:
+        """See who leads, and vote if no vote is of our session."""
+        votes = self._votes(client)
+        if not any(owner == client.session for _, owner in votes):
+            client.make(f"{self._paths.election}/{_PREFIX}", marks.vote(self._name), ephemeral=True, sequence=True)
+            votes = self._votes(client)
+        if not votes:
+            raise Retry("a vote for the Auditor", "none", "will vote again")
+        who, owner = votes[0]
+        if owner != client.session:
+            self._holder = Holder(Role.OTHER, who)
+        elif self._holder.role is not Role.OURS:
+            # For whoever looks with a shell, as BookKeeper's Auditor does.
+            client.put(self._paths.election, marks.vote(self._name), -1)
+            self._holder = Holder(Role.OURS, self._name)
+
+    def _votes(self, client: Client) -> list[tuple[str, int]]:
+        """Bookie id and session of each vote, the lowest first."""
+        names = [name for name in client.listing(self._paths.election)[0] if _VOTE.match(name)]
+        names.sort(key=lambda name: int(name[len(_PREFIX) :]))
+        parts = client.multi_read(self._paths.election, names)
+        return [
+            (marks.holder(part.data(row)), part.stat(row).owner)
+            for part in parts
+            for row in range(len(part))
+            if part.size[row] >= 0
+        ]
+
+    def _obey(self, client: Client) -> None:
+        """Read delay and switch; tell what changed."""
+        found = client.look(self._paths.delay)
+        disabled = client.look(self._paths.disable) is not None
+        if found is None:
+            raise Retry(f"{self._paths.delay}", "nothing", "it will be created again")
+        text, stat = found
+        delay_s = int(text) if text.strip().isdigit() else self._delay_s
+        written = self._orders is not None and stat.version != self._delay_version
+        before = None if self._orders is None else self._orders.delay_s
+        orders = Orders(delay_s, written and (delay_s in (0, before)), disabled)
+        self._delay_version = stat.version
+        if self._orders is None or orders.audit or orders != self._orders:
+            self._orders = orders
+            self._told(orders)
+
+
+def _make(client: Client, path: str, data: bytes = b"", *, public: bool = False) -> None:
+    try:
+        client.make(path, data, public=public)
+    except NodeExists:
+        return
+    except NoNode as error:
+        raise Retry(f"the parent of {path}", "none", "BookKeeper is not formatted yet") from error

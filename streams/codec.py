@@ -48,7 +48,7 @@ def decode(topic: str, body: bytes, where: str = "") -> Any:
 
 def topology_record(topology: Topology) -> dict[str, Any]:
     """A topology as a record of its topic."""
-    names = ("epoch", "at_ms", "min_racks", "enforce_min_racks", "held")
+    names = ("epoch", "at_ms", "min_racks", "enforce_min_racks", "held", "released")
     keys = ("id", "rack", "status", "since_ms", "registered_zxid", "was")
     record: dict[str, Any] = {name: getattr(topology, name) for name in names}
     return {**record, "bookies": [{k: getattr(b, k) for k in keys} for b in topology.bookies]}

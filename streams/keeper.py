@@ -21,10 +21,10 @@ log = logging.getLogger(__name__)
 KEY = b"topology"
 
 
-def membership(policy: Placement) -> MembershipPolicy:
-    """The part of the placement settings that bookies are judged by."""
+def membership(policy: Placement, least_ms: int = 0) -> MembershipPolicy:
+    """The part of the placement settings that bookies are judged by; ``least_ms`` is the least grace."""
     return MembershipPolicy(
-        grace_ms=int(policy.grace_s * 1000),
+        grace_ms=max(int(policy.grace_s * 1000), least_ms),
         hold_share=policy.hold_share,
         min_racks=policy.min_racks,
         enforce_min_racks=policy.enforce_min_racks,
@@ -44,6 +44,7 @@ class Keeper:
         self._seen: Sequence[Sighting] | None = None
         self._due_ms: int | None = None
         self._unpublished = True
+        self._least_ms = 0
         self.topology: Topology | None = None
         self.first_epoch: int | None = None
         self.notes: tuple[str, ...] = ()
@@ -67,12 +68,24 @@ class Keeper:
             if self._unpublished or (self._due_ms is not None and self._clock() >= self._due_ms):
                 self.settle()
 
-    def settle(self) -> None:
-        """Judge the bookies now and publish the topology if it changed, or if this run has not published one."""
+    def wait_for(self, least_ms: int) -> None:
+        """Give every missing bookie at least this long, whatever the settings say (lostBookieRecoveryDelay)."""
+        with self._lock:
+            if least_ms != self._least_ms:
+                self._least_ms = least_ms
+                self.settle()
+
+    def settle(self, at_once: bool = False) -> None:
+        """Judge the bookies now and publish the topology if it changed, or if this run has not published one.
+
+        ``at_once``: without any grace, as an operator who orders an audit wants it.
+        """
         with self._lock:
             if self._seen is None:
                 return
-            settled = settle(self._seen, self.topology, membership(self._live.now.placement), self._clock())
+            policy = membership(self._live.now.placement, self._least_ms)
+            policy = replace(policy, grace_ms=0) if at_once else policy
+            settled = settle(self._seen, self.topology, policy, self._clock())
             self._due_ms, self.notes = settled.next_ms, tuple(settled.notes)
             topology = settled.topology
             if self._unpublished and not settled.changed and self.topology is not None:

@@ -1,0 +1,212 @@
+"""The BookKeeper cluster of one application: capture into the journal, fresh reads, guarded acts, the Auditor vote."""
+
+import logging
+import socket
+import threading
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from connectors.bookkeeper import bulk, marks, reading
+from connectors.bookkeeper.actions import MarkOrder, Marks, Outcome
+from connectors.bookkeeper.capture import Capture, Health
+from connectors.bookkeeper.known import Known
+from connectors.bookkeeper.racks import Pulsar, Racks, Script, Static, Unmapped
+from connectors.bookkeeper.vote import Orders, Role, Vote
+from connectors.zookeeper.client import Client
+from state import settings as declared
+from state.errors import Refused
+from state.ledgers import EMPTY, Ledgers, concat
+from state.observations import LedgerRecord, LedgerState
+from streams.codec import ledger_key
+from streams.journal import Journal
+from streams.keeper import Keeper
+from streams.live import Live
+from streams.metrics import Metrics
+
+log = logging.getLogger(__name__)
+FORGET_MS = 86_400_000  # records of deleted ledgers leave the journal after a day: nothing replays further back
+_HEAD = 6  # leading fields of a ledger record that `known` needs: ledger to state
+
+
+class BookKeeper:
+    """Implements `streams.reconciler.Cluster`. Safe to use from several threads once started."""
+
+    def __init__(
+        self, live: Live, journal: Journal, keeper: Keeper, metrics: Metrics, clock: Callable[[], int]
+    ) -> None:
+        self._live, self._keeper, self._metrics, self._clock = live, keeper, metrics, clock
+        self._root = live.now.cluster.ledgers_root
+        self._racks_asked_ms = clock()
+        racks = rack_map(live.now.racks)
+        self._capture = Capture(
+            self._connect, self._root, racks, journal.publish, keeper.seen, known(journal, clock()), clock
+        )
+        self._lock = threading.RLock()
+        self._client: Client | None = None
+        self._vote: Vote | None = None
+
+    def _connect(self) -> Client:
+        chosen = self._live.now.cluster
+        client = Client(
+            chosen.zookeeper,
+            timeout=chosen.session_timeout_ms / 1000,
+            auth_data=list(chosen.auth.items()) or None,
+        )
+        client.add_listener(lambda state: self._metrics.zookeeper_state(state))
+        return client
+
+    def start(self) -> None:
+        """Begin to observe."""
+        self._capture.start()
+
+    def close(self) -> None:
+        """Give the vote back and end all sessions."""
+        with self._lock:
+            if self._vote is not None:
+                self._vote.close()
+            self._capture.close()
+            if self._client is not None:
+                self._client.shut()
+
+    def tick(self) -> None:
+        """Hold the vote or give it back as the mode says; ask the rack script again when it is time."""
+        now_ms, chosen = self._clock(), self._live.now
+        if now_ms - self._racks_asked_ms >= chosen.racks.refresh_s * 1000:
+            self._racks_asked_ms = now_ms
+            self._capture.reload_racks()
+        wanted = chosen.placement.hold_vote and chosen.placement.mode != "observe"
+        with self._lock:
+            if wanted and self._vote is None:
+                self._vote = Vote(
+                    self._connect,
+                    self._root,
+                    f"trueup-{socket.gethostname()}",
+                    self._told,
+                    int(chosen.placement.grace_s),
+                )
+                self._vote.start()
+            elif not wanted and self._vote is not None:
+                self._vote.close()
+                self._vote = None
+                self._keeper.wait_for(0)
+
+    def _told(self, orders: Orders) -> None:
+        """What operators tell the Auditor is told to us while we hold its place."""
+        self._keeper.wait_for(orders.delay_s * 1000)
+        if orders.audit:
+            self._keeper.settle(at_once=True)
+
+    def health(self) -> Health:
+        """How the capture fares."""
+        return self._capture.health()
+
+    def age_ms(self, now_ms: int) -> int:
+        """How old the view of the cluster is: everything that happened before was seen."""
+        return max(0, now_ms - self._capture.health().complete_ms)
+
+    def blind(self, now_ms: int) -> bool:
+        """Whether what is known is too old to say anything."""
+        return self.age_ms(now_ms) > self._live.now.placement.stale_s * 1000
+
+    def vote_holder(self) -> str:
+        """Who audits, in words."""
+        vote = self._vote
+        if vote is None:
+            return "not wanted: BookKeeper audits"
+        holder = vote.holder()
+        if holder.role is Role.OTHER:
+            return f"held by {holder.who}; ours is next when that daemon goes"
+        return "ours" if holder.role is Role.OURS else f"waiting: {holder.problem or 'no session yet'}"
+
+    def obstacle(self) -> str:
+        """Why nothing may be changed now; empty if it may."""
+        health = self._capture.health()
+        if not health.connected or not health.synced:
+            return f"ZooKeeper: {health.problem or 'not in step yet'}"
+        if self.blind(self._clock()):
+            return "ZooKeeper: what was observed is too old"
+        orders = self._vote.orders() if self._vote is not None else None
+        return "replication is disabled in BookKeeper" if orders is not None and orders.disabled else ""
+
+    def read(self, ledgers: Sequence[int]) -> Ledgers:
+        """Fresh rows of these ledgers; those that are gone are left out."""
+        return self._capture.read(ledgers) if len(ledgers) else EMPTY
+
+    def first(self, limit: int) -> Ledgers:
+        """The first ``limit`` ledgers of the cluster, as they are now."""
+        client, paths, left, parts = self._session(), self._capture.paths, limit, []
+        for listing in reading.ledgers_of(client, paths):
+            for ids, found in reading.read(client, paths, listing.ids[:left], listing.names[:left]):
+                parts.append(bulk.decode(ids, found, paths.ledger, self._clock()).ledgers)
+            left -= len(listing.ids)
+            if left <= 0:
+                break
+        return concat(parts)
+
+    def describe(self, ledger: int) -> tuple[LedgerRecord, Ledgers]:
+        """One ledger as it is now, as record and as row. Raises `Refused` when there is none."""
+        found = self._capture.read_one(ledger)
+        if found is None:
+            raise Refused(f"ledger {ledger}", "no such ledger", "look at `trueup get ledgers --all`")
+        return found[0], self.read([ledger])
+
+    def locks(self, ledgers: Sequence[int]) -> dict[int, str]:
+        """Which worker holds the lock of each of these ledgers."""
+        if not ledgers:
+            return {}
+        client, paths = self._session(), self._capture.paths
+        found = {ledger: client.look(paths.lock(ledger)) for ledger in ledgers}
+        return {ledger: marks.holder(seen[0]) for ledger, seen in found.items() if seen is not None}
+
+    def mark(self, orders: Sequence[MarkOrder]) -> list[Outcome]:
+        """Write marks, each on its own requirements."""
+        return Marks(self._session(), self._capture.paths).mark(orders)
+
+    def withdraw(self, ledger: int, version: int) -> Outcome:
+        """Take a mark back if it still has this znode version."""
+        return Marks(self._session(), self._capture.paths).withdraw(ledger, version)
+
+    def _session(self) -> Client:
+        """A session for acts and questions, beside the one that watches."""
+        with self._lock:
+            if self._client is None or self._client.ended:
+                self._client = self._connect().open()
+            return self._client
+
+
+def rack_map(chosen: declared.Racks) -> Racks:
+    """The rack map that the settings name."""
+    if chosen.source == "script":
+        return Script(chosen.script)
+    if chosen.source == "static":
+        return Static(chosen.table)
+    return Pulsar() if chosen.source == "pulsar" else Unmapped()
+
+
+def known(journal: Journal, now_ms: int) -> Known:
+    """What the journal holds, for the capture to compare with. Takes long forgotten ledgers out of it."""
+    newest: dict[int, tuple[int, int, int]] = {}
+    for record in journal.read("ledgers", head=_HEAD):
+        ledger = int.from_bytes(record.key, "big")
+        if record.value is None:
+            newest.pop(ledger, None)
+            continue
+        seen = (record.value["mzxid"], record.value["state"], record.value["seen_ms"])
+        newest[ledger] = max(seen, newest.get(ledger, seen))
+    old = [i for i, (_, state, at) in newest.items() if state == LedgerState.GONE and now_ms - at > FORGET_MS]
+    journal.put(("ledgers", ledger_key(ledger), None) for ledger in old)
+    live = sorted((i, mzxid) for i, (mzxid, state, _) in newest.items() if state != LedgerState.GONE)
+    columns = np.array(live, np.int64).reshape(-1, 2)
+    unreadable = frozenset(i for i, (_, state, _) in newest.items() if state == LedgerState.UNREADABLE)
+    return Known(columns[:, 0].copy(), columns[:, 1].copy(), _known_marks(journal), unreadable)
+
+
+def _known_marks(journal: Journal) -> dict[int, int]:
+    found: dict[int, tuple[int, bool]] = {}
+    for record in journal.read("marks"):
+        if record.value is not None:
+            value = record.value
+            seen = (value["zxid"], value["version"] >= 0 or bool(value["locked_by"]))
+            found[value["ledger"]] = max(seen, found.get(value["ledger"], seen))
+    return {ledger: zxid for ledger, (zxid, present) in found.items() if present}

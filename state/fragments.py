@@ -82,7 +82,7 @@ class Bench:
 
     def __init__(self, topology: Topology) -> None:
         self.topology, self.standing = topology, stand(topology)
-        self._walks: dict[tuple[object, ...], int] = {}
+        self._memo: dict[tuple[object, ...], int] = {}
 
     def classes(self, names: tuple[str, ...]) -> Column:
         """Class of each bookie name in the topology, in the narrowest type."""
@@ -132,17 +132,51 @@ class Bench:
         ]
         conditions, codes = zip(*first_that_holds, strict=True)
         rule: Column = np.select(conditions, codes, ADHERES)
-        for at in np.flatnonzero(rule == LOST).tolist():
-            rule[at] = self._lost(facts, at, {} if hollow[at] else refusing)
-        for at in np.flatnonzero(rule == RACKS).tolist():
-            rule[at] = self._failing(facts, at, quorum, {} if hollow[at] else refusing)
+        for code, remedy in ((LOST, self._lost), (RACKS, self._failing)):
+            rows = np.flatnonzero(rule == code)
+            for at, form in zip(rows.tolist(), self._forms(facts, rows), strict=True):
+                barred = {} if hollow[at] else refusing
+                key = (code, quorum, form, frozenset(barred.items()))
+                if key not in self._memo:
+                    self._memo[key] = remedy(facts, at, quorum, barred)
+                rule[at] = self._memo[key]
         return rule
 
-    def _lost(self, facts: Facts, at: int, refusing: Mapping[Rack, int]) -> int:
+    def _forms(self, facts: Facts, rows: Column) -> list[bytes]:
+        """One key for all rings that differ in the names of racks only.
+
+        That is, by member: kind, first member of the same rack, bookies left there, whether it is the default rack;
+        and how many of the other racks have 0, 1, 2 .. bookies. Where racks differ in depth one may lie within
+        another, and names count.
+        """
+        kinds, racks, size = facts.kinds[rows], facts.names[rows], facts.kinds.shape[1]
+        same = racks[:, :, None] == racks[:, None, :]
+        first = same.argmax(axis=2)
+        left = self.standing.writable[racks] - (same & (kinds == Kind.WRITABLE)[:, None, :]).sum(axis=2)
+        stock = np.minimum(self.standing.writable, size)
+        others = np.tile(np.bincount(stock, minlength=size + 1), (len(rows), 1))
+        where, member = np.nonzero(first == np.arange(size))
+        np.subtract.at(others, (where, stock[racks[where, member]]), 1)
+        default = np.where(racks == self.standing.default, 1, 0)
+        columns = [kinds, first, np.minimum(left, size), default, np.minimum(others, size)]
+        if not self.standing.level:
+            columns.append(racks)
+        return [form.tobytes() for form in np.concatenate(columns, axis=1).astype(np.int16)]
+
+    def _lost(self, facts: Facts, at: int, _: int, refusing: Mapping[Rack, int]) -> int:
         """LOST, or why BookKeeper cannot replace what is lost."""
         if self.refill(facts, at, refusing):
             return LOST
         return REFUSED if refusing and self.refill(facts, at) else NO_BOOKIES
+
+    def _failing(self, facts: Facts, at: int, quorum: int, refusing: Mapping[Rack, int]) -> int:
+        """Why a fragment whose members all live fails, or why BookKeeper cannot make it adhere."""
+        cause = self.cause(facts.kinds[at], facts.names[at], quorum)
+        if cause == DEPTH or self.reach(facts, at, quorum, refusing):
+            return cause
+        if refusing and self.reach(facts, at, quorum):
+            return REFUSED
+        return NO_WALK if self.colourable(facts.kinds.shape[1], quorum) else CANNOT
 
     def refill(self, facts: Facts, at: int, refusing: Mapping[Rack, int] | None = None,
                spares: Mapping[Rack, int] | None = None) -> Reach:  # fmt: skip
@@ -152,21 +186,6 @@ class Bench:
         return refill(
             members, away, found if spares is None else spares, self.topology.enforce_min_racks, refusing=refusing
         )
-
-    def _failing(self, facts: Facts, at: int, quorum: int, refusing: Mapping[Rack, int]) -> int:
-        """Why a fragment whose members all live fails, or why BookKeeper cannot make it adhere."""
-        key = (facts.names[at].tobytes(), facts.kinds[at].tobytes(), quorum, frozenset(refusing.items()))
-        if key not in self._walks:
-            self._walks[key] = self._walked(facts, at, quorum, refusing)
-        return self._walks[key]
-
-    def _walked(self, facts: Facts, at: int, quorum: int, refusing: Mapping[Rack, int]) -> int:
-        cause = self.cause(facts.kinds[at], facts.names[at], quorum)
-        if cause == DEPTH or self.reach(facts, at, quorum, refusing):
-            return cause
-        if refusing and self.reach(facts, at, quorum):
-            return REFUSED
-        return NO_WALK if self.colourable(facts.kinds.shape[1], quorum) else CANNOT
 
     def reach(self, facts: Facts, at: int, quorum: int, refusing: Mapping[Rack, int] | None = None,
               spares: Mapping[Rack, int] | None = None) -> Reach:  # fmt: skip

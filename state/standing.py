@@ -39,7 +39,7 @@ class Standing:
     """``of``: class of each bookie; ``kind`` and ``rack`` of each class, the last one being a stranger's.
 
     ``racks``: names by code, ``default`` being that of the default rack; ``writable``: how many known writable bookies
-    each has; ``depth``: of their racks.
+    each has; ``depth``: of their racks; ``level``: whether no bookie stands at another.
     """
 
     of: Mapping[str, int]
@@ -49,6 +49,7 @@ class Standing:
     default: int
     writable: Column
     depth: int
+    level: bool
 
     def classes(self, names: tuple[str, ...]) -> Column:
         """Class of each name: int32."""
@@ -81,6 +82,7 @@ def stand(topology: Topology) -> Standing:
         number[DEFAULT_RACK],
         np.array([counts[rack] for rack in range(len(number))], np.int32),
         level,
+        all(depth(bookie.rack or DEFAULT_RACK) == level for bookie in topology.bookies),
     )
 
 

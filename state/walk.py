@@ -74,11 +74,12 @@ def reach(
     pools = _pools(spares, refusing or {})
     known = [racks[i] for i in range(size) if i not in unknown]
     alive = {*known, *(rack for rack, _, _ in pools)}
+    if 0 < quorum <= size and _adheres(racks, frozenset(unknown), quorum, need, enforce):
+        return Reach(Sure.ALWAYS)
     if not 0 < quorum <= size or len(alive) < max(2, need):
         return _NEVER
-    if _adheres(racks, frozenset(unknown), quorum, need, enforce):
-        return Reach(Sure.ALWAYS)
-    number = {rack: n for n, rack in enumerate(dict.fromkeys([*known, *(rack for rack, _, _ in pools)]))}
+    rest = sorted((rack for rack, _, _ in pools), key=lambda rack: [-min(n, size) for r, _, n in pools if r == rack])
+    number = {rack: n for n, rack in enumerate(dict.fromkeys([*known, *rest]))}
     banned = DEFAULT_RACK if enforce else ""
     ring = tuple(
         (
@@ -88,7 +89,7 @@ def reach(
         )
         for i in range(size)
     )
-    pool = tuple((number[rack], no, min(count, size)) for rack, no, count in pools if rack != banned)
+    pool = tuple(sorted((number[rack], no, min(count, size)) for rack, no, count in pools if rack != banned))
     return _walks(ring, quorum, need, pool, _home(local, number))
 
 

@@ -12,7 +12,7 @@ import urllib3
 
 from connectors.sandbox.jars import jars
 from connectors.sandbox.processes import Port, Process
-from connectors.sandbox.server import SMALL_JVM, Server, jvm, write_properties
+from connectors.sandbox.server import SMALL_JVM, Server, jvm, write_properties, write_whole
 from connectors.sandbox.zookeeper import log4j2
 
 SESSION_MS = 4_000
@@ -177,12 +177,8 @@ def rack_script(path: Path, racks: Mapping[str, str]) -> Path:
     """A networkTopologyScriptFileName: one rack for each argument; an unknown address is in the first rack."""
     other = next(iter(racks.values()), "/default-rack")
     cases = "".join(f"    {address}) echo {rack} ;;\n" for address, rack in racks.items())
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix(".draft")
     case = f'case "$address" in\n{cases}    *) echo {other} ;;\n  esac'
-    draft.write_text(f'#!/bin/sh\nfor address in "$@"; do\n  {case}\ndone\nexit 0\n')
-    draft.chmod(0o755)
-    return draft.replace(path)
+    return write_whole(path, f'#!/bin/sh\nfor address in "$@"; do\n  {case}\ndone\nexit 0\n', 0o755)
 
 
 def _answers(url: str) -> bool:

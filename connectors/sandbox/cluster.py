@@ -11,7 +11,8 @@ from connectors.sandbox.jars import jars
 from connectors.sandbox.kafka import SET as KAFKA_SET
 from connectors.sandbox.kafka import Kafka
 from connectors.sandbox.processes import Port
-from connectors.sandbox.server import SMALL_JVM, Server
+from connectors.sandbox.server import SMALL_JVM, Server, write_whole
+from connectors.sandbox.zookeeper import JVM as ZOOKEEPER_JVM
 from connectors.sandbox.zookeeper import ZooKeeper
 from state.errors import Stop
 
@@ -27,7 +28,7 @@ class Cluster:
     Where a name is asked for, a rack means all of its bookies, "bookies" all there are, and "autorecovery" all
     daemons. Bookies are numbered through the racks in order: of 3 and 3, bookies 4 to 6 stand in the second.
     Several clusters may run at once on roots of their own; a root used before comes up with its data, on the same
-    ports. ``settings`` go over those of every bookie and daemon, ``flags`` are their JVM flags.
+    ports. ``settings`` go over those of every bookie and daemon; ``flags`` are JVM flags, ZooKeeper's too if given.
     """
 
     def __init__(
@@ -46,7 +47,8 @@ class Cluster:
         self._rack_of = dict(enumerate((rack for rack, count in racks.items() for _ in range(count)), start=1))
         self._ports = _Ports(self.root / "ports.json")
         self._jar_set = f"bookkeeper-{version}"
-        self.zookeeper = ZooKeeper(self.root / "zookeeper", self._jar_set, self._ports.take("zookeeper"))
+        big = ZOOKEEPER_JVM if flags == SMALL_JVM else flags
+        self.zookeeper = ZooKeeper(self.root / "zookeeper", self._jar_set, self._ports.take("zookeeper"), big)
         script = rack_script(self.root / "racks.sh", {f"127.0.0.{n}": rack for n, rack in self._rack_of.items()})
         self._site = Site(self.root, self._jar_set, self.zookeeper.address, script, tuple(flags), dict(settings or {}))
         self.bookies = {n: self._bookie(n) for n in self._rack_of}
@@ -196,8 +198,7 @@ class _Ports:
         return port
 
     def save(self) -> None:
-        self._record.parent.mkdir(parents=True, exist_ok=True)
-        self._record.write_text(json.dumps(self._numbers))
+        write_whole(self._record, json.dumps(self._numbers))
 
     def release(self) -> None:
         for port in self._held.values():

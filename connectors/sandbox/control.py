@@ -74,7 +74,7 @@ def describe(cluster: Cluster) -> dict[str, Any]:
             for number, bookie in cluster.bookies.items()
         },
         "servers": {
-            name: {"alive": server.alive, "pid": server.process.pid, "log": str(server.log)}
+            name: {"alive": server.alive, "pid": server.pid, "log": str(server.log)}
             for name, server in cluster.servers.items()
         },
     }

@@ -1,5 +1,6 @@
 """A JVM that Python drives through py4j's own server, so that BookKeeper's real client needs no Java source here."""
 
+import re
 from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,9 @@ from connectors.sandbox.jars import jars
 from connectors.sandbox.processes import Process
 from connectors.sandbox.server import SMALL_JVM, jvm
 from connectors.sandbox.zookeeper import log4j2
+
+_GREETING = re.compile(r"^(\d+)\n(\S+)\n", re.MULTILINE)
+"""The port and the token, the first that it prints itself."""
 
 
 class Gateway:
@@ -25,11 +29,10 @@ class Gateway:
         main = [f"-Dlog4j2.configurationFile={logging}", "py4j.GatewayServer", "--enable-auth", "0"]
         self.process: Process = jvm(name, root, classpath, main, SMALL_JVM)
         self.process.start()
-        self.process.wait_ready(lambda: len(self._greeting()) >= 2, 60.0)
-        port, token = self._greeting()[:2]
-        self._gateway = JavaGateway(
-            gateway_parameters=GatewayParameters(port=int(port), auth_token=token, auto_convert=True)
-        )
+        self.process.wait_ready(lambda: _GREETING.search(self.process.output()), 60.0)
+        port, token = _GREETING.findall(self.process.output())[0]
+        parameters = GatewayParameters(port=int(port), auth_token=token, auto_convert=True)
+        self._gateway = JavaGateway(gateway_parameters=parameters)
 
     @property
     def java(self) -> Any:
@@ -48,10 +51,6 @@ class Gateway:
         except Py4JError:
             self.client.is_connected = False
         self.process.kill()
-
-    def _greeting(self) -> list[str]:
-        """Port and token: the first two lines of its output, whole ones only."""
-        return self.process.output().split("\n")[:-1]
 
 
 def _py4j_jar() -> Path:

@@ -2,12 +2,13 @@
 
 A set is a text file ``locks/<set>.lock`` with one line for each jar (size in bytes):
 ``sha256 size group:artifact:version[:classifier]``. jgo knows the public repository; ``TRUEUP_MAVEN`` names a mirror
-to use instead of it.
+to use instead of it. Lines that start with # say what the set was made of; see `connectors.sandbox.relock`.
 """
 
 import fcntl
 import hashlib
 import os
+import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -82,7 +83,7 @@ def parse(text: str, where: str) -> list[Jar]:
     """Jars of a lock. Raises `BadBytes` at the first line that is not one."""
     found, at = [], 0
     for line in text.splitlines(keepends=True):
-        if line.strip():
+        if line.strip() and not line.startswith("#"):
             found.append(_parse_line(line.strip(), where, at))
         at += len(line.encode())
     return found
@@ -135,6 +136,8 @@ def _only_one_process() -> Iterator[None]:
     cache_dir().mkdir(parents=True, exist_ok=True)
     with (cache_dir() / "fetch.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        for left in cache_dir().glob("fetch-*"):  # by a process that was killed
+            shutil.rmtree(left)
         yield
 
 

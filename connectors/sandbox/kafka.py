@@ -8,7 +8,7 @@ from pathlib import Path
 
 from connectors.sandbox.jars import Progress, jars
 from connectors.sandbox.processes import Port, Process
-from connectors.sandbox.server import Server, jvm, write_properties
+from connectors.sandbox.server import Server, jvm, write_properties, write_whole
 from state.errors import Retry
 
 SET = "kafka-4.3.1"
@@ -39,11 +39,10 @@ class Kafka(Server):
         """host:port for clients."""
         return str(self._client)
 
-    def start(self) -> None:
-        """Start it; a new directory is formatted first. Raises `Stop` when it runs already or cannot be formatted."""
+    def prepare(self) -> None:
+        """Format a new directory. Raises `Stop` when that fails."""
         if not (self.root / "data" / "meta.properties").exists():
             self._format()
-        super().start()
 
     def make(self) -> Process:
         """The broker; it is its own controller, in a static quorum so that its port may change between runs."""
@@ -72,8 +71,7 @@ class Kafka(Server):
         record = self.root / "ports.json"
         before = json.loads(record.read_text()) if record.exists() else [0, 0]
         ports = _port(before[0]), _port(before[1])
-        record.parent.mkdir(parents=True, exist_ok=True)
-        record.write_text(json.dumps([port.number for port in ports]))
+        write_whole(record, json.dumps([port.number for port in ports]))
         return ports
 
     def _write_settings(self) -> Path:
@@ -96,7 +94,7 @@ class Kafka(Server):
             "share.coordinator.state.topic.replication.factor": 1,
             "share.coordinator.state.topic.min.isr": 1,
             "group.initial.rebalance.delay.ms": 0,
-            "broker.session.timeout.ms": 4_000,  # a killed broker may register again only after this
+            "broker.session.timeout.ms": 6_000,  # a killed broker may register again only after this
             "broker.heartbeat.interval.ms": 500,
             "log.cleaner.enable": "true",
             "log.cleaner.dedupe.buffer.size": 16 << 20,

@@ -75,7 +75,7 @@ class Process:
         if self.alive:
             raise Stop(f"{self.name} to be down", f"process {self.pid}", "stop it first")
         self.log.parent.mkdir(parents=True, exist_ok=True)
-        with self.log.open("ab") as log:
+        with open(self.log, "ab", opener=_ours_alone) as log:
             self._log_start = log.tell()
             self._child = _forker.submit(self._fork, log).result()
 
@@ -162,6 +162,11 @@ class Process:
             )
         except OSError as error:
             raise Stop(f"{self._command[0]} to start", str(error), "check that it is there and executable") from error
+
+
+def _ours_alone(path: str, flags: int) -> int:
+    """Logs may hold what others should not see (the gateway's token)."""
+    return os.open(path, flags, 0o600)
 
 
 class Port:

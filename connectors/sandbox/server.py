@@ -52,6 +52,11 @@ class Server:
         return self._process is not None and self._process.alive
 
     @property
+    def pid(self) -> int | None:
+        """Process id of the last start; None before the first."""
+        return self._process.pid if self._process else None
+
+    @property
     def log(self) -> Path:
         """Its log file."""
         return self.root / "server.log"
@@ -68,7 +73,12 @@ class Server:
         """Start the process; see `wait_ready`. Raises `Stop` when it runs, here or in another process."""
         if self._claim is None:
             self._claim = _claim(self.root, self.name)
+        self.prepare()
+        _clear(self.root / "tmp")
         self.process.start()
+
+    def prepare(self) -> None:
+        """What must be done before each start."""
 
     def wait_ready(self) -> None:
         """Wait until it answers. Raises `Stop` when it dies first, `Retry` when that takes too long."""
@@ -124,8 +134,7 @@ def jvm(
 ) -> Process:
     """A Java process. The class path goes through the environment, to keep the command line readable."""
     scratch = root / "tmp"
-    shutil.rmtree(scratch, ignore_errors=True)
-    scratch.mkdir(parents=True)
+    _clear(scratch)
     return Process(
         name,
         [java(), *flags, *_ALWAYS, f"-Djava.io.tmpdir={scratch}", *main],
@@ -137,9 +146,22 @@ def jvm(
 
 def write_properties(path: Path, values: Mapping[str, object]) -> Path:
     """A Java properties file, one key on each line."""
+    return write_whole(path, "".join(f"{key}={value}\n" for key, value in values.items()))
+
+
+def write_whole(path: Path, text: str, mode: int = 0o644) -> Path:
+    """Write a file that nobody sees half-written."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
-    return path
+    draft = path.with_name(f"{path.name}.draft")
+    draft.write_text(text)
+    draft.chmod(mode)
+    return draft.replace(path)
+
+
+def _clear(scratch: Path) -> None:
+    """An empty directory in place of what a killed JVM unpacked and never removed."""
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(parents=True)
 
 
 def _claim(directory: Path, name: str) -> IO[str]:

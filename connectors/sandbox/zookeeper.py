@@ -6,7 +6,7 @@ from pathlib import Path
 
 from connectors.sandbox.jars import jars
 from connectors.sandbox.processes import Port, Process
-from connectors.sandbox.server import Server, jvm, write_properties
+from connectors.sandbox.server import Server, jvm, write_properties, write_whole
 
 SET = "bookkeeper-4.17.3"
 JVM = ("-Xms48m", "-Xmx512m", "-XX:+UseSerialGC")
@@ -62,12 +62,10 @@ class ZooKeeper(Server):
 
 def log4j2(directory: Path, target: str = "SYSTEM_OUT", level: str = "INFO") -> Path:
     """A log4j2 configuration that logs to standard output, or to SYSTEM_ERR."""
-    path = directory / "log4j2.xml"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(
+    return write_whole(
+        directory / "log4j2.xml",
         f'<Configuration status="ERROR"><Appenders><Console name="out" target="{target}">'
         '<PatternLayout pattern="%d{ISO8601} %-5p %c{1} [%t] %m%n"/></Console></Appenders>'
         f'<Loggers><Root level="{level}"><AppenderRef ref="out"/></Root>'
-        '<Logger name="org.apache.zookeeper" level="WARN"/></Loggers></Configuration>\n'
+        '<Logger name="org.apache.zookeeper" level="WARN"/></Loggers></Configuration>\n',
     )
-    return path

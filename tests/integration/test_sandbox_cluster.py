@@ -75,6 +75,17 @@ def test_an_open_ledger_is_read_without_fencing_it(writer: Writer) -> None:
     assert handle.entries == ENTRIES + 1
 
 
+def test_a_writer_goes_on_in_a_new_fragment_when_it_loses_a_bookie(cluster: Cluster, writer: Writer) -> None:
+    handle = writer.create(3, 3, 2)
+    writer.add(handle, ENTRIES)
+    member = handle.java.getLedgerMetadata().getEnsembleAt(0).get(0).toString()
+    cluster.kill(next(bookie.name for bookie in cluster.bookies.values() if bookie.id == member))
+    writer.add(handle, ENTRIES)
+    writer.close(handle)
+    assert handle.java.getLedgerMetadata().getAllEnsembles().size() == 2
+    assert writer.verify(handle.ledger, 2 * ENTRIES).read == 2 * ENTRIES
+
+
 def test_a_lost_entry_does_not_hide_the_others(cluster: Cluster, writer: Writer) -> None:
     handle = writer.create(2, 1, 1)
     writer.add(handle, ENTRIES)

@@ -5,12 +5,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from connectors.sandbox.jars import Jar, fetch, lock_text, parse, sets, verify
+from connectors.sandbox.relock import lines, pom
 from state.errors import BadBytes, Retry, Stop
 
 CONTENT = b"a jar, as far as a digest is concerned" * 100
@@ -134,3 +136,22 @@ def test_progress_ends_with_all_bytes_done(repository: Repository) -> None:
     told: list[tuple[int, int]] = []
     fetch([GOOD], lambda done, total: told.append((done, total)))
     assert told[-1] == (GOOD.size, GOOD.size)
+
+
+@pytest.mark.parametrize("name", sets())
+def test_every_root_of_a_lock_is_in_it(name: str) -> None:
+    roots = {line.split()[2] for line in lock_text(name).splitlines() if line.startswith("#")}
+    assert set() < roots <= {jar.coordinates for jar in parse(lock_text(name), name)}
+
+
+def test_a_lock_is_made_from_files_laid_out_as_maven_does(tmp_path: Path) -> None:
+    place = tmp_path / PATH.removeprefix("/")
+    place.parent.mkdir(parents=True)
+    place.write_bytes(CONTENT)
+    assert parse(lines(tmp_path), "x.lock") == [GOOD]
+
+
+def test_maven_is_asked_for_the_roots() -> None:
+    asked = ElementTree.fromstring(pom("# root g:a:1\n# only h:b:2\n"))
+    found = [element.text for element in asked.iter() if element.tag.endswith(("artifactId", "version"))]
+    assert found == ["relock", "1", "a", "1", "b", "2", "*"]

@@ -5,17 +5,16 @@ Errors are {"error", "expected", "found", "todo"}: 400 for what cannot be asked,
 """
 
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any
 
 from flask import Flask, Response, jsonify, request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from state.errors import BadSettings, Refused, Retry, TrueupError, Unknown
-from state.rules import RULES, Rule
+from state.rules import RULES
 from state.settings import live_keys
 from streams.metrics import CONTENT_TYPE, Metrics
-from streams.web.engine import VERDICTS, Engine, Row
+from streams.web.engine import VERDICTS, Engine, Row, rule_row
 from streams.web.guard import Rejected, admit
 from streams.web.page import Page
 from streams.web.server import Server, serve
@@ -99,11 +98,6 @@ def _id(ledger: str) -> int:
     if not ledger.isdecimal() or int(ledger) >= 1 << 63:
         raise Rejected(400, "a ledger id, 0 to 2^63 - 1", repr(ledger), "give its decimal id")
     return int(ledger)
-
-
-def rule_row(rule: Rule) -> dict[str, str]:
-    """A rule as the API gives it."""
-    return {**asdict(rule), "verdict": rule.verdict.name.lower()}
 
 
 def _writes(app: Flask, engine: Engine) -> None:

@@ -4,7 +4,10 @@ Everything is plain data that goes into JSON as it is. Times are ms since the ep
 `oldest_drift_ms`, which are ages. A verdict is "true", "drifted", "blocked" or "unknown".
 """
 
+from dataclasses import asdict
 from typing import Any, Protocol
+
+from state.rules import Rule
 
 Row = dict[str, Any]
 VERDICTS = ("true", "drifted", "blocked", "unknown")
@@ -63,3 +66,8 @@ class Engine(Protocol):
 
     def actions(self, limit: int) -> list[Row]:
         """What was done, newest first: at_ms, id, kind, ledger, rule, outcome, detail."""
+
+
+def rule_row(rule: Rule) -> Row:
+    """A rule as the API and the command line give it."""
+    return {**asdict(rule), "verdict": rule.verdict.name.lower()}

@@ -1,12 +1,13 @@
 """A small cluster in memory behind the API that the web page and the command line read."""
 
+import time
 from copy import deepcopy
 from typing import Any
 
 from state.errors import BadSettings, Refused
 from state.settings import Settings, change, live_keys, parse, value_of
 
-NOW = 1_790_000_000_000
+NOW = time.time_ns() // 1_000_000
 MINUTE = 60_000
 
 
@@ -39,6 +40,7 @@ class FakeEngine:
 
     def __init__(self) -> None:
         self.state = healthy_status()
+        self.upcoming: list[dict[str, Any]] = []
         self.rows: list[dict[str, Any]] = []
         self.members = [
             {"bookie": f"127.0.0.{n}:3181", "rack": "/rack1" if n <= 3 else "/rack2", "status": "writable",
@@ -77,6 +79,8 @@ class FakeEngine:
         return self
 
     def status(self) -> dict[str, Any]:
+        if self.upcoming:
+            self.state = self.upcoming.pop(0)
         return deepcopy(self.state)
 
     def findings(self, verdict: str | None, rule: str | None, limit: int) -> list[dict[str, Any]]:

@@ -1,0 +1,76 @@
+"""The running application, over HTTP with short time-outs. Errors become ours."""
+
+import json
+import time
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import urllib3
+from urllib3.exceptions import HTTPError
+from urllib3.util import Timeout
+
+from state.errors import BadSettings, Retry
+from streams.cli.codes import Answered
+
+CONNECT_S, READ_S = 2.0, 30.0
+
+
+class Api:
+    """One application. ``now_ms`` is its clock at the last answer."""
+
+    def __init__(self, base: str) -> None:
+        self.base = (base if "://" in base else f"http://{base}").rstrip("/")
+        self.now_ms = time.time_ns() // 1_000_000
+        self._pool = urllib3.PoolManager(timeout=Timeout(CONNECT_S, READ_S), retries=False)
+
+    def get(self, path: str, **parameters: object) -> Any:
+        """Ask /api/PATH; parameters that are None are left out."""
+        asked = {name: value for name, value in parameters.items() if value is not None}
+        return self._send("GET", f"{path}?{urlencode(asked)}" if asked else path)
+
+    def post(self, path: str, body: Mapping[str, object]) -> Any:
+        """Send a JSON object."""
+        return self._send("POST", path, body)
+
+    def put(self, path: str, body: Mapping[str, object]) -> Any:
+        """Send a JSON object."""
+        return self._send("PUT", path, body)
+
+    def _send(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Any:
+        """The answer. Raises `Retry` when there is none, `Answered` or `BadSettings` when it is an error."""
+        data = None if body is None else json.dumps(body)
+        headers = {"Content-Type": "application/json"} if data else {}
+        try:
+            response = self._pool.request(method, f"{self.base}/api/{path}", body=data, headers=headers)
+            found = json.loads(response.data)
+        except HTTPError as error:
+            todo = "start it with `trueup run`, or say where it is with --api or TRUEUP_API"
+            raise Retry(f"Trueup to answer at {self.base}", _words(error), todo) from error
+        except ValueError as error:
+            other = f"HTTP {response.status} without JSON: something else listens there"
+            raise Retry(f"Trueup to answer at {self.base}", other, "correct --api or TRUEUP_API") from error
+        if "Date" in response.headers:
+            self.now_ms = int(parsedate_to_datetime(response.headers["Date"]).timestamp() * 1000)
+        if response.status >= 400:
+            raise _error(response.status, found)
+        return found
+
+
+def segment(name: str) -> str:
+    """One part of a path."""
+    return quote(name, safe="")
+
+
+def _words(error: HTTPError) -> str:
+    cause = getattr(error, "reason", None) or error
+    return str(cause).rpartition(": ")[2] or type(error).__name__
+
+
+def _error(status: int, found: Any) -> Answered | BadSettings:
+    said = found if isinstance(found, dict) else {}
+    if problems := said.get("problems"):
+        return BadSettings(problems)
+    expected, seen = said.get("expected", "an answer"), said.get("found", f"HTTP {status}")
+    return Answered(status, expected, seen, said.get("todo", "look at its log"))

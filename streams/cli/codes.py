@@ -1,0 +1,46 @@
+"""Exit codes, the same for every command."""
+
+from state.errors import BadSettings, Refused, Retry, TrueupError, Unknown
+
+OK = 0
+ATTENTION = 1
+USAGE = 2
+CHANGES = 3
+UNREACHABLE = 4
+REFUSED = 5
+INTERRUPTED = 130
+
+TABLE = """Exit codes:
+
+\b
+  0  fine
+  1  something needs a person: not healthy, a check failed, it cannot be done
+  2  wrong usage or configuration
+  3  trueup plan: it holds changes
+  4  no answer (the application, a server, a repository); may work later
+  5  refused: there is no such thing, or it has changed meanwhile"""
+
+
+class Answered(TrueupError):  # noqa: N818 - as in state.errors
+    """The application answered with an error. ``status`` is the HTTP status."""
+
+    def __init__(self, status: int, expected: str, found: str, todo: str) -> None:
+        super().__init__(expected, found, todo)
+        self.status = status
+
+    def __reduce__(self) -> tuple[type["Answered"], tuple[int, str, str, str]]:  # type: ignore[override]
+        return type(self), (self.status, self.expected, self.found, self.todo)
+
+
+_BY_STATUS = {400: USAGE, 403: REFUSED, 404: REFUSED, 409: REFUSED, 415: REFUSED, 503: UNREACHABLE}
+
+
+def code_of(error: TrueupError) -> int:
+    """The exit code for one of our errors."""
+    if isinstance(error, Answered):
+        return _BY_STATUS.get(error.status, ATTENTION)
+    if isinstance(error, BadSettings):
+        return USAGE
+    if isinstance(error, Refused):
+        return REFUSED
+    return UNREACHABLE if isinstance(error, Retry | Unknown) else ATTENTION

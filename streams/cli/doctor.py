@@ -1,0 +1,8 @@
+"""trueup doctor."""
+
+import click
+
+
+@click.command(short_help="x")
+def doctor() -> None:
+    """x"""

@@ -1,0 +1,134 @@
+"""Tables for people, JSON for programs, progress on stderr for what takes long."""
+
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+Row = dict[str, Any]
+STYLES = {
+    "true": "green", "drifted": "yellow", "blocked": "red", "unknown": "magenta", "ok": "green", "warn": "yellow",
+    "fail": "red", "writable": "green", "readonly": "yellow", "pending": "magenta", "lost": "red", "up": "green",
+    "slow": "yellow", "down": "red", "running": "green", "failed": "red", "healthy": "green", "attention": "yellow",
+    "held": "red", "blind": "magenta",
+}  # fmt: skip
+QUIET_S = 2.0
+ENDLESS = 100_000
+FLEXIBLE = 14
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: its title, what of a row it shows, whether it is a number.
+
+    On a terminal a column that ``wraps`` breaks lines and one that ``clips`` ends with an ellipsis; the others are
+    always whole.
+    """
+
+    title: str
+    cell: Callable[[Row], object]
+    number: bool = False
+    wraps: bool = False
+    clips: bool = False
+
+
+def table(rows: Sequence[Row], columns: Sequence[Column], empty: str) -> None:
+    """Print rows, or say what it means that there are none."""
+    if not rows:
+        click.echo(empty)
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    cells = [[_text(column.cell(row)) for column in columns] for row in rows]
+    made, least = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold"), 0
+    for at, column in enumerate(columns):
+        whole = max(len(column.title), *(len(row[at]) for row in cells))
+        width = min(whole, FLEXIBLE) if column.wraps or column.clips else whole
+        made.add_column(
+            column.title,
+            justify="right" if column.number else "left",
+            no_wrap=not column.wraps,
+            overflow="ellipsis" if column.clips else "fold",
+            min_width=width,
+        )
+        least += width + 2
+    for row in cells:
+        made.add_row(*(Text(word, STYLES.get(word, "")) for word in row))
+    show(made, least)
+
+
+def _text(value: object) -> str:
+    if value is None or value == "":
+        return "-"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def show(renderable: object, least: int = 0) -> None:
+    """Print something of rich's without trailing blanks: as wide as the terminal, but not narrower than ``least``,
+    or as wide as it wants to be where there is no terminal."""
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console = Console(highlight=False, width=ENDLESS)
+    elif console.width < least:
+        console = Console(highlight=False, width=least)
+    with console.capture() as capture:
+        console.print(renderable)
+    for line in capture.get().splitlines():
+        click.echo(line.rstrip())
+
+
+def styled(text: str, style: str = "") -> str:
+    """A text in the style of a verdict or level; click takes colours off where stdout is no terminal."""
+    colour = STYLES.get(style or text)
+    return click.style(text, fg=colour, bold=True) if colour and not os.environ.get("NO_COLOR") else text
+
+
+def note(text: str) -> None:
+    """A hint below a table, for people only."""
+    if sys.stdout.isatty():
+        click.echo(f"\n{text}")
+
+
+def as_json(value: object) -> None:
+    """Print as JSON."""
+    click.echo(json.dumps(value, indent=2))
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Callable[[str], None]]:
+    """Say on stderr what is going on if it takes longer than two seconds; call the result to say it better."""
+    from rich.console import Console
+
+    console = Console(stderr=True, highlight=False)
+    status = console.status(what)
+    said = threading.Event()
+
+    def begin() -> None:
+        said.set()
+        if console.is_terminal:
+            status.start()
+        else:
+            click.echo(f"{what} ...", err=True)
+
+    def better(text: str) -> None:
+        status.update(text)
+
+    timer = threading.Timer(QUIET_S, begin)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield better
+    finally:
+        timer.cancel()
+        timer.join()
+        if said.is_set() and console.is_terminal:
+            status.stop()

@@ -1,0 +1,77 @@
+"""trueup plan and trueup approve."""
+
+import click
+
+from streams.cli import codes, options, out
+from streams.cli.client import Api
+from streams.cli.out import Column, Row
+from streams.words import many, short, since
+
+COLUMNS = (
+    Column("ACTION", lambda r: r["id"]),
+    Column("KIND", lambda r: r["kind"]),
+    Column("RULE", lambda r: short(r["rule"])),
+    Column("COPIES", lambda r: r["copies"], number=True),
+    Column("RACKS", lambda r: r["racks"], number=True),
+    Column("STAGE", lambda r: r["stage"]),
+)
+
+
+@click.command(short_help="What would be done, in which order. Changes nothing.")
+@options.output
+@options.api
+def plan(api: str, output: str) -> int:
+    """Show what Trueup would do, riskiest first. Changes nothing.
+
+    ACTION carries the version of the ledger it was decided on: once the ledger changes, the action is void. Exits with
+    0 when there is nothing to do, with 3 when the plan holds changes.
+
+    \b
+    Example:  trueup plan -o json
+    """
+    app = Api(api)
+    rows = app.get("plan")
+    if output == "json":
+        out.as_json(rows)
+    else:
+        columns = [*COLUMNS, Column("NEXT", lambda r: _next(app.now_ms, r))]
+        out.table(rows, columns, "Nothing to do.")
+        _hint(rows)
+    return codes.CHANGES if rows else codes.OK
+
+
+def _next(now_ms: int, row: Row) -> str:
+    """When a ledger that a worker left as it was is tried again."""
+    return f"in {since(row['next_ms'], now_ms)}" if row["next_ms"] and row["next_ms"] > now_ms else ""
+
+
+def _hint(rows: list[Row]) -> None:
+    asking = sum(row["stage"] == "awaiting approval" for row in rows)
+    if asking:
+        out.note(f"{many(asking, 'action waits', 'actions wait')} for you: trueup approve ACTION... or --all")
+    elif any(row["stage"] == "planned" for row in rows):
+        out.note("In mode observe none of this is done: trueup config set placement.mode approve")
+
+
+@click.command(short_help="Let actions of the plan be carried out.")
+@click.argument("actions", metavar="[ACTION]...", nargs=-1)
+@click.option("--all", "every", is_flag=True, help="All that wait for approval now.")
+@options.output
+@options.api
+def approve(api: str, output: str, actions: tuple[str, ...], every: bool) -> None:
+    """Approve actions by the name `trueup plan` shows. In mode approve nothing is done without this.
+
+    An approval holds for the ledger as it was in the plan. If it changed meanwhile, nothing is approved and the exit
+    code is 5.
+
+    \b
+    Example:  trueup approve repair-21-v3
+    """
+    if every == bool(actions):
+        raise click.UsageError("expected names of actions, or --all; found " + ("both" if every else "neither"))
+    rows = Api(api).post("approve", {"all": True} if every else {"ids": list(actions)})
+    if output == "json":
+        out.as_json(rows)
+    else:
+        approved = [{**row, "stage": "approved"} for row in rows]
+        out.table(approved, COLUMNS, "Nothing waits for approval.")

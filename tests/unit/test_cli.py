@@ -1,0 +1,307 @@
+"""Every command that reads the running application, against a real HTTP server with a small cluster behind it."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import pytest
+
+from state.errors import Refused, Retry
+from state.rules import RULES
+from streams.cli.main import invoke
+from streams.metrics import Metrics
+from streams.web.api import create_app, serve
+from tests.unit.fake_engine import FakeEngine
+
+
+class Said(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Said]
+
+
+@pytest.fixture
+def engine() -> FakeEngine:
+    return FakeEngine().drill()
+
+
+@pytest.fixture
+def run(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
+    server = serve(create_app(engine, Metrics()), "127.0.0.1", 0)
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setenv("TRUEUP_API", f"http://127.0.0.1:{server.port}")
+
+    def command(*words: str) -> Said:
+        code = invoke(words)
+        return Said(code, *capsys.readouterr())
+
+    yield command
+    server.stop()
+
+
+def rows(said: Said) -> list[list[str]]:
+    """Words of the lines of a table."""
+    return [line.split() for line in said.out.splitlines()]
+
+
+def test_status_says_why_it_is_not_healthy(run: Run) -> None:
+    said = run("status")
+    assert (said.code, said.out.splitlines()[:2]) == (
+        1,
+        ["Needs attention", "  - 17 ledgers drifted, the oldest for 4m"],
+    )
+
+
+def test_status_of_a_healthy_cluster_is_fine(run: Run, engine: FakeEngine) -> None:
+    engine.state = FakeEngine().state
+    assert run("status").code == 0
+
+
+def test_status_waits_until_it_is_healthy(run: Run, engine: FakeEngine) -> None:
+    engine.upcoming = [engine.state, engine.state, FakeEngine().state]
+    assert run("status", "--wait", "30").code == 0
+
+
+def test_status_in_json_has_the_health(run: Run) -> None:
+    found = json.loads(run("status", "-o", "json").out)
+    assert (found["health"], found["counts"]["drifted"]) == ("attention", 17)
+
+
+def test_findings_are_one_row_each_riskiest_first(run: Run) -> None:
+    lines = rows(run("get", "findings"))
+    assert lines[0] == ["LEDGER", "VERDICT", "RULE", "COPIES", "RACKS", "REPAIR", "SINCE", "REASON"]
+    assert [line[:3] for line in lines[1:3]] == [["7", "blocked", "all-copies-lost"], ["21", "drifted", "lost-member"]]
+
+
+def test_findings_of_one_rule_by_its_short_name(run: Run) -> None:
+    assert [
+        row["ledger"] for row in json.loads(run("get", "findings", "--rule", "cannot-adhere", "-o", "json").out)
+    ] == [300]
+
+
+def test_an_unknown_rule_is_a_usage_error(run: Run) -> None:
+    said = run("get", "findings", "--rule", "nope")
+    assert (said.code, "expected rule to be one of" in said.err) == (2, True)
+
+
+def test_findings_of_no_kind_say_so(run: Run) -> None:
+    said = run("get", "findings", "--rule", "default-rack")
+    assert (said.code, said.out.startswith("Nothing found")) == (0, True)
+
+
+def test_ledgers_are_those_that_are_not_true(run: Run, engine: FakeEngine) -> None:
+    assert len(rows(run("get", "ledgers"))) == 1 + len(engine.rows)
+
+
+def test_all_ledgers(run: Run) -> None:
+    assert rows(run("get", "ledgers", "--all"))[-1][:5] == ["1", "true", "adheres", "closed", "3/2"]
+
+
+def test_limit(run: Run) -> None:
+    assert len(rows(run("get", "ledgers", "--limit", "3"))) == 4
+
+
+def test_bookies(run: Run) -> None:
+    assert rows(run("get", "bookies"))[5][:3] == ["127.0.0.5:3181", "/rack2", "lost"]
+
+
+def test_ledgers_on_a_bookie_are_shown_when_counted(run: Run, engine: FakeEngine) -> None:
+    engine.members[0]["ledgers"] = 12
+    assert "LEDGERS" in run("get", "bookies").out
+
+
+def test_marks(run: Run) -> None:
+    assert rows(run("get", "marks"))[1][:5] == ["21", "ours", "drifted", "working", "ar1"]
+
+
+def test_actions(run: Run) -> None:
+    assert rows(run("get", "actions"))[1][:4] == ["repair-21-v3", "21", "working", "lost-member"]
+
+
+@pytest.mark.parametrize("what", ["findings", "ledgers", "bookies", "marks", "actions"])
+def test_json_is_what_the_api_says(run: Run, engine: FakeEngine, what: str) -> None:
+    asked: dict[str, tuple[Any, ...]] = {"findings": (None, None, 100), "ledgers": (100, False), "actions": (50,)}
+    assert json.loads(run("get", what, "-o", "json").out) == getattr(engine, what)(*asked.get(what, ()))
+
+
+@pytest.mark.parametrize(
+    ("what", "sentence"),
+    [("ledgers", "Every ledger is true"), ("marks", "No ledger is marked"), ("actions", "Nothing was done"),
+     ("bookies", "No bookie has ever registered"), ("findings", "Nothing found")],
+)  # fmt: skip
+def test_nothing_is_said_in_words(run: Run, engine: FakeEngine, what: str, sentence: str) -> None:
+    engine.rows, engine.members, engine.done = [], [], []
+    assert run("get", what).out.startswith(sentence)
+
+
+def test_nothing_in_json_is_an_empty_list(run: Run, engine: FakeEngine) -> None:
+    engine.rows = []
+    assert json.loads(run("get", "ledgers", "-o", "json").out) == []
+
+
+def test_describe_shows_evidence_and_what_would_change_it(run: Run) -> None:
+    said = run("describe", "ledger", "21").out
+    wanted = ["placement.lost-member", "127.0.0.5:3181  /rack2  lost", "window 127.0.0.1:3181 127.0.0.5:3181: /rack1",
+              "every attempt succeeds", "the return of 127.0.0.5:3181", "ours, held by ar1"]  # fmt: skip
+    assert [words for words in wanted if words not in said] == []
+
+
+def test_describe_a_ledger_that_is_not_there(run: Run) -> None:
+    said = run("describe", "ledger", "5")
+    assert (said.code, said.out, said.err.splitlines()[0]) == (5, "", "error:  expected a ledger 5")
+
+
+def test_describe_demands_a_number(run: Run) -> None:
+    assert run("describe", "ledger", "x").code == 2
+
+
+def test_plan_exits_with_three_when_it_holds_changes(run: Run) -> None:
+    said = run("plan")
+    assert (said.code, rows(said)[1]) == (
+        3,
+        ["repair-21-v3", "mark", "lost-member", "1", "1", "working", "-"],
+    )
+
+
+def test_an_empty_plan_is_fine(run: Run, engine: FakeEngine) -> None:
+    engine.rows = []
+    said = run("plan")
+    assert (said.code, said.out) == (0, "Nothing to do.\n")
+
+
+def test_a_plan_in_json_keeps_its_exit_code(run: Run) -> None:
+    said = run("plan", "-o", "json")
+    assert (said.code, json.loads(said.out)[0]["requirements"]) == (3, {"version": 3, "epoch": 4})
+
+
+def test_approve_one(run: Run, engine: FakeEngine) -> None:
+    said = run("approve", "repair-100-v3")
+    assert (said.code, engine.approved) == (0, ["repair-100-v3"])
+
+
+def test_approve_all(run: Run, engine: FakeEngine) -> None:
+    run("approve", "--all")
+    assert len(engine.approved) == 16
+
+
+def test_approve_nothing_is_a_usage_error(run: Run) -> None:
+    assert [run("approve").code, run("approve", "--all", "repair-100-v3").code] == [2, 2]
+
+
+def test_a_stale_approval_is_refused(run: Run, engine: FakeEngine) -> None:
+    said = run("approve", "repair-100-v2")
+    assert (said.code, engine.approved, "trueup plan" in said.err) == (5, [], True)
+
+
+def test_config_get_lists_live_keys(run: Run) -> None:
+    assert ["placement.mode", "observe", "observe"] in [line[:3] for line in rows(run("config", "get"))]
+
+
+def test_config_get_of_one_key_is_its_value(run: Run) -> None:
+    assert run("config", "get", "placement.paused").out == "false\n"
+
+
+def test_config_get_of_a_fixed_key(run: Run) -> None:
+    assert run("config", "get", "cluster.zookeeper").out == "127.0.0.1:2181\n"
+
+
+def test_config_get_of_an_unknown_key(run: Run) -> None:
+    assert run("config", "get", "placement.mod").code == 2
+
+
+def test_config_set(run: Run, engine: FakeEngine) -> None:
+    said = run("config", "set", "placement.max_marks", "50")
+    assert (said.out, engine.settings.placement.max_marks) == ("placement.max_marks is 50\n", 50)
+
+
+def test_config_set_back_to_the_file(run: Run, engine: FakeEngine) -> None:
+    run("config", "set", "placement.max_marks", "50")
+    assert run("config", "set", "placement.max_marks", "--default").out == "placement.max_marks is 200\n"
+
+
+def test_config_set_of_a_bad_value_says_what_is_expected(run: Run) -> None:
+    said = run("config", "set", "placement.mode", "loud")
+    assert (said.code, "expected one of observe, approve, enforce; found 'loud'" in said.err) == (2, True)
+
+
+def test_config_set_of_a_key_that_is_not_live(run: Run) -> None:
+    said = run("config", "set", "http/../port", "1")
+    assert (said.code, said.out) == (5, "")
+
+
+def test_config_set_without_value(run: Run) -> None:
+    assert run("config", "set", "placement.mode").code == 2
+
+
+def test_errors_of_the_application_keep_their_words(run: Run, engine: FakeEngine) -> None:
+    engine.fail = Retry("the journal to answer", "no broker", "look at the journal")
+    said = run("get", "findings")
+    assert (said.code, said.err.split("\n")) == (
+        4,
+        [
+            "error:  expected the journal to answer",
+            "        found    no broker",
+            "        to do    look at the journal",
+            "",
+        ],
+    )
+
+
+def test_before_the_first_observation_it_says_so(run: Run, engine: FakeEngine) -> None:
+    engine.state["ready"] = False
+    engine.fail = Refused("the bookies to have been seen", "no observation yet", "wait")
+    assert run("get", "bookies").code == 4
+
+
+def test_tables_fit_a_terminal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    commands = (["get", "findings"], ["get", "ledgers"], ["get", "bookies"], ["get", "marks"], ["get", "actions"],
+                ["plan"], ["config", "get"], ["status"], ["explain"])  # fmt: skip
+    wide = [(words, line) for words in commands for line in run(*words).out.splitlines() if len(line) > 100]
+    assert wide == []
+
+
+def test_a_narrow_terminal_keeps_one_line_for_each_row(
+    run: Run, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert len(run("get", "findings").out.splitlines()) == 1 + len(engine.rows)
+
+
+def test_an_id_is_never_cut(run: Run, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    engine.rows[0]["ledger"] = (1 << 63) - 1
+    assert rows(run("get", "findings"))[1][0] == "9223372036854775807"
+
+
+def test_piped_tables_have_one_line_for_each_row(run: Run, engine: FakeEngine) -> None:
+    engine.rows[0]["reason"] = "word " * 60
+    assert len(run("get", "findings").out.splitlines()) == 1 + len(engine.rows)
+
+
+def test_no_colour_goes_into_a_pipe(run: Run) -> None:
+    assert "\x1b" not in run("status").out + run("get", "findings").out
+
+
+def test_explain_lists_every_rule(run: Run) -> None:
+    assert [line[0] for line in rows(run("explain"))[1:]] == [rule.id for rule in RULES]
+
+
+@pytest.mark.parametrize("rule", [rule.id for rule in RULES])
+def test_explain_tells_why_and_remedy(run: Run, rule: str) -> None:
+    found = RULES.find(rule)
+    assert found
+    said = " ".join(run("explain", rule).out.split())
+    assert [text for text in (found.why, found.remedy) if text not in said] == []
+
+
+def test_explain_by_short_name(run: Run) -> None:
+    assert run("explain", "too-few-racks").out.startswith("placement.too-few-racks: drifted\n")
+
+
+def test_explain_a_misspelt_rule_names_its_neighbours(run: Run) -> None:
+    said = run("explain", "too-few-rack")
+    assert (said.code, "near: too-few-racks" in said.err) == (2, True)

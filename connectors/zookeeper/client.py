@@ -20,7 +20,7 @@ from kazoo.security import OPEN_ACL_UNSAFE
 
 from connectors.zookeeper import requests
 from connectors.zookeeper.connection import Connection, Sink, fail_unsent
-from connectors.zookeeper.errors import FORBIDDEN, GONE, Forbidden, NoNode, TooOld, translated
+from connectors.zookeeper.errors import FORBIDDEN, GONE, Forbidden, NoNode, NotSent, TooOld, translated
 from connectors.zookeeper.requests import Request, Stat, Znodes
 from state.errors import BadSettings, Retry, Stop, TrueupError
 
@@ -127,9 +127,12 @@ class Client(KazooClient):  # type: ignore[misc]
         return self._await(self.send(request), doing, writing)
 
     def send(self, request: Any) -> Any:
-        """Send one request; kazoo's asynchronous result."""
+        """Send one request; kazoo's asynchronous result. Fails at once while there is no connection."""
         result = self.handler.async_result()
-        self._call(request, result)
+        if self.connected:
+            self._call(request, result)
+        else:
+            result.set_exception(NotSent())
         return result
 
     def _await(self, result: Any, doing: str, writing: bool = False) -> Any:

@@ -148,22 +148,21 @@ def _refused(_: Bench, found: Found, __: int) -> list[str]:
 
 
 def _more_for_loss(bench: Bench, found: Found, quorum: int) -> list[str]:
-    more = _more(bench, found, lambda spares: bench.refill(found.facts, 0, spares=spares))
+    more = _more(bench, found, lambda more: bench.refill(found.facts, 0, {}, more))
     return [*_returns(bench, found, quorum), *more]
 
 
 def _more_for_racks(bench: Bench, found: Found, quorum: int) -> list[str]:
-    more = _more(bench, found, lambda spares: bench.reach(found.facts, 0, quorum, spares=spares))
+    more = _more(bench, found, lambda more: bench.reach(found.facts, 0, quorum, {}, more))
     return more or ["no number of bookies that was tried lets BookKeeper's walk get there; write the ledger anew"]
 
 
 def _more(bench: Bench, found: Found, try_it: Callable[[dict[Rack, int]], Reach]) -> list[str]:
     """The fewest further writable bookies in one rack that make a repair possible, for each rack where some do."""
     out: list[str] = []
-    _, spares = bench.ring(found.facts, 0)
-    for rack in [NEW_RACK, *bench.standing.racks]:
+    for rack in [NEW_RACK, *bench.standing.peopled]:
         for count in range(1, len(found.bookies) + 1):
-            if try_it({**spares, rack: spares.get(rack, 0) + count}):
+            if try_it({rack: count}):
                 where = "a rack of its own" if rack == NEW_RACK else rack
                 out.append(f"{count} more writable {'bookie' if count == 1 else 'bookies'} in {where}")
                 break

@@ -5,6 +5,7 @@ windows of Qw members on the ring must span min(Qw, minNumRacksPerWriteQuorum) r
 bookies give a rack; where that number is enforced, no window may touch the default rack.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
@@ -16,7 +17,7 @@ from state.observations import LedgerState
 from state.rules import RULES
 from state.standing import Kind, stand
 from state.topology import Topology
-from state.walk import Rack, Reach, colourable, reach, refill
+from state.walk import LARGEST, Rack, Reach, colourable, reach, reachable, refill
 
 
 def _code(name: str) -> int:
@@ -150,6 +151,8 @@ class Bench:
         another, and names count.
         """
         kinds, racks, size = facts.kinds[rows], facts.names[rows], facts.kinds.shape[1]
+        if size > LARGEST:
+            return [kind.tobytes() + rack.tobytes() for kind, rack in zip(kinds, racks, strict=True)]
         same = racks[:, :, None] == racks[:, None, :]
         first = same.argmax(axis=2)
         left = self.standing.writable[racks] - (same & (kinds == Kind.WRITABLE)[:, None, :]).sum(axis=2)
@@ -167,33 +170,36 @@ class Bench:
         """LOST, or why BookKeeper cannot replace what is lost."""
         if self.refill(facts, at, refusing):
             return LOST
-        return REFUSED if refusing and self.refill(facts, at) else NO_BOOKIES
+        return REFUSED if refusing and self.refill(facts, at, {}) else NO_BOOKIES
 
     def _failing(self, facts: Facts, at: int, quorum: int, refusing: Mapping[Rack, int]) -> int:
         """Why a fragment whose members all live fails, or why BookKeeper cannot make it adhere."""
         cause = self.cause(facts.kinds[at], facts.names[at], quorum)
-        if cause == DEPTH or self.reach(facts, at, quorum, refusing):
+        if cause == DEPTH or self.reachable(facts, at, quorum, refusing):
             return cause
-        if refusing and self.reach(facts, at, quorum):
+        if refusing and self.reachable(facts, at, quorum, {}):
             return REFUSED
         return NO_WALK if self.colourable(facts.kinds.shape[1], quorum) else CANNOT
 
-    def refill(self, facts: Facts, at: int, refusing: Mapping[Rack, int] | None = None,
-               spares: Mapping[Rack, int] | None = None) -> Reach:  # fmt: skip
-        """Can BookKeeper put other bookies in the places of the members that are away?"""
+    def refill(self, facts: Facts, at: int, refusing: Mapping[Rack, int],
+               more: Mapping[Rack, int] | None = None) -> Reach:  # fmt: skip
+        """Can BookKeeper put other bookies, of the spare ones and ``more``, in the places of members that are away?"""
         away = np.flatnonzero(DEAD[facts.kinds[at]] | ABSENT[facts.kinds[at]]).tolist()
-        members, found = self.ring(facts, at)
-        return refill(
-            members, away, found if spares is None else spares, self.topology.enforce_min_racks, refusing=refusing
-        )
+        members, spares, _ = self.ring(facts, at, more)
+        return refill(members, away, spares, self.topology.enforce_min_racks, refusing=refusing)
 
-    def reach(self, facts: Facts, at: int, quorum: int, refusing: Mapping[Rack, int] | None = None,
-              spares: Mapping[Rack, int] | None = None) -> Reach:  # fmt: skip
+    def reachable(self, facts: Facts, at: int, quorum: int, refusing: Mapping[Rack, int]) -> bool:
         """Can BookKeeper's walk make this ring adhere?"""
-        members, found = self.ring(facts, at)
-        unknown = frozenset(np.flatnonzero(facts.kinds[at] != Kind.WRITABLE).tolist())
+        members, spares, unknown = self.ring(facts, at)
         policy = (self.topology.min_racks, self.topology.enforce_min_racks)
-        return reach(members, quorum, found if spares is None else spares, *policy, unknown=unknown, refusing=refusing)
+        return reachable(members, quorum, spares, *policy, unknown=unknown, refusing=refusing)
+
+    def reach(self, facts: Facts, at: int, quorum: int, refusing: Mapping[Rack, int],
+              more: Mapping[Rack, int] | None = None) -> Reach:  # fmt: skip
+        """How sure that is, with ``more`` spare bookies by rack."""
+        members, spares, unknown = self.ring(facts, at, more)
+        policy = (self.topology.min_racks, self.topology.enforce_min_racks)
+        return reach(members, quorum, spares, *policy, unknown=unknown, refusing=refusing)
 
     def colourable(self, size: int, quorum: int) -> bool:
         """Does any ring of the writable bookies adhere?"""
@@ -214,13 +220,15 @@ class Bench:
             return READONLY
         return DEPTH if enough(Kind.READONLY, Kind.ODD) else RACKS
 
-    def ring(self, facts: Facts, at: int) -> tuple[tuple[Rack, ...], dict[Rack, int]]:
-        """Racks of the members, and how many writable bookies each rack has besides them."""
-        racks, names = facts.names[at], self.standing.racks
-        inside = np.bincount(racks[facts.kinds[at] == Kind.WRITABLE], minlength=len(names))
-        left = self.standing.writable - inside
-        spares: dict[Rack, int] = {names[rack]: int(left[rack]) for rack in np.flatnonzero(left > 0).tolist()}
-        return tuple(names[rack] for rack in racks.tolist()), spares
+    def ring(self, facts: Facts, at: int, more: Mapping[Rack, int] | None = None,
+             ) -> tuple[tuple[Rack, ...], dict[Rack, int], frozenset[int]]:  # fmt: skip
+        """Racks of the members, spare bookies (and ``more``) by rack, and positions that BookKeeper does not know."""
+        kinds, racks, names = facts.kinds[at], facts.names[at], self.standing.racks
+        left = self.standing.writable - np.bincount(racks[kinds == Kind.WRITABLE], minlength=len(names))
+        spares: Counter[Rack] = Counter({names[rack]: int(left[rack]) for rack in np.flatnonzero(left > 0).tolist()})
+        spares.update(more or {})
+        unknown = frozenset(np.flatnonzero(kinds != Kind.WRITABLE).tolist())
+        return tuple(names[rack] for rack in racks.tolist()), dict(spares), unknown
 
     def targets(self, bookies: Iterable[str]) -> list[tuple[str, Rack]]:
         """Those of these bookies that a repair could choose, each with its rack, in the order of names."""

@@ -49,7 +49,7 @@ ORDER = (
 _RANK = np.zeros(len(RULES), np.int64)
 _RANK[[RULES.code(rule) for rule in ORDER]] = np.arange(len(ORDER), 0, -1)
 _VERDICT = np.array([rule.verdict for rule in RULES], np.uint8)
-_CHUNK = 1 << 18  # fragments judged at a time
+_CHUNK = 1 << 20  # members judged at a time
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,13 +86,13 @@ def judge(ledgers: Ledgers, topology: Topology, former: Former = NO_FORMER) -> V
     classes = bench.classes(ledgers.names)
     for rows, ring, quorum in _shapes(ledgers):
         if rows is None:
-            for part in _slices(size):
+            for part in _slices(size, ring):
                 rings = classes[ledgers.members[part.start * ring : part.stop * ring]].reshape(-1, ring)
                 stage = stages(ledgers.state[part], ledgers.hollow[part])
                 rule[part], found, racks[part] = bench.judge(rings, stage, quorum)
                 copies[part] = np.minimum(found, quorum)
         else:
-            for piece in _pieces(ledgers, rows):
+            for piece in _pieces(ledgers, rows, ring):
                 several = _several(bench, ledgers, piece, classes, ring, quorum)
                 rule[piece], copies[piece], racks[piece], fragment[piece] = several
     for row in _remembered(ledgers, former, rule):
@@ -141,13 +141,14 @@ def _shapes(ledgers: Ledgers) -> Iterator[tuple[Column | None, int, int]]:
         yield rows[shape == one], one >> 16, one & 0xFFFF
 
 
-def _slices(size: int) -> Iterator[slice]:
-    return (slice(start, min(start + _CHUNK, size)) for start in range(0, size, _CHUNK))
+def _slices(size: int, ring: int) -> Iterator[slice]:
+    step = max(1, _CHUNK // ring)
+    return (slice(start, min(start + step, size)) for start in range(0, size, step))
 
 
-def _pieces(ledgers: Ledgers, rows: Column) -> Iterator[Column]:
-    """Rows in pieces of about `_CHUNK` fragments."""
-    ends = np.cumsum(ledgers.fragments[rows].astype(np.int64))
+def _pieces(ledgers: Ledgers, rows: Column, ring: int) -> Iterator[Column]:
+    """Rows in pieces of about `_CHUNK` members."""
+    ends = np.cumsum(ledgers.fragments[rows].astype(np.int64) * ring)
     at = 0
     while at < len(rows):
         done = int(ends[at - 1]) if at else 0

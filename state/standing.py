@@ -51,6 +51,11 @@ class Standing:
     depth: int
     level: bool
 
+    @property
+    def peopled(self) -> list[str]:
+        """Racks where bookies stand or stood."""
+        return [self.racks[rack] for rack in sorted(set(self.rack[:-1].tolist()))]
+
     def classes(self, names: tuple[str, ...]) -> Column:
         """Class of each name: int32."""
         stranger = len(self.kind) - 1

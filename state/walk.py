@@ -8,12 +8,15 @@ Racks are locations ("/rack1"); None is `/default-rack`. A bookie outside the en
 whether it would refuse the ledger.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import lru_cache
+from functools import lru_cache, reduce
+from operator import or_
+from typing import NamedTuple
 
 DEFAULT_RACK = "/default-rack"
+LARGEST = 64  # larger rings are not searched
 STATES = 20_000  # a search that has seen so many situations stops and says so
 
 Rack = str | None
@@ -33,7 +36,8 @@ class Sure(IntEnum):
 class Reach:
     """``moves``: the fewest copies a successful attempt moves (0: none can succeed, or none need move).
 
-    ``cut``: the search stopped at its bound, so NEVER means "no way was found" and ALWAYS is not claimed.
+    ``cut``: the search stopped at a bound (`STATES`, `LARGEST`), so NEVER means that no way was found, and ALWAYS is
+    not claimed.
     """
 
     sure: Sure
@@ -44,7 +48,35 @@ class Reach:
         return self.sure > Sure.NEVER
 
 
-_NEVER = Reach(Sure.NEVER)
+_NEVER, _CUT = Reach(Sure.NEVER), Reach(Sure.NEVER, cut=True)
+
+
+class _Seat(NamedTuple):
+    """A member: its rack (-1: not known), racks within its location as bits, and whether it may be kept."""
+
+    rack: int
+    shade: int
+    may: bool
+
+
+class _Pool(NamedTuple):
+    """Spare bookies that are alike."""
+
+    rack: int
+    refuses: bool
+    size: int
+
+
+class _Place(NamedTuple):
+    """Where a walk is: the place to fill, racks chosen so far, members used ahead as bits, spares left by kind."""
+
+    at: int
+    chosen: tuple[int, ...]
+    used: int
+    free: tuple[int, ...]
+
+
+_Task = tuple[tuple[_Seat, ...], int, int, tuple[_Pool, ...], int]
 
 
 def windows(size: int, quorum: int) -> tuple[tuple[int, ...], ...]:
@@ -69,28 +101,25 @@ def reach(
     (lost, read-only); it must replace them, but their racks still steer its choices. ``spares``: writable bookies
     outside the ensemble by rack, of which ``refusing`` would not take this ledger. ``local``: rack of the worker.
     """
-    size, need = len(members), min(quorum, min_racks)
-    racks = [rack or DEFAULT_RACK for rack in members]
-    pools = _pools(spares, refusing or {})
-    known = [racks[i] for i in range(size) if i not in unknown]
-    alive = {*known, *(rack for rack, _, _ in pools)}
-    if 0 < quorum <= size and _adheres(racks, frozenset(unknown), quorum, need, enforce):
-        return Reach(Sure.ALWAYS)
-    if not 0 < quorum <= size or len(alive) < max(2, need):
-        return _NEVER
-    rest = sorted((rack for rack, _, _ in pools), key=lambda rack: [-min(n, size) for r, _, n in pools if r == rack])
-    number = {rack: n for n, rack in enumerate(dict.fromkeys([*known, *rest]))}
-    banned = DEFAULT_RACK if enforce else ""
-    ring = tuple(
-        (
-            number[racks[i]] if i not in unknown else -1,
-            _shade(racks[i], number),
-            i not in unknown and racks[i] != banned,
-        )
-        for i in range(size)
-    )
-    pool = tuple(sorted((number[rack], no, min(count, size)) for rack, no, count in pools if rack != banned))
-    return _walks(ring, quorum, need, pool, _home(local, number))
+    ready = _ready(members, quorum, spares, min_racks, enforce, unknown, refusing or {}, local)
+    return ready if isinstance(ready, Reach) else _walks(*ready)
+
+
+def reachable(
+    members: Sequence[Rack],
+    quorum: int,
+    spares: Mapping[Rack, int],
+    min_racks: int = 2,
+    enforce: bool = False,
+    *,
+    unknown: Collection[int] = (),
+    refusing: Mapping[Rack, int] | None = None,
+) -> bool:
+    """Whether `reach` says more than NEVER; cheaper, for it stops at the first way found."""
+    if refusing:
+        return bool(reach(members, quorum, spares, min_racks, enforce, unknown=unknown, refusing=refusing))
+    ready = _ready(members, quorum, spares, min_racks, enforce, unknown, {}, None)
+    return bool(ready) if isinstance(ready, Reach) else _any_walk(*ready)
 
 
 def refill(
@@ -106,6 +135,10 @@ def refill(
     It chooses one after the other in ring order against the unchanged ensemble: a bookie in the rack of the lost one,
     else one in a rack where no other member stands, else (not enforced) any. One failure fails the whole fragment.
     """
+    if not enforce and not refusing:
+        return Reach(Sure.ALWAYS, len(lost)) if sum(spares.values()) >= len(lost) else _NEVER
+    if len(lost) > LARGEST:
+        return _CUT
     racks = [rack or DEFAULT_RACK for rack in members]
     banned = DEFAULT_RACK if enforce else ""
     pool = {(rack, no): count for rack, no, count in _pools(spares, refusing or {}) if rack != banned}
@@ -121,9 +154,38 @@ def colourable(size: int, quorum: int, bookies: Mapping[Rack, int], min_racks: i
     counts = [n for rack, n in bookies.items() if n > 0 and not (enforce and (rack or DEFAULT_RACK) == DEFAULT_RACK)]
     if not 0 < quorum <= size or sum(counts) < size or len(counts) < need:
         return False
-    if need <= 1 or quorum == size:
+    if need <= 1 or quorum == size or size > LARGEST:
         return True
     return _colours(size, quorum, need, tuple(sorted((min(n, size) for n in counts), reverse=True)[:size]))
+
+
+def _ready(members: Sequence[Rack], quorum: int, spares: Mapping[Rack, int], min_racks: int, enforce: bool,
+           unknown: Collection[int], refusing: Mapping[Rack, int], local: Rack) -> Reach | _Task:  # fmt: skip
+    """The answer where it needs no search, else the search, with racks numbered so that like ones look alike."""
+    size, need = len(members), min(quorum, min_racks)
+    racks = [rack or DEFAULT_RACK for rack in members]
+    pools = _pools(spares, refusing)
+    known = [racks[i] for i in range(size) if i not in unknown]
+    alive = {*known, *(rack for rack, _, _ in pools)}
+    if 0 < quorum <= size and _adheres(racks, frozenset(unknown), quorum, need, enforce):
+        return Reach(Sure.ALWAYS)
+    if not 0 < quorum <= size or len(alive) < max(2, need):
+        return _NEVER
+    if size > LARGEST:
+        return _CUT
+    rest = sorted((rack for rack, _, _ in pools), key=lambda rack: [-min(n, size) for r, _, n in pools if r == rack])
+    number = {rack: n for n, rack in enumerate(dict.fromkeys([*known, *rest]))}
+    banned = DEFAULT_RACK if enforce else ""
+    ring = tuple(
+        _Seat(
+            number[racks[i]] if i not in unknown else -1,
+            _shade(racks[i], number),
+            i not in unknown and racks[i] != banned,
+        )
+        for i in range(size)
+    )
+    pool = tuple(sorted(_Pool(number[rack], no, min(count, size)) for rack, no, count in pools if rack != banned))
+    return ring, quorum, need, pool, _home(local, number)
 
 
 def _pools(spares: Mapping[Rack, int], refusing: Mapping[Rack, int]) -> list[tuple[str, bool, int]]:
@@ -156,11 +218,24 @@ def _home(local: Rack, number: Mapping[str, int]) -> int:
 
 
 @lru_cache(maxsize=65_536)
-def _walks(ring: tuple[tuple[int, int, bool], ...], quorum: int, need: int, pool: tuple[tuple[int, bool, int], ...],
-           home: int) -> Reach:  # fmt: skip
+def _any_walk(ring: tuple[_Seat, ...], quorum: int, need: int, pool: tuple[_Pool, ...], home: int) -> bool:
+    left = STATES
+    for start in range(len(ring)):
+        walk = _Walk(ring[start:] + ring[:start], quorum, need, pool, home, left)
+        if walk.succeeds(walk.start):
+            return True
+        left = walk.left
+    return False
+
+
+@lru_cache(maxsize=4_096)
+def _walks(ring: tuple[_Seat, ...], quorum: int, need: int, pool: tuple[_Pool, ...], home: int) -> Reach:
     """All starts together, as replaceToAdherePlacementPolicy combines them: the first with the fewest moves wins."""
-    search = _Walk(quorum, need, pool, home, STATES)
-    outcomes = [search.outcomes(ring[start:] + ring[:start]) for start in range(len(ring))]
+    left, outcomes = STATES, []
+    for start in range(len(ring)):
+        walk = _Walk(ring[start:] + ring[:start], quorum, need, pool, home, left)
+        outcomes.append(walk.outcomes(walk.start))
+        left = walk.left
     good: set[_Outcome] = set()
     for at, found in enumerate(outcomes):
         for moves, clean in found - {_FAILED}:
@@ -170,7 +245,7 @@ def _walks(ring: tuple[tuple[int, int, bool], ...], quorum: int, need: int, pool
                 good.add((moves, clean))
     if all(_FAILED in found for found in outcomes):
         good.add(_FAILED)
-    return _verdict(good, cut=search.left <= 0)
+    return _verdict(good, cut=left <= 0)
 
 
 def _verdict(outcomes: Iterable[_Outcome], moves: int | None = None, cut: bool = False) -> Reach:
@@ -188,59 +263,70 @@ class _Walk:
     Spare bookies are counts by pool (rack, refuses); a member that was moved away joins the pool of its rack.
     """
 
-    def __init__(self, quorum: int, need: int, pool: tuple[tuple[int, bool, int], ...], home: int, left: int) -> None:
-        self.quorum, self.need, self.home, self.left = quorum, need, home, left
-        self.given = pool
+    def __init__(self, ring: tuple[_Seat, ...], quorum: int, need: int, pool: tuple[_Pool, ...], home: int,
+                 states: int) -> None:  # fmt: skip
+        self.ring, self.size, self.quorum, self.need, self.home = ring, len(ring), quorum, need, home
+        self.left = states
+        stock = {(seat.rack, False): 0 for seat in ring if seat.may}
+        stock.update({(rack, refuses): count for rack, refuses, count in pool})
+        self.kinds = tuple(stock)
+        self.kind_at = {kind: at for at, kind in enumerate(self.kinds)}
+        self.shown = reduce(or_, (seat.shade for seat in ring), 0)
+        self.start = _Place(0, (), 0, tuple(stock.values()))
+        self.memo: dict[object, frozenset[_Outcome]] = {}
+        self.failed: set[object] = set()
 
-    def outcomes(self, ring: tuple[tuple[int, int, bool], ...]) -> frozenset[_Outcome]:
-        """Every (copies moved, clean) that can come of it, and `_FAILED` if it can fail."""
-        self.ring, self.size = ring, len(ring)
-        racks = dict.fromkeys(rack for rack, _, may in ring if may)
-        kinds = dict.fromkeys([*((rack, no) for rack, no, _ in self.given), *((rack, False) for rack in racks)])
-        self.kinds = tuple(kinds)
-        counts = {(rack, no): count for rack, no, count in self.given}
-        self.of_rack = {rack: at for at, (rack, no) in enumerate(self.kinds) if not no}
-        self.shown = 0
-        for _, shade, _ in ring:
-            self.shown |= shade
-        self.memo: dict[tuple[object, ...], frozenset[_Outcome]] = {}
-        return self._from(0, (), 0, tuple(counts.get(kind, 0) for kind in self.kinds), -1)
-
-    def _from(self, at: int, chosen: tuple[int, ...], used: int, free: tuple[int, ...],
-              prev: int) -> frozenset[_Outcome]:  # fmt: skip
-        if at == self.size:
+    def outcomes(self, here: _Place) -> frozenset[_Outcome]:
+        """Every (copies moved, clean) that can come of it from here, and `_FAILED` if it can fail."""
+        if here.at == self.size:
             return frozenset({(0, True)})
-        free = tuple(min(count, self.size - at) for count in free)
-        key = (self._matter(at, chosen), used, free)
+        key = self._key(here)
         if key not in self.memo:
             self.left -= 1
-            self.memo[key] = self._step(at, chosen, used, free, prev) if self.left > 0 else frozenset({_FAILED})
+            out: set[_Outcome] = set()
+            for moved, takes, there in self._steps(here) if self.left > 0 else ():
+                for moves, clean in self.outcomes(there):
+                    out.add(_FAILED if moves < 0 else (moves + moved, clean and takes))
+            self.memo[key] = frozenset(out or {_FAILED})
         return self.memo[key]
 
-    def _matter(self, at: int, chosen: tuple[int, ...]) -> tuple[int, ...]:
-        """The choices that later ones can still see: both ends of what was chosen, as far as a window reaches."""
-        reach = max(self.quorum - 1, 1)
-        return (at, *chosen) if at <= 2 * reach else (at, *chosen[:reach], *chosen[at - reach :])
+    def succeeds(self, here: _Place) -> bool:
+        """Whether it can succeed from here."""
+        if here.at == self.size:
+            return True
+        key = self._key(here)
+        if key in self.failed or self.left <= 0:
+            return False
+        self.left -= 1
+        if any(self.succeeds(there) for _, _, there in self._steps(here)):
+            return True
+        self.failed.add(key)
+        return False
 
-    def _step(self, at: int, chosen: tuple[int, ...], used: int, free: tuple[int, ...],
-              prev: int) -> frozenset[_Outcome]:  # fmt: skip
-        rack, _, may = self.ring[at]
-        stays = may and not used >> at & 1
-        fits = self._fits(at, chosen)
-        if stays and fits(rack):
-            return self._from(at + 1, (*chosen, rack), used, free, rack)
-        out: set[_Outcome] = set()
-        for kind, member in self._choices(at, chosen, used, free, prev, fits):
-            target, refuses = self.kinds[kind]
+    def _key(self, here: _Place) -> object:
+        """What later choices can see: both ends of what was chosen, as far as a window reaches, and what is left."""
+        reach, at, chosen = max(self.quorum - 1, 1), here.at, here.chosen
+        if at > 2 * reach:
+            chosen = chosen[:reach] + chosen[at - reach :]
+        return at, chosen, here.used >> at, tuple(min(count, self.size - at) for count in here.free)
+
+    def _steps(self, here: _Place) -> Iterator[tuple[int, bool, _Place]]:
+        """(copies moved, whether the target takes it, where that leads) of each choice for this place."""
+        at, chosen, used, free = here
+        seat, fits = self.ring[at], self._fits(at, chosen)
+        stays = seat.may and not used >> at & 1
+        if stays and fits(seat.rack):
+            yield 0, True, _Place(at + 1, (*chosen, seat.rack), used, free)
+            return
+        for kind, member in self._choices(here, fits):
+            rack, refuses = self.kinds[kind]
             left = list(free)
             if stays:
-                left[self.of_rack[rack]] += 1
+                left[self.kind_at[seat.rack, False]] += 1
             if member < 0:
                 left[kind] -= 1
             taken = used | (1 << member if member >= 0 else 0)
-            for moves, clean in self._from(at + 1, (*chosen, target), taken, tuple(left), target):
-                out.add(_FAILED if moves < 0 else (moves + 1, clean and not refuses))
-        return frozenset(out or {_FAILED})
+            yield 1, not refuses, _Place(at + 1, (*chosen, rack), taken, tuple(left))
 
     def _fits(self, at: int, chosen: tuple[int, ...]) -> Callable[[int], bool]:
         """RRTopologyAwareCoverageEnsemble.apply: can every window of this place still get enough racks?"""
@@ -253,19 +339,20 @@ class _Walk:
             lacks.append((frozenset(seen), self.need - room))
         return lambda rack: all(len(seen) + (rack not in seen) >= least for seen, least in lacks)
 
-    def _choices(self, at: int, chosen: tuple[int, ...], used: int, free: tuple[int, ...], prev: int,
-                 fits: Callable[[int], bool]) -> list[tuple[int, int]]:  # fmt: skip
+    def _choices(self, here: _Place, fits: Callable[[int], bool]) -> list[tuple[int, int]]:
         """Candidates of the first condition that has any, as (kind, position of the member or -1)."""
+        at, chosen, used, free = here
         around = self._around(at, chosen)
-        scope = self.home if prev < 0 else ~(1 << prev)
+        scope = ~(1 << chosen[-1]) if chosen else self.home
         pools = [k for k, count in enumerate(free) if count and fits(self.kinds[k][0])]
         first = [k for k in pools if self.need > 1 and not around >> self.kinds[k][0] & 1]
         second = first or [k for k in pools if scope >> self.kinds[k][0] & 1]
         if second:
             return [(k, -1) for k in self._distinct(second, chosen, free)]
-        ahead = [i for i in range(at + 1, self.size) if self.ring[i][2] and not used >> i & 1]
         return [
-            (self.of_rack[self.ring[i][0]], i) for i in ahead if scope >> self.ring[i][0] & 1 and fits(self.ring[i][0])
+            (self.kind_at[seat.rack, False], i)
+            for i, seat in enumerate(self.ring)
+            if i > at and seat.may and not used >> i & 1 and scope >> seat.rack & 1 and fits(seat.rack)
         ]
 
     def _around(self, at: int, chosen: tuple[int, ...]) -> int:
@@ -273,23 +360,19 @@ class _Walk:
         bits = 0
         for step in range(1, self.need):
             for i in ((at - step) % self.size, (at + step) % self.size):
-                bits |= 1 << chosen[i] if i < at else self.ring[i][1]
+                bits |= 1 << chosen[i] if i < at else self.ring[i].shade
         return bits
 
     def _distinct(self, pools: list[int], chosen: tuple[int, ...], free: tuple[int, ...]) -> list[int]:
         """One pool for all that differ in name only: same stock, in racks that neither members nor choices show."""
-        out, seen = [], set()
+        out: dict[object, int] = {}
         for kind in pools:
-            rack = self.kinds[kind][0]
-            if self.shown >> rack & 1 or rack in chosen:
-                out.append(kind)
-                continue
-            like = tuple((free[k], no) for k, (other, no) in enumerate(self.kinds) if other == rack)
-            like = (*like, (-1, self.kinds[kind][1]), (-2, bool(self.home >> rack & 1)))
-            if like not in seen:
-                seen.add(like)
-                out.append(kind)
-        return out
+            rack, refuses = self.kinds[kind]
+            pair = (self.kind_at.get((rack, no), -1) for no in (False, True))
+            stock = tuple(free[at] if at >= 0 else 0 for at in pair)
+            unseen = not self.shown >> rack & 1 and rack not in chosen
+            out.setdefault((stock, refuses, self.home >> rack & 1) if unseen else kind, kind)
+        return list(out.values())
 
 
 @lru_cache(maxsize=16_384)

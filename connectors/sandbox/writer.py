@@ -4,7 +4,7 @@ The content of an entry follows from its ledger and entry id, so that a reader n
 """
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -20,9 +20,9 @@ PASSWORD = b"sandbox"
 CHUNK = 200
 READ_TIMEOUT_S, ADD_TIMEOUT_S = 3, 5
 
-# Codes of BKException.java
-_NO_SUCH_LEDGER = (-7, -25)
-_DIGEST_MISMATCH = -5
+# Classes of BKException.java, by the beginning of their names
+_NO_SUCH_LEDGER = "BKNoSuchLedgerExists"
+_DIGEST_MISMATCH = "BKDigestMatch"
 
 
 def payload(ledger: int, entry: int, size: int = 256) -> bytes:
@@ -83,8 +83,8 @@ class Writer:
         try:
             for first, last in _chunks(handle.entries, handle.entries + count):
                 contents = [payload(handle.ledger, entry, self._entry_size) for entry in range(first, last + 1)]
-                for future in [handle.java.appendAsync(content) for content in contents]:
-                    _call(what, future.get)
+                futures = [handle.java.appendAsync(content) for content in contents]
+                _call(what, futures[-1].get)  # entries are acknowledged in order
         finally:
             handle.entries = handle.java.getLastAddConfirmed() + 1
 
@@ -156,35 +156,29 @@ def _read(java: Any, first: int, last: int) -> dict[int, bytes | None]:
     All in one request, and one by one when that fails: then a lost entry does not hide its neighbours.
     """
     try:
-        return _contents(java.readUnconfirmedAsync(first, last).get())
+        return _contents(java.readUnconfirmedAsync(first, last).get(), range(first, last + 1))
     except Py4JJavaError:
-        found, missing = _read_singly(java, range(first, last + 1))
-        again, _ = _read_singly(java, missing)
-        return found | again
+        found, failed = _read_singly(java, range(first, last + 1))
+        again, still = _read_singly(java, failed)
+        corrupt = {entry: None for entry, error in still.items() if _DIGEST_MISMATCH in _text(error)}
+        return found | again | corrupt
 
 
-def _read_singly(java: Any, entries: "range | list[int]") -> tuple[dict[int, bytes | None], list[int]]:
-    """As `_read`, with the ids that failed."""
+def _read_singly(java: Any, entries: Iterable[int]) -> tuple[dict[int, bytes | None], dict[int, Py4JJavaError]]:
+    """Contents and errors by entry id."""
     found: dict[int, bytes | None] = {}
-    missing = []
-    futures = [(entry, java.readUnconfirmedAsync(entry, entry)) for entry in entries]
-    for entry, future in futures:
+    failed = {}
+    for entry, future in [(entry, java.readUnconfirmedAsync(entry, entry)) for entry in entries]:
         try:
-            found |= _contents(future.get())
+            found |= _contents(future.get(), [entry])
         except Py4JJavaError as error:
-            missing.append(entry)
-            if _code(error) == _DIGEST_MISMATCH:
-                found[entry] = None
-    return found, missing
+            failed[entry] = error
+    return found, failed
 
 
-def _contents(entries: Any) -> dict[int, bytes | None]:
-    found: dict[int, bytes | None] = {}
-    each = entries.iterator()
-    while each.hasNext():
-        entry = each.next()
-        found[entry.getEntryId()] = bytes(entry.getEntryBytes())
-    entries.close()
+def _contents(answer: Any, entries: Iterable[int]) -> dict[int, bytes | None]:
+    found: dict[int, bytes | None] = {entry: bytes(answer.getEntry(entry).getEntryBytes()) for entry in entries}
+    answer.close()
     return found
 
 
@@ -198,18 +192,11 @@ def _call(expected: str, call: Callable[[], Any]) -> Any:
     try:
         return call()
     except Py4JJavaError as error:
-        kind = _NoSuchLedger if _code(error) in _NO_SUCH_LEDGER else Unknown
-        raise kind(expected, str(_cause(error)), "see which bookies run, and the log of the writer") from None
+        found = _text(error)
+        kind = _NoSuchLedger if _NO_SUCH_LEDGER in found else Unknown
+        raise kind(expected, found, "see which bookies run, and the log of the writer") from None
 
 
-def _cause(error: Py4JJavaError) -> Any:
-    """The BKException, which futures wrap."""
-    found = error.java_exception
-    while found.getClass().getSimpleName() in ("ExecutionException", "CompletionException") and found.getCause():
-        found = found.getCause()
-    return found
-
-
-def _code(error: Py4JJavaError) -> int | None:
-    cause = _cause(error)
-    return cause.getCode() if "BKException" in cause.getClass().getName() else None
+def _text(error: Py4JJavaError) -> str:
+    """The BKException with the names of what wraps it."""
+    return str(error.java_exception.toString())

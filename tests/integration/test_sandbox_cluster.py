@@ -1,5 +1,6 @@
 import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import psutil
 import pytest
@@ -8,7 +9,7 @@ from kazoo.client import KazooClient
 from connectors.sandbox.bookkeeper import SESSION_MS
 from connectors.sandbox.cluster import Cluster
 from connectors.sandbox.processes import wait_until
-from connectors.sandbox.writer import Writer, payload
+from connectors.sandbox.writer import Readback, Writer, payload
 from state.errors import Stop, Unknown
 
 pytestmark = pytest.mark.servers
@@ -109,6 +110,18 @@ def test_other_content_is_corrupt(cluster: Cluster) -> None:
         assert shorter.verify(ledger, 3).corrupt == (0, 1, 2)
 
 
+def test_a_flipped_bit_on_disk_is_corrupt(cluster: Cluster, writer: Writer) -> None:
+    handle = writer.create(1, 1, 1)
+    writer.add(handle, 5)
+    writer.close(handle)
+    member = handle.java.getLedgerMetadata().getEnsembleAt(0).get(0).toString()
+    bookie = next(bookie for bookie in cluster.bookies.values() if bookie.id == member)
+    cluster.stop(bookie.name)
+    flip(bookie.root, payload(handle.ledger, 3))
+    cluster.start(bookie.name)
+    assert writer.verify(handle.ledger, 5) == Readback(handle.ledger, 4, corrupt=(3,))
+
+
 def test_a_deleted_ledger_is_lost(writer: Writer) -> None:
     ledger = writer.write(2, 2, 2, 1)
     writer.delete(ledger)
@@ -158,6 +171,16 @@ def test_the_worker_carries_the_repair_flag(cluster: Cluster) -> None:
 
 def test_content_differs_between_entries_and_ledgers() -> None:
     assert len({payload(ledger, entry) for ledger in range(5) for entry in range(5)}) == 25
+
+
+def flip(directory: Path, content: bytes) -> None:
+    """Change one bit of every copy of an entry in entry logs and journals."""
+    found = 0
+    for path in [*directory.rglob("*.log"), *directory.rglob("*.txn")]:
+        stored = path.read_bytes()
+        found += stored.count(content)
+        path.write_bytes(stored.replace(content, bytes([content[0] ^ 1]) + content[1:]))
+    assert found
 
 
 def registered(session: KazooClient, cluster: Cluster, number: int) -> bool:

@@ -14,8 +14,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
 
-from confluent_kafka import TopicCollection
-from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
@@ -86,6 +84,8 @@ class Running:
             self._stack.callback(broker.stop)
             self._supervisor.loop("embedded journal", lambda: _keep_alive(broker), every_s=1.0)
             bootstrap = broker.bootstrap
+        # Loops read the journal until they are stopped, so they go before it.
+        self._stack.callback(self._supervisor.close)
         journal = Journal(bootstrap, chosen, self._settings.cluster.name)
         journal.create()
         return journal
@@ -103,8 +103,7 @@ class Running:
         log.info("listening", extra={"address": f"http://{self._settings.http.host}:{http.port}"})
         spark = session(self._settings, self._data)
         self._stack.callback(spark.stop)
-        # Callbacks run last in, first out: queries have to end before their session does.
-        self._stack.callback(self._supervisor.close)
+        self._stack.callback(self._supervisor.close)  # and queries before their session
         spark.streams.addListener(self._listener)
         application.spark_ui = spark.sparkContext.uiWebUrl or ""
         self._supervisor.query("placement", lambda: self._placement(spark))
@@ -133,10 +132,8 @@ class Running:
     def _checkpoint(self) -> str:
         """A checkpoint belongs to one journal and one division into buckets: another of either starts anew."""
         root = self._settings.spark.checkpoint or f"file://{self._data / 'checkpoints'}"
-        topic = self._journal.topic("ledgers")
-        found = AdminClient(self._journal.client).describe_topics(TopicCollection([topic]))[topic].result(30)
         chosen = self._settings.spark
-        return f"{root}/placement-{found.topic_id}-b{chosen.buckets}-p{chosen.partitions}-f{FORM}"
+        return f"{root}/placement-{self._journal.identity()}-b{chosen.buckets}-p{chosen.partitions}-f{FORM}"
 
 
 def _keep_alive(broker: Kafka) -> None:

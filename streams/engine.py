@@ -99,7 +99,7 @@ class Application:
 
     def _counts(self, now_ms: int) -> dict[str, int]:
         total = max(self._cluster.health().ledgers, self._board.ledgers)
-        if self._cluster.blind(now_ms):
+        if self._cluster.blind(now_ms) or not self._reconciler.complete:
             return {"true": 0, "drifted": 0, "blocked": 0, "unknown": total}
         found = Counter(self._board.findings["verdict"].tolist())
         counts = {v.name.lower(): found[v.value] for v in Verdict if v is not Verdict.TRUE}

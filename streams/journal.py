@@ -14,8 +14,18 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import fastavro
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, NewTopic
+from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_exponential
 
 from state.errors import Retry, Stop, TrueupError
 from state.observations import Observation
@@ -45,7 +55,7 @@ class Journal:
         self.bootstrap, self.settings, self._cluster = bootstrap, settings, cluster
         self.client: dict[str, Any] = {
             "bootstrap.servers": bootstrap,
-            "reconnect.backoff.ms": 200,
+            "reconnect.backoff.ms": 1_000,
             "reconnect.backoff.max.ms": 5_000,
             "logger": logging.getLogger("librdkafka"),
             **settings.options,
@@ -94,6 +104,15 @@ class Journal:
         names = [self.topic(what) for what in SCHEMAS]
         return [n for n in names if n not in topics or any(p.leader < 0 for p in topics[n].partitions.values())]
 
+    def identity(self) -> str:
+        """The id of the ledger topic: another one after the journal was lost and made anew."""
+        admin, topic = AdminClient(self.client), self.topic("ledgers")
+        try:
+            # The client has to outlive its futures: one that is collected first fails them.
+            return str(admin.describe_topics(TopicCollection([topic]))[topic].result(30).topic_id)
+        except KafkaException as error:
+            raise translated(error.args[0], f"describe topic {topic}") from error
+
     def publish(self, observations: Iterable[Observation]) -> None:
         """Write observations and wait until they are acknowledged. Raises `Retry`, or `Stop` for good."""
         self.put((o.topic, o.key, o.value) for o in observations)
@@ -137,9 +156,8 @@ class Journal:
         consumer = Consumer({**self.client, "group.id": "trueup", "enable.auto.commit": False, "fetch.wait.max.ms": 50})
         try:
             topic = self.topic(what)
-            known = consumer.list_topics(topic, timeout=10).topics[topic].partitions
-            ends = {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=10)[1] for p in known}
-            consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in known])
+            ends = _ends(consumer, topic)
+            consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in ends])
             left = {p for p, end in ends.items() if end > 0}
             while left:
                 yield from _good(consumer.consume(10_000, 0.5), f"read topic {topic}")
@@ -184,6 +202,16 @@ def translated(error: KafkaError, doing: str) -> TrueupError:
     kind = Stop if error.code() in _PERMANENT else Retry
     todo = "check the journal's rights and limits" if kind is Stop else "try again"
     return kind(f"to {doing}", error.str(), todo)
+
+
+@retry(retry=retry_if_exception_type(Retry), stop=stop_after_delay(30), wait=wait_exponential(0.1, max=2), reraise=True)
+def _ends(consumer: Consumer, topic: str) -> dict[int, int]:
+    """Where each partition ends. A leader that was just elected may not know it yet, so this is asked again."""
+    try:
+        partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+        return {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=10)[1] for p in partitions}
+    except KafkaException as error:
+        raise translated(error.args[0], f"find the end of topic {topic}") from error
 
 
 def _good(messages: list[Message], doing: str) -> Iterator[Message]:

@@ -94,12 +94,12 @@ class Supervisor:
             task.failed(f"{type(error).__name__}: {error}", time.monotonic())
 
     def close(self) -> None:
-        """Stop each query between batches, so that its last batch is committed, then the loops."""
+        """Stop each query between batches, so that its last batch is committed, then the loops. Again: nothing."""
         self.stop.set()
         for task in self.tasks.values():
             if task.query is not None:
                 drain(task.query)
-                task.state = "stopped"
+                task.query, task.state = None, "stopped"
         for thread in self._threads:
             thread.join(DRAIN_S)
 

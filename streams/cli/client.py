@@ -20,10 +20,10 @@ CONNECT_S, READ_S = 2.0, 30.0
 class Api:
     """One application. ``now_ms`` is its clock at the last answer."""
 
-    def __init__(self, base: str) -> None:
+    def __init__(self, base: str, read_s: float = READ_S) -> None:
         self.base = (base if "://" in base else f"http://{base}").rstrip("/")
         self.now_ms = time.time_ns() // 1_000_000
-        self._pool = urllib3.PoolManager(timeout=Timeout(CONNECT_S, READ_S), retries=False)
+        self._pool = urllib3.PoolManager(timeout=Timeout(connect=CONNECT_S, read=read_s), retries=False)
 
     def get(self, path: str, **parameters: object) -> Any:
         """Ask /api/PATH; parameters that are None are left out."""

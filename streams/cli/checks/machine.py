@@ -1,0 +1,139 @@
+"""This machine: Java, jars, room, ports, the journal, Spark."""
+
+import pickle
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from connectors.sandbox import jars as locked
+from connectors.sandbox.java import feature_version, java
+from connectors.sandbox.processes import Port
+from state.errors import Retry
+from state.settings import Settings
+from streams.cli.checks import Check, fail, ok, warn
+from streams.cli.client import Api
+from streams.words import many, size
+
+SPARK_SET = "spark-4.3"
+LEAST_BYTES, ENOUGH_BYTES = 200 << 20, 2 << 30
+SPARK_S = 300.0
+JOURNAL_S = 5.0
+ASK_S = 2.0
+_SELF_TEST = (
+    "import pickle, sys; from streams.selftest import self_test; print(self_test(pickle.load(sys.stdin.buffer)))"
+)
+
+
+def runtime() -> Check:
+    """A Java that Spark and Kafka run on."""
+    place = java()
+    said = subprocess.run([place, "-version"], capture_output=True, text=True, timeout=60, check=False)
+    return ok("java", f"Java {feature_version(said.stdout + said.stderr)} at {place}")
+
+
+def jars(settings: Settings, progress: Callable[[str], None]) -> Check:
+    """The locked jars are here, or can be had."""
+    wanted = [SPARK_SET] + ([] if settings.journal.bootstrap else ["kafka-4.3.1"])
+    files = [
+        path
+        for name in wanted
+        for path in locked.jars(name, lambda done, total: progress(f"fetching jars: {size(done)} of {size(total)}"))
+    ]
+    total = sum(path.stat().st_size for path in files)
+    return ok("jars", f"{many(len(files), 'jar')} of {' and '.join(wanted)}, {size(total)}, as locked")
+
+
+def room(settings: Settings) -> Check:
+    """data_dir can be written and has space."""
+    place = Path(settings.data_dir).absolute()
+    there = next(parent for parent in (place, *place.parents) if parent.exists())
+    probe = there / ".trueup-doctor"
+    try:
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        return fail("data_dir", f"{there}: {error.strerror}", "make it writable, or set data_dir")
+    free = shutil.disk_usage(there).free
+    found = f"{place}: {size(free)} free"
+    if free < LEAST_BYTES:
+        return fail("data_dir", found, f"free at least {size(LEAST_BYTES)}")
+    if free < ENOUGH_BYTES:
+        return warn("data_dir", found, f"{size(ENOUGH_BYTES)} are better for journal and checkpoints")
+    return ok("data_dir", found)
+
+
+def port(settings: Settings) -> Check:
+    """http.port is free, or Trueup itself has it."""
+    http = settings.http
+    try:
+        Port(http.host, http.port).release()
+    except Retry:
+        return _taken(f"{http.host}:{http.port}")
+    listens = f"{http.host}:{http.port} is free" if http.port else f"any free port of {http.host}"
+    if http.host.startswith("127.") or http.host in ("localhost", "::1"):
+        return ok("http", listens)
+    return warn("http", f"{listens}, and others can reach it", "there is no authentication: put a proxy before it")
+
+
+def _taken(address: str) -> Check:
+    try:
+        found = Api(address, ASK_S).get("status")
+    except Retry:
+        return fail("http", f"{address} is in use, and not by Trueup", "set http.port, or end what listens there")
+    return ok("http", f"Trueup {found['version']} runs on {address}, mode {found['mode']}")
+
+
+def journal(settings: Settings) -> Check:
+    """Brokers answer and are enough; the embedded journal needs only room."""
+    chosen = settings.journal
+    if not chosen.bootstrap:
+        return ok("journal", "embedded, in data_dir")
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    from streams.journal import Journal, translated
+
+    client = AdminClient(Journal(chosen.bootstrap, chosen, settings.cluster.name).client)
+    try:
+        brokers = len(client.list_topics(timeout=JOURNAL_S).brokers)
+    except KafkaException as error:
+        said = translated(error.args[0], "ask the journal's brokers")
+        return fail("journal", f"{chosen.bootstrap}: {said.found}", "see that they run; check journal.options")
+    found = f"{many(brokers, 'broker')} at {chosen.bootstrap}"
+    if brokers < chosen.replication:
+        return fail("journal", found, f"journal.replication is {chosen.replication}: add brokers or lower it")
+    if brokers > 1 and chosen.replication < 2:
+        return warn("journal", found, "journal.replication is 1: a lost broker loses topics; set 3")
+    return ok("journal", found)
+
+
+def spark(settings: Settings) -> Check:
+    """Spark, its jars and our operator work together, in a process of its own."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", _SELF_TEST], input=pickle.dumps(settings), capture_output=True, timeout=SPARK_S,
+            check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return fail("spark", f"no answer in {SPARK_S:.0f} s", "see that spark.master answers and has free cores")
+    if done.returncode == 0:
+        return ok("spark", done.stdout.decode().strip())
+    return fail(
+        "spark", _last_error(done.stderr.decode(errors="replace")), "see the row java and spark.* of the settings"
+    )
+
+
+def _last_error(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith((" ", "\t"))]
+    return lines[-1][:300] if lines else "it said nothing"
+
+
+def all_of(settings: Settings, progress: Callable[[str], None]) -> Iterator[tuple[str, Callable[[], Check]]]:
+    """The checks of this module, by name, but for Spark's."""
+    yield "java", runtime
+    yield "jars", lambda: jars(settings, progress)
+    yield "data_dir", lambda: room(settings)
+    yield "http", lambda: port(settings)
+    yield "journal", lambda: journal(settings)

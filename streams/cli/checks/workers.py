@@ -1,0 +1,116 @@
+"""AutoRecovery daemons, by their HTTP API: whether they carry the repair flag and see the racks that we see.
+
+`GET /api/v1/config/server_config` (BookKeeper's ConfigurationService) gives their configuration.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import urllib3
+from urllib3.exceptions import HTTPError
+from urllib3.util import Timeout
+
+from connectors.bookkeeper.racks import Racks, Script, Unmapped
+from state.errors import BadSettings
+from state.settings import Settings
+from streams.cli.checks import Check, fail, ok, warn
+from streams.words import many
+
+REPAIRS = "repairedPlacementPolicyNotAdheringBookieEnabled"
+MIN_RACKS, ENFORCE = "minNumRacksPerWriteQuorum", "enforceMinNumRacksPerWriteQuorum"
+SCRIPT, RESOLVER, POLICY = "networkTopologyScriptFileName", "reppDnsResolverClass", "ensemblePlacementPolicy"
+BY_SCRIPT = "ScriptBasedMapping"
+TIMEOUT = Timeout(connect=2.0, read=5.0)
+Conf = Mapping[str, Any]
+
+
+def none_named() -> Check:
+    """No daemon is named in the settings."""
+    return warn(
+        "workers", "cluster.autorecovery names none", "name their HTTP addresses there, to compare settings and racks"
+    )
+
+
+def worker(settings: Settings, address: str, places: Mapping[str, str], hosts: Mapping[str, str]) -> Iterator[Check]:
+    """One daemon. ``places``: rack of every bookie as we see it; ``hosts``: what bookies published."""
+    name = f"worker {address}"
+    found = _configuration(address)
+    if isinstance(found, str):
+        yield fail(name, found, "see that it runs with httpServerEnabled=true; correct cluster.autorecovery")
+        return
+    wrong = list(_settings(settings, found))
+    if wrong:
+        yield fail(name, "; ".join(wrong), "change its configuration or ours, and restart it")
+    else:
+        yield ok(name, "repairs placement, with our minimum of racks")
+    yield _racks(f"racks of {address}", settings, found, places, hosts)
+
+
+def _configuration(address: str) -> Conf | str:
+    """Its configuration, or why not."""
+    base = (address if "://" in address else f"http://{address}").rstrip("/")
+    try:
+        with urllib3.PoolManager(timeout=TIMEOUT, retries=False) as pool:
+            response = pool.request("GET", f"{base}/api/v1/config/server_config")
+            found = json.loads(response.data)
+    except HTTPError as error:
+        return str(getattr(error, "reason", None) or error).rpartition(": ")[2]
+    except ValueError:
+        return f"HTTP {response.status} without JSON"
+    return found if isinstance(found, dict) and response.status == 200 else f"HTTP {response.status}"
+
+
+def _settings(settings: Settings, conf: Conf) -> Iterator[str]:
+    """What it has other than we need. Defaults are those of BookKeeper's ServerConfiguration."""
+    ours = settings.placement
+    expected = {
+        REPAIRS: ("false", "true"),
+        MIN_RACKS: ("2", str(ours.min_racks)),
+        ENFORCE: ("false", str(ours.enforce_min_racks).lower()),
+    }
+    for key, (default, wanted) in expected.items():
+        value = str(conf.get(key, default)).lower()
+        if value != wanted:
+            yield f"{key} is {value}, expected {wanted}"
+    policy = str(conf.get(POLICY, "RackawareEnsemblePlacementPolicy")).rpartition(".")[2]
+    if policy != "RackawareEnsemblePlacementPolicy":
+        yield f"{POLICY} is {policy}, whose placement it cannot repair"
+
+
+def _racks(name: str, settings: Settings, conf: Conf, places: Mapping[str, str], hosts: Mapping[str, str]) -> Check:
+    resolver = str(conf.get(RESOLVER, BY_SCRIPT)).rpartition(".")[2]
+    if settings.racks.source == "pulsar" or resolver != BY_SCRIPT:
+        return _pulsar(name, settings, resolver)
+    script = str(conf.get(SCRIPT) or "")
+    if (
+        settings.racks.source == "script"
+        and script
+        and os.path.realpath(script) == os.path.realpath(settings.racks.script)
+    ):
+        return ok(name, f"the same script, {script}")
+    if script and not os.access(script, os.X_OK):
+        return warn(name, f"its script {script} cannot be run here", "compare it with racks.* by hand")
+    try:
+        theirs: Racks = Script(script) if script else Unmapped()
+        return _compared(name, places, {b: r or "/default-rack" for b, r in theirs.resolve(places, hosts).items()})
+    except BadSettings:
+        return warn(name, f"its script {script} fails here", "compare it with racks.* by hand")
+
+
+def _pulsar(name: str, settings: Settings, resolver: str) -> Check:
+    both = settings.racks.source == "pulsar" and resolver.endswith("BookieRackAffinityMapping")
+    if both:
+        return ok(name, "both follow Pulsar's /bookies")
+    found = f"{RESOLVER} is {resolver}, racks.source is {settings.racks.source}"
+    return fail(name, found, "have both take racks from the same place, or repairs go round in circles")
+
+
+def _compared(name: str, ours: Mapping[str, str], theirs: Mapping[str, str]) -> Check:
+    apart = [f"{bookie} in {theirs[bookie]}, here {rack}" for bookie, rack in ours.items() if theirs[bookie] != rack]
+    if not apart:
+        return ok(name, f"the same racks for {many(len(ours), 'bookie')}")
+    more = f" and {len(apart) - 3} more" if len(apart) > 3 else ""
+    todo = "have both take racks from the same place, or repairs go round in circles"
+    return fail(name, f"{many(len(apart), 'bookie')} elsewhere: {'; '.join(apart[:3])}{more}", todo)

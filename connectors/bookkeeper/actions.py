@@ -4,17 +4,17 @@ Source of the protocol: ZkLedgerUnderreplicationManager. A mark is created in on
 ledger's metadata still has the version on which the repair was decided. Every order is answered by itself.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from connectors.bookkeeper import marks
 from connectors.bookkeeper.layout import Paths
 from connectors.zookeeper.client import Client, Committed, check, writing
-from connectors.zookeeper.errors import FORBIDDEN, GONE, BadVersion, NodeExists, NoNode
+from connectors.zookeeper.errors import FORBIDDEN, GONE, BadVersion, NoNode
 from state.errors import Retry, TrueupError, Unknown
 
-_TOGETHER = 100
-_ROUNDS = 6
+_TOGETHER = (100, 100, 25, 5, 1, 1)
+"""Orders in a transaction, look after look: where others keep interfering, fewer suffer together."""
 _LEVELS = 4
 
 
@@ -73,15 +73,15 @@ class Marks:
         done: dict[int, Outcome] = {}
         left = list(range(len(items)))
         problem = "the tree of marks kept changing; order it again"
-        for _ in range(_ROUNDS):
+        for together in _TOGETHER:
+            if not left:
+                break
             try:
                 ready = self._look(items, left, done)
             except Retry as error:
                 problem = str(error)
                 break
-            left = self._commit(items, ready, done)
-            if not left:
-                break
+            left = self._commit(items, ready, done, together)
         done.update({at: Outcome(items[at].ledger, "retry", problem) for at in left if at not in done})
         return [done[at] for at in range(len(items))]
 
@@ -108,7 +108,7 @@ class Marks:
     def _prune(self, path: str) -> None:
         """Remove empty parents, lowest first. One that stays does no harm."""
         for _ in range(_LEVELS):
-            path = _above(path)
+            path = path.rpartition("/")[0]
             try:
                 self._client.drop(path, -1)
             except TrueupError:
@@ -117,34 +117,43 @@ class Marks:
     def _look(self, items: Sequence[MarkOrder], left: list[int], done: dict[int, Outcome]) -> dict[int, _Write]:
         """Read ledgers, marks and parents; settle what needs no write; what to write for the others."""
         paths = [self._paths.mark(items[at].ledger) for at in left]
-        ledgers = self._read(self._paths.ledger(items[at].ledger) for at in left)
-        present = self._read(paths)
-        parents = self._read(map(_above, paths))
-        self._make_upper({_above(path) for path, parent in zip(paths, parents, strict=True) if parent.version == GONE})
+        above = sorted({parent for path in paths for parent in self._above(path)})
+        ledgers = [self._paths.ledger(items[at].ledger) for at in left]
+        seen = self._read([*ledgers, *paths, *above])
+        missing = {path for path, parent in zip(above, seen[2 * len(left) :], strict=True) if parent.version == GONE}
         ready: dict[int, _Write] = {}
-        for at, path, ledger, mark, parent in zip(left, paths, ledgers, present, parents, strict=True):
-            outcome = _settled(items[at], ledger, mark)
+        for row, (at, path) in enumerate(zip(left, paths, strict=True)):
+            mark = seen[len(left) + row]
+            outcome = _settled(items[at], seen[row], mark)
             if outcome:
                 done[at] = outcome
             else:
-                ready[at] = self._write(items[at], path, mark, parent)
+                ready[at] = self._write(items[at], path, mark, missing)
         return ready
 
-    def _write(self, order: MarkOrder, path: str, mark: _Seen, parent: _Seen) -> _Write:
+    def _write(self, order: MarkOrder, path: str, mark: _Seen, missing: set[str]) -> _Write:
+        """Create or extend a mark. Parents created on the way are no longer ``missing`` for the orders after it."""
         guard = check(self._paths.ledger(order.ledger), order.version)
         if mark.version != GONE:
             known = marks.decode(mark.data)
             replicas = tuple(dict.fromkeys(known.replicas + order.replicas))
-            return _Write(
-                [guard, writing(path, marks.encode(replicas, order.ctime_ms), mark.version)], mark.version + 1
-            )
-        missing = [self._client.creation(_above(path))] if parent.version == GONE else []
-        return _Write([guard, *missing, self._client.creation(path, marks.encode(order.replicas, order.ctime_ms))], 0)
+            text = marks.encode(replicas, order.ctime_ms)
+            return _Write([guard, writing(path, text, mark.version)], mark.version + 1)
+        parents = [parent for parent in self._above(path) if parent in missing]
+        missing.difference_update(parents)
+        new = self._client.creation(path, marks.encode(order.replicas, order.ctime_ms))
+        return _Write([guard, *map(self._client.creation, parents), new], 0)
 
-    def _commit(self, items: Sequence[MarkOrder], ready: dict[int, _Write], done: dict[int, Outcome]) -> list[int]:
-        """Write; the orders that deserve another look."""
+    def _above(self, path: str) -> list[str]:
+        """The four levels above a mark, highest first."""
+        return [path.rsplit("/", levels)[0] for levels in range(_LEVELS, 0, -1)]
+
+    def _commit(
+        self, items: Sequence[MarkOrder], ready: dict[int, _Write], done: dict[int, Outcome], together: int
+    ) -> list[int]:
+        """Write, so many ``together``; the orders that deserve another look."""
         every = list(ready)
-        batches = [every[start : start + _TOGETHER] for start in range(0, len(every), _TOGETHER)]
+        batches = [every[start : start + together] for start in range(0, len(every), together)]
         answers = self._client.commit([op for at in batch for op in ready[at].operations] for batch in batches)
         again: list[int] = []
         for batch, answer in zip(batches, answers, strict=True):
@@ -160,21 +169,7 @@ class Marks:
                     done[at] = Outcome(items[at].ledger, "written", "", ready[at].version, answer.zxid)
         return again
 
-    def _make_upper(self, parents: set[str]) -> None:
-        """Make the three levels above these, from the top. They are shared, so a transaction would only lose races."""
-        upper = {_above(parent) for parent in parents}
-        levels = [{_above(_above(path)) for path in upper}, {_above(path) for path in upper}, upper]
-        for level in levels:
-            wanted = sorted(path for path in level if path != self._paths.marks)
-            for path, seen in zip(wanted, self._read(wanted), strict=True):
-                if seen.version == GONE:
-                    try:
-                        self._client.make(path)
-                    except (NodeExists, NoNode, Unknown):
-                        # The transactions will tell.
-                        continue
-
-    def _read(self, paths: Iterable[str]) -> list[_Seen]:
+    def _read(self, paths: Sequence[str]) -> list[_Seen]:
         names = [path[len(self._paths.root) + 1 :].encode() for path in paths]
         found: list[_Seen] = []
         for part in self._client.multi_read(self._paths.root, names):
@@ -206,7 +201,3 @@ def _settled(order: MarkOrder, ledger: _Seen, mark: _Seen) -> Outcome | None:
         return None
     detail = "it is marked" if known.whole else "it is marked, in a text that cannot be read"
     return Outcome(order.ledger, "already", detail, mark.version, mark.mzxid)
-
-
-def _above(path: str) -> str:
-    return path.rpartition("/")[0]

@@ -1,0 +1,111 @@
+"""Up to which zxid nothing can have been missed, whatever was lost when."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from kazoo.protocol.states import KazooState
+
+from connectors.zookeeper.client import Event
+from connectors.zookeeper.watching import Heard, Watch
+
+
+class Line:
+    """As much of a client as a watch looks at."""
+
+    def __init__(self) -> None:
+        self.connected, self.last_zxid = True, 0
+        self.sink: Callable[[int, int, str], None] = lambda *_: None
+        self._listeners: list[Callable[[str], None]] = []
+
+    def add_listener(self, listener: Callable[[str], None]) -> None:
+        self._listeners.append(listener)
+
+    def turn(self, state: str) -> None:
+        self.connected = state == KazooState.CONNECTED
+        for listener in self._listeners:
+            listener(state)
+
+
+@pytest.fixture
+def line() -> Line:
+    return Line()
+
+
+@pytest.fixture
+def watch(line: Line) -> Watch:
+    made = Watch(("/r/noise/",), lambda: 17)
+    followed: Any = line
+    made.follow(followed)
+    return made
+
+
+def test_an_answer_covers_every_write_up_to_its_zxid(line: Line, watch: Watch) -> None:
+    watch.arm(watch.losses())
+    line.last_zxid = 50
+    line.turn(KazooState.SUSPENDED)
+    assert watch.covered == 50
+
+
+def test_an_event_does_not_cover_its_own_transaction(line: Line, watch: Watch) -> None:
+    # The transaction may have written more znodes, whose events were still to come.
+    watch.arm(watch.losses())
+    line.last_zxid = 50
+    line.sink(60, Event.DATA, "/r/a")
+    line.turn(KazooState.SUSPENDED)
+    assert watch.covered == 59
+
+
+def test_what_comes_before_all_was_read_covers_nothing(line: Line, watch: Watch) -> None:
+    line.last_zxid = 50
+    line.sink(60, Event.DATA, "/r/a")
+    line.turn(KazooState.SUSPENDED)
+    assert watch.covered is None
+
+
+def test_a_loss_before_all_was_read_again_does_not_move_the_mark(line: Line, watch: Watch) -> None:
+    watch.arm(watch.losses())
+    line.last_zxid = 50
+    line.turn(KazooState.SUSPENDED)
+    line.turn(KazooState.CONNECTED)
+    line.last_zxid = 70
+    line.turn(KazooState.LOST)
+    assert watch.covered == 50
+
+
+def test_a_connection_that_went_and_came_while_reading_does_not_arm(line: Line, watch: Watch) -> None:
+    losses = watch.losses()
+    line.turn(KazooState.SUSPENDED)
+    line.turn(KazooState.CONNECTED)
+    assert not watch.arm(losses)
+
+
+def test_a_lost_connection_does_not_arm(line: Line, watch: Watch) -> None:
+    line.turn(KazooState.SUSPENDED)
+    assert not watch.arm(watch.losses())
+
+
+def test_forgetting_asks_for_everything(line: Line, watch: Watch) -> None:
+    watch.arm(watch.losses())
+    watch.disarm(forget=True)
+    assert (watch.armed, watch.covered) == (False, None)
+
+
+def test_the_newest_event_of_a_path_stands(line: Line, watch: Watch) -> None:
+    for zxid, kind in ((1, Event.CREATED), (2, Event.DATA), (3, Event.DELETED)):
+        line.sink(zxid, kind, "/r/a")
+    assert watch.take() == {"/r/a": Heard(Event.DELETED, 3)}
+
+
+def test_what_was_put_back_gives_way_to_what_is_newer(line: Line, watch: Watch) -> None:
+    line.sink(1, Event.CREATED, "/r/a")
+    line.sink(2, Event.CREATED, "/r/b")
+    taken = watch.take()
+    line.sink(3, Event.DELETED, "/r/a")
+    watch.put_back(taken)
+    assert watch.take() == {"/r/a": Heard(Event.DELETED, 3), "/r/b": Heard(Event.CREATED, 2)}
+
+
+def test_noise_is_not_heard(line: Line, watch: Watch) -> None:
+    line.sink(1, Event.CREATED, "/r/noise/ID-1")
+    assert (watch.take(), watch.last_event_ms) == ({}, 0)

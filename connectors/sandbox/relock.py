@@ -29,7 +29,7 @@ def pom(header: str) -> str:
     """A Maven project that depends on the roots of a lock."""
     dependencies = "".join(_dependency(*line.split()[1:]) for line in header.splitlines())
     return (
-        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+        "<project><modelVersion>4.0.0</modelVersion>"
         "<groupId>trueup</groupId><artifactId>relock</artifactId><version>1</version><packaging>pom</packaging>"
         f"<dependencies>{dependencies}</dependencies></project>\n"
     )

@@ -1,27 +1,26 @@
 """What BookKeeper can make of an ensemble with the bookies at hand.
 
-`reach` goes through `RackawareEnsemblePlacementPolicyImpl.replaceToAdherePlacementPolicy` (4.17, BP-54) with every
-outcome of its random choices; `refill` does so for `replaceBookie` as `BookKeeperAdmin.getReplacementBookiesByIndexes`
-calls it. `colourable` asks whether any good arrangement exists at all. Disk weights are ignored.
+`reach` follows `RackawareEnsemblePlacementPolicyImpl.replaceToAdherePlacementPolicy` (4.17, BP-54) through every outcome
+of its random choices (`state.greedy`), and `refill` does so with `replaceBookie` as
+`BookKeeperAdmin.getReplacementBookiesByIndexes` calls it. `colourable` asks whether any good arrangement exists at all.
+Disk weights (diskWeightBasedPlacementEnabled) are ignored: with them BookKeeper gives up sooner.
 
 Racks are locations ("/rack1"); None is `/default-rack`. A bookie outside the ensemble only counts by its rack, and by
 whether it would refuse the ledger.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import lru_cache, reduce
-from operator import or_
-from typing import NamedTuple
+from functools import lru_cache
+
+from state.greedy import FAILED, Outcome, Pool, Seat, Walk
 
 DEFAULT_RACK = "/default-rack"
 LARGEST = 64  # larger rings are not searched
 STATES = 20_000  # a search that has seen so many situations stops and says so
 
 Rack = str | None
-_Outcome = tuple[int, bool]  # copies moved (-1: the walk failed), whether every target takes them
-_FAILED: _Outcome = (-1, False)
 
 
 class Sure(IntEnum):
@@ -49,34 +48,7 @@ class Reach:
 
 
 _NEVER, _CUT = Reach(Sure.NEVER), Reach(Sure.NEVER, cut=True)
-
-
-class _Seat(NamedTuple):
-    """A member: its rack (-1: not known), racks within its location as bits, and whether it may be kept."""
-
-    rack: int
-    shade: int
-    may: bool
-
-
-class _Pool(NamedTuple):
-    """Spare bookies that are alike."""
-
-    rack: int
-    refuses: bool
-    size: int
-
-
-class _Place(NamedTuple):
-    """Where a walk is: the place to fill, racks chosen so far, members used ahead as bits, spares left by kind."""
-
-    at: int
-    chosen: tuple[int, ...]
-    used: int
-    free: tuple[int, ...]
-
-
-_Task = tuple[tuple[_Seat, ...], int, int, tuple[_Pool, ...], int]
+_Task = tuple[tuple[Seat, ...], int, int, tuple[Pool, ...], int]
 
 
 def windows(size: int, quorum: int) -> tuple[tuple[int, ...], ...]:
@@ -177,14 +149,14 @@ def _ready(members: Sequence[Rack], quorum: int, spares: Mapping[Rack, int], min
     number = {rack: n for n, rack in enumerate(dict.fromkeys([*known, *rest]))}
     banned = DEFAULT_RACK if enforce else ""
     ring = tuple(
-        _Seat(
+        Seat(
             number[racks[i]] if i not in unknown else -1,
             _shade(racks[i], number),
             i not in unknown and racks[i] != banned,
         )
         for i in range(size)
     )
-    pool = tuple(sorted(_Pool(number[rack], no, min(count, size)) for rack, no, count in pools if rack != banned))
+    pool = tuple(sorted(Pool(number[rack], no, min(count, size)) for rack, no, count in pools if rack != banned))
     return ring, quorum, need, pool, _home(local, number)
 
 
@@ -218,10 +190,10 @@ def _home(local: Rack, number: Mapping[str, int]) -> int:
 
 
 @lru_cache(maxsize=65_536)
-def _any_walk(ring: tuple[_Seat, ...], quorum: int, need: int, pool: tuple[_Pool, ...], home: int) -> bool:
+def _any_walk(ring: tuple[Seat, ...], quorum: int, need: int, pool: tuple[Pool, ...], home: int) -> bool:
     left = STATES
     for start in range(len(ring)):
-        walk = _Walk(ring[start:] + ring[:start], quorum, need, pool, home, left)
+        walk = Walk(ring[start:] + ring[:start], quorum, need, pool, home, left)
         if walk.succeeds(walk.start):
             return True
         left = walk.left
@@ -229,26 +201,26 @@ def _any_walk(ring: tuple[_Seat, ...], quorum: int, need: int, pool: tuple[_Pool
 
 
 @lru_cache(maxsize=4_096)
-def _walks(ring: tuple[_Seat, ...], quorum: int, need: int, pool: tuple[_Pool, ...], home: int) -> Reach:
+def _walks(ring: tuple[Seat, ...], quorum: int, need: int, pool: tuple[Pool, ...], home: int) -> Reach:
     """All starts together, as replaceToAdherePlacementPolicy combines them: the first with the fewest moves wins."""
     left, outcomes = STATES, []
     for start in range(len(ring)):
-        walk = _Walk(ring[start:] + ring[:start], quorum, need, pool, home, left)
+        walk = Walk(ring[start:] + ring[:start], quorum, need, pool, home, left)
         outcomes.append(walk.outcomes(walk.start))
         left = walk.left
-    good: set[_Outcome] = set()
+    good: set[Outcome] = set()
     for at, found in enumerate(outcomes):
-        for moves, clean in found - {_FAILED}:
-            before = all(any(o == _FAILED or o[0] > moves for o in other) for other in outcomes[:at])
-            after = all(any(o == _FAILED or o[0] >= moves for o in other) for other in outcomes[at + 1 :])
+        for moves, clean in found - {FAILED}:
+            before = all(any(o == FAILED or o[0] > moves for o in other) for other in outcomes[:at])
+            after = all(any(o == FAILED or o[0] >= moves for o in other) for other in outcomes[at + 1 :])
             if before and after:
                 good.add((moves, clean))
-    if all(_FAILED in found for found in outcomes):
-        good.add(_FAILED)
+    if all(FAILED in found for found in outcomes):
+        good.add(FAILED)
     return _verdict(good, cut=left <= 0)
 
 
-def _verdict(outcomes: Iterable[_Outcome], moves: int | None = None, cut: bool = False) -> Reach:
+def _verdict(outcomes: Iterable[Outcome], moves: int | None = None, cut: bool = False) -> Reach:
     outcomes = set(outcomes)
     clean = [n for n, takes in outcomes if takes]
     if not clean:
@@ -257,127 +229,9 @@ def _verdict(outcomes: Iterable[_Outcome], moves: int | None = None, cut: bool =
     return Reach(sure, min(clean) if moves is None else moves, cut)
 
 
-class _Walk:
-    """The walk round one ring, from its first member, over all random choices.
-
-    Spare bookies are counts by pool (rack, refuses); a member that was moved away joins the pool of its rack.
-    """
-
-    def __init__(self, ring: tuple[_Seat, ...], quorum: int, need: int, pool: tuple[_Pool, ...], home: int,
-                 states: int) -> None:  # fmt: skip
-        self.ring, self.size, self.quorum, self.need, self.home = ring, len(ring), quorum, need, home
-        self.left = states
-        stock = {(seat.rack, False): 0 for seat in ring if seat.may}
-        stock.update({(rack, refuses): count for rack, refuses, count in pool})
-        self.kinds = tuple(stock)
-        self.kind_at = {kind: at for at, kind in enumerate(self.kinds)}
-        self.shown = reduce(or_, (seat.shade for seat in ring), 0)
-        self.start = _Place(0, (), 0, tuple(stock.values()))
-        self.memo: dict[object, frozenset[_Outcome]] = {}
-        self.failed: set[object] = set()
-
-    def outcomes(self, here: _Place) -> frozenset[_Outcome]:
-        """Every (copies moved, clean) that can come of it from here, and `_FAILED` if it can fail."""
-        if here.at == self.size:
-            return frozenset({(0, True)})
-        key = self._key(here)
-        if key not in self.memo:
-            self.left -= 1
-            out: set[_Outcome] = set()
-            for moved, takes, there in self._steps(here) if self.left > 0 else ():
-                for moves, clean in self.outcomes(there):
-                    out.add(_FAILED if moves < 0 else (moves + moved, clean and takes))
-            self.memo[key] = frozenset(out or {_FAILED})
-        return self.memo[key]
-
-    def succeeds(self, here: _Place) -> bool:
-        """Whether it can succeed from here."""
-        if here.at == self.size:
-            return True
-        key = self._key(here)
-        if key in self.failed or self.left <= 0:
-            return False
-        self.left -= 1
-        if any(self.succeeds(there) for _, _, there in self._steps(here)):
-            return True
-        self.failed.add(key)
-        return False
-
-    def _key(self, here: _Place) -> object:
-        """What later choices can see: both ends of what was chosen, as far as a window reaches, and what is left."""
-        reach, at, chosen = max(self.quorum - 1, 1), here.at, here.chosen
-        if at > 2 * reach:
-            chosen = chosen[:reach] + chosen[at - reach :]
-        return at, chosen, here.used >> at, tuple(min(count, self.size - at) for count in here.free)
-
-    def _steps(self, here: _Place) -> Iterator[tuple[int, bool, _Place]]:
-        """(copies moved, whether the target takes it, where that leads) of each choice for this place."""
-        at, chosen, used, free = here
-        seat, fits = self.ring[at], self._fits(at, chosen)
-        stays = seat.may and not used >> at & 1
-        if stays and fits(seat.rack):
-            yield 0, True, _Place(at + 1, (*chosen, seat.rack), used, free)
-            return
-        for kind, member in self._choices(here, fits):
-            rack, refuses = self.kinds[kind]
-            left = list(free)
-            if stays:
-                left[self.kind_at[seat.rack, False]] += 1
-            if member < 0:
-                left[kind] -= 1
-            taken = used | (1 << member if member >= 0 else 0)
-            yield 1, not refuses, _Place(at + 1, (*chosen, rack), taken, tuple(left))
-
-    def _fits(self, at: int, chosen: tuple[int, ...]) -> Callable[[int], bool]:
-        """RRTopologyAwareCoverageEnsemble.apply: can every window of this place still get enough racks?"""
-        if self.quorum < 2:
-            return lambda _: True
-        lacks = []
-        for start in range(at - self.quorum + 1, at + 1):
-            seen = [chosen[i] for i in ((start + j) % self.size for j in range(self.quorum)) if i < at]
-            room = self.quorum - len(seen) - 1
-            lacks.append((frozenset(seen), self.need - room))
-        return lambda rack: all(len(seen) + (rack not in seen) >= least for seen, least in lacks)
-
-    def _choices(self, here: _Place, fits: Callable[[int], bool]) -> list[tuple[int, int]]:
-        """Candidates of the first condition that has any, as (kind, position of the member or -1)."""
-        at, chosen, used, free = here
-        around = self._around(at, chosen)
-        scope = ~(1 << chosen[-1]) if chosen else self.home
-        pools = [k for k, count in enumerate(free) if count and fits(self.kinds[k][0])]
-        first = [k for k in pools if self.need > 1 and not around >> self.kinds[k][0] & 1]
-        second = first or [k for k in pools if scope >> self.kinds[k][0] & 1]
-        if second:
-            return [(k, -1) for k in self._distinct(second, chosen, free)]
-        return [
-            (self.kind_at[seat.rack, False], i)
-            for i, seat in enumerate(self.ring)
-            if i > at and seat.may and not used >> i & 1 and scope >> seat.rack & 1 and fits(seat.rack)
-        ]
-
-    def _around(self, at: int, chosen: tuple[int, ...]) -> int:
-        """Racks of the need - 1 members on either side, as bits; members still ahead count as they stand."""
-        bits = 0
-        for step in range(1, self.need):
-            for i in ((at - step) % self.size, (at + step) % self.size):
-                bits |= 1 << chosen[i] if i < at else self.ring[i].shade
-        return bits
-
-    def _distinct(self, pools: list[int], chosen: tuple[int, ...], free: tuple[int, ...]) -> list[int]:
-        """One pool for all that differ in name only: same stock, in racks that neither members nor choices show."""
-        out: dict[object, int] = {}
-        for kind in pools:
-            rack, refuses = self.kinds[kind]
-            pair = (self.kind_at.get((rack, no), -1) for no in (False, True))
-            stock = tuple(free[at] if at >= 0 else 0 for at in pair)
-            unseen = not self.shown >> rack & 1 and rack not in chosen
-            out.setdefault((stock, refuses, self.home >> rack & 1) if unseen else kind, kind)
-        return list(out.values())
-
-
 @lru_cache(maxsize=16_384)
 def _refills(steps: tuple[tuple[str, frozenset[str]], ...], pool: tuple[tuple[tuple[str, bool], int], ...],
-             enforce: bool) -> frozenset[_Outcome]:  # fmt: skip
+             enforce: bool) -> frozenset[Outcome]:  # fmt: skip
     if not steps:
         return frozenset({(0, True)})
     (rack, others), rest = steps[0], steps[1:]
@@ -385,12 +239,12 @@ def _refills(steps: tuple[tuple[str, frozenset[str]], ...], pool: tuple[tuple[tu
     choice = [k for k in stock if k[0] == rack] or [k for k in stock if k[0] not in others]
     if not choice and not enforce:
         choice = list(stock)
-    out: set[_Outcome] = set()
+    out: set[Outcome] = set()
     for kind in choice:
         left = tuple((k, count - (k == kind)) for k, count in pool)
         for moves, clean in _refills(rest, left, enforce):
-            out.add(_FAILED if moves < 0 else (moves + 1, clean and not kind[1]))
-    return frozenset(out or {_FAILED})
+            out.add(FAILED if moves < 0 else (moves + 1, clean and not kind[1]))
+    return frozenset(out or {FAILED})
 
 
 @lru_cache(maxsize=4_096)

@@ -1,0 +1,161 @@
+"""One walk of BookKeeper's round one ring, over every outcome of its random choices.
+
+`RackawareEnsemblePlacementPolicyImpl.doReplaceToAdherePlacementPolicy` of BookKeeper 4.17 starts at one member, goes
+round the ring once and never back. It keeps a member where every window through it can still get enough racks, and
+else takes any bookie that satisfies the first of three conditions which one satisfies:
+
+1. outside the ensemble, and in a rack of none of the need - 1 members before and after it,
+2. outside the ensemble, and not in the rack of the member before,
+3. not in the rack of the member before; that can only be a member further on.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import reduce
+from operator import or_
+from typing import NamedTuple
+
+Outcome = tuple[int, bool]  # copies moved, and whether every target takes them
+FAILED: Outcome = (-1, False)
+
+
+class Seat(NamedTuple):
+    """A member: its rack (-1: not known), racks within its location as bits, and whether it may be kept."""
+
+    rack: int
+    shade: int
+    may: bool
+
+
+class Pool(NamedTuple):
+    """Spare bookies that are alike."""
+
+    rack: int
+    refuses: bool
+    size: int
+
+
+class Place(NamedTuple):
+    """Where a walk is: the place to fill, racks chosen so far, members used ahead as bits, spares left by kind."""
+
+    at: int
+    chosen: tuple[int, ...]
+    used: int
+    free: tuple[int, ...]
+
+
+class Walk:
+    """The walk round one ring, from its first member, over all random choices.
+
+    Spare bookies are counts by pool (rack, refuses); a member that was moved away joins the pool of its rack.
+    """
+
+    def __init__(self, ring: tuple[Seat, ...], quorum: int, need: int, pool: tuple[Pool, ...], home: int,
+                 states: int) -> None:  # fmt: skip
+        self.ring, self.size, self.quorum, self.need, self.home = ring, len(ring), quorum, need, home
+        self.left = states
+        stock = {(seat.rack, False): 0 for seat in ring if seat.may}
+        stock.update({(rack, refuses): count for rack, refuses, count in pool})
+        self.kinds = tuple(stock)
+        self.kind_at = {kind: at for at, kind in enumerate(self.kinds)}
+        self.shown = reduce(or_, (seat.shade for seat in ring), 0)
+        self.start = Place(0, (), 0, tuple(stock.values()))
+        self.memo: dict[object, frozenset[Outcome]] = {}
+        self.failed: set[object] = set()
+
+    def outcomes(self, here: Place) -> frozenset[Outcome]:
+        """Every (copies moved, clean) that can come of it from here, and `FAILED` if it can fail."""
+        if here.at == self.size:
+            return frozenset({(0, True)})
+        key = self._key(here)
+        if key not in self.memo:
+            self.left -= 1
+            out: set[Outcome] = set()
+            for moved, takes, there in self._steps(here) if self.left > 0 else ():
+                for moves, clean in self.outcomes(there):
+                    out.add(FAILED if moves < 0 else (moves + moved, clean and takes))
+            self.memo[key] = frozenset(out or {FAILED})
+        return self.memo[key]
+
+    def succeeds(self, here: Place) -> bool:
+        """Whether it can succeed from here."""
+        if here.at == self.size:
+            return True
+        key = self._key(here)
+        if key in self.failed or self.left <= 0:
+            return False
+        self.left -= 1
+        if any(self.succeeds(there) for _, _, there in self._steps(here)):
+            return True
+        self.failed.add(key)
+        return False
+
+    def _key(self, here: Place) -> object:
+        """What later choices can see: both ends of what was chosen, as far as a window reaches, and what is left."""
+        reach, at, chosen = max(self.quorum - 1, 1), here.at, here.chosen
+        if at > 2 * reach:
+            chosen = chosen[:reach] + chosen[at - reach :]
+        return at, chosen, here.used >> at, tuple(min(count, self.size - at) for count in here.free)
+
+    def _steps(self, here: Place) -> Iterator[tuple[int, bool, Place]]:
+        """(copies moved, whether the target takes it, where that leads) of each choice for this place."""
+        at, chosen, used, free = here
+        seat, fits = self.ring[at], self._fits(at, chosen)
+        stays = seat.may and not used >> at & 1
+        if stays and fits(seat.rack):
+            yield 0, True, Place(at + 1, (*chosen, seat.rack), used, free)
+            return
+        for kind, member in self._choices(here, fits):
+            rack, refuses = self.kinds[kind]
+            left = list(free)
+            if stays:
+                left[self.kind_at[seat.rack, False]] += 1
+            if member < 0:
+                left[kind] -= 1
+            taken = used | (1 << member if member >= 0 else 0)
+            yield 1, not refuses, Place(at + 1, (*chosen, rack), taken, tuple(left))
+
+    def _fits(self, at: int, chosen: tuple[int, ...]) -> Callable[[int], bool]:
+        """RRTopologyAwareCoverageEnsemble.apply: can every window of this place still get enough racks?"""
+        if self.quorum < 2:
+            return lambda _: True
+        lacks = []
+        for start in range(at - self.quorum + 1, at + 1):
+            seen = [chosen[i] for i in ((start + j) % self.size for j in range(self.quorum)) if i < at]
+            room = self.quorum - len(seen) - 1
+            lacks.append((frozenset(seen), self.need - room))
+        return lambda rack: all(len(seen) + (rack not in seen) >= least for seen, least in lacks)
+
+    def _choices(self, here: Place, fits: Callable[[int], bool]) -> list[tuple[int, int]]:
+        """Candidates of the first condition that has any, as (kind, position of the member or -1)."""
+        at, chosen, used, free = here
+        around = self._around(at, chosen)
+        scope = ~(1 << chosen[-1]) if chosen else self.home
+        pools = [k for k, count in enumerate(free) if count and fits(self.kinds[k][0])]
+        first = [k for k in pools if self.need > 1 and not around >> self.kinds[k][0] & 1]
+        second = first or [k for k in pools if scope >> self.kinds[k][0] & 1]
+        if second:
+            return [(k, -1) for k in self._distinct(second, chosen, free)]
+        return [
+            (self.kind_at[seat.rack, False], i)
+            for i, seat in enumerate(self.ring)
+            if i > at and seat.may and not used >> i & 1 and scope >> seat.rack & 1 and fits(seat.rack)
+        ]
+
+    def _around(self, at: int, chosen: tuple[int, ...]) -> int:
+        """Racks of the need - 1 members on either side, as bits; members still ahead count as they stand."""
+        bits = 0
+        for step in range(1, self.need):
+            for i in ((at - step) % self.size, (at + step) % self.size):
+                bits |= 1 << chosen[i] if i < at else self.ring[i].shade
+        return bits
+
+    def _distinct(self, pools: list[int], chosen: tuple[int, ...], free: tuple[int, ...]) -> list[int]:
+        """One pool for all that differ in name only: same stock, in racks that neither members nor choices show."""
+        out: dict[object, int] = {}
+        for kind in pools:
+            rack, refuses = self.kinds[kind]
+            pair = (self.kind_at.get((rack, no), -1) for no in (False, True))
+            stock = tuple(free[at] if at >= 0 else 0 for at in pair)
+            unseen = not self.shown >> rack & 1 and rack not in chosen
+            out.setdefault((stock, refuses, self.home >> rack & 1) if unseen else kind, kind)
+        return list(out.values())

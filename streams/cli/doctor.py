@@ -15,8 +15,7 @@ from streams.words import many
 COLUMNS = (
     Column("CHECK", lambda r: r["name"]),
     Column("STATUS", lambda r: r["status"]),
-    Column("FOUND", lambda r: r["found"], wraps=True),
-    Column("TO-DO", lambda r: r["todo"], wraps=True),
+    Column("FOUND", lambda r: r["found"] + (f" -> {r['todo']}" if r["todo"] else ""), wraps=True),
 )
 
 

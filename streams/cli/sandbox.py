@@ -114,6 +114,7 @@ def _leave(root: Path, words: list[str]) -> None:
                 child.terminate()
                 raise Retry("the sandbox to be up", f"not after {READY_S:.0f} s", f"see {log}")
             time.sleep(0.1)
+        child.returncode = 0  # nobody waits for it any more, and Popen would complain of that
     click.echo(_ready(root))
 
 

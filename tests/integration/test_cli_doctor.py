@@ -12,6 +12,7 @@ from kazoo.security import make_acl
 
 from connectors.sandbox.cluster import Cluster
 from connectors.sandbox.processes import free_port
+from streams.cli.checks.workers import short
 from streams.cli.main import invoke
 from streams.metrics import Metrics
 from streams.web.api import create_app, serve
@@ -57,6 +58,11 @@ def doctor(cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str])
     return run
 
 
+def at(cluster: Cluster) -> str:
+    """host:port of the daemon's HTTP API."""
+    return short(cluster.autorecovery_urls[0])
+
+
 def statuses(rows: dict[str, dict[str, str]]) -> dict[str, str]:
     return {name: row["status"] for name, row in rows.items() if row["status"] != "ok"}
 
@@ -68,7 +74,7 @@ def test_all_is_well(doctor: Doctor) -> None:
 
 def test_every_part_is_looked_at(doctor: Doctor, cluster: Cluster) -> None:
     _, rows = doctor()
-    address = cluster.autorecovery_urls[0]
+    address = at(cluster)
     assert list(rows) == [
         "java", "jars", "data_dir", "http", "journal", "zookeeper", "bookkeeper", "bulk reads", "right: marks",
         "right: vote", "auditor", "replication", "bookies", "racks", f"worker {address}", f"racks of {address}",
@@ -91,9 +97,9 @@ def test_spark_is_tried(doctor: Doctor) -> None:
 
 
 def test_a_worker_without_the_flag(doctor: Doctor, cluster: Cluster) -> None:
-    address = cluster.autorecovery_urls[0]
+    address = at(cluster)
     with urllib3.PoolManager() as pool:
-        url = f"{address}/api/v1/config/server_config"
+        url = f"http://{address}/api/v1/config/server_config"
         pool.request("PUT", url, body=json.dumps({FLAG: "false"}))
         code, rows = doctor()
         pool.request("PUT", url, body=json.dumps({FLAG: "true"}))
@@ -103,20 +109,20 @@ def test_a_worker_without_the_flag(doctor: Doctor, cluster: Cluster) -> None:
 
 def test_another_minimum_of_racks(doctor: Doctor, cluster: Cluster) -> None:
     _, rows = doctor(placement__min_racks="1")
-    found = rows[f"worker {cluster.autorecovery_urls[0]}"]["found"]
+    found = rows[f"worker {at(cluster)}"]["found"]
     assert found == "minNumRacksPerWriteQuorum is 2, expected 1"
 
 
 def test_racks_that_only_the_worker_knows(doctor: Doctor, cluster: Cluster) -> None:
     code, rows = doctor(racks__source="none")
-    address = cluster.autorecovery_urls[0]
+    address = at(cluster)
     assert (code, statuses(rows)) == (1, {"racks": "fail", f"racks of {address}": "fail"})
 
 
 def test_one_bookie_in_another_rack(doctor: Doctor, cluster: Cluster) -> None:
     table = {cluster.bookie_id(1): "/rack2", cluster.bookie_id(2): "/rack1"}
     _, rows = doctor(racks__source="static", racks__table=json.dumps(table))
-    found = rows[f"racks of {cluster.autorecovery_urls[0]}"]["found"]
+    found = rows[f"racks of {at(cluster)}"]["found"]
     assert found == (
         f"2 bookies elsewhere: {cluster.bookie_id(1)} in /rack1, here /rack2; "
         f"{cluster.bookie_id(2)} in /rack2, here /rack1"
@@ -126,7 +132,7 @@ def test_one_bookie_in_another_rack(doctor: Doctor, cluster: Cluster) -> None:
 def test_the_same_racks_from_another_source(doctor: Doctor, cluster: Cluster) -> None:
     table = {cluster.bookie_id(1): "/rack1", cluster.bookie_id(2): "/rack2"}
     code, rows = doctor(racks__source="static", racks__table=json.dumps(table))
-    assert (code, rows[f"racks of {cluster.autorecovery_urls[0]}"]["found"]) == (0, "the same racks for 2 bookies")
+    assert (code, rows[f"racks of {at(cluster)}"]["found"]) == (0, "the same racks for 2 bookies")
 
 
 def test_a_bookie_without_a_rack(doctor: Doctor, cluster: Cluster) -> None:

@@ -35,7 +35,7 @@ def none_named() -> Check:
 
 def worker(settings: Settings, address: str, places: Mapping[str, str], hosts: Mapping[str, str]) -> Iterator[Check]:
     """One daemon. ``places``: rack of every bookie as we see it; ``hosts``: what bookies published."""
-    name = f"worker {address}"
+    name = f"worker {short(address)}"
     found = _configuration(address)
     if isinstance(found, str):
         yield fail(name, found, "see that it runs with httpServerEnabled=true; correct cluster.autorecovery")
@@ -45,7 +45,12 @@ def worker(settings: Settings, address: str, places: Mapping[str, str], hosts: M
         yield fail(name, "; ".join(wrong), "change its configuration or ours, and restart it")
     else:
         yield ok(name, "repairs placement, with our minimum of racks")
-    yield _racks(f"racks of {address}", settings, found, places, hosts)
+    yield _racks(f"racks of {short(address)}", settings, found, places, hosts)
+
+
+def short(address: str) -> str:
+    """host:port of an address."""
+    return address.partition("://")[2] or address
 
 
 def _configuration(address: str) -> Conf | str:

@@ -53,7 +53,7 @@ class BookKeeper:
             timeout=chosen.session_timeout_ms / 1000,
             auth_data=list(chosen.auth.items()) or None,
         )
-        client.add_listener(lambda state: self._metrics.zookeeper_state(state))
+        client.add_listener(self._metrics.zookeeper_session())
         return client
 
     def start(self) -> None:

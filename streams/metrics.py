@@ -4,7 +4,7 @@ Levels come from the status of the application when somebody scrapes; events are
 series carries the cluster's name; the other labels take values from fixed tables only.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,9 +28,11 @@ class Metrics:
     def __init__(self, registry: CollectorRegistry | None = None, cluster: str = "bookkeeper") -> None:
         self.registry, self._cluster = registry or CollectorRegistry(), cluster
         self.families: list[Family] = []
-        self._session_state, self._unreadable = "", 0
+        self._unreadable = 0
         ProcessCollector(registry=self.registry)
         self._levels()
+        for state in SESSION_STATES:
+            self.sessions.at(state)
         self._streams()
         self._events()
 
@@ -45,7 +47,7 @@ class Metrics:
         self.oldest = self._gauge("oldest_drift_seconds", "how long the oldest drifted ledger has been so; 0: none is")
         self.age = self._gauge("observation_age_seconds", "since this source was last heard", "source")
         self.source = self._gauge("source_state", "1 for the state that a source is in", "source", "state")
-        self.session = self._gauge("zookeeper_session", "1 for the state of the ZooKeeper session", "state")
+        self.sessions = self._gauge("zookeeper_sessions", "our ZooKeeper sessions by state", "state")
         self.marks = self._gauge("marks_outstanding", "under-replication marks, by who wrote them", "owner")
         self.cap = self._gauge("marks_cap", "placement.max_marks: no more marks are written beyond it")
         self.mode = self._gauge("mode", "1 for the mode of the placement stream", "mode")
@@ -68,8 +70,7 @@ class Metrics:
         )
         self.repairs = self._counter("repair_steps_total", "steps of repairs, by the stage reached", "stage")
         self.safe = self._histogram("time_to_safe_seconds", "from not true to true, for each ledger", SAFE_BUCKETS)
-        self.reconnects = self._counter("zookeeper_reconnects_total", "connections to ZooKeeper after the first")
-        self.sessions_lost = self._counter("zookeeper_sessions_lost_total", "ZooKeeper sessions that ended")
+        self.reconnects = self._counter("zookeeper_reconnects_total", "times a ZooKeeper session connected again")
 
     def _gauge(self, name: str, doc: str, *labels: str) -> "Family":
         return self._family(Gauge, name, doc, labels)
@@ -105,14 +106,20 @@ class Metrics:
         """Count one restart of a query or loop."""
         self.restarts.at(stream).inc()
 
-    def zookeeper_state(self, state: str) -> None:
-        """Note a new state of the ZooKeeper session, as kazoo calls it (CONNECTED, SUSPENDED, LOST)."""
-        old, self._session_state = self._session_state, state.lower()
-        if old and old != self._session_state == "connected":
-            self.reconnects.at().inc()
-        if self._session_state == "lost":
-            self.sessions_lost.at().inc()
-        self.session.one_of(SESSION_STATES, self._session_state)
+    def zookeeper_session(self) -> Callable[[str], None]:
+        """A listener for one more session. It takes new states as kazoo calls them: CONNECTED, SUSPENDED, LOST."""
+        states: list[str] = []
+
+        def heard(state: str) -> None:
+            new = state.lower()
+            if states:
+                self.sessions.at(states[-1]).dec()
+            if new == "connected" and states:
+                self.reconnects.at().inc()
+            self.sessions.at(new).inc()
+            states[:] = [new]
+
+        return heard
 
     def on_progress(self, progress: Mapping[str, Any]) -> None:
         """Take one of Spark's progress reports (StreamingQueryProgress as JSON)."""

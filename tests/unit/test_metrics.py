@@ -132,10 +132,21 @@ def test_a_partition_not_read_yet_is_not_behind() -> None:
 
 
 def test_a_reconnect_is_counted_and_the_first_connection_is_not(metrics: Metrics) -> None:
+    heard = metrics.zookeeper_session()
     for state in ("CONNECTED", "SUSPENDED", "CONNECTED", "LOST", "CONNECTED"):
-        metrics.zookeeper_state(state)
-    names = ("trueup_zookeeper_reconnects_total", "trueup_zookeeper_sessions_lost_total")
-    assert [value(metrics, name) for name in names] == [2, 1]
+        heard(state)
+    assert value(metrics, "trueup_zookeeper_reconnects_total") == 2
+
+
+def test_sessions_are_counted_by_state(metrics: Metrics) -> None:
+    one, other = metrics.zookeeper_session(), metrics.zookeeper_session()
+    for heard, state in ((one, "CONNECTED"), (other, "CONNECTED"), (other, "SUSPENDED")):
+        heard(state)
+    assert [value(metrics, "trueup_zookeeper_sessions", state=s) for s in ("connected", "suspended", "lost")] == [
+        1,
+        1,
+        0,
+    ]
 
 
 def test_events_are_counted(metrics: Metrics) -> None:

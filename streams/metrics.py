@@ -17,7 +17,7 @@ from state.settings import MODES
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 SOURCE_STATES = ("up", "slow", "down")
-SESSION_STATES = ("connected", "suspended", "lost")
+SESSION_STATES = ("connected", "suspended")
 SAFE_BUCKETS = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1_800, 3_600, 14_400, 86_400)
 BATCH_BUCKETS = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300)
 
@@ -47,7 +47,9 @@ class Metrics:
         self.oldest = self._gauge("oldest_drift_seconds", "how long the oldest drifted ledger has been so; 0: none is")
         self.age = self._gauge("observation_age_seconds", "since this source was last heard", "source")
         self.source = self._gauge("source_state", "1 for the state that a source is in", "source", "state")
-        self.sessions = self._gauge("zookeeper_sessions", "our ZooKeeper sessions by state", "state")
+        self.sessions = self._gauge(
+            "zookeeper_sessions", "our ZooKeeper sessions by state; those that ended are not counted", "state"
+        )
         self.marks = self._gauge("marks_outstanding", "under-replication marks, by who wrote them", "owner")
         self.cap = self._gauge("marks_cap", "placement.max_marks: no more marks are written beyond it")
         self.mode = self._gauge("mode", "1 for the mode of the placement stream", "mode")
@@ -108,16 +110,14 @@ class Metrics:
 
     def zookeeper_session(self) -> Callable[[str], None]:
         """A listener for one more session. It takes new states as kazoo calls them: CONNECTED, SUSPENDED, LOST."""
-        states: list[str] = []
+        states = [""]
 
         def heard(state: str) -> None:
-            new = state.lower()
-            if states:
-                self.sessions.at(states[-1]).dec()
-            if new == "connected" and states:
+            before, states[0] = states[0], state.lower()
+            if states[0] == "connected" and before:
                 self.reconnects.at().inc()
-            self.sessions.at(new).inc()
-            states[:] = [new]
+            for known in SESSION_STATES:
+                self.sessions.at(known).inc((states[0] == known) - (before == known))
 
         return heard
 

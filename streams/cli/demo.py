@@ -1,7 +1,5 @@
 """trueup demo."""
 
-from importlib import import_module
-
 import click
 
 
@@ -26,5 +24,6 @@ def rack_drill(control: bool) -> int:
     \b
     Example:  trueup demo rack-drill
     """
-    drill = import_module("streams.demo.rack_drill")
-    return int(drill.main(control=control))
+    from streams.demo import rack_drill as drill
+
+    return drill.main(control=control)

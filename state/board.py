@@ -131,7 +131,8 @@ def plan(board: Board, repairs: Mapping[int, Repair], policy: Placement, now_ms:
         said = np.array([approved.get(ledger) == version for ledger, version in versions], bool)
         waiting["approval"] = int((~said).sum())
         candidates = candidates[said]
-    pending = sum(r.stage is Stage.ORDERED for r in repairs.values())
+    # A worker removes the mark of a ledger that is true again at sight: it takes no room.
+    pending = sum(r.stage is Stage.ORDERED and board.finding(r.ledger) is not None for r in repairs.values())
     room = max(0, policy.max_marks - int((board.marks["version"] >= 0).sum()) - pending)
     waiting["room for marks"] = max(0, len(candidates) - room)
     waiting["rate"] = max(0, min(len(candidates), room) - rate)
@@ -189,17 +190,19 @@ def _observed(
     locked = mark is not None and bool(mark["locked"])
     repair = _marked(repair, ours, locked, now_ms)
     verdict = Verdict(int(finding["verdict"])) if finding is not None else Verdict.TRUE
-    if verdict is Verdict.UNKNOWN:
+    unseen = repair.stage is Stage.ORDERED and now_ms - repair.at_ms < SETTLE_MS
+    if verdict is Verdict.UNKNOWN or unseen:
         return repair
     if verdict is Verdict.TRUE:
         return _healed(repair, ours, now_ms)
-    if verdict is Verdict.BLOCKED and repair.stage not in (Stage.LEAVING, Stage.ORDERED):
+    if verdict is Verdict.BLOCKED and repair.stage in (Stage.APPROVED, Stage.MARKED, Stage.WORKING):
+        # An order that was given up is remembered: its mark may yet show, and then has to be withdrawn.
         return advance(repair, Event.LAPSE, now_ms, "there is no remedy any more")
     if not ours and repair.stage is Stage.LEAVING:
         return advance(repair, Event.VANISH, now_ms, repair.detail)
     if not ours and repair.stage in (Stage.MARKED, Stage.WORKING) and not locked:
         return declined(repair, now_ms, int(policy.decline_retry_s * 1000))
-    if not ours and repair.stage is Stage.ORDERED and now_ms - repair.at_ms >= SETTLE_MS:
+    if repair.stage is Stage.ORDERED:
         return declined(repair, now_ms, int(policy.decline_retry_s * 1000))
     return _stale_approval(repair, finding, now_ms)
 

@@ -50,7 +50,6 @@ TRANSITIONS: Mapping[tuple[Stage, Event], Stage] = {
     (_S.APPROVED, _E.LAPSE): _S.DROPPED,
     (_S.DECLINED, _E.APPROVE): _S.APPROVED,
     (_S.DECLINED, _E.ORDER): _S.ORDERED,
-    (_S.DECLINED, _E.LAPSE): _S.DROPPED,
     (_S.DECLINED, _E.APPEAR): _S.MARKED,  # an old outcome that we had given up on
     (_S.ORDERED, _E.REFUSE): _S.DROPPED,
     (_S.ORDERED, _E.APPEAR): _S.MARKED,

@@ -98,9 +98,13 @@ class Reconciler:
         """Look at what is known now and order what is due."""
         with self.lock:
             policy, now_ms = self._policy(), self._clock()
+            if not self.complete:
+                # What a bucket has not said in this run is not true for that.
+                self.obstacle = "the view is not complete yet"
+                return
             deleted = frozenset(i for c in cleared for i in c.ledger[c.deleted].tolist())
             self._remember(observe(self.board, self.repairs, policy, now_ms, deleted))
-            self.obstacle = self._blocked() or self._cluster.obstacle()
+            self.obstacle = self._cluster.obstacle()
             if self.obstacle:
                 return
             due = plan(self.board, self.repairs, policy, now_ms, self._rate(policy, now_ms))
@@ -117,14 +121,12 @@ class Reconciler:
                 if missing:
                     raise Refused("ledgers of the present plan", f"{missing}", "look at `trueup plan` again")
                 rows = rows[np.isin(rows["ledger"], ledgers)]
-            changed = [advance(self._fresh(row), Event.APPROVE, now_ms, "by an operator") for row in rows]
+            fresh = [self._fresh(row) for row in rows]
+            changed = [advance(r, Event.APPROVE, now_ms, "by an operator") for r in fresh if r.stage != Stage.APPROVED]
             self.repairs.update({repair.ledger: repair for repair in changed})
             self._remember(changed)
             self.turn()
-            return [repair.ledger for repair in changed]
-
-    def _blocked(self) -> str:
-        return "" if self.complete else "the view is not complete yet"
+            return [repair.ledger for repair in fresh]
 
     @property
     def complete(self) -> bool:
@@ -158,9 +160,11 @@ class Reconciler:
         found = dict(zip(rows["ledger"].tolist(), rows, strict=True))
         orders, repairs = [], []
         for at, (ledger, version) in enumerate(zip(still.ledger.tolist(), still.version.tolist(), strict=True)):
-            repair = replace(self._fresh(found[ledger]), version=version, mark_ctime_ms=now_ms)
+            known = self._fresh(found[ledger])
+            # The mark of an order that was given up may be there unseen: with the same ctime it is known for ours.
+            repair = replace(known, version=version, mark_ctime_ms=known.mark_ctime_ms or now_ms)
             repairs.append(advance(repair, Event.ORDER, now_ms))
-            orders.append(MarkOrder(ledger, version, lost_members(still, at, topology), now_ms))
+            orders.append(MarkOrder(ledger, version, lost_members(still, at, topology), repair.mark_ctime_ms))
         self.repairs.update({repair.ledger: repair for repair in repairs})
         self._remember(repairs)
         self._tokens -= len(orders)
@@ -168,8 +172,8 @@ class Reconciler:
 
     def _outcome(self, outcome: Outcome, now_ms: int) -> Repair | None:
         self._metrics.action("mark", outcome.result)
-        if outcome.result in ("written", "unknown"):
-            # Only an observation says whether the mark is there.
+        if outcome.result in ("written", "already", "unknown"):
+            # Only an observation says whether the mark is there, and whose it is.
             return None
         detail = f"{outcome.result}: {outcome.detail}"
         return advance(self.repairs.pop(outcome.ledger), Event.REFUSE, now_ms, detail)

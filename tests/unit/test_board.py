@@ -71,7 +71,27 @@ def test_outstanding_marks_are_capped_whoever_wrote_them():
 
 def test_orders_not_yet_seen_count_against_the_cap():
     ordered = advance(Repair(8, "r", 3, 0), Event.ORDER, NOW)
-    assert chosen(plan(board(finding(1)), {8: ordered}, replace(ENFORCE, max_marks=1), NOW, 99).marks) == []
+    drifted = board(finding(1), finding(8))
+    assert chosen(plan(drifted, {8: ordered}, replace(ENFORCE, max_marks=1), NOW, 99).marks) == []
+
+
+def test_the_mark_of_a_ledger_that_is_true_again_takes_no_room():
+    ordered = advance(Repair(8, "r", 3, 0), Event.ORDER, NOW)
+    assert chosen(plan(board(finding(1)), {8: ordered}, replace(ENFORCE, max_marks=1), NOW, 99).marks) == [1]
+
+
+def test_an_order_is_not_over_before_its_mark_could_be_seen():
+    repairs = {1: advance(Repair(1, "r", 3, 0), Event.ORDER, NOW)}
+    observe(board(), repairs, ENFORCE, NOW + SETTLE_MS - 1)
+    assert repairs[1].stage is Stage.ORDERED
+
+
+def test_an_order_that_was_given_up_is_remembered_while_nothing_can_be_done():
+    repairs = {1: replace(Repair(1, "r", 3, 0), stage=Stage.DECLINED, mark_ctime_ms=77)}
+    blocked = finding(1, "placement.cannot-adhere")
+    observe(board(blocked), repairs, ENFORCE, NOW)
+    observe(board(blocked, marks=mark(1)), repairs, ENFORCE, NOW)
+    assert repairs[1].stage is Stage.LEAVING
 
 
 def test_the_rate_limits_what_is_ordered_at_once():

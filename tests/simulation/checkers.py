@@ -1,0 +1,299 @@
+"""What must hold, told from the true state of the cluster and from what reached Trueup's door; never from its insides.
+
+Allowed is one race only, the one that a version check cannot see: the liveness of a bookie that changed after the last
+list of bookies that Trueup was given. Everything about the ledger itself is held against the instant of the write.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from state.board import SETTLE_MS
+from state.observations import Sighting
+from state.rules import RULES, Verdict
+from state.settings import Placement
+from state.view import Rows
+from tests.simulation.bookkeeper import DEFAULT, Racks, adheres, can_refill, can_relocate, windows
+from tests.simulation.model import TRUEUP, Ledger, Mark, World
+
+
+class Violation(AssertionError):  # noqa: N818
+    """A checker's complaint."""
+
+
+class Rank(IntEnum):
+    """Verdicts of fragments, the worst of which is the ledger's."""
+
+    TRUE = 0
+    OPEN = 1
+    RACKS_BLOCKED = 2
+    RACKS_DRIFTED = 3
+    PENDING = 4
+    LOSS_BLOCKED = 5
+    LOSS_DRIFTED = 6
+    HELD = 7
+    UNKNOWN = 8
+
+
+VERDICT = {
+    Rank.TRUE: Verdict.TRUE,
+    Rank.RACKS_DRIFTED: Verdict.DRIFTED,
+    Rank.LOSS_DRIFTED: Verdict.DRIFTED,
+    Rank.UNKNOWN: Verdict.UNKNOWN,
+}
+
+
+@dataclass
+class Attendance:
+    """Which bookies are present, missed and given up, from the lists that were given and the settings in force."""
+
+    last: dict[str, Sighting] = field(default_factory=dict)
+    since: dict[str, int] = field(default_factory=dict)
+    given_up: set[str] = field(default_factory=set)
+    held_at: int | None = None
+
+    @property
+    def missing(self) -> set[str]:
+        return set(self.since) - self.given_up
+
+    @property
+    def held(self) -> bool:
+        return self.held_at is not None
+
+    def see(self, sightings: Sequence[Sighting], now_ms: int) -> None:
+        listed = {s.bookie: s for s in sightings}
+        for name in {*self.last, *listed}:
+            if listed.get(name) is not None and listed[name].registered:
+                self.since.pop(name, None)
+                self.given_up.discard(name)
+            else:
+                self.since.setdefault(name, now_ms)
+        self.last |= listed
+
+    def judge(self, policy: Placement, now_ms: int) -> None:
+        counted = len(self.last) - len(self.given_up)
+        many = len(self.missing) >= 2 and len(self.missing) > policy.hold_share * counted
+        if many and self.held_at is not None and policy.release_hold > self.held_at:
+            self.given_up |= self.missing
+            many = False
+        if not many:
+            self.held_at = None
+            self.given_up |= {b for b in self.missing if now_ms - self.since[b] >= policy.grace_s * 1000}
+        elif self.held_at is None:
+            self.held_at = policy.release_hold
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """Judges ledgers one by one, by brute force. ``before``: as `racks`, with bookies that are missed writable."""
+
+    racks: Racks
+    before: Racks
+    seen: Attendance
+
+    def rank(self, ledger: Ledger, refusing: Iterable[str] = ()) -> Rank:
+        if ledger.unreadable:
+            return Rank.UNKNOWN
+        return max(self._fragment(ledger, at, frozenset(refusing)) for at in range(len(ledger.fragments)))
+
+    def verdict(self, ledger: Ledger, refusing: Iterable[str] = ()) -> Verdict:
+        return VERDICT.get(self.rank(ledger, refusing), Verdict.BLOCKED)
+
+    def _fragment(self, ledger: Ledger, at: int, refusing: frozenset[str]) -> Rank:
+        ensemble, hollow = ledger.fragments[at].bookies, ledger.hollow(at)
+        tail = not ledger.closed and at == len(ledger.fragments) - 1
+        lost = {b for b in ensemble if b in self.seen.given_up}
+        absent = {b for b in ensemble if b in self.seen.missing}
+        refusing = frozenset() if hollow else refusing - set(ensemble)
+        if absent and self.seen.held:
+            return Rank.HELD
+        if lost:
+            whole = not hollow and not tail
+            if whole and any(set(w) <= lost for w in windows(ensemble, ledger.quorum)):
+                return Rank.LOSS_BLOCKED
+            if not ledger.closed:
+                return Rank.OPEN
+            if not hollow and any(set(w) <= lost | absent for w in windows(ensemble, ledger.quorum)):
+                return Rank.PENDING
+            away = [i for i, b in enumerate(ensemble) if b in lost | absent]
+            return Rank.LOSS_DRIFTED if can_refill(ensemble, away, self.racks, refusing) else Rank.LOSS_BLOCKED
+        if adheres(ensemble, ledger.quorum, self.before):
+            return Rank.TRUE
+        if not ledger.closed:
+            return Rank.OPEN
+        if absent:
+            return Rank.PENDING
+        walks = can_relocate(ensemble, ledger.quorum, self.racks, refusing)
+        return Rank.RACKS_DRIFTED if walks else Rank.RACKS_BLOCKED
+
+
+class Checkers:
+    """All checks of one run. Whoever drives the run tells what goes past; each method raises `Violation`."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.policy = Placement()
+        self.attendance = Attendance()
+        self.writable: frozenset[str] = frozenset()
+        self.was_writable: set[str] = set()
+        self.clock_ms = 0
+        self.approved: dict[int, int] = {}
+        self.drops: dict[tuple[int, str], int] = {}
+        self.newest: dict[int, tuple[int, frozenset[str]]] = {}
+        self.marks_told: dict[int, int] = {}
+        self.written_ms: dict[int, int] = {}
+        self.marks_written = 0
+
+    # What reached Trueup
+
+    def tick(self, now_ms: int) -> None:
+        self.clock_ms = now_ms
+        self.attendance.judge(self.policy, now_ms)
+
+    def settings(self, policy: Placement) -> None:
+        self.policy = policy
+
+    def restarted(self) -> None:
+        """Which release a hold waits for is not known after a restart: any later one ends it."""
+        if self.attendance.held_at is not None:
+            self.attendance.held_at = self.policy.release_hold
+
+    def sighted(self, sightings: Sequence[Sighting]) -> None:
+        self.attendance.see(sightings, self.clock_ms)
+        listed = {s.bookie: s.registered for s in sightings if s.registered}
+        self.writable = frozenset(b for b, how in listed.items() if how == "writable")
+        self.was_writable = (self.was_writable - set(listed)) | self.writable
+        self.attendance.judge(self.policy, self.clock_ms)
+
+    def told(self, marks: Rows) -> None:
+        """Marks of a batch, just before Trueup hears of them."""
+        for ledger, zxid in zip(marks["ledger"].tolist(), marks["zxid"].tolist(), strict=True):
+            self.marks_told[ledger] = max(zxid, self.marks_told.get(ledger, -1))
+
+    def folded(self, arrived: Iterable[tuple[int, int, frozenset[str]]]) -> None:
+        """Newest rows (ledger, mzxid, members) of one batch: what can be known of members that were dropped."""
+        for ledger, mzxid, members in arrived:
+            before, were = self.newest.get(ledger, (-1, frozenset()))
+            if mzxid > before:
+                self.newest[ledger] = mzxid, members
+                self.drops.update({(ledger, bookie): mzxid for bookie in were - members})
+                for bookie in members:
+                    self.drops.pop((ledger, bookie), None)
+
+    def forgotten(self) -> None:
+        self.drops.clear()
+        self.newest.clear()
+
+    # What Trueup did
+
+    def marking(self, ledger: Ledger, version: int) -> None:
+        """Just before a mark is written. The version check passed, so the ledger is as it was freshly read."""
+        policy, about = self.policy, f"ledger {ledger.id}"
+        if policy.mode == "observe":
+            raise Violation(f"{about} was marked in observe mode")
+        if policy.mode == "approve" and self.approved.get(ledger.id) != version:
+            raise Violation(f"{about} was marked in version {version}, approved {self.approved.get(ledger.id)}")
+        if policy.paused:
+            raise Violation(f"{about} was marked while paused")
+        if self.world.disabled:
+            raise Violation(f"{about} was marked while BookKeeper's recovery was disabled")
+        if not ledger.closed:
+            raise Violation(f"{about} was marked while it was {ledger.state.name}")
+        self._others_mark(ledger)
+        known = frozenset(b for b in self._refusing(ledger) if (ledger.id, b) in self.drops)
+        rank = self.oracle().rank(ledger, known)
+        if VERDICT.get(rank) is not Verdict.DRIFTED:
+            raise Violation(f"{about} was marked while it was {rank.name}: {[f.bookies for f in ledger.fragments]}")
+
+    def _others_mark(self, ledger: Ledger) -> None:
+        mark = self.world.marks.get(ledger.id)
+        if mark and set(mark.authors) != {TRUEUP} and self.marks_told.get(ledger.id, -1) >= mark.zxid:
+            raise Violation(f"ledger {ledger.id}: a mark of {mark.authors} that had been seen was written")
+
+    def _refusing(self, ledger: Ledger) -> frozenset[str]:
+        return frozenset(b.id for b in self.world.bookies.values() if ledger.id in b.dropped)
+
+    def marked(self, ledger: Ledger) -> None:
+        """Just after a mark was written.
+
+        Two kinds of marks are allowed above the cap: those of ledgers that are true again, which any worker takes
+        away at sight, and those that Trueup has waited to see for so long that it takes them for gone.
+        """
+        self.marks_written += 1
+        self.written_ms[ledger.id] = self.clock_ms
+        ours = [i for i in self.ours() if self._counts(i)]
+        if len(ours) > self.policy.max_marks:
+            raise Violation(f"{len(ours)} marks are outstanding, the cap is {self.policy.max_marks}: {ours}")
+
+    def _counts(self, ledger: int) -> bool:
+        seen = self.marks_told.get(ledger, -1) >= self.world.marks[ledger].zxid
+        if not seen and self.clock_ms - self.written_ms[ledger] >= SETTLE_MS:
+            return False
+        return self.oracle().verdict(self.world.ledgers[ledger]) is not Verdict.TRUE
+
+    def withdrawing(self, ledger: int, mark: Mark) -> None:
+        if self.policy.mode == "observe":
+            raise Violation(f"the mark of ledger {ledger} was withdrawn in observe mode")
+        if set(mark.authors) != {TRUEUP}:
+            raise Violation(f"ledger {ledger}: a mark written by {mark.authors} was withdrawn")
+
+    # What became of it
+
+    def oracle(self) -> Oracle:
+        """Judges by what Trueup was told of the bookies."""
+        racks = {b: s.rack or DEFAULT for b, s in self.attendance.last.items()}
+        before = self.writable | (self.was_writable & self.attendance.missing)
+        least, enforce = self.world.least, self.world.enforce
+        return Oracle(
+            Racks(racks, self.writable, least, enforce), Racks(racks, frozenset(before), least, enforce),
+            self.attendance,
+        )  # fmt: skip
+
+    def step(self) -> None:
+        """After every step of the cluster."""
+        for ledger, authors in self.world.fenced:
+            if TRUEUP in authors:
+                raise Violation(f"ledger {ledger} was fenced through a mark of ours")
+        self.world.fenced.clear()
+
+    def bounds(self, ledger: Ledger) -> set[Verdict]:
+        """The verdict, with the bookies that are known to refuse it, and with all that might."""
+        bookies = self.world.bookies
+        known = [b for (i, b), zxid in self.drops.items() if i == ledger.id and bookies[b].registered_zxid <= zxid]
+        ever = [b for b, zxid in ledger.members_ever.items() if zxid and bookies[b].registered_zxid <= zxid]
+        oracle = self.oracle()
+        return {oracle.verdict(ledger, known), oracle.verdict(ledger, [*known, *ever])}
+
+    def todo(self) -> list[int]:
+        """Ledgers that BookKeeper could still make better for sure."""
+        return [i for i, ledger in self.world.ledgers.items() if self.bounds(ledger) == {Verdict.DRIFTED}]
+
+    def ours(self) -> list[int]:
+        """Marks of ours that have to go. Nothing is changed about a ledger that cannot be read."""
+        ledgers = self.world.ledgers
+        marked = [i for i, mark in self.world.marks.items() if TRUEUP in mark.authors]
+        return [i for i in marked if i in ledgers and not ledgers[i].unreadable]
+
+    def board(self, findings: Rows, marks: Rows) -> None:
+        """The board equals the true state, once everything was said."""
+        found = {int(row["ledger"]): row for row in findings}
+        for ledger in self.world.ledgers.values():
+            row, bounds = found.pop(ledger.id, None), self.bounds(ledger)
+            verdict = Verdict.TRUE if row is None else Verdict(int(row["verdict"]))
+            if verdict not in bounds:
+                rule = "none" if row is None else RULES[int(row["rule"])].id
+                ensembles = [f.bookies for f in ledger.fragments]
+                raise Violation(
+                    f"ledger {ledger.id} is {' or '.join(v.name for v in bounds)} and the board says {verdict.name} "
+                    f"({rule}): {ledger.state.name} {ensembles} Qw={ledger.quorum}, drops "
+                    f"{[b for i, b in self.drops if i == ledger.id]}, missing {self.attendance.missing}, "
+                    f"given up {self.attendance.given_up}, racks {self.oracle().racks}"
+                )
+        if found:
+            raise Violation(f"the board has findings of ledgers that are gone: {sorted(found)}")
+        true = {i: m.version for i, m in self.world.marks.items()} | {
+            i: self.world.marks[i].version if i in self.world.marks else -1 for i in self.world.locks
+        }
+        said = dict(zip(marks["ledger"].tolist(), marks["version"].tolist(), strict=True))
+        if said != true:
+            raise Violation(f"marks and locks are {true}, the board says {said}")

@@ -1,0 +1,397 @@
+"""A BookKeeper cluster in memory: bookies, ledgers, marks and the workers that consume them.
+
+Time is an integer of ms that `World.advance` moves; every write takes the next zxid, as in ZooKeeper. Nothing here
+knows Trueup. Sources of the workers' behaviour: ReplicationWorker, LedgerChecker, ZkLedgerUnderreplicationManager and
+ScanAndCompareGarbageCollector of 4.17.
+"""
+
+from dataclasses import dataclass, field
+from random import Random
+
+from state.observations import LedgerState
+from tests.simulation.bookkeeper import DEFAULT, Racks, adheres, refill, relocate, windows
+
+LOCK_FIRST_MS, LOCK_DOUBLINGS, LOCK_LONGEST_MS = 9_375, 5, 300_000
+WORKER_BACKOFF_MS = 5_000
+OPEN_GRACE_MS = 30_000
+COLLECT_MS = 20_000
+TRUEUP = "trueup"
+
+
+@dataclass
+class Bookie:
+    """``dropped``: ledgers that it collected and refuses until it restarts."""
+
+    id: str
+    rack: str
+    state: str = "writable"  # or "readonly", "down"
+    registered_zxid: int = 0
+    cookie: bool = True
+    dropped: set[int] = field(default_factory=set)
+
+
+@dataclass
+class Fragment:
+    """``holders``: bookies that have the entries, members or not. Without entries it is hollow."""
+
+    first_entry: int
+    bookies: list[str]
+    entries: int = 0
+    holders: set[str] = field(default_factory=set)
+
+
+@dataclass
+class Ledger:
+    id: int
+    quorum: int
+    ctime_ms: int
+    fragments: list[Fragment]
+    state: LedgerState = LedgerState.OPEN
+    version: int = 0
+    mzxid: int = 0
+    busy: bool = True
+    unreadable: bool = False
+    members_ever: dict[str, int] = field(default_factory=dict)  # bookie: zxid of the write that dropped it last
+
+    @property
+    def closed(self) -> bool:
+        return self.state == LedgerState.CLOSED
+
+    def hollow(self, at: int) -> bool:
+        return self.closed and at == len(self.fragments) - 1 and not self.fragments[at].entries
+
+    @property
+    def members(self) -> set[str]:
+        return {b for f in self.fragments for b in f.bookies}
+
+
+@dataclass
+class Mark:
+    """``authors``: all who wrote it, in order. ``zxid`` of its newest write."""
+
+    version: int
+    ctime_ms: int
+    replicas: tuple[str, ...]
+    authors: tuple[str, ...]
+    zxid: int
+
+
+@dataclass
+class Worker:
+    """One replication worker. ``task``: (ledger, version of the mark when it was taken)."""
+
+    id: str
+    alive: bool = True
+    free_ms: int = 0
+    task: tuple[int, int] | None = None
+    due_ms: int = 0
+    failures: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass
+class Lock:
+    worker: str
+    until_ms: int | None = None  # None: as long as the worker is at it
+
+
+class World:
+    """The true state. ``touched`` are paths that changed since they were last taken: ("ledger", id), ("mark", id),
+    ("bookies", 0)."""
+
+    def __init__(self, rng: Random, least: int, enforce: bool) -> None:
+        self.rng, self.least, self.enforce = rng, least, enforce
+        self.now_ms, self.zxid, self.next_ledger = 1_000_000, 0, 1
+        self.bookies: dict[str, Bookie] = {}
+        self.ledgers: dict[int, Ledger] = {}
+        self.deleted: dict[int, int] = {}
+        self.marks: dict[int, Mark] = {}
+        self.locks: dict[int, Lock] = {}
+        self.mark_zxid: dict[int, int] = {}
+        self.workers = [Worker(f"worker{i}") for i in range(2)]
+        self.moves_racks, self.disabled = True, False
+        self.garbage: list[tuple[int, int, str]] = []
+        self.touched: dict[tuple[str, int], None] = {}
+        self.log: list[str] = []
+        self.fenced: list[tuple[int, tuple[str, ...]]] = []
+
+    def note(self, what: str) -> None:
+        self.log.append(f"{self.now_ms:>9} {what}")
+
+    def write(self, kind: str, key: int = 0) -> int:
+        self.zxid += 1
+        self.touched[kind, key] = None
+        return self.zxid
+
+    # Bookies
+
+    def racks(self) -> Racks:
+        """What the workers know now; the racks of lost bookies are remembered."""
+        return Racks(
+            {b.id: b.rack or DEFAULT for b in self.bookies.values()},
+            frozenset(b.id for b in self.bookies.values() if b.state == "writable"),
+            self.least,
+            self.enforce,
+        )
+
+    def up(self, bookie: str) -> bool:
+        return self.bookies[bookie].state != "down"
+
+    def start(self, name: str, rack: str | None = None, state: str = "writable") -> None:
+        bookie = self.bookies.setdefault(name, Bookie(name, rack or "", "down"))
+        # Every registration is a restart here, after which no old copy is collected: `state.former` takes it so.
+        bookie.dropped.clear()
+        self.garbage = [item for item in self.garbage if item[2] != name]
+        bookie.state, bookie.cookie = state, True
+        bookie.registered_zxid = self.write("bookies")
+        self.note(f"{name} in {bookie.rack or 'no rack'} is {state}")
+
+    def stop(self, name: str) -> None:
+        self.bookies[name].state = "down"
+        self.write("bookies")
+        self.note(f"{name} died")
+
+    def decommission(self, name: str) -> None:
+        self.bookies[name].cookie = False
+        self.write("bookies")
+        self.note(f"{name} was decommissioned")
+
+    # Ledgers
+
+    def save(self, ledger: Ledger) -> None:
+        before = set(ledger.members_ever)
+        ledger.version += 1
+        ledger.mzxid = self.write("ledger", ledger.id)
+        for bookie in ledger.members:
+            ledger.members_ever[bookie] = 0
+        for bookie in before - ledger.members:
+            ledger.members_ever[bookie] = ledger.members_ever[bookie] or ledger.mzxid
+
+    def create(self, size: int, quorum: int, careful: bool) -> None:
+        racks = self.racks()
+        usable = racks.choosable()
+        if len(usable) < size:
+            return
+        ensemble = self.rng.sample(usable, size)
+        for _ in range(12 if careful else 0):
+            if adheres(ensemble, quorum, racks):
+                break
+            ensemble = self.rng.sample(usable, size)
+        ledger = Ledger(self.next_ledger, quorum, self.now_ms, [Fragment(0, ensemble)], version=-1)
+        self.next_ledger += 1
+        self.ledgers[ledger.id] = ledger
+        self.save(ledger)
+        self.note(f"ledger {ledger.id} created on {ensemble} Qw={quorum}")
+
+    def add(self, ledger: Ledger) -> None:
+        """A round of entries; the writer replaces the members that do not take them."""
+        tail = ledger.fragments[-1]
+        lost = [i for i, b in enumerate(tail.bookies) if self.bookies[b].state != "writable"]
+        if lost:
+            found = refill(tail.bookies, lost, self.racks(), self.rng.choice)
+            if found is None:
+                self.close(ledger)
+                return
+            ensemble = [found.get(i, b) for i, b in enumerate(tail.bookies)]
+            if tail.entries:
+                tail = Fragment(tail.first_entry + tail.entries, ensemble)
+                ledger.fragments.append(tail)
+            else:
+                tail.bookies = ensemble
+            self.save(ledger)
+            self.note(f"ledger {ledger.id} changed its ensemble to {ensemble}")
+            if self.rng.random() < 0.2:
+                return
+        tail.entries += len(tail.bookies)
+        tail.holders = set(tail.bookies)
+
+    def close(self, ledger: Ledger) -> None:
+        ledger.state, ledger.busy = LedgerState.CLOSED, False
+        self.save(ledger)
+        self.note(f"ledger {ledger.id} closed")
+
+    def delete(self, ledger: int) -> None:
+        del self.ledgers[ledger]
+        self.deleted[ledger] = self.write("ledger", ledger)
+        for bookie in self.bookies.values():
+            bookie.dropped.discard(ledger)
+        self.note(f"ledger {ledger} deleted")
+
+    # Marks
+
+    def mark(self, ledger: int, replicas: tuple[str, ...], ctime_ms: int, author: str) -> Mark:
+        """Create a mark or add to it, as markLedgerUnderreplicated does."""
+        before = self.marks.get(ledger)
+        zxid = self.mark_zxid[ledger] = self.write("mark", ledger)
+        if before is None:
+            mark = Mark(0, ctime_ms, replicas, (author,), zxid)
+        else:
+            both = tuple(dict.fromkeys(before.replicas + replicas))
+            mark = Mark(before.version + 1, ctime_ms, both, (*before.authors, author), zxid)
+        self.marks[ledger] = mark
+        self.note(f"ledger {ledger} marked by {author} for {replicas}, version {mark.version} of the mark")
+        return mark
+
+    def unmark(self, ledger: int, author: str) -> None:
+        del self.marks[ledger]
+        self.mark_zxid[ledger] = self.write("mark", ledger)
+        self.note(f"ledger {ledger}: mark removed by {author}")
+
+    def lock(self, ledger: int, lock: Lock) -> None:
+        self.locks[ledger] = lock
+        self.mark_zxid[ledger] = self.write("mark", ledger)
+
+    def unlock(self, ledger: int) -> None:
+        if self.locks.pop(ledger, None) is not None:
+            self.mark_zxid[ledger] = self.write("mark", ledger)
+
+    # Time
+
+    def advance(self, to_ms: int) -> None:
+        """Let writers, workers and collection do what they do until then."""
+        while True:
+            self._take_marks()
+            due = self._next(to_ms)
+            if due is None:
+                break
+            self.now_ms = max(self.now_ms, due)
+            self._expire_locks()
+            for worker in self.workers:
+                if worker.task and worker.alive and worker.due_ms <= self.now_ms:
+                    self._finish(worker)
+        self.now_ms = to_ms
+        self._collect()
+
+    def _next(self, to_ms: int) -> int | None:
+        times = [w.due_ms for w in self.workers if w.task and w.alive]
+        times += [lock.until_ms for lock in self.locks.values() if lock.until_ms is not None]
+        if not self.disabled and self._free_marks():
+            times += [w.free_ms for w in self.workers if w.alive and not w.task and w.free_ms > self.now_ms]
+        return min((t for t in times if t <= to_ms), default=None)
+
+    def _expire_locks(self) -> None:
+        for ledger in [i for i, k in self.locks.items() if k.until_ms is not None and k.until_ms <= self.now_ms]:
+            self.unlock(ledger)
+
+    def _free_marks(self) -> list[int]:
+        return [ledger for ledger in self.marks if ledger not in self.locks]
+
+    def _take_marks(self) -> None:
+        for worker in self.workers:
+            free = [] if self.disabled else self._free_marks()
+            if free and worker.alive and not worker.task and worker.free_ms <= self.now_ms:
+                ledger = self.rng.choice(free)
+                worker.task = ledger, self.marks[ledger].version
+                worker.due_ms = self.now_ms + self.rng.randint(20, 2_000)
+                self.lock(ledger, Lock(worker.id))
+
+    def kill_worker(self, worker: Worker) -> None:
+        """Its session ends, and its locks with it."""
+        worker.alive, worker.task = False, None
+        worker.failures.clear()
+        for ledger in [i for i, lock in self.locks.items() if lock.worker == worker.id]:
+            self.unlock(ledger)
+
+    # Repair
+
+    def _finish(self, worker: Worker) -> None:
+        assert worker.task is not None
+        (number, version), worker.task = worker.task, None
+        ledger = self.ledgers.get(number)
+        if ledger is None:
+            self._done(number, version, worker)
+        elif ledger.unreadable:
+            self._failed(number, worker)
+        elif not self._repair(ledger):
+            self._done(number, version, worker)
+        elif ledger.closed:
+            self._failed(number, worker)
+        else:
+            self._defer(ledger, worker)
+
+    def _done(self, ledger: int, version: int, worker: Worker) -> None:
+        """markLedgerReplicated: the mark goes if nobody wrote it since it was taken."""
+        mark = self.marks.get(ledger)
+        if mark is not None and mark.version == version:
+            self.unmark(ledger, worker.id)
+        worker.failures.pop(ledger, None)
+        self.unlock(ledger)
+
+    def _failed(self, ledger: int, worker: Worker) -> None:
+        tried = worker.failures.get(ledger, 0)
+        worker.failures[ledger] = tried + 1
+        wait = LOCK_FIRST_MS << tried if tried < LOCK_DOUBLINGS else LOCK_LONGEST_MS
+        self.locks[ledger] = Lock(worker.id, self.now_ms + wait)
+        worker.free_ms = self.now_ms + WORKER_BACKOFF_MS
+
+    def _defer(self, ledger: Ledger, worker: Worker) -> None:
+        """An open ledger with a bad fragment: look again after a while, and fence it if it is no better."""
+        mark = self.marks.get(ledger.id)
+        if mark is not None and self.now_ms - mark.ctime_ms >= OPEN_GRACE_MS and self.tail_lacks(ledger):
+            self.fenced.append((ledger.id, mark.authors))
+            self.note(f"ledger {ledger.id} fenced by {worker.id}")
+            self.close(ledger)
+        self.locks[ledger.id] = Lock(worker.id, self.now_ms + OPEN_GRACE_MS)
+
+    def tail_lacks(self, ledger: Ledger) -> bool:
+        return any(self.bookies[b].state != "writable" for b in ledger.fragments[-1].bookies)
+
+    def _repair(self, ledger: Ledger) -> bool:
+        """One attempt at every bad fragment; whether something is still bad."""
+        changed = False
+        for at, lost in self._lost(ledger):
+            if ledger.closed or at < len(ledger.fragments) - 1:
+                found = refill(ledger.fragments[at].bookies, lost, self.racks(), self.rng.choice)
+                changed |= found is not None and self._move(ledger, at, found)
+        if ledger.closed and self.moves_racks:
+            losing = {at for at, _ in self._lost(ledger)}
+            for at, fragment in enumerate(ledger.fragments):
+                if at not in losing and not adheres(fragment.bookies, ledger.quorum, self.racks()):
+                    changed |= self._relocate(ledger, at)
+        if changed:
+            self.note(f"ledger {ledger.id} repaired to {[f.bookies for f in ledger.fragments]}")
+        bad = bool(self._lost(ledger)) or (not ledger.closed and self.tail_lacks(ledger))
+        if ledger.closed and self.moves_racks:
+            bad |= not all(adheres(f.bookies, ledger.quorum, self.racks()) for f in ledger.fragments)
+        return bad
+
+    def _lost(self, ledger: Ledger) -> list[tuple[int, list[int]]]:
+        found = [(n, [i for i, b in enumerate(f.bookies) if not self.up(b)]) for n, f in enumerate(ledger.fragments)]
+        return [(n, lost) for n, lost in found if lost]
+
+    def _relocate(self, ledger: Ledger, at: int) -> bool:
+        before = ledger.fragments[at].bookies
+        after = relocate(before, ledger.quorum, self.racks(), self.rng.choice)
+        if after is None:
+            return False
+        return self._move(ledger, at, {i: b for i, b in enumerate(after) if b != before[i]})
+
+    def _move(self, ledger: Ledger, at: int, targets: dict[int, str]) -> bool:
+        """Copy a fragment to new members and put them into the metadata; False if it cannot be read or is refused."""
+        fragment = ledger.fragments[at]
+        if fragment.entries:
+            here = {b for b in fragment.holders if self.up(b)}
+            if not all(set(window) & here for window in windows(fragment.bookies, ledger.quorum)):
+                return False
+            if any(ledger.id in self.bookies[b].dropped for b in targets.values()):
+                return False
+            fragment.holders |= set(targets.values())
+        before = ledger.members
+        fragment.bookies = [targets.get(i, b) for i, b in enumerate(fragment.bookies)]
+        self.save(ledger)
+        self.garbage += [(self.now_ms + COLLECT_MS, ledger.id, b) for b in before - ledger.members]
+        return True
+
+    def _collect(self) -> None:
+        """Bookies drop copies of closed ledgers that name them nowhere, and refuse these ledgers from then on."""
+        left = []
+        for due_ms, number, bookie in self.garbage:
+            ledger = self.ledgers.get(number)
+            if ledger is None or bookie in ledger.members:
+                continue
+            if due_ms > self.now_ms or not self.up(bookie) or number in self.locks:
+                left.append((due_ms, number, bookie))
+                continue
+            self.bookies[bookie].dropped.add(number)
+            for fragment in ledger.fragments:
+                fragment.holders.discard(bookie)
+        self.garbage = left

@@ -1,0 +1,231 @@
+"""What Trueup touches, without servers: the journal's topics, the eyes on the cluster and the hands on it."""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from connectors.bookkeeper.actions import MarkOrder, Outcome
+from state.errors import Retry, TrueupError
+from state.ledgers import Ledgers, concat, row
+from state.observations import LedgerState, Sighting
+from state.view import MARK, Rows
+from streams.codec import decode, encode
+from streams.journal import Record
+from tests.simulation.checkers import Checkers
+from tests.simulation.faults import Faults
+from tests.simulation.model import TRUEUP, Ledger, World
+
+BUCKETS = 3
+
+
+def columns(ledger: Ledger, seen_ms: int) -> Ledgers:
+    """A ledger's row as any reader of its znode makes it."""
+    state = LedgerState.UNREADABLE if ledger.unreadable else ledger.state
+    ensembles = [] if ledger.unreadable else [f.bookies for f in ledger.fragments]
+    return row(
+        ledger.id, *ensembles, quorum=ledger.quorum, state=state, mzxid=ledger.mzxid, version=ledger.version,
+        ctime_ms=ledger.ctime_ms, seen_ms=seen_ms, hollow=ledger.hollow(len(ledger.fragments) - 1),
+    )  # fmt: skip
+
+
+def gone(ledger: int, zxid: int, seen_ms: int) -> Ledgers:
+    return row(ledger, quorum=0, state=LedgerState.GONE, mzxid=zxid, version=-1, seen_ms=seen_ms)
+
+
+class Topics:
+    """Stands for `streams.journal.Journal`: topics of (key, Avro body), of which a reader may see only the newest of
+    each key. Rows of ledgers and marks stay columns, for Spark's own decoder is not part of this."""
+
+    def __init__(self, faults: Faults) -> None:
+        self._faults = faults
+        self.bodies: dict[str, list[tuple[bytes, bytes | None]]] = {
+            name: [] for name in ("topology", "repairs", "config", "findings")
+        }
+        self.ledgers: list[Ledgers] = []
+        self.marks: list[Rows] = []
+        self.followed = 0
+
+    def put(self, records: Iterable[tuple[str, bytes, Any]]) -> None:
+        """See `Journal.put`: a failure may come after some were written."""
+        for what, key, value in records:
+            self._faults.journal()
+            if what != "findings":
+                self.bodies[what].append((key, None if value is None else encode(what, value)))
+        self._faults.seam()
+
+    def read(self, what: str) -> Iterator[Record]:
+        newest: dict[bytes, bytes | None] = {}
+        for key, body in self.bodies[what]:
+            newest.pop(key, None)
+            newest[key] = body
+        for key, body in newest.items():
+            yield Record(key, None if body is None else decode(what, body), what)
+
+    def follow(
+        self, what: str, stop: threading.Event, seen: Callable[[Record], None], bad: Callable[[str, TrueupError], None]
+    ) -> None:
+        """See `Journal.follow`, up to the present end."""
+        for key, body in self.bodies[what][self.followed :]:
+            self.followed += 1
+            seen(Record(key, None if body is None else decode(what, body), what))
+
+
+class Eyes:
+    """The capture: reads what changed, late and sometimes twice, and finds the rest when its connection returns.
+
+    What it says of one path is always the whole value at the time of reading.
+    """
+
+    def __init__(self, world: World, faults: Faults, topics: Topics, checkers: Checkers) -> None:
+        self.world, self.faults, self.topics, self.checkers = world, faults, topics, checkers
+        self.due: dict[tuple[str, int], int] = {}
+        self.said: dict[tuple[str, int], int] = {}
+        self.lost_ms: int | None = world.now_ms
+        self.tell: Callable[[Sequence[Sighting]], None] = lambda _: None
+
+    def hear(self) -> None:
+        """Take up events; without a connection they are lost."""
+        touched, self.world.touched = self.world.touched, {}
+        if self.lost_ms is None:
+            for path in touched:
+                wait = self.faults.rng.randint(0, 4_000) if self.faults.happens(self.faults.late) else 0
+                self.due.setdefault(path, self.world.now_ms + wait)
+
+    def cut(self) -> None:
+        """The connection is lost, and with it every event that was not read yet."""
+        if self.lost_ms is None:
+            self.lost_ms = self.world.now_ms
+        self.due.clear()
+
+    def connect(self) -> None:
+        """Compare everything with what was said."""
+        self.lost_ms = None
+        world = self.world
+        self.due.clear()
+        for number in sorted(set(world.ledgers) | {i for kind, i in self.said if kind == "ledger"}):
+            self.due["ledger", number] = world.now_ms
+        for number in sorted(world.mark_zxid):
+            self.due["mark", number] = world.now_ms
+        self.due["bookies", 0] = world.now_ms
+
+    def look(self) -> None:
+        """Read what is due and say it."""
+        if self.lost_ms is not None or self.faults.journal_away:
+            return
+        paths = [path for path, at in self.due.items() if at <= self.world.now_ms]
+        if self.faults.happens(self.faults.again):
+            self.faults.rng.shuffle(paths)
+        for path in paths:
+            self.faults.seam()
+            del self.due[path]
+            self._read(*path)
+
+    def _read(self, kind: str, number: int) -> None:
+        if kind == "ledger":
+            self._ledger(number)
+        elif kind == "mark":
+            self._mark(number)
+        else:
+            self._bookies()
+
+    def _ledger(self, number: int) -> None:
+        world, ledger = self.world, self.world.ledgers.get(number)
+        zxid = ledger.mzxid if ledger else world.deleted[number]
+        if self.said.get(("ledger", number)) == zxid:
+            return
+        self.said["ledger", number] = zxid
+        said = columns(ledger, world.now_ms) if ledger else gone(number, zxid, world.now_ms)
+        self._publish(self.topics.ledgers, said)
+
+    def _mark(self, number: int) -> None:
+        world = self.world
+        zxid = world.mark_zxid[number]
+        if self.said.get(("mark", number)) == zxid:
+            return
+        self.said["mark", number] = zxid
+        mark, locked = world.marks.get(number), number in world.locks
+        values = (number, zxid, mark.ctime_ms if mark else -1, mark.version if mark else -1, locked)
+        self._publish(self.topics.marks, np.array([values], MARK))
+
+    def _publish(self, topic: list[Any], said: Any) -> None:
+        topic.append(said)
+        while self.faults.happens(self.faults.again):
+            # Publishing again after a failure repeats what came before it.
+            topic.extend(topic[-self.faults.rng.randint(1, 6) :])
+
+    def _bookies(self) -> None:
+        sightings = [
+            Sighting(b.id, b.rack or None, "" if b.state == "down" else b.state, b.cookie, b.registered_zxid)
+            for b in self.world.bookies.values()
+            if b.cookie or b.state != "down"
+        ]
+        self.checkers.sighted(sightings)
+        self.tell(sightings)
+
+
+class Hands:
+    """Stands for the connector: `streams.reconciler.Cluster` over the true state, with answers that get lost."""
+
+    def __init__(self, world: World, faults: Faults, eyes: Eyes, checkers: Checkers, stale_ms: int) -> None:
+        self.world, self.faults, self.eyes, self.checkers, self.stale_ms = world, faults, eyes, checkers, stale_ms
+
+    def read(self, ledgers: Sequence[int]) -> Ledgers:
+        self.faults.acting()
+        rows = [columns(self.world.ledgers[i], self.world.now_ms) for i in ledgers if i in self.world.ledgers]
+        self.faults.seam()
+        return concat(rows)
+
+    def obstacle(self) -> str:
+        if self.world.disabled:
+            return "BookKeeper's recovery is disabled"
+        lost = self.eyes.lost_ms
+        return "blind" if lost is not None and self.world.now_ms - lost > self.stale_ms else ""
+
+    def mark(self, orders: Sequence[MarkOrder]) -> list[Outcome]:
+        self.faults.seam()
+        if self.faults.refused:
+            return [Outcome(order.ledger, "retry", "connection refused") for order in orders]
+        return [self._mark(order) for order in orders]
+
+    def _mark(self, order: MarkOrder) -> Outcome:
+        """As `connectors.bookkeeper.actions.Marks` settles and writes one order."""
+        self.faults.seam()
+        lost = self.faults.answer_lost()
+        if lost and self.faults.happens(0.5):
+            return Outcome(order.ledger, "unknown", "nothing was written")
+        ledger, mark = self.world.ledgers.get(order.ledger), self.world.marks.get(order.ledger)
+        if ledger is None:
+            return Outcome(order.ledger, "gone", "the ledger was deleted")
+        if ledger.version != order.version:
+            return Outcome(order.ledger, "refused", f"found version {ledger.version}")
+        if mark is not None and set(order.replicas) <= set(mark.replicas):
+            return Outcome(order.ledger, "already", "it is marked", mark.version, mark.zxid)
+        self.checkers.marking(ledger, order.version)
+        written = self.world.mark(order.ledger, order.replicas, order.ctime_ms, TRUEUP)
+        self.checkers.marked(ledger)
+        self.faults.seam()
+        if lost:
+            return Outcome(order.ledger, "unknown", "the answer was lost")
+        return Outcome(order.ledger, "written", "", written.version, written.zxid)
+
+    def withdraw(self, ledger: int, version: int) -> Outcome:
+        self.faults.seam()
+        if self.faults.refused:
+            return Outcome(ledger, "retry", "connection refused")
+        lost = self.faults.answer_lost()
+        if lost and self.faults.happens(0.5):
+            return Outcome(ledger, "unknown", "nothing was written", version)
+        mark = self.world.marks.get(ledger)
+        if mark is None:
+            return Outcome(ledger, "gone", "there is no mark")
+        if mark.version != version:
+            return Outcome(ledger, "refused", f"the mark no longer has version {version}")
+        self.checkers.withdrawing(ledger, mark)
+        self.world.unmark(ledger, TRUEUP)
+        self.faults.seam()
+        return Outcome(ledger, "unknown" if lost else "withdrawn", "", version)
+
+
+__all__ = ["BUCKETS", "Eyes", "Hands", "Retry", "Topics", "columns"]

@@ -1,0 +1,169 @@
+"""The code under test as the application runs it: `streams.app.Running` without Spark, Kafka and ZooKeeper.
+
+Everything durable (topics, checkpoint) is kept outside, so that a crash can throw the rest away at any seam.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from state.errors import TrueupError
+from state.ledgers import EMPTY, Ledgers, concat
+from state.observations import LedgerState
+from state.settings import Settings
+from state.topology import Topology
+from state.view import NO_MARKS, Answer, Bucket, MemoryStore
+from streams.codec import decode, topology_bytes, topology_from
+from streams.keeper import Keeper
+from streams.live import Live
+from streams.metrics import Metrics
+from streams.reconciler import Reconciler
+from tests.simulation.checkers import Checkers
+from tests.simulation.faults import Faults
+from tests.simulation.surroundings import BUCKETS, Eyes, Hands, Topics
+
+METRICS = Metrics(cluster="simulated")
+_decoded = lru_cache(16)(topology_from)
+TOPICS = ("ledgers", "marks", "topology")
+
+
+@dataclass
+class Parts:
+    """The classes under test; a test of the simulation itself puts defective ones here."""
+
+    reconciler: type[Reconciler] = Reconciler
+    keeper: type[Keeper] = Keeper
+    bucket: type[Bucket] = Bucket
+
+
+@dataclass
+class Checkpoint:
+    """What Spark keeps: state of the buckets, offsets that were taken, and the batch that was begun."""
+
+    stores: list[MemoryStore] = field(default_factory=lambda: [MemoryStore() for _ in range(BUCKETS)])
+    offsets: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TOPICS, 0))
+    begun: dict[str, int] | None = None
+
+
+class Frame:
+    """The rows of one batch as `Reconciler.batch` takes them."""
+
+    def __init__(self, rows: list[dict[str, Any]]) -> None:
+        self._rows = rows
+
+    def toArrow(self) -> "Frame":  # noqa: N802
+        return self
+
+    def to_pylist(self) -> list[dict[str, Any]]:
+        return self._rows
+
+
+class Application:
+    """One process of Trueup, from its start to its crash."""
+
+    def __init__(self, settings: Settings, topics: Topics, checkpoint: Checkpoint, eyes: Eyes, hands: Hands,
+                 faults: Faults, checkers: Checkers, parts: Parts, clock: Callable[[], int]) -> None:  # fmt: skip
+        self.topics, self.checkpoint, self.eyes, self.faults = topics, checkpoint, eyes, faults
+        self.checkers, self.parts, self.clock = checkers, parts, clock
+        topics.followed = 0
+        self.live = Live(settings, topics, clock)
+        self.live.load()
+        self._settings_in_force()
+        self.keeper = parts.keeper(topics, self.live, clock)
+        self.keeper.load()
+        self.reconciler = parts.reconciler(
+            hands, topics, lambda: self.live.now.placement, self.keeper, METRICS, clock, BUCKETS
+        )
+        self.reconciler.load()
+        eyes.tell = self.keeper.seen
+        if not faults.cut:
+            eyes.connect()
+
+    def _settings_in_force(self) -> None:
+        self.checkers.settings(self.live.now.placement)
+        self.checkers.tick(self.clock())
+
+    def step(self) -> None:
+        """One round of everything: settings, capture, a batch, a tick."""
+        self.live.follow(threading.Event())
+        self._settings_in_force()
+        self._supervised(self.eyes.look)
+        self._supervised(self.keeper.tick)
+        self._supervised(self.batch)
+        self._supervised(self.reconciler.turn)
+
+    def _supervised(self, part: Callable[[], None]) -> None:
+        """The supervisor starts a part that failed anew; it tries again with the next step."""
+        try:
+            part()
+        except TrueupError as error:
+            self.checkers.world.note(f"a part failed: {error}")
+
+    def batch(self) -> None:
+        """One micro-batch; one that was begun and not finished is run again over the same records."""
+        if self.faults.journal_away:
+            return
+        kept = self.checkpoint
+        kept.begun = kept.begun or self._ends()
+        if kept.begun == kept.offsets:
+            kept.begun = None
+            return
+        taken = {name: slice(kept.offsets[name], kept.begun[name]) for name in TOPICS}
+        ledgers = concat([EMPTY, *self.topics.ledgers[taken["ledgers"]]])
+        marks = np.concatenate([NO_MARKS, *self.topics.marks[taken["marks"]]])
+        bodies = [body for _, body in self.topics.bodies["topology"][taken["topology"]] if body is not None]
+        topology = max(map(_decoded, bodies), key=lambda t: t.epoch, default=None)
+        rows, stores = [], list(kept.stores)
+        for number in range(BUCKETS):
+            self.faults.seam()
+            mine = ledgers.take(ledgers.ledger % BUCKETS == number)
+            row = self._bucket(number, stores, mine, marks[marks["ledger"] % BUCKETS == number], topology)
+            rows += [row] if row else []
+        self.faults.seam()
+        self.checkers.told(marks)
+        self.reconciler.batch(Frame(rows), 0)
+        self.faults.seam()
+        self.checkers.folded(_members(ledgers))
+        kept.stores, kept.offsets, kept.begun = stores, kept.begun, None
+
+    def _ends(self) -> dict[str, int]:
+        """How far the next batch goes: to the end of each topic, or not quite."""
+        ends = {"ledgers": len(self.topics.ledgers), "marks": len(self.topics.marks),
+                "topology": len(self.topics.bodies["topology"])}  # fmt: skip
+        for name, end in ends.items():
+            if self.faults.happens(self.faults.partial):
+                ends[name] = self.faults.rng.randint(self.checkpoint.offsets[name], end)
+        return ends
+
+    def _bucket(self, number: int, stores: list[MemoryStore], ledgers: Ledgers, marks: Any,
+                topology: Topology | None) -> dict[str, Any] | None:  # fmt: skip
+        if not len(ledgers) and not len(marks) and topology is None:
+            return None
+        stores[number] = MemoryStore(stores[number].log, dict(stores[number].cells))
+        answer: Answer | None = self.parts.bucket(stores[number], topology_bytes, _decoded).step(
+            ledgers, marks, topology
+        )
+        if answer is None:
+            return None
+        return {
+            "bucket": number, "epoch": answer.epoch, "full": answer.full, "ledgers": answer.ledgers,
+            "findings": answer.findings.tobytes(), "marks": answer.marks.tobytes(),
+        }  # fmt: skip
+
+
+def _members(ledgers: Ledgers) -> list[tuple[int, int, frozenset[str]]]:
+    newest = ledgers.latest()
+    return [
+        (ledger, mzxid, frozenset(b for e in newest.ensembles(at) for b in e))
+        for at, (ledger, mzxid, state) in enumerate(
+            zip(newest.ledger.tolist(), newest.mzxid.tolist(), newest.state.tolist(), strict=True)
+        )
+        if state != LedgerState.UNREADABLE
+    ]
+
+
+__all__ = ["Application", "Checkpoint", "Parts", "decode"]

@@ -77,6 +77,8 @@ class Marks:
             if not left:
                 break
             try:
+                # The orders may have been decided on what another server said, which this one must not lag behind.
+                self._client.settle(self._paths.root)
                 ready = self._look(items, left, done)
             except Retry as error:
                 problem = str(error)

@@ -1,7 +1,7 @@
 """Walks and bulk reads of BookKeeper's znodes."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ from connectors.bookkeeper.bulk import Array
 from connectors.bookkeeper.layout import Layout, Paths, holds_ledgers, is_directory, leaves
 from connectors.bookkeeper.proto import ServiceInfo
 from connectors.zookeeper.client import FAST, Client, Pace
-from connectors.zookeeper.errors import GONE, Forbidden
+from connectors.zookeeper.errors import FORBIDDEN, GONE, Forbidden
 from connectors.zookeeper.requests import Stat, Znodes
 from state.errors import BadBytes, Retry
 from state.ledgers import Ledgers, concat
@@ -22,7 +22,7 @@ from state.observations import LedgerRecord
 TOGETHER = 5_000
 """Ledgers decoded at a time: enough for numpy, little enough for the processor's cache."""
 _FEW = 64
-_LISTINGS = 20
+_NAMES_TOGETHER, _LISTINGS = 200_000, 500
 _MARK_LISTINGS = 250
 _MARK_LEVELS = 4
 
@@ -49,8 +49,10 @@ def ledgers_of(client: Client, paths: Paths) -> Iterator[Listing]:
     level = [""]
     while level:
         below: list[str] = []
-        for at in range(0, len(level), _LISTINGS):
-            some = level[at : at + _LISTINGS]
+        at = together = 0
+        while at < len(level):
+            # Directories of the long form may hold a name each, others 10,000; an answer should stay at some MB.
+            some = level[at : at + max(1, together)]
             lists, zxid = client.listings([f"{paths.root}/{name}" if name else paths.root for name in some])
             for directory, names in zip(some, lists, strict=True):
                 if holds_ledgers(directory):
@@ -60,6 +62,8 @@ def ledgers_of(client: Client, paths: Paths) -> Iterator[Listing]:
                 below += [prefix + name.decode() for name in names if is_directory(name, directory)]
                 if not directory:
                     yield _listing("", [name for name in names if name[:1] == b"L" and name[1:].isdigit()], zxid)
+            at += len(some)
+            together = min(_LISTINGS, _NAMES_TOGETHER * len(some) // (1 + sum(map(len, lists))))
         level = below
 
 
@@ -136,32 +140,34 @@ def _decoded(data: bytes, where: metadata.Where) -> LedgerRecord:
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Ledgers as records; ids that are gone or forbidden."""
+    """Ledgers as records; ids that are gone, with the zxid as of which they are; ids that are forbidden."""
 
     records: list[LedgerRecord]
-    gone: list[int]
+    gone: list[tuple[int, int]]
     forbidden: list[int]
 
 
 def records(ids: Array, found: list[Znodes], paths: Paths, seen_ms: int, newer: Array) -> Records:
     """Records of what was read where ``newer`` (bool) is true: one by one if they are few, else in bulk."""
-    wanted = np.flatnonzero(newer)
-    if len(wanted) >= _FEW:
+    if np.count_nonzero(newer) >= _FEW:
         batch = bulk.decode(ids, found, paths.ledger, seen_ms, newer)
-        return Records(list(batch.records()), batch.gone.tolist(), batch.forbidden.tolist())
+        result = Records(list(batch.records()), [], batch.forbidden.tolist())
+        zxids = np.repeat([part.zxid for part in found], [len(part) for part in found])
+        gone = np.isin(ids, batch.gone)
+        return replace(result, gone=list(zip(ids[gone].tolist(), zxids[gone].tolist(), strict=True)))
     result = Records([], [], [])
-    numbers, at = set(wanted.tolist()), 0
-    for part in found:
-        for row, size in enumerate(part.size.tolist()):
-            if at in numbers:
-                ledger = int(ids[at])
-                if size < 0:
-                    (result.gone if size == GONE else result.forbidden).append(ledger)
-                else:
-                    stat = part.stat(row)
-                    where = metadata.Where(ledger, paths.ledger(ledger), stat.mzxid, stat.version, stat.ctime, seen_ms)
-                    result.records.append(_decoded(part.data(row), where))
-            at += 1
+    rows = ((part, row) for part in found for row in range(len(part)))
+    for ledger, wanted, (part, row) in zip(ids.tolist(), newer.tolist(), rows, strict=True):
+        if not wanted:
+            continue
+        if part.size[row] == GONE:
+            result.gone.append((ledger, part.zxid))
+        elif part.size[row] == FORBIDDEN:
+            result.forbidden.append(ledger)
+        else:
+            stat = part.stat(row)
+            where = metadata.Where(ledger, paths.ledger(ledger), stat.mzxid, stat.version, stat.ctime, seen_ms)
+            result.records.append(_decoded(part.data(row), where))
     return result
 
 

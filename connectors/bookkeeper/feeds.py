@@ -1,0 +1,216 @@
+"""What a capture knows of ledgers, marks and bookies, and what it says when that changes.
+
+Every feed reads whole values and publishes those that differ from what it published last. A feed holds the new value
+only after it was delivered, so that a failure in between means publishing again.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+
+from connectors.bookkeeper import bulk, marks, metadata, reading
+from connectors.bookkeeper.bulk import Array
+from connectors.bookkeeper.known import Held, Known
+from connectors.bookkeeper.layout import Paths
+from connectors.bookkeeper.racks import Racks
+from connectors.zookeeper.client import Client, Event, Pace
+from connectors.zookeeper.requests import Znodes
+from connectors.zookeeper.watching import Heard
+from state.errors import BadBytes
+from state.observations import LedgerRecord, LedgerState, MarkRecord, Observation, Sighting
+
+log = logging.getLogger(__name__)
+Deliver = Callable[[list[Observation]], None]
+_FORBIDDEN_AGAIN_MS = 60_000
+_COMPARED_TOGETHER = 1_500
+_NO_MARK = marks.Mark()
+
+
+class LedgerFeed:
+    """Ledger metadata. ``unreadable`` and ``forbidden``: ids of ledgers that could not be decoded or read."""
+
+    def __init__(self, deliver: Deliver, known: Known, now: Callable[[], int], pace: Pace) -> None:
+        self._deliver, self._now, self._pace = deliver, now, pace
+        self._held = Held(known.ledgers, known.mzxids)
+        self.unreadable, self.forbidden = set(known.unreadable), set[int]()
+        self._asked_again_ms = 0
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def read_all(self, client: Client, paths: Paths) -> None:
+        """Read every ledger; publish those that are not held in that version, and those that are no more."""
+        self.forbidden.clear()
+        seen = [np.zeros(0, np.int64)]
+        for listing in reading.ledgers_of(client, paths):
+            seen.append(listing.ids)
+            self._read(client, paths, listing.ids, listing.names)
+        self._read(client, paths, np.setdiff1d(self._held.columns()[0], np.concatenate(seen)))
+
+    def compare(self, client: Client, paths: Paths, other: Client, since: int) -> None:
+        """Publish what was created, deleted or written after zxid ``since``.
+
+        ``other``: a session that is open on a server which is not behind that of ``client``; closed afterwards.
+        """
+        held = self._held.columns()[0]
+        lists = [listing.ids for listing in reading.ledgers_of(client, paths)]
+        present = np.concatenate([np.zeros(0, np.int64), *lists])
+        written = self._written(other, paths, np.intersect1d(held, present), since)
+        self._read(client, paths, np.union1d(np.setxor1d(held, present), written))
+
+    def _written(self, other: Client, paths: Paths, ledgers: Array, since: int) -> Array:
+        """Those of these ledgers that the server says were written or deleted."""
+        found: list[int] = []
+        other.sink = lambda _zxid, _kind, path: found.append(paths.classify(path)[1])
+        root = paths.root.encode() + b"/"
+        pace = Pace(_COMPARED_TOGETHER, self._pace.window, self._pace.pause_s)
+        other.set_watches(since, [root + name for name in paths.relatives(ledgers)], pace=pace)
+        return np.unique(np.array(found, np.int64))
+
+    def follow(self, client: Client, paths: Paths, events: dict[int, Heard]) -> None:
+        """Publish what these events are about. One that says when a ledger was deleted says enough."""
+        deleted = {i: heard.zxid for i, heard in events.items() if heard.kind == Event.DELETED and heard.zxid > 0}
+        self._publish([self._gone(i, zxid) for i, zxid in deleted.items() if 0 <= self._held.get(i) < zxid])
+        wanted = {i for i, heard in events.items() if i not in deleted and self._is_news(i, heard)}
+        if self.forbidden and self._now() - self._asked_again_ms > _FORBIDDEN_AGAIN_MS:
+            # No event tells that permission was given.
+            self._asked_again_ms = self._now()
+            wanted |= self.forbidden
+        self._read(client, paths, np.array(sorted(wanted), np.int64))
+
+    def _is_news(self, ledger: int, heard: Heard) -> bool:
+        return heard.zxid <= 0 or heard.zxid > self._held.get(ledger)
+
+    def _read(self, client: Client, paths: Paths, ledgers: Array, names: list[bytes] | None = None) -> None:
+        """Read ledgers and publish those that are not as they are held."""
+        for ids, found in reading.read(client, paths, ledgers, names, self._pace):
+            mzxid = bulk.mzxids(found)
+            news = (mzxid != self._held.versions(ids)) | (mzxid < 0)
+            told = reading.records(ids, found, paths, self._now(), news)
+            # A znode that is not there is gone as of the reading, whatever its events will say.
+            gone = [self._gone(ledger, zxid) for ledger, zxid in told.gone if self._held.get(ledger) >= 0]
+            self._publish([*told.records, *gone])
+            self.forbidden.difference_update(ids.tolist())
+            self.forbidden.update(told.forbidden)
+
+    def _gone(self, ledger: int, zxid: int) -> LedgerRecord:
+        return metadata.gone(ledger, zxid, self._now())
+
+    def _publish(self, records: list[LedgerRecord]) -> None:
+        if not records:
+            return
+        self._deliver([Observation("ledgers", _key(record["ledger"]), record) for record in records])
+        ids = np.array([record["ledger"] for record in records], np.int64)
+        versions = [-1 if record["state"] == LedgerState.GONE else record["mzxid"] for record in records]
+        self._held.update(ids, np.array(versions, np.int64))
+        self.unreadable.difference_update(ids.tolist())
+        self.unreadable.update(r["ledger"] for r in records if r["state"] == LedgerState.UNREADABLE)
+
+
+class MarkFeed:
+    """Under-replication marks and the workers' locks, as one record for each ledger.
+
+    The version of a record is the zxid of its reading: a lock that goes leaves no znode to tell one.
+    """
+
+    def __init__(self, deliver: Deliver, known: Known, now: Callable[[], int], pace: Pace) -> None:
+        self._deliver, self._now = deliver, now
+        self._pace = Pace(max(2, pace.batch // 2 * 2), pace.window, pace.pause_s)  # a mark and its lock together
+        # None stands for what the journal knew at start: only its reading tells what became of it.
+        self._held: dict[int, MarkRecord | None] = dict.fromkeys(known.marks)
+
+    def read_all(self, client: Client, paths: Paths) -> None:
+        """Read every mark and lock there is or was."""
+        self.follow(client, paths, reading.marked(client, paths) | set(self._held))
+
+    def follow(self, client: Client, paths: Paths, ledgers: Iterable[int]) -> None:
+        """Read marks and locks of these ledgers; publish what is not as it was."""
+        ids = sorted(ledgers)
+        for at in range(0, len(ids), reading.TOGETHER):
+            news = [r for r in self._read(client, paths, ids[at : at + reading.TOGETHER]) if self._is_news(r)]
+            if news:
+                self._deliver([Observation("marks", _key(record["ledger"]), record) for record in news])
+            for record in news:
+                if _present(record):
+                    self._held[record["ledger"]] = record
+                else:
+                    self._held.pop(record["ledger"], None)
+
+    def _is_news(self, record: MarkRecord) -> bool:
+        if record["ledger"] not in self._held:
+            return _present(record)
+        held = self._held[record["ledger"]]
+        return held is None or {**held, "zxid": 0, "seen_ms": 0} != {**record, "zxid": 0, "seen_ms": 0}
+
+    def _read(self, client: Client, paths: Paths, ids: Sequence[int]) -> list[MarkRecord]:
+        below = len(paths.root) + 1
+        names = [path(i)[below:].encode() for i in ids for path in (paths.mark, paths.lock)]
+        parts = client.multi_read(paths.root, names, self._pace)
+        rows = ((part, row) for part in parts for row in range(0, len(part), 2))
+        return [self._record(ledger, part, row) for ledger, (part, row) in zip(ids, rows, strict=True)]
+
+    def _record(self, ledger: int, part: Znodes, row: int) -> MarkRecord:
+        """The mark is in this row, its lock in the next."""
+        there = part.size[row] >= 0
+        mark = marks.decode(part.data(row)) if there else _NO_MARK
+        return {
+            "ledger": ledger,
+            "zxid": part.zxid,
+            "seen_ms": self._now(),
+            "version": part.stat(row).version if there else -1,
+            "ctime_ms": mark.ctime_ms,
+            "replicas": list(mark.replicas),
+            "locked_by": (marks.holder(part.data(row + 1)) or "?") if part.size[row + 1] >= 0 else "",
+        }
+
+
+class BookieFeed:
+    """Registrations, cookies and racks of all bookies. ``problem``: what is wrong with the rack map."""
+
+    def __init__(self, deliver: Callable[[list[Sighting]], None], racks: Racks) -> None:
+        self._deliver, self._racks = deliver, racks
+        self._hosts: dict[str, str] = {}
+        self._held: list[Sighting] | None = None
+        self.problem = ""
+
+    def load_racks(self, client: Client) -> None:
+        """Read the map's znode, if it has one. The racks known so far hold until it can be read."""
+        if not self._racks.znode:
+            return
+        found = client.look(self._racks.znode)
+        try:
+            self._racks.load(None if found is None else found[0])
+        except BadBytes as error:
+            log.warning("rack map not readable", extra={"problem": str(error)})
+            self.problem = str(error)
+        else:
+            self.problem = ""
+
+    def read_all(self, client: Client, paths: Paths) -> None:
+        """Read all registrations; tell all of them if any of it changed."""
+        found = reading.registered(client, paths)
+        self._hosts |= found.hosts
+        ids = sorted({*found.writable, *found.readonly, *found.cookies})
+        racks = self._racks.resolve(ids, self._hosts)
+        sightings = [_sighting(found, bookie, racks[bookie]) for bookie in ids]
+        if sightings != self._held:
+            self._deliver(sightings)
+            self._held = sightings
+
+
+def _sighting(found: reading.Registered, bookie: str, rack: str | None) -> Sighting:
+    cookie = bookie in found.cookies
+    if bookie in found.writable:
+        return Sighting(bookie, rack, "writable", cookie, found.writable[bookie])
+    if bookie in found.readonly:
+        return Sighting(bookie, rack, "readonly", cookie, found.readonly[bookie])
+    return Sighting(bookie, rack, "", cookie, 0)
+
+
+def _present(record: MarkRecord) -> bool:
+    return record["version"] >= 0 or bool(record["locked_by"])
+
+
+def _key(ledger: int) -> bytes:
+    return ledger.to_bytes(8, "big")

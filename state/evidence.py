@@ -68,6 +68,13 @@ def shown(bench: Bench, found: Found, quorum: int) -> dict[str, Any]:
     }
 
 
+def unjudged(bench: Bench, names: list[str], code: int) -> dict[str, Any]:
+    """One fragment of a ledger that is deleted or cannot be read, in the same form."""
+    nothing = {"copies": 0, "racks": 0, "empty": False, "failing_windows": [], "repair": "", "refusing": []}
+    what = RULES[code]
+    return {"bookies": members(bench, names), "rule": what.id, "verdict": what.verdict.name.lower(), **nothing}
+
+
 def _failing(bench: Bench, found: Found, quorum: int) -> Iterator[dict[str, Any]]:
     kinds, racks = found.facts.kinds[0], found.facts.names[0]
     need, names = min(quorum, bench.topology.min_racks), bench.standing.racks

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from state.evidence import Found, changes, members, shown
+from state.evidence import Found, changes, shown, unjudged
 from state.former import NO_FORMER, Former
 from state.fragments import GONE, UNREADABLE, Bench, Stage, stages
 from state.ledgers import Column, Ledgers
@@ -225,7 +225,7 @@ def evidence(ledgers: Ledgers, row: int, topology: Topology, former: Former = NO
     bench = Bench(topology)
     if not list(_shapes(ledgers.take(np.array([row])))):
         rule = GONE if ledgers.state[row] == LedgerState.GONE else UNREADABLE
-        plain = [{"bookies": members(bench, bookies)} for bookies in ledgers.ensembles(row)]
+        plain = [unjudged(bench, bookies, rule) for bookies in ledgers.ensembles(row)]
         return {"rule": RULES[rule].id, "fragments": plain, "changes": [RULES[rule].remedy]}
     found = list(_fragments(bench, ledgers, row, former))
     quorum = int(ledgers.quorum[row])

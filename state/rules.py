@@ -122,7 +122,8 @@ RULES = Rules([
     ),
     Rule(
         "placement.all-copies-lost", _B, "some entries have no live copy",
-        "Every bookie of some window on the ring is lost, so the entries striped to that window cannot be read.",
+        "Every bookie of some window on the ring is lost, so the entries striped to that window cannot be read. "
+        "A ledger too short to have entries there (fewer than E) is judged as if it had some.",
         "Nothing is marked: a worker could read nothing. Only the return of one of these bookies helps; "
         "until then treat the entries as lost.",
     ),

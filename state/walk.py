@@ -1,7 +1,7 @@
 """What BookKeeper can make of an ensemble with the bookies at hand.
 
-`reach` follows `RackawareEnsemblePlacementPolicyImpl.replaceToAdherePlacementPolicy` (4.17, BP-54) through every outcome
-of its random choices (`state.greedy`), and `refill` does so with `replaceBookie` as
+`reach` follows `RackawareEnsemblePlacementPolicyImpl.replaceToAdherePlacementPolicy` (4.17, BP-54) through every
+outcome of its random choices (`state.greedy`), and `refill` does so with `replaceBookie` as
 `BookKeeperAdmin.getReplacementBookiesByIndexes` calls it. `colourable` asks whether any good arrangement exists at all.
 Disk weights (diskWeightBasedPlacementEnabled) are ignored: with them BookKeeper gives up sooner.
 
@@ -106,6 +106,7 @@ def refill(
 
     It chooses one after the other in ring order against the unchanged ensemble: a bookie in the rack of the lost one,
     else one in a rack where no other member stands, else (not enforced) any. One failure fails the whole fragment.
+    The rack of a lost member is the last one known; a worker that started after the loss takes it for the default rack.
     """
     if not enforce and not refusing:
         return Reach(Sure.ALWAYS, len(lost)) if sum(spares.values()) >= len(lost) else _NEVER

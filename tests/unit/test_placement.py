@@ -359,6 +359,14 @@ def test_evidence_shows_every_fragment_and_its_failing_windows():
     }  # fmt: skip
 
 
+def test_evidence_of_what_was_not_judged_has_the_same_form():
+    forms = [
+        evidence(closed("a1", "b1", state=s), 0, topology())["fragments"][0]
+        for s in (LedgerState.CLOSED, LedgerState.GONE)
+    ]
+    assert set(forms[0]) == set(forms[1])
+
+
 def test_evidence_says_how_sure_a_repair_is():
     shown = evidence(closed("a1", "a2"), 0, topology(), former("b1"))
     assert "random choices" in shown["fragments"][0]["repair"]

@@ -5,6 +5,7 @@ list of bookies that Trueup was given. Everything about the ledger itself is hel
 """
 
 from collections.abc import Iterable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -134,6 +135,7 @@ class Checkers:
         self.world = world
         self.policy = Placement()
         self.attendance = Attendance()
+        self.published = Attendance()
         self.writable: frozenset[str] = frozenset()
         self.was_writable: set[str] = set()
         self.clock_ms = 0
@@ -153,10 +155,12 @@ class Checkers:
     def settings(self, policy: Placement) -> None:
         self.policy = policy
 
+    def remembered(self) -> None:
+        """A topology reached the journal: what was known of the bookies survives a crash."""
+        self.published = deepcopy(self.attendance)
+
     def restarted(self) -> None:
-        """Which release a hold waits for is not known after a restart: any later one ends it."""
-        if self.attendance.held_at is not None:
-            self.attendance.held_at = self.policy.release_hold
+        self.attendance = deepcopy(self.published)
 
     def sighted(self, sightings: Sequence[Sighting]) -> None:
         self.attendance.see(sightings, self.clock_ms)
@@ -269,9 +273,9 @@ class Checkers:
         return [i for i, ledger in self.world.ledgers.items() if self.bounds(ledger) == {Verdict.DRIFTED}]
 
     def ours(self) -> list[int]:
-        """Marks of ours that have to go. Nothing is changed about a ledger that cannot be read."""
+        """Marks of ours that have to go: nobody else wrote them, and their ledger can be read."""
         ledgers = self.world.ledgers
-        marked = [i for i, mark in self.world.marks.items() if TRUEUP in mark.authors]
+        marked = [i for i, mark in self.world.marks.items() if set(mark.authors) == {TRUEUP}]
         return [i for i in marked if i in ledgers and not ledgers[i].unreadable]
 
     def board(self, findings: Rows, marks: Rows) -> None:

@@ -39,7 +39,7 @@ class Simulation:
         self.world = World(rng, rng.choice((1, 2, 2, 2, 2, 3)), rng.random() < 0.1)
         self.faults = Faults(rng)
         self.checkers = Checkers(self.world)
-        self.topics = Topics(self.faults)
+        self.topics = Topics(self.faults, self.checkers)
         self.eyes = Eyes(self.world, self.faults, self.topics, self.checkers)
         self.hands = Hands(self.world, self.faults, self.eyes, self.checkers, STALE_MS)
         self.checkpoint = Checkpoint()
@@ -262,6 +262,10 @@ class Simulation:
             worker.alive = True
         for number in [i for i, mark in world.marks.items() if "trueup" not in mark.authors]:
             world.unmark(number, "operator")
+        for number in world.marks:
+            # Nothing is changed about a ledger that cannot be read, so a mark of ours would stay and take room.
+            if number in world.ledgers and world.ledgers[number].unreadable:
+                self._damage(world.ledgers[number])
         for bookie in list(world.bookies.values()):
             if bookie.state == "down" and rng.random() < 0.4:
                 world.start(bookie.id)
@@ -274,20 +278,22 @@ class Simulation:
 
     def _settle(self) -> None:
         """Within a bounded time nothing is left to do, and the board shows the truth."""
-        wait_ms = 500
+        wait_ms, quiet = 500, 0
         for _ in range(QUIET_STEPS):
             self._advance(wait_ms)
             self._approve()
             if self._quiet():
-                break
-            wait_ms = min(int(wait_ms * 1.2), LONGEST_STEP_MS)
+                quiet += 1
+                if quiet == 3:
+                    break
+            else:
+                quiet = 0
+            wait_ms = min(max(int(wait_ms * 1.2), 15_000 * quiet), LONGEST_STEP_MS)
         else:
             raise Violation(f"not quiet: {self.checkers.todo()} drift, marks of ours {self.checkers.ours()}")
-        self._advance(10)
         assert self.application is not None
         board = self.application.reconciler.board
-        if self._quiet():
-            self.checkers.board(board.findings, board.marks)
+        self.checkers.board(board.findings, board.marks)
 
     def _quiet(self) -> bool:
         """Nothing is under way: no writes of the cluster, no observation, no mark of ours, and no feasible drift."""

@@ -38,8 +38,8 @@ class Topics:
     """Stands for `streams.journal.Journal`: topics of (key, Avro body), of which a reader may see only the newest of
     each key. Rows of ledgers and marks stay columns, for Spark's own decoder is not part of this."""
 
-    def __init__(self, faults: Faults) -> None:
-        self._faults = faults
+    def __init__(self, faults: Faults, checkers: Checkers) -> None:
+        self._faults, self._checkers = faults, checkers
         self.bodies: dict[str, list[tuple[bytes, bytes | None]]] = {
             name: [] for name in ("topology", "repairs", "config", "findings")
         }
@@ -53,6 +53,8 @@ class Topics:
             self._faults.journal()
             if what != "findings":
                 self.bodies[what].append((key, None if value is None else encode(what, value)))
+            if what == "topology":
+                self._checkers.remembered()
         self._faults.seam()
 
     def read(self, what: str) -> Iterator[Record]:

@@ -72,7 +72,9 @@ class Application:
         topics.followed = 0
         self.live = Live(settings, topics, clock)
         self.live.load()
-        self._settings_in_force()
+        checkers.settings(self.live.now.placement)
+        # Before the keeper, which may act on a change at once.
+        self.live.listeners.append(self._settings_in_force)
         self.keeper = parts.keeper(topics, self.live, clock)
         self.keeper.load()
         self.reconciler = parts.reconciler(
@@ -89,9 +91,10 @@ class Application:
 
     def step(self) -> None:
         """One round of everything: settings, capture, a batch, a tick."""
+        self.checkers.clock_ms = self.clock()
         self.live.follow(threading.Event())
-        self._settings_in_force()
         self._supervised(self.eyes.look)
+        self.checkers.tick(self.clock())
         self._supervised(self.keeper.tick)
         self._supervised(self.batch)
         self._supervised(self.reconciler.turn)

@@ -1,0 +1,1 @@
+"""Drills on real servers, with Trueup and without."""

@@ -1,0 +1,95 @@
+"""Trueup as a process of its own, run as an operator runs it, and what it says over its API."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from connectors.sandbox.cluster import Cluster
+from connectors.sandbox.processes import free_port, wait_until
+from state.errors import Retry, Stop, TrueupError
+from streams.cli.client import Api
+
+READY_S = 180.0
+
+
+class Trueup:
+    """`trueup run` on a sandbox cluster, in `enforce`."""
+
+    def __init__(self, cluster: Cluster, root: Path) -> None:
+        port = free_port()
+        settings = {
+            "cluster": {"zookeeper": str(cluster.zookeeper.address), "name": "drill", "session_timeout_ms": 4_000},
+            "racks": {"source": "script", "script": str(cluster.rack_script)},
+            # A drill loses half of its bookies on purpose, and nobody wants to wait for it.
+            "placement": {"mode": "enforce", "grace_s": 1.0, "hold_share": 0.6},
+            "journal": {"bootstrap": cluster.kafka.bootstrap},
+            "spark": {"buckets": 16, "memory": "1g"},
+            "http": {"port": port},
+            "data_dir": str(root / "data"),
+        }
+        root.mkdir(parents=True, exist_ok=True)
+        self._file, self.log = root / "trueup.yaml", root / "trueup.log"
+        self._file.write_text(json.dumps(settings, indent=2))  # JSON is YAML too
+        self._api = Api(f"http://127.0.0.1:{port}", read_s=5.0)
+        self._process: subprocess.Popen[bytes] | None = None
+        self.drifted: dict[int, int] = {}
+        self.safe_ms: dict[int, int] = {}
+        self.blocked: dict[int, str] = {}
+
+    def __enter__(self) -> Self:
+        with self.log.open("ab") as log:
+            command = [sys.executable, "-m", "streams.cli.main", "run", "-c", str(self._file)]
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process is not None:
+            self._process.terminate()
+            try:
+                self._process.wait(60)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+
+    def wait_until(self, what: str, condition: Any, timeout_s: float = READY_S) -> None:
+        """Wait for something that its status says."""
+        wait_until(lambda: (status := self.status()) is not None and condition(status), timeout_s, what)
+
+    def status(self) -> dict[str, Any] | None:
+        """Its status, None while it does not answer yet. Raises `Stop` when it ended."""
+        if self._process is not None and self._process.poll() is not None:
+            raise Stop("Trueup to run", f"exit code {self._process.returncode}", f"read {self.log}")
+        try:
+            found: dict[str, Any] = self._api.get("status")
+            return found
+        except Retry:
+            return None
+
+    def look(self) -> dict[str, Any] | None:
+        """Its status, after taking note of which ledgers drifted, became safe or are blocked."""
+        status = self.status()
+        if status is None or not status["ready"]:
+            return None
+        try:
+            findings = self._api.get("findings", limit=10_000)
+        except TrueupError:
+            return None
+        now_ms, rows = time.time_ns() // 1_000_000, findings
+        now = {row["ledger"]: row for row in rows if row["verdict"] == "drifted"}
+        for ledger in set(self.drifted) - set(now):
+            self.safe_ms[ledger] = now_ms - self.drifted.pop(ledger)
+        for ledger, row in now.items():
+            self.drifted.setdefault(ledger, row["since_ms"])
+        self.blocked = {row["ledger"]: row["reason"] for row in rows if row["verdict"] == "blocked"}
+        return status
+
+    def actions(self) -> list[dict[str, Any]]:
+        """What it did, newest first."""
+        rows: list[dict[str, Any]] = self._api.get("actions", limit=10_000)
+        return rows

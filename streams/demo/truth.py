@@ -1,0 +1,68 @@
+"""What the cluster's own metadata says, read straight from ZooKeeper and not through Trueup."""
+
+from types import TracebackType
+from typing import Self
+
+from connectors.bookkeeper import reading
+from connectors.sandbox.cluster import Cluster
+from connectors.zookeeper.client import Client
+from state.ledgers import Ledgers, concat
+from state.observations import LedgerState
+
+
+class Truth:
+    """Ledgers of a sandbox cluster as ZooKeeper has them."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._client = Client(str(cluster.zookeeper.address)).open()
+        self._paths = reading.paths_of(self._client, "/ledgers")
+        bookies = range(1, 1 + sum(name.startswith("bookie") for name in cluster.servers))
+        self._rack = {cluster.bookie_id(n): cluster.rack_of(n) for n in bookies}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._client.shut()
+
+    def ledgers(self) -> Ledgers:
+        """All ledgers as they are now."""
+        batches = reading.snapshot(self._client, self._paths, 0)
+        return concat([batch.ledgers for batch in batches])
+
+    def registered(self, rack: str) -> int:
+        """How many bookies of a rack are registered as writable."""
+        writable = reading.registered(self._client, self._paths).writable
+        return sum(self._rack.get(bookie) == rack for bookie in writable)
+
+    def on_one_rack(self) -> set[int]:
+        """Closed ledgers that have a write set within one rack: losing that rack loses their entries."""
+        rows = self.ledgers()
+        return {
+            int(rows.ledger[at])
+            for at in range(len(rows))
+            if rows.state[at] == LedgerState.CLOSED
+            and any(self._narrow(ensemble, int(rows.quorum[at])) for ensemble in rows.ensembles(at))
+        }
+
+    def _narrow(self, ensemble: list[str], quorum: int) -> bool:
+        racks = [self._rack[bookie] for bookie in ensemble]
+        return any(len({racks[(at + k) % len(racks)] for k in range(quorum)}) == 1 for at in range(len(racks)))
+
+    def with_member_on(self, rack: str, ledgers: set[int]) -> set[int]:
+        """Those of these ledgers that have a member on a rack."""
+        rows = self.ledgers()
+        return {
+            int(rows.ledger[at])
+            for at in range(len(rows))
+            if int(rows.ledger[at]) in ledgers and any(self._rack[b] == rack for e in rows.ensembles(at) for b in e)
+        }
+
+    def racks(self, ledger: int) -> list[str]:
+        """Rack of each member of a ledger's first fragment."""
+        rows = self.ledgers()
+        at = rows.ledger.tolist().index(ledger)
+        return [self._rack[bookie] for bookie in rows.ensembles(at)[0]]

@@ -1,0 +1,43 @@
+"""What a measurement needs: CPU seconds of process trees, the load of the machine, progress on stderr."""
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+
+import psutil
+
+STARTED = time.monotonic()
+
+
+class Failed(Exception):  # noqa: N818 - it says that there is no figure
+    """A figure that could not be measured, and why."""
+
+
+def cpu_s(*roots: int) -> float:
+    """User and system seconds of these processes, of what they started, and of what these waited for."""
+    total = 0.0
+    for process in _trees(roots):
+        with suppress(psutil.NoSuchProcess):
+            spent = process.cpu_times()
+            total += spent.user + spent.system + spent.children_user + spent.children_system
+    return total
+
+
+def _trees(roots: tuple[int, ...]) -> Iterator[psutil.Process]:
+    for root in roots:
+        with suppress(psutil.NoSuchProcess):
+            yield psutil.Process(root)
+            yield from psutil.Process(root).children(recursive=True)
+
+
+def load() -> float:
+    """Load average of the last minute."""
+    return os.getloadavg()[0]
+
+
+def tell(message: str) -> None:
+    """Say on stderr how far things are."""
+    spent = int(time.monotonic() - STARTED)
+    print(f"{spent // 60:3d}:{spent % 60:02d}  load {load():4.1f}  {message}", file=sys.stderr, flush=True)

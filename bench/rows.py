@@ -1,0 +1,72 @@
+"""Rows of a benchmark: what was measured, beside whom, and whether the target is reached."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+WIDTH = 100
+
+
+class Row(NamedTuple):
+    """One figure. ``ratio`` >= ``target`` means reached; a target of 0 only reports.
+
+    ``ratio`` says how many times better we are: peer / ours where less is better, ours / peer where more is.
+    """
+
+    what: str
+    unit: str
+    peer: float
+    ours: float
+    ratio: float
+    target: float
+
+
+def less(what: str, unit: str, peer: Sequence[float], ours: Sequence[float], target: float = 0.0) -> Row:
+    """A figure of which less is better, as medians."""
+    theirs, own = median(peer), median(ours)
+    return Row(what, unit, round(theirs, 3), round(own, 3), round(theirs / max(own, 1e-9), 2), target)
+
+
+def more(what: str, unit: str, peer: Sequence[float], ours: Sequence[float], target: float = 0.0) -> Row:
+    """A figure of which more is better, as medians."""
+    theirs, own = median(peer), median(ours)
+    return Row(what, unit, round(theirs, 3), round(own, 3), round(own / max(theirs, 1e-9), 2), target)
+
+
+def text(rows: Sequence[Row]) -> str:
+    """The rows as JSON."""
+    return json.dumps([row._asdict() for row in rows], indent=1) + "\n"
+
+
+def write(path: Path, rows: Sequence[Row]) -> None:
+    """Keep the rows for programs."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text(rows))
+
+
+def show(rows: Sequence[Row], note: str) -> None:
+    """Print the rows as one table."""
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    made.add_column("what")
+    made.add_column("unit", no_wrap=True)
+    for title in ("peer", "ours", "ratio", "target"):
+        made.add_column(title, justify="right", no_wrap=True)
+    made.add_column("", no_wrap=True)
+    for row in rows:
+        verdict = Text("reached", "green") if row.ratio >= row.target else Text("missed", "red")
+        target = (f"{row.target:g}", verdict) if row.target else ("-", Text(""))
+        made.add_row(row.what, row.unit, figure(row.peer), figure(row.ours), f"{row.ratio:.2f}", *target)
+    console = Console(width=WIDTH, highlight=False)
+    console.print(made)
+    console.print(note)
+
+
+def figure(value: float) -> str:
+    """A number with three digits that say something."""
+    return f"{value:,.0f}" if value >= 1_000 else f"{value:.1f}" if value >= 100 else f"{value:.2f}"

@@ -137,7 +137,7 @@ class Capture:
 
     @property
     def paths(self) -> Paths:
-        """Where this cluster keeps things; the layout is only right once it was synced."""
+        """Where this cluster keeps things. The layout is only known once there was a session."""
         return self._paths
 
     def read(self, ledgers: Sequence[int]) -> Ledgers:
@@ -182,7 +182,8 @@ class Capture:
         if self._watch.armed:
             begun_ms = self._now()
             self._handle(client)
-            self._complete_ms = begun_ms
+            if self._watch.armed:
+                self._complete_ms = begun_ms
 
     def _session(self) -> Client:
         """The client, connected."""
@@ -192,7 +193,7 @@ class Capture:
         if self._client is None:
             client = self._connect()
             self._watch.follow(client)
-            self._client = client.open()
+            self._client = client.open(given_up=self._stop.is_set)
         return self._open_client()
 
     def _sync(self, client: Client) -> None:
@@ -224,7 +225,7 @@ class Capture:
 
     def _compare(self, client: Client, covered: int, watched: int) -> None:
         """Find out what changed since zxid ``covered``, with a session that forgets its watches when it ends."""
-        other = self._connect().open(after_zxid=watched)
+        other = self._connect().open(after_zxid=watched, given_up=self._stop.is_set)
         try:
             self._ledgers.compare(client, self._paths, other, covered)
         finally:

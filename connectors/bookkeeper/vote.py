@@ -147,7 +147,7 @@ class Vote:
         if self._client is None:
             client = self._connect()
             self._watch.follow(client)
-            self._client = client.open()
+            self._client = client.open(given_up=self._stop.is_set)
         if not self._client.connected:
             raise Retry("a session with ZooKeeper", "none", "it reconnects by itself")
         return self._client

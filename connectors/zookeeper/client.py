@@ -1,19 +1,19 @@
 """A ZooKeeper session: kazoo's (reconnects, SASL, TLS), with recursive watches, bulk reads and our errors.
 
-`look`, `names`, `make`, `put`, `drop`, `commit` and the bulk requests raise `state.errors` and the few that
+`look`, `listing`, `make`, `put`, `drop`, `commit` and the bulk requests raise `state.errors` and the few that
 `connectors.zookeeper.errors` adds; kazoo's own methods are there too and raise kazoo's.
 """
 
 import logging
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
 from kazoo.client import KazooClient
-from kazoo.protocol.serialization import CheckVersion, Create, Delete, SetData
+from kazoo.protocol.serialization import CheckVersion, Create, Delete, SetData, Sync
 from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
 from kazoo.security import OPEN_ACL_UNSAFE
@@ -60,6 +60,7 @@ FAST = Pace()
 GENTLE = Pace(250, 1, 0.004)
 RECONNECT_MAX_S = 3.0
 ANSWER_S = 30.0
+_LOOK_S = 0.1
 
 
 class Client(KazooClient):  # type: ignore[misc]
@@ -89,17 +90,18 @@ class Client(KazooClient):  # type: ignore[misc]
             fail_unsent(self._queue)
         super()._notify_pending(state)
 
-    def open(self, wait_s: float = 15.0, after_zxid: int = 0) -> "Client":
+    def open(self, wait_s: float = 15.0, after_zxid: int = 0, given_up: Callable[[], bool] = lambda: False) -> "Client":
         """Start the session. Raises `Retry` when no server answers in time, `Stop` when it refuses us.
 
-        ``after_zxid``: only a server that has applied this zxid will do.
+        ``after_zxid``: only a server that has applied this zxid will do. ``given_up`` ends the wait early.
         """
         self.last_zxid = after_zxid
         refused: list[Any] = []
         self.add_listener(lambda _: refused.append(self._state) if self._state == KeeperState.AUTH_FAILED else None)
-        self.start_async().wait(wait_s)
-        if self.connected:
-            return self
+        live, until = self.start_async(), time.monotonic() + wait_s
+        while time.monotonic() < until and not refused and not given_up():
+            if live.wait(_LOOK_S):
+                return self
         self.shut()
         if refused:
             raise Stop("credentials that the server accepts", "AUTH_FAILED", "correct the ZooKeeper authentication")
@@ -160,7 +162,7 @@ class Client(KazooClient):  # type: ignore[misc]
 
     def settle(self, path: str) -> None:
         """Wait until this server has applied all that its leader had (sync)."""
-        self._await(self.sync_async(path), f"syncing {path}")
+        self.ask(Sync(path), f"syncing {path}")
 
     def multi_read(self, parent: str, names: Sequence[bytes], pace: Pace = FAST) -> Iterator[Znodes]:
         """Data and stat of ``parent/name`` for all names, one `Znodes` a batch. Names may have several levels.

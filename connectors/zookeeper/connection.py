@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from kazoo.exceptions import ConnectionDropped, ConnectionLoss
+from kazoo.exceptions import ConnectionDropped
 from kazoo.protocol import connection as kazoo
 from kazoo.protocol.serialization import ReplyHeader, read_string
 
@@ -12,7 +12,6 @@ from connectors.zookeeper.requests import INT, Request
 
 Sink = Callable[[int, int, str], None]
 _RECV_BYTES = 1 << 16
-_FRAMES_AT_ONCE = 512  # then requests and pings get their turn
 _EVENT_BYTES = 8  # type and state
 
 
@@ -56,9 +55,8 @@ class Connection(kazoo.ConnectionHandler):  # type: ignore[misc]
 
     def _read_socket(self, read_timeout: float) -> Any:
         answer = super()._read_socket(read_timeout)
-        for _ in range(_FRAMES_AT_ONCE):
-            if answer is not None or not self._whole_frame():
-                break
+        # The caller waits for the socket next, which knows nothing of what is buffered here.
+        while answer is None and self._whole_frame():
             answer = super()._read_socket(read_timeout)
         return answer
 
@@ -91,6 +89,3 @@ def fail_unsent(queue: Any) -> None:
         _, result = queue.popleft()
         if result is not None:
             result.set_exception(NotSent())
-
-
-__all__ = ["Connection", "ConnectionLoss", "Sink", "fail_unsent"]

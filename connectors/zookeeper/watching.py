@@ -112,6 +112,7 @@ class Watch:
         """Have these again, unless there was something newer."""
         with self._lock:
             self._pending = {**taken, **self._pending}
+        self.wake.set()
 
     def __len__(self) -> int:
         return len(self._pending)

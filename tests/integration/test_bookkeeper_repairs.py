@@ -34,7 +34,9 @@ class Auditor:
 
 @pytest.fixture(scope="module")
 def cluster(start_cluster: Callable[..., Cluster]) -> Cluster:
-    return start_cluster(racks={"/rack1": 3, "/rack2": 2}, autorecovery=1, daemons=False)
+    # A worker gives up a lock after 1/32 of that, and twice as long each time.
+    settings = {"lockReleaseOfFailedLedgerGracePeriod": 64_000}
+    return start_cluster(racks={"/rack1": 3, "/rack2": 2}, autorecovery=1, daemons=False, settings=settings)
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ from enum import IntEnum
 from typing import Any
 
 from kazoo.client import KazooClient
+from kazoo.protocol.connection import PURESASL_AVAILABLE
 from kazoo.protocol.serialization import CheckVersion, Create, Delete, SetData, Sync
 from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
@@ -76,6 +77,10 @@ class Client(KazooClient):  # type: ignore[misc]
     def __init__(self, hosts: str, *, sink: Sink | None = None, **options: Any) -> None:
         if "/" in hosts:
             raise BadSettings([f"ZooKeeper servers: {hosts!r}: expected host:port[,host:port...] without a path"])
+        if options.get("sasl_options") and not PURESASL_AVAILABLE:
+            raise BadSettings(
+                ["ZooKeeper authentication: sasl: expected the package pure-sasl, which is not installed"]
+            )
         options.setdefault("connection_retry", KazooRetry(max_tries=-1, delay=0.05, max_delay=RECONNECT_MAX_S))
         with translated("building the ZooKeeper client"):
             super().__init__(hosts, **options)

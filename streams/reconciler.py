@@ -32,7 +32,7 @@ from streams.placement import answer_of
 
 log = logging.getLogger(__name__)
 ORDERS_AT_ONCE = 2_000
-HISTORY = 500
+HISTORY = 10_000
 
 
 class Cluster(Protocol):

@@ -39,6 +39,7 @@ class Trueup:
         self.drifted: dict[int, int] = {}
         self.safe_ms: dict[int, int] = {}
         self.blocked: dict[int, str] = {}
+        self._begun_ms = 0
 
     def __enter__(self) -> Self:
         with self.log.open("ab") as log:
@@ -56,6 +57,16 @@ class Trueup:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
+
+    def begin(self) -> None:
+        """Count the time to safe from now on."""
+        self.safe_ms.clear()
+        self._begun_ms = time.time_ns() // 1_000_000
+
+    def riskiest(self, count: int) -> list[dict[str, Any]]:
+        """The first findings of its list."""
+        rows: list[dict[str, Any]] = self._api.get("findings", verdict="drifted", limit=count)
+        return rows
 
     def wait_until(self, what: str, condition: Any, timeout_s: float = READY_S) -> None:
         """Wait for something that its status says."""
@@ -83,7 +94,7 @@ class Trueup:
         now_ms, rows = time.time_ns() // 1_000_000, findings
         now = {row["ledger"]: row for row in rows if row["verdict"] == "drifted"}
         for ledger in set(self.drifted) - set(now):
-            self.safe_ms[ledger] = now_ms - self.drifted.pop(ledger)
+            self.safe_ms[ledger] = now_ms - max(self.drifted.pop(ledger), self._begun_ms)
         for ledger, row in now.items():
             self.drifted.setdefault(ledger, row["since_ms"])
         self.blocked = {row["ledger"]: row["reason"] for row in rows if row["verdict"] == "blocked"}

@@ -1,13 +1,17 @@
 """The drill itself: write, lose rack 2, get it back, lose rack 1, read everything back.
 
-The same steps run with Trueup and without it; only what happens between the two losses differs.
+The same steps run with Trueup and without it. Without means BookKeeper as it is shipped: its Auditor repairs lost
+copies, its placement check is off, its workers do not repair placement. It gets as long between the two losses as
+Trueup took.
 """
 
 import statistics
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from connectors.sandbox.cluster import Cluster
 from connectors.sandbox.processes import wait_until
@@ -20,8 +24,17 @@ Say = Callable[[str], None]
 ENTRIES = 20
 SHAPES = ((2, 2), (2, 2), (2, 2), (3, 3), (4, 2))
 OPEN_SHARE = 10  # one ledger in so many is open when rack 2 dies
-QUIET_S = 2.0
+QUIET_S = 1.0
 TRIES = 12
+STUCK_S = 10.0
+SAY_EVERY_S = 2.0
+POLL_S = 0.25
+GIVE_UP_S = 150.0
+SETTINGS = {
+    # A worker idles this long after a repair that did not lead to an adhering ensemble (5 s by default): with one
+    # rack left that is every repair.
+    "rwRereplicateBackoffMs": 100,
+}
 
 
 @dataclass(slots=True)
@@ -42,6 +55,7 @@ class Result:
     lost: int = 0
     damaged: int = 0
     fenced: int = 0
+    between_s: float = 0.0
     took_s: float = 0.0
 
     @property
@@ -51,31 +65,37 @@ class Result:
 
 
 class Drill:
-    """One run on a cluster of its own."""
+    """One run on a cluster of its own. ``wait_s``: how long rack 2 is left alone without Trueup."""
 
-    def __init__(
-        self, cluster: Cluster, writer: Writer, truth: Truth, trueup: Trueup | None, ledgers: int, say: Say
-    ) -> None:
+    def __init__(self, cluster: Cluster, writer: Writer, truth: Truth, trueup: Trueup | None, say: Say) -> None:
         self._cluster, self._writer, self._truth, self._trueup, self._say = cluster, writer, truth, trueup, say
-        self._count = ledgers
         self._closed: dict[int, int] = {}
         self._writing: list[Handle] = []
         self._idle: list[Handle] = []
         self.result = Result("with Trueup" if trueup else "without")
 
-    def run(self) -> Result:
+    def run(self, ledgers: int, wait_s: float) -> Result:
         """All of it."""
         begun = time.monotonic()
-        self._write()
+        self._write(ledgers)
         self._lose_rack_2()
         self._get_rack_2_back()
+        back = time.monotonic()
+        if self._trueup is not None:
+            self._blocked_one()
+            self._let_trueup_work(self._trueup)
+        else:
+            self._say(f"BookKeeper as it is shipped has {wait_s:.0f} s to itself")
+            time.sleep(wait_s)
+        self.result.between_s = time.monotonic() - back
+        self.result.still_on_one_rack = len(self._truth.on_one_rack())
         self._lose_rack_1()
         self.result.took_s = time.monotonic() - begun
         return self.result
 
-    def _write(self) -> None:
-        self._say(f"writing {self._count} ledgers of {ENTRIES} entries")
-        for at in range(self._count):
+    def _write(self, ledgers: int) -> None:
+        self._say(f"writing {ledgers} ledgers of {ENTRIES} entries")
+        for at in range(ledgers):
             ensemble, quorum = SHAPES[at % len(SHAPES)]
             if at % OPEN_SHARE == OPEN_SHARE - 1:
                 handle = self._writer.create(2, 2, 2)
@@ -94,26 +114,11 @@ class Drill:
             self._closed[handle.ledger] = ENTRIES
         self.result.fragmented = len(self._writing)
         wait_until(lambda: self._truth.registered("/rack2") == 0, 30, "the bookies of rack 2 to be gone")
-        self._say("copies are made up to strength on rack 1, because best effort is all BookKeeper has")
-        self._until_quiet(lambda: len(self._truth.with_member_on("/rack2", self._refillable())), 120)
-
-    def _refillable(self) -> set[int]:
-        """Closed ledgers that three bookies are enough for."""
-        rows = self._truth.ledgers()
-        return {
-            int(i) for i, size in zip(rows.ledger, rows.ensemble, strict=True) if size <= 3 and int(i) in self._closed
-        }
-
-    def _until_quiet(self, left: Callable[[], int], timeout_s: float) -> None:
-        """Wait until nothing is left, or until nothing has moved for a while."""
-        deadline, last, since = time.monotonic() + timeout_s, -1, time.monotonic()
-        while (now := left()) and time.monotonic() < deadline:
+        self._say("copies are made up to strength on rack 1: best effort is all BookKeeper has")
+        told = Told(self._say)
+        while (left := len(self._truth.short_of("/rack2", 3))) and told.still_s < STUCK_S:
             self._look()
-            if now != last:
-                last, since = now, time.monotonic()
-                self._say(f"  {now} ledgers still have a member on the dead rack")
-            elif time.monotonic() - since > 30:
-                break
+            told(f"  {left} ledgers have a member on the dead rack", left)
             time.sleep(0.25)
 
     def _get_rack_2_back(self) -> None:
@@ -121,10 +126,6 @@ class Drill:
         wait_until(lambda: self._truth.registered("/rack2") == 3, 30, "the bookies of rack 2 to be back")
         self.result.found_on_one_rack = len(self._truth.on_one_rack())
         self._say(f"rack 2 is back: {self.result.found_on_one_rack} closed ledgers live on one rack alone")
-        if self._trueup is not None:
-            self._blocked_one()
-            self._let_trueup_work(self._trueup)
-        self.result.still_on_one_rack = len(self._truth.on_one_rack())
 
     def _blocked_one(self) -> None:
         """A ledger that no two racks can hold: three members, two copies. The two that share a rack are to be on
@@ -138,43 +139,33 @@ class Drill:
         raise Unknown(f"an ensemble with two members on rack 2 in {TRIES} tries", "none", "run the demo again")
 
     def _let_trueup_work(self, trueup: Trueup) -> None:
-        def settled() -> bool:
+        trueup.begin()
+        told, deadline, calm, first = Told(self._say), time.monotonic() + GIVE_UP_S, 0.0, True
+        while time.monotonic() < deadline and calm < QUIET_S:
             status = self._look()
-            return status is not None and status["counts"]["drifted"] == 0 and not status["marks"]["ours"]
-
-        deadline, shown, quiet_since = time.monotonic() + 150, "", 0.0
-        while time.monotonic() < deadline:
-            if settled() and self._truth.on_one_rack() <= set(trueup.blocked):
-                quiet_since = quiet_since or time.monotonic()
-                if time.monotonic() - quiet_since > QUIET_S:
-                    break
-            else:
-                quiet_since = 0.0
-            shown = self._show(shown)
-            time.sleep(0.25)
+            if status is not None:
+                if first and status["counts"]["drifted"]:
+                    first = False
+                    self._tell_order(trueup)
+                told(_line(status), _line(status))
+            done = status is not None and not status["counts"]["drifted"] and not status["marks"]["ours"]
+            calm = calm + POLL_S if done and self._truth.on_one_rack() <= set(trueup.blocked) else 0.0
+            time.sleep(POLL_S)
         for ledger, reason in sorted(trueup.blocked.items()):
-            self._say(f"  ledger {ledger} is blocked, and never marked: {reason}")
-        done = trueup.actions()
-        self.result.marks = sum(action["outcome"] == "ordered" for action in done)
-        self.result.repairs = sum(action["outcome"] == "safe" for action in done)
+            self._say(f"  ledger {ledger} is blocked and never marked: {reason}")
+        done_by = Counter(action["outcome"] for action in trueup.actions())
+        self.result.marks, self.result.repairs = done_by["ordered"], done_by["safe"]
         self.result.blocked = len(trueup.blocked)
         self.result.time_to_safe_s = [ms / 1000 for ms in trueup.safe_ms.values()]
 
-    def _look(self) -> dict[str, object] | None:
-        return self._trueup.look() if self._trueup is not None else None
+    def _tell_order(self, trueup: Trueup) -> None:
+        for row in trueup.riskiest(3):
+            self._say(
+                f"  drifted, to be marked first: ledger {row['ledger']}, {row['copies']} copies on {row['racks']} rack"
+            )
 
-    def _show(self, shown: str) -> str:
-        status = self._look()
-        if status is None:
-            return shown
-        counts, marks = status["counts"], status["marks"]
-        text = (
-            f"  true {counts['true']}  drifted {counts['drifted']}  blocked {counts['blocked']}  "  # type: ignore[index]
-            f"marks outstanding {marks['outstanding']}"  # type: ignore[index]
-        )
-        if text != shown:
-            self._say(text)
-        return text
+    def _look(self) -> dict[str, Any] | None:
+        return self._trueup.look() if self._trueup is not None else None
 
     def _lose_rack_1(self) -> None:
         self._cluster.kill("/rack1")
@@ -185,44 +176,65 @@ class Drill:
             self.result.lost += len(found.lost)
             self.result.damaged += len(found.corrupt)
         self.result.closed, self.result.left_open = len(self._closed), len(self._idle)
-        self.result.fenced = self._fenced()
-
-    def _fenced(self) -> int:
-        """Ledgers left open that somebody closed under their writer."""
-        rows = self._truth.ledgers()
-        state = dict(zip(rows.ledger.tolist(), rows.state.tolist(), strict=True))
-        return sum(state[handle.ledger] != 1 for handle in self._idle)
+        self.result.fenced = len(self._truth.not_open({handle.ledger for handle in self._idle}))
 
 
-def drill(root: Path, with_trueup: bool, ledgers: int, say: Say) -> Result:
+class Told:
+    """Says what changed, but not too often; knows for how long nothing has."""
+
+    def __init__(self, say: Say) -> None:
+        self._say, self._seen = say, object()
+        self._moved = self._said = time.monotonic() - SAY_EVERY_S
+
+    def __call__(self, text: str, state: object) -> None:
+        """Say ``text`` if ``state`` is another than last time."""
+        now = time.monotonic()
+        if state != self._seen:
+            self._seen, self._moved = state, now
+            if now - self._said >= SAY_EVERY_S:
+                self._said = now
+                self._say(text)
+
+    @property
+    def still_s(self) -> float:
+        """Seconds without change."""
+        return time.monotonic() - self._moved
+
+
+def _line(status: dict[str, Any]) -> str:
+    counts, marks = status["counts"], status["marks"]
+    said = "  ".join(f"{verdict} {counts[verdict]}" for verdict in ("true", "drifted", "blocked"))
+    return f"  {said}  marks outstanding {marks['outstanding']}"
+
+
+def drill(root: Path, with_trueup: bool, ledgers: int, wait_s: float, say: Say) -> Result:
     """Run one drill on servers of its own below ``root``."""
-    cluster = Cluster(root / "cluster", {"/rack1": 3, "/rack2": 3}, autorecovery=2, kafka=True)
-    with cluster:
+    racks = {"/rack1": 3, "/rack2": 3}
+    with Cluster(
+        root / "cluster", racks, autorecovery=2, kafka=True, worker_repairs=with_trueup, settings=SETTINGS
+    ) as cluster:
         say("starting ZooKeeper, six bookies in two racks and a Kafka broker")
         cluster.up(autorecovery=False)
         if not with_trueup:
-            return _on(cluster, None, ledgers, say)
+            return _on(cluster, None, ledgers, wait_s, say)
         with Trueup(cluster, root / "trueup") as trueup:
             say("starting Trueup, which takes the Auditor's place")
             trueup.wait_until("Trueup to hold the Auditor's vote", _holds_vote)
-            return _on(cluster, trueup, ledgers, say)
+            return _on(cluster, trueup, ledgers, wait_s, say)
 
 
-def _on(cluster: Cluster, trueup: Trueup | None, ledgers: int, say: Say) -> Result:
+def _on(cluster: Cluster, trueup: Trueup | None, ledgers: int, wait_s: float, say: Say) -> Result:
     say("starting two AutoRecovery daemons")
     cluster.start("autorecovery")
     writer = Writer(cluster)
     try:
         with Truth(cluster) as truth:
-            made = Drill(cluster, writer, truth, trueup, ledgers, say)
             if trueup is not None:
                 trueup.wait_until("Trueup to have seen the whole cluster", lambda status: status["ready"])
-            return made.run()
+            return Drill(cluster, writer, truth, trueup, say).run(ledgers, wait_s)
     finally:
         writer.shutdown()
 
 
-def _holds_vote(status: dict[str, object]) -> bool:
-    sources = status["sources"]
-    assert isinstance(sources, list)
-    return any(source["name"] == "vote" and source["detail"] == "ours" for source in sources)
+def _holds_vote(status: dict[str, Any]) -> bool:
+    return any(source["name"] == "vote" and source["detail"] == "ours" for source in status["sources"])

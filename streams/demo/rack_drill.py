@@ -13,21 +13,23 @@ from streams.demo.drill import Result, drill
 from streams.session import line
 
 LEDGERS, CONTROL_LEDGERS = 120, 40
+CONTROL_WAIT_S = 15.0
 SETS = ("bookkeeper-4.17.3", "kafka-4.3.1")
 
 
 def main(control: bool = False, ledgers: int = LEDGERS, control_ledgers: int = CONTROL_LEDGERS) -> int:
     """Run it; 0 only when nothing was lost with Trueup and something without (with ``control``: when the drill
     without it lost something)."""
-    err = Console(stderr=True, highlight=False)
+    err = Console(stderr=True, highlight=False, soft_wrap=True)
     _fetch(err)
     results = []
     with tempfile.TemporaryDirectory(prefix="trueup-drill-") as place:
         if not control:
             err.print("[bold]With Trueup[/]")
-            results.append(drill(Path(place) / "with", True, ledgers, _teller(err)))
+            results.append(drill(Path(place) / "with", True, ledgers, 0.0, _teller(err)))
         err.print("[bold]The same without Trueup[/]")
-        results.append(drill(Path(place) / "without", False, control_ledgers, _teller(err)))
+        wait_s = max([CONTROL_WAIT_S, *(result.between_s for result in results)])
+        results.append(drill(Path(place) / "without", False, control_ledgers, wait_s, _teller(err)))
     Console(highlight=False).print(screen(results))
     return verdict(results)
 
@@ -54,6 +56,7 @@ def screen(results: list[Result]) -> Table:
         ("shown as blocked, never marked", lambda r: str(r.blocked)),
         ("marks written by Trueup", lambda r: str(r.marks)),
         ("repairs confirmed by metadata", lambda r: str(r.repairs)),
+        ("time between the two losses", lambda r: seconds(r.between_s)),
         ("time to safe, median", lambda r: seconds(r.safe_median_s)),
         ("time to safe, longest", lambda r: seconds(max(r.time_to_safe_s, default=None))),
         ("open ledgers fenced", lambda r: str(r.fenced)),

@@ -52,14 +52,22 @@ class Truth:
         racks = [self._rack[bookie] for bookie in ensemble]
         return any(len({racks[(at + k) % len(racks)] for k in range(quorum)}) == 1 for at in range(len(racks)))
 
-    def with_member_on(self, rack: str, ledgers: set[int]) -> set[int]:
-        """Those of these ledgers that have a member on a rack."""
+    def short_of(self, rack: str, most: int) -> set[int]:
+        """Closed ledgers of at most so many members that have one on this rack."""
         rows = self.ledgers()
         return {
             int(rows.ledger[at])
             for at in range(len(rows))
-            if int(rows.ledger[at]) in ledgers and any(self._rack[b] == rack for e in rows.ensembles(at) for b in e)
+            if rows.state[at] == LedgerState.CLOSED
+            and rows.ensemble[at] <= most
+            and any(self._rack[bookie] == rack for ensemble in rows.ensembles(at) for bookie in ensemble)
         }
+
+    def not_open(self, ledgers: set[int]) -> set[int]:
+        """Those of these ledgers that are not open (any more)."""
+        rows = self.ledgers()
+        still = set(rows.ledger[rows.state == LedgerState.OPEN].tolist())
+        return ledgers - still
 
     def racks(self, ledger: int) -> list[str]:
         """Rack of each member of a ledger's first fragment."""

@@ -62,12 +62,14 @@ def trueup(site: Site) -> Loss:
     with Application(site) as application:
         site.cluster.start("autorecovery")
         application.wait_quiet(0, LIMIT_S)
-        site.lose(WARM, application.pid)
+        tell("Trueup is up, the Auditor parked")
+        tell(f"warming up: {_said(site.lose(WARM, application.pid))}")
         application.wait_quiet(site.holding(WARM), LIMIT_S)
         site.bring_back(WARM)
         application.wait_quiet(0, LIMIT_S)
+        tell("Trueup has withdrawn these marks")
         loss = site.lose(LOST, application.pid)
-    site.cluster.stop("autorecovery")
+        site.cluster.kill("autorecovery")  # its Auditor would begin once Trueup gives the vote back
     _restore(site, LOST)
     return loss
 

@@ -12,12 +12,17 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.metrics import MetricWrapperBase
 
+from state.repairs import Stage
 from state.rules import RULES, Verdict
 from state.settings import MODES
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 SOURCE_STATES = ("up", "slow", "down")
 SESSION_STATES = ("connected", "suspended")
+ACTIONS = {
+    "mark": ("written", "already", "refused", "gone", "unknown", "retry", "failed"),
+    "withdraw": ("withdrawn", "gone", "refused", "unknown", "retry"),
+}
 SAFE_BUCKETS = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1_800, 3_600, 14_400, 86_400)
 BATCH_BUCKETS = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300)
 
@@ -31,10 +36,9 @@ class Metrics:
         self._unreadable = 0
         ProcessCollector(registry=self.registry)
         self._levels()
-        for state in SESSION_STATES:
-            self.sessions.at(state)
         self._streams()
         self._events()
+        self._zeros()
 
     def _levels(self) -> None:
         self.info = self._gauge("info", "always 1; the label says what runs", "version")
@@ -73,6 +77,17 @@ class Metrics:
         self.repairs = self._counter("repair_steps_total", "steps of repairs, by the stage reached", "stage")
         self.safe = self._histogram("time_to_safe_seconds", "from not true to true, for each ledger", SAFE_BUCKETS)
         self.reconnects = self._counter("zookeeper_reconnects_total", "times a ZooKeeper session connected again")
+
+    def _zeros(self) -> None:
+        """Series that alerts count from: one that appears with its first event hides that event from `increase`."""
+        for state in SESSION_STATES:
+            self.sessions.at(state)
+        for stage in Stage:
+            self.repairs.at(stage)
+        for kind, outcomes in ACTIONS.items():
+            for outcome in outcomes:
+                self.actions.at(kind, outcome)
+        self.findings({})
 
     def _gauge(self, name: str, doc: str, *labels: str) -> "Family":
         return self._family(Gauge, name, doc, labels)

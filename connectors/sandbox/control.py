@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from connectors.sandbox.cluster import Cluster
+from connectors.sandbox.writer import Writer
 from state.errors import Stop, TrueupError
 
 SOCKET = "control.sock"
@@ -26,8 +27,10 @@ class Remote:
     def __init__(self, root: Path) -> None:
         self._root = root
 
-    def request(self, do: str, name: str = "") -> dict[str, Any]:
-        """Ask for status, start NAME, kill NAME, stop NAME or down; the state of the sandbox afterwards.
+    def request(self, do: str, name: str = "", **more: int) -> dict[str, Any]:
+        """Ask for status, start NAME, kill NAME, stop NAME, write or down; the state of the sandbox afterwards.
+
+        ``write`` takes the numbers ledgers, entries, ensemble and quorum, and answers with the ids in ``written``.
 
         Raises `Stop` when no sandbox runs there or it refuses.
         """
@@ -37,7 +40,7 @@ class Remote:
                 connection.connect(path)
             except OSError as error:
                 raise Stop(f"a sandbox running in {self._root}", str(error), "start one there") from error
-            connection.sendall(json.dumps({"do": do, "name": name}).encode() + b"\n")
+            connection.sendall(json.dumps({"do": do, "name": name, **more}).encode() + b"\n")
             answer = _receive(connection)
         if "expected" in answer:
             raise Stop(answer["expected"], answer["found"], answer["todo"])
@@ -84,7 +87,11 @@ def _answer(cluster: Cluster, connection: socket.socket, ended: threading.Event)
     connection.settimeout(10.0)
     try:
         request = _receive(connection)
-        answer = _perform(cluster, str(request.get("do")), str(request.get("name", "")), ended)
+        answer = (
+            _write(cluster, request)
+            if request.get("do") == "write"
+            else _perform(cluster, str(request.get("do")), str(request.get("name", "")), ended)
+        )
     except TrueupError as error:
         answer = {"expected": error.expected, "found": error.found, "todo": error.todo}
     except OSError:
@@ -107,6 +114,16 @@ def _perform(cluster: Cluster, do: str, name: str, ended: threading.Event) -> di
         raise Stop(f"one of {', '.join(acts)}", repr(do), "ask for one of these")
     acts[do]()
     return describe(cluster)
+
+
+def _write(cluster: Cluster, request: dict[str, Any]) -> dict[str, Any]:
+    count, entries, ensemble, quorum = (int(request[key]) for key in ("ledgers", "entries", "ensemble", "quorum"))
+    writer = Writer(cluster)
+    try:
+        written = [writer.write(ensemble, quorum, quorum, entries) for _ in range(count)]
+    finally:
+        writer.shutdown()
+    return {**describe(cluster), "written": written}
 
 
 def _down(cluster: Cluster, ended: threading.Event) -> None:

@@ -14,6 +14,7 @@ from state.errors import Retry, Stop
 from streams.cli import options, out
 from streams.cli.options import Command
 from streams.cli.out import Column
+from streams.words import many
 
 VERSIONS = ("4.17.3", "4.18.0")
 READY_S = 600.0
@@ -176,6 +177,30 @@ def status(root: Path, output: str) -> None:
     Example:  trueup sandbox status
     """
     _asking("status", "", "asking")(root, output)
+
+
+@sandbox.command(short_help="Write ledgers to it.")
+@_place
+@click.option("-n", "--ledgers", type=click.IntRange(1, 10_000), default=10, show_default=True, help="How many.")
+@click.option("--entries", type=click.IntRange(0, 10_000), default=20, show_default=True, help="Entries of each.")
+@click.option("-e", "--ensemble", type=click.IntRange(1, 20), default=2, show_default=True, help="Bookies of each.")
+@click.option("-q", "--quorum", type=click.IntRange(1, 20), default=2, show_default=True, help="Copies of an entry.")
+@options.output
+def write(root: Path, output: str, ledgers: int, entries: int, ensemble: int, quorum: int) -> None:
+    """Write and close ledgers with BookKeeper's own client.
+
+    \b
+    Example:  trueup sandbox write --ledgers 20 --ensemble 3 --quorum 2
+    """
+    from connectors.sandbox.control import Remote
+
+    numbers = {"ledgers": ledgers, "entries": entries, "ensemble": ensemble, "quorum": quorum}
+    with out.progress("writing"):
+        written = Remote(root).request("write", "", **numbers)["written"]
+    if output == "json":
+        out.as_json({"written": written})
+        return
+    click.echo(f"wrote {many(len(written), 'ledger')}: {written[0]} to {written[-1]}")
 
 
 @sandbox.command(short_help="SIGKILL a server or a rack.")

@@ -132,7 +132,10 @@ def plan(board: Board, repairs: Mapping[int, Repair], policy: Placement, now_ms:
         waiting["approval"] = int((~said).sum())
         candidates = candidates[said]
     # A worker removes the mark of a ledger that is true again at sight: it takes no room.
-    pending = sum(r.stage is Stage.ORDERED and board.finding(r.ledger) is not None for r in repairs.values())
+    pending = sum(
+        r.stage is Stage.ORDERED and now_ms - r.at_ms < SETTLE_MS and board.finding(r.ledger) is not None
+        for r in repairs.values()
+    )
     room = max(0, policy.max_marks - int((board.marks["version"] >= 0).sum()) - pending)
     waiting["room for marks"] = max(0, len(candidates) - room)
     waiting["rate"] = max(0, min(len(candidates), room) - rate)
@@ -197,7 +200,7 @@ def _observed(
         return _healed(repair, ours, now_ms)
     if verdict is Verdict.BLOCKED and repair.stage in (Stage.APPROVED, Stage.MARKED, Stage.WORKING):
         # An order that was given up is remembered: its mark may yet show, and then has to be withdrawn.
-        return advance(repair, Event.LAPSE, now_ms, "there is no remedy any more")
+        return _lapsed(repair, now_ms, "there is no remedy any more")
     if not ours and repair.stage is Stage.LEAVING:
         return advance(repair, Event.VANISH, now_ms, repair.detail)
     if not ours and repair.stage in (Stage.MARKED, Stage.WORKING) and not locked:
@@ -208,7 +211,7 @@ def _observed(
 
 
 def _marked(repair: Repair, ours: bool, locked: bool, now_ms: int) -> Repair:
-    if ours and repair.stage in (Stage.ORDERED, Stage.DECLINED):
+    if ours and repair.stage in (Stage.ORDERED, Stage.DECLINED, Stage.APPROVED):
         repair = advance(repair, Event.APPEAR, now_ms)
     if locked and repair.stage is Stage.MARKED:
         return advance(repair, Event.LOCK, now_ms)
@@ -227,5 +230,11 @@ def _healed(repair: Repair, ours: bool, now_ms: int) -> Repair:
 
 def _stale_approval(repair: Repair, finding: Rows | None, now_ms: int) -> Repair:
     if repair.stage is Stage.APPROVED and finding is not None and int(finding["version"]) != repair.version:
-        return advance(repair, Event.LAPSE, now_ms, "the ledger changed after it was approved")
+        return _lapsed(repair, now_ms, "the ledger changed after it was approved")
     return repair
+
+
+def _lapsed(repair: Repair, now_ms: int, detail: str) -> Repair:
+    """An approval leaves behind what is remembered of an earlier order, the mark of which may yet show."""
+    earlier = repair.stage is Stage.APPROVED and repair.mark_ctime_ms
+    return advance(repair, Event.VANISH if earlier else Event.LAPSE, now_ms, detail)

@@ -48,6 +48,8 @@ TRANSITIONS: Mapping[tuple[Stage, Event], Stage] = {
     (_S.PLANNED, _E.ORDER): _S.ORDERED,
     (_S.APPROVED, _E.ORDER): _S.ORDERED,
     (_S.APPROVED, _E.LAPSE): _S.DROPPED,
+    (_S.APPROVED, _E.APPEAR): _S.MARKED,  # of an order before the approval
+    (_S.APPROVED, _E.VANISH): _S.DECLINED,
     (_S.DECLINED, _E.APPROVE): _S.APPROVED,
     (_S.DECLINED, _E.ORDER): _S.ORDERED,
     (_S.DECLINED, _E.APPEAR): _S.MARKED,  # an old outcome that we had given up on

@@ -198,6 +198,9 @@ class Bucket:
         if changed.any():
             after = fresh.take(changed)
             former = self.former.merge(view.take(before[changed]), after, int(after.seen_ms.max()))
+            if self.topology is not None:
+                # A bookie that registered since then may be known already.
+                former = former.forget(self.topology, self.topology.at_ms)
             if former is not self.former:
                 self.former = former
                 self._store.put("former", former.to_bytes())

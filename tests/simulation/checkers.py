@@ -139,6 +139,7 @@ class Checkers:
         self.writable: frozenset[str] = frozenset()
         self.was_writable: set[str] = set()
         self.clock_ms = 0
+        self.blind = True
         self.approved: dict[int, int] = {}
         self.drops: dict[tuple[int, str], int] = {}
         self.newest: dict[int, tuple[int, frozenset[str]]] = {}
@@ -149,8 +150,10 @@ class Checkers:
     # What reached Trueup
 
     def tick(self, now_ms: int) -> None:
+        """Trueup looks at what it knows of the bookies, if it was told of any since its start."""
         self.clock_ms = now_ms
-        self.attendance.judge(self.policy, now_ms)
+        if not self.blind:
+            self.attendance.judge(self.policy, now_ms)
 
     def settings(self, policy: Placement) -> None:
         self.policy = policy
@@ -160,9 +163,10 @@ class Checkers:
         self.published = deepcopy(self.attendance)
 
     def restarted(self) -> None:
-        self.attendance = deepcopy(self.published)
+        self.attendance, self.blind = deepcopy(self.published), True
 
     def sighted(self, sightings: Sequence[Sighting]) -> None:
+        self.blind = False
         self.attendance.see(sightings, self.clock_ms)
         listed = {s.bookie: s.registered for s in sightings if s.registered}
         self.writable = frozenset(b for b, how in listed.items() if how == "writable")
@@ -225,11 +229,13 @@ class Checkers:
         """
         self.marks_written += 1
         self.written_ms[ledger.id] = self.clock_ms
-        ours = [i for i in self.ours() if self._counts(i)]
+        ours = [i for i, mark in self.world.marks.items() if set(mark.authors) == {TRUEUP} and self._counts(i)]
         if len(ours) > self.policy.max_marks:
             raise Violation(f"{len(ours)} marks are outstanding, the cap is {self.policy.max_marks}: {ours}")
 
     def _counts(self, ledger: int) -> bool:
+        if ledger not in self.world.ledgers:
+            return False
         seen = self.marks_told.get(ledger, -1) >= self.world.marks[ledger].zxid
         if not seen and self.clock_ms - self.written_ms[ledger] >= SETTLE_MS:
             return False
@@ -273,10 +279,11 @@ class Checkers:
         return [i for i, ledger in self.world.ledgers.items() if self.bounds(ledger) == {Verdict.DRIFTED}]
 
     def ours(self) -> list[int]:
-        """Marks of ours that have to go: nobody else wrote them, and their ledger can be read."""
+        """Marks of ours that have to go: nobody else wrote them, their ledger can be read, and that all targets refuse
+        it, if they do, could be known."""
         ledgers = self.world.ledgers
         marked = [i for i, mark in self.world.marks.items() if set(mark.authors) == {TRUEUP}]
-        return [i for i in marked if i in ledgers and not ledgers[i].unreadable]
+        return [i for i in marked if i in ledgers and not ledgers[i].unreadable and len(self.bounds(ledgers[i])) == 1]
 
     def board(self, findings: Rows, marks: Rows) -> None:
         """The board equals the true state, once everything was said."""

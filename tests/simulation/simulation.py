@@ -218,8 +218,10 @@ class Simulation:
         self._crashed()
         self.world.note("the checkpoint is lost")
         self.checkpoint = Checkpoint()
-        self.topics.ledgers = list({int(r.ledger[0]): r for r in self.topics.ledgers}.values())
-        self.topics.marks = list({int(r["ledger"][0]): r for r in self.topics.marks}.values())
+        ledgers = sorted(self.topics.ledgers, key=lambda row: int(row.mzxid[0]))
+        marks = sorted(self.topics.marks, key=lambda row: int(row["zxid"][0]))
+        self.topics.ledgers = list({int(row.ledger[0]): row for row in ledgers}.values())
+        self.topics.marks = list({int(row["ledger"][0]): row for row in marks}.values())
         self.checkers.forgotten()
 
     # Time
@@ -270,7 +272,7 @@ class Simulation:
             if bookie.state == "down" and rng.random() < 0.4:
                 world.start(bookie.id)
         mode = rng.choice(("enforce", "enforce", "approve", "observe"))
-        for name, value in (("mode", mode), ("paused", False), ("max_marks", rng.choice((1, 4, 50))),
+        for name, value in (("mode", mode), ("paused", False), ("max_marks", rng.choice((3, 50))),
                             ("marks_per_s", 500.0), ("release_hold", rng.choice((0, 99)))):  # fmt: skip
             self._set(f"placement.{name}", value)
         if self.application is not None and self.eyes.lost_ms is not None:

@@ -154,8 +154,7 @@ class Eyes:
     def _publish(self, topic: list[Any], said: Any) -> None:
         topic.append(said)
         while self.faults.happens(self.faults.again):
-            # Publishing again after a failure repeats what came before it.
-            topic.extend(topic[-self.faults.rng.randint(1, 6) :])
+            topic.append(self.faults.rng.choice(topic[-6:]))
 
     def _bookies(self) -> None:
         sightings = [

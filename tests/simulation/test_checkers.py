@@ -1,0 +1,176 @@
+"""A simulation that cannot fail proves nothing: each defect planted here has to be caught."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import streams.reconciler as reconciler
+from state.board import Plan, plan
+from state.ledgers import Ledgers
+from state.placement import Verdicts, judge
+from state.repairs import Event, advance
+from state.rules import Verdict
+from state.settings import Placement
+from state.topology import Topology
+from state.view import Bucket, Rows
+from streams.keeper import Keeper
+from streams.reconciler import MarkOrder, Reconciler
+from tests.simulation.checkers import Violation
+from tests.simulation.simulation import simulate
+from tests.simulation.trueup import Parts
+
+SEEDS = 400
+
+
+def complaint(parts: Parts) -> str:
+    """What the first checker that complains says within some seeds."""
+    for seed in range(SEEDS):
+        try:
+            simulate(seed, parts)
+        except Violation as error:
+            return str(error)
+    return ""
+
+
+def drifted(chosen: Callable[[Ledgers, Verdicts], Rows]) -> Callable[..., Verdicts]:
+    """A judgement that also calls these rows drifted."""
+
+    def judged(ledgers: Ledgers, topology: Topology, *rest: Any) -> Verdicts:
+        said = judge(ledgers, topology, *rest)
+        return replace(said, verdict=np.where(chosen(ledgers, said), np.uint8(Verdict.DRIFTED), said.verdict))
+
+    return judged
+
+
+class Blind(Reconciler):
+    """Orders what the board says without reading it again; the connector's check is passed by the newest version."""
+
+    def _mark(self, rows: Rows, now_ms: int) -> None:
+        fresh = self._cluster.read(rows["ledger"].tolist())
+        found = {int(row["ledger"]): row for row in rows}
+        orders = []
+        for ledger, version in zip(fresh.ledger.tolist(), fresh.version.tolist(), strict=True):
+            repair = replace(self._fresh(found[ledger]), version=version, mark_ctime_ms=now_ms)
+            self.repairs[ledger] = advance(repair, Event.ORDER, now_ms)
+            orders.append(MarkOrder(ledger, version, (), now_ms))
+        self._cluster.mark(orders)
+
+
+class Forgetful(Reconciler):
+    def load(self) -> None:
+        pass
+
+
+class Hasty(Reconciler):
+    """Acts before every bucket has spoken."""
+
+    @property
+    def complete(self) -> bool:
+        return self._keeper.topology is not None
+
+
+class Late(Reconciler):
+    """Remembers an order after it was carried out."""
+
+    def _mark(self, rows: Rows, now_ms: int) -> None:
+        kept, held = self._journal, []
+
+        class Holding:
+            def put(self, records: Any) -> None:
+                held.extend(records)
+
+        self._journal = Holding()
+        try:
+            super()._mark(rows, now_ms)
+        finally:
+            self._journal = kept
+        kept.put(held)
+
+
+class Stale(Bucket):
+    """Takes every row for news."""
+
+    def _against_view(self, fresh: Ledgers) -> Ledgers:
+        return fresh
+
+
+class Deaf(Bucket):
+    """Does not judge again when the bookies change."""
+
+    def _judge_all(self, topology: Topology) -> Rows:
+        return self.findings if len(self.findings) else super()._judge_all(topology)
+
+
+class Rash(Keeper):
+    """Gives bookies up at once, however many."""
+
+    def settle(self) -> None:
+        live, self._live = self._live, _Rash(self._live)
+        try:
+            super().settle()
+        finally:
+            self._live = live
+
+
+class _Rash:
+    def __init__(self, live: Any) -> None:
+        self.now = replace(live.now, placement=replace(live.now.placement, grace_s=0.0, hold_share=1.0))
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [Parts(reconciler=Blind), Parts(reconciler=Forgetful), Parts(reconciler=Hasty), Parts(reconciler=Late),
+     Parts(bucket=Stale), Parts(bucket=Deaf), Parts(keeper=Rash)],
+    ids=["blind", "forgetful", "hasty", "late", "stale", "deaf", "rash"],
+)  # fmt: skip
+def test_a_defective_part_is_caught(parts: Parts):
+    assert complaint(parts)
+
+
+def planned(change: Callable[[Placement], Placement]) -> Callable[..., Plan]:
+    """A plan under another policy than the one in force."""
+    return lambda board, repairs, policy, now_ms, rate: plan(board, repairs, change(policy), now_ms, rate)
+
+
+@pytest.mark.parametrize(
+    ("policy", "says"),
+    [
+        ({"max_marks": 1000}, "the cap is"),
+        ({"mode": "enforce"}, "observe|approved"),
+        ({"paused": False}, "paused"),
+    ],
+    ids=["no cap", "no mode", "no pause"],
+)
+def test_a_policy_that_is_not_kept_is_caught(monkeypatch: pytest.MonkeyPatch, policy: dict[str, Any], says: str):
+    monkeypatch.setattr(reconciler, "plan", planned(lambda in_force: replace(in_force, **policy)))
+    found = complaint(Parts())
+    assert any(word in found for word in says.split("|")), found
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        lambda ledgers, _: ledgers.state == 1,
+        lambda _, said: said.verdict == Verdict.BLOCKED,
+        lambda _, said: said.verdict == Verdict.UNKNOWN,
+        lambda _, said: said.verdict == Verdict.TRUE,
+    ],
+    ids=["open", "blocked", "unknown", "healthy"],
+)
+def test_a_wrong_judgement_is_caught(monkeypatch: pytest.MonkeyPatch, chosen: Callable[[Ledgers, Verdicts], Rows]):
+    monkeypatch.setattr("state.view.judge", drifted(chosen))
+    monkeypatch.setattr(reconciler, "judge", drifted(chosen))
+    assert complaint(Parts())
+
+
+def test_marks_of_others_are_watched(monkeypatch: pytest.MonkeyPatch):
+    class Greedy(Reconciler):
+        def turn(self, cleared: Any = ()) -> None:
+            super().turn(cleared)
+            for mark in self.board.marks if self._policy().mode == "enforce" else ():
+                self._cluster.withdraw(int(mark["ledger"]), int(mark["version"]))
+
+    assert "was withdrawn" in complaint(Parts(reconciler=Greedy))

@@ -1,0 +1,17 @@
+"""The seeds of every test run."""
+
+import pytest
+
+from tests.simulation.simulation import simulate
+
+SEEDS, TOGETHER = 1000, 50
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, TOGETHER))
+def test_no_checker_complains(first: int):
+    outcomes = [simulate(seed) for seed in range(first, first + TOGETHER)]
+    assert min(sum(o.crashes for o in outcomes), sum(o.marks for o in outcomes), sum(o.repaired for o in outcomes)) > 0
+
+
+def test_a_seed_repeats_itself():
+    assert simulate(7) == simulate(7)

@@ -1,10 +1,11 @@
 """trueup status."""
 
 import time
+from collections import Counter
 
 import click
 
-from state.errors import Retry
+from state.errors import Retry, TrueupError
 from streams.cli import codes, options, out
 from streams.cli.client import Api
 from streams.cli.out import Column, Row, styled
@@ -12,6 +13,7 @@ from streams.health import Health, health
 from streams.words import age, since
 
 POLL_S = 0.5
+STATUSES = ("writable", "readonly", "pending", "lost")
 SOURCES = (
     Column("SOURCE", lambda r: r["name"]),
     Column("STATE", lambda r: r["state"]),
@@ -32,41 +34,57 @@ STREAMS = (
 @click.option(
     "--wait", "wait_s", type=float, metavar="SECONDS", default=0, help="Wait until it is healthy, at most so long."
 )
+@click.option("--ready", is_flag=True, help="Ready is enough: everything has been seen, whatever it is like.")
 @options.output
 @options.api
-def status(api: str, output: str, wait_s: float) -> int:
+def status(api: str, output: str, wait_s: float, ready: bool) -> int:
     """Say whether the cluster is as it should be, and why not.
 
     Healthy means: every ledger is true, every source was heard lately, and every stream runs. Exits with 0 when
-    healthy, else with 1; with 4 when Trueup does not answer.
+    healthy (with --ready: when everything has been seen), else with 1; with 4 when Trueup does not answer.
 
     \b
     Example:  trueup status --wait 60
     """
-    with out.progress("waiting until it is healthy"):
-        found, said = _healthy(Api(api), time.monotonic() + wait_s)
+    app = Api(api)
+    with out.progress(f"waiting until it is {'ready' if ready else 'healthy'}"):
+        found, said = _awaited(app, time.monotonic() + wait_s, ready)
     if output == "json":
         out.as_json({**found, "health": said.level, "reasons": list(said.reasons)})
     else:
-        _show(found, said)
-    return codes.OK if said.level == "healthy" else codes.ATTENTION
+        _show(found, said, _bookies(app))
+    return codes.OK if _good(found, said, ready) else codes.ATTENTION
 
 
-def _healthy(api: Api, deadline: float) -> tuple[Row, Health]:
-    """The status once it is healthy, or as it is when time runs out."""
+def _good(found: Row, said: Health, ready: bool) -> bool:
+    return bool(found["ready"]) if ready else said.level == "healthy"
+
+
+def _awaited(api: Api, deadline: float, ready: bool) -> tuple[Row, Health]:
+    """The status once it is good, or as it is when time runs out."""
     while True:
         late = time.monotonic() >= deadline
         try:
             found = api.get("status")
-            if late or health(found).level == "healthy":
-                return found, health(found)
+            said = health(found)
+            if late or _good(found, said, ready):
+                return found, said
         except Retry:
             if late:
                 raise
         time.sleep(POLL_S)
 
 
-def _show(found: Row, said: Health) -> None:
+def _bookies(api: Api) -> str:
+    """How many bookies there are of each status."""
+    try:
+        counts = Counter(bookie["status"] for bookie in api.get("bookies"))
+    except TrueupError:
+        return "not seen yet"
+    return ", ".join(f"{counts[status]:,} {status}" for status in STATUSES if counts[status]) or "none"
+
+
+def _show(found: Row, said: Health, bookies: str) -> None:
     click.echo(styled(said.line, said.level))
     for reason in said.reasons:
         click.echo(f"  - {reason}")
@@ -74,6 +92,7 @@ def _show(found: Row, said: Health) -> None:
     mode = found["mode"] + (", paused" if found["paused"] else "")
     click.echo(f"\nCluster  {found['cluster']}, mode {mode}, up {since(found['now_ms'], found['started_ms'])}")
     click.echo("Ledgers  " + ", ".join(f"{count:,} {verdict}" for verdict, count in counts.items()))
+    click.echo(f"Bookies  {bookies}")
     click.echo(f"Marks    {marks['outstanding']:,} outstanding of {marks['cap']:,} at most, {marks['ours']:,} ours\n")
     out.table(found["sources"], SOURCES, "No source has been heard yet.")
     click.echo()

@@ -1,0 +1,122 @@
+"""Every command of the README is executed, in its order, as a newcomer would; all but `make test`, which this is."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.servers, pytest.mark.timeout(900)]
+
+REPOSITORY = Path(__file__).parents[2]
+README = (REPOSITORY / "README.md").read_text()
+BLOCKS = [
+    [line.removeprefix("$ ") for line in block.splitlines() if line.startswith("$ ")]
+    for block in re.findall(r"```console\n(.*?)```", README, re.DOTALL)
+]
+THIS = "make test"
+EXPECTED = {"trueup plan": 3, "trueup doctor": 1}
+"""Exit codes other than 0: a plan that holds changes, and a check of servers that are not there."""
+
+
+def section(title: str) -> list[str]:
+    """The commands below one heading."""
+    text = README.split(f"## {title}\n")[1].split("\n## ")[0]
+    return [command for block in BLOCKS for command in block if f"$ {command}\n" in text]
+
+
+def wanted(command: str) -> int:
+    return next((code for start, code in EXPECTED.items() if command.startswith(start)), 0)
+
+
+class Shell:
+    """A shell in a folder of its own, with what runs in its background."""
+
+    def __init__(self, place: Path) -> None:
+        self._place = place
+        self._env = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "NO_COLOR": "1"}
+        self.behind: list[subprocess.Popen[bytes]] = []
+
+    def run(self, command: str, timeout_s: float = 300.0) -> subprocess.CompletedProcess[str]:
+        if command.endswith("&"):
+            log = (self._place / "background.log").open("ab")
+            words = command.rstrip("& ").split()
+            self.behind.append(subprocess.Popen(words, cwd=self._place, env=self._env, stdout=log, stderr=log))
+            log.close()
+            return subprocess.CompletedProcess(command, 0, "", "")
+        return subprocess.run(
+            ["bash", "-c", command], cwd=self._place, env=self._env, capture_output=True, text=True, timeout=timeout_s,
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+
+    def close(self) -> None:
+        for process in self.behind:
+            process.terminate()
+            process.wait(90)
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[Shell]:
+    made = Shell(tmp_path)
+    yield made
+    made.close()
+    if (tmp_path / "trueup-sandbox").exists():
+        made.run("trueup sandbox down")
+
+
+def check(done: subprocess.CompletedProcess[str], command: str, place: Path) -> None:
+    log = place / "background.log"
+    tail = log.read_text()[-2_000:] if log.exists() else ""
+    assert done.returncode == wanted(command), f"{command}\n{done.stdout}\n{done.stderr}\n{tail}"
+
+
+def test_the_demo_loses_nothing_with_trueup_and_something_without() -> None:
+    (command,) = section("See it work")
+    done = subprocess.run(
+        command.split(), cwd=REPOSITORY, capture_output=True, text=True, timeout=800, stdin=subprocess.DEVNULL
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"entries lost +0 +[1-9]", done.stdout), done.stdout
+
+
+def test_the_steps_by_hand_find_and_repair_what_is_wrong(shell: Shell, tmp_path: Path) -> None:
+    said = {}
+    for command in section("Try it by hand"):
+        done = shell.run(command)
+        check(done, command, tmp_path)
+        said[command] = done.stdout
+    assert "safe" in said["trueup get actions"]
+
+
+def test_a_cluster_of_ones_own_is_checked_and_watched(shell: Shell, tmp_path: Path) -> None:
+    (tmp_path / "conf").symlink_to(REPOSITORY / "conf")
+    doctor, run = section("On your cluster")
+    check(shell.run(doctor), doctor, tmp_path)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    shell.run(f"{run} --set http.port={port} --set data_dir={tmp_path / 'data'} &")
+    check(shell.run(f"trueup explain placement.adheres --api http://127.0.0.1:{port}"), run, tmp_path)
+    deadline = time.monotonic() + 120
+    while shell.run(f"trueup status --api http://127.0.0.1:{port}").returncode == 4:
+        assert shell.behind[0].poll() is None, (tmp_path / "background.log").read_text()[-2_000:]
+        assert time.monotonic() < deadline
+    shell.behind[0].send_signal(signal.SIGTERM)
+    assert shell.behind[0].wait(90) == 0
+
+
+@pytest.mark.parametrize("command", [c for c in section("Read the code") if c != THIS])
+def test_the_commands_for_developers_work(command: str) -> None:
+    done = subprocess.run(command.split(), cwd=REPOSITORY, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_no_command_of_the_readme_is_left_out() -> None:
+    titles = ("See it work", "Try it by hand", "On your cluster", "Read the code")
+    assert [c for title in titles for c in section(title)] == [c for block in BLOCKS for c in block]

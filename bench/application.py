@@ -2,7 +2,6 @@
 
 import json
 import sys
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 

@@ -39,21 +39,35 @@ def run(site: Site, ledgers: int, rounds: int) -> Rounds:
     return made
 
 
-def auditor(site: Site, index_s: list[float], lost: int = LOST) -> Loss:
+def auditor(site: Site, index_s: list[float]) -> Loss:
     """One round of BookKeeper's own; how long its index took is put to ``index_s``."""
     site.cluster.start("autorecovery")
-    if lost != WARM:
-        site.lose(WARM, site.daemon)
-        site.bring_back(WARM)
-        site.znodes.clear_marks()
+    site.lose(WARM, site.daemon)
+    _restore(site, WARM)
+    loss = _indexed(site, LOST, index_s)
+    site.cluster.stop("autorecovery")
+    _restore(site, LOST)
+    return loss
+
+
+def indexes(site: Site, rounds: int) -> list[float]:
+    """Seconds that a warm Auditor takes to read all metadata into its index, each time a bookie is lost."""
+    index_s: list[float] = []
+    site.cluster.start("autorecovery")
+    for _ in range(rounds + 1):
+        _indexed(site, WARM, index_s)
+        _restore(site, WARM)
+    site.cluster.stop("autorecovery")
+    return index_s[1:]
+
+
+def _indexed(site: Site, lost: int, index_s: list[float]) -> Loss:
     before_s, before = site.index_s()
     loss = site.lose(lost, site.daemon)
     after_s, after = site.index_s()
     if after == before:
         raise Failed("the Auditor's metrics tell no time of its index")
     index_s.append((after_s - before_s) / (after - before))
-    site.cluster.stop("autorecovery")
-    _restore(site, lost)
     return loss
 
 

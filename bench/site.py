@@ -20,7 +20,7 @@ from connectors.sandbox.server import DEFAULT_JVM
 
 BACKOFF_MS = 3_600_000
 LOST, WARM = 4, 2
-"""The bookie whose loss is measured holds a quarter of the ledgers; the one lost before, to warm up, one in a hundred."""
+"""The bookie whose loss is measured holds a quarter of the ledgers; the one lost to warm up, one in a hundred."""
 LIMIT_S = 900.0
 INDEX_TIME = "BOOKIE_TO_LEDGERS_MAP_CREATION_TIME"
 

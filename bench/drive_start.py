@@ -1,0 +1,135 @@
+"""The parts of the running application from an empty journal to a complete view, and through a lost connection.
+
+    python -m bench.drive_start JOB.json
+
+The job holds: zookeeper, data, ledgers, starts, losses, changes, touched (ledger: its metadata in hexadecimal).
+Standard output gets one JSON object a line. One Spark session serves all starts; each has a journal, a view and
+sessions of its own.
+"""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from bench.drive_stream import say
+from bench.measure import cpu_s
+from connectors.sandbox.kafka import Kafka
+from connectors.sandbox.processes import wait_until
+from connectors.zookeeper.client import Client
+from state.settings import Settings, parse
+from streams.app import now_ms
+from streams.bookkeeper import BookKeeper
+from streams.journal import Journal
+from streams.keeper import Keeper
+from streams.live import Live
+from streams.metrics import Metrics
+from streams.placement import answers
+from streams.reconciler import Reconciler
+from streams.session import session
+from streams.supervisor import drain
+from tests.proxy import Proxy
+
+LIMIT_S = 300.0
+
+
+class Start:
+    """Journal, capture, keeper, stream and reconciler of one start, put together as `streams.app` does."""
+
+    def __init__(self, settings: Settings, bootstrap: str) -> None:
+        self._settings = settings
+        self._journal = Journal(bootstrap, settings.journal, settings.cluster.name)
+        self._journal.create()
+        live, metrics = Live(settings, self._journal, now_ms), Metrics()
+        self._keeper = Keeper(self._journal, live, now_ms)
+        self.cluster = BookKeeper(live, self._journal, self._keeper, metrics, now_ms)
+        self.reconciler = Reconciler(
+            self.cluster, self._journal, lambda: live.now.placement, self._keeper, metrics, now_ms,
+            settings.spark.buckets,
+        )  # fmt: skip
+
+    def query(self, spark: SparkSession, checkpoint: Path) -> StreamingQuery:
+        """The placement stream of this start."""
+        chosen = self._settings.spark
+        return (
+            answers(spark, self._journal, chosen.buckets, chosen.max_records)
+            .writeStream.outputMode("update")
+            .queryName("placement")
+            .foreachBatch(self.reconciler.batch)
+            .trigger(processingTime=f"{chosen.trigger_ms} milliseconds")
+            .option("checkpointLocation", f"file://{checkpoint}")
+            .start()
+        )
+
+    def taken(self, query: StreamingQuery, ledgers: int) -> bool:
+        """Whether the view is complete: every bucket has spoken, and every ledger was in a batch that is done."""
+        if query.exception() is not None:
+            raise SystemExit(str(query.exception()))
+        if not self.reconciler.complete:
+            return False
+        last: Any = query.lastProgress
+        ends = [json.loads(s["endOffset"]) if isinstance(s["endOffset"], str) else s["endOffset"]
+                for s in last["sources"]] if last else []  # fmt: skip
+        topic = self._journal.topic("ledgers")
+        return sum(sum((end or {}).get(topic, {}).values()) for end in ends) >= ledgers
+
+
+@contextmanager
+def started(job: dict[str, Any], number: int, broker: Kafka, spark: SparkSession, proxy: Proxy) -> Iterator[Start]:
+    """One start, measured until its view is complete."""
+    settings = parse({"cluster": {"zookeeper": proxy.address, "name": f"start{number}"}})
+    made = Start(settings, broker.bootstrap)
+    spent, begun = cpu_s(os.getpid()), time.monotonic()
+    made.cluster.start()
+    query = made.query(spark, Path(job["data"]) / f"checkpoint{number}")
+    try:
+        wait_until(lambda: made.cluster.health().synced, LIMIT_S, "the capture to be in step")
+        captured = time.monotonic() - begun
+        wait_until(lambda: made.taken(query, job["ledgers"]), LIMIT_S, "the view to be complete")
+        say(what="start", s=time.monotonic() - begun, captured_s=captured, cpu_s=cpu_s(os.getpid()) - spent)
+        yield made
+    finally:
+        drain(query)
+        made.cluster.close()
+
+
+def lose(start: Start, proxy: Proxy, direct: Client, touched: dict[str, str]) -> None:
+    """Cut the connection, change ledgers meanwhile, and measure from its return until all of it is in the journal."""
+    before = start.cluster.health().resyncs
+    proxy.open = False
+    proxy.cut()
+    wait_until(lambda: not start.cluster.health().connected, LIMIT_S, "the loss to be noticed")
+    for path, data in touched.items():
+        direct.put(path, bytes.fromhex(data), -1)
+    proxy.open, begun = True, time.monotonic()
+    wait_until(lambda: start.cluster.health().synced, LIMIT_S, "the capture to be in step again")
+    taken, health = time.monotonic() - begun, start.cluster.health()
+    if health.resyncs != before + 1:
+        raise SystemExit("the capture was not resynchronised")
+    say(what="resync", s=taken, compared_s=health.last_resync_s)
+
+
+def main(path: str) -> None:
+    job = json.loads(Path(path).read_text())
+    data = Path(job["data"])
+    with Kafka(data / "journal") as broker, Proxy(job["zookeeper"]) as proxy:
+        broker.up()
+        spark = session(parse({"cluster": {"zookeeper": job["zookeeper"]}}), data)
+        direct = Client(job["zookeeper"]).open()
+        for number in range(job["starts"]):
+            with started(job, number, broker, spark, proxy) as start:
+                for _ in range(job["losses"] if number == job["starts"] - 1 else 0):
+                    lose(start, proxy, direct, job["touched"])
+        direct.shut()
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

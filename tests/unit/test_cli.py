@@ -55,6 +55,15 @@ def test_status_says_why_it_is_not_healthy(run: Run) -> None:
     )
 
 
+def test_status_counts_bookies(run: Run) -> None:
+    assert "Bookies  4 writable, 1 readonly, 1 lost" in run("status").out
+
+
+def test_status_before_a_bookie_was_seen(run: Run, engine: FakeEngine) -> None:
+    engine.fail = Refused("the bookies to have been seen", "no observation yet", "wait")
+    assert "Bookies  not seen yet" in run("status").out
+
+
 def test_status_of_a_healthy_cluster_is_fine(run: Run, engine: FakeEngine) -> None:
     engine.state = FakeEngine().state
     assert run("status").code == 0

@@ -7,24 +7,19 @@ tenth of its cost. Passwords are stepped over and never copied.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-import pyarrow as pa
-from numpy.typing import NDArray
 
 from connectors.bookkeeper import metadata
 from connectors.bookkeeper.metadata import SIZES, Where
+from connectors.bookkeeper.wire import NAME_BYTES, PAD, Array, Parts, dictionary, in_order, varints, walk
 from connectors.zookeeper.requests import Znodes
 from state.errors import BadBytes
 from state.ledgers import Ledgers, concat, row, spans
 from state.observations import FragmentRecord, LedgerRecord, LedgerState
 
-Array = NDArray[Any]
 _HEAD = np.frombuffer(metadata.KEY + b"3\n", np.uint8)
-_PAD = np.zeros(80, np.uint8)  # a varint that runs off the end reads zeros
 _NONE = np.iinfo(np.int64).min
-_NAME_BYTES = 255
 # Of each field of LedgerMetadataFormat that is known: its wire type; 9 otherwise.
 _WIRE = np.full(32, 9, np.uint8)
 _WIRE[[1, 2, 3, 4, 5, 7, 9, 10, 12]] = 0
@@ -32,19 +27,6 @@ _WIRE[[6, 8, 11]] = 2
 _QUORUM, _ENSEMBLE, _LENGTH, _LAST, _STATE, _SEGMENT, _ACK, _CTIME, _CUSTOM = 1, 2, 3, 4, 5, 6, 9, 10, 11
 _MEMBER, _FIRST, _KEY, _VALUE = 0x0A, 0x10, 0x0A, 0x12  # whole tags, inside segments and custom metadata
 _CACHED = 1 << 16
-
-
-@dataclass(slots=True)
-class Parts:
-    """Pieces of messages: which row each belongs to, and where its bytes are. In order of rows, then of place."""
-
-    row: Array
-    at: Array
-    size: Array
-
-    def take(self, which: Array) -> "Parts":
-        """Some of them."""
-        return Parts(self.row[which], self.at[which], self.size[which])
 
 
 @dataclass(slots=True)
@@ -150,7 +132,7 @@ def decode(
     asked = np.ones(len(ids), bool) if keep is None else keep
     there = np.flatnonzero((size >= 0) & asked)
     ids_there, at, data_size = ids[there], at[there], size[there]
-    buffer = np.concatenate([np.frombuffer(raw, np.uint8), _PAD])
+    buffer = np.concatenate([np.frombuffer(raw, np.uint8), PAD])
     mzxid, ctime, version = _stats(buffer, at + data_size)
     form = _Form(buffer, at, data_size)
     fields = form.read()
@@ -214,13 +196,13 @@ class _Form:
         """Scalars by field number, int64[13, rows], `_NONE` where absent; `ok` is false for rows to set aside."""
         fields = np.full((13, self.rows), _NONE, np.int64)
         rows = np.flatnonzero(self.ok)
-        size, start, whole = _varints(self.buffer, self.at[rows] + len(_HEAD))
+        size, start, whole = varints(self.buffer, self.at[rows] + len(_HEAD))
         end = start + size
         good = whole & (size >= 0) & (end <= self.at[rows] + self.size[rows])
         self.ok[rows[~good]] = False
         messages = Parts(rows[good], start[good], size[good])
         found: dict[int, list[Parts]] = {_SEGMENT: [], _CUSTOM: []}
-        for live, tag, value, at, bad in _walk(self.buffer, messages, _message_tags):
+        for live, tag, value, at, bad in walk(self.buffer, messages, _message_tags):
             self.ok[messages.row[live[bad]]] = False
             field = tag >> 3
             for number in np.unique(field[~bad]).tolist():
@@ -230,7 +212,7 @@ class _Form:
                     found[number].append(Parts(owners, at[some], value[some]))
                 elif _WIRE[number] == 0:
                     fields[number, owners] = value[some]
-        self.segments, self.custom = (_in_order(found[number]) for number in (_SEGMENT, _CUSTOM))
+        self.segments, self.custom = (in_order(found[number]) for number in (_SEGMENT, _CUSTOM))
         self._read_segments()
         self._check_custom()
         return fields
@@ -239,27 +221,28 @@ class _Form:
         parts, members = self.segments, []
         self.first = np.full(len(parts.row), _NONE, np.int64)
         owners = Parts(np.arange(len(parts.row)), parts.at, parts.size)
-        for live, tag, value, at, bad in _walk(self.buffer, owners, _segment_tags):
+        for live, tag, value, at, bad in walk(self.buffer, owners, _segment_tags):
             self.ok[parts.row[live[bad]]] = False
             is_member = (tag == _MEMBER) & ~bad
             members.append(Parts(live[is_member], at[is_member], value[is_member]))
             is_first = (tag == _FIRST) & ~bad
             self.first[live[is_first]] = value[is_first]
-        self.members = _in_order(members)
+        self.members = in_order(members)
         self.ok[parts.row[self.first == _NONE]] = False
-        self.ok[parts.row[self.members.row[self.members.size > _NAME_BYTES]]] = False
+        odd = (self.members.size > NAME_BYTES) | (self.buffer[self.members.at + self.members.size - 1] == 0)
+        self.ok[parts.row[self.members.row[odd]]] = False
 
     def _check_custom(self) -> None:
         parts = self.custom
         owners = Parts(np.arange(len(parts.row)), parts.at, parts.size)
-        for live, _, _, _, bad in _walk(self.buffer, owners, _custom_tags):
+        for live, _, _, _, bad in walk(self.buffer, owners, _custom_tags):
             self.ok[parts.row[live[bad]]] = False
 
 
 def _assemble(form: _Form, fields: Array, where: Aside, ctime_ms: Array) -> Batch:
     """Apply the builder's rules, set aside what breaks one, and put the columns together."""
     ok, segments = form.ok, form.segments
-    codes, names = _dictionary(form.buffer, form.members)
+    codes, names = dictionary(form.buffer, form.members)
     proper = np.array([metadata.valid_bookie(name) for name in names], bool)
     if not proper.all():
         ok[segments.row[form.members.row[~proper[codes]]]] = False
@@ -273,12 +256,17 @@ def _assemble(form: _Form, fields: Array, where: Aside, ctime_ms: Array) -> Batc
     first = form.first
     hollow = closed & (count > 0) & (first[np.where(count > 0, final, 0)] > last if len(first) else False)
     mine = ok[segments.row]
+    members = codes[mine[form.members.row]]
+    if not ok.all():
+        # What was taken for a name in a damaged znode may be anything, even a password.
+        used, members = np.unique(members, return_inverse=True)
+        names = tuple(names[code] for code in used.tolist())
     ledgers = Ledgers(
         ledger=where.ledger[ok], mzxid=where.mzxid[ok], ctime_ms=ctime_ms[ok],
         seen_ms=np.full(int(ok.sum()), where.seen_ms, np.int64), version=where.version[ok],
         fragments=count[ok].astype(np.uint32), ensemble=fields[_ENSEMBLE, ok].astype(np.uint16),
         quorum=fields[_QUORUM, ok].astype(np.uint16), state=fields[_STATE, ok].astype(np.uint8),
-        hollow=hollow[ok].astype(np.uint8), members=codes[mine[form.members.row]].astype(np.uint32), names=names,
+        hollow=hollow[ok].astype(np.uint8), members=members.astype(np.uint32), names=names,
     )  # fmt: skip
     renumbered = np.cumsum(ok) - 1
     custom = form.custom.take(ok[form.custom.row])
@@ -343,30 +331,6 @@ def _row(record: LedgerRecord) -> Ledgers:
     )
 
 
-def _walk(
-    buffer: Array, parts: Parts, expected: Callable[[Array], Array]
-) -> Iterator[tuple[Array, Array, Array, Array, Array]]:
-    """One field of every part that has one left, again and again.
-
-    Yields which parts, their tags, values (or lengths), where bytes begin, and which of them are not as expected:
-    these are not followed further. ``expected`` gives the wire type that a tag must have, 9 if it is not known.
-    """
-    place, end = parts.at.copy(), parts.at + parts.size
-    live = np.flatnonzero(place < end)
-    while len(live):
-        at = place[live]
-        tag = buffer[at]
-        value, at, whole = _varints(buffer, at + 1)
-        wire = tag & 7
-        has_bytes = wire == 2
-        room = end[live] - at
-        bad = ~whole | (expected(tag) != wire) | (room < 0) | (has_bytes & ((value < 0) | (value > room)))
-        yield live, tag, value, at, bad
-        place[live] = np.where(has_bytes, at + value, at)
-        live = live[~bad]
-        live = live[place[live] < end[live]]
-
-
 def _message_tags(tag: Array) -> Array:
     return np.where(tag < 128, _WIRE[(tag >> 3) & 31], 9)
 
@@ -377,49 +341,6 @@ def _segment_tags(tag: Array) -> Array:
 
 def _custom_tags(tag: Array) -> Array:
     return np.where((tag == _KEY) | (tag == _VALUE), 2, 9)
-
-
-def _varints(buffer: Array, at: Array) -> tuple[Array, Array, Array]:
-    """Values of the varints at these places, where they end, and whether they do within 10 bytes."""
-    byte = buffer[at].astype(np.int64)
-    value, end, shift = byte & 127, at + 1, 7
-    whole = np.ones(len(at), bool)
-    more = np.flatnonzero(byte & 128)
-    while len(more):
-        byte = buffer[end[more]].astype(np.int64)
-        value[more] |= (byte & 127) << shift
-        end[more] += 1
-        shift += 7
-        if shift > 63:
-            whole[more[byte > 1]] = False
-            break
-        more = more[(byte & 128) != 0]
-    return value, end, whole
-
-
-def _in_order(parts: list[Parts]) -> Parts:
-    """Pieces found step by step, by row and place."""
-    row, at, size = (
-        np.concatenate([np.zeros(0, np.int64), *(getattr(part, name) for part in parts)]) for name in Parts.__slots__
-    )
-    order = np.argsort(at, kind="stable")
-    return Parts(row[order], at[order], size[order])
-
-
-def _dictionary(buffer: Array, parts: Parts) -> tuple[Array, tuple[str, ...]]:
-    """Code of each name, and the distinct names."""
-    if not len(parts.at):
-        return np.zeros(0, np.int64), ()
-    size = np.minimum(parts.size, _NAME_BYTES)
-    width = max(int(size.max()), 1)
-    padded = np.concatenate([buffer, np.zeros(width, np.uint8)])
-    windows = np.ndarray((len(padded) - width + 1,), f"V{width}", padded, strides=(1,))
-    names = windows[parts.at].view(np.uint8).reshape(-1, width)
-    names &= np.tril(np.full((width + 1, width), 255, np.uint8), -1)[size]
-    fixed = pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), len(names), [None, pa.py_buffer(names)])
-    coded = fixed.dictionary_encode()
-    texts = [name.rstrip(b"\0").decode("utf-8", "replace") for name in coded.dictionary.to_pylist()]
-    return coded.indices.to_numpy().astype(np.int64), tuple(texts)
 
 
 def _stats(buffer: Array, at: Array) -> tuple[Array, Array, Array]:

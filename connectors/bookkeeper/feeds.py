@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from connectors.bookkeeper import bulk, marks, metadata, reading
-from connectors.bookkeeper.bulk import Array
 from connectors.bookkeeper.known import Held, Known
 from connectors.bookkeeper.layout import Paths
 from connectors.bookkeeper.racks import Racks
+from connectors.bookkeeper.wire import Array
 from connectors.zookeeper.client import Client, Event, Pace
 from connectors.zookeeper.requests import Znodes
 from connectors.zookeeper.watching import Heard

@@ -64,16 +64,12 @@ def vote(bookie: str) -> bytes:
 
 
 def _parsed(data: bytes, message: Any) -> tuple[Any, bool]:
-    """The message and whether all of it was known; cleared if it is no text protobuf."""
-    kind = type(message)
-    try:
-        text_format.Merge(data.decode(), message)
-    except (text_format.ParseError, ValueError, OverflowError, RecursionError):
-        message = kind()
-    else:
-        return message, True
-    try:
-        text_format.Merge(data.decode(), message, allow_unknown_field=True)
-    except (text_format.ParseError, ValueError, OverflowError, RecursionError):
-        message = kind()
+    """The message and whether all of it was known; an empty one if it is no text protobuf."""
+    for strange in (False, True):
+        try:
+            proto.read_text(data, message, strange)
+        except proto.TextError:
+            message = type(message)()
+        else:
+            return message, not strange
     return message, False

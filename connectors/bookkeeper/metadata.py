@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, NoReturn
 from google.protobuf import text_format
 from google.protobuf.message import DecodeError
 
-from connectors.bookkeeper.proto import LedgerMetadata
+from connectors.bookkeeper.proto import LedgerMetadata, TextError, read_text
 from state.errors import BadBytes
 from state.observations import FragmentRecord, LedgerRecord, LedgerState
 
@@ -21,6 +21,7 @@ _V1_IN_RECOVERY = -102
 _V1_LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n|\Z)")
 _INTEGER = re.compile(rb"[+-]?[0-9]+\Z")
 _BOOKIE = re.compile(r"[a-zA-Z0-9:-_.\-]+\Z")
+_TODO = "restore the znode from a backup or delete the ledger"
 SIZES = range(1, 1 << 16)
 """Ensembles and quorums that are told apart from damage."""
 
@@ -117,23 +118,17 @@ def _parse_binary(data: bytes, at: int, message: Any, path: str) -> int:
     try:
         message.ParseFromString(data[start : start + size])
     except DecodeError as error:
-        raise BadBytes(path, _first_damage(data, start, start + size, 0), "ledger metadata", str(error)) from error
+        place = _first_damage(data, start, start + size, 0)
+        raise BadBytes(path, place, "ledger metadata", "other bytes", _TODO) from error
     return start
 
 
 def _parse_text(data: bytes, at: int, message: Any, path: str) -> None:
-    body = data[at:]
     try:
-        text_format.Merge(body.decode(), message, allow_unknown_field=True)
-    except UnicodeDecodeError as error:
-        raise BadBytes(path, at + error.start, "UTF-8", "other bytes") from error
-    except text_format.ParseError as error:
-        lines = body.splitlines(keepends=True)[: max((error.GetLine() or 1) - 1, 0)]
-        place = at + sum(map(len, lines)) + max((error.GetColumn() or 1) - 1, 0)
-        # Its message may quote the password.
-        raise BadBytes(path, min(place, len(data)), "ledger metadata as text", "other text") from None
-    except (RecursionError, ValueError, OverflowError):
-        raise BadBytes(path, at, "ledger metadata as text", "other text") from None
+        # 4.18 skips fields that it does not know, 4.17 refuses them.
+        read_text(data[at:], message, strange=True)
+    except TextError as error:
+        raise BadBytes(path, at + error.at, "ledger metadata as text", "other text", _TODO) from error
 
 
 def _record(message: Any, where: Where, at: int) -> LedgerRecord:
@@ -295,4 +290,4 @@ def _first_damage(data: bytes, at: int, end: int, depth: int) -> int:
 
 
 def _bad(path: str, at: int, expected: str, found: str) -> NoReturn:
-    raise BadBytes(path, at, expected, found, "restore the znode from a backup or delete the ledger")
+    raise BadBytes(path, at, expected, found, _TODO)

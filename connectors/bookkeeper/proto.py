@@ -3,9 +3,10 @@
 Strings are declared as bytes: the wire is the same, and text that is not UTF-8 is ours to judge.
 """
 
+import re
 from typing import Any
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 
 _Field = descriptor_pb2.FieldDescriptorProto
 _TYPES = {
@@ -32,7 +33,6 @@ _MESSAGES: dict[str, list[str]] = {
     f"{_FORMAT}.Segment": ["1 repeated bytes ensembleMember", "2 required int64 firstEntryId"],
     f"{_FORMAT}.cMetadataMapEntry": ["1 optional bytes key", "2 optional bytes value"],
     "UnderreplicatedLedgerFormat": ["1 repeated bytes replica", "2 optional int64 ctime"],
-    "LockDataFormat": ["1 optional bytes bookieId"],
     "AuditorVoteFormat": ["1 optional bytes bookieId"],
     "BookieServiceInfoFormat": ["6 repeated message endpoints .BookieServiceInfoFormat.Endpoint"],
     "BookieServiceInfoFormat.Endpoint": [
@@ -78,6 +78,34 @@ def _message(name: str) -> Any:
 
 LedgerMetadata = _message(_FORMAT)
 Mark = _message("UnderreplicatedLedgerFormat")
-Lock = _message("LockDataFormat")
 Vote = _message("AuditorVoteFormat")
 ServiceInfo = _message("BookieServiceInfoFormat")
+
+_ESCAPE = re.compile(rb"\\(.?)", re.DOTALL)
+_ESCAPES = frozenset(b"abfnrtvxX?'\"\\01234567")
+
+
+class TextError(ValueError):
+    """No text protobuf from byte ``at`` on. Never quotes the text, which may hold a password."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__(f"no text protobuf from byte {at} on")
+        self.at = at
+
+
+def read_text(data: bytes, message: Any, strange: bool) -> None:
+    """Fill a message from text protobuf. ``strange``: fields that are not known are skipped. Raises `TextError`."""
+    for escape in _ESCAPE.finditer(data):
+        # Python only warns of these.
+        if not escape[1] or escape[1][0] not in _ESCAPES:
+            raise TextError(escape.start())
+    try:
+        text_format.Merge(data.decode(), message, allow_unknown_field=strange)
+    except UnicodeDecodeError as error:
+        raise TextError(error.start) from None
+    except text_format.ParseError as error:
+        lines = data.splitlines(keepends=True)[: max((error.GetLine() or 1) - 1, 0)]
+        at = sum(map(len, lines)) + max((error.GetColumn() or 1) - 1, 0)
+        raise TextError(min(at, len(data))) from None
+    except (ValueError, OverflowError, RecursionError):
+        raise TextError(0) from None

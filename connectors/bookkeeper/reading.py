@@ -9,9 +9,9 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from connectors.bookkeeper import bulk, metadata
-from connectors.bookkeeper.bulk import Array
 from connectors.bookkeeper.layout import Layout, Paths, holds_ledgers, is_directory, leaves
 from connectors.bookkeeper.proto import ServiceInfo
+from connectors.bookkeeper.wire import Array
 from connectors.zookeeper.client import FAST, Client, Pace
 from connectors.zookeeper.errors import FORBIDDEN, GONE, Forbidden
 from connectors.zookeeper.requests import Stat, Znodes

@@ -122,6 +122,13 @@ def test_damage_is_never_anything_but_bad_bytes_and_is_found_in_bulk_too(stored:
     assert list(together(stored).records()) == [alone(*pair) for pair in stored]
 
 
+@given(st.lists(damaged(), min_size=1, max_size=6))
+def test_no_name_is_kept_that_no_ledger_has(stored: list[Any]) -> None:
+    batch = together(stored)
+    had = {bookie for record in batch.records() for f in record["fragments"] for bookie in f["bookies"]}
+    assert set(batch.ledgers.names) == had
+
+
 @given(damaged())
 def test_damage_is_never_read_otherwise_than_protobuf_reads_it(pair: tuple[LedgerRecord, bytes]) -> None:
     record, data = pair

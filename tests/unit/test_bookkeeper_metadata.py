@@ -1,9 +1,13 @@
 """Ledger metadata byte by byte: vectors put together by hand from the format, and BookKeeper's rules."""
 
+import struct
+
+import numpy as np
 import pytest
 
-from connectors.bookkeeper import metadata
+from connectors.bookkeeper import bulk, metadata
 from connectors.bookkeeper.metadata import Where, decode
+from connectors.zookeeper.requests import Znodes
 from state.errors import BadBytes
 from state.observations import LedgerRecord, LedgerState
 
@@ -119,6 +123,12 @@ def test_damaged_text_is_named_by_its_byte() -> None:
     assert refused(data).at == data.index(b"many")
 
 
+@pytest.mark.parametrize("escape", [b"\\ ", b"\\q", b"\\u00e9"])
+def test_an_escape_that_java_does_not_know_is_named_by_its_byte(escape: bytes) -> None:
+    data = HEAD + b"2\n" + V2.replace(b"\\000", escape)
+    assert refused(data).at == data.index(escape)
+
+
 @pytest.mark.parametrize(
     ("body", "wanted"),
     [
@@ -137,6 +147,14 @@ def test_damaged_text_is_named_by_its_byte() -> None:
 )
 def test_what_bookkeeper_refuses_is_refused(body: bytes, wanted: str) -> None:
     assert refused(HEAD + b"1\n" + body).wanted == wanted
+
+
+def test_a_name_that_ends_with_a_zero_byte_is_refused_in_bulk_too() -> None:
+    data = message(V3.replace(b"\x0a\x0e192.0.2.8:3181", b"\x0a\x0e192.0.2.8:318\x00"))
+    stat = struct.pack("!qqqqiiiqiiq", 1, 1234, 5, 5, 2, 0, 0, 0, len(data), 0, 1)
+    found = Znodes(data + stat, np.array([0]), np.array([len(data)]), 9)
+    (record,) = bulk.decode(np.array([59]), [found], lambda _: WHERE.path, 9).records()
+    assert (record["state"], record["error"]) == (LedgerState.UNREADABLE, str(refused(data)))
 
 
 @pytest.mark.parametrize("name", ["a:1", "b;<=>?@[\\]^_", "Z.-9"])

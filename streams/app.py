@@ -20,6 +20,7 @@ from pyspark.sql.streaming import StreamingQuery
 from connectors.sandbox.kafka import Kafka
 from state.errors import Stop
 from state.settings import Settings
+from streams import logs
 from streams.bookkeeper import BookKeeper
 from streams.engine import Application
 from streams.journal import Journal
@@ -45,6 +46,7 @@ def now_ms() -> int:
 
 def run(settings: Settings) -> int:
     """Run until SIGTERM or SIGINT; the exit code. Raises our errors when it cannot start."""
+    logs.start()
     data = Path(settings.data_dir).absolute()
     data.mkdir(parents=True, exist_ok=True)
     stop = threading.Event()

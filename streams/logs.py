@@ -1,0 +1,40 @@
+"""The application's log: one line an event on stderr, what belongs to it as key=value behind the message."""
+
+import json
+import logging
+import time
+
+_PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+class Line(logging.Formatter):
+    """Time in UTC, level, module, message, and the extras of the record."""
+
+    converter = time.gmtime
+    default_time_format = "%Y-%m-%dT%H:%M:%S"
+    default_msec_format = "%s.%03dZ"
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        """One line, whatever the message holds."""
+        extras = {name: value for name, value in vars(record).items() if name not in _PLAIN}
+        words = [super().formatMessage(record).replace("\n", " "), *(f"{k}={_word(v)}" for k, v in extras.items())]
+        return " ".join(words)
+
+
+def _word(value: object) -> str:
+    text = str(value)
+    return text if text and not set(text) & set(' "=\n') else json.dumps(text)
+
+
+def start() -> None:
+    """Log to stderr from now on: ours from INFO, others' from WARNING."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(Line())
+    root = logging.getLogger()
+    root.addHandler(handler)
+    root.setLevel(logging.WARNING)
+    for name in ("state", "connectors", "streams"):
+        logging.getLogger(name).setLevel(logging.INFO)

@@ -1,0 +1,23 @@
+"""A log line is one line: what happened, then what belongs to it."""
+
+import logging
+
+import pytest
+
+from streams.logs import Line
+
+
+def line(message: str, **extra: object) -> str:
+    values = {"name": "streams.x", "msg": message, "levelname": "INFO", "created": 0.0, "msecs": 7.0, **extra}
+    return Line().format(logging.makeLogRecord(values))
+
+
+def test_a_line() -> None:
+    assert line("listening", port=80) == "1970-01-01T00:00:00.007Z INFO    streams.x: listening port=80"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [("a b", '"a b"'), ("", '""'), ("a\nb", '"a\\nb"'), ('a="b"', '"a=\\"b\\""'), (None, "None")]
+)
+def test_a_value_stays_on_its_line(value: object, text: str) -> None:
+    assert line("x", found=value).endswith(f"found={text}")

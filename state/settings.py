@@ -6,6 +6,7 @@ topic does. Both say everything that is wrong, naming key, value and what was ex
 
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, replace
+from functools import cache
 from typing import Any, get_args, get_origin, get_type_hints
 
 from state.errors import BadSettings
@@ -160,7 +161,8 @@ def change(settings: Settings, name: str, value: Any) -> Settings:
     return replace(settings, **{section: replace(part, **{leaf: found})})
 
 
-def live_keys() -> dict[str, Field[Any]]:
+@cache
+def live_keys() -> Mapping[str, Field[Any]]:
     """Keys that may change while the application runs, by full name."""
     sections = {f.name: get_type_hints(Settings)[f.name] for f in fields(Settings)}
     return {

@@ -156,8 +156,11 @@ class Reconciler:
         topology = self._keeper.topology
         assert topology is not None, "a view is complete only after a topology"
         fresh = self._cluster.read(rows["ledger"].tolist())
-        still = fresh.take(judge(fresh, topology).verdict == Verdict.DRIFTED)
         found = dict(zip(rows["ledger"].tolist(), rows, strict=True))
+        # What was decided on, and maybe approved, is one version; the view decides afresh on a later one.
+        versions = zip(fresh.ledger.tolist(), fresh.version.tolist(), strict=True)
+        decided = np.array([found[ledger]["version"] == version for ledger, version in versions], bool)
+        still = fresh.take(decided & (judge(fresh, topology).verdict == Verdict.DRIFTED))
         orders, repairs = [], []
         for at, (ledger, version) in enumerate(zip(still.ledger.tolist(), still.version.tolist(), strict=True)):
             known = self._fresh(found[ledger])

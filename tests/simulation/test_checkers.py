@@ -91,10 +91,10 @@ class Late(Reconciler):
 
 
 class Stale(Bucket):
-    """Takes every row for news."""
+    """Takes what arrived last for the newest."""
 
-    def _against_view(self, fresh: Ledgers) -> Ledgers:
-        return fresh
+    def _fold(self, arrived: Ledgers) -> Ledgers:
+        return super()._fold(replace(arrived, mzxid=self._newest + 1 + np.arange(len(arrived))))
 
 
 class Deaf(Bucket):

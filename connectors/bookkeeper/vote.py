@@ -10,7 +10,7 @@ import logging
 import re
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from connectors.bookkeeper import marks
@@ -80,7 +80,7 @@ class Vote:
         self._told, self._delay_s = told, delay_s
         self._client: Client | None = None
         self._orders: Orders | None = None
-        self._delay_version = -1
+        self._delay_zxid = -1
         self._holder = Holder(Role.WAITING)
         self._stop = threading.Event()
         self._watch = Watch((), lambda: 0)
@@ -95,7 +95,7 @@ class Vote:
         return self._holder
 
     def orders(self) -> Orders | None:
-        """The newest orders, None before they were read."""
+        """The standing orders (``audit`` is never among them), None before they were read."""
         return self._orders
 
     def close(self) -> None:
@@ -153,12 +153,12 @@ class Vote:
         return self._client
 
     def _prepare(self, client: Client) -> None:
-        """Create what the Auditor would. The delay is open to all, whatever else is protected."""
+        """Create what the Auditor would."""
         for path in (self._paths.replication, self._paths.election):
             if client.look(path) is None:
                 _make(client, path)
         if client.look(self._paths.delay) is None:
-            _make(client, self._paths.delay, str(self._delay_s).encode(), public=True)
+            self._make_delay(client)
 
     def _look(self, client: Client) -> None:
         """See who leads, and vote if no vote is of our session."""
@@ -191,18 +191,21 @@ class Vote:
     def _obey(self, client: Client) -> None:
         """Read delay and switch; tell what changed."""
         found = client.look(self._paths.delay)
-        disabled = client.look(self._paths.disable) is not None
         if found is None:
-            raise Retry(f"{self._paths.delay}", "nothing", "it will be created again")
-        text, stat = found
-        delay_s = int(text) if text.strip().isdigit() else self._delay_s
-        written = self._orders is not None and stat.version != self._delay_version
-        before = None if self._orders is None else self._orders.delay_s
-        orders = Orders(delay_s, written and (delay_s in (0, before)), disabled)
-        self._delay_version = stat.version
-        if self._orders is None or orders.audit or orders != self._orders:
-            self._orders = orders
-            self._told(orders)
+            self._make_delay(client)
+            raise Retry(f"{self._paths.delay}", "nothing", "it was created; will read it again")
+        disabled = client.look(self._paths.disable) is not None
+        delay_s = int(found[0]) if found[0].strip().isdigit() else self._delay_s
+        before, written = self._orders, found[1].mzxid != self._delay_zxid
+        audit = before is not None and written and delay_s in (0, before.delay_s)
+        orders = Orders(delay_s, False, disabled)
+        if audit or orders != before:
+            self._told(replace(orders, audit=audit))
+        self._orders, self._delay_zxid = orders, found[1].mzxid
+
+    def _make_delay(self, client: Client) -> None:
+        """The delay is open to all, whatever else is protected."""
+        _make(client, self._paths.delay, str(self._delay_s).encode(), public=True)
 
 
 def _make(client: Client, path: str, data: bytes = b"", *, public: bool = False) -> None:

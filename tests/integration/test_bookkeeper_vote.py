@@ -127,6 +127,20 @@ def test_writing_the_same_delay_or_none_asks_for_an_audit(polls: Polls, written:
     assert polls.told[1] == order
 
 
+def test_an_audit_is_asked_for_once(polls: Polls) -> None:
+    polls.vote("trueup-a", delay_s=30)
+    polls.client.put(polls.paths.delay, b"30", -1)
+    polls.client.make(polls.paths.disable)
+    wait_until(lambda: polls.told[-1].disabled, WAIT_S, "the switch")
+    assert sum(orders.audit for orders in polls.told) == 1
+
+
+def test_a_deleted_delay_is_created_again(polls: Polls) -> None:
+    polls.vote("trueup-a", delay_s=30)
+    polls.client.drop(polls.paths.delay, -1)
+    wait_until(lambda: polls.client.look(polls.paths.delay), WAIT_S, "the delay to be back")
+
+
 def test_names_that_bookkeeper_could_not_parse_are_refused() -> None:
     with pytest.raises(BadSettings):
         Vote(lambda: Client("127.0.0.1:1"), "/ledgers", "trueup/a", lambda _: None)

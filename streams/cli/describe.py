@@ -83,11 +83,21 @@ def _evidence(fragment: Row) -> Iterator[str]:
     copies, racks = many(fragment["copies"], "live copy", "live copies"), many(fragment["racks"], "rack")
     rule = f"{fragment['rule']}: " if fragment.get("rule") else ""
     yield f"{rule}{copies} and {racks} in the worst window"
-    for window in fragment.get("failing_windows") or []:
+    for window in _distinct(fragment.get("failing_windows") or []):
         stands = ", ".join(window["racks"]) or "no rack that counts"
         yield f"window {' '.join(window['bookies'])}: {stands}, {many(window['copies'], 'live copy', 'live copies')}"
     if fragment.get("repair"):
         yield f"repair: {fragment['repair']}"
+
+
+def _distinct(windows: list[Row]) -> Iterator[Row]:
+    """Windows of different bookies: where E is Qw all of them are the same."""
+    seen: set[frozenset[str]] = set()
+    for window in windows:
+        members = frozenset(window["bookies"])
+        if members not in seen:
+            seen.add(members)
+            yield window
 
 
 def _event(event: Row, now_ms: int) -> str:

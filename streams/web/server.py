@@ -37,6 +37,11 @@ class Server:
 
 def serve(app: Flask, host: str, port: int) -> Server:
     """Listen on this address (port 0: any free one) and answer from now on. Raises `Stop` when it cannot be had."""
+    return Server(app, claim(host, port))
+
+
+def claim(host: str, port: int) -> socket.socket:
+    """A socket bound to this address, on which nobody is answered yet. Raises `Stop` when it cannot be had."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, kind, protocol)
@@ -48,4 +53,4 @@ def serve(app: Flask, host: str, port: int) -> Server:
     except OSError as error:
         listener.close()
         raise Stop(f"{host}:{port} to be free", str(error), "set http.port, or end what listens there") from error
-    return Server(app, listener)
+    return listener

@@ -111,7 +111,10 @@ class FakeEngine:
             "fragments": [{
                 "first_entry": 0, "last_entry": 99, "bookies": members, "rule": row["rule"], "verdict": row["verdict"],
                 "racks": 1, "copies": 1, "empty": False, "refusing": [],
-                "failing_windows": [{"bookies": [m["bookie"] for m in members], "racks": ["/rack1"], "copies": 1}],
+                "failing_windows": [
+                    {"bookies": [m["bookie"] for m in order], "racks": ["/rack1"], "copies": 1}
+                    for order in (members, members[::-1])
+                ],
                 "repair": "every attempt succeeds and moves at least 1 copy",
             }],
             "changes": ["the return of 127.0.0.5:3181"],

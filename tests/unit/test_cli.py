@@ -6,8 +6,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from connectors.sandbox.processes import wait_until
 from state.errors import Refused, Retry
 from state.rules import RULES
+from streams.cli import out
 from streams.cli.main import invoke
 from streams.metrics import Metrics
 from streams.web.api import create_app, serve
@@ -158,6 +160,10 @@ def test_describe_shows_evidence_and_what_would_change_it(run: Run) -> None:
     assert [words for words in wanted if words not in said] == []
 
 
+def test_describe_shows_a_window_once(run: Run) -> None:
+    assert run("describe", "ledger", "21").out.count("  window ") == 1
+
+
 def test_describe_a_ledger_that_is_not_there(run: Run) -> None:
     said = run("describe", "ledger", "5")
     assert (said.code, said.out, said.err.splitlines()[0]) == (5, "", "error:  expected a ledger 5")
@@ -293,6 +299,20 @@ def test_piped_tables_have_one_line_for_each_row(run: Run, engine: FakeEngine) -
 
 def test_no_colour_goes_into_a_pipe(run: Run) -> None:
     assert "\x1b" not in run("status").out + run("get", "findings").out
+
+
+def test_what_takes_long_says_so_on_stderr(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(out, "QUIET_S", 0.0)
+    said: list[str] = []
+    with out.progress("copying"):
+        wait_until(lambda: said.append(capsys.readouterr().err) or any(said), 10.0, "a word on stderr")
+    assert "".join(said) == "copying ...\n"
+
+
+def test_what_is_quick_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with out.progress("copying"):
+        pass
+    assert capsys.readouterr().err == ""
 
 
 def test_explain_lists_every_rule(run: Run) -> None:

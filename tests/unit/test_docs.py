@@ -11,7 +11,7 @@ from streams.web.api import create_app
 from tests.unit.fake_engine import FakeEngine
 
 ROOT = Path(__file__).parents[2]
-TEXTS = sorted((ROOT / "docs").glob("*.md"))
+TEXTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def anchors(page: Path) -> set[str]:

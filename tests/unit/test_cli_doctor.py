@@ -8,6 +8,7 @@ import pytest
 from state.errors import Stop
 from state.settings import Settings, parse
 from streams.cli.checks import Check, machine, ok, tried, workers
+from streams.session import LINES
 
 ZOOKEEPER = {"cluster": {"zookeeper": "zk:2181"}}
 
@@ -71,6 +72,10 @@ def test_many_differences_are_counted() -> None:
     found = workers._compared("racks", ours, dict.fromkeys(ours, "/b")).found
     assert found.startswith("9 bookies elsewhere: b0 in /b, here /a;")
     assert found.endswith("and 6 more")
+
+
+def test_the_jars_looked_for_are_those_that_spark_starts_with() -> None:
+    assert {line.jars for line in LINES.values()} == {machine.SPARK_SET}
 
 
 def test_java_is_found() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from connectors.sandbox import jars as locked
 from connectors.sandbox.java import feature_version, java
+from connectors.sandbox.kafka import SET as KAFKA_SET
 from connectors.sandbox.processes import Port
 from state.errors import Retry
 from state.settings import Settings
@@ -35,7 +36,7 @@ def runtime() -> Check:
 
 def jars(settings: Settings, progress: Callable[[str], None]) -> Check:
     """The locked jars are here, or can be had."""
-    wanted = [SPARK_SET] + ([] if settings.journal.bootstrap else ["kafka-4.3.1"])
+    wanted = [SPARK_SET] + ([] if settings.journal.bootstrap else [KAFKA_SET])
     files = [
         path
         for name in wanted

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
-_LOOSE = 4096
+_LOOSE, _FEW = 4096, 256
 
 
 def _none() -> Array:
@@ -28,12 +28,18 @@ class Known:
 
 
 class Held:
-    """Ledger ids with the mzxid that was published last. A sorted base, and recent changes beside it."""
+    """Ledger ids with the mzxid that was published last.
+
+    Kept as sorted runs, each at least twice as long as the one after it, and a dictionary of the newest changes: a
+    change costs little however many ledgers there are, and so does filling it piece by piece. Newer entries hide older
+    ones; version -1 hides them for good.
+    """
 
     def __init__(self, ledgers: Array, mzxids: Array) -> None:
-        self._ids, self._mzxids = ledgers.astype(np.int64), mzxids.astype(np.int64)
+        self._runs: list[tuple[Array, Array]] = []
         self._loose: dict[int, int] = {}
-        self._count = len(self._ids)
+        self._count = 0
+        self.update(ledgers, mzxids)
 
     def __len__(self) -> int:
         return self._count
@@ -43,50 +49,67 @@ class Held:
         loose = self._loose.get(ledger)
         if loose is not None:
             return loose
-        at = int(np.searchsorted(self._ids, ledger))
-        return int(self._mzxids[at]) if at < len(self._ids) and self._ids[at] == ledger else -1
-
-    def put(self, ledger: int, mzxid: int) -> None:
-        """Hold a ledger in this version; -1 lets go of it."""
-        self._count += (mzxid >= 0) - (self.get(ledger) >= 0)
-        self._loose[ledger] = mzxid
-        if len(self._loose) > _LOOSE:
-            self._settle()
-
-    def update(self, ledgers: Array, mzxids: Array) -> None:
-        """Hold many; -1 lets go of one."""
-        if len(ledgers) < _LOOSE // 4:
-            for ledger, mzxid in zip(ledgers.tolist(), mzxids.tolist(), strict=True):
-                self.put(ledger, mzxid)
-            return
-        self._settle()
-        self._merge(ledgers, mzxids)
+        for ids, mzxids in reversed(self._runs):
+            at = int(np.searchsorted(ids, ledger))
+            if at < len(ids) and ids[at] == ledger:
+                return int(mzxids[at])
+        return -1
 
     def versions(self, ledgers: Array) -> Array:
         """`get` of many: int64."""
-        ids, mzxids = self.columns()
-        if not len(ids):
-            return np.full(len(ledgers), -1, np.int64)
-        at = np.minimum(np.searchsorted(ids, ledgers), len(ids) - 1)
-        return np.where(ids[at] == ledgers, mzxids[at], -1)
+        if len(ledgers) < _FEW:
+            return np.array([self.get(ledger) for ledger in ledgers.tolist()], np.int64)
+        self._settle()
+        found = np.full(len(ledgers), -1, np.int64)
+        for ids, mzxids in self._runs:
+            at = np.minimum(np.searchsorted(ids, ledgers), len(ids) - 1)
+            found = np.where(ids[at] == ledgers, mzxids[at], found)
+        return found
+
+    def update(self, ledgers: Array, mzxids: Array) -> None:
+        """Hold these in these versions; -1 lets go of one."""
+        if len(ledgers) < _FEW:
+            for ledger, mzxid in zip(ledgers.tolist(), mzxids.tolist(), strict=True):
+                self._count += (mzxid >= 0) - (self.get(ledger) >= 0)
+                self._loose[ledger] = mzxid
+            if len(self._loose) >= _LOOSE:
+                self._settle()
+            return
+        ids, versions = _newest(ledgers.astype(np.int64), mzxids.astype(np.int64))
+        self._count += int(np.count_nonzero(versions >= 0)) - int(np.count_nonzero(self.versions(ids) >= 0))
+        self._push(ids, versions)
 
     def columns(self) -> tuple[Array, Array]:
         """All ids, sorted, and their versions."""
         self._settle()
-        return self._ids, self._mzxids
+        while len(self._runs) > 1:
+            self._join()
+        ids, mzxids = self._runs[0] if self._runs else (_none(), _none())
+        return ids[mzxids >= 0], mzxids[mzxids >= 0]
 
     def _settle(self) -> None:
         if self._loose:
             loose, self._loose = self._loose, {}
-            self._merge(np.fromiter(loose, np.int64, len(loose)), np.fromiter(loose.values(), np.int64, len(loose)))
+            size = len(loose)
+            self._push(*_newest(np.fromiter(loose, np.int64, size), np.fromiter(loose.values(), np.int64, size)))
 
-    def _merge(self, ledgers: Array, mzxids: Array) -> None:
-        ids = np.concatenate([self._ids, ledgers])
-        versions = np.concatenate([self._mzxids, mzxids])
-        order = np.argsort(ids, kind="stable")
-        ids, versions = ids[order], versions[order]
-        keep = np.ones(len(ids), bool)
-        keep[:-1] = ids[1:] != ids[:-1]
-        keep &= versions >= 0
-        self._ids, self._mzxids = ids[keep], versions[keep]
-        self._count = len(self._ids)
+    def _push(self, ids: Array, mzxids: Array) -> None:
+        self._runs.append((ids, mzxids))
+        while len(self._runs) > 1 and len(self._runs[-2][0]) < 2 * len(self._runs[-1][0]):
+            self._join()
+
+    def _join(self) -> None:
+        (ids, mzxids), (newer_ids, newer_mzxids) = self._runs[-2:]
+        ids, mzxids = _newest(np.concatenate([ids, newer_ids]), np.concatenate([mzxids, newer_mzxids]))
+        if len(self._runs) == 2:
+            ids, mzxids = ids[mzxids >= 0], mzxids[mzxids >= 0]
+        self._runs[-2:] = [(ids, mzxids)] if len(ids) else []
+
+
+def _newest(ids: Array, mzxids: Array) -> tuple[Array, Array]:
+    """Sorted by id; of equal ids the last one."""
+    order = np.argsort(ids, kind="stable")
+    ids, mzxids = ids[order], mzxids[order]
+    last = np.ones(len(ids), bool)
+    last[:-1] = ids[1:] != ids[:-1]
+    return ids[last], mzxids[last]

@@ -205,7 +205,7 @@ class _Form:
         for live, tag, value, at, bad in walk(self.buffer, messages, _message_tags):
             self.ok[messages.row[live[bad]]] = False
             field = tag >> 3
-            for number in np.unique(field[~bad]).tolist():
+            for number in np.flatnonzero(np.bincount(field[~bad])).tolist():
                 some = (field == number) & ~bad
                 owners = messages.row[live[some]]
                 if number in found:

@@ -6,6 +6,7 @@ only after it was delivered, so that a failure in between means publishing again
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
 
 import numpy as np
 
@@ -100,11 +101,11 @@ class LedgerFeed:
     def _publish(self, records: list[LedgerRecord]) -> None:
         if not records:
             return
-        self._deliver([Observation("ledgers", _key(record["ledger"]), record) for record in records])
-        ids = np.array([record["ledger"] for record in records], np.int64)
+        ids = [record["ledger"] for record in records]
+        self._deliver(list(map(Observation, repeat("ledgers"), _keys(ids), records)))
         versions = [-1 if record["state"] == LedgerState.GONE else record["mzxid"] for record in records]
-        self._held.update(ids, np.array(versions, np.int64))
-        self.unreadable.difference_update(ids.tolist())
+        self._held.update(np.array(ids, np.int64), np.array(versions, np.int64))
+        self.unreadable.difference_update(ids)
         self.unreadable.update(r["ledger"] for r in records if r["state"] == LedgerState.UNREADABLE)
 
 
@@ -130,7 +131,8 @@ class MarkFeed:
         for at in range(0, len(ids), reading.TOGETHER):
             news = [r for r in self._read(client, paths, ids[at : at + reading.TOGETHER]) if self._is_news(r)]
             if news:
-                self._deliver([Observation("marks", _key(record["ledger"]), record) for record in news])
+                keys = _keys([record["ledger"] for record in news])
+                self._deliver(list(map(Observation, repeat("marks"), keys, news)))
             for record in news:
                 if _present(record):
                     self._held[record["ledger"]] = record
@@ -212,5 +214,7 @@ def _present(record: MarkRecord) -> bool:
     return record["version"] >= 0 or bool(record["locked_by"])
 
 
-def _key(ledger: int) -> bytes:
-    return ledger.to_bytes(8, "big")
+def _keys(ledgers: Sequence[int]) -> list[bytes]:
+    """Keys of records about these ledgers: the id, 8 bytes big-endian."""
+    raw = np.array(ledgers, ">i8").tobytes()
+    return [raw[at : at + 8] for at in range(0, len(raw), 8)]

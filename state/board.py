@@ -14,7 +14,8 @@ from state.rules import RULES, Verdict
 from state.settings import Placement
 from state.view import NO_FINDINGS, NO_MARKS, Answer, Rows, merged
 
-SETTLE_MS = 10_000  # an order whose mark was never seen, and a heal whose mark is still locked, are given this long
+SETTLE_MS = 30_000  # a mark that was not seen yet, or is gone, and its ledger's metadata may be this far apart
+LOCKED_MS = 10_000  # how long a worker may still hold a mark that has lost its reason
 GONE_RULE = "placement.gone"
 
 
@@ -145,7 +146,7 @@ def plan(board: Board, repairs: Mapping[int, Repair], policy: Placement, now_ms:
 def _may_leave(repair: Repair, board: Board, now_ms: int) -> bool:
     """A worker that is at it finishes first: it takes the mark away itself."""
     mark = board.mark(repair.ledger)
-    return mark is None or not mark["locked"] or now_ms - repair.at_ms >= SETTLE_MS
+    return mark is None or not mark["locked"] or now_ms - repair.at_ms >= LOCKED_MS
 
 
 def observe(
@@ -198,20 +199,20 @@ def _observed(
         return repair
     if verdict is Verdict.TRUE:
         return _healed(repair, ours, now_ms)
-    if verdict is Verdict.BLOCKED and repair.stage in (Stage.APPROVED, Stage.MARKED, Stage.WORKING):
+    if verdict is Verdict.BLOCKED and repair.stage in (Stage.APPROVED, Stage.MARKED, Stage.WORKING, Stage.UNMARKED):
         # An order that was given up is remembered: its mark may yet show, and then has to be withdrawn.
         return _lapsed(repair, now_ms, "there is no remedy any more")
     if not ours and repair.stage is Stage.LEAVING:
         return advance(repair, Event.VANISH, now_ms, repair.detail)
     if not ours and repair.stage in (Stage.MARKED, Stage.WORKING) and not locked:
-        return declined(repair, now_ms, int(policy.decline_retry_s * 1000))
-    if repair.stage is Stage.ORDERED:
+        return advance(repair, Event.VANISH, now_ms, "the mark is gone")
+    if repair.stage in (Stage.ORDERED, Stage.UNMARKED) and now_ms - repair.at_ms >= SETTLE_MS:
         return declined(repair, now_ms, int(policy.decline_retry_s * 1000))
     return _stale_approval(repair, finding, now_ms)
 
 
 def _marked(repair: Repair, ours: bool, locked: bool, now_ms: int) -> Repair:
-    if ours and repair.stage in (Stage.ORDERED, Stage.DECLINED, Stage.APPROVED):
+    if ours and repair.stage in (Stage.ORDERED, Stage.DECLINED, Stage.APPROVED, Stage.UNMARKED):
         repair = advance(repair, Event.APPEAR, now_ms)
     if locked and repair.stage is Stage.MARKED:
         return advance(repair, Event.LOCK, now_ms)

@@ -19,6 +19,7 @@ class Stage(StrEnum):
     ORDERED = "ordered"
     MARKED = "marked"
     WORKING = "working"
+    UNMARKED = "unmarked"
     LEAVING = "leaving"
     DECLINED = "declined"
     SAFE = "safe"
@@ -35,7 +36,7 @@ class Event(StrEnum):
     APPEAR = "appear"  # our mark was seen
     LOCK = "lock"  # a worker took it
     UNLOCK = "unlock"  # the worker let it go and the mark is still there
-    VANISH = "vanish"  # the mark went away and the ledger is as it was
+    VANISH = "vanish"  # no mark of ours is to be seen, and the ledger is as it was
     HEAL = "heal"  # metadata and liveness say that the ledger is true, and no mark of ours is left
     LAPSE = "lapse"  # nothing is left to repair, or no remedy exists any more
     WITHDRAW = "withdraw"  # we took our mark back
@@ -43,6 +44,7 @@ class Event(StrEnum):
 
 
 _S, _E = Stage, Event
+_UNDER_WAY = (_S.APPROVED, _S.DECLINED, _S.ORDERED, _S.MARKED, _S.WORKING, _S.UNMARKED, _S.LEAVING)
 TRANSITIONS: Mapping[tuple[Stage, Event], Stage] = {
     (_S.PLANNED, _E.APPROVE): _S.APPROVED,
     (_S.PLANNED, _E.ORDER): _S.ORDERED,
@@ -58,23 +60,21 @@ TRANSITIONS: Mapping[tuple[Stage, Event], Stage] = {
     (_S.ORDERED, _E.LOCK): _S.WORKING,
     (_S.ORDERED, _E.VANISH): _S.DECLINED,
     (_S.MARKED, _E.LOCK): _S.WORKING,
-    (_S.MARKED, _E.VANISH): _S.DECLINED,
+    (_S.MARKED, _E.VANISH): _S.UNMARKED,
     (_S.MARKED, _E.LAPSE): _S.LEAVING,
     (_S.WORKING, _E.UNLOCK): _S.MARKED,
-    (_S.WORKING, _E.VANISH): _S.DECLINED,
+    (_S.WORKING, _E.VANISH): _S.UNMARKED,
     (_S.WORKING, _E.LAPSE): _S.LEAVING,
+    (_S.UNMARKED, _E.APPEAR): _S.MARKED,
+    (_S.UNMARKED, _E.VANISH): _S.DECLINED,  # for so long that the ledger's new metadata would have shown
+    (_S.UNMARKED, _E.LAPSE): _S.DROPPED,
     (_S.LEAVING, _E.WITHDRAW): _S.WITHDRAWN,
     (_S.LEAVING, _E.VANISH): _S.WITHDRAWN,
-    **{
-        (stage, _E.HEAL): _S.SAFE for stage in (_S.APPROVED, _S.DECLINED, _S.ORDERED, _S.MARKED, _S.WORKING, _S.LEAVING)
-    },
-    **{
-        (stage, _E.GO): _S.DROPPED
-        for stage in (_S.APPROVED, _S.DECLINED, _S.ORDERED, _S.MARKED, _S.WORKING, _S.LEAVING)
-    },
+    **{(stage, _E.HEAL): _S.SAFE for stage in _UNDER_WAY},
+    **{(stage, _E.GO): _S.DROPPED for stage in _UNDER_WAY},
 }
 ENDS = frozenset({Stage.SAFE, Stage.WITHDRAWN, Stage.DROPPED})
-IN_FLIGHT = frozenset({Stage.ORDERED, Stage.MARKED, Stage.WORKING, Stage.LEAVING})
+IN_FLIGHT = frozenset({Stage.ORDERED, Stage.MARKED, Stage.WORKING, Stage.UNMARKED, Stage.LEAVING})
 
 
 @dataclass(frozen=True, slots=True)

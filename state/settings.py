@@ -22,10 +22,11 @@ def key(
     least: float | None = None,
     most: float | None = None,
     live: bool = False,
+    secret: bool = False,
 ) -> Any:
     """One key: its default (none: the operator must give it), what it means, its bounds, and whether it may
-    change while the application runs."""
-    meta = {"doc": doc, "one_of": one_of, "least": least, "most": most, "live": live}
+    change while the application runs, and whether it may hold what nobody is to read."""
+    meta = {"doc": doc, "one_of": one_of, "least": least, "most": most, "live": live, "secret": secret}
     if isinstance(default, type):
         return field(default_factory=default, metadata=meta)
     return field(default=default, metadata=meta)
@@ -39,7 +40,9 @@ class Cluster:
     name: str = key("bookkeeper", "what this cluster is called in metrics and topics")
     ledgers_root: str = key("/ledgers", "path in metadataServiceUri")
     session_timeout_ms: int = key(10_000, "ZooKeeper session time-out", least=1_000, most=300_000)
-    auth: dict[str, str] = key(dict, "ZooKeeper authentication as scheme: credential (digest: user:password)")
+    auth: dict[str, str] = key(
+        dict, "ZooKeeper authentication as scheme: credential (digest: user:password)", secret=True
+    )
     autorecovery: list[str] = key(list, "HTTP addresses of AutoRecovery daemons, for `trueup doctor`")
 
 
@@ -92,7 +95,7 @@ class Journal:
     prefix: str = key("trueup", "topics are called <prefix>.<cluster>.<what>")
     partitions: int = key(4, "partitions of a new ledger topic", least=1, most=1_000)
     replication: int = key(1, "replicas of a new topic", least=1, most=9)
-    options: dict[str, str] = key(dict, "librdkafka settings (security.protocol, sasl.username ...)")
+    options: dict[str, str] = key(dict, "librdkafka settings (security.protocol, sasl.username ...)", secret=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +115,7 @@ class Spark:
     memory: str = key("2g", "heap of the driver")
     ui_port: int = key(0, "port of the Spark UI; 0: any free one", least=0, most=65_535)
     checkpoint: str = key("", "where the view's checkpoints go; empty: data_dir")
-    conf: dict[str, str] = key(dict, "further Spark settings")
+    conf: dict[str, str] = key(dict, "further Spark settings", secret=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +193,8 @@ def _build(cls: Any, raw: Any, path: str, problems: list[str]) -> Any:
     values: dict[str, Any] = {}
     for name, spec in known.items():
         if is_dataclass(hints[name]):
-            values[name] = _build(hints[name], raw.get(name) or {}, f"{path}{name}.", problems)
+            section = raw.get(name)
+            values[name] = _build(hints[name], {} if section is None else section, f"{path}{name}.", problems)
         elif raw.get(name) is not None:
             values[name] = _value(spec, hints[name], raw[name], path + name, problems)
         elif spec.default is MISSING and spec.default_factory is MISSING:
@@ -214,7 +218,8 @@ def _value(spec: Field[Any], kind: Any, raw: Any, path: str, problems: list[str]
     if good and meta.get("most") is not None:
         good = value <= meta["most"]
     if not good:
-        problems.append(f"{path}: expected {wanted}; found {raw!r}")
+        found = "something else" if meta.get("secret") else repr(raw)
+        problems.append(f"{path}: expected {wanted}; found {found}")
     return value
 
 

@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from state.board import SETTLE_MS, Board, observe, plan, riskiest
+from state.board import LOCKED_MS, SETTLE_MS, Board, observe, plan, riskiest
 from state.repairs import Event, Repair, Stage, advance
 from state.rules import RULES
 from state.settings import Placement
@@ -128,13 +128,13 @@ def test_a_declined_ledger_waits_its_time():
     [
         ([finding(1)], mark(1), Stage.MARKED),
         ([finding(1)], mark(1, locked=1), Stage.WORKING),
-        ([finding(1)], NO_MARKS, Stage.DECLINED),
+        ([finding(1)], NO_MARKS, Stage.UNMARKED),
         ([], mark(1), Stage.LEAVING),
         ([], NO_MARKS, Stage.SAFE),
         ([finding(1, "placement.cannot-adhere")], mark(1), Stage.LEAVING),
         ([finding(1, "placement.unreadable")], NO_MARKS, Stage.MARKED),
     ],
-    ids=["waits", "worker at it", "left as it was", "healed, mark still there", "healed", "no remedy", "blind"],
+    ids=["waits", "worker at it", "mark gone", "healed, mark still there", "healed", "no remedy", "blind"],
 )
 def test_a_marked_repair_becomes(findings: list[Rows], marks: Rows, stage: Stage):
     repairs = {1: marked(1)}
@@ -156,6 +156,14 @@ def test_an_order_that_was_never_seen_is_given_up_after_a_while():
     assert (early, repairs[1].stage) == (Stage.ORDERED, Stage.DECLINED)
 
 
+def test_a_mark_that_is_gone_is_given_time_for_the_metadata_to_show():
+    repairs = {1: advance(marked(1), Event.VANISH, NOW)}
+    observe(board(finding(1)), repairs, ENFORCE, NOW + SETTLE_MS - 1)
+    early = repairs[1].stage
+    observe(board(finding(1)), repairs, ENFORCE, NOW + SETTLE_MS)
+    assert (early, repairs[1].stage) == (Stage.UNMARKED, Stage.DECLINED)
+
+
 def test_a_deleted_ledger_ends_its_repair():
     repairs = {1: marked(1)}
     assert observe(board(), repairs, ENFORCE, NOW, frozenset({1}))[0].stage is Stage.DROPPED
@@ -170,7 +178,7 @@ def test_a_mark_is_withdrawn_when_no_worker_is_at_it():
 def test_a_worker_that_is_at_it_is_given_time_to_take_the_mark_away():
     leaving = advance(marked(1), Event.LAPSE, NOW)
     held = board(marks=mark(1, locked=1))
-    early, late = (plan(held, {1: leaving}, ENFORCE, NOW + wait, 99).withdrawals for wait in (0, SETTLE_MS))
+    early, late = (plan(held, {1: leaving}, ENFORCE, NOW + wait, 99).withdrawals for wait in (0, LOCKED_MS))
     assert (len(early), len(late)) == (0, 1)
 
 

@@ -193,3 +193,9 @@ def test_the_view_is_complete_when_every_bucket_spoke_for_the_epoch():
     before = made.settled(2, 1)
     made.apply(1, Answer(1, True, 0, NO_FINDINGS, NO_MARKS))
     assert (before, made.settled(2, 1), made.settled(2, 2)) == (False, True, False)
+
+
+def test_an_approval_that_lapses_leaves_the_memory_of_an_earlier_order():
+    repairs = {1: replace(Repair(1, "r", 3, 0), stage=Stage.APPROVED, mark_ctime_ms=77)}
+    observe(board(finding(1, "placement.cannot-adhere")), repairs, ENFORCE, NOW)
+    assert (repairs[1].stage, repairs[1].mark_ctime_ms) == (Stage.DECLINED, 77)

@@ -75,7 +75,7 @@ def stand(topology: Topology) -> Standing:
     classes: dict[tuple[int, Kind], int] = {}
     of = {}
     for bookie in topology.bookies:
-        rack = number.setdefault(bookie.rack or DEFAULT_RACK, len(number))
+        rack = number.setdefault(_location(bookie), len(number))
         of[bookie.id] = classes.setdefault((rack, _kind(bookie, level)), len(classes))
     counts = Counter(rack for rack, kind in (list(classes)[at] for at in of.values()) if kind is Kind.WRITABLE)
     keys = [*classes, (number.setdefault(DEFAULT_RACK, len(number)), Kind.STRANGER)]
@@ -87,8 +87,13 @@ def stand(topology: Topology) -> Standing:
         number[DEFAULT_RACK],
         np.array([counts[rack] for rack in range(len(number))], np.int32),
         level,
-        all(depth(bookie.rack or DEFAULT_RACK) == level for bookie in topology.bookies),
+        all(depth(_location(bookie)) == level for bookie in topology.bookies),
     )
+
+
+def _location(bookie: Bookie) -> str:
+    """Where BookKeeper takes a bookie to be: unmapped ones share a rack, an unusable location ("") is none."""
+    return DEFAULT_RACK if bookie.rack is None else bookie.rack
 
 
 def _was(bookie: Bookie) -> Status:
@@ -99,7 +104,7 @@ def _level(topology: Topology) -> int:
     """The depth that BookKeeper is taken to go by."""
     votes: dict[int, tuple[int, int]] = {}
     for bookie in topology.bookies:
-        level = depth(bookie.rack or DEFAULT_RACK)
+        level = depth(_location(bookie))
         if _was(bookie) is Status.WRITABLE and level > 0:
             count, oldest = votes.get(level, (0, 0))
             votes[level] = (count + 1, max(oldest, -bookie.registered_zxid) if count else -bookie.registered_zxid)
@@ -112,5 +117,5 @@ def _kind(bookie: Bookie, level: int) -> Kind:
         return Kind.LOST
     kind = Kind.READONLY
     if was is Status.WRITABLE:
-        kind = Kind.WRITABLE if depth(bookie.rack or DEFAULT_RACK) == level else Kind.ODD
+        kind = Kind.WRITABLE if depth(_location(bookie)) == level else Kind.ODD
     return _PENDING[kind] if bookie.status is Status.PENDING else kind

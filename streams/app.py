@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from connectors.sandbox.kafka import Kafka
-from state.errors import Stop
+from state.errors import BadSettings
 from state.settings import Settings
 from streams import logs
 from streams.bookkeeper import BookKeeper
@@ -32,7 +32,8 @@ from streams.placement import answers
 from streams.reconciler import Reconciler
 from streams.session import session
 from streams.supervisor import Supervisor
-from streams.web.api import create_app, serve
+from streams.web.api import create_app
+from streams.web.server import Server, claim
 
 log = logging.getLogger(__name__)
 TICK_S = 0.2
@@ -61,6 +62,8 @@ class Running:
 
     def __init__(self, settings: Settings, data: Path, stop: threading.Event, stack: ExitStack) -> None:
         self._settings, self._data, self._stop, self._stack = settings, data, stop, stack
+        # Taken before anything is started: whoever has to choose another port need not wait to be told.
+        self._socket = stack.enter_context(claim(settings.http.host, settings.http.port))
         self._metrics = Metrics(cluster=settings.cluster.name)
         self._supervisor = Supervisor(stop, self._metrics.restarted)
         self._journal = self._open_journal()
@@ -100,7 +103,7 @@ class Running:
             self._live, self._journal, self._cluster, self._keeper, self._reconciler, self._supervisor,
             self._listener, now_ms,
         )  # fmt: skip
-        http = serve(create_app(application, self._metrics), self._settings.http.host, self._settings.http.port)
+        http = Server(create_app(application, self._metrics), self._socket)
         self._stack.callback(http.stop)
         log.info("listening", extra={"address": f"http://{self._settings.http.host}:{http.port}"})
         spark = session(self._settings, self._data)
@@ -151,8 +154,8 @@ def _alone(data: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            found = "another Trueup that uses it"
-            raise Stop(f"{data} for this process alone", found, "stop the other one or set another data_dir") from error
+            found = f"data_dir: expected {data} for this process alone; found another Trueup that uses it"
+            raise BadSettings([f"{found}; stop that one, or set another data_dir"]) from error
         lock.write(str(os.getpid()))
         lock.flush()
         yield

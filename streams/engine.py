@@ -92,7 +92,7 @@ class Application:
 
     def _problems(self, obstacle: str) -> list[str]:
         failed = [f"{t.name}: {t.error}" for t in self._supervisor.tasks.values() if t.state == "failed"]
-        refused = [f"config record refused, {where}: {why}" for where, why in self._live.refused.items()]
+        refused = [f"config record refused, {where}: {why}" for where, why in list(self._live.refused.values())]
         acting = self._live.now.placement.mode != "observe" and not self._live.now.placement.paused
         stopped = [f"nothing is changed now: {obstacle}"] if obstacle and acting else []
         return [*self._not_ready(), *failed, *refused, *stopped]
@@ -186,7 +186,7 @@ class Application:
         repair, now = self._reconciler.repairs.get(ledger), judge(row, self._topology)
         rule = RULES[int(now.rule[0])]
         fragments = record["fragments"]
-        ends = [f["first_entry"] - 1 for f in fragments[1:]] + [record["last_entry"]]
+        ends = [*(f["first_entry"] - 1 for f in fragments[1:]), record["last_entry"]][: len(fragments)]
         numbers = ("ledger", "ensemble", "quorum", "ack_quorum", "version", "mzxid", "ctime_ms", "last_entry", "length")
         finding = self._board.finding(ledger)
         return {

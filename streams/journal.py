@@ -41,11 +41,16 @@ _PERMANENT = frozenset({
 
 
 class Record(NamedTuple):
-    """One record read back. ``value`` None: the key was removed. ``where`` is topic, partition and offset."""
+    """One record read back. ``value`` None: the key was removed. ``where`` is topic, partition and offset in words."""
 
     key: bytes
     value: Any
     where: str
+    offset: int
+
+
+Bad = Callable[[Record, TrueupError], None]
+"""Told of a record that does not parse; its value is None then."""
 
 
 class Journal:
@@ -142,15 +147,17 @@ class Journal:
         if error is not None:
             self._failed.append(error)
 
-    def read(self, what: str, head: int | None = None) -> Iterator[Record]:
+    def read(self, what: str, head: int | None = None, bad: Bad | None = None) -> Iterator[Record]:
         """Every record of a topic up to its present end, in order of each partition; with ``head`` only so many
-        leading fields of each (a bare Avro body can be read from its front)."""
+        leading fields of each (a bare Avro body can be read from its front). Those that do not parse go to ``bad``;
+        without it they raise `BadBytes`."""
         parse = _head(what, head) if head else None
         for message in self._messages(what):
-            where = _place(message)
             body = message.value()
-            value = None if body is None else (parse(body) if parse else decode(what, body, where))
-            yield Record(message.key() or b"", value, where)
+            if parse and body is not None:
+                yield Record(message.key() or b"", parse(body), _place(message), _offset(message))
+            elif (record := _parsed(what, message, bad)) is not None:
+                yield record
 
     def _messages(self, what: str) -> Iterator[Message]:
         consumer = Consumer({**self.client, "group.id": "trueup", "enable.auto.commit": False, "fetch.wait.max.ms": 50})
@@ -169,9 +176,7 @@ class Journal:
         finally:
             consumer.close()
 
-    def follow(
-        self, what: str, stop: threading.Event, seen: Callable[[Record], None], bad: Callable[[str, TrueupError], None]
-    ) -> None:
+    def follow(self, what: str, stop: threading.Event, seen: Callable[[Record], None], bad: Bad) -> None:
         """Call ``seen`` with every record of a one-partition topic, old and new, until ``stop``; ``bad`` for those
         that do not parse. Blocks."""
         consumer = Consumer({**self.client, "group.id": "trueup", "enable.auto.commit": False})
@@ -180,12 +185,9 @@ class Journal:
             for message in consumer.consume(100, 0.2):
                 if message.error() is not None:
                     continue
-                where = _place(message)
-                try:
-                    body = message.value()
-                    seen(Record(message.key() or b"", None if body is None else decode(what, body, where), where))
-                except TrueupError as error:
-                    bad(where, error)
+                record = _parsed(what, message, bad)
+                if record is not None:
+                    seen(record)
         consumer.close()
 
     def reachable(self, timeout_s: float = 2.0) -> bool:
@@ -221,6 +223,23 @@ def _good(messages: list[Message], doing: str) -> Iterator[Message]:
             yield message
         elif not error.retriable():
             raise translated(error, doing)
+
+
+def _parsed(what: str, message: Message, bad: Bad | None) -> Record | None:
+    key, body, where = message.key() or b"", message.value(), _place(message)
+    try:
+        return Record(key, None if body is None else decode(what, body, where), where, _offset(message))
+    except TrueupError as error:
+        if bad is None:
+            raise
+        bad(Record(key, None, where, _offset(message)), error)
+        return None
+
+
+def _offset(message: Message) -> int:
+    offset = message.offset()
+    assert offset is not None, "a message that was read has a place"
+    return offset
 
 
 def _place(message: Message) -> str:

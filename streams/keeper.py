@@ -42,6 +42,7 @@ class Keeper:
         self._journal, self._live, self._clock = journal, live, clock
         self._lock = threading.RLock()
         self._seen: Sequence[Sighting] | None = None
+        self._strange: frozenset[str] = frozenset()
         self._due_ms: int | None = None
         self._unpublished = True
         self._least_ms = 0
@@ -61,6 +62,14 @@ class Keeper:
         with self._lock:
             self._seen = sightings
             self.settle()
+
+    def strange(self, bookies: Sequence[str]) -> None:
+        """Take names that ledgers use and that nobody ever registered: bookies whose cookie was removed, or new ones
+        that the next list will hold. They are given the grace like any bookie that is away."""
+        with self._lock:
+            if not self._strange.issuperset(bookies):
+                self._strange |= set(bookies)
+                self.settle()
 
     def tick(self) -> None:
         """Settle again if a time limit passed, and publish what could not be published before."""
@@ -85,7 +94,9 @@ class Keeper:
                 return
             policy = membership(self._live.now.placement, self._least_ms)
             policy = replace(policy, grace_ms=0) if at_once else policy
-            settled = settle(self._seen, self.topology, policy, self._clock())
+            unregistered = self._strange.difference(sighting.bookie for sighting in self._seen)
+            seen = [*self._seen, *(Sighting(name, None, "", False, 0) for name in sorted(unregistered))]
+            settled = settle(seen, self.topology, policy, self._clock())
             self._due_ms, self.notes = settled.next_ms, tuple(settled.notes)
             topology = settled.topology
             if self._unpublished and not settled.changed and self.topology is not None:

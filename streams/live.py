@@ -19,19 +19,23 @@ APPLY_S = 5.0
 
 
 class Live:
-    """The settings in force. Reading ``now`` is safe from any thread."""
+    """The settings in force. Reading ``now`` is safe from any thread.
+
+    ``refused``: place and problem of the newest record of a key, where that is not a good one.
+    """
 
     def __init__(self, base: Settings, journal: Journal, clock: Callable[[], int]) -> None:
         self._base, self._journal, self._clock = base, journal, clock
         self._overlay: dict[str, Any] = {}
+        self._newest: dict[bytes, int] = {}
         self._changed = threading.Condition()
         self.now = base
-        self.refused: dict[str, str] = {}
+        self.refused: dict[str, tuple[str, str]] = {}
         self.listeners: list[Callable[[], None]] = []
 
     def load(self) -> None:
         """Take what the topic holds already, before anything is decided."""
-        for record in self._journal.read("config"):
+        for record in self._journal.read("config", bad=self._refuse):
             self._seen(record)
 
     def follow(self, stop: threading.Event) -> None:
@@ -52,6 +56,8 @@ class Live:
         return value_of(self.now, name)
 
     def _seen(self, record: Record) -> None:
+        if self._known(record):
+            return
         name = record.key.decode(errors="replace")
         try:
             value = None if record.value is None else json.loads(record.value["value"])
@@ -60,16 +66,26 @@ class Live:
             for key, chosen in overlay.items():
                 settings = change(settings, key, chosen)
         except (BadSettings, ValueError) as error:
-            problem = str(error) if isinstance(error, TrueupError) else f"{name}: expected JSON; found {record.value!r}"
-            self.refused[record.where] = problem
-            log.warning("config record refused", extra={"where": record.where, "problem": problem})
+            problem = "; ".join(error.problems) if isinstance(error, BadSettings) else f"{name}: expected JSON; {error}"
+            self._note(record, problem)
             return
         with self._changed:
+            self.refused.pop(name, None)
             self._overlay, self.now = overlay, settings
             self._changed.notify_all()
         for listener in self.listeners:
             listener()
 
-    def _refuse(self, where: str, error: TrueupError) -> None:
-        self.refused[where] = str(error)
-        log.warning("config record refused", extra={"where": where, "problem": str(error)})
+    def _refuse(self, record: Record, error: TrueupError) -> None:
+        if not self._known(record):
+            self._note(record, str(error))
+
+    def _known(self, record: Record) -> bool:
+        """Whether this or a newer one of its key was taken: read again, an old value must not come back."""
+        known = record.offset <= self._newest.get(record.key, -1)
+        self._newest[record.key] = max(record.offset, self._newest.get(record.key, -1))
+        return known
+
+    def _note(self, record: Record, problem: str) -> None:
+        self.refused[record.key.decode(errors="replace")] = record.where, problem
+        log.warning("config record refused", extra={"where": record.where, "problem": problem})

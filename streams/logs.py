@@ -10,7 +10,7 @@ _PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "ta
 class Line(logging.Formatter):
     """Time in UTC, level, module, message, and the extras of the record."""
 
-    converter = time.gmtime
+    converter = time.gmtime  # type: ignore[assignment]
     default_time_format = "%Y-%m-%dT%H:%M:%S"
     default_msec_format = "%s.%03dZ"
 

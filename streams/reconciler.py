@@ -18,7 +18,7 @@ from connectors.bookkeeper.actions import MarkOrder, Outcome
 from state.board import Board, Cleared, Plan, observe, plan, wanted
 from state.errors import Refused, TrueupError
 from state.ledgers import Ledgers
-from state.placement import judge
+from state.placement import judge, strangers
 from state.repairs import ENDS, Event, Repair, Stage, advance
 from state.rules import RULES, Verdict
 from state.settings import Placement
@@ -33,6 +33,8 @@ from streams.placement import answer_of
 log = logging.getLogger(__name__)
 ORDERS_AT_ONCE = 2_000
 HISTORY = 10_000
+STRANGERS_AT_ONCE = 1_000
+_UNKNOWN_BOOKIE = RULES.code("placement.unknown-bookie")
 
 
 class Cluster(Protocol):
@@ -73,6 +75,7 @@ class Reconciler:
         self.waiting: dict[str, int] = {}
         self.obstacle = "starting"
         self._tokens, self._tokens_ms = 0.0, 0
+        self._asked = b""
 
     def load(self) -> None:
         """Take up the repairs of earlier runs."""
@@ -107,6 +110,7 @@ class Reconciler:
             self.obstacle = self._cluster.obstacle()
             if self.obstacle:
                 return
+            self._introduce()
             due = plan(self.board, self.repairs, policy, now_ms, self._rate(policy, now_ms))
             self.waiting = dict(due.waiting)
             self._carry_out(due, now_ms)
@@ -140,6 +144,19 @@ class Reconciler:
         self._tokens = min(max(policy.marks_per_s, 1.0), self._tokens + passed)
         self._tokens_ms = now_ms
         return int(self._tokens)
+
+    def _introduce(self) -> None:
+        """Tell the keeper of bookies that ledgers name and nobody registered."""
+        rows = self.board.findings[self.board.findings["rule"] == _UNKNOWN_BOOKIE][:STRANGERS_AT_ONCE]
+        asked, topology = rows["ledger"].tobytes() + rows["mzxid"].tobytes(), self._keeper.topology
+        if not len(rows) or asked == self._asked or topology is None:
+            return
+        try:
+            self._keeper.strange(strangers(self._cluster.read(rows["ledger"].tolist()), topology))
+        except TrueupError as error:
+            log.warning("unknown bookies not looked up", extra={"problem": str(error)})
+        else:
+            self._asked = asked
 
     def _carry_out(self, due: Plan, now_ms: int) -> None:
         try:

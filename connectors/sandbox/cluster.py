@@ -137,6 +137,8 @@ class Cluster:
     def close(self) -> None:
         """Kill everything and give the ports back."""
         self.down(0.0)
+        for server in self.servers.values():
+            server.kill()  # also what died by itself holds its directory
         self._ports.release()
         if self._kafka:
             self._kafka.close()

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from connectors.bookkeeper.actions import MarkOrder, Outcome
-from state.errors import Retry, TrueupError
+from state.errors import Retry
 from state.ledgers import Ledgers, concat, row
 from state.observations import LedgerState, Sighting
 from state.view import MARK, Rows
 from streams.codec import decode, encode
-from streams.journal import Record
+from streams.journal import Bad, Record
 from tests.simulation.checkers import Checkers
 from tests.simulation.faults import Faults
 from tests.simulation.model import TRUEUP, Ledger, World
@@ -57,21 +57,23 @@ class Topics:
                 self._checkers.remembered()
         self._faults.seam()
 
-    def read(self, what: str) -> Iterator[Record]:
-        newest: dict[bytes, bytes | None] = {}
-        for key, body in self.bodies[what]:
+    def read(self, what: str, bad: Bad | None = None) -> Iterator[Record]:
+        newest: dict[bytes, int] = {}
+        for at, (key, _) in enumerate(self.bodies[what]):
             newest.pop(key, None)
-            newest[key] = body
-        for key, body in newest.items():
-            yield Record(key, None if body is None else decode(what, body), what)
+            newest[key] = at
+        for at in newest.values():
+            yield self._record(what, at)
 
-    def follow(
-        self, what: str, stop: threading.Event, seen: Callable[[Record], None], bad: Callable[[str, TrueupError], None]
-    ) -> None:
+    def follow(self, what: str, stop: threading.Event, seen: Callable[[Record], None], bad: Bad) -> None:
         """See `Journal.follow`, up to the present end."""
-        for key, body in self.bodies[what][self.followed :]:
+        for at in range(self.followed, len(self.bodies[what])):
             self.followed += 1
-            seen(Record(key, None if body is None else decode(what, body), what))
+            seen(self._record(what, at))
+
+    def _record(self, what: str, at: int) -> Record:
+        key, body = self.bodies[what][at]
+        return Record(key, None if body is None else decode(what, body), f"{what} {at}", at)
 
 
 class Eyes:

@@ -42,8 +42,8 @@ def run(site: Site, ledgers: int, rounds: int) -> Rounds:
 def auditor(site: Site, index_s: list[float]) -> Loss:
     """One round of BookKeeper's own; how long its index took is put to ``index_s``."""
     site.cluster.start("autorecovery")
-    site.lose(WARM, site.daemon)
-    _restore(site, WARM)
+    tell(f"warming up: {_said(site.lose(WARM, site.daemon))}")
+    _settle(site, WARM)
     loss = _indexed(site, LOST, index_s)
     site.cluster.stop("autorecovery")
     _restore(site, LOST)
@@ -56,7 +56,7 @@ def indexes(site: Site, rounds: int) -> list[float]:
     site.cluster.start("autorecovery")
     for _ in range(rounds + 1):
         _indexed(site, WARM, index_s)
-        _restore(site, WARM)
+        _settle(site, WARM)
     site.cluster.stop("autorecovery")
     return index_s[1:]
 
@@ -78,7 +78,7 @@ def trueup(site: Site) -> Loss:
         application.wait_quiet(0, LIMIT_S)
         tell("Trueup is up, the Auditor parked")
         tell(f"warming up: {_said(site.lose(WARM, application.pid))}")
-        application.wait_quiet(site.holding(WARM), LIMIT_S)
+        application.wait_quiet(len(site.holding(WARM)), LIMIT_S)
         site.bring_back(WARM)
         application.wait_quiet(0, LIMIT_S)
         tell("Trueup has withdrawn these marks")
@@ -86,6 +86,13 @@ def trueup(site: Site) -> Loss:
         site.cluster.kill("autorecovery")  # its Auditor would begin once Trueup gives the vote back
     _restore(site, LOST)
     return loss
+
+
+def _settle(site: Site, bookie: int) -> None:
+    """Have a bookie back, and no marks, under an Auditor that goes on."""
+    site.bring_back(bookie)
+    site.wait_audited()
+    site.znodes.clear_marks()
 
 
 def _restore(site: Site, bookie: int) -> None:

@@ -16,12 +16,14 @@ import urllib3
 from bench.measure import cpu_s, tell
 from bench.znodes import Znodes
 from connectors.sandbox.cluster import Cluster
+from connectors.sandbox.processes import wait_until
 from connectors.sandbox.server import DEFAULT_JVM
 
 BACKOFF_MS = 3_600_000
 LOST, WARM = 4, 2
 """The bookie whose loss is measured holds a quarter of the ledgers; the one lost to warm up, one in a hundred."""
 LIMIT_S = 900.0
+IDLE_S = 3.0
 INDEX_TIME = "BOOKIE_TO_LEDGERS_MAP_CREATION_TIME"
 
 
@@ -75,9 +77,9 @@ class Site:
         first = self.cluster.bookie_id(WARM if ledger % 100 == 1 else 1)
         return first, self.cluster.bookie_id(LOST if ledger % 4 == 0 else 3)
 
-    def holding(self, bookie: int) -> int:
-        """How many ledgers a bookie holds."""
-        return sum(1 for ledger in range(self.ledgers) if ledger % (100 if bookie == WARM else 4) == (bookie == WARM))
+    def holding(self, bookie: int) -> set[int]:
+        """The ledgers of the bookie to be lost, or of the one to warm up with; no ledger has both."""
+        return set(range(1, self.ledgers, 100) if bookie == WARM else range(0, self.ledgers, 4))
 
     def lose(self, bookie: int, root: int) -> Loss:
         """Kill a bookie and wait until all of its ledgers are marked; CPU of the tree under process ``root``."""
@@ -95,6 +97,19 @@ class Site:
     def bring_back(self, bookie: int) -> None:
         """Start a bookie again."""
         self.cluster.start(f"bookie{bookie}")
+
+    def wait_audited(self) -> None:
+        """Wait until the Auditor has no audit under way: it audits once more for every change it hears of."""
+        wait_until(self._idle, LIMIT_S, "the Auditor to be done")
+
+    def _idle(self) -> bool:
+        before = self._audits()
+        time.sleep(IDLE_S)
+        return before == self._audits() and before[0] == before[1]
+
+    def _audits(self) -> tuple[int, int]:
+        said = self.cluster.autorecoveries[0].process.output()
+        return said.count("Starting auditBookies"), said.count("Completed auditBookies")
 
     def index_s(self) -> tuple[float, int]:
         """Seconds that the Auditor has spent on its bookie-to-ledgers index since it started, and how often."""

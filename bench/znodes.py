@@ -3,11 +3,12 @@
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from itertools import islice
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bench.measure import Failed
 from connectors.bookkeeper import metadata, reading
@@ -17,6 +18,7 @@ from state.observations import LedgerRecord, LedgerState
 
 TOGETHER = 100
 ROOT = "/ledgers"
+Times = NDArray[np.float64]
 Members = Callable[[int], Sequence[str]]
 
 
@@ -73,23 +75,23 @@ class Znodes:
             said = b"".join(iter(lambda: connection.recv(65_536), b"")).decode()
         return int(next(line.split()[1] for line in said.splitlines() if line.startswith("zk_znode_count")))
 
-    def marked_s(self) -> "np.ndarray[Any, Any]":
-        """When each mark that stands was created by ZooKeeper's own clock, seconds since the epoch, in order."""
-        ids = np.array(sorted(reading.marked(self.client, self.paths)), np.int64)
+    def marked_s(self, wanted: Set[int]) -> Times:
+        """When the marks of these ledgers were created by ZooKeeper's own clock, seconds since the epoch, in order."""
         below = len(ROOT) + 1
-        names = [self.paths.mark(i)[below:].encode() for i in ids.tolist()]
+        ids = sorted(wanted & reading.marked(self.client, self.paths))
+        names = [self.paths.mark(i)[below:].encode() for i in ids]
         parts = self.client.multi_read(ROOT, names)
         times = [part.stat(row).ctime / 1000 for part in parts for row in range(len(part)) if part.size[row] >= 0]
-        return np.sort(np.array(times))
+        return np.sort(np.array(times, np.float64))
 
-    def wait_marks(self, wanted: int, znodes_before: int, limit_s: float) -> "np.ndarray[Any, Any]":
-        """Wait until so many marks stand, without asking for them before they can: their times of creation."""
+    def wait_marks(self, wanted: Set[int], znodes_before: int, limit_s: float) -> Times:
+        """Wait until these ledgers are marked, without asking before they can be: when each mark was created."""
         # A mark is two znodes: itself and the last level above it.
-        wait_until(lambda: self.count() >= znodes_before + 2 * wanted - TOGETHER, limit_s, f"{wanted} marks")
+        wait_until(lambda: self.count() >= znodes_before + 2 * len(wanted) - TOGETHER, limit_s, f"{len(wanted)} marks")
         deadline = time.monotonic() + 30
-        while len(found := self.marked_s()) < wanted:
+        while len(found := self.marked_s(wanted)) < len(wanted):
             if time.monotonic() > deadline:
-                raise Failed(f"expected {wanted} marks, found {len(found)}")
+                raise Failed(f"expected {len(wanted)} marks, found {len(found)}")
             time.sleep(0.1)
         return found
 
@@ -101,7 +103,7 @@ class Znodes:
             step = 2 * together
             for _ in self.client.commit(removals[at : at + step] for at in range(0, len(removals), step)):
                 pass
-        wait_until(lambda: not len(self.marked_s()), 30.0, "no marks left")
+        wait_until(lambda: not reading.marked(self.client, self.paths), 30.0, "no marks left")
 
     @staticmethod
     def _removal(mark: str) -> list[Any]:

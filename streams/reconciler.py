@@ -33,6 +33,7 @@ from streams.placement import answer_of
 log = logging.getLogger(__name__)
 ORDERS_AT_ONCE = 2_000
 HISTORY = 10_000
+FIRST_WAIT_MS, LONGEST_WAIT_MS = 500, 30_000
 STRANGERS_AT_ONCE = 1_000
 _UNKNOWN_BOOKIE = RULES.code("placement.unknown-bookie")
 
@@ -76,6 +77,7 @@ class Reconciler:
         self.obstacle = "starting"
         self._tokens, self._tokens_ms = 0.0, 0
         self._asked = b""
+        self._failures, self._again_ms = 0, 0
 
     def load(self) -> None:
         """Take up the repairs of earlier runs."""
@@ -107,10 +109,13 @@ class Reconciler:
                 return
             deleted = frozenset(i for c in cleared for i in c.ledger[c.deleted].tolist())
             self._remember(observe(self.board, self.repairs, policy, now_ms, deleted))
-            self.obstacle = self._cluster.obstacle()
+            before, self.obstacle = self.obstacle, self._cluster.obstacle()
             if self.obstacle:
                 return
             self._introduce()
+            if now_ms < self._again_ms:
+                self.obstacle = before
+                return
             due = plan(self.board, self.repairs, policy, now_ms, self._rate(policy, now_ms))
             self.waiting = dict(due.waiting)
             self._carry_out(due, now_ms)
@@ -188,7 +193,19 @@ class Reconciler:
         self.repairs.update({repair.ledger: repair for repair in repairs})
         self._remember(repairs)
         self._tokens -= len(orders)
-        self._remember([r for o in self._cluster.mark(orders) if (r := self._outcome(o, now_ms)) is not None])
+        outcomes = self._cluster.mark(orders)
+        self._remember([r for o in outcomes if (r := self._outcome(o, now_ms)) is not None])
+        self._back_off(outcomes, now_ms)
+
+    def _back_off(self, outcomes: Sequence[Outcome], now_ms: int) -> None:
+        """Where none of the marks could be written, the next ones wait: each time twice as long."""
+        if not outcomes or any(o.result not in ("retry", "failed") for o in outcomes):
+            self._failures = 0
+            return
+        wait_ms = min(FIRST_WAIT_MS << min(self._failures, 16), LONGEST_WAIT_MS)
+        self._failures, self._again_ms = self._failures + 1, now_ms + wait_ms
+        self.obstacle = f"no mark could be written: {outcomes[0].detail}"
+        log.warning("orders interrupted", extra={"problem": self.obstacle, "again_in_ms": wait_ms})
 
     def _outcome(self, outcome: Outcome, now_ms: int) -> Repair | None:
         self._metrics.action("mark", outcome.result)

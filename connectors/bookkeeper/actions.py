@@ -147,8 +147,9 @@ class Marks:
         return _Write([guard, *map(self._client.creation, parents), new], 0)
 
     def _above(self, path: str) -> list[str]:
-        """The four levels above a mark, highest first."""
-        return [path.rsplit("/", levels)[0] for levels in range(_LEVELS, 0, -1)]
+        """The four levels above a mark and the roots, which no daemon has made where none ever ran; highest first."""
+        levels = [path.rsplit("/", levels)[0] for levels in range(_LEVELS, 0, -1)]
+        return [self._paths.replication, self._paths.marks, *levels]
 
     def _commit(
         self, items: Sequence[MarkOrder], ready: dict[int, _Write], done: dict[int, Outcome], together: int

@@ -50,6 +50,13 @@ def test_marks_are_written_with_all_their_parents(tree: Tree, writer: Marks) -> 
     assert (told, [stored(tree, i) for i in ids]) == (["written"] * 4, [marks.Mark(("a:1",), 9)] * 4)
 
 
+def test_where_no_daemon_ever_ran_the_roots_are_made_too(tree: Tree, writer: Marks) -> None:
+    tree.ledgers([3])
+    tree.client.delete(tree.paths.replication, recursive=True)
+    told = results(writer, [MarkOrder(3, 0, ("a:1",), 9)])
+    assert (told, stored(tree, 3)) == (["written"], marks.Mark(("a:1",), 9))
+
+
 def test_an_outcome_tells_version_and_zxid_of_the_mark(tree: Tree, writer: Marks) -> None:
     tree.ledgers([4])
     (outcome,) = writer.mark([MarkOrder(4, 0, (), 9)])

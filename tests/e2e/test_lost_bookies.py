@@ -1,0 +1,254 @@
+"""Bookies that go, return, or go for good, under an application in enforce. The tests build on each other: the first
+ones run while no AutoRecovery daemon does, so that marks stand until somebody looks."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from connectors.sandbox.cluster import Cluster
+from connectors.sandbox.writer import Handle, Writer
+from streams.demo.truth import Truth
+from tests.e2e.trueup import SETTINGS, Trueup, Witness
+
+pytestmark = [pytest.mark.servers, pytest.mark.timeout(300)]
+ENTRIES = 10
+GRACE_S = 1
+TOGETHER_S = 5
+LONG_S = 600
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """Closed ledgers on both racks, and an open one."""
+
+    closed: tuple[int, ...]
+    writing: Handle
+
+
+@pytest.fixture(scope="module")
+def cluster(start_cluster: Callable[..., Cluster]) -> Cluster:
+    return start_cluster(racks={"/rack1": 2, "/rack2": 2}, daemons=False, kafka=True, settings=SETTINGS)
+
+
+@pytest.fixture(scope="module")
+def writer(cluster: Cluster) -> Iterator[Writer]:
+    with Writer(cluster) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def witness(cluster: Cluster) -> Iterator[Witness]:
+    made = Witness(cluster)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def truth(cluster: Cluster) -> Iterator[Truth]:
+    with Truth(cluster) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def content(cluster: Cluster, writer: Writer) -> Content:
+    closed = tuple(writer.write(2, 2, 2, ENTRIES) for _ in range(8))
+    writing = writer.create(3, 3, 2)
+    writer.add(writing, ENTRIES)
+    return Content(closed, writing)
+
+
+@pytest.fixture(scope="module")
+def lost(cluster: Cluster, content: Content, truth: Truth) -> int:
+    """A bookie that closed ledgers and the tail of the open one have among their members."""
+    rows = truth.ledgers()
+    members = {int(rows.ledger[at]): rows.ensembles(at)[-1] for at in range(len(rows))}
+    return next(
+        n
+        for n in cluster.bookies
+        if cluster.bookie_id(n) in members[content.writing.ledger]
+        and sum(cluster.bookie_id(n) in members[ledger] for ledger in content.closed) > 1
+    )
+
+
+@pytest.fixture(scope="module")
+def trueup(cluster: Cluster, content: Content, new_root: Callable[[], Path]) -> Iterator[Trueup]:
+    with Trueup(
+        cluster,
+        new_root(),
+        placement={"mode": "enforce", "grace_s": GRACE_S},
+        journal={"bootstrap": cluster.kafka.bootstrap},
+    ) as made:
+        made.start()
+        made.wait("all to be true", lambda status: status["counts"]["true"] == len(content.closed) + 1)
+        made.until("our vote", lambda: made.source("vote")["detail"] == "ours")
+        yield made
+
+
+@pytest.fixture(scope="module")
+def workers(cluster: Cluster, trueup: Trueup, lost: int) -> None:
+    """AutoRecovery daemons, which start when marks wait for them: a bookie is lost again."""
+    cluster.kill(f"bookie{lost}")
+    trueup.until("marks", lambda: trueup.api("marks"))
+    cluster.start("autorecovery")
+
+
+def holding(truth: Truth, bookie: str) -> set[int]:
+    """Ledgers that name this bookie."""
+    rows = truth.ledgers()
+    return {int(rows.ledger[at]) for at in range(len(rows)) if any(bookie in members for members in rows.ensembles(at))}
+
+
+def gone(trueup: Trueup, bookie: str, status: str) -> None:
+    """Wait until the application calls a bookie this."""
+    trueup.until(f"{bookie} to be {status}", lambda: trueup.statuses().get(bookie) == status)
+
+
+def overdue(trueup: Trueup, bookie: str, grace_s: float) -> None:
+    """Wait until a bookie has been away for longer than this by the application's own clock."""
+
+    def passed() -> bool:
+        row = next(row for row in trueup.api("bookies") if row["bookie"] == bookie)
+        return bool(trueup.api("status")["now_ms"] - row["since_ms"] > grace_s * 1000)
+
+    trueup.until(f"{grace_s} s without {bookie}", passed)
+
+
+def test_a_bookie_back_within_the_grace_was_never_lost(
+    cluster: Cluster, trueup: Trueup, lost: int, witness: Witness
+) -> None:
+    trueup.set("placement.grace_s", LONG_S)
+    with witness.counting() as marked:
+        cluster.kill(f"bookie{lost}")
+        gone(trueup, cluster.bookie_id(lost), "pending")
+        waits = {row["rule"] for row in trueup.findings().values()}
+        cluster.start(f"bookie{lost}")
+        gone(trueup, cluster.bookie_id(lost), "writable")
+        trueup.wait("all to be true", lambda s: s["counts"]["true"] == s["ledgers"])
+    trueup.set("placement.grace_s", GRACE_S)
+    assert (waits <= {"placement.pending-member", "placement.open-waits-for-writer"}, dict(marked)) == (True, {}), waits
+
+
+def test_the_recovery_delay_of_bookkeeper_is_waited_for(
+    cluster: Cluster, trueup: Trueup, lost: int, witness: Witness
+) -> None:
+    witness.client.put(witness.paths.delay, str(LONG_S).encode(), -1)
+    cluster.kill(f"bookie{lost}")
+    gone(trueup, cluster.bookie_id(lost), "pending")
+    overdue(trueup, cluster.bookie_id(lost), 3 * GRACE_S)
+    assert (trueup.statuses()[cluster.bookie_id(lost)], witness.marks()) == ("pending", {})
+
+
+def test_while_replication_is_disabled_nothing_is_marked(
+    cluster: Cluster, trueup: Trueup, lost: int, witness: Witness
+) -> None:
+    witness.client.make(witness.paths.disable)
+    trueup.wait("the switch to be seen", lambda s: any("disabled" in problem for problem in s["problems"]))
+    witness.client.put(witness.paths.delay, b"0", -1)  # an order to audit now
+    gone(trueup, cluster.bookie_id(lost), "lost")
+    trueup.until("drift", lambda: trueup.findings("lost-member"))
+    assert witness.marks() == {}
+
+
+def test_a_lost_bookies_ledgers_are_marked_with_its_name(
+    cluster: Cluster, trueup: Trueup, content: Content, lost: int, witness: Witness, truth: Truth
+) -> None:
+    witness.client.drop(witness.paths.disable, -1)
+    wanted = holding(truth, cluster.bookie_id(lost)) & set(content.closed)
+    trueup.until("the marks", lambda: set(witness.marks()) == wanted)
+    assert {mark.replicas for mark in witness.marks().values()} == {(cluster.bookie_id(lost),)}
+
+
+def test_an_open_ledger_without_a_tail_member_is_left_to_its_writer(
+    trueup: Trueup, content: Content, truth: Truth, witness: Witness
+) -> None:
+    found = trueup.findings()[content.writing.ledger]
+    said = (found["verdict"], found["rule"], content.writing.ledger in witness.marks())
+    assert (said, truth.not_open({content.writing.ledger})) == (
+        ("blocked", "placement.open-waits-for-writer", False),
+        set(),
+    )
+
+
+def test_our_marks_are_listed_as_ours(trueup: Trueup, witness: Witness) -> None:
+    trueup.wait("the marks to be seen", lambda s: s["marks"]["outstanding"] == len(witness.marks()))
+    rows = trueup.json("get", "marks")
+    assert {row["ledger"]: row["ours"] for row in rows} == dict.fromkeys(witness.marks(), True)
+
+
+def test_a_bookie_that_returns_takes_the_marks_with_it(
+    cluster: Cluster, trueup: Trueup, lost: int, witness: Witness, truth: Truth
+) -> None:
+    before = holding(truth, cluster.bookie_id(lost))
+    cluster.start(f"bookie{lost}")
+    trueup.until("no marks", lambda: not witness.marks())
+    status = trueup.wait("all to be true", lambda s: s["counts"]["true"] == s["ledgers"])
+    outcomes = {row["outcome"] for row in trueup.json("get", "actions")}
+    assert (status["marks"]["ours"], "withdrawn" in outcomes, holding(truth, cluster.bookie_id(lost))) == (
+        0,
+        True,
+        before,
+    )
+
+
+def test_a_bookie_lost_for_good_is_replaced(
+    cluster: Cluster, trueup: Trueup, workers: None, content: Content, lost: int, truth: Truth, writer: Writer
+) -> None:
+    name = cluster.bookie_id(lost)
+    trueup.until("the copies", lambda: not holding(truth, name) & set(content.closed))
+    trueup.wait("no marks", lambda s: not s["marks"]["outstanding"] and not trueup.findings("lost-member"))
+    assert {writer.verify(ledger, ENTRIES).read for ledger in content.closed} == {ENTRIES}
+
+
+def test_the_writer_of_the_open_ledger_was_never_fenced(trueup: Trueup, content: Content, writer: Writer) -> None:
+    writer.add(content.writing, ENTRIES)
+    writer.close(content.writing)
+    trueup.until("its closed state", lambda: content.writing.ledger not in trueup.findings("open-waits-for-writer"))
+    assert writer.verify(content.writing.ledger, 2 * ENTRIES).read == 2 * ENTRIES
+
+
+def test_what_lost_its_second_rack_gets_it_back(cluster: Cluster, trueup: Trueup, lost: int, truth: Truth) -> None:
+    cluster.start(f"bookie{lost}")
+    trueup.wait("all to be true", lambda s: s["counts"]["true"] == s["ledgers"] and not s["marks"]["outstanding"])
+    assert truth.on_one_rack() == set()
+
+
+def test_a_mass_loss_is_held(cluster: Cluster, trueup: Trueup, witness: Witness) -> None:
+    # Sessions that end together may be seen to end a second apart.
+    trueup.set("placement.grace_s", TOGETHER_S)
+    with witness.counting() as marked:
+        cluster.kill("/rack2")
+        held = trueup.wait("the hold", lambda status: status["held"])["held"]
+        overdue(trueup, cluster.bookie_id(3), TOGETHER_S + 1)
+        rules = {row["rule"] for row in trueup.findings().values()}
+    said = trueup.run("status")
+    assert (dict(marked), rules, said.out.startswith("Held")) == ({}, {"placement.mass-loss-held"}, True), (held, said)
+
+
+def test_a_hold_ends_when_an_operator_says_so(cluster: Cluster, trueup: Trueup, content: Content, truth: Truth) -> None:
+    trueup.set("placement.release_hold", 1)
+    dead = {cluster.bookie_id(3), cluster.bookie_id(4)}
+    trueup.until("the copies on rack 1", lambda: not any(holding(truth, name) & set(content.closed) for name in dead))
+    assert trueup.api("status")["held"] == ""
+
+
+def test_when_the_rack_is_back_every_ledger_becomes_true(
+    cluster: Cluster, trueup: Trueup, truth: Truth, writer: Writer, content: Content
+) -> None:
+    cluster.start("/rack2")
+    trueup.wait("all to be true", lambda s: s["counts"]["true"] == s["ledgers"] and not s["marks"]["outstanding"])
+    read = {writer.verify(ledger, ENTRIES).read for ledger in content.closed}
+    assert (truth.on_one_rack(), read) == (set(), {ENTRIES})
+
+
+def test_when_it_ends_bookkeepers_auditor_takes_over(
+    cluster: Cluster, trueup: Trueup, witness: Witness, truth: Truth
+) -> None:
+    code = trueup.end()
+    auditor = trueup.until("their vote", lambda: votes[0] if (votes := witness.votes()) else None)
+    number = next(n for n in cluster.bookies if holding(truth, cluster.bookie_id(n)))
+    cluster.kill(f"bookie{number}")
+    name = cluster.bookie_id(number)
+    trueup.until("BookKeeper's own repair", lambda: not holding(truth, name))
+    assert (code, auditor.startswith("autorecovery")) == (0, True), trueup.told()

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 
 from pyspark.sql.streaming import StreamingQuery
 
+from state.errors import TrueupError
+
 log = logging.getLogger(__name__)
 FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 60.0
 HEALTHY_S = 120.0  # a loop that ran this long starts again with the first wait
@@ -63,7 +65,8 @@ class Supervisor:
                 body()
             except Exception as error:
                 task.failed(f"{type(error).__name__}: {error}", time.monotonic())
-                log.debug("traceback", exc_info=True)
+                if not isinstance(error, TrueupError):
+                    log.exception("a defect", extra={"task": task.name})
                 self.restarted(task.name)
                 self.stop.wait(task.next_start - time.monotonic())
                 task.begun, task.state = time.monotonic(), "running"

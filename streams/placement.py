@@ -77,9 +77,9 @@ def _unpack(raw: bytes) -> dict[str, bytes]:
     return cells
 
 
-@lru_cache(8)
-def _topology(raw: bytes) -> Topology:
-    return topology_from(raw)
+# All buckets of a task get the same topology.
+_topology = lru_cache(8)(topology_from)
+_topology_bytes = lru_cache(8)(topology_bytes)
 
 
 class Placement(StatefulProcessor):
@@ -93,7 +93,7 @@ class Placement(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:  # type: ignore[override]  # noqa: N802, N803, ARG002
         """Fold the rows of one batch into the bucket."""
         store = SparkStore(self._log, self._cells)
-        bucket = Bucket(store, topology_bytes, _topology)
+        bucket = Bucket(store, _topology_bytes, _topology)
         answer = bucket.step(*split(rows))
         store.flush()
         if answer is not None:

@@ -97,7 +97,8 @@ class Reconciler:
                 cleared = [self.board.apply(bucket, answer) for bucket, answer in said]
                 self._heard(cleared)
                 self.turn(cleared)
-                self._publish([answer.findings for _, answer in said], cleared)
+            # Nobody who wants to know or to approve waits for those who follow the topic.
+            self._publish([answer.findings for _, answer in said], cleared)
 
     def turn(self, cleared: Iterable[Cleared] = ()) -> None:
         """Look at what is known now and order what is due."""
@@ -184,12 +185,13 @@ class Reconciler:
         decided = np.array([found[ledger]["version"] == version for ledger, version in versions], bool)
         still = fresh.take(decided & (judge(fresh, topology).verdict == Verdict.DRIFTED))
         orders, repairs = [], []
-        for at, (ledger, version) in enumerate(zip(still.ledger.tolist(), still.version.tolist(), strict=True)):
+        columns = (still.ledger.tolist(), still.version.tolist(), lost_members(still, topology))
+        for ledger, version, lost in zip(*columns, strict=True):
             known = self._fresh(found[ledger])
             # The mark of an order that was given up may be there unseen: with the same ctime it is known for ours.
             repair = replace(known, version=version, mark_ctime_ms=known.mark_ctime_ms or now_ms)
             repairs.append(advance(repair, Event.ORDER, now_ms))
-            orders.append(MarkOrder(ledger, version, lost_members(still, at, topology), repair.mark_ctime_ms))
+            orders.append(MarkOrder(ledger, version, lost, repair.mark_ctime_ms))
         self.repairs.update({repair.ledger: repair for repair in repairs})
         self._remember(repairs)
         self._tokens -= len(orders)
@@ -268,11 +270,16 @@ class Reconciler:
             log.warning("findings not published", extra={"problem": str(error)})
 
 
-def lost_members(ledgers: Ledgers, row: int, topology: Topology) -> tuple[str, ...]:
-    """Lost bookies in any fragment of a ledger: what BookKeeper's mark lists as missing replicas."""
-    lost = {bookie.id for bookie in topology.bookies if bookie.status is Status.LOST}
-    members = dict.fromkeys(b for ensemble in ledgers.ensembles(row) for b in ensemble)
-    return tuple(b for b in members if b in lost)
+def lost_members(ledgers: Ledgers, topology: Topology) -> list[tuple[str, ...]]:
+    """Of each ledger, the lost bookies in any of its fragments: what BookKeeper's mark lists as missing replicas."""
+    gone = {bookie.id for bookie in topology.bookies if bookie.status is Status.LOST}
+    lost = np.array([name in gone for name in ledgers.names], bool)
+    hits = np.flatnonzero(lost[ledgers.members]) if len(lost) else np.zeros(0, np.int64)
+    owners = np.repeat(np.arange(len(ledgers)), np.diff(ledgers.starts))[hits]
+    found: list[dict[str, None]] = [{} for _ in range(len(ledgers))]
+    for row, code in zip(owners.tolist(), ledgers.members[hits].tolist(), strict=True):
+        found[row][ledgers.names[code]] = None
+    return [tuple(names) for names in found]
 
 
 def as_record(repair: Repair) -> dict[str, Any]:

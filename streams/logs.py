@@ -4,6 +4,7 @@ import json
 import logging
 import time
 
+SAME, EVERY_S = 60, 60.0
 _PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
@@ -24,6 +25,24 @@ class Line(logging.Formatter):
         return " ".join(words)
 
 
+class Seldom(logging.Filter):
+    """Lets a message of the same beginning through once a minute: a client that looks for its broker says so
+    several times a second."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record goes on."""
+        key = record.getMessage()[:SAME]
+        seldom = record.created - self._last.get(key, -EVERY_S) >= EVERY_S
+        if seldom:
+            self._last = {k: at for k, at in self._last.items() if record.created - at < EVERY_S}
+            self._last[key] = record.created
+        return seldom
+
+
 def _word(value: object) -> str:
     text = str(value)
     return text if text and not set(text) & set(' "=\n') else json.dumps(text)
@@ -38,3 +57,5 @@ def start() -> None:
     root.setLevel(logging.WARNING)
     for name in ("state", "connectors", "streams"):
         logging.getLogger(name).setLevel(logging.INFO)
+    for name in ("librdkafka", "kazoo.client"):
+        logging.getLogger(name).addFilter(Seldom())

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from streams.logs import Line
+from streams.logs import EVERY_S, Line, Seldom
 
 
 def line(message: str, **extra: object) -> str:
@@ -21,3 +21,9 @@ def test_a_line() -> None:
 )
 def test_a_value_stays_on_its_line(value: object, text: str) -> None:
     assert line("x", found=value).endswith(f"found={text}")
+
+
+def test_the_same_message_passes_once_a_minute() -> None:
+    seldom = Seldom()
+    records = [logging.makeLogRecord({"msg": "no broker", "created": at}) for at in (0.0, 1.0, EVERY_S, EVERY_S + 1)]
+    assert [seldom.filter(record) for record in records] == [True, False, True, False]

@@ -98,7 +98,8 @@ class Application:
         return [*self._not_ready(), *failed, *refused, *stopped]
 
     def _counts(self, now_ms: int) -> dict[str, int]:
-        total = max(self._cluster.health().ledgers, self._board.ledgers)
+        # The view counts its ledgers with a new topology only, and misses what was deleted since.
+        total = self._cluster.health().ledgers or self._board.ledgers
         if self._cluster.blind(now_ms) or not self._reconciler.complete:
             return {"true": 0, "drifted": 0, "blocked": 0, "unknown": total}
         found = Counter(self._board.findings["verdict"].tolist())

@@ -75,6 +75,7 @@ class Held:
             if len(self._loose) >= _LOOSE:
                 self._settle()
             return
+        self._settle()  # what is loose is older than these
         ids, versions = _newest(ledgers.astype(np.int64), mzxids.astype(np.int64))
         self._count += int(np.count_nonzero(versions >= 0)) - int(np.count_nonzero(self.versions(ids) >= 0))
         self._push(ids, versions)

@@ -49,14 +49,18 @@ def topology(epoch: int) -> Topology:
 
 
 def records() -> list[dict[str, object]]:
-    """Ledgers of every state, several versions of some, some deleted; shuffled, some twice."""
+    """Ledgers of every state, several versions of some, some deleted; shuffled, some twice.
+
+    A later version keeps the fragments of the one before: which bookies a ledger left is remembered by arrival, and
+    batches differ.
+    """
     rng = np.random.default_rng(SEED)
     names = [b.id for b in topology(1).bookies]
     out: list[dict[str, object]] = []
     for ledger in range(LEDGERS):
-        for version in range(1 + int(rng.integers(0, 3) == 0)):
-            size = int(rng.choice([2, 3, 3, 4]))
-            ensembles = [rng.choice(BOOKIES, size, replace=False) for _ in range(int(rng.choice([1, 1, 1, 2])))]
+        versions, size = 1 + int(rng.integers(0, 3) == 0), int(rng.choice([2, 3, 3, 4]))
+        ensembles = [rng.choice(BOOKIES, size, replace=False) for _ in range(int(rng.choice([1, 1, 1, 2])) + versions)]
+        for version in range(versions):
             state = int(rng.choice([LedgerState.OPEN, LedgerState.CLOSED, LedgerState.CLOSED, LedgerState.CLOSED]))
             gone = version == 1 and ledger % 7 == 0
             out.append({
@@ -64,7 +68,8 @@ def records() -> list[dict[str, object]]:
                 "state": int(LedgerState.GONE) if gone else state, "ensemble": size, "quorum": 2, "ack_quorum": 2,
                 "last_entry": 9, "length": 1, "custom": {}, "error": "",
                 "fragments": [
-                    {"first_entry": 5 * i, "bookies": [names[m] for m in e]} for i, e in enumerate(ensembles)
+                    {"first_entry": 2 * i, "bookies": [names[m] for m in e]}
+                    for i, e in enumerate(ensembles[: len(ensembles) - versions + 1 + version])
                 ],
             })  # fmt: skip
     order = rng.permutation(len(out))

@@ -180,7 +180,8 @@ class Witness:
         self.paths: Paths = reading.paths_of(self.client, "/ledgers")
 
     def marks(self) -> dict[int, marks.Mark]:
-        """Marks that stand now."""
+        """Marks that stand now. Waits for a connection."""
+        until(lambda: self.client.connected, WAIT_S, "the witness to be connected", lambda: "")
         found = {
             ledger: self.client.look(self.paths.mark(ledger)) for ledger in reading.marked(self.client, self.paths)
         }

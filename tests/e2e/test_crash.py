@@ -1,0 +1,174 @@
+"""SIGKILL of the application, of ZooKeeper and of the journal, in the middle of work. The tests build on each other."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from connectors.sandbox.cluster import Cluster
+from connectors.sandbox.writer import Writer
+from state.errors import Unknown
+from streams.demo.truth import Truth
+from tests.e2e.trueup import SETTINGS, Trueup, Witness, command
+
+pytestmark = [pytest.mark.servers, pytest.mark.timeout(420)]
+ENTRIES = 10
+LEDGERS = 30
+STALE_S = 5
+
+
+@pytest.fixture(scope="module")
+def cluster(start_cluster: Callable[..., Cluster]) -> Cluster:
+    return start_cluster(racks={"/rack1": 2, "/rack2": 2}, daemons=False, kafka=True, settings=SETTINGS)
+
+
+@pytest.fixture(scope="module")
+def writer(cluster: Cluster) -> Iterator[Writer]:
+    with Writer(cluster) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def witness(cluster: Cluster) -> Iterator[Witness]:
+    made = Witness(cluster)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def truth(cluster: Cluster) -> Iterator[Truth]:
+    with Truth(cluster) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def narrow(cluster: Cluster, writer: Writer) -> list[int]:
+    cluster.stop("/rack2")
+    ledgers = [writer.write(2, 2, 2, ENTRIES) for _ in range(LEDGERS)]
+    cluster.start("/rack2")
+    return ledgers
+
+
+@pytest.fixture(scope="module")
+def workers(cluster: Cluster, trueup: Trueup) -> None:
+    """They start when nothing is marked yet."""
+    cluster.start("autorecovery")
+
+
+@pytest.fixture(scope="module")
+def trueup(cluster: Cluster, narrow: list[int], new_root: Callable[[], Path]) -> Iterator[Trueup]:
+    # Few marks at a time, so that there is a middle to be killed in.
+    slow = {"mode": "enforce", "grace_s": 60, "max_marks": 6, "marks_per_s": 6, "stale_s": STALE_S, "paused": True}
+    with Trueup(cluster, new_root(), placement=slow, journal={"bootstrap": cluster.kafka.bootstrap}) as made:
+        made.start()
+        made.wait("the narrow ledgers to be found", lambda status: status["counts"]["drifted"] == len(narrow))
+        yield made
+
+
+def written(writer: Writer) -> bool:
+    """Whether a ledger could be written: bookies whose sessions ended with ZooKeeper register again by and by."""
+    try:
+        writer.write(2, 2, 2, ENTRIES)
+    except Unknown:
+        return False
+    return True
+
+
+def test_a_kill_in_the_middle_of_repairs_loses_nothing_and_marks_nothing_twice(
+    cluster: Cluster, trueup: Trueup, workers: None, narrow: list[int], witness: Witness, truth: Truth
+) -> None:
+    before = trueup.findings()
+    producer = Producer({"bootstrap.servers": cluster.kafka.bootstrap})
+    producer.produce("trueup.e2e.config", b"\xff no Avro", b"placement.grace_s")
+    assert producer.flush(30) == 0
+    with witness.counting() as marked:
+        trueup.set("placement.paused", "false")
+        trueup.until("a third to be true", lambda: len(truth.on_one_rack()) < 2 * LEDGERS // 3)
+        trueup.kill()
+        left = truth.on_one_rack()
+        trueup.start()
+        after = trueup.findings()
+        kept = [
+            ledger for ledger in after if ledger in before and after[ledger]["since_ms"] != before[ledger]["since_ms"]
+        ]
+        trueup.wait("nothing to drift", lambda status: not status["counts"]["drifted"] and not status["marks"]["ours"])
+    assert (len(left) > 0, kept) == (True, [])
+    assert (truth.on_one_rack(), dict(marked)) == (set(), dict.fromkeys(narrow, 1)), trueup.told()
+
+
+def test_a_bad_config_record_does_not_keep_it_from_starting(trueup: Trueup) -> None:
+    problems = trueup.api("status")["problems"]
+    assert ["config record refused" in problem for problem in problems] == [True], problems
+
+
+def test_after_all_that_every_entry_is_there(narrow: list[int], writer: Writer) -> None:
+    assert {writer.verify(ledger, ENTRIES).read for ledger in narrow} == {ENTRIES}
+
+
+def test_without_zookeeper_nothing_is_green(cluster: Cluster, trueup: Trueup) -> None:
+    total = trueup.wait("a status", lambda _: True)["ledgers"]
+    cluster.zookeeper.kill()
+    trueup.until("the loss to be told", lambda: trueup.get("readyz")[0] == 503)
+    blind = trueup.wait("blindness", lambda status: status["counts"]["unknown"] == total)
+    assert (blind["counts"], trueup.source("zookeeper")["state"], trueup.run("status").code) == (
+        {"true": 0, "drifted": 0, "blocked": 0, "unknown": total},
+        "down",
+        1,
+    )
+
+
+def test_when_zookeeper_is_back_all_is_as_before(
+    cluster: Cluster, trueup: Trueup, narrow: list[int], witness: Witness
+) -> None:
+    cluster.zookeeper.up()
+    cluster.start("bookies")  # one that could not register again in time ended itself
+    status = trueup.wait("all to be true", lambda s: s["ready"] and s["counts"]["true"] == s["ledgers"])
+    assert (status["ledgers"], witness.marks(), trueup.get("readyz")[0]) == (len(narrow), {}, 200)
+
+
+def test_without_the_journal_that_is_said_and_what_is_new_is_not_called_true(
+    cluster: Cluster, trueup: Trueup, writer: Writer
+) -> None:
+    cluster.kafka.kill()
+    trueup.until("the loss to be told", lambda: trueup.source("journal")["state"] == "down")
+    trueup.until("a ledger to be written", lambda: written(writer))
+    status = trueup.wait("blindness", lambda status: status["counts"]["true"] == 0)
+    assert status["counts"]["unknown"] == status["ledgers"]
+
+
+def test_when_the_journal_is_back_nothing_was_lost(
+    cluster: Cluster, trueup: Trueup, narrow: list[int], witness: Witness, truth: Truth
+) -> None:
+    cluster.kafka.up()
+    total = len(truth.ledgers())
+    assert total > len(narrow)
+    trueup.wait("all to be true", lambda s: s["ready"] and s["counts"]["true"] == total)
+    assert (trueup.source("journal")["state"], witness.marks()) == ("up", {})
+
+
+def test_the_stream_goes_on_after_the_journal(trueup: Trueup, writer: Writer, truth: Truth) -> None:
+    trueup.until("a ledger to be written", lambda: written(writer))
+    total = len(truth.ledgers())
+    trueup.wait("another ledger", lambda s: s["counts"]["true"] == total)
+    assert {stream["state"] for stream in trueup.api("status")["streams"]} == {"running"}
+
+
+def test_a_second_application_on_the_same_data_is_refused(trueup: Trueup) -> None:
+    said = command("run", "-c", str(trueup.file))
+    assert (said.code, str(trueup.data) in said.err, "another Trueup" in said.err) == (2, True, True), said
+
+
+def test_a_port_that_is_taken_is_said(trueup: Trueup, tmp_path: Path) -> None:
+    said = command("run", "-c", str(trueup.file), "--set", f"data_dir={tmp_path}")
+    assert (said.code, f"127.0.0.1:{trueup.port}" in said.err, "http.port" in said.err) == (1, True, True), said
+
+
+def test_everything_wrong_with_a_configuration_is_said_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "trueup.yaml"
+    path.write_text("placement: {mode: maybe, max_marks: -1}\nnonsense: 1\n")
+    said = command("run", "-c", str(path))
+    named = [
+        key for key in ("cluster.zookeeper", "placement.mode", "placement.max_marks", "nonsense") if key in said.err
+    ]
+    assert (said.code, named) == (2, ["cluster.zookeeper", "placement.mode", "placement.max_marks", "nonsense"]), said

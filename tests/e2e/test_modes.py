@@ -1,0 +1,291 @@
+"""From observe over approve to enforce on one running application, with an embedded journal: what an operator sees,
+does and is refused. The tests of this module build on each other."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+from confluent_kafka import Producer
+
+from connectors.sandbox.cluster import Cluster
+from connectors.sandbox.writer import Writer
+from streams.codec import encode
+from streams.demo.truth import Truth
+from tests.e2e.trueup import SETTINGS, Trueup, Witness, command
+from tests.integration.tree import encoded
+
+pytestmark = [pytest.mark.servers, pytest.mark.timeout(300)]
+ENTRIES = 20
+UNREADABLE, STRANGE = 4242, 4343
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """Ledgers by what is to be said of them."""
+
+    narrow: tuple[int, ...]
+    blocked: int
+    healthy: int
+    open: int
+
+
+@pytest.fixture(scope="module")
+def cluster(start_cluster: Callable[..., Cluster]) -> Cluster:
+    return start_cluster(racks={"/rack1": 2, "/rack2": 2}, settings=SETTINGS)
+
+
+@pytest.fixture(scope="module")
+def writer(cluster: Cluster) -> Iterator[Writer]:
+    with Writer(cluster) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def witness(cluster: Cluster) -> Iterator[Witness]:
+    made = Witness(cluster)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def truth(cluster: Cluster) -> Iterator[Truth]:
+    with Truth(cluster) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def content(cluster: Cluster, writer: Writer) -> Content:
+    cluster.stop("/rack2")
+    narrow = tuple(writer.write(2, 2, 2, ENTRIES) for _ in range(6))
+    cluster.start("/rack2")
+    blocked, healthy, left_open = writer.write(3, 2, 2, ENTRIES), writer.write(2, 2, 2, ENTRIES), writer.create(2, 2, 2)
+    writer.add(left_open, ENTRIES)
+    return Content(narrow, blocked, healthy, left_open.ledger)
+
+
+@pytest.fixture(scope="module")
+def trueup(cluster: Cluster, content: Content, new_root: Callable[[], Path]) -> Iterator[Trueup]:
+    with Trueup(cluster, new_root()) as made:
+        made.start()
+        made.wait("the narrow ledgers to be found", lambda status: status["counts"]["drifted"] == len(content.narrow))
+        yield made
+
+
+def test_drift_is_found_with_rule_copies_and_racks(trueup: Trueup, content: Content) -> None:
+    rows = trueup.json("get", "findings", "--verdict", "drifted")
+    said = {(row["ledger"], row["rule"], row["copies"], row["racks"]) for row in rows}
+    assert said == {(ledger, "placement.too-few-racks", 2, 1) for ledger in content.narrow}
+
+
+def test_what_bookkeeper_cannot_repair_is_blocked(trueup: Trueup, content: Content) -> None:
+    rows = trueup.json("get", "findings", "--verdict", "blocked")
+    assert [(row["ledger"], row["stage"], row["marked"]) for row in rows] == [(content.blocked, "", False)]
+
+
+def test_tables_show_ledgers_findings_and_bookies(trueup: Trueup, content: Content, cluster: Cluster) -> None:
+    shown = [trueup.run("get", what).out for what in ("ledgers", "findings", "bookies")]
+    ledgers = [str(ledger) for ledger in content.narrow]
+    assert [
+        *[word for word in ledgers if word not in shown[0].split() or word not in shown[1].split()],
+        *[n for n in cluster.bookies if cluster.bookie_id(n) not in shown[2]],
+    ] == []
+
+
+def test_every_bookie_stands_in_its_rack(trueup: Trueup, cluster: Cluster) -> None:
+    rows = trueup.json("get", "bookies")
+    told = {row["bookie"]: (row["rack"], row["status"]) for row in rows}
+    assert told == {cluster.bookie_id(n): (cluster.rack_of(n), "writable") for n in cluster.bookies}
+
+
+def test_all_ledgers_are_listed_with_their_verdict(trueup: Trueup, content: Content) -> None:
+    rows = trueup.json("get", "ledgers", "--all")
+    assert {row["ledger"]: row["verdict"] for row in rows} == {
+        **dict.fromkeys(content.narrow, "drifted"),
+        content.blocked: "blocked",
+        content.healthy: "true",
+        content.open: "true",
+    }
+
+
+def test_a_ledger_is_described_with_its_evidence(trueup: Trueup, content: Content) -> None:
+    found = trueup.json("describe", "ledger", str(content.narrow[0]))
+    windows = found["fragments"][0]["failing_windows"]
+    assert (found["rule"], {tuple(window["racks"]) for window in windows}) == (
+        "placement.too-few-racks",
+        {("/rack1",)},
+    )
+
+
+def test_a_blocked_ledger_says_what_would_change_it(trueup: Trueup, content: Content) -> None:
+    said = trueup.run("describe", "ledger", str(content.blocked))
+    assert (said.code, "What would change the verdict" in said.out, "rack" in said.out) == (0, True, True)
+
+
+def test_the_plan_names_every_drifted_ledger(trueup: Trueup, content: Content) -> None:
+    rows = trueup.json("plan")
+    assert {(row["ledger"], row["kind"], row["stage"]) for row in rows} == {
+        (ledger, "mark", "planned") for ledger in content.narrow
+    }
+
+
+def test_a_plan_with_changes_has_an_exit_code_of_its_own(trueup: Trueup) -> None:
+    assert trueup.run("plan").code == 3
+
+
+def test_the_rule_of_a_finding_is_explained() -> None:
+    said = command("explain", "too-few-racks")
+    assert (said.code, said.out.startswith("placement.too-few-racks: drifted")) == (0, True)
+
+
+def test_the_status_needs_attention_while_ledgers_drift(trueup: Trueup, content: Content) -> None:
+    said = trueup.run("status")
+    assert (said.code, f"{len(content.narrow)} ledgers drifted" in said.out) == (1, True), said
+
+
+def test_observe_writes_nothing(trueup: Trueup, witness: Witness) -> None:
+    ours = [vote for vote in witness.votes() if not vote.startswith("autorecovery")]
+    assert (witness.marks(), ours, trueup.json("get", "marks"), trueup.json("get", "actions")) == ({}, [], [], [])
+
+
+def test_the_page_shows_what_is_found(trueup: Trueup, content: Content) -> None:
+    code, page = trueup.get("")
+    assert (code, f"{len(content.narrow)} ledgers drifted" in page, "too-few-racks" in page) == (200, True, True)
+
+
+def test_in_approve_actions_wait_for_an_operator(trueup: Trueup, content: Content, witness: Witness) -> None:
+    trueup.set("placement.mode", "approve")
+    stages = {row["stage"] for row in trueup.json("plan")}
+    waiting = trueup.wait("actions to wait", lambda status: status["waiting"])["waiting"]
+    assert (stages, waiting, witness.marks()) == ({"awaiting approval"}, {"approval": len(content.narrow)}, {})
+
+
+def test_beyond_observe_the_auditors_place_is_asked_for(trueup: Trueup, witness: Witness) -> None:
+    votes = trueup.until("our vote", lambda: found if len(found := witness.votes()) == 3 else None)
+    assert [vote.partition("-")[0] for vote in votes][-1] == "trueup"
+
+
+def test_an_approval_repairs_that_ledger_alone(
+    trueup: Trueup, content: Content, truth: Truth, witness: Witness
+) -> None:
+    chosen = trueup.json("plan")[0]
+    with witness.counting() as marked:
+        said = trueup.run("approve", chosen["id"])
+        trueup.until("the approved ledger to be true", lambda: chosen["ledger"] not in trueup.findings())
+    left = {*content.narrow, content.blocked} - {chosen["ledger"]}
+    assert (said.code, truth.on_one_rack(), dict(marked)) == (0, left, {chosen["ledger"]: 1}), said
+
+
+def test_an_id_of_an_earlier_plan_is_refused(trueup: Trueup, content: Content) -> None:
+    done = next(ledger for ledger in content.narrow if ledger not in trueup.findings())
+    row = trueup.json("describe", "ledger", str(done))
+    said = trueup.run("approve", f"repair-{done}-v{row['version'] - 1}")
+    assert (said.code, "ids of the present plan" in said.err) == (5, True), said
+
+
+def test_metadata_that_cannot_be_read_is_unknown_and_stops_nothing_else(
+    trueup: Trueup, witness: Witness, writer: Writer
+) -> None:
+    path = witness.paths.ledger(UNREADABLE)
+    witness.client.make(path, b"BookieMetadataFormatVersion\t3\nnonsense")
+    found = trueup.until("the finding", lambda: trueup.findings().get(UNREADABLE))
+    said = trueup.run("describe", "ledger", str(UNREADABLE))
+    before = trueup.wait("a status", lambda _: True)["counts"]["true"]
+    writer.write(2, 2, 2, 1)
+    trueup.wait("another ledger to be seen", lambda status: status["counts"]["true"] > before)
+    assert (found["verdict"], found["rule"]) == ("unknown", "placement.unreadable")
+    assert path in said.out, said
+    assert "at byte" in said.out, said
+
+
+def test_metadata_that_is_removed_leaves_the_findings(trueup: Trueup, witness: Witness) -> None:
+    witness.client.drop(witness.paths.ledger(UNREADABLE), -1)
+    trueup.until("the finding to go", lambda: UNREADABLE not in trueup.findings())
+    assert trueup.run("describe", "ledger", str(UNREADABLE)).code == 5
+
+
+def test_a_bookie_that_nobody_ever_registered_is_lost_after_the_grace(
+    trueup: Trueup, witness: Witness, cluster: Cluster
+) -> None:
+    path, stranger = witness.paths.ledger(STRANGE), "127.0.0.99:3181"
+    witness.client.make(path, encoded(STRANGE, [cluster.bookie_id(1), stranger]))
+    trueup.until("the loss", lambda: STRANGE in trueup.findings("lost-member"))
+    status = trueup.statuses()[stranger]
+    witness.client.drop(path, -1)
+    trueup.until("the finding to go", lambda: STRANGE not in trueup.findings())
+    told = trueup.wait("a status", lambda _: True)["ledgers"]
+    assert (status, told) == ("lost", len(trueup.json("get", "ledgers", "--all")))
+
+
+def test_a_value_out_of_bounds_is_refused_at_once(trueup: Trueup) -> None:
+    said = trueup.run("config", "set", "placement.hold_share", "2")
+    assert (said.code, "at most 1" in said.err, trueup.json("config", "get", "placement.hold_share")) == (2, True, 0.3)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"\xff\xff no Avro", encode("config", {"name": "placement.max_marks", "value": "-5", "at_ms": 1})],
+    ids=["no record", "out of bounds"],
+)
+def test_a_bad_config_record_is_reported_and_changes_nothing(trueup: Trueup, body: bytes) -> None:
+    producer = Producer({"bootstrap.servers": trueup.source("journal")["detail"]})
+    before = trueup.wait("a status", lambda _: True)["problems"]
+    producer.produce("trueup.e2e.config", body, b"placement.max_marks")
+    assert producer.flush(30) == 0
+    problems = trueup.wait("the refusal", lambda status: status["problems"] not in ([], before))["problems"]
+    assert "config record refused, topic trueup.e2e.config" in problems[-1]
+    assert trueup.json("config", "get", "placement.max_marks") == 200
+
+
+def test_after_bad_records_a_good_one_is_heard_and_ends_the_complaint(trueup: Trueup) -> None:
+    trueup.set("placement.max_marks", 50)
+    status = trueup.wait("the new cap", lambda status: status["marks"]["cap"] == 50)
+    assert status["problems"] == []
+
+
+def test_in_enforce_all_that_can_becomes_true(trueup: Trueup, content: Content, truth: Truth) -> None:
+    trueup.set("placement.mode", "enforce")
+    trueup.wait("nothing to drift", lambda status: status["counts"]["drifted"] == 0 and not status["marks"]["ours"])
+    assert truth.on_one_rack() == {content.blocked}
+
+
+def test_every_entry_is_still_there(content: Content, writer: Writer) -> None:
+    read = {ledger: writer.verify(ledger, ENTRIES).read for ledger in (*content.narrow, content.blocked)}
+    assert set(read.values()) == {ENTRIES}
+
+
+def test_repairs_are_counted_and_timed(trueup: Trueup, content: Content) -> None:
+    code, text = trueup.get("metrics")
+    written = trueup.metric("trueup_actions_total", kind="mark", outcome="written")
+    safe = trueup.metric("trueup_time_to_safe_seconds_count")
+    assert (code, written, safe >= len(content.narrow)) == (200, len(content.narrow), True), text
+
+
+def test_history_tells_the_steps_of_a_repair(trueup: Trueup, content: Content) -> None:
+    events = [e["event"] for e in trueup.json("describe", "ledger", str(content.narrow[0]))["history"]]
+    assert [events[0] in ("approved", "ordered"), events[-1]] == [True, "safe"]
+
+
+def test_a_killed_embedded_journal_is_started_again(trueup: Trueup, writer: Writer, witness: Witness) -> None:
+    broker = next(
+        child
+        for child in psutil.Process(trueup.process.pid).children(recursive=True)
+        if "kafka.Kafka" in child.cmdline()
+    )
+    before = trueup.wait("a status", lambda _: True)["counts"]["true"]
+    with witness.counting() as marked:
+        broker.kill()
+        trueup.until("the loss to be told", lambda: trueup.source("journal")["state"] == "down")
+        ledger = writer.write(2, 2, 2, ENTRIES)
+        trueup.until("the journal", lambda: trueup.source("journal")["state"] == "up")
+        trueup.wait("the new ledger to be seen", lambda status: status["counts"]["true"] == before + 1)
+    assert (dict(marked), ledger in trueup.findings()) == ({}, False)
+
+
+def test_sigterm_ends_it_in_order_and_gives_the_vote_back(trueup: Trueup, witness: Witness) -> None:
+    begun = time.monotonic()
+    code = trueup.end()
+    assert (code, {vote.partition("y")[0] for vote in witness.votes()}) == (0, {"autorecover"}), trueup.told()
+    assert time.monotonic() - begun < 60

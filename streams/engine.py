@@ -100,7 +100,8 @@ class Application:
     def _counts(self, now_ms: int) -> dict[str, int]:
         # The view counts its ledgers with a new topology only, and misses what was deleted since.
         total = self._cluster.health().ledgers or self._board.ledgers
-        if self._cluster.blind(now_ms) or not self._reconciler.complete:
+        seen = self._reconciler.complete and self._supervisor.runs("placement")
+        if self._cluster.blind(now_ms) or not seen:
             return {"true": 0, "drifted": 0, "blocked": 0, "unknown": total}
         found = Counter(self._board.findings["verdict"].tolist())
         counts = {v.name.lower(): found[v.value] for v in Verdict if v is not Verdict.TRUE}

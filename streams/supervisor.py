@@ -96,6 +96,10 @@ class Supervisor:
         except Exception as error:
             task.failed(f"{type(error).__name__}: {error}", time.monotonic())
 
+    def runs(self, name: str) -> bool:
+        """Whether this query or loop runs."""
+        return name in self.tasks and self.tasks[name].state == "running"
+
     def close(self) -> None:
         """Stop each query between batches, so that its last batch is committed, then the loops. Again: nothing."""
         self.stop.set()

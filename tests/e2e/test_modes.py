@@ -38,25 +38,6 @@ def cluster(start_cluster: Callable[..., Cluster]) -> Cluster:
 
 
 @pytest.fixture(scope="module")
-def writer(cluster: Cluster) -> Iterator[Writer]:
-    with Writer(cluster) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def witness(cluster: Cluster) -> Iterator[Witness]:
-    made = Witness(cluster)
-    yield made
-    made.close()
-
-
-@pytest.fixture(scope="module")
-def truth(cluster: Cluster) -> Iterator[Truth]:
-    with Truth(cluster) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
 def content(cluster: Cluster, writer: Writer) -> Content:
     cluster.stop("/rack2")
     narrow = tuple(writer.write(2, 2, 2, ENTRIES) for _ in range(6))

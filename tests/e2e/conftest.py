@@ -1,0 +1,29 @@
+"""Who writes to the cluster of a module, and who looks at it independently of Trueup."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from connectors.sandbox.cluster import Cluster
+from connectors.sandbox.writer import Writer
+from streams.demo.truth import Truth
+from tests.e2e.trueup import Witness
+
+
+@pytest.fixture(scope="module")
+def writer(cluster: Cluster) -> Iterator[Writer]:
+    with Writer(cluster) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def witness(cluster: Cluster) -> Iterator[Witness]:
+    made = Witness(cluster)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def truth(cluster: Cluster) -> Iterator[Truth]:
+    with Truth(cluster) as made:
+        yield made

@@ -1,0 +1,217 @@
+"""Connections to brokers: kafka-python opens them (TLS, SASL), then their sockets carry our bytes.
+
+Its own codec copies every record twice; the sockets taken over from it cost what plain sockets do. It is pinned to the
+version whose transport this was written for. SASL sessions are not renewed: a broker that ends one ends the connection,
+and the next one begins a new session.
+"""
+
+import socket
+import ssl
+import struct
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from kafka import errors as kafka_errors
+from kafka.net.connection import KafkaConnection
+from kafka.net.selector import NetworkSelector
+from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
+
+from state.errors import BadBytes, Retry, Stop
+
+CONNECT_S = 5.0
+ANSWER_S = 20.0
+"""No request of ours makes a broker wait longer."""
+_CHUNK = 1 << 16
+_BUFFERS = 4 << 20
+_HEAD = struct.Struct(">ihhih")
+_SIZE = struct.Struct(">i")
+_LARGEST = 1 << 30
+_FIRST_ID = 1 << 20
+Part = bytes | bytearray | memoryview
+
+
+class Connection:
+    """One broker connection: requests go out in order, answers come back in order (the protocol's promise).
+
+    Every method raises `Retry` when the connection breaks or the broker is silent; nothing can be done with it then.
+    """
+
+    def __init__(self, sock: socket.socket, name: str, client: str) -> None:
+        self.name = name
+        self._socket, self._client = sock, client.encode()
+        self._id = self._expected = _FIRST_ID
+        self._chunk = bytearray(_CHUNK)
+        self._at = self._end = 0
+
+    def fileno(self) -> int:
+        """For selectors."""
+        return self._socket.fileno()
+
+    @property
+    def buffered(self) -> bool:
+        """Whether bytes of an answer were read already, so that the socket may stay silent."""
+        if self._end > self._at:
+            return True
+        return isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
+
+    def send(self, key: int, version: int, *parts: Part) -> None:
+        """Send a request with header version 1: API key, API version, body."""
+        self._id += 1
+        size = _HEAD.size - 4 + len(self._client) + sum(map(len, parts))
+        head = _HEAD.pack(size, key, version, self._id, len(self._client)) + self._client
+        try:
+            if isinstance(self._socket, ssl.SSLSocket):
+                self._socket.sendall(b"".join((head, *parts)))
+            else:
+                self._send_all([head, *parts], size + 4)
+        except OSError as error:
+            raise self._broken(error) from error
+
+    def receive(self) -> memoryview:
+        """The body of the next answer, writable. Raises `BadBytes` when answers come out of order."""
+        frame = self._frame()
+        self._expected += 1
+        found = _SIZE.unpack_from(frame)[0]
+        if found != self._expected:
+            raise BadBytes(self.name, 4, f"answer {self._expected}", f"answer {found}", "connect again")
+        return frame[4:]
+
+    def ask(self, request: Any, version: int) -> Any:
+        """Send a request of kafka-python's and wait for its answer. No other may be under way."""
+        self._id += 1
+        request.API_VERSION = version
+        request.with_header(correlation_id=self._id, client_id=self._client.decode())
+        try:
+            self._socket.sendall(request.encode(framed=True, header=True))
+        except OSError as error:
+            raise self._broken(error) from error
+        answer = request.header.get_response_class()
+        self._expected += 1
+        return answer.decode(bytes(self._frame()), version=version, header=True)
+
+    def close(self) -> None:
+        """Close it; what was not sent is lost."""
+        self._socket.close()
+
+    def _send_all(self, parts: list[Part], size: int) -> None:
+        sent = self._socket.sendmsg(parts)
+        while sent < size:
+            size -= sent
+            while sent >= len(parts[0]):
+                sent -= len(parts.pop(0))
+            parts[0] = memoryview(parts[0])[sent:]
+            sent = self._socket.sendmsg(parts)
+
+    def _frame(self) -> memoryview:
+        """The next frame without its size. Small ones come out of one read, large ones are read in place."""
+        try:
+            while self._end - self._at < _SIZE.size:
+                self._read_chunk()
+            size = _SIZE.unpack_from(self._chunk, self._at)[0]
+            if not 4 <= size <= _LARGEST:
+                raise BadBytes(self.name, 0, f"a frame of 4 to {_LARGEST} bytes", f"{size}", "is it a Kafka broker?")
+            frame = bytearray(size)
+            self._at += _SIZE.size
+            have = min(size, self._end - self._at)
+            frame[:have] = self._chunk[self._at : self._at + have]
+            self._at += have
+            view = memoryview(frame)
+            rest = view[have:]
+            while rest:
+                rest = rest[self._read_into(rest) :]
+        except OSError as error:
+            raise self._broken(error) from error
+        return view
+
+    def _read_chunk(self) -> None:
+        left = self._end - self._at
+        self._chunk[:left] = self._chunk[self._at : self._end]
+        self._at, self._end = 0, left
+        self._end += self._read_into(memoryview(self._chunk)[left:])
+
+    def _read_into(self, view: memoryview) -> int:
+        count = self._socket.recv_into(view)
+        if not count:
+            raise ConnectionResetError("the broker closed the connection")
+        return count
+
+    def _broken(self, error: OSError) -> Retry:
+        return Retry(f"broker {self.name} to answer", str(error) or type(error).__name__, "it is tried again")
+
+
+def connect(host: str, port: int, settings: Mapping[str, Any]) -> Connection:
+    """Open a connection with the settings of `options.settings_of`.
+
+    Raises `Retry`, or `Stop` when either end does not trust the other.
+    """
+    name = f"{host}:{port}"
+    try:
+        sock = socket.create_connection((host, port), CONNECT_S)
+    except OSError as error:
+        raise Retry(f"broker {name} to accept a connection", str(error), "start it, or check its address") from error
+    net = NetworkSelector()
+    transports: list[Any] = []
+    try:
+        sock.setblocking(False)
+        for level, option, value in _OPTIONS:
+            sock.setsockopt(level, option, value)
+        _open(net, sock, host, name, settings, transports)
+    except BaseException:
+        for socket_ in (sock, *(transport._sock for transport in transports)):
+            if socket_ is not None:  # TLS took it over, or kafka-python closed it
+                socket_.close()
+        raise
+    finally:
+        net.close()
+    taken: socket.socket = transports[0]._sock
+    taken.settimeout(ANSWER_S)
+    return Connection(taken, name, settings["client_id"])
+
+
+_OPTIONS = (
+    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFERS),
+    (socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFERS),
+)
+_BROKEN = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
+"""A broker that dies or has no time ends TLS so."""
+_REFUSALS = (
+    kafka_errors.SaslAuthenticationFailedError,
+    kafka_errors.UnsupportedSaslMechanismError,
+    kafka_errors.IllegalSaslStateError,
+    kafka_errors.AuthorizationError,
+    ssl.SSLError,
+    FileNotFoundError,
+    ValueError,
+    AssertionError,
+)
+
+
+def _open(
+    net: NetworkSelector, sock: socket.socket, host: str, name: str, settings: Mapping[str, Any], found: list[Any]
+) -> None:
+    """Let kafka-python open it; the transport is put into ``found``."""
+
+    async def open_it() -> None:
+        kind = KafkaSSLTransport if settings["security_protocol"] in ("SSL", "SASL_SSL") else KafkaTCPTransport
+        tls = {key: value for key, value in settings.items() if key.startswith("ssl_")}
+        found.append(kind(net, sock, host=host, **tls))
+        await found[0].handshake()
+        connection = KafkaConnection(net, node_id=name, **settings)
+        connection.connection_made(found[0])
+        await connection.initialize(time.monotonic() + CONNECT_S)
+        await connection
+        found[0].pause_reading()
+
+    future = net.call_soon_with_future(open_it())
+    net.poll(timeout_ms=CONNECT_S * 1000, future=future)
+    if not future.is_done:
+        raise Retry(f"broker {name} to answer", f"nothing for {CONNECT_S:g} s", "it is tried again")
+    error = future.exception
+    if isinstance(error, _REFUSALS) and not isinstance(error, _BROKEN):
+        raise Stop(f"broker {name} to let us in", f"{type(error).__name__}: {error}", "check the cluster's options")
+    if error is not None:
+        todo = "it is tried again; if this goes on, check security.protocol, user and password"
+        raise Retry(f"broker {name} to let us in", f"{type(error).__name__}: {error}", todo)

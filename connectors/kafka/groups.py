@@ -1,0 +1,168 @@
+"""Consumer groups that can go on at the other cluster: what they committed here, translated and committed there.
+
+A group may run at one cluster only. Where it has no members its offsets are set, so that its consumers go on with the
+first record that they may not have read. The same is done the other way round, so a group that moved can move back.
+Offsets of a group with members are the members' own: we look first, and the broker refuses ours if one came meanwhile
+(UNKNOWN_MEMBER_ID). Of consumers that commit without joining their group nobody can know.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from connectors.contract import Partition
+from connectors.kafka.committed import WITHOUT_MEMBERS, Committed
+from state.errors import TrueupError
+from state.leases import matches
+from state.offsets import OffsetMap, Translation, across
+
+NEVER = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How offsets of one partition here are told as offsets of ``to`` there.
+
+    ``there``: map of the link from here to there, ``back``: of the opposite link over the same partitions (None:
+    there is none). ``reverse``: only a link from there to here exists, and ``there`` is its map.
+    """
+
+    to: Partition
+    there: OffsetMap
+    back: OffsetMap | None = None
+    reverse: bool = False
+
+    def translate(self, offset: int) -> tuple[Translation, int]:
+        """The offset there, never past what was copied, and how many offsets of here it leaves out for that."""
+        if self.reverse:
+            return self.there.backward(offset), 0
+        reached = min(offset, self.there.until) if self.there.until >= 0 else offset
+        found = across(self.there, self.back, reached)
+        if found.offset is None and self._nothing(reached):
+            found = Translation(self.there.clear)
+        return found, offset - reached
+
+    def _nothing(self, offset: int) -> bool:
+        """Whether nothing from ``offset`` on stands there, and what will come will stand from a known place on."""
+        known = self.there
+        return self.back is None and not len(known) and 0 <= known.begin <= offset >= known.sure and known.clear >= 0
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """One group and partition, after one pass.
+
+    ``committed``: here; ``translated``: what that is there (-1: not known); ``present``: what is committed there (-1:
+    nothing); ``lag``: offsets of here between what was copied and ``committed``. ``action``:
+
+    moved    ``translated`` was committed there
+    due      it would be, but nothing was to be changed
+    kept     the target has it, or is further (``reason``)
+    active   the group has members there; nothing is touched
+    waiting  there is no translation yet (``reason``)
+    failed   the other cluster refused, or did not answer (``reason``)
+    """
+
+    group: str
+    source: Partition
+    target: Partition
+    committed: int
+    translated: int = NEVER
+    present: int = NEVER
+    lag: int = 0
+    action: str = "waiting"
+    reason: str = ""
+
+
+class Groups:
+    """Carries groups from one cluster to the other. Calls block and raise what `Committed` does; what concerns one
+    group alone is told in its rows.
+
+    A pass costs one request for each coordinator on both sides, one for each broker of the target, and one for each
+    group that moves.
+    """
+
+    def __init__(self, source: Committed, target: Committed) -> None:
+        self._source, self._target = source, target
+
+    def names(self, patterns: Sequence[str]) -> list[str]:
+        """Groups of the source that are one of ``patterns`` (see `state.leases.matches`), sorted."""
+        return sorted(name for name in self._source.states() if matches(patterns, name)) if patterns else []
+
+    def sync(
+        self, groups: Sequence[str], ways: Mapping[Partition, Way], reset: Collection[str] = (), change: bool = True
+    ) -> list[Checkpoint]:
+        """One pass over ``groups``. Offsets at the target never go back, but for groups in ``reset``. Nothing is
+        changed unless ``change``."""
+        if not groups or not ways:
+            return []
+        told, present = self._source.offsets(groups), self._target.offsets(groups)
+        states = self._target.states()
+        rows: list[Checkpoint] = []
+        for group in groups:
+            here, there = told[group], present[group]
+            if isinstance(here, TrueupError) or isinstance(there, TrueupError):
+                rows += _failed(group, ways, str(here if isinstance(here, TrueupError) else there))
+                continue
+            found = _least(_translated(group, here, there, ways))
+            rows += self._moved(group, [_judged(row, states.get(group, ""), group in reset) for row in found], change)
+        return rows
+
+    def _moved(self, group: str, rows: Sequence[Checkpoint], change: bool) -> list[Checkpoint]:
+        """The rows once what is due was committed, in one request."""
+        due = {row.target: row.translated for row in rows if row.action == "due"}
+        if not due or not change:
+            return list(rows)
+        try:
+            refusals = self._target.commit(group, due)
+        except TrueupError as error:
+            refusals = {to: str(error) for to in due}
+        return [_done(row, refusals.get(row.target, "no answer")) if row.action == "due" else row for row in rows]
+
+
+def _translated(
+    group: str, here: Mapping[Partition, int], there: Mapping[Partition, int], ways: Mapping[Partition, Way]
+) -> list[Checkpoint]:
+    rows = []
+    for source, offset in sorted(here.items()):
+        if (way := ways.get(source)) is not None:
+            found, lag = way.translate(offset)
+            known = NEVER if found.offset is None else found.offset
+            present = there.get(way.to, NEVER)
+            rows.append(Checkpoint(group, source, way.to, offset, known, present, lag, reason=found.reason))
+    return rows
+
+
+def _least(rows: Iterable[Checkpoint]) -> list[Checkpoint]:
+    """Where several partitions go into one, its offset is the least of theirs, and none while one has none."""
+    rows = list(rows)
+    least: dict[Partition, int] = {}
+    for row in rows:
+        least[row.target] = min(row.translated, least.get(row.target, row.translated))
+    return [
+        row
+        if row.translated == least[row.target]
+        else replace(
+            row, translated=least[row.target], reason=row.reason or f"another partition goes into {row.target}"
+        )
+        for row in rows
+    ]
+
+
+def _judged(row: Checkpoint, state: str, reset: bool) -> Checkpoint:
+    if row.translated == NEVER:
+        return row
+    if row.translated == row.present:
+        return replace(row, action="kept", reason="")
+    if state not in WITHOUT_MEMBERS:
+        return replace(row, action="active", reason=f"the group is {state} there")
+    if row.translated < row.present and not reset:
+        return replace(row, action="kept", reason=f"the group is further there, at {row.present}")
+    return replace(row, action="due")
+
+
+def _done(row: Checkpoint, refusal: str) -> Checkpoint:
+    return replace(row, action="failed" if refusal else "moved", reason=refusal)
+
+
+def _failed(group: str, ways: Mapping[Partition, Way], reason: str) -> list[Checkpoint]:
+    return [Checkpoint(group, source, way.to, NEVER, action="failed", reason=reason) for source, way in ways.items()]

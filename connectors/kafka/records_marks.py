@@ -1,0 +1,54 @@
+"""The headers that the records path adds: where a record has been, and which offset of the source it is.
+
+``trueup-source`` holds the names of the clusters passed (state/provenance.py). ``trueup-offset`` is 16 bytes: 8 that
+stand for link flow and source partition (`prefix_of`), then the source offset as big-endian int64. So the newest record
+of a source partition can be found in a target partition that several links and topics write to. A record has one of
+each: those of an earlier hop are replaced. All other headers stay as they are and in their order.
+"""
+
+from collections.abc import Sequence
+from hashlib import blake2b
+
+from connectors.contract import Endpoint, Partition
+from state.provenance import HEADER, onward_tokens, tokens_bytes, tokens_of
+
+MARK = "trueup-offset"
+Header = tuple[str, str | bytes | None]
+"""As confluent-kafka takes them; those that it read hold bytes or None."""
+Headers = list[Header]
+
+
+def prefix_of(flow: int, source: Partition) -> bytes:
+    """8 bytes for a source partition in a flow. A topic's name holds no slash, so no two texts are alike."""
+    return blake2b(f"{flow}/{source.topic}/{source.number}".encode(), digest_size=8).digest()
+
+
+def mark_of(headers: Sequence[Header] | None) -> tuple[bytes, int] | None:
+    """Prefix and source offset that a record says it has; None when it has no mark, or one that is not ours."""
+    for name, value in headers or ():
+        if name == MARK and isinstance(value, bytes) and len(value) == 16:
+            return value[:8], int.from_bytes(value[8:], "big")
+    return None
+
+
+class Path:
+    """What becomes of the header `HEADER` on the way from ``source`` to ``target``."""
+
+    def __init__(self, source: Endpoint, target: Endpoint, forward: bool) -> None:
+        self._ends = source.name, target.name, forward
+        self._known: dict[bytes | None, bytes | None] = {}
+        self.born = (HEADER, self.onward(b"") or b"")
+
+    def onward(self, value: bytes | None) -> bytes | None:
+        """The header's next value; None: the record is not to go on. Remembered, as few values occur."""
+        if value not in self._known:
+            tokens = onward_tokens(tokens_of(value), *self._ends)
+            self._known[value] = None if tokens is None else tokens_bytes(tokens)
+        return self._known[value]
+
+    def carried(self, headers: Headers, told: bytes | None, mark: Header) -> Headers | None:
+        """The headers of a record that came by a link, with ours in place of that link's; None: drop it."""
+        passed = self.onward(told)
+        if passed is None:
+            return None
+        return [*(h for h in headers if h[0] not in (HEADER, MARK)), (HEADER, passed), mark]

@@ -1,0 +1,108 @@
+"""What is written at the target for records that were read: the same, with our headers, or what a transform makes."""
+
+from collections.abc import Iterable
+from itertools import compress
+from operator import itemgetter
+from typing import NamedTuple, cast
+
+from confluent_kafka import Message
+
+from connectors.contract import Lease
+from connectors.kafka.records_marks import MARK, Headers, Path
+from connectors.kafka.transforms import Attempt, Record, Transform, entry_point
+from state.provenance import HEADER
+
+Row = tuple[bytes | None, bytes | None, int, Headers]
+"""Value, key, timestamp in ms, headers."""
+
+
+class Shaped(NamedTuple):
+    """Records of one partition, ready: their source offsets, as many rows, and how many were left out and why."""
+
+    offsets: list[int]
+    rows: Iterable[Row]
+    size: int
+    dropped: int
+    filtered: int
+
+
+_SECOND = itemgetter(1)
+
+
+class Broken(Exception):  # noqa: N818
+    """The transform raised; the text says what."""
+
+
+class Shape:
+    """Makes rows of records for one lease."""
+
+    def __init__(self, lease: Lease) -> None:
+        self._path = Path(lease.source, lease.target, lease.forward)
+        self._transform: Transform | None = None
+        if lease.transform:
+            self._transform = entry_point(lease.transform, f"links.{lease.link}.transform")
+
+    def many(self, prefix: bytes, messages: list[Message]) -> Shaped:
+        """All that is to be written of ``messages`` of one partition. Raises `Broken`."""
+        offsets = cast("list[int]", list(map(Message.offset, messages)))
+        headers, dropped = self._tagged(prefix, messages, offsets)
+        if dropped:
+            kept = [each is not None for each in headers]
+            messages, offsets = list(compress(messages, kept)), list(compress(offsets, kept))
+            headers = list(compress(headers, kept))
+        stamps = map(_SECOND, map(Message.timestamp, messages))
+        rows = zip(map(Message.value, messages), map(Message.key, messages), stamps, headers, strict=True)
+        if self._transform is None:
+            return Shaped(offsets, cast("Iterable[Row]", rows), sum(map(len, messages)), dropped, 0)
+        made = [self._made(message, cast("Row", row)) for message, row in zip(messages, rows, strict=True)]
+        left = [row for row in made if row is not None]
+        offsets = [offset for offset, row in zip(offsets, made, strict=True) if row is not None]
+        return Shaped(offsets, left, sum(len(row[0] or b"") for row in left), dropped, len(made) - len(left))
+
+    def one(self, prefix: bytes, message: Message) -> Shaped:
+        """The same for a single record. Raises `Broken`."""
+        return self.many(prefix, [message])
+
+    def _tagged(self, prefix: bytes, messages: list[Message], offsets: list[int]) -> tuple[list[Headers | None], int]:
+        """Headers with ours, None for records that are not to go on, and how many these are."""
+        born, carried, dropped = self._path.born, self._path.carried, 0
+        ready: list[Headers | None] = []
+        for headers, offset in zip(
+            cast("Iterable[Headers | None]", map(Message.headers, messages)), offsets, strict=True
+        ):
+            mark = (MARK, prefix + offset.to_bytes(8, "big"))
+            if not headers:
+                ready.append([born, mark])
+                continue
+            for name, told in headers:
+                if name == HEADER:
+                    ready.append(carried(headers, cast("bytes | None", told), mark))
+                    dropped += ready[-1] is None
+                    break
+            else:
+                headers += (born, mark)
+                ready.append(headers)
+        return ready, dropped
+
+    def _made(self, message: Message, row: Row) -> Row | None:
+        """What the transform makes of a record; ours are its last two headers, which it does not see."""
+        made: Record | None = None
+        assert self._transform is not None, "asked only with a transform"
+        with Attempt() as attempt:
+            made = self._transform(record_of(message))
+        if attempt.said:
+            raise Broken(f"the transform failed: {attempt.said}")
+        if made is None:
+            return None
+        ours = {HEADER, MARK}
+        return made.value, made.key, made.timestamp, [
+            *(h for h in made.headers if h[0] not in ours), *(h for h in row[3] if h[0] in ours),
+        ]  # fmt: skip
+
+
+def record_of(message: Message) -> Record:
+    """A message as operators' code sees it."""
+    return Record(
+        message.topic() or "", message.partition() or 0, message.offset() or 0, message.timestamp()[1],
+        message.key(), message.value(), cast("tuple[tuple[str, bytes | None], ...]", tuple(message.headers() or ())),
+    )  # fmt: skip

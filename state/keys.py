@@ -1,0 +1,118 @@
+"""Keys of settings: what one may hold, and values checked against that, every problem told at once."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, field, fields, is_dataclass
+from typing import Any, get_args, get_origin, get_type_hints
+
+
+def key(
+    default: Any = MISSING,
+    doc: str = "",
+    *,
+    one_of: tuple[str, ...] = (),
+    least: float | None = None,
+    most: float | None = None,
+    live: bool = False,
+    secret: bool = False,
+) -> Any:
+    """One key: its default (none: the operator must give it; a type or function makes it), what it means, its bounds,
+    and whether it may change while the application runs, and whether it may hold what nobody is to read."""
+    meta = {"doc": doc, "one_of": one_of, "least": least, "most": most, "live": live, "secret": secret}
+    if isinstance(default, Callable):  # type: ignore[arg-type]
+        return field(default_factory=default, metadata=meta)
+    return field(default=default, metadata=meta)
+
+
+def default_of(spec: Field[Any]) -> Any:
+    """What a key holds that nobody gave; None where one must."""
+    if spec.default_factory is not MISSING:
+        return spec.default_factory()
+    return None if spec.default is MISSING else spec.default
+
+
+def required(spec: Field[Any]) -> bool:
+    """Whether the operator must give it."""
+    return spec.default is MISSING and spec.default_factory is MISSING
+
+
+def entries(kind: Any) -> Any:
+    """The dataclass of each entry, where a section is a table of them by name; else None."""
+    args = get_args(kind)
+    return args[1] if get_origin(kind) is dict and is_dataclass(args[1]) else None
+
+
+def build(cls: Any, raw: Any, path: str, problems: list[str]) -> Any:
+    """A dataclass of settings from nested mappings; what is wrong goes to ``problems``. None where it cannot be."""
+    if not isinstance(raw, Mapping):
+        problems.append(f"{path}: expected keys and values, found {raw!r}")
+        return None
+    before, hints, known = len(problems), get_type_hints(cls), {f.name: f for f in fields(cls)}
+    strange = sorted(set(map(str, raw)) - set(known))
+    problems += [f"{path}{name}: expected one of {', '.join(known)}; found this unknown key" for name in strange]
+    values: dict[str, Any] = {}
+    for name, spec in known.items():
+        given = raw.get(name)
+        if is_dataclass(hints[name]):
+            values[name] = build(hints[name], {} if given is None else given, f"{path}{name}.", problems)
+        elif entries(hints[name]):
+            values[name] = _table(entries(hints[name]), {} if given is None else given, f"{path}{name}.", problems)
+        elif given is not None:
+            values[name] = value(spec, hints[name], given, path + name, problems)
+        elif required(spec):
+            problems.append(f"{path}{name}: expected {spec.metadata['doc']}; found nothing")
+    return None if len(problems) > before else cls(**values)
+
+
+def _table(cls: Any, raw: Any, path: str, problems: list[str]) -> Any:
+    if not isinstance(raw, Mapping):
+        problems.append(f"{path}: expected names with keys and values, found {raw!r}")
+        return None
+    return {str(name): build(cls, inner or {}, f"{path}{name}.", problems) for name, inner in raw.items()}
+
+
+def value(spec: Field[Any], kind: Any, raw: Any, path: str, problems: list[str]) -> Any:
+    """One value, made a float where one is wanted; what is wrong with it goes to ``problems``."""
+    base = get_origin(kind) or kind
+    found: Any = float(raw) if base is float and isinstance(raw, int) and not isinstance(raw, bool) else raw
+    if not _fits(spec.metadata, kind, base, found):
+        shown = "something else" if spec.metadata.get("secret") else repr(raw)
+        problems.append(f"{path}: expected {_wanted(spec, kind)}; found {shown}")
+    return found
+
+
+def _fits(meta: Mapping[str, Any], kind: Any, base: Any, found: Any) -> bool:
+    if not isinstance(found, base) or (base is int and isinstance(found, bool)):
+        return False
+    items = list(found.values()) if base is dict else found if base is list else [found]
+    if get_args(kind) and not all(isinstance(item, str) for item in items):
+        return False
+    if meta.get("one_of") and not set(items) <= set(meta["one_of"]):
+        return False
+    least, most = meta.get("least"), meta.get("most")
+    return (least is None or found >= least) and (most is None or found <= most)
+
+
+def _wanted(spec: Field[Any], kind: Any) -> str:
+    meta = spec.metadata
+    if meta.get("one_of"):
+        return ("any of " if get_origin(kind) is list else "one of ") + ", ".join(meta["one_of"])
+    words = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
+    text = words.get(kind, "names and texts" if get_origin(kind) is dict else "a list of texts")
+    if meta.get("least") is not None:
+        text += f", at least {meta['least']}"
+    if meta.get("most") is not None:
+        text += f", at most {meta['most']}"
+    return text
+
+
+def from_text(raw: Any, kind: Any) -> Any:
+    """A value typed on a command line, or already of its kind. A list: JSON, or words with commas between."""
+    if not isinstance(raw, str) or kind is str:
+        return raw
+    if get_origin(kind) is list and not raw.startswith("["):
+        return [word.strip() for word in raw.split(",") if word.strip()]
+    try:
+        return json.loads(raw.lower() if kind is bool else raw)
+    except ValueError:
+        return raw

@@ -1,0 +1,148 @@
+"""Rules of links between clusters: what Trueup says of them, what it does then, and what an operator can do.
+
+`state.rules` holds those of ledgers. Findings carry those as codes; what is said of links and directories carries ids.
+"""
+
+from state.leak_rules import LEAK_RULES
+from state.logdir_rules import LOGDIR_RULES
+from state.rules import RULES, Rule, Rules, Verdict
+
+_D, _B, _U = Verdict.DRIFTED, Verdict.BLOCKED, Verdict.UNKNOWN
+
+LINK_RULES = Rules([
+    Rule(
+        "replication.retention-outran", _B, "the source deleted records before they were copied",
+        "The log of a source partition starts after the place where its copy stands: retention, or somebody who "
+        "deleted records, was faster than the link. The count is of offsets, so it holds control records too.",
+        "The copy goes on at the start of the log and counts the offsets as lost. Longer retention at the source, more "
+        "tasks or a higher rate keep the link ahead.",
+    ),
+    Rule(
+        "replication.topic-recreated", _B, "the source topic was deleted and made anew",
+        "The topic has another id than the one whose records were copied. Its offsets began again at 0 and mean other "
+        "records, so the offset map no longer holds. What was copied before stays at the target.",
+        "The topic's partitions stop. `trueup link reset NAME --to earliest` copies the new topic behind the old "
+        "records; delete the target topic first where it is to hold only the new ones.",
+    ),
+    Rule(
+        "replication.topic-gone", _B, "the source topic is not there any more",
+        "The topic was copied before and the source no longer has it, or no longer shows it to the link's user.",
+        "Nothing of it is copied and nothing is deleted at the target. The topic's return ends it; made anew it has "
+        "another id.",
+    ),
+    Rule(
+        "replication.source-lost-records", _B, "the source has fewer records than were copied",
+        "Twice in a row a source partition ended before the place where its copy stands, under the same topic id. The "
+        "source lost records that it had acknowledged: an unclean leader election, or a restored disk. New records "
+        "take offsets that the map gives to others.",
+        "The partition stops. The target still has the lost records; `trueup link reset NAME --to OFFSET`, with the "
+        "end that the source has now, copies what is written from then on.",
+    ),
+    Rule(
+        "replication.target-recreated", _B, "the target topic was deleted and made anew",
+        "The target topic has another id than the one that was written to, so what was copied is gone there.",
+        "The topic's partitions stop. `trueup link reset NAME --to earliest` copies again what the source still has; "
+        "--to latest leaves the past out.",
+    ),
+    Rule(
+        "replication.target-lost-records", _B, "the target has fewer records than were acknowledged",
+        "Twice in a row a target partition ended before records that it had acknowledged, under the same topic id: an "
+        "unclean leader election, or a restored disk.",
+        "The partition stops. The finding names the source offset of the first record that is gone; `trueup link reset "
+        "NAME --to OFFSET` copies from there.",
+    ),
+    Rule(
+        "replication.target-written", _B, "others write to the target partition",
+        "The target holds records between the copied ones that no link wrote, and no link copies this topic back. "
+        "Those records are on one side only, and groups that move to the target meet them.",
+        "The copy goes on and counts them. Take the right to write from others, copy into another topic, or declare "
+        "the opposite link.",
+    ),
+    Rule(
+        "replication.partition-stopped", _B, "a partition waits for a person",
+        "The target refused a record, a right is missing, or a rule stopped the partition. Its error says which. "
+        "Other partitions of the link go on.",
+        "Nothing of the partition is copied. It is tried again every half minute, so taking away the cause is "
+        "enough; `failures` of the link decides what becomes of refused records.",
+    ),
+    Rule(
+        "replication.partition-failing", _U, "a partition is tried again",
+        "A broker did not answer, a leader moved, or a request failed in a way that may pass. Its error says how.",
+        "It is tried again with growing waits. Nothing is lost or doubled by that.",
+    ),
+    Rule(
+        "replication.refused", _B, "the link must not copy",
+        "Both ends are one cluster, records would arrive by two ways, or links that meet would use different paths: "
+        "a record could come back to where it was born.",
+        "The link copies nothing. The text names the keys of the configuration that have to change.",
+    ),
+    Rule(
+        "replication.slow", _B, "records arrive late",
+        "The oldest record that is not copied, or the newest heartbeat that arrived, is older than slow_s of the link.",
+        "Nothing is changed by itself. More tasks, a higher rate limit or larger requests help where the link is the "
+        "bound; `trueup describe link` shows which partitions are behind.",
+    ),
+    Rule(
+        "replication.stalled", _U, "nothing arrives",
+        "No heartbeat arrived, or the oldest record that is not copied has waited, for longer than stalled_s of the "
+        "link; or no task has reported for as long.",
+        "Nothing is changed by itself. The reasons name the partition or task; `trueup doctor` looks at both clusters.",
+    ),
+    Rule(
+        "replication.down", _U, "a cluster does not answer",
+        "The source or the target of the link cannot be reached, or does not let the link's user in.",
+        "The link tries again and goes on exactly where it stood. Groups may be moved to the target: their offsets "
+        "there are those of the last records that arrived.",
+    ),
+    Rule(
+        "replication.group-untranslated", _U, "a group's place at the target is not known",
+        "The group's offset is before the beginning of the offset map, past what was copied, or nothing was copied "
+        "yet; or the group has members at the target, who decide for themselves.",
+        "Nothing is committed for it. Past what was copied it is committed as soon as the records have arrived; "
+        "before the map only the operator can choose.",
+    ),
+    Rule(
+        "alignment.topic-missing", _D, "a topic is missing at the target",
+        "The link copies a topic that the target does not have, and nothing of it can be copied until then.",
+        "It is made with the partitions and settings of its source, before the first record. Without partitions in "
+        "align of the link somebody else has to make it.",
+    ),
+    Rule(
+        "alignment.records-would-go", _D, "what arrives at the target would not stay as it is",
+        "Retention, compaction, size limit or timestamp settings of the target differ from the source's: copied "
+        "records are as old as they were there, and vanish, are refused, or get another time.",
+        "The settings are carried over, from the source's defaults too, before anything is copied. config_exclude of "
+        "the link leaves retention and limits to the target.",
+    ),
+    Rule(
+        "alignment.partitions-fewer", _D, "the target has fewer partitions",
+        "The source topic has grown. A record keeps its partition's number, so those of new partitions have no place.",
+        "The target is grown. Partitions never shrink, so a target with more of them is left as it is.",
+    ),
+    Rule(
+        "alignment.settings-differ", _D, "a setting of a topic differs",
+        "A setting that was made on the source topic has another value at the target, or the target has one that the "
+        "source does not (any more).",
+        "It is set, or taken off. config_exclude of the link names settings that are the target's own.",
+    ),
+    Rule(
+        "alignment.right-missing", _D, "a right is missing at the target",
+        "The source lets somebody read a topic or use a group of the link, or denies it, and the target does not. "
+        "Writing is allowed at the target only where a link copies back; altering and deleting never.",
+        "The right is added there. Without acls in align of the link nothing is done about rights.",
+    ),
+    Rule(
+        "alignment.right-revoked", _D, "a right was revoked at the source",
+        "The target has a right that this link brought, or that both clusters had, and the source has it no longer.",
+        "It is revoked at the target too. Rights that only the target ever had are its own and stay.",
+    ),
+    Rule(
+        "replication.group-behind", _D, "a group's place at the target is behind what it read",
+        "The group has committed further at its source since, the records are at the target, and the group has no "
+        "members there.",
+        "Its offsets are committed at the target, translated exactly and never back. In approve that waits for "
+        "`trueup approve`, in observe nothing is committed.",
+    ),
+])  # fmt: skip
+
+EVERY_RULE = Rules([*RULES, *LINK_RULES, *LOGDIR_RULES, *LEAK_RULES])

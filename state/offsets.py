@@ -1,0 +1,238 @@
+"""Where the record at one offset of the source stands in the target: exact, from what was acknowledged.
+
+A map is made of **runs**: so many records from one source offset on stand from one target offset on. Between runs the
+source has records that were not copied (dropped by the loop guard, filtered, control records, compacted away) and the
+target has what others wrote. Both columns only rise, as a link keeps the order of a partition.
+
+An offset that a consumer group committed is the next that it reads. Its **low** translation is the place right after
+the last record before it that the target has: nothing unread stands before it, whoever wrote it there since. Its
+**high** translation is the place of the first record from it on that the target has. Within a run they are the same.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Column = NDArray[np.int64]
+PART = 4_096
+
+
+class Translation(NamedTuple):
+    """An offset on the other side, or None and why there is none."""
+
+    offset: int | None
+    reason: str = ""
+
+
+def _none() -> Column:
+    return np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OffsetMap:
+    """The runs of one source partition in one target partition: int64 columns. Never changed, only made anew.
+
+    ``begin``: first source offset that the map speaks of (-1: nothing was ever copied). ``until``: all source records
+    before it are acknowledged, dropped or dismissed. ``clear``: no record from ``until`` on stands before this target
+    offset (-1: not known). ``sure``: from this source offset on, what lies between runs is known not to be at the
+    target. ``floor``: low translation of ``begin`` once older runs were pruned (else -1). ``number``:
+    how many runs were pruned.
+    """
+
+    source: Column = field(default_factory=_none)
+    target: Column = field(default_factory=_none)
+    count: Column = field(default_factory=_none)
+    begin: int = -1
+    until: int = -1
+    clear: int = -1
+    sure: int = -1
+    floor: int = -1
+    number: int = 0
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def __iter__(self) -> Iterator[tuple[int, int, int]]:
+        yield from zip(self.source.tolist(), self.target.tolist(), self.count.tolist(), strict=True)
+
+    def extend(
+        self, runs: Iterable[Sequence[int]], until: int = -1, begin: int = -1, clear: int = -1, whole: bool = True
+    ) -> "OffsetMap":
+        """The map with further runs (source, target, records), all being known before source offset ``until``.
+
+        ``begin``: where the copy began, for a map that is still empty. ``clear``: the end of the target as it was seen
+        at a moment from which on all that was sent before it is acknowledged and in these runs. Not ``whole``: there
+        are records at the target whose places are not told.
+
+        Runs that the map has change nothing, in whatever order they come. A run that contradicts it (target made
+        anew, link set back, records written twice) wins, and what the map had at or after it on either side is
+        forgotten: so of a record that stands twice the newer place is told.
+        """
+        rows = np.array([tuple(run) for run in runs], np.int64).reshape(-1, 3)
+        rows = rows[(rows[:, 2] > 0) & ~self._has(rows)]
+        made = self._appended(rows)
+        if made is None:
+            made = self
+            for source, target, count in rows.tolist():
+                made = made._with(source, target, count)
+        first = int(made.source[0]) if len(made) else until
+        last = int(made.source[-1] + made.count[-1]) if len(made) else -1
+        known = [at for at in (made.begin if made.begin >= 0 else begin, first) if at >= 0]
+        reached = max(last, until if until >= 0 else made.until)
+        return replace(
+            made,
+            begin=min(known, default=-1),
+            until=reached,
+            clear=clear if clear >= 0 else made.clear,
+            sure=made.sure if whole else reached,
+        )
+
+    def _has(self, rows: Column) -> NDArray[np.bool_]:
+        """Which of some runs the map says already."""
+        if not len(self):
+            return np.zeros(len(rows), bool)
+        at = np.maximum(np.searchsorted(self.source, rows[:, 0], "right") - 1, 0)
+        inside = (self.source[at] <= rows[:, 0]) & (rows[:, 0] + rows[:, 2] <= (self.source + self.count)[at])
+        inside &= (self.target - self.source)[at] == rows[:, 1] - rows[:, 0]
+        return inside
+
+    def _appended(self, rows: Column) -> "OffsetMap | None":
+        """With runs that follow the map's, and each other, on both sides; None where they do not."""
+        source, target, count = (
+            np.concatenate([mine, new])
+            for mine, new in zip((self.source, self.target, self.count), rows.T, strict=True)
+        )
+        step, hop = source[1:] - (source + count)[:-1], target[1:] - (target + count)[:-1]
+        if (step < 0).any() or (hop < 0).any():
+            return None
+        heads = np.flatnonzero(np.concatenate([np.ones(min(len(source), 1), bool), (step > 0) | (hop > 0)]))
+        merged = np.add.reduceat(count, heads) if len(heads) else count
+        return replace(self, source=source[heads], target=target[heads], count=merged)
+
+    def _with(self, source: int, target: int, count: int) -> "OffsetMap":
+        """With one run wherever it belongs."""
+        before = (self.source + self.count <= source) & (self.target + self.count <= target)
+        after = (self.source >= source + count) & (self.target >= target + count)
+        same = (self.target - self.source == target - source) & ~before & ~after
+        if not (before | after | same).all():
+            left = np.minimum(self.count, np.minimum(source - self.source, target - self.target))
+            rows = np.stack([self.source, self.target, left], 1)[left > 0]
+            rows = np.concatenate([rows, [[source, target, count]]])
+        else:
+            start = min(source, int(self.source[same].min(initial=source)))
+            end = max(source + count, int((self.source + self.count)[same].max(initial=source + count)))
+            mine = np.stack([self.source, self.target, self.count], 1)
+            rows = np.concatenate([mine[before], [[start, start + target - source, end - start]], mine[after]])
+        made = replace(self, source=_none(), target=_none(), count=_none())._appended(rows)
+        assert made is not None, "runs rise on both sides"
+        return made
+
+    def translate(self, offset: int) -> Translation:
+        """Where a group that reads ``offset`` of the source next goes on in the target: low, never past a record that
+        it has not read. Ask for ``min(offset, until)`` to learn where a group that is ahead of the copy would."""
+        problem = self._unknown(offset)
+        found = None if problem else _low(self.source, self.target, self.count, offset, self.floor)
+        return Translation(found, "" if found is not None else problem or "nothing of it stands in the target yet")
+
+    def backward(self, offset: int) -> Translation:
+        """Where a group that reads ``offset`` of the target next goes on in the source: low. Past the last record of
+        ours that is the place right after it."""
+        if not len(self):
+            return Translation(None, "nothing was copied yet")
+        lowest = self.floor if self.floor >= 0 else int(self.target[0])
+        if offset < lowest:
+            return Translation(None, f"before target offset {lowest}, where the map begins")
+        return Translation(_low(self.target, self.source, self.count, offset, self.begin))
+
+    def _unknown(self, offset: int) -> str:
+        """Why the map says nothing of a source offset."""
+        if self.begin < 0:
+            return "nothing was copied yet"
+        if offset < self.begin:
+            return f"before source offset {self.begin}, where the map begins"
+        return f"past source offset {self.until}, up to which records were copied" if offset > self.until else ""
+
+    def prune(self, before: int) -> "OffsetMap":
+        """The map without what lies before a source offset."""
+        before = min(before, self.until)
+        floor = self.translate(before).offset
+        if before <= self.begin or floor is None:
+            return self
+        cut = np.maximum(before - self.source, 0)
+        kept = cut < self.count
+        return replace(
+            self, source=(self.source + cut)[kept], target=(self.target + cut)[kept], count=(self.count - cut)[kept],
+            begin=before, floor=floor, number=self.number + int((~kept).sum()),
+        )  # fmt: skip
+
+    def records(self) -> list[dict[str, Any]]:
+        """Plain data, in pieces: the head (part -1), then parts of the runs. As a map grows only the last ones change,
+        so a compacted topic keyed by part takes little."""
+        names = ("begin", "until", "clear", "sure", "floor", "number")
+        head = {"part": -1, "runs": len(self), **{name: getattr(self, name) for name in names}}
+        parts = (np.arange(len(self)) + self.number) // PART
+        return [head, *({"part": int(part), **self._slice(parts == part)} for part in np.unique(parts))]
+
+    def _slice(self, chosen: NDArray[np.bool_]) -> dict[str, list[int]]:
+        columns = {"source": self.source, "target": self.target, "count": self.count}
+        return {name: column[chosen].tolist() for name, column in columns.items()}
+
+
+def from_records(records: Iterable[Mapping[str, Any]]) -> OffsetMap:
+    """The map that `records` told. A part that is missing is a gap; one that the head does not cover is left out."""
+    parts = {record["part"]: record for record in records}
+    head = parts.pop(-1, None)
+    if head is None:
+        return OffsetMap()
+    first, last = head["number"] // PART, (head["number"] + head["runs"] - 1) // PART
+    live = [parts[part] for part in sorted(parts) if first <= part <= last]
+    runs = [run for part in live for run in zip(part["source"], part["target"], part["count"], strict=True)]
+    made = OffsetMap(begin=head["begin"], sure=head.get("sure", -1), floor=head["floor"], number=head["number"])
+    return made.extend(runs, head["until"], clear=head["clear"], whole=len(runs) >= head["runs"])
+
+
+def across(there: OffsetMap, back: OffsetMap | None, offset: int) -> Translation:
+    """Where a group that reads ``offset`` of a cluster next goes on at the other, where both write the same topic and
+    links copy both ways. ``there`` maps this cluster to the other, ``back`` the other to this one (None: no such link).
+
+    The records of the two stand in another order on each side. This is the first record of the other side that the
+    group may not have read: nothing unread is passed over; what it read already and stands later there is read again.
+    """
+    if back is None:
+        return there.translate(offset)
+    if problem := there._unknown(offset):
+        return Translation(None, problem)
+    if back.begin < 0:
+        return Translation(None, "the opposite link copied nothing yet")
+    if offset < back.floor:
+        return Translation(None, f"before offset {back.floor}, where the map of the opposite link begins")
+    ours = _high(there.source, there.target, there.count, offset)
+    if ours is None:
+        end = int(there.target[-1] + there.count[-1]) if len(there) else -1
+        ours = max(end, there.clear)
+    theirs = _high(back.target, back.source, back.count, offset)
+    theirs = back.until if theirs is None else theirs
+    if offset < there.sure:
+        ours = there.translate(offset).offset
+    low = back.backward(offset).offset
+    low = back.begin if low is None else low
+    if low < back.sure:
+        theirs = low
+    if ours is None or ours < 0:
+        return Translation(None, "not all of what stands at the target is known")
+    return Translation(min(ours, theirs))
+
+
+def _low(starts: Column, others: Column, count: Column, offset: int, floor: int) -> int | None:
+    at = int(np.searchsorted(starts, offset, "left")) - 1
+    if at < 0:
+        return floor if floor >= 0 else int(others[0]) if len(others) else None
+    return int(others[at] + min(offset - starts[at], count[at]))
+
+
+def _high(starts: Column, others: Column, count: Column, offset: int) -> int | None:
+    at = int(np.searchsorted(starts + count, offset, "right"))
+    return int(others[at] + max(offset - starts[at], 0)) if at < len(starts) else None

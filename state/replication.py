@@ -1,0 +1,321 @@
+"""What is said of a link: the state that follows from its parts, what went wrong in silence, and the path it takes.
+
+A link cannot say that it runs while a part of it does not: its state is derived from its partitions, its heartbeats
+and what both clusters answer, each time it is asked.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class LinkState(StrEnum):
+    """The state of a link; of several that hold the first in this order is told."""
+
+    OBSERVING = "observing"
+    PAUSED = "paused"
+    DOWN = "down"
+    STOPPED = "stopped"
+    STALLED = "stalled"
+    SLOW = "slow"
+    UP = "up"
+
+
+MEANINGS: Mapping[LinkState, str] = {
+    LinkState.OBSERVING: "mode is observe: both clusters are looked at, nothing is copied",
+    LinkState.PAUSED: "an operator paused it; heartbeats and alignment go on",
+    LinkState.DOWN: "a cluster does not answer",
+    LinkState.STOPPED: "the link must not copy, or at least one partition waits for a person; others go on",
+    LinkState.STALLED: "nothing arrives, or the oldest record not copied has waited, for longer than stalled_s",
+    LinkState.SLOW: "records arrive later than slow_s, or some partition is being tried again",
+    LinkState.UP: "every partition is copied, and heartbeats arrive in time",
+}
+
+
+class Reason(NamedTuple):
+    """Why: the id of a rule, and what was seen."""
+
+    rule: str
+    said: str
+
+
+class Stage(StrEnum):
+    """How far one partition's copy is; of several that hold the first in this order is told."""
+
+    GONE = "gone"
+    NEW = "new"
+    PAUSED = "paused"
+    STOPPED = "stopped"
+    RETRYING = "retrying"
+    COPYING = "copying"
+
+
+STAGES: Mapping[Stage, tuple[str, str]] = {
+    Stage.GONE: ("the source no longer has the topic", "its return; made anew it stops"),
+    Stage.NEW: ("it belongs to the link and nothing is known of it", "a place at the target and a first offset"),
+    Stage.PAUSED: ("the link does not copy, or the topic is paused", "an operator"),
+    Stage.STOPPED: ("a person has to change something; its error says what", "a try without error, or a reset"),
+    Stage.RETRYING: ("the last task failed in a way that may pass", "a try without error"),
+    Stage.COPYING: ("the last task reported no error", "any of the above"),
+}
+"""What holds in a stage, and what ends it."""
+
+
+class Part(NamedTuple):
+    """One partition as its last task told it. ``lag_ms``: age of the oldest record not copied (-1: not known);
+    ``begun``: its first offset is known."""
+
+    name: str
+    error: str = ""
+    stopped: bool = False
+    lag_ms: int = -1
+    begun: bool = True
+    paused: bool = False
+    gone: bool = False
+
+
+def stage_of(part: Part) -> Stage:
+    """The stage of a partition: it follows from what is known, however that came about."""
+    holds = {
+        Stage.GONE: part.gone,
+        Stage.NEW: not part.begun,
+        Stage.PAUSED: part.paused,
+        Stage.STOPPED: part.stopped,
+        Stage.RETRYING: bool(part.error),
+    }
+    return next((stage for stage in Stage if holds.get(stage)), Stage.COPYING)
+
+
+@dataclass(frozen=True, slots=True)
+class Signs:
+    """What is known of a link. Times are ms since the epoch, 0: never.
+
+    ``refused``: why it must not copy; ``source`` and ``target``: why that cluster does not answer. ``arrived_ms``: when
+    the newest heartbeat that arrived was written; ``told_ms``: when a task last reported; ``since_ms``: since when the
+    link copies, for what never happened yet.
+    """
+
+    observing: bool = False
+    paused: bool = False
+    refused: str = ""
+    source: str = ""
+    target: str = ""
+    parts: Sequence[Part] = ()
+    arrived_ms: int = 0
+    told_ms: int = 0
+    since_ms: int = 0
+    slow_ms: int = 30_000
+    stalled_ms: int = 120_000
+
+
+def state_of(signs: Signs, now_ms: int) -> tuple[LinkState, list[Reason]]:
+    """The state of a link, and every reason there is for others than ``up``, the gravest first."""
+    found = list(_signs(signs, now_ms))
+    reasons = [reason for state in LinkState for at, reason in found if at is state]
+    worst = min((at for at, _ in found), key=list(LinkState).index, default=LinkState.UP)
+    if signs.observing or signs.paused:
+        return (LinkState.OBSERVING if signs.observing else LinkState.PAUSED), reasons
+    return worst, reasons
+
+
+def _signs(signs: Signs, now_ms: int) -> Iterator[tuple[LinkState, Reason]]:
+    if signs.refused:
+        yield LinkState.STOPPED, Reason("replication.refused", signs.refused)
+    for side, problem in (("source", signs.source), ("target", signs.target)):
+        if problem:
+            yield LinkState.DOWN, Reason("replication.down", f"the {side} does not answer: {problem}")
+    yield from _parts(signs.parts)
+    if signs.observing or signs.paused:
+        return
+    beat = "the newest heartbeat at the target is %s old" if signs.arrived_ms else "no heartbeat has arrived for %s"
+    yield from _late(beat, now_ms - (signs.arrived_ms or signs.since_ms), signs)
+    yield from _late("no task has reported for %s", now_ms - (signs.told_ms or signs.since_ms), signs)
+    waiting = [part for part in signs.parts if stage_of(part) is not Stage.PAUSED]
+    oldest = max(waiting, key=lambda part: part.lag_ms, default=None)
+    if oldest is not None:
+        yield from _late(f"a record of {oldest.name} has waited for %s", oldest.lag_ms, signs)
+
+
+def _parts(parts: Sequence[Part]) -> Iterator[tuple[LinkState, Reason]]:
+    for stage, state, rule, said in (
+        (Stage.STOPPED, LinkState.STOPPED, "replication.partition-stopped", "wait for a person"),
+        (Stage.RETRYING, LinkState.SLOW, "replication.partition-failing", "are tried again"),
+    ):
+        wrong = [part for part in parts if stage_of(part) is stage]
+        if wrong:
+            first = f"{wrong[0].name}: {wrong[0].error}"
+            yield state, Reason(rule, f"{len(wrong)} of {len(parts)} partitions {said}; {first}")
+
+
+def _late(said: str, age_ms: int, signs: Signs) -> Iterator[tuple[LinkState, Reason]]:
+    if age_ms > signs.stalled_ms:
+        yield LinkState.STALLED, Reason("replication.stalled", said % f"{age_ms // 1000} s")
+    elif age_ms > signs.slow_ms:
+        yield LinkState.SLOW, Reason("replication.slow", said % f"{age_ms // 1000} s")
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One look at one partition from both sides; -1 and "": not known.
+
+    ``position``: the copy's place in the source; ``copied_end``: the target offset after the last record acknowledged;
+    ``foreign``: records of others between ours, so far. ``alone``: nothing else is to write to the target topic.
+    ``gone``: the source does not have the topic.
+    """
+
+    position: int = -1
+    source_id: str = ""
+    source_start: int = -1
+    source_end: int = -1
+    target_id: str = ""
+    target_end: int = -1
+    copied_end: int = -1
+    foreign: int = 0
+    alone: bool = True
+    gone: bool = False
+
+
+class Silence(NamedTuple):
+    """Something that would else have happened in silence. ``records``: how many it concerns, -1: not known.
+
+    ``stops``: the partition is not to be copied until an operator resets it. ``resume``: the source offset to go on
+    at (-1: where it stands).
+    """
+
+    rule: str
+    records: int
+    said: str
+    stops: bool = False
+    resume: int = -1
+
+
+def silences(before: Look, now: Look) -> list[Silence]:
+    """What two looks at a partition, one after the other, show; after a restart ``before`` is what was kept of the last
+    one. A broker may tell an old end for a moment after an
+    election, so ends that run backwards count when both looks show them."""
+    if now.gone:
+        return [Silence("replication.topic-gone", -1, "the source does not have it")] if now.position >= 0 else []
+    found = [*_recreated(before, now)]
+    if found or now.position < 0:
+        return found
+    lost = now.source_start - now.position
+    if now.source_start >= 0 and lost > 0:
+        said = f"copied up to {now.position}, the log starts at {now.source_start}"
+        found.append(Silence("replication.retention-outran", lost, said, resume=now.source_start))
+    if _short(now.source_end, now.position) and _short(before.source_end, before.position):
+        said = f"copied up to {now.position}, the source ends at {now.source_end}"
+        found.append(Silence("replication.source-lost-records", now.position - now.source_end, said, stops=True))
+    if _short(now.target_end, now.copied_end) and _short(before.target_end, before.copied_end):
+        said = f"acknowledged up to {now.copied_end}, the target ends at {now.target_end}"
+        found.append(Silence("replication.target-lost-records", now.copied_end - now.target_end, said, stops=True))
+    if now.alone and now.foreign > 0:
+        said = f"{now.foreign} records of others stand between those of the link"
+        found.append(Silence("replication.target-written", now.foreign, said))
+    return found
+
+
+def _recreated(before: Look, now: Look) -> Iterator[Silence]:
+    for side, old, new in (("topic", before.source_id, now.source_id), ("target", before.target_id, now.target_id)):
+        if old and new and old != new:
+            yield Silence(f"replication.{side}-recreated", -1, f"its id was {old} and is {new}", stops=True)
+
+
+def _short(end: int, wanted: int) -> bool:
+    return 0 <= end < wanted
+
+
+BATCH_US, RECORD_US, BYTE_US = 64.0, 4.2, 0.008
+"""CPU of the copier and of both clusters' brokers, as `bench.replication` measures it: what a whole batch costs, and
+what a record, and a byte of it as it is stored, costs more when it is copied by itself."""
+RETURN = 2.0
+"""A link that copies records takes batches again when they are so many times as large as they must be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the choice of a path depends on; -1 and "": not known.
+
+    ``copy``: as the link says; ``magic``: the oldest record format at the source; ``per_batch``: records in a batch of
+    the source; ``record_bytes``: of a record as it is stored; ``unfit``: what of the clusters' security the batch path
+    cannot do; ``now``: the path in use; ``into``: the one topic that all go into.
+    """
+
+    copy: str = "auto"
+    transform: bool = False
+    magic: int = 2
+    per_batch: float = -1.0
+    source_compression: str = ""
+    target_compression: str = ""
+    target_times: str = ""
+    source_max_bytes: int = -1
+    target_max_bytes: int = -1
+    unfit: str = ""
+    now: str = ""
+    failures: str = "stop"
+    record_bytes: float = -1.0
+    into: str = ""
+
+
+class Choice(NamedTuple):
+    """A path and why."""
+
+    path: str
+    reason: str
+
+
+def choose(facts: Facts) -> Choice:
+    """The path of a link that meets no other."""
+    if facts.copy != "auto":
+        return Choice(facts.copy, "the link says so")
+    obstacle = _obstacle(facts)
+    if obstacle:
+        return Choice("records", obstacle)
+    least = worth_while(facts.record_bytes) * (RETURN if facts.now == "records" else 1.0)
+    if 0 <= facts.per_batch < least:
+        found = f"batches of the source hold {facts.per_batch:.1f} records, fewer than {least:.1f}"
+        return Choice("records", f"{found}; larger ones cost less")
+    return Choice("batches", "whole batches can be copied unopened")
+
+
+def worth_while(record_bytes: float) -> float:
+    """Records in a batch from which on whole batches take less CPU, of copier and brokers together, than records copied
+    one by one into larger batches. ``record_bytes`` < 0: not known."""
+    return BATCH_US / (RECORD_US + BYTE_US * max(0.0, record_bytes))
+
+
+def _obstacle(facts: Facts) -> str:
+    """Why whole batches cannot be copied."""
+    if facts.transform:
+        return "transform opens every record"
+    if facts.failures != "stop":
+        return f"refused records are handled one by one (failures: {facts.failures})"
+    if facts.into:
+        return f"all topics go into {facts.into}"
+    if 0 <= facts.magic < 2:
+        return f"the source has records of the old format {facts.magic}"
+    if facts.target_compression not in ("", "producer", facts.source_compression):
+        return f"the target compresses anew (compression.type {facts.target_compression})"
+    if facts.target_times == "LogAppendTime":
+        return "the target writes its own timestamps (message.timestamp.type LogAppendTime)"
+    if 0 <= facts.target_max_bytes < facts.source_max_bytes:
+        return f"the target takes batches of {facts.target_max_bytes} bytes, the source of {facts.source_max_bytes}"
+    return facts.unfit
+
+
+def choose_together(links: Mapping[str, Facts], meeting: Collection[frozenset[str]]) -> dict[str, Choice]:
+    """The path of every link. Those that meet at a topic (`state.routes.meeting`) take one path, as records copied one
+    by one cannot show what a batch's producer id says: what a link says decides, then what one of them cannot do, then
+    batches where any has large ones."""
+    chosen = {name: choose(facts) for name, facts in links.items()}
+    for group in meeting:
+        names = sorted(group & chosen.keys())
+        told = [name for name in names if links[name].copy != "auto"]
+        hindered = [name for name in names if _obstacle(links[name])]
+        large = [name for name in names if chosen[name].path == "batches"]
+        leader = (told or hindered or large or names or [""])[0]
+        for name in names:
+            if chosen[name].path != chosen[leader].path:
+                path, why = chosen[leader]
+                chosen[name] = Choice(path, f"it meets {leader}: {why}")
+    return chosen

@@ -1,0 +1,119 @@
+"""Keeps the target's topics, settings and rights as a link wants them: decides, asks where it must, and acts.
+
+In observe nothing is done, in approve an operator says yes to each action, in enforce all is done at once. Records go
+to a topic only when nothing that must come first is left to do for it.
+"""
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+from zlib import crc32
+
+from connectors.kafka.alignment import Alignment, Outcome, Seen
+from state.alignment import Action, Kind, Policy, Right, Scope, diff, diff_rights
+from state.linking import Link as Declared
+from streams.link import Link, Note
+
+log = logging.getLogger(__name__)
+Row = dict[str, Any]
+
+
+class Aligner:
+    """The alignment of one link. Used by one thread, read by several."""
+
+    def __init__(self, link: Link, alignment: Alignment, rights: Iterable[Right], backwards: Callable[[], bool],
+                 note: Note, remember: Callable[[str], None]) -> None:  # fmt: skip
+        self._link, self._alignment, self._note = link, alignment, note
+        self._backwards, self._remember = backwards, remember
+        self._rights = set(rights)
+        self._known: frozenset[str] = frozenset()
+        self._approved: set[str] = set()
+        self._refused: dict[str, Outcome] = {}
+        self.actions: dict[str, Action] = {}
+        self.problems: Mapping[str, str] = {}
+        self.seen: Seen | None = None
+
+    def turn(self, groups: Sequence[str]) -> None:
+        """Look, decide, and do what may be done. Raises our errors; the next turn begins anew."""
+        declared = self._link.declared
+        called = self._link.called(self._link.facts.source.partitions)
+        found = self._differences(declared, called, groups)
+        due = {name: action for name, action in found.items() if self._may(declared.mode, name)}
+        # Before they are given: one that its source revokes at once is to go again, also after a crash.
+        self._answer_for(
+            self._rights | {a.right for a in due.values() if a.right and a.kind in (Kind.ALLOW, Kind.DENY)}
+        )
+        outcomes = self._alignment.apply(list(due.values())) if due else []
+        done = [outcome for outcome in outcomes if outcome.result == "done"]
+        self._refused = {name_of(self._link.name, o.action): o for o in outcomes if o.result != "done"}
+        for outcome in outcomes:
+            self._say(outcome)
+        left = [outcome.action for outcome in done]
+        self.actions = {name: action for name, action in found.items() if action not in left}
+        self._approved &= self.actions.keys()
+        self._link.waiting = frozenset(action.topic for action in self.actions.values() if action.first)
+
+    def _differences(self, declared: Declared, called: Mapping[str, str], groups: Sequence[str]) -> dict[str, Action]:
+        self._known = self._known or self._alignment.known()
+        seen = self._alignment.look(called)
+        self.problems, self.seen = seen.problems, seen
+        policy = Policy(called, declared.align, declared.config_exclude, self._known)
+        actions = diff(seen.source, seen.target, policy)
+        if "acls" in declared.align:
+            actions += self._right_differences(declared, called, groups)
+        return {name_of(self._link.name, action): action for action in actions}
+
+    def _right_differences(self, declared: Declared, called: Mapping[str, str], groups: Sequence[str]) -> list[Action]:
+        here, there = self._alignment.rights()
+        rename = declared.rename.replace("{source}", declared.source)
+        scope = Scope(called, groups, self._backwards(), rename)
+        actions, rights = diff_rights(here, there, scope, self._rights)
+        self._answer_for(rights)
+        return actions
+
+    def _answer_for(self, rights: set[Right]) -> None:
+        if rights != self._rights:
+            self._remember(json.dumps(sorted(rights)))
+            self._rights = rights
+
+    def _may(self, mode: str, name: str) -> bool:
+        return mode == "enforce" or (mode == "approve" and name in self._approved)
+
+    def _say(self, outcome: Outcome) -> None:
+        self._note(self._link.name, "align", outcome.result, f"{outcome.action.topic}: {outcome.action.said}")
+
+    def rows(self) -> list[Row]:
+        """The plan."""
+        mode = self._link.declared.mode
+        return [self._row(name, action, mode) for name, action in self.actions.items()]
+
+    def _row(self, name: str, action: Action, mode: str) -> Row:
+        refused = self._refused.get(name)
+        waits = mode == "approve" and name not in self._approved
+        stage = refused.result if refused else "awaiting approval" if waits else "planned"
+        return {
+            "id": name, "kind": action.kind.name.lower(), "ledger": None, "link": self._link.name,
+            "topic": action.topic, "rule": action.reason, "reason": action.said, "copies": None, "racks": None,
+            "stage": stage, "next_ms": None, "requirements": {},
+            "evidence": {"first": action.first, "detail": refused.detail if refused else ""},
+        }  # fmt: skip
+
+    def approve(self, names: Iterable[str]) -> None:
+        """An operator's yes; carried out at the next turn."""
+        self._approved |= set(names) & self.actions.keys()
+
+
+def name_of(link: str, action: Action) -> str:
+    """Name of an action: another one when anything of it changes."""
+    what = json.dumps([action.kind, action.topic, action.partitions, sorted(action.configs.items()), action.right])
+    return f"align-{link}-{crc32(what.encode()):08x}"
+
+
+def rights_from(text: str) -> list[Right]:
+    """Rights as they were remembered."""
+    try:
+        return [Right(*right) for right in json.loads(text)]
+    except (ValueError, TypeError) as error:
+        log.warning("rights are not remembered", extra={"problem": str(error)})
+        return []

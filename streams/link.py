@@ -1,0 +1,344 @@
+"""One link: which leases its next round has, and what became of those of the last.
+
+The streaming query asks for the orders of a round and brings the answers; an operator or a loop may change anything
+between. Positions go onto the journal before the next round; while it does not answer they wait, which costs nothing
+but the time a copier needs to find its place at the target.
+"""
+
+import logging
+import threading
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from connectors.contract import Assignment, Endpoint, Lease, Limits, Partition, Progress
+from state.errors import Refused, Retry, TrueupError
+from state.leases import divide, flow_of, matches, target_of, topics_of
+from state.linking import Cluster
+from state.linking import Link as Declared
+from state.replication import Choice, LinkState, Part, Reason, Signs, state_of
+from state.settings import Settings
+from streams.copies import Copy, JournalRecord
+from streams.facts import NOTHING, Facts
+from streams.journal import Journal
+from streams.tail import ALONE_S, Answer, Order
+
+log = logging.getLogger(__name__)
+CONNECTORS = {"batches": "connectors.kafka.connector:Batches", "records": "connectors.kafka.records:Records"}
+SAFE = frozenset({"batches"})
+"""Paths on which a second copier never doubles a record."""
+STOPPED_AGAIN_MS = 30_000
+LATE_MS = 5_000
+COUNTED = ("copied", "bytes", "dropped", "skipped", "dismissed", "filtered", "lost", "repeated", "foreign")
+Note = Callable[[str, str, str, str], None]
+"""Puts something into the history: link, kind, outcome, detail."""
+Starts = Callable[[Declared, Sequence[Partition]], Mapping[Partition, int]]
+"""The first offsets to copy of partitions that were never copied, as the link's ``start`` says. Raises our errors."""
+
+
+class Link:
+    """Implements `streams.replication.Leasing`. Safe to use from several threads."""
+
+    def __init__(
+        self,
+        name: str,
+        settings: Callable[[], Settings],
+        journal: Journal,
+        copies: dict[Partition, Copy],
+        starts: Starts,
+        counted: Callable[[Progress], None],
+        clock: Callable[[], int],
+        connectors: Mapping[str, str] = CONNECTORS,
+    ) -> None:
+        self.name, self.copies = name, copies
+        self._settings, self._journal, self._starts, self._clock = settings, journal, starts, clock
+        self._counted, self._connectors = counted, connectors
+        self.lock = threading.RLock()
+        self._changed = threading.Event()
+        self.facts: Facts = NOTHING
+        self.path = next((copy.path for copy in copies.values() if copy.path), "")
+        self.choice: Choice | None = None
+        self.waiting: frozenset[str] | None = None  # target topics that are not fit yet; None: nobody looked
+        self.obstacle, self.problem = "", ""
+        self.slots, self.rounds = 1 << 30, 0
+        self.ended: Callable[[], None] = lambda: None
+        self.totals: Counter[str] = Counter()
+        self.taken_ms, self.since_ms, self.arrived_ms = 0, 0, 0
+        self._term, self._number = "", 0
+        self._held: list[Order] = []
+        self._unsaved: dict[tuple[str, bytes], JournalRecord] = {}
+        self._ending, self._chosen = False, self._patterns()
+        self._exact = not self.path  # whether the journal knows all that was copied: no copier is open, none died
+
+    @property
+    def declared(self) -> Declared:
+        """The settings of the link as they are now."""
+        return self._settings().links[self.name]
+
+    @property
+    def leases(self) -> int:
+        """Leases that are held: while there are none, nothing is written."""
+        return len(self._held)
+
+    def begin(self) -> None:
+        """A new term: no copier of an earlier one goes on."""
+        with self.lock:
+            self._term, self._number, self._held = uuid.uuid4().hex, 0, []
+            self._exact = self._exact and not self.rounds
+
+    def wake(self) -> None:
+        """Something changed: do not rest."""
+        with self.lock:
+            for copy in self.copies.values():
+                copy.again_ms = 0
+        self._changed.set()
+
+    def end(self) -> None:
+        """Copy nothing more; what is open is closed in the next round."""
+        self._ending = True
+        self._changed.set()
+
+    def rest(self) -> None:
+        """Wait until there may be something to copy, or for a lease's time."""
+        self._changed.wait(self.declared.lease_s)
+        self._changed.clear()
+
+    def orders(self) -> list[Order]:
+        """The leases of the next round; none when nothing is to be copied now."""
+        self._save(())
+        if not self.may_copy() or not self._take_path():
+            return self._last_orders()
+        wanted = self.wanted()
+        self._begin_new(wanted)
+        with self.lock:
+            due = {s: c for s in wanted if (c := self.copies.get(s)) and self._due(c)}
+            for copy in due.values():
+                copy.set_back = False
+            if not due:
+                return self._last_orders()
+            self.since_ms = self.since_ms or self._clock()
+            self._number += 1
+            self._held, self._exact = self._orders(due), False
+            return list(self._held)
+
+    def _due(self, copy: Copy) -> bool:
+        return copy.again_ms <= self._clock() and not copy.barred
+
+    def may_copy(self) -> bool:
+        """Whether the link may write records now."""
+        declared = self.declared
+        stopped = declared.mode == "observe" or declared.paused or self.obstacle or self._ending
+        return not stopped and self.choice is not None
+
+    def _take_path(self) -> bool:
+        """Whether leases may be given now. Another path is taken only when the journal knows exactly what the present
+        one copied: neither recognises the other's records."""
+        assert self.choice is not None
+        if self.choice.path == self.path:
+            return True
+        if self._exact:
+            log.info("path", extra={"link": self.name, "path": self.choice.path, "reason": self.choice.reason})
+            self.path = self.choice.path
+            return True
+        return not self._held
+
+    def wanted(self) -> dict[Partition, Partition]:
+        """Every source partition that is to be copied now, with its place at the target if that exists."""
+        declared, facts = self.declared, self.facts
+        there, found = facts.target.partitions, dict[Partition, Partition]()
+        if self.waiting is None:
+            return found
+        for topic, target in self.called(facts.source.partitions).items():
+            paused = matches(declared.paused_topics, topic) or target in self.waiting
+            for number in range(0 if paused else facts.source.partitions[topic]):
+                if number < there.get(target, 0):
+                    found[Partition(topic, number)] = Partition(target, number)
+        return found
+
+    def called(self, names: Iterable[str]) -> dict[str, str]:
+        """The source's topics that belong to the link, and what they are called at the target."""
+        declared = self.declared
+        return {name: target_of(name, declared.rename, declared.into, declared.source) for name in self.topics(names)}
+
+    def topics(self, names: Iterable[str]) -> list[str]:
+        """Those of the source's topics that belong to the link."""
+        declared = self.declared
+        return topics_of(declared.topics, declared.exclude, names, self._settings().journal.prefix)
+
+    def _begin_new(self, wanted: Mapping[Partition, Partition]) -> None:
+        """Write down where partitions begin that were never copied, before anything of them is."""
+        with self.lock:
+            for source, target in wanted.items():
+                known = self.copies.get(source)
+                if known is not None and known.target != target:
+                    known.moved(target)
+            fresh = [source for source in wanted if source not in self.copies]
+        if not fresh:
+            return
+        declared, patterns = self.declared, self._patterns()
+        if self.copies and patterns == self._chosen:
+            # It was made since: what it got before we saw it is to be copied too.
+            declared = replace(declared, start="earliest")
+        starts, self._chosen = self._starts(declared, fresh), patterns
+        with self.lock:
+            made = [Copy(source, wanted[source], starts[source]) for source in fresh if source in starts]
+            self.copies.update({copy.source: copy for copy in made})
+        self._save(made, must=True)
+
+    def _patterns(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        return tuple(self.declared.topics), tuple(self.declared.exclude)
+
+    def _orders(self, due: Mapping[Partition, Copy]) -> list[Order]:
+        declared = self.declared
+        weights = {source: 1.0 + max(0, self.behind(copy)) for source, copy in due.items()}
+        parts = divide(weights, max(1, min(declared.tasks, self.slots)))
+        return [
+            Order(
+                self._lease(declared, [due[source] for source in part], len(parts)), self._connectors[self.path],
+                self._term, self._number, at, declared.lease_s, len(parts) == 1, False, self._alone_s(),
+            )
+            for at, part in enumerate(parts)
+        ]  # fmt: skip
+
+    def _alone_s(self) -> float:
+        """How long a copier of the last round may still copy without a lease, where two at once are one too many."""
+        since_s = (self._clock() - self.taken_ms) / 1000
+        return 0.0 if self.path in SAFE else min(ALONE_S, max(0.0, ALONE_S - since_s))
+
+    def _lease(self, declared: Declared, copies: Sequence[Copy], parts: int) -> Lease:
+        limits = Limits(
+            declared.records_per_s / parts, declared.bytes_per_s / parts, declared.fetch_bytes, declared.in_flight
+        )
+        return Lease(
+            link=self.name, source=self.side(declared.source), target=self.side(declared.target),
+            flow=flow_of(self.name, declared.flow), path=self.path,
+            assignments=tuple(Assignment(c.source, c.target, c.place(self.path), c.start) for c in copies),
+            forward=declared.forward, limits=limits, failures=declared.failures,
+            dead_letters=declared.dead_letter_topic, hook=declared.hook, transform=declared.transform,
+            clusters={name: cluster.bit for name, cluster in self._settings().kafka.items()},
+        )  # fmt: skip
+
+    def side(self, cluster: str) -> Endpoint:
+        """A cluster as one side of the link."""
+        declared: Cluster = self._settings().kafka[cluster]
+        return Endpoint(cluster, declared.bootstrap, declared.bit, declared.options)
+
+    def _last_orders(self) -> list[Order]:
+        """Orders that end the copiers which may still tail, so that what they did is known exactly."""
+        with self.lock:
+            self._number += 1
+            last = [order._replace(number=self._number, lease_s=0.0, last=True) for order in self._held]
+            self._held = last if any(not order.last for order in self._held) else []
+            if not self._held:
+                self.since_ms = 0
+            return list(self._held)
+
+    def take(self, answers: Sequence[Answer]) -> None:
+        """What the tasks of the last round said."""
+        now_ms = self._clock()
+        with self.lock:
+            self.rounds, self.taken_ms = self.rounds + 1, now_ms
+            taken: list[Copy] = []
+            for order, answer in zip(self._held, answers, strict=True):
+                taken += [self._take(progress, now_ms) for progress in answer.progress]
+                if answer.error is not None:
+                    self._failed(order, answer.error, now_ms)
+            self.ended()
+            self._exact = all(order.last for order in self._held) and not any(a.error for a in answers)
+        self._save(taken)
+
+    def _take(self, progress: Progress, now_ms: int) -> Copy:
+        copy = self.copies[progress.source]
+        copy.take(progress, now_ms)
+        copy.again_ms = now_ms + STOPPED_AGAIN_MS if progress.stopped else 0
+        self.totals.update({name: getattr(progress, name) for name in COUNTED})
+        self._counted(progress)
+        return copy
+
+    def _failed(self, order: Order, error: TrueupError, now_ms: int) -> None:
+        stopped = not isinstance(error, Retry)
+        for assignment in order.lease.assignments:
+            copy = self.copies[assignment.source]
+            copy.error, copy.stopped = str(error), stopped
+            copy.again_ms = now_ms + STOPPED_AGAIN_MS if stopped else 0
+        log.warning("lease ended", extra={"link": self.name, "problem": str(error)})
+
+    def _save(self, copies: Iterable[Copy], must: bool = False) -> None:
+        """Put copies onto the journal; what it does not take now it is given again with the next."""
+        now_ms = self._clock()
+        with self.lock:
+            records = [record for copy in copies for record in copy.records(self.name, now_ms)]
+            self._unsaved.update({record[:2]: record for record in records})
+            unsaved = dict(self._unsaved)
+        if not unsaved:
+            return
+        try:
+            self._journal.put(unsaved.values())
+        except Retry as error:
+            self.problem = f"positions are not on the journal yet: {error}"
+            if must:
+                raise
+            return
+        self.problem = ""
+        with self.lock:
+            for key, record in unsaved.items():
+                if self._unsaved.get(key) is record:
+                    del self._unsaved[key]
+
+    def reset(self, offsets: Mapping[Partition, int], said: str) -> list[Partition]:
+        """Set the copies of these partitions to source offsets; the next lease begins there. Raises `Refused`."""
+        with self.lock:
+            strange = sorted(str(source) for source in offsets if source not in self.copies)
+            if strange:
+                look = f"look at `trueup describe link {self.name}`"
+                raise Refused("partitions of the link", ", ".join(strange), look)
+            for source, offset in offsets.items():
+                self.copies[source].set(offset, said)
+            # No copier of the present term may go on where it stands.
+            self._term = uuid.uuid4().hex
+            changed = [self.copies[source] for source in offsets]
+        self._save(changed, must=True)
+        self._changed.set()
+        return sorted(offsets)
+
+    def lags(self) -> dict[Partition, int]:
+        """`behind` of every partition that is copied or could be."""
+        logs = self.facts.source.logs
+        new = {source: end - start for source, (start, end) in logs.items() if source not in self.copies}
+        return {**new, **{copy.source: self.behind(copy) for copy in self.current()}}
+
+    def current(self) -> list[Copy]:
+        """The copies of topics that still belong to the link, in order."""
+        with self.lock:
+            mine = set(self.topics({source.topic for source in self.copies}))
+            return [copy for source, copy in sorted(self.copies.items()) if source.topic in mine]
+
+    def behind(self, copy: Copy) -> int:
+        """Records of the source that are not copied yet, -1 when nobody knows: offsets, so gaps count too. After a
+        crash it is at most so many until the first lease: the last copier may have copied more than it could tell."""
+        seen = self.facts.source.logs.get(copy.source, (-1, -1))[1]
+        # While a lease runs the source has grown, and nobody knows how much of that was copied already.
+        running = self.may_copy() and self._clock() - copy.at_ms <= self.declared.lease_s * 1000 + LATE_MS
+        told = copy.last.source_end if copy.last is not None and running else -1
+        end = told if told >= 0 else seen
+        return max(0, end - copy.offset) if end >= 0 else -1
+
+    def state(self, now_ms: int) -> tuple[LinkState, list[Reason]]:
+        """The state of the link, and why it is no better."""
+        declared, facts = self.declared, self.facts
+        parts = [Part(str(copy.source), copy.error, copy.stopped, self._age(copy)) for copy in self.current()]
+        # A lease that runs is no silence.
+        told_ms = min(now_ms, self.taken_ms + int(declared.lease_s * 1000)) if self.taken_ms else 0
+        return state_of(
+            Signs(
+                observing=declared.mode == "observe", paused=declared.paused, refused=self.obstacle,
+                source=facts.source.problem, target=facts.target.problem, parts=parts, arrived_ms=self.arrived_ms,
+                told_ms=told_ms, since_ms=self.since_ms or now_ms, slow_ms=int(declared.slow_s * 1000),
+                stalled_ms=int(declared.stalled_s * 1000),
+            ),
+            now_ms,
+        )  # fmt: skip
+
+    def _age(self, copy: Copy) -> int:
+        return copy.last.lag_ms if copy.last is not None else -1

@@ -1,0 +1,245 @@
+"""All links of the application: their state, and what operators ask of them."""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from connectors.contract import Partition, Progress
+from connectors.kafka.groups import Checkpoint
+from state.errors import BadSettings, Refused
+from state.linking import Link as Declared
+from streams import copies
+from streams.copies import Copy
+from streams.journal import Journal
+from streams.link import CONNECTORS, COUNTED, Link
+from streams.live import Live
+from streams.metrics import Metrics
+from streams.replication import Replication
+from streams.supervisor import Supervisor
+from streams.watching import Sides, Watch
+
+log = logging.getLogger(__name__)
+HISTORY = 1_000
+SLOW_MS = 10_000
+Row = dict[str, Any]
+
+
+class Links:
+    """Every declared link. Safe to use from several threads."""
+
+    def __init__(
+        self,
+        live: Live,
+        journal: Journal,
+        metrics: Metrics,
+        clock: Callable[[], int],
+        sides: Callable[[Link], Sides],
+        connectors: Mapping[str, str] = CONNECTORS,
+    ) -> None:
+        self._live, self._journal, self._metrics, self._clock = live, journal, metrics, clock
+        self._make_sides, self._connectors = sides, connectors
+        self.by_name: dict[str, Link] = {}
+        self.watches: dict[str, Watch] = {}
+        self.history: deque[Row] = deque(maxlen=HISTORY)
+
+    def load(self) -> None:
+        """Take up what earlier runs copied."""
+        if not self._live.now.links:
+            return
+        known = copies.load(self._journal)
+        memory = {r.key.decode(): r.value["value"] for r in self._journal.read("memory") if r.value is not None}
+        for name in self._live.now.links:
+            link = Link(
+                name, lambda: self._live.now, self._journal, known.get(name, {}), self._starts(name),
+                self._counted(name), self._clock, self._connectors,
+            )  # fmt: skip
+            self.by_name[name], link.ended = link, partial(self._metrics.round, name)
+            self.watches[name] = Watch(
+                link, self._make_sides(link), self.watches, memory.get(name, "[]"), self.note, self._remember
+            )
+            self._live.listeners.append(link.wake)
+
+    def _remember(self, link: str, text: str) -> None:
+        record = {"name": link, "value": text, "at_ms": self._clock()}
+        self._journal.put([("memory", link.encode(), record)])
+
+    def _starts(self, name: str) -> Callable[[Declared, Iterable[Partition]], Mapping[Partition, int]]:
+        return lambda declared, partitions: self.watches[name].sides.starts(declared, partitions)
+
+    def _counted(self, name: str) -> Callable[[Progress], None]:
+        return lambda progress: self._metrics.copied(name, progress)
+
+    def watch(self, supervisor: Supervisor) -> None:
+        """Begin to look at both sides of every link."""
+        for watch in self.watches.values():
+            watch.begin(supervisor)
+
+    def copy(self, spark: SparkSession, supervisor: Supervisor, checkpoints: str) -> None:
+        """Keep the query of every link running."""
+        for link in self.by_name.values():
+            query = Replication(spark, link, f"{checkpoints}/{link.name}")
+            supervisor.query(query.name, query.start)
+
+    def fit(self, slots: int) -> list[str]:
+        """Divide task slots among the links, for good; what is wrong with their number. Leases hold theirs always."""
+        wanted = sum(link.declared.tasks for link in self._all())
+        for link in self._all():
+            link.slots = max(1, min(link.declared.tasks, slots * link.declared.tasks // max(wanted, 1)))
+        if slots >= wanted:
+            return []
+        return [f"spark.master: expected {wanted} task slots for the leases of links; found {slots}: they take turns"]
+
+    def longest_ms(self) -> int:
+        """The longest lease: a query says nothing while it holds one."""
+        return int(1000 * max((link.declared.lease_s for link in self._all()), default=0.0))
+
+    def end(self) -> None:
+        """Copy nothing more."""
+        for link in self.by_name.values():
+            link.end()
+
+    def not_ready(self) -> list[str]:
+        """Links of which nothing is known yet."""
+        return [
+            f"link {link.name}: {side.problem}"
+            for link in self._all() if not link.facts.complete
+            for side in (link.facts.source, link.facts.target) if side.problem
+        ]  # fmt: skip
+
+    def sources(self, now_ms: int) -> list[tuple[str, str, int, str]]:
+        """Name, state, age and detail of what each link listens to."""
+        return [self._source(link, now_ms) for link in self._all()]
+
+    def _source(self, link: Link, now_ms: int) -> tuple[str, str, int, str]:
+        facts, declared = link.facts, link.declared
+        problem = facts.source.problem or facts.target.problem
+        state = "down" if problem else "up" if now_ms - facts.at_ms < SLOW_MS else "slow"
+        detail = problem or f"{declared.source} and {declared.target}"
+        return f"link {link.name}", state, max(0, now_ms - facts.at_ms) if facts.at_ms else 0, detail
+
+    def rows(self) -> list[Row]:
+        """One row for each link."""
+        return [self._row(link) for link in self._all()]
+
+    def _row(self, link: Link) -> Row:
+        declared, choice = link.declared, link.choice
+        state, reasons = link.state(self._clock())
+        with link.lock:
+            known = link.current()
+            behind = link.lags()
+            errors = [copy.error for copy in known if copy.error]
+            lags = [copy.last.lag_ms for copy in known if copy.last is not None]
+            totals = {name: link.totals[name] for name in COUNTED}
+        return {
+            "link": link.name, "source": declared.source, "target": declared.target, "mode": declared.mode,
+            "paused": declared.paused, "state": state.value, "reason": "; ".join(reason.said for reason in reasons),
+            "path": link.path, "path_reason": choice.reason if choice else "",
+            "topics": len({copy.source.topic for copy in known}), "partitions": len(known),
+            "lag_records": sum(lag for lag in behind.values() if lag > 0),
+            "lag_ms": max(lags, default=-1), "leases": link.leases, "rounds": link.rounds,
+            "taken_ms": link.taken_ms, **totals,
+            "stopped": sum(copy.stopped for copy in known),
+            "error": link.problem or link.obstacle or next(iter(errors), ""), **self._around(link.name),
+        }  # fmt: skip
+
+    def _around(self, name: str) -> Row:
+        """Heartbeats, and what differs at the target."""
+        watch, now_ms = self.watches[name], self._clock()
+        beat, rows = watch.beat, watch.rows()
+        return {
+            "heartbeat_age_ms": now_ms - beat.arrived_ms if beat.arrived_ms else -1, "heartbeat_lag_ms": beat.lag_ms,
+            "differences": len(rows), "groups": len({row.group for row in watch.mover.checkpoints}),
+            "group_lag": watch.mover.lag(),
+        }  # fmt: skip
+
+    def describe(self, name: str) -> Row:
+        """Everything about one link. Raises `Refused` when there is none of this name."""
+        link = self._link(name)
+        with link.lock:
+            found = {**self._row(link), "copies": [self._copy(link, copy) for copy in link.current()]}
+        watch = self.watches[name]
+        return {
+            **found, "checkpoints": [checkpoint(row) for row in watch.mover.checkpoints],
+            "unreadable": [f"{topic}: {why}" for topic, why in watch.aligner.problems.items()],
+        }  # fmt: skip
+
+    def _copy(self, link: Link, copy: Copy) -> Row:
+        last = copy.last
+        return {
+            "topic": copy.source.topic, "partition": copy.source.number, "target_topic": copy.target.topic,
+            "target_partition": copy.target.number, "start": copy.start, "offset": copy.offset,
+            "source_end": last.source_end if last else -1, "target_end": last.target_end if last else -1,
+            "lag_records": link.behind(copy), "lag_ms": last.lag_ms if last else -1, "path": copy.path,
+            "runs": len(copy.map), "reset": copy.reset, "at_ms": copy.at_ms, "error": copy.error,
+            "stopped": copy.stopped,
+        }  # fmt: skip
+
+    def reset(self, name: str, partitions: list[str] | None, to: str) -> list[Row]:
+        """Let copies go on at other source offsets: earliest, latest or a number; what was set. Raises `Refused`."""
+        link = self._link(name)
+        chosen = list(link.copies) if partitions is None else [partition_of(text) for text in partitions]
+        if strange := [str(p) for p in chosen if p not in link.copies]:
+            raise Refused(
+                "partitions that the link copies", ", ".join(strange), f"look at `trueup describe link {name}`"
+            )
+        offsets = self.watches[name].sides.offset(to, chosen)
+        link.reset(offsets, to)
+        rows = [{"partition": str(p), "offset": offsets[p], "was": to} for p in sorted(offsets)]
+        self.note(name, "reset", "set", ", ".join(f"{row['partition']} to {row['offset']}" for row in rows))
+        return rows
+
+    def plan(self) -> list[Row]:
+        """Changes at the targets that are due or wait for an operator."""
+        return [row for watch in self.watches.values() for row in watch.rows()]
+
+    def approve(self, ids: list[str] | None) -> list[Row]:
+        """Say yes to these actions of the plan, or to all; those that are ours."""
+        waiting = [row for row in self.plan() if row["stage"] == "awaiting approval"]
+        chosen = [row for row in waiting if ids is None or row["id"] in ids]
+        for row in chosen:
+            self.watches[row["link"]].approve([row["id"]])
+        return chosen
+
+    def note(self, link: str, kind: str, outcome: str, detail: str) -> None:
+        """Put something that was done into the history."""
+        at_ms = self._clock()
+        self.history.append({
+            "at_ms": at_ms, "id": f"{kind}-{link}", "kind": kind, "ledger": None, "link": link,
+            "rule": "", "outcome": outcome, "detail": detail,
+        })  # fmt: skip
+        log.info(kind, extra={"link": link, "outcome": outcome, "detail": detail})
+
+    def actions(self, limit: int) -> list[Row]:
+        """What was done lately, newest first."""
+        return list(self.history)[-limit:][::-1]
+
+    def _all(self) -> list[Link]:
+        return list(self.by_name.values())
+
+    def _link(self, name: str) -> Link:
+        if name not in self.by_name:
+            raise Refused(
+                f"a link {name}", f"links {', '.join(self.by_name) or 'of no name'}", "look at `trueup get links`"
+            )
+        return self.by_name[name]
+
+
+def checkpoint(row: Checkpoint) -> Row:
+    """One group and partition, as the API gives it."""
+    return {
+        "group": row.group, "source": str(row.source), "target": str(row.target), "committed": row.committed,
+        "translated": row.translated, "present": row.present, "lag": row.lag, "action": row.action,
+        "reason": row.reason,
+    }  # fmt: skip
+
+
+def partition_of(text: str) -> Partition:
+    """A partition written as topic-number. Raises `BadSettings`."""
+    topic, dash, number = text.rpartition("-")
+    if not dash or not topic or not number.isdecimal():
+        raise BadSettings([f"partition: expected topic-number, as orders-0; found {text!r}"])
+    return Partition(topic, int(number))

@@ -1,0 +1,198 @@
+"""The loops around the copying of links: look at both sides, choose paths, hear what is silent, beat, align, move.
+
+Everything decided here is decided anew at each turn from what was just seen, so a turn that fails costs time only.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Protocol
+
+from connectors.contract import Partition
+from connectors.kafka.alignment import Alignment, Seen
+from connectors.kafka.groups import Groups
+from connectors.kafka.heartbeat import Beat, Heartbeat
+from state.linking import Link as Declared
+from state.replication import Facts as Qualities
+from state.replication import Look, Silence, choose_together, silences
+from state.routes import meeting, routes_of, second_ways
+from streams.aligning import Aligner, rights_from
+from streams.copies import Copy
+from streams.facts import NOTHING, Facts, ids, look, seen
+from streams.link import Link, Note
+from streams.moving import Mover
+from streams.supervisor import Supervisor
+
+log = logging.getLogger(__name__)
+LOOK_S, ALIGN_S, GROUPS_S = 2.0, 5.0, 3.0
+BEAT_WAIT_S = 2.0
+
+
+class Sides(Protocol):
+    """Both clusters of a link, beside the copying. Calls raise our errors."""
+
+    def look(self) -> Facts:
+        """What both say now."""
+
+    def qualities(self, seen: Seen) -> Qualities:
+        """What the choice of a path depends on; ``seen``: topics at both ends with their settings."""
+
+    def starts(self, declared: Declared, partitions: Iterable[Partition]) -> Mapping[Partition, int]:
+        """The first offsets to copy, as the link's ``start`` says."""
+
+    def offset(self, to: str, partitions: Iterable[Partition]) -> Mapping[Partition, int]:
+        """Source offsets for earliest, latest or a number within what the source holds."""
+
+    def alignment(self) -> Alignment:
+        """For topics, settings and rights."""
+
+    def groups(self, back: bool = False) -> Groups:
+        """For consumer groups of the source, or ``back`` those of the target."""
+
+    def heartbeat(self) -> Heartbeat:
+        """The link's heartbeats."""
+
+
+class Watch:
+    """The loops of one link. ``others``: all links by name."""
+
+    def __init__(
+        self, link: Link, sides: Sides, others: Mapping[str, "Watch"], memory: str, note: Note,
+        remember: Callable[[str, str], None],
+    ) -> None:  # fmt: skip
+        self.link, self.sides, self._others, self._note = link, sides, others, note
+        name = link.name
+        self.aligner = Aligner(
+            link, sides.alignment(), rights_from(memory), lambda: self.opposite() is not None, note,
+            lambda text: remember(name, text),
+        )  # fmt: skip
+        self.mover = Mover(link, sides.groups(), sides.groups(back=True), self.opposite, note)
+        self.beat = Beat()
+        self.qualities: Qualities | None = None
+        self._heartbeat: Heartbeat | None = None
+        self._noted: set[tuple[Partition, str]] = set()
+        self._looks: dict[Partition, Look] = {}
+        self.second = ""
+
+    def begin(self, supervisor: Supervisor) -> None:
+        """Start the loops."""
+        name = self.link.name
+        supervisor.loop(f"sides of {name}", self.look, LOOK_S)
+        supervisor.loop(f"alignment of {name}", self.align, ALIGN_S)
+        supervisor.loop(f"groups of {name}", self.move, GROUPS_S)
+        supervisor.loop(f"heartbeat of {name}", self.heart, self.link.declared.heartbeat_s)
+
+    def look(self) -> None:
+        """Look at both sides."""
+        link, before = self.link, self.link.facts
+        with link.lock:
+            standing = [(copy, look(copy, NOTHING, self.alone)) for copy in link.copies.values()]
+        now = link.facts = self.sides.look()
+        one = now.source.cluster and now.source.cluster == now.target.cluster
+        if self.ready and self.aligner.seen is not None:
+            self.qualities = self.sides.qualities(self.aligner.seen)
+        choose(self._others)
+        link.obstacle = f"source and target are one cluster, {now.source.cluster}" if one else self.second
+        self._listen(standing)
+        if (before.source.partitions, before.target.partitions) != (now.source.partitions, now.target.partitions):
+            link.wake()
+
+    @property
+    def alone(self) -> bool:
+        """Whether nobody else is to write where this link does, as no other link touches these topics there."""
+        target = self.link.declared.target
+        ours = set(_topics_at(self.link, target))
+        others = (watch.link for watch in self._others.values() if watch is not self)
+        return not any(ours & set(_topics_at(other, target)) for other in others)
+
+    @property
+    def ready(self) -> bool:
+        """Whether both sides were seen."""
+        return self.link.facts.complete
+
+    def align(self) -> None:
+        """Align the target, once the source was seen."""
+        if self.link.facts.complete and not self.link.obstacle:
+            waiting = self.link.waiting
+            self.aligner.turn(self.mover.names)
+            if waiting != self.link.waiting:
+                self.link.wake()
+
+    def move(self) -> None:
+        """Move the places of consumer groups."""
+        if self.link.facts.complete and not self.link.obstacle:
+            self.mover.turn()
+
+    def heart(self) -> None:
+        """Beat, unless nothing may be written."""
+        if self.link.declared.mode == "observe" or self.link.obstacle:
+            return
+        self._heartbeat = self._heartbeat or self.sides.heartbeat()
+        self.beat = self._heartbeat.beat(BEAT_WAIT_S)
+        self.link.arrived_ms = self.beat.arrived_ms
+
+    def opposite(self) -> Link | None:
+        """The link that copies these topics back, if there is one."""
+        declared = self.link.declared
+        here = set(self.link.called(self.link.facts.source.partitions).values())
+        for link in (watch.link for watch in self._others.values()):
+            back = (link.declared.source, link.declared.target) == (declared.target, declared.source)
+            if back and here & set(link.called(link.facts.source.partitions)):
+                return link
+        return None
+
+    def _listen(self, standing: Iterable[tuple[Copy, Look]]) -> None:
+        """Note what would else happen in silence, and stop what must not go on. ``standing``: copies as they were
+        before both sides were looked at, or a copy that went on meanwhile would look as if it were past the end."""
+        for copy, was in standing:
+            before, now = self._looks.get(copy.source, was), seen(copy, self.link.facts, was)
+            known = copy.source_id, copy.target_id
+            copy.source_id, copy.target_id = (
+                old or new for old, new in zip(known, ids(copy, self.link.facts), strict=True)
+            )
+            for silence in silences(replace(before, source_id=known[0], target_id=known[1]), now):
+                self._hear(copy, silence)
+            self._looks[copy.source] = now
+
+    def _hear(self, copy: Copy, silence: Silence) -> None:
+        if silence.stops:
+            copy.bar(f"{silence.rule}: {silence.said}")
+        if (copy.source, silence.rule) not in self._noted:
+            self._noted.add((copy.source, silence.rule))
+            self._note(self.link.name, "found", silence.rule, f"{copy.source}: {silence.said}")
+
+    def rows(self) -> list[dict[str, Any]]:
+        """What would be changed."""
+        return [*self.aligner.rows(), *self.mover.rows()]
+
+    def approve(self, names: Iterable[str]) -> None:
+        """An operator's yes to some of it."""
+        chosen = list(names)
+        self.aligner.approve(chosen)
+        self.mover.approve(chosen)
+
+
+def choose(watches: Mapping[str, Watch]) -> None:
+    """The path of every link whose clusters were known, and whether it brings what comes by another way too."""
+    known = {name: watch for name, watch in watches.items() if watch.ready}
+    declared = {name: watch.link.declared for name, watch in known.items()}
+    facts = {name: watch.qualities for name, watch in known.items() if watch.qualities is not None}
+    clusters = {cluster for one in declared.values() for cluster in (one.source, one.target)}
+    names = {cluster: {t for watch in known.values() for t in _topics_at(watch.link, cluster)} for cluster in clusters}
+    routes = routes_of(declared, names)
+    second = second_ways(routes)
+    groups = meeting(routes)
+    # Links that meet decide together.
+    early = {name for group in groups if group - facts.keys() for name in group}
+    ripe = {name: one for name, one in facts.items() if name not in early}
+    for name, choice in choose_together(ripe, groups).items():
+        known[name].link.choice = choice
+    for name, watch in known.items():
+        watch.second = f"expected {second[name]}" if name in second else ""
+
+
+def _topics_at(link: Link, cluster: str) -> Iterable[str]:
+    """Topics of a cluster that a link knows of."""
+    declared, called = link.declared, link.called(link.facts.source.partitions)
+    here = called.keys() if declared.source == cluster else ()
+    return [*here, *(called.values() if declared.target == cluster else ())]

@@ -1,0 +1,247 @@
+"""The suite. Each test says one thing that `connectors.contract` promises."""
+
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from connectors.contract import Limits, Progress
+from connectors.kafka.connector import Batches
+from connectors.kafka.rate import BURST_S
+from connectors.kafka.records import Records
+from connectors.sandbox.processes import wait_until
+from state.errors import Retry
+from streams.link import CONNECTORS
+from tests.conformance import hooks
+from tests.conformance.harness import TOO_LARGE, Harness, Written, contents, numbered, untrue
+from tests.conformance.kafka import KafkaHarness
+from tests.replication.pair import Pair
+
+pytestmark = pytest.mark.servers
+
+KILLS, LEASE_S = 20, 0.7
+POISON = Written(b"poison", random.Random(1).randbytes(TOO_LARGE), 1_700_000_000_000)
+AROUND_POISON = [*numbered(300), POISON, *numbered(300, 300)]
+HOOKS = "tests.conformance.hooks:"
+
+
+@pytest.fixture(scope="module")
+def pair(new_root: Callable[[], Path]) -> Iterator[Pair]:
+    with Pair(new_root) as made:
+        yield made
+
+
+@pytest.fixture(params=["records", "batches"])
+def harness(pair: Pair, request: pytest.FixtureRequest) -> Harness:
+    path = request.param
+    if path == "records":
+        return KafkaHarness(pair, path, CONNECTORS[path], Records(), ["stop", "dead-letter", "hook"])
+    return KafkaHarness(pair, path, CONNECTORS[path], Batches(), ["stop"])
+
+
+@pytest.fixture
+def records(pair: Pair) -> Harness:
+    """The path that can deal with single records."""
+    return KafkaHarness(pair, "records", CONNECTORS["records"], Records(), ["stop", "dead-letter", "hook"])
+
+
+def test_key_value_headers_and_time_arrive_as_they_are(harness: Harness) -> None:
+    topic = harness.topic()
+    odd = [
+        Written(None, b"no key", 1_600_000_000_000),
+        Written(b"", b"", 1),
+        Written(b"removed", None, 1_700_000_000_000, (("why", None),)),
+        Written(bytes(range(256)), os.urandom(5_000), 1_700_000_000_001, (("a", b"1"), ("a", b""), ("ü", b"\xff"))),
+    ]
+    harness.write("east", topic, {0: odd})
+    harness.copy(harness.lease(topic)).to_the_end()
+    assert contents(harness.read("west", topic)) == odd
+
+
+def test_every_partition_keeps_its_order(harness: Harness) -> None:
+    topic = harness.topic(3)
+    written = {number: numbered(3_000, name=b"%d " % number) for number in range(3)}
+    harness.write("east", topic, written)
+    harness.copy(harness.lease(topic, 3)).to_the_end()
+    assert {number: contents(harness.read("west", topic, number)) for number in range(3)} == written
+
+
+def test_two_opposite_links_bring_each_record_to_the_other_side_once(harness: Harness) -> None:
+    topic = harness.topic()
+    east, west = numbered(500, name=b"east "), numbered(400, name=b"west ")
+    harness.write("east", topic, {0: east})
+    harness.write("west", topic, {0: west})
+    there = harness.copy(harness.lease(topic)).to_the_end()
+    back = harness.copy(harness.lease(topic, back=True)).to_the_end()
+    again = there.next_lease().to_the_end()
+    assert (contents(harness.read("east", topic)), again.totals["copied"], again.totals["dropped"] > 0) == (
+        [*east, *west], 0, True,
+    )  # fmt: skip
+    assert (contents(harness.read("west", topic)), back.totals["dropped"]) == ([*west, *east], 500)
+
+
+def test_runs_say_where_records_stand_also_among_those_of_others(harness: Harness) -> None:
+    topic = harness.topic()
+    harness.write("east", topic, {0: numbered(1_000)})
+    copy = harness.copy(harness.lease(topic)).to_the_end()
+    for turn in range(3):
+        harness.write("west", topic, {0: numbered(7, name=b"foreign")})
+        harness.write("east", topic, {0: numbered(500, 1_000 + 500 * turn)})
+        following = copy.next_lease().to_the_end()
+        copy.runs, copy.rows = [*copy.runs, *following.runs], following.rows
+    source, target = harness.read("east", topic), harness.read("west", topic)
+    told = sum(run.records for run in copy.runs)
+    assert (untrue(copy.runs, source, target), told) == ([], len(source))
+
+
+def test_nothing_is_lost_or_doubled_however_often_the_worker_is_killed(harness: Harness, tmp_path: Path) -> None:
+    topic, chance, ended = harness.topic(2), random.Random(4), threading.Event()
+    written: dict[int, list[Written]] = {0: [], 1: []}
+
+    def write() -> None:
+        while not ended.wait(0.05):
+            new = {number: numbered(200, len(records)) for number, records in written.items()}
+            harness.write("east", topic, new)
+            for number, records in new.items():
+                written[number] += records
+
+    worker, writer = harness.worker(tmp_path, harness.lease(topic, 2), LEASE_S), threading.Thread(target=write)
+    writer.start()
+    worker.start()
+    try:
+        for _ in range(KILLS):
+            time.sleep(chance.uniform(0.2, 1.8))
+            worker.crash()
+    finally:
+        ended.set()
+        writer.join()
+        worker.close()
+    harness.copy(harness.lease(topic, 2)).to_the_end()
+    assert {number: contents(harness.read("west", topic, number)) for number in written} == written
+
+
+def test_a_lost_position_doubles_nothing(harness: Harness) -> None:
+    topic = harness.topic()
+    harness.write("east", topic, {0: numbered(2_000)})
+    harness.copy(harness.lease(topic)).to_the_end()
+    harness.write("east", topic, {0: numbered(10, 2_000)})
+    harness.copy(harness.lease(topic)).to_the_end()
+    assert contents(harness.read("west", topic)) == numbered(2_010)
+
+
+def test_what_is_told_as_copied_is_there_when_the_target_dies(harness: Harness) -> None:
+    topic = harness.topic()
+    harness.write("east", topic, {0: numbered(4_000)})
+    copier = harness.connector.open(harness.lease(topic, limits=Limits(records_per_s=1_000)))
+    told: list[Progress] = []
+
+    def begun() -> bool:
+        copier.copy(time.monotonic() + 0.1)
+        told.extend(copier.progress())
+        return told[-1].position.offset > 0
+
+    wait_until(begun, 180.0, "the copy to begin")
+
+    def go_on() -> None:
+        for _ in range(2):
+            try:
+                copier.copy(time.monotonic() + 0.3)
+            except Retry:
+                continue
+            finally:
+                told.extend(copier.progress())
+
+    harness.without_target(go_on)
+    copier.close()
+    there = {record for _, record in harness.read("west", topic)}
+    assert there.issuperset(numbered(max(row.position.offset for row in told)))
+
+
+def test_a_copier_survives_the_death_of_its_target(harness: Harness) -> None:
+    topic = harness.topic()
+    harness.write("east", topic, {0: numbered(1_000)})
+    copier = harness.connector.open(harness.lease(topic))
+    copier.copy(time.monotonic() + 0.2)
+    harness.without_target(lambda: harness.write("east", topic, {0: numbered(1_000, 1_000)}))
+
+    def all_there() -> bool:
+        try:
+            copier.copy(time.monotonic() + 0.2)
+        except Retry:
+            return False
+        return copier.progress()[0].position.offset == 2_000
+
+    wait_until(all_there, 180.0, "the copy to end")
+    copier.close()
+    assert contents(harness.read("west", topic)) == numbered(2_000)
+
+
+def test_a_limit_is_kept(harness: Harness) -> None:
+    topic, limit = harness.topic(2), 400.0
+    harness.write("east", topic, {0: numbered(3_000), 1: numbered(3_000)})
+    copier = harness.connector.open(harness.lease(topic, 2, limits=Limits(records_per_s=limit)))
+    begun, told = time.monotonic(), list[Progress]()
+
+    def enough() -> bool:
+        copier.copy(time.monotonic() + 0.5)
+        told.extend(copier.progress())
+        return sum(row.copied for row in told) >= 3 * limit
+
+    wait_until(enough, 180.0, "three seconds' worth of records")
+    took = time.monotonic() - begun
+    copier.close()
+    overdraft = 2 * 10  # a whole batch of each partition
+    assert sum(row.copied for row in told) <= limit * (took + BURST_S) + overdraft
+
+
+def test_a_refused_record_stops_its_partition_and_no_other(harness: Harness) -> None:
+    topic = harness.narrow_topic(2)
+    harness.write("east", topic, {0: AROUND_POISON, 1: numbered(2_000)})
+    copier = harness.connector.open(harness.lease(topic, 2))
+    rows: dict[int, Progress] = {}
+
+    def settled() -> bool:
+        copier.copy(time.monotonic() + 0.2)
+        rows.update((row.source.number, row) for row in copier.progress())
+        return rows[0].stopped and rows[1].position.offset == 2_000
+
+    wait_until(settled, 180.0, "one partition to stop and the other to end")
+    copier.close()
+    there = contents(harness.read("west", topic))
+    assert (there, rows[0].position.offset) == (AROUND_POISON[: len(there)], len(there))
+    assert contents(harness.read("west", topic, 1)) == numbered(2_000)
+
+
+def test_what_was_stopped_goes_on_when_the_target_takes_the_record(records: Harness) -> None:
+    topic = records.narrow_topic()
+    records.write("east", topic, {0: AROUND_POISON})
+    stopped = records.copy(records.lease(topic)).to_the_end()
+    hooks.seen.clear()
+    stopped.next_lease(failures="hook", hook=f"{HOOKS}handle").to_the_end()
+    assert contents(records.read("west", topic)) == numbered(600)
+    assert [(failure.offset, failure.key) for failure in hooks.seen] == [(300, b"poison")]
+
+
+def test_a_dead_letter_topic_takes_what_the_target_refuses(records: Harness) -> None:
+    topic, letters = records.narrow_topic(), records.topic()
+    records.write("east", topic, {0: AROUND_POISON})
+    copy = records.copy(records.lease(topic, failures="dead-letter", dead_letters=letters)).to_the_end()
+    [(_, letter)] = records.read("west", letters)
+    assert (contents(records.read("west", topic)), copy.totals["dismissed"]) == (numbered(600), 1)
+    assert (letter.key, letter.value) == (POISON.key, POISON.value)
+
+
+@pytest.mark.parametrize(
+    ("hook", "said"), [("refuse", "did not handle it"), ("fail", "own trouble"), ("say_nothing", "one bool")]
+)
+def test_a_hook_that_does_not_handle_a_record_stops_its_partition(records: Harness, hook: str, said: str) -> None:
+    topic = records.narrow_topic()
+    records.write("east", topic, {0: AROUND_POISON})
+    copy = records.copy(records.lease(topic, failures="hook", hook=HOOKS + hook)).to_the_end()
+    [row] = copy.rows.values()
+    assert (row.stopped, row.position.offset, said in row.error) == (True, 300, True)
+    assert contents(records.read("west", topic)) == numbered(300)

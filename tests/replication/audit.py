@@ -1,0 +1,180 @@
+"""Whole logs compared: what each cluster's own writers wrote has to stand at every other cluster, once, in order.
+
+The truth about a record is the log of the cluster it was born at, read with read_committed, because that is what a
+link has to copy; that this log itself keeps what it acknowledged is checked beside.
+"""
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from itertools import pairwise
+from typing import NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+
+from connectors.sandbox.processes import wait_until
+from state.errors import Retry
+from tests.replication.writers import Site, Writers
+
+OURS = "trueup-"
+"""Headers of links begin so; they are not the writer's."""
+LIMIT_S = 420.0
+STILL_S, AFTER_S = 2.0, 6.0
+"""So long no end moves before logs are read, and after they were found complete: longer than a lease of a worker."""
+
+
+class Stream(NamedTuple):
+    """Records of one writer in one partition: their order must be the same everywhere."""
+
+    origin: str
+    kind: str
+    partition: int
+
+
+class Content(NamedTuple):
+    """All of a record but its offset."""
+
+    number: int
+    value: bytes
+    timestamp: tuple[int, int]
+    headers: tuple[tuple[str, bytes], ...]
+
+
+Log = dict[Stream, list[Content]]
+
+
+class Verdict(NamedTuple):
+    """What is wrong at one cluster; all 0 is right. ``lost``: acknowledged at this cluster by its own writers, and
+    not there. ``extra``: stands here and not where it was born."""
+
+    records: int
+    missing: int = 0
+    duplicates: int = 0
+    order_breaks: int = 0
+    altered: int = 0
+    extra: int = 0
+    lost: int = 0
+
+    @property
+    def faults(self) -> int:
+        return sum(self[1:])
+
+
+class Audit(NamedTuple):
+    """Verdict of every cluster, and whether their ends stayed still afterwards."""
+
+    clusters: Mapping[str, Verdict]
+    still: bool
+
+    @property
+    def right(self) -> bool:
+        return self.still and not any(verdict.faults for verdict in self.clusters.values())
+
+
+def audit(sites: Sequence[Site], writers: Writers) -> Audit:
+    """Stop the writers, wait until nothing is missing, and compare. The links must be running; after the death of a
+    broker they may rest. A fault that copying more cannot mend ends the wait."""
+    writers.stop()
+    verdicts: dict[str, Verdict] = {}
+    before: list[list[int]] = []
+
+    def settled() -> bool:
+        nonlocal before
+        before = wait_still(sites)
+        logs = {site.name: read(site) for site in sites}
+        verdicts.update((site.name, judge(site.name, logs, writers.acknowledged(site.name))) for site in sites)
+        if any(verdict.faults > verdict.missing for verdict in verdicts.values()):
+            return True
+        # What a link brings after a rest that was longer than ours came between the ends and the logs.
+        return not any(verdict.missing for verdict in verdicts.values()) and _all_ends(sites) == before
+
+    with suppress(Retry):  # what is missing then is told by the verdict
+        wait_until(settled, LIMIT_S, "nothing to be missing")
+    return Audit(verdicts, wait_still(sites, AFTER_S) == before)
+
+
+def judge(name: str, logs: Mapping[str, Log], acknowledged: Collection[bytes] = ()) -> Verdict:
+    """What one cluster's log lacks, has twice, has in another order or has changed."""
+    log = logs[name]
+    born = {s: records for origin, other in logs.items() for s, records in other.items() if s.origin == origin}
+    parts = [_compare(born.get(stream, []), log.get(stream, [])) for stream in born.keys() | log.keys()]
+    here = {b"%s|%s|%d" % (s.origin.encode(), s.kind.encode(), r.number) for s, rs in log.items() for r in rs}
+    sums = [sum(column) for column in zip(*parts, strict=True)] or [0] * 5
+    return Verdict(sum(map(len, log.values())), *sums, lost=len(set(acknowledged) - here))
+
+
+def _compare(wanted: Sequence[Content], found: Sequence[Content]) -> tuple[int, int, int, int, int]:
+    """Missing, duplicates, order breaks, altered, extra."""
+    seen = Counter(record.number for record in found)
+    right = {record.number: record for record in wanted}
+    # The order is that of the log where they were born: a writer that is not idempotent may break its own.
+    order = {record.number: at for at, record in enumerate(wanted)}
+    places = [order[record.number] for record in found if record.number in order]
+    return (
+        len(right.keys() - seen.keys()),
+        sum(seen.values()) - len(seen),
+        sum(later <= earlier for earlier, later in pairwise(places)),
+        sum(record.number in right and record != right[record.number] for record in found),
+        len(seen.keys() - right.keys()),
+    )
+
+
+def read(site: Site) -> Log:
+    """Every committed record of a topic."""
+    consumer = Consumer({
+        "bootstrap.servers": site.bootstrap, "group.id": "audit", "isolation.level": "read_committed",
+        "enable.partition.eof": True, "enable.auto.commit": False, "check.crcs": True,
+    })  # fmt: skip
+    consumer.assign([TopicPartition(site.topic, partition, 0) for partition in range(site.partitions)])
+    found: Log = defaultdict(list)
+    ended: set[int] = set()
+
+    def all_read() -> bool:
+        for message in consumer.consume(5_000, 0.5):
+            if message.error() is None:
+                _note(found, message)
+            elif message.error().code() == KafkaError._PARTITION_EOF:
+                ended.add(message.partition())
+        return len(ended) == site.partitions
+
+    wait_until(all_read, 120.0, f"the whole of {site.topic} at {site.name}")
+    consumer.close()
+    return dict(found)
+
+
+def _note(found: Log, message: Message) -> None:
+    origin, kind, number = message.key().decode().split("|")
+    headers = tuple((name, value) for name, value in message.headers() or () if not name.startswith(OURS))
+    content = Content(int(number), message.value(), message.timestamp(), headers)
+    found[Stream(origin, kind, message.partition())].append(content)
+
+
+def ends(site: Site) -> list[int]:
+    """End offset of each partition."""
+    consumer = Consumer({"bootstrap.servers": site.bootstrap, "group.id": "audit", "log_level": 0})
+    try:
+        partitions = [TopicPartition(site.topic, number) for number in range(site.partitions)]
+        return [consumer.get_watermark_offsets(each, timeout=30)[1] for each in partitions]
+    finally:
+        consumer.close()
+
+
+def _all_ends(sites: Sequence[Site]) -> list[list[int]]:
+    return [ends(site) for site in sites]
+
+
+def wait_still(sites: Sequence[Site], still_s: float = STILL_S) -> list[list[int]]:
+    """The ends of all sites once they have not moved for a while. Raises `Retry` when they never stop moving."""
+    last: list[list[int]] = []
+    since = 0.0
+
+    def still() -> bool:
+        nonlocal last, since
+        now = _all_ends(sites)
+        if now != last:
+            last, since = now, time.monotonic()
+        return time.monotonic() - since >= still_s
+
+    wait_until(still, LIMIT_S, "no end to move")
+    return last

@@ -1,0 +1,132 @@
+"""Two clusters of one broker each, topics on both, and a copy from one to the other in this process."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from connectors.contract import Assignment, Connector, Endpoint, Lease, Partition, Position, Progress, Run
+from connectors.sandbox.kafka import Kafka
+from connectors.sandbox.processes import wait_until
+from tests.replication.audit import ends
+from tests.replication.writers import Site
+
+QUICK: Mapping[str, object] = {
+    "broker.session.timeout.ms": 3_000,
+    "log.cleaner.backoff.ms": 200,
+    "log.initial.task.delay.ms": 500,
+    "log.retention.check.interval.ms": 500,
+    "producer.id.expiration.check.interval.ms": 500,
+}
+"""A broker that cleans, deletes and forgets at once what it may, and is back soon after a kill."""
+COUNTS = ("copied", "bytes", "dropped", "skipped", "dismissed", "filtered", "lost", "foreign", "repeated")
+EAST_TO_WEST, WEST_TO_EAST = 7, 8
+"""Flows."""
+
+
+class Pair:
+    """Clusters east and west."""
+
+    def __init__(self, new_root: Callable[[], Path]) -> None:
+        self.east, self.west = Kafka(new_root(), settings=QUICK), Kafka(new_root(), settings=QUICK)
+        self._topics = 0
+
+    def __enter__(self) -> Self:
+        self.east.start()
+        self.west.start()
+        self.east.wait_ready()
+        self.west.wait_ready()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.east.close()
+        self.west.close()
+
+    def topic(self, partitions: int = 1, **settings: Mapping[str, str]) -> str:
+        """A new topic on both; settings of ``east=`` and ``west=`` alone."""
+        self._topics += 1
+        name = f"topic{self._topics}"
+        for side, broker in (("east", self.east), ("west", self.west)):
+            create(broker, name, partitions, settings.get(side, {}))
+        return name
+
+    def site(self, side: str, topic: str, partitions: int = 1) -> Site:
+        return Site(side, getattr(self, side).bootstrap, topic, partitions)
+
+    def lease(self, topic: str, partitions: int = 1, back: bool = False, **more: object) -> Lease:
+        """East to west, or ``back``."""
+        east, west = Endpoint("east", self.east.bootstrap, 0), Endpoint("west", self.west.bootstrap, 1)
+        each = (Partition(topic, number) for number in range(partitions))
+        lease = Lease(
+            "west-east" if back else "east-west", west if back else east, east if back else west,
+            WEST_TO_EAST if back else EAST_TO_WEST, "batches", tuple(Assignment(p, p, Position(), 0) for p in each),
+        )  # fmt: skip
+        return replace(lease, **more)  # type: ignore[arg-type]
+
+
+class Copy:
+    """What came of copying a lease here, over all partitions."""
+
+    def __init__(self, connector: Connector, lease: Lease) -> None:
+        self.lease = lease
+        self.totals: Counter[str] = Counter()
+        self.runs: list[Run] = []
+        self.rows: dict[Partition, Progress] = {}
+        self._connector = connector
+
+    def to_the_end(self, limit_s: float = 60.0) -> Self:
+        """Copy all that the source has now, or until a partition stops; then let the lease go."""
+        source = self.lease.source
+        wanted = {
+            a.source: ends(Site(source.name, source.bootstrap, a.source.topic, a.source.number + 1))[a.source.number]
+            for a in self.lease.assignments
+        }
+        copier = self._connector.open(self.lease)
+        try:
+
+            def there() -> bool:
+                copier.copy(time.monotonic() + 0.1)
+                self._note(copier.progress())
+                return all(row.stopped or row.position.offset >= wanted[p] for p, row in self.rows.items())
+
+            wait_until(there, limit_s, f"{self.lease.link} at the end of its source")
+        finally:
+            copier.close()
+        return self
+
+    def next_lease(self, **more: object) -> "Copy":
+        """A lease that goes on from where this one ended."""
+        held = (
+            each._replace(position=self.rows[each.source].position) if each.source in self.rows else each
+            for each in self.lease.assignments
+        )
+        return Copy(self._connector, replace(self.lease, assignments=tuple(held), **more))  # type: ignore[arg-type]
+
+    def _note(self, rows: list[Progress]) -> None:
+        for row in rows:
+            self.rows[row.source] = row
+            for run in row.runs:
+                self._join(run)
+            for name in COUNTS:
+                self.totals[name] += getattr(row, name)
+
+    def _join(self, run: Run) -> None:
+        last = self.runs[-1] if self.runs else Run(-1, -1, 0)
+        if (run.source, run.target) == (last.source + last.records, last.target + last.records):
+            self.runs[-1] = last._replace(records=last.records + run.records)
+        else:
+            self.runs.append(run)
+
+
+def create(broker: Kafka, topic: str, partitions: int, settings: Mapping[str, str]) -> None:
+    """A topic at one cluster, there for every client."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.create_topics([NewTopic(topic, partitions, 1, config=dict(settings))])[topic].result(30)
+    wait_until(lambda: topic in admin.list_topics(timeout=30).topics, 180.0, f"topic {topic}")

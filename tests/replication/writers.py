@@ -1,0 +1,135 @@
+"""Writers of the kinds that are met in the field, each at its own cluster.
+
+A record's key is ``cluster|kind|number``; numbers grow in each partition in the order of writing. A record whose
+transaction is aborted has the kind ``dead``. No writer repeats a record by itself: a key seen twice was doubled.
+"""
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from types import MappingProxyType, TracebackType
+from typing import NamedTuple, Self
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from connectors.sandbox.processes import wait_until
+
+KINDS: Mapping[str, Mapping[str, object]] = MappingProxyType(
+    {
+        "idempotent": {"enable.idempotence": True, "compression.type": "lz4"},
+        "zipped": {"enable.idempotence": True, "compression.type": "gzip"},
+        "leader-only": {"acks": "1", "retries": 0, "compression.type": "none"},
+        "transactional": {"transactional.id": "audit", "compression.type": "zstd"},
+    }
+)
+SURE = ("idempotent", "zipped")
+"""What these have acknowledged stays at its cluster, whichever broker dies."""
+PAUSE_S = 0.02
+
+
+class Site(NamedTuple):
+    """A topic at a cluster."""
+
+    name: str
+    bootstrap: str
+    topic: str
+    partitions: int = 2
+
+
+class Writer:
+    """Writes ``per_s`` records a second of one kind at one cluster, in a thread."""
+
+    def __init__(self, site: Site, kind: str, per_s: float) -> None:
+        self.site, self.kind, self._per_s = site, kind, per_s
+        self.acknowledged: set[bytes] = set()
+        self._stop = threading.Event()
+        self._sent = 0
+        self._thread = threading.Thread(target=self._run, name=f"{site.name} {kind}")
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End it and wait until everything was answered."""
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        write = self._in_transactions if self.kind == "transactional" else self._plainly
+        begun = time.monotonic()
+        while not self._stop.is_set():
+            with suppress(KafkaException):  # a transaction that a broker's death ended: go on with a new producer
+                write(begun)
+
+    def _producer(self) -> Producer:
+        own = {"transactional.id": f"audit-{self.site.name}"} if self.kind == "transactional" else {}
+        common = {"bootstrap.servers": self.site.bootstrap, "linger.ms": 5, "log_level": 0}
+        return Producer({**common, **KINDS[self.kind], **own})
+
+    def _plainly(self, begun: float) -> None:
+        producer = self._producer()
+        while not self._stop.is_set():
+            self._write_due(producer, begun, self.kind)
+            time.sleep(PAUSE_S)
+        producer.flush(120)
+
+    def _in_transactions(self, begun: float) -> None:
+        """Every third transaction is aborted, after its records reached the log."""
+        producer = self._producer()
+        producer.init_transactions(60)
+        turn = 0
+        while not self._stop.is_set():
+            doomed = turn % 3 == 2
+            producer.begin_transaction()
+            self._write_due(producer, begun, "dead" if doomed else self.kind)
+            producer.flush(120)
+            producer.abort_transaction(60) if doomed else producer.commit_transaction(60)
+            turn += 1
+            time.sleep(PAUSE_S)
+
+    def _write_due(self, producer: Producer, begun: float, kind: str) -> None:
+        site = self.site
+        for _ in range(max(1, int((time.monotonic() - begun) * self._per_s) - self._sent)):
+            number, self._sent = self._sent, self._sent + 1
+            producer.produce(
+                site.topic, b"v" * (20 + number % 80), f"{site.name}|{kind}|{number}",
+                partition=number % site.partitions, headers=[("trace", b"%d" % number)],
+                on_delivery=self._delivered,
+            )  # fmt: skip
+        producer.poll(0)
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            self.acknowledged.add(message.key())
+
+
+class Writers:
+    """One writer of each kind at each site."""
+
+    def __init__(self, sites: Sequence[Site], kinds: Sequence[str] = tuple(KINDS), per_s: float = 300.0) -> None:
+        self.all = [Writer(site, kind, per_s) for site in sites for kind in kinds]
+
+    def acknowledged(self, site: str) -> set[bytes]:
+        """Keys that this cluster promised to keep."""
+        return {key for w in self.all if w.site.name == site and w.kind in SURE for key in w.acknowledged}
+
+    def wait_acknowledged(self, records: int, limit_s: float = 120.0) -> None:
+        """Wait until every writer that knows has so many acknowledged."""
+        sure = [writer for writer in self.all if writer.kind in SURE]
+        wait_until(lambda: all(len(w.acknowledged) >= records for w in sure), limit_s, f"{records} records of each")
+
+    def __enter__(self) -> Self:
+        for writer in self.all:
+            writer.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End all; may be called twice."""
+        for writer in self.all:
+            writer.stop()

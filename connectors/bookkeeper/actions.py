@@ -5,16 +5,16 @@ ledger's metadata still has the version on which the repair was decided. Every o
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from connectors.bookkeeper import marks
 from connectors.bookkeeper.layout import Paths
-from connectors.zookeeper.client import Client, Committed, check, writing
-from connectors.zookeeper.errors import FORBIDDEN, GONE, BadVersion, NoNode
+from connectors.zookeeper.client import Client, Committed, check, deletion, writing
+from connectors.zookeeper.errors import FORBIDDEN, GONE, BadVersion, Forbidden, NoNode
 from state.errors import Retry, TrueupError, Unknown
 
-_TOGETHER = (100, 100, 25, 5, 1, 1)
-"""Orders in a transaction, look after look: where others keep interfering, fewer suffer together."""
+_TOGETHER = (100, 100, 100, 25, 5, 1, 1)
+"""Orders in a transaction, try after try: where others keep interfering, fewer suffer together."""
 _LEVELS = 4
 
 
@@ -32,7 +32,7 @@ class Outcome(NamedTuple):
 
     ``result`` of a mark: written; already (marked, and nothing to add); refused (the ledger changed); gone (the ledger
     was deleted); unknown (the answer was lost: look before trying again); retry (nothing was written); failed (we may
-    not). Of a withdrawal: withdrawn, gone (there is no mark), refused (it was written since), unknown, retry.
+    not). Of a withdrawal: withdrawn, gone (there is no mark), refused (it was written since), unknown, retry, failed.
     ``version`` of the mark's znode and ``zxid`` of the write are -1 where they are not known.
     """
 
@@ -54,7 +54,7 @@ class _Seen(NamedTuple):
 class _Write(NamedTuple):
     """The operations for one order, and the version its mark will have."""
 
-    operations: list[Any]
+    operations: list[bytes]
     version: int
 
 
@@ -67,57 +67,98 @@ class Marks:
     def mark(self, items: Sequence[MarkOrder]) -> list[Outcome]:
         """Carry out all orders, 100 in a transaction; one outcome each, in their order.
 
-        An order that cannot be carried out does not keep the others of its transaction: after another look at all of
-        them it is left out. Workers delete empty parents and marks at any time; that too only costs another look.
+        They were decided on a reading, so they are tried without another one: a transaction checks all that matters.
+        An order that cannot be carried out does not keep the others of its transaction: after a look at all of them it
+        is left out. Workers delete empty parents and marks at any time; that too only costs another look.
         """
         done: dict[int, Outcome] = {}
         left = list(range(len(items)))
         problem = "the tree of marks kept changing; order it again"
-        for together in _TOGETHER:
+        for turn, together in enumerate(_TOGETHER):
             if not left:
                 break
             try:
-                # The orders may have been decided on what another server said, which this one must not lag behind.
-                self._client.settle(self._paths.root)
-                ready = self._look(items, left, done)
+                ready = self._look(items, left, done) if turn else self._guess(items)
             except Retry as error:
                 problem = str(error)
                 break
-            left = self._commit(items, ready, done, together)
+            left = self._commit(items, ready, done, together, guessed=not turn)
         done.update({at: Outcome(items[at].ledger, "retry", problem) for at in left if at not in done})
         return [done[at] for at in range(len(items))]
 
-    def withdraw(self, ledger: int, mark_version: int) -> Outcome:
-        """Delete a mark that still has this version. A worker that holds the lock does not mind.
+    def look(self, ledgers: Sequence[int]) -> dict[int, marks.Mark]:
+        """The marks that these ledgers have, as of now: no server that lags behind is asked. Raises `Retry`."""
+        self._client.settle(self._paths.root)
+        seen = self._read([self._paths.mark(ledger) for ledger in ledgers])
+        there = {ledger: mark for ledger, mark in zip(ledgers, seen, strict=True) if mark.version != GONE}
+        hidden = [ledger for ledger, mark in there.items() if mark.version == FORBIDDEN]
+        if hidden:
+            raise Forbidden("permission to read marks", f"none for {hidden[:5]}", "correct the ZooKeeper ACLs")
+        return {ledger: marks.decode(mark.data) for ledger, mark in there.items()}
 
-        Empty parents go too, as after a repair by a worker: nothing else would ever remove them.
+    def holders(self, ledgers: Sequence[int]) -> dict[int, str]:
+        """Which worker holds the lock of each of these ledgers; those that nobody holds are left out."""
+        seen = self._read([self._paths.lock(ledger) for ledger in ledgers])
+        return {i: marks.holder(lock.data) for i, lock in zip(ledgers, seen, strict=True) if lock.version >= 0}
+
+    def withdraw(self, items: Sequence[tuple[int, int]]) -> list[Outcome]:
+        """Delete the marks of these ledgers that still have this version, 100 in a transaction; one outcome each.
+
+        A worker that holds the lock does not mind. Empty parents go too, as after a repair by a worker: nothing else
+        would ever remove them. Marks that cannot be deleted together are deleted one by one.
         """
-        path = self._paths.mark(ledger)
+        paths = [self._paths.mark(ledger) for ledger, _ in items]
+        places = [range(at, min(at + _TOGETHER[0], len(items))) for at in range(0, len(items), _TOGETHER[0])]
+        removals = ([op for at in some for op in _removal(paths[at], items[at][1])] for some in places)
+        told: list[Outcome] = []
+        for some, answer in zip(places, self._client.commit(removals), strict=True):
+            if isinstance(answer, Committed) and not any(answer.codes):
+                told += [Outcome(items[at][0], "withdrawn", "", items[at][1], answer.zxid) for at in some]
+            elif isinstance(answer, Committed):
+                told += [self._withdraw(*items[at], paths[at]) for at in some]
+            else:
+                told += [Outcome(items[at][0], _lost(answer), str(answer), items[at][1]) for at in some]
+        self._prune([path for path, outcome in zip(paths, told, strict=True) if outcome.result == "withdrawn"])
+        return told
+
+    def _withdraw(self, ledger: int, mark_version: int, path: str) -> Outcome:
         try:
             self._client.drop(path, mark_version)
         except NoNode:
             return Outcome(ledger, "gone", "there is no mark")
         except BadVersion:
             return Outcome(ledger, "refused", f"the mark no longer has version {mark_version}")
-        except Unknown as error:
-            return Outcome(ledger, "unknown", str(error), mark_version)
-        except Retry as error:
-            return Outcome(ledger, "retry", str(error), mark_version)
+        except (Unknown, Retry) as error:
+            return Outcome(ledger, _lost(error), str(error), mark_version)
         zxid = self._client.last_zxid
-        self._prune(path)
+        for _ in self._client.commit([[deletion(path.rpartition("/")[0], -1)]]):
+            pass
         return Outcome(ledger, "withdrawn", "", mark_version, zxid)
 
-    def _prune(self, path: str) -> None:
-        """Remove empty parents, lowest first. One that stays does no harm."""
-        for _ in range(_LEVELS):
-            path = path.rpartition("/")[0]
-            try:
-                self._client.drop(path, -1)
-            except TrueupError:
-                return
+    def _prune(self, paths: Sequence[str]) -> None:
+        """Remove the levels that these marks shared with others, lowest first, if they are empty now."""
+        directories = {path.rsplit("/", 2)[0] for path in paths}
+        for up in range(_LEVELS - 1):
+            levels = sorted({directory.rsplit("/", up)[0] for directory in directories})
+            for _ in self._client.commit([deletion(level, -1)] for level in levels):
+                pass  # one that is not empty stays, and does no harm
+
+    def _guess(self, items: Sequence[MarkOrder]) -> dict[int, _Write]:
+        """What to write if no ledger has a mark, and so no parent of its own: reads only the levels they share."""
+        paths = [self._paths.mark(item.ledger) for item in items]
+        directories = {path.rsplit("/", 2)[0] for path in paths}
+        shared = sorted({level for directory in directories for level in self._above(f"{directory}/-/-")[:-1]})
+        seen = self._read(shared)
+        missing = {path for path, parent in zip(shared, seen, strict=True) if parent.version == GONE}
+        ready: dict[int, _Write] = {}
+        for at, (item, path) in enumerate(zip(items, paths, strict=True)):
+            ready[at] = self._creation(item, path, [*self._lacking(path, missing), path.rpartition("/")[0]])
+        return ready
 
     def _look(self, items: Sequence[MarkOrder], left: list[int], done: dict[int, Outcome]) -> dict[int, _Write]:
         """Read ledgers, marks and parents; settle what needs no write; what to write for the others."""
+        # The orders may have been decided on what another server said, which this one must not lag behind.
+        self._client.settle(self._paths.root)
         paths = [self._paths.mark(items[at].ledger) for at in left]
         above = sorted({parent for path in paths for parent in self._above(path)})
         ledgers = [self._paths.ledger(items[at].ledger) for at in left]
@@ -134,17 +175,28 @@ class Marks:
         return ready
 
     def _write(self, order: MarkOrder, path: str, mark: _Seen, missing: set[str]) -> _Write:
-        """Create or extend a mark. Parents created on the way are no longer ``missing`` for the orders after it."""
-        guard = check(self._paths.ledger(order.ledger), order.version)
-        if mark.version != GONE:
-            known = marks.decode(mark.data)
-            replicas = tuple(dict.fromkeys(known.replicas + order.replicas))
-            text = marks.encode(replicas, order.ctime_ms)
-            return _Write([guard, writing(path, text, mark.version)], mark.version + 1)
+        """Create or extend a mark."""
+        if mark.version == GONE:
+            return self._creation(order, path, self._lacking(path, missing))
+        known = marks.decode(mark.data)
+        replicas = tuple(dict.fromkeys(known.replicas + order.replicas))
+        text = marks.encode(replicas, order.ctime_ms)
+        return _Write([self._guard(order), writing(path, text, mark.version)], mark.version + 1)
+
+    def _creation(self, order: MarkOrder, path: str, parents: Sequence[str]) -> _Write:
+        new = self._client.creation(path, marks.encode(order.replicas, order.ctime_ms))
+        return _Write([self._guard(order), *map(self._client.creation, parents), new], 0)
+
+    def _guard(self, order: MarkOrder) -> bytes:
+        return check(self._paths.ledger(order.ledger), order.version)
+
+    def _lacking(self, path: str, missing: set[str]) -> list[str]:
+        """Levels above a mark that have to be made; they are no longer ``missing`` for the orders after it."""
+        if not missing:
+            return []
         parents = [parent for parent in self._above(path) if parent in missing]
         missing.difference_update(parents)
-        new = self._client.creation(path, marks.encode(order.replicas, order.ctime_ms))
-        return _Write([guard, *map(self._client.creation, parents), new], 0)
+        return parents
 
     def _above(self, path: str) -> list[str]:
         """The four levels above a mark and the roots, which no daemon has made where none ever ran; highest first."""
@@ -152,18 +204,18 @@ class Marks:
         return [self._paths.replication, self._paths.marks, *levels]
 
     def _commit(
-        self, items: Sequence[MarkOrder], ready: dict[int, _Write], done: dict[int, Outcome], together: int
-    ) -> list[int]:
-        """Write, so many ``together``; the orders that deserve another look."""
+        self, items: Sequence[MarkOrder], ready: dict[int, _Write], done: dict[int, Outcome], together: int,
+        guessed: bool = False,
+    ) -> list[int]:  # fmt: skip
+        """Write, so many ``together``; the orders that deserve another look. Only a look tells what is forbidden."""
         every = list(ready)
         batches = [every[start : start + together] for start in range(0, len(every), together)]
         answers = self._client.commit([op for at in batch for op in ready[at].operations] for batch in batches)
         again: list[int] = []
         for batch, answer in zip(batches, answers, strict=True):
             if not isinstance(answer, Committed):
-                result = next((name for kind, name in _LOST if isinstance(answer, kind)), "failed")
-                done.update({at: Outcome(items[at].ledger, result, str(answer)) for at in batch})
-            elif FORBIDDEN in answer.codes:
+                done.update({at: Outcome(items[at].ledger, _lost(answer), str(answer)) for at in batch})
+            elif FORBIDDEN in answer.codes and not guessed:
                 done.update({at: Outcome(items[at].ledger, "failed", "no permission to write marks") for at in batch})
             elif any(answer.codes):
                 again += batch
@@ -185,7 +237,14 @@ class Marks:
         return found
 
 
-_LOST: tuple[tuple[type[TrueupError], str], ...] = ((Unknown, "unknown"), (Retry, "retry"))
+def _lost(error: TrueupError) -> str:
+    """The result of a write that ended in an error."""
+    return "unknown" if isinstance(error, Unknown) else "retry" if isinstance(error, Retry) else "failed"
+
+
+def _removal(path: str, version: int) -> tuple[bytes, bytes]:
+    """Operations that delete a mark and the level above it, which is its own."""
+    return deletion(path, version), deletion(path.rpartition("/")[0], -1)
 
 
 def _settled(order: MarkOrder, ledger: _Seen, mark: _Seen) -> Outcome | None:

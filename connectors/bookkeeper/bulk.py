@@ -7,16 +7,18 @@ tenth of its cost. Passwords are stepped over and never copied.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import repeat
 
 import numpy as np
 
 from connectors.bookkeeper import metadata
 from connectors.bookkeeper.metadata import SIZES, Where
 from connectors.bookkeeper.wire import NAME_BYTES, PAD, Array, Parts, dictionary, in_order, varints, walk
+from connectors.protobuf import varint
 from connectors.zookeeper.requests import Znodes
 from state.errors import BadBytes
-from state.ledgers import Ledgers, concat, row, spans
-from state.observations import FragmentRecord, LedgerRecord, LedgerState
+from state.ledgers import Ledgers, concat, entries_of, row, spans
+from state.observations import FragmentRecord, LedgerRecord, LedgerState, Observation
 
 _HEAD = np.frombuffer(metadata.KEY + b"3\n", np.uint8)
 _NONE = np.iinfo(np.int64).min
@@ -31,7 +33,8 @@ _CACHED = 1 << 16
 
 @dataclass(slots=True)
 class Batch:
-    """Ledgers decoded together. ``ledgers`` has a row for each that was found, in the order asked for.
+    """Ledgers decoded together, to be read as observations. ``ledgers`` has a row for each that was found, in the
+    order asked for.
 
     ``ack``, ``last_entry``, ``length`` go with its rows, ``first_entry`` with its fragments. ``alone``: the record of
     each row that was decoded by itself, unreadable ones with state UNREADABLE. ``gone`` and ``forbidden``: ids.
@@ -53,6 +56,12 @@ class Batch:
         """Ids of ledgers whose metadata is damaged."""
         return [r["ledger"] for r in self.alone.values() if r["state"] == LedgerState.UNREADABLE]
 
+    def __len__(self) -> int:
+        return len(self.ledgers)
+
+    def __iter__(self) -> Iterator[Observation]:
+        return map(Observation, repeat("ledgers"), keys(self.ledgers.ledger), self.records())
+
     def records(self) -> Iterator[LedgerRecord]:
         """A journal record for each row."""
         made = self._made()
@@ -70,7 +79,7 @@ class Batch:
         ]  # fmt: skip
         names = [rows.names[code] for code in rows.members.tolist()]
         firsts, entry = self.first_entry.tolist(), 0
-        custom = self._customs()
+        custom = self.custom()
         nothing: dict[str, bytes] = {}
         for at, values in enumerate(zip(*columns, strict=True)):
             ledger, mzxid, version, ctime, seen, state, size, quorum, ack, last, length, count, member = values
@@ -88,7 +97,7 @@ class Batch:
                 "length": length, "fragments": fragments, "custom": custom.get(at, nothing), "error": "",
             }  # fmt: skip
 
-    def _customs(self) -> dict[int, dict[str, bytes]]:
+    def custom(self) -> dict[int, dict[str, bytes]]:
         """Custom metadata by row. Ledgers of one topic have the same: each form of it is parsed once."""
         parts, raw = self._custom, self._raw
         if len(_customs) > _CACHED:
@@ -111,6 +120,12 @@ class Batch:
 
 
 _customs: dict[bytes, dict[str, bytes]] = {}
+
+
+def keys(ledgers: Array) -> list[bytes]:
+    """Keys of records about these ledgers: the id, 8 bytes big-endian."""
+    raw = ledgers.astype(">i8").tobytes()
+    return [raw[at : at + 8] for at in range(0, len(raw), 8)]
 
 
 def _apart(parts: Parts) -> set[int]:
@@ -254,7 +269,7 @@ def _assemble(form: _Form, fields: Array, where: Aside, ctime_ms: Array) -> Batc
     count = np.bincount(segments.row, minlength=form.rows)
     final = np.cumsum(count) - 1
     first = form.first
-    hollow = closed & (count > 0) & (first[np.where(count > 0, final, 0)] > last if len(first) else False)
+    entries = entries_of(closed & (count > 0), first[np.where(count > 0, final, 0)] if len(first) else last, last)
     mine = ok[segments.row]
     members = codes[mine[form.members.row]]
     if not ok.all():
@@ -266,7 +281,7 @@ def _assemble(form: _Form, fields: Array, where: Aside, ctime_ms: Array) -> Batc
         seen_ms=np.full(int(ok.sum()), where.seen_ms, np.int64), version=where.version[ok],
         fragments=count[ok].astype(np.uint32), ensemble=fields[_ENSEMBLE, ok].astype(np.uint16),
         quorum=fields[_QUORUM, ok].astype(np.uint16), state=fields[_STATE, ok].astype(np.uint8),
-        hollow=hollow[ok].astype(np.uint8), members=members.astype(np.uint32), names=names,
+        entries=entries[ok], members=members.astype(np.uint32), names=names,
     )  # fmt: skip
     renumbered = np.cumsum(ok) - 1
     custom = form.custom.take(ok[form.custom.row])
@@ -327,7 +342,7 @@ def _row(record: LedgerRecord) -> Ledgers:
         version=record["version"],
         ctime_ms=record["ctime_ms"],
         seen_ms=record["seen_ms"],
-        hollow=bool(record["fragments"]) and metadata.hollow(record),
+        entries=metadata.entries(record),
     )
 
 
@@ -371,7 +386,7 @@ def _pair(bits: bytes) -> tuple[str, bytes]:
     at = 0
     while at < len(bits):
         tag = bits[at]
-        size, start = metadata.varint(bits, at + 1)
+        size, start = varint(bits, at + 1)
         at = start + size
         if tag == _KEY:
             key = bits[start:at]

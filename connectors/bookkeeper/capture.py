@@ -10,7 +10,7 @@ everything is read. What is published is always a whole value with its version; 
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from connectors.bookkeeper import reading
@@ -20,14 +20,13 @@ from connectors.bookkeeper.layout import Kind, Paths
 from connectors.bookkeeper.racks import Racks
 from connectors.zookeeper.client import FAST, Client, Pace
 from connectors.zookeeper.requests import Stat
+from connectors.zookeeper.watcher import Follower
 from connectors.zookeeper.watching import Heard, Watch
 from state.errors import Retry, Stop, TrueupError
 from state.ledgers import Ledgers
 from state.observations import LedgerRecord, Observation, Sighting
 
 log = logging.getLogger(__name__)
-FIRST_WAIT_S, LONGEST_WAIT_S = 0.1, 5.0
-_IDLE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +56,10 @@ class Health:
     rack_problem: str
 
 
-class _Stopping(Exception):  # noqa: N818 - it is no error
-    """The capture was told to stop while it waited."""
+class Capture(Follower):
+    """Observes one cluster until it is closed: what was heard and not published is found again by the next start.
 
-
-class Capture:
-    """Observes one cluster until it is closed, through any loss of connection, session or servers.
-
-    ``connect`` makes a client that is not open yet. ``publish`` and ``bookies`` may block, and may raise: they are
+    ``publish`` and ``bookies`` may block, and may raise: they are
     called again with the same until they succeed, and nothing else is published before. ``bookies`` gets the complete
     list. ``now`` is the time in ms since the epoch.
     """
@@ -74,39 +69,21 @@ class Capture:
         connect: Callable[[], Client],
         root: str,
         racks: Racks,
-        publish: Callable[[list[Observation]], None],
+        publish: Callable[[Iterable[Observation]], None],
         bookies: Callable[[list[Sighting]], None],
         known: Known,
         now: Callable[[], int],
         pace: Pace = FAST,
     ) -> None:
-        self._connect, self._racks, self._now = connect, racks, now
+        self._racks = racks
         self._paths = Paths(root)
-        self._watch = Watch(self._paths.noise(), now)
+        super().__init__("capture", connect, Watch(self._paths.noise(), now), now)
         self._ledgers = LedgerFeed(lambda news: self._until_done(lambda: publish(news)), known, now, pace)
         self._marks = MarkFeed(lambda news: self._until_done(lambda: publish(news)), known, now, pace)
         self._bookies = BookieFeed(lambda seen: self._until_done(lambda: bookies(seen)), racks)
-        self._client: Client | None = None
-        self._stop, self._reload = threading.Event(), threading.Event()
-        self._problem = ""
+        self._reload = threading.Event()
         self._snapshots = self._resyncs = 0
         self._resync_s = 0.0
-        self._complete_ms = 0
-        self._thread = threading.Thread(target=self._run, name="capture", daemon=True)
-
-    def start(self) -> None:
-        """Begin. Returns at once; `health` says how it goes."""
-        self._thread.start()
-
-    def close(self) -> None:
-        """Stop observing. What was heard and not published is found again by the next start."""
-        self._stop.set()
-        self._watch.turned.set()
-        self._watch.wake.set()
-        if self._thread.ident is not None:
-            self._thread.join()
-        if self._client is not None:
-            self._client.shut()
 
     def reload_racks(self) -> None:
         """Have the rack map asked again."""
@@ -122,7 +99,7 @@ class Capture:
             session=0 if client is None else client.session,
             synced=watch.armed,
             behind=len(watch),
-            complete_ms=self._complete_ms,
+            complete_ms=self.complete_ms,
             last_event_ms=watch.last_event_ms,
             last_zxid=watch.zxid,
             ledgers=len(self._ledgers),
@@ -131,7 +108,7 @@ class Capture:
             snapshots=self._snapshots,
             resyncs=self._resyncs,
             last_resync_s=self._resync_s,
-            problem=self._problem,
+            problem=self.problem,
             rack_problem=self._bookies.problem,
         )
 
@@ -147,54 +124,6 @@ class Capture:
     def read_one(self, ledger: int) -> tuple[LedgerRecord, Stat] | None:
         """One ledger as it is now with its stat, None if there is no such ledger. Raises `Retry`."""
         return reading.one(self._open_client(), self._paths, ledger, self._now())
-
-    def _open_client(self) -> Client:
-        if self._client is None or not self._client.connected:
-            raise Retry("a session with ZooKeeper", "none", "it reconnects by itself")
-        return self._client
-
-    def _run(self) -> None:
-        wait_s = FIRST_WAIT_S
-        while not self._stop.is_set():
-            try:
-                self._turn()
-                wait_s, self._problem = FIRST_WAIT_S, ""
-            except _Stopping:
-                return
-            except TrueupError as error:
-                self._note(error)
-                self._watch.turned.wait(wait_s)
-                self._watch.turned.clear()
-                wait_s = min(wait_s * 2, LONGEST_WAIT_S)
-
-    def _note(self, error: TrueupError) -> None:
-        if str(error) != self._problem:
-            log.warning("capture waits", extra={"problem": str(error)})
-        self._problem = str(error)
-
-    def _turn(self) -> None:
-        """Get in step if need be, then wait for events and handle them."""
-        client = self._session()
-        if not self._watch.armed:
-            self._sync(client)
-        self._watch.wake.wait(_IDLE_S)
-        self._watch.wake.clear()
-        if self._watch.armed:
-            begun_ms = self._now()
-            self._handle(client)
-            if self._watch.armed:
-                self._complete_ms = begun_ms
-
-    def _session(self) -> Client:
-        """The client, connected."""
-        if self._client is not None and self._client.ended:
-            self._client.shut()
-            self._client = None
-        if self._client is None:
-            client = self._connect()
-            self._watch.follow(client)
-            self._client = client.open(given_up=self._stop.is_set)
-        return self._open_client()
 
     def _sync(self, client: Client) -> None:
         """Add the watch, then read whatever may have changed before it was there."""
@@ -264,15 +193,3 @@ class Capture:
             bookies = True
         if bookies or racks:
             self._bookies.read_all(client, self._paths)
-
-    def _until_done(self, act: Callable[[], None]) -> None:
-        """Call this again and again until it does not fail."""
-        wait_s = FIRST_WAIT_S
-        while True:
-            try:
-                return act()
-            except TrueupError as error:
-                self._note(error)
-                if self._stop.wait(wait_s):
-                    raise _Stopping from error
-                wait_s = min(wait_s * 2, LONGEST_WAIT_S)

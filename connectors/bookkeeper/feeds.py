@@ -5,13 +5,13 @@ only after it was delivered, so that a failure in between means publishing again
 """
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import repeat
 
 import numpy as np
 
 from connectors.bookkeeper import bulk, marks, metadata, reading
-from connectors.bookkeeper.known import Held, Known
+from connectors.bookkeeper.known import Held, Known, distinct
 from connectors.bookkeeper.layout import Paths
 from connectors.bookkeeper.racks import Racks
 from connectors.bookkeeper.wire import Array
@@ -22,7 +22,8 @@ from state.errors import BadBytes
 from state.observations import LedgerRecord, LedgerState, MarkRecord, Observation, Sighting
 
 log = logging.getLogger(__name__)
-Deliver = Callable[[list[Observation]], None]
+Part = tuple[Array, list[Znodes]]
+Deliver = Callable[[Iterable[Observation]], None]
 _FORBIDDEN_AGAIN_MS = 60_000
 _COMPARED_TOGETHER = 1_500
 _NO_MARK = marks.Mark()
@@ -44,10 +45,15 @@ class LedgerFeed:
         """Read every ledger; publish those that are not held in that version, and those that are no more."""
         self.forbidden.clear()
         seen = [np.zeros(0, np.int64)]
-        for listing in reading.ledgers_of(client, paths):
-            seen.append(listing.ids)
-            self._read(client, paths, listing.ids, listing.names)
-        self._read(client, paths, np.setdiff1d(self._held.columns()[0], np.concatenate(seen)))
+
+        def parts() -> Iterator[Part]:
+            for listing in reading.ledgers_of(client, paths):
+                seen.append(listing.ids)
+                yield from reading.read(client, paths, listing.ids, listing.names, self._pace)
+
+        self._take(paths, reading.ahead(parts()))
+        held = self._held.columns()[0]
+        self._read(client, paths, np.setdiff1d(held, distinct(np.concatenate(seen)), assume_unique=True))
 
     def compare(self, client: Client, paths: Paths, other: Client, since: int) -> None:
         """Publish what was created, deleted or written after zxid ``since``.
@@ -56,9 +62,9 @@ class LedgerFeed:
         """
         held = self._held.columns()[0]
         lists = [listing.ids for listing in reading.ledgers_of(client, paths)]
-        present = np.concatenate([np.zeros(0, np.int64), *lists])
-        written = self._written(other, paths, np.intersect1d(held, present), since)
-        self._read(client, paths, np.union1d(np.setxor1d(held, present), written))
+        present = distinct(np.concatenate([np.zeros(0, np.int64), *lists]))
+        written = self._written(other, paths, np.intersect1d(held, present, assume_unique=True), since)
+        self._read(client, paths, np.union1d(np.setxor1d(held, present, assume_unique=True), written))
 
     def _written(self, other: Client, paths: Paths, ledgers: Array, since: int) -> Array:
         """Those of these ledgers that the server says were written or deleted."""
@@ -83,14 +89,20 @@ class LedgerFeed:
     def _is_news(self, ledger: int, heard: Heard) -> bool:
         return heard.zxid <= 0 or heard.zxid > self._held.get(ledger)
 
-    def _read(self, client: Client, paths: Paths, ledgers: Array, names: list[bytes] | None = None) -> None:
-        """Read ledgers and publish those that are not as they are held."""
-        for ids, found in reading.read(client, paths, ledgers, names, self._pace):
+    def _read(self, client: Client, paths: Paths, ledgers: Array) -> None:
+        parts = reading.read(client, paths, ledgers, None, self._pace)
+        self._take(paths, parts if len(ledgers) <= reading.TOGETHER else reading.ahead(parts))
+
+    def _take(self, paths: Paths, parts: Iterator[Part]) -> None:
+        """Publish those of the ledgers read that are not as they are held."""
+        for ids, found in parts:
             mzxid = bulk.mzxids(found)
             news = (mzxid != self._held.versions(ids)) | (mzxid < 0)
             told = reading.records(ids, found, paths, self._now(), news)
             # A znode that is not there is gone as of the reading, whatever its events will say.
             gone = [self._gone(ledger, zxid) for ledger, zxid in told.gone if self._held.get(ledger) >= 0]
+            if told.batch is not None:
+                self._publish_batch(told.batch)
             self._publish([*told.records, *gone])
             self.forbidden.difference_update(ids.tolist())
             self.forbidden.update(told.forbidden)
@@ -98,11 +110,18 @@ class LedgerFeed:
     def _gone(self, ledger: int, zxid: int) -> LedgerRecord:
         return metadata.gone(ledger, zxid, self._now())
 
+    def _publish_batch(self, batch: bulk.Batch) -> None:
+        if len(batch):
+            self._deliver(batch)
+            self._held.update(batch.ledgers.ledger, batch.ledgers.mzxid)
+            self.unreadable.difference_update(batch.ledgers.ledger.tolist())
+            self.unreadable.update(batch.unreadable)
+
     def _publish(self, records: list[LedgerRecord]) -> None:
         if not records:
             return
         ids = [record["ledger"] for record in records]
-        self._deliver(list(map(Observation, repeat("ledgers"), _keys(ids), records)))
+        self._deliver(list(map(Observation, repeat("ledgers"), bulk.keys(np.array(ids, np.int64)), records)))
         versions = [-1 if record["state"] == LedgerState.GONE else record["mzxid"] for record in records]
         self._held.update(np.array(ids, np.int64), np.array(versions, np.int64))
         self.unreadable.difference_update(ids)
@@ -131,7 +150,7 @@ class MarkFeed:
         for at in range(0, len(ids), reading.TOGETHER):
             news = [r for r in self._read(client, paths, ids[at : at + reading.TOGETHER]) if self._is_news(r)]
             if news:
-                keys = _keys([record["ledger"] for record in news])
+                keys = bulk.keys(np.array([record["ledger"] for record in news], np.int64))
                 self._deliver(list(map(Observation, repeat("marks"), keys, news)))
             for record in news:
                 if _present(record):
@@ -212,9 +231,3 @@ def _sighting(found: reading.Registered, bookie: str, rack: str | None) -> Sight
 
 def _present(record: MarkRecord) -> bool:
     return record["version"] >= 0 or bool(record["locked_by"])
-
-
-def _keys(ledgers: Sequence[int]) -> list[bytes]:
-    """Keys of records about these ledgers: the id, 8 bytes big-endian."""
-    raw = np.array(ledgers, ">i8").tobytes()
-    return [raw[at : at + 8] for at in range(0, len(raw), 8)]

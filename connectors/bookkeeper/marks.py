@@ -6,16 +6,18 @@ mark, they only delete it. So what cannot be read is an empty mark here too, and
 """
 
 import re
-from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from google.protobuf import text_format
 
 from connectors.bookkeeper import proto
+from connectors.protobuf import TextError, read_text
 
 _PLAIN = re.compile(rb'((?:replica: "[^"\\\n]*"\n)*)(?:ctime: (\d{1,18})\n?)?\Z')
 _QUOTED = re.compile(rb'"([^"]*)"')
 _HOLDER = re.compile(rb'bookieId: "([^"\\\n]*)"\n?\Z')
+_TEXTS = 1_024  # many marks have the same text: what was lost at once is marked at once
 _ESCAPED = frozenset('"\\\n')
 
 
@@ -27,6 +29,7 @@ class Mark(NamedTuple):
     whole: bool = True
 
 
+@lru_cache(_TEXTS)
 def decode(data: bytes) -> Mark:
     """The mark in these bytes; an empty one if they cannot be read."""
     plain = _PLAIN.match(data)
@@ -38,7 +41,8 @@ def decode(data: bytes) -> Mark:
     return Mark(replicas, message.ctime if message.HasField("ctime") else -1, whole)
 
 
-def encode(replicas: Sequence[str], ctime_ms: int) -> bytes:
+@lru_cache(_TEXTS)
+def encode(replicas: tuple[str, ...], ctime_ms: int) -> bytes:
     """The bytes of a mark. Without replicas it asks for a placement repair. ``ctime_ms`` -1: left out."""
     if any(not _ESCAPED.isdisjoint(name) for name in replicas):
         message = proto.Mark(replica=[name.encode() for name in replicas])
@@ -67,8 +71,8 @@ def _parsed(data: bytes, message: Any) -> tuple[Any, bool]:
     """The message and whether all of it was known; an empty one if it is no text protobuf."""
     for strange in (False, True):
         try:
-            proto.read_text(data, message, strange)
-        except proto.TextError:
+            read_text(data, message, strange)
+        except TextError:
             message = type(message)()
         else:
             return message, not strange

@@ -11,8 +11,10 @@ from typing import Any, NamedTuple, NoReturn
 from google.protobuf import text_format
 from google.protobuf.message import DecodeError
 
-from connectors.bookkeeper.proto import LedgerMetadata, TextError, read_text
+from connectors.bookkeeper.proto import LedgerMetadata
+from connectors.protobuf import TextError, first_damage, read_text, varint
 from state.errors import BadBytes
+from state.ledgers import MANY
 from state.observations import FragmentRecord, LedgerRecord, LedgerState
 
 KEY = b"BookieMetadataFormatVersion\t"
@@ -42,14 +44,20 @@ def decode(data: bytes, where: Where) -> LedgerRecord:
     version, at = _header(data, where.path)
     if version == 1:
         return _decode_v1(data, at, where)
-    message = LedgerMetadata()
-    if version == 2:
-        _parse_text(data, at, message, where.path)
-    elif version == 3:
-        at = _parse_binary(data, at, message, where.path)
-    else:
-        _bad(where.path, len(KEY), "metadata format 1, 2 or 3", str(version))
+    message, at = _message(version, data, at, where.path)
     return _record(message, where, at)
+
+
+def protection(data: bytes, path: str) -> tuple[int, bytes] | None:
+    """Digest type and password of the ledger in these bytes, None where they do not say. Raises `BadBytes`.
+
+    The password is for whoever reads or copies entries at once: it is never to be kept, told or logged.
+    """
+    version, at = _header(data, path)
+    message = None if version == 1 else _message(version, data, at, path)[0]
+    if message is None or not message.HasField("digestType"):
+        return None
+    return message.digestType, message.password
 
 
 def unreadable(where: Where, error: BadBytes) -> LedgerRecord:
@@ -63,9 +71,13 @@ def gone(ledger: int, zxid: int, seen_ms: int) -> LedgerRecord:
     return _as_record(where, LedgerState.GONE, (0, 0, 0), (-1, 0), [], -1, {})
 
 
-def hollow(record: LedgerRecord) -> bool:
-    """Whether the ledger is closed and its last fragment holds no entry."""
-    return record["state"] == LedgerState.CLOSED and record["fragments"][-1]["first_entry"] > record["last_entry"]
+def entries(record: LedgerRecord) -> int:
+    """`state.ledgers.Ledgers.entries` of one ledger."""
+    if record["state"] != LedgerState.CLOSED or not record["fragments"]:
+        return MANY
+    first = record["fragments"][-1]["first_entry"]
+    held = max(0, min(record["last_entry"] - first + 1, MANY))
+    return held if not held or not first else MANY
 
 
 def valid_bookie(name: str) -> bool:
@@ -110,6 +122,18 @@ def _header(data: bytes, path: str) -> tuple[int, int]:
     return int(digits), end + 1
 
 
+def _message(version: int, data: bytes, at: int, path: str) -> tuple[Any, int]:
+    """The message of metadata that are one, and where it begins."""
+    message = LedgerMetadata()
+    if version == 2:
+        _parse_text(data, at, message, path)
+    elif version == 3:
+        at = _parse_binary(data, at, message, path)
+    else:
+        _bad(path, len(KEY), "metadata format 1, 2 or 3", str(version))
+    return message, at
+
+
 def _parse_binary(data: bytes, at: int, message: Any, path: str) -> int:
     """Fill the message; where it begins."""
     size, start = varint(data, at)
@@ -118,7 +142,7 @@ def _parse_binary(data: bytes, at: int, message: Any, path: str) -> int:
     try:
         message.ParseFromString(data[start : start + size])
     except DecodeError as error:
-        place = _first_damage(data, start, start + size, 0)
+        place = first_damage(data, start, start + size, message.DESCRIPTOR)
         raise BadBytes(path, place, "ledger metadata", "other bytes", _TODO) from error
     return start
 
@@ -248,45 +272,12 @@ def _integer(digits: bytes, path: str, at: int) -> int:
     return int(digits)
 
 
-def varint(data: bytes, at: int) -> tuple[int, int]:
-    """Value and where it ends; -1 when there is no varint of at most 10 bytes."""
-    value = shift = 0
-    for end in range(at, min(at + 10, len(data))):
-        value |= (data[end] & 127) << shift
-        shift += 7
-        if data[end] < 128:
-            return value, end + 1
-    return 0, -1
-
-
 def _varint(value: int) -> bytes:
     out = bytearray()
     while value > 127:
         out.append(value & 127 | 128)
         value >>= 7
     return bytes([*out, value])
-
-
-_INNER = {(0, 6), (0, 11)}  # at this depth these fields hold messages
-
-
-def _first_damage(data: bytes, at: int, end: int, depth: int) -> int:
-    """First byte in this range that does not read as protobuf."""
-    while at < end:
-        tag, after = varint(data[:end], at)
-        field, wire = tag >> 3, tag & 7
-        if after < 0 or not field or wire not in (0, 1, 2, 5):
-            return at
-        size, body = (0, after) if wire in (1, 5) else varint(data[:end], after)
-        following = body + {0: 0, 1: 8, 5: 4}.get(wire, size)
-        if body < 0 or following > end:
-            return after
-        if wire == 2 and (depth, field) in _INNER:
-            inner = _first_damage(data, body, following, depth + 1)
-            if inner < following:
-                return inner
-        at = following
-    return end
 
 
 def _bad(path: str, at: int, expected: str, found: str) -> NoReturn:

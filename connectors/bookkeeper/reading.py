@@ -1,16 +1,16 @@
 """Walks and bulk reads of BookKeeper's znodes."""
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
-from google.protobuf.message import DecodeError
 
 from connectors.bookkeeper import bulk, metadata
+from connectors.bookkeeper.addresses import endpoint
 from connectors.bookkeeper.layout import Layout, Paths, holds_ledgers, is_directory, leaves
-from connectors.bookkeeper.proto import ServiceInfo
 from connectors.bookkeeper.wire import Array
 from connectors.zookeeper.client import FAST, Client, Pace
 from connectors.zookeeper.errors import FORBIDDEN, GONE, Forbidden
@@ -19,11 +19,13 @@ from state.errors import BadBytes, Retry
 from state.ledgers import Ledgers, concat
 from state.observations import LedgerRecord
 
+T = TypeVar("T")
 TOGETHER = 5_000
 """Ledgers decoded at a time: enough for numpy, little enough for the processor's cache."""
 _FEW = 64
 _NAMES_TOGETHER, _LISTINGS = 200_000, 500
 _MARK_LISTINGS = 250
+_SOON = Pace(250, 4)  # somebody waits for these, and events that go before each answer
 _MARK_LEVELS = 4
 
 
@@ -104,10 +106,20 @@ def read(
         start = end
 
 
+def ahead(parts: Iterator[T]) -> Iterator[T]:
+    """The same parts, each read while the one before is in use."""
+    with ThreadPoolExecutor(1, "reading") as reader:
+        pending = reader.submit(next, parts, None)
+        while (part := pending.result()) is not None:
+            pending = reader.submit(next, parts, None)
+            yield part
+
+
 def columns(client: Client, paths: Paths, ids: Sequence[int], seen_ms: int) -> Ledgers:
     """These ledgers as they are now, by id; those that are gone are left out. Raises `Forbidden`."""
     wanted = np.unique(np.array(ids, np.int64))
-    batches = [bulk.decode(some, found, paths.ledger, seen_ms) for some, found in read(client, paths, wanted)]
+    parts = read(client, paths, wanted, pace=_SOON)
+    batches = [bulk.decode(some, found, paths.ledger, seen_ms) for some, found in parts]
     forbidden = [ledger for batch in batches for ledger in batch.forbidden.tolist()]
     if forbidden:
         raise Forbidden("permission to read ledgers", f"none for {forbidden[:5]}", "correct the ZooKeeper ACLs")
@@ -128,10 +140,11 @@ def one(client: Client, paths: Paths, ledger: int, seen_ms: int) -> tuple[Ledger
         return None
     data, stat = found
     where = metadata.Where(ledger, paths.ledger(ledger), stat.mzxid, stat.version, stat.ctime, seen_ms)
-    return _decoded(data, where), stat
+    return decoded(data, where), stat
 
 
-def _decoded(data: bytes, where: metadata.Where) -> LedgerRecord:
+def decoded(data: bytes, where: metadata.Where) -> LedgerRecord:
+    """The record of a ledger from its znode; one that cannot be read has state UNREADABLE."""
     try:
         return metadata.decode(data, where)
     except BadBytes as error:
@@ -140,18 +153,20 @@ def _decoded(data: bytes, where: metadata.Where) -> LedgerRecord:
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Ledgers as records; ids that are gone, with the zxid as of which they are; ids that are forbidden."""
+    """Ledgers as records, or all of them as a batch; ids that are gone, with the zxid as of which they are; ids that
+    are forbidden."""
 
     records: list[LedgerRecord]
     gone: list[tuple[int, int]]
     forbidden: list[int]
+    batch: bulk.Batch | None = None
 
 
 def records(ids: Array, found: list[Znodes], paths: Paths, seen_ms: int, newer: Array) -> Records:
     """Records of what was read where ``newer`` (bool) is true: one by one if they are few, else in bulk."""
     if np.count_nonzero(newer) >= _FEW:
         batch = bulk.decode(ids, found, paths.ledger, seen_ms, newer)
-        result = Records(list(batch.records()), [], batch.forbidden.tolist())
+        result = Records([], [], batch.forbidden.tolist(), batch)
         zxids = np.repeat([part.zxid for part in found], [len(part) for part in found])
         gone = np.isin(ids, batch.gone)
         return replace(result, gone=list(zip(ids[gone].tolist(), zxids[gone].tolist(), strict=True)))
@@ -167,7 +182,7 @@ def records(ids: Array, found: list[Znodes], paths: Paths, seen_ms: int, newer: 
         else:
             stat = part.stat(row)
             where = metadata.Where(ledger, paths.ledger(ledger), stat.mzxid, stat.version, stat.ctime, seen_ms)
-            result.records.append(_decoded(part.data(row), where))
+            result.records.append(decoded(part.data(row), where))
     return result
 
 
@@ -197,17 +212,7 @@ def _registrations(client: Client, parent: str, names: list[bytes], hosts: dict[
         bookie = name.decode()
         # One that is gone by now is told by an event; its registration was there when the lists were read.
         found[bookie] = part.stat(row).czxid if part.size[row] >= 0 else 0
-        host = _host(part.data(row)) if part.size[row] > 0 else ""
-        if host:
-            hosts[bookie] = host
+        place = endpoint(part.data(row)) if part.size[row] > 0 else None
+        if place:
+            hosts[bookie] = place[0]
     return found
-
-
-def _host(data: bytes) -> str:
-    """Host of the bookie-rpc endpoint in a registration (BookieServiceInfoFormat), empty if it names none."""
-    info = ServiceInfo()
-    try:
-        info.ParseFromString(data)
-    except DecodeError:
-        return ""
-    return next((str(point.host) for point in info.endpoints if point.protocol == "bookie-rpc"), "")

@@ -8,17 +8,16 @@ besides: it provides ``lostBookieRecoveryDelay``, takes a write to it as an orde
 
 import logging
 import re
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
 
 from connectors.bookkeeper import marks
-from connectors.bookkeeper.capture import FIRST_WAIT_S, LONGEST_WAIT_S
 from connectors.bookkeeper.layout import Paths
 from connectors.bookkeeper.metadata import valid_bookie
 from connectors.zookeeper.client import Client
 from connectors.zookeeper.errors import NodeExists, NoNode
+from connectors.zookeeper.watcher import Watcher
 from connectors.zookeeper.watching import Watch
 from state.errors import BadSettings, Retry, TrueupError
 
@@ -58,7 +57,7 @@ class Orders:
     disabled: bool
 
 
-class Vote:
+class Vote(Watcher):
     """Votes until closed; votes again after the loss of a session.
 
     ``told`` gets the `Orders` at first and whenever they change, on a thread of the vote's; it must not block for
@@ -76,19 +75,12 @@ class Vote:
     ) -> None:
         if not valid_bookie(name):
             raise BadSettings([f"name of the Auditor vote: {name!r}: expected letters, digits, '-', '_', '.' or ':'"])
-        self._connect, self._paths, self._name = connect, Paths(root), name
+        super().__init__("vote", connect, Watch((), lambda: 0))
+        self._paths, self._name = Paths(root), name
         self._told, self._delay_s = told, delay_s
-        self._client: Client | None = None
         self._orders: Orders | None = None
         self._delay_zxid = -1
         self._holder = Holder(Role.WAITING)
-        self._stop = threading.Event()
-        self._watch = Watch((), lambda: 0)
-        self._thread = threading.Thread(target=self._run, name="vote", daemon=True)
-
-    def start(self) -> None:
-        """Begin to vote."""
-        self._thread.start()
 
     def holder(self) -> Holder:
         """Who audits now."""
@@ -100,29 +92,15 @@ class Vote:
 
     def close(self) -> None:
         """Withdraw the vote and end the session: the next in line takes over at once."""
-        self._stop.set()
-        self._watch.turned.set()
-        self._watch.wake.set()
-        if self._thread.ident is not None:
-            self._thread.join()
-        if self._client is not None:
-            # The vote goes with its session.
-            self._client.shut()
+        super().close()  # the vote goes with its session
         self._holder = Holder(Role.WAITING)
 
-    def _run(self) -> None:
-        wait_s = FIRST_WAIT_S
-        while not self._stop.is_set():
-            try:
-                self._turn()
-                wait_s = FIRST_WAIT_S
-            except TrueupError as error:
-                if str(error) != self._holder.problem:
-                    log.warning("the Auditor vote waits", extra={"problem": str(error)})
-                self._holder = Holder(Role.WAITING, problem=str(error))
-                self._watch.turned.wait(wait_s)
-                self._watch.turned.clear()
-                wait_s = min(wait_s * 2, LONGEST_WAIT_S)
+    def _waits(self, error: TrueupError | None) -> None:
+        if error is None:
+            return
+        if str(error) != self._holder.problem:
+            log.warning("the Auditor vote waits", extra={"problem": str(error)})
+        self._holder = Holder(Role.WAITING, problem=str(error))
 
     def _turn(self) -> None:
         client = self._session()
@@ -139,18 +117,6 @@ class Vote:
             raise Retry("the connection to hold", "it was lost", "will vote again")
         self._watch.wake.wait(_IDLE_S)
         self._watch.wake.clear()
-
-    def _session(self) -> Client:
-        if self._client is not None and self._client.ended:
-            self._client.shut()
-            self._client = None
-        if self._client is None:
-            client = self._connect()
-            self._watch.follow(client)
-            self._client = client.open(given_up=self._stop.is_set)
-        if not self._client.connected:
-            raise Retry("a session with ZooKeeper", "none", "it reconnects by itself")
-        return self._client
 
     def _prepare(self, client: Client) -> None:
         """Create what the Auditor would."""

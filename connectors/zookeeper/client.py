@@ -14,7 +14,7 @@ from typing import Any
 
 from kazoo.client import KazooClient
 from kazoo.protocol.connection import PURESASL_AVAILABLE
-from kazoo.protocol.serialization import CheckVersion, Create, Delete, SetData, Sync
+from kazoo.protocol.serialization import Create, Delete, SetData, Sync
 from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
 from kazoo.security import OPEN_ACL_UNSAFE
@@ -22,7 +22,7 @@ from kazoo.security import OPEN_ACL_UNSAFE
 from connectors.zookeeper import requests
 from connectors.zookeeper.connection import Connection, Sink, fail_unsent
 from connectors.zookeeper.errors import FORBIDDEN, GONE, Forbidden, NoNode, NotSent, TooOld, translated
-from connectors.zookeeper.requests import Request, Stat, Znodes
+from connectors.zookeeper.requests import Request, Stat, Znodes, check, deletion, writing
 from state.errors import BadSettings, Retry, Stop, TrueupError
 
 log = logging.getLogger(__name__)
@@ -88,6 +88,7 @@ class Client(KazooClient):  # type: ignore[misc]
         self._connection = Connection(self, plain.retry_sleeper, logger=self.logger, sasl_options=plain.sasl_options)
         self.sink = sink
         self.default_acl = self.default_acl or OPEN_ACL_UNSAFE
+        self._access = requests.access(self.default_acl)
         self._bulk = True
 
     def _notify_pending(self, state: Any) -> None:
@@ -247,11 +248,11 @@ class Client(KazooClient):  # type: ignore[misc]
         """Delete a znode if it has this version (-1: any). Raises `BadVersion`, `NoNode`, `NotEmpty`, `Unknown`."""
         self.ask(Delete(path, version), f"deleting {path}", writing=True)
 
-    def creation(self, path: str, data: bytes = b"") -> Any:
+    def creation(self, path: str, data: bytes = b"") -> bytes:
         """One creation for `commit`."""
-        return Create(path, data, self.default_acl, 0)
+        return requests.creation(path, data, self._access)
 
-    def commit(self, batches: Iterable[Sequence[Any]], window: int = 8) -> Iterator["Committed | TrueupError"]:
+    def commit(self, batches: Iterable[Sequence[bytes]], window: int = 8) -> Iterator["Committed | TrueupError"]:
         """Apply each batch of operations whole or not at all, ``window`` batches on the way.
 
         Yields what became of each, in order: our error where the answer was lost.
@@ -267,13 +268,10 @@ class Client(KazooClient):  # type: ignore[misc]
 
     def _committed(self, multi: requests.Multi, result: Any) -> "Committed | TrueupError":
         try:
-            results = self._await(result, "committing", writing=True)
+            codes = self._await(result, "committing", writing=True)
         except TrueupError as error:
             return error
-        return Committed([getattr(result, "code", None) for result in results], multi.zxid)
+        return Committed(codes, multi.zxid)
 
-
-check, deletion, writing = CheckVersion, Delete, SetData
-"""Operations for `Client.commit`: check(path, version), deletion(path, version), writing(path, data, version)."""
 
 __all__ = ["FAST", "GENTLE", "Client", "Committed", "Event", "Pace", "check", "deletion", "writing"]

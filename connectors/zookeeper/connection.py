@@ -1,5 +1,7 @@
 """kazoo's connection, with what it leaves out: zxids of answers and events, and many frames for one system call."""
 
+import struct
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +15,8 @@ from connectors.zookeeper.requests import INT, Request
 Sink = Callable[[int, int, str], None]
 _RECV_BYTES = 1 << 16
 _EVENT_BYTES = 8  # type and state
+_GATHER_S = 0.002  # events come one by one; to wait for each costs many times what reading it does
+_EVENT = struct.Struct("!iiqiiii")  # length, xid, zxid, error; type, state, length of the path
 
 
 class Connection(kazoo.ConnectionHandler):  # type: ignore[misc]
@@ -42,12 +46,11 @@ class Connection(kazoo.ConnectionHandler):  # type: ignore[misc]
     def _receive(self, most: int, timeout: float) -> bytes:
         with self._socket_error_handling():
             while True:
-                pending = getattr(self._socket, "pending", None)
-                if not (pending and pending()) and not self.handler.select([self._socket], [], [], timeout)[0]:
-                    raise self.handler.timeout_exception("socket time-out during read")
                 try:
                     chunk: bytes = self._socket.recv(most)
-                except (kazoo.ssl.SSLWantReadError, kazoo.ssl.SSLWantWriteError):
+                except (BlockingIOError, kazoo.ssl.SSLWantReadError, kazoo.ssl.SSLWantWriteError):
+                    if not self.handler.select([self._socket], [], [], timeout)[0]:
+                        raise self.handler.timeout_exception("socket time-out during read") from None
                     continue
                 if not chunk:
                     raise ConnectionDropped("socket connection broken")
@@ -56,9 +59,27 @@ class Connection(kazoo.ConnectionHandler):  # type: ignore[misc]
     def _read_socket(self, read_timeout: float) -> Any:
         answer = super()._read_socket(read_timeout)
         # The caller waits for the socket next, which knows nothing of what is buffered here.
+        self._take_events()
         while answer is None and self._whole_frame():
             answer = super()._read_socket(read_timeout)
+            self._take_events()
+        if self.header.xid == kazoo.WATCH_XID and not self.client._pending:
+            time.sleep(_GATHER_S)
         return answer
+
+    def _take_events(self) -> None:
+        """Hand on the watch events that come next of what is buffered: there may be very many."""
+        sink, rest, at = self.client.sink, self._rest, self._at
+        if sink is None or self.client._data_watchers or self.client._child_watchers:
+            return
+        end = len(rest)
+        while at + _EVENT.size <= end:
+            size, xid, zxid, _, kind, _, name = _EVENT.unpack_from(rest, at)
+            if xid != kazoo.WATCH_XID or at + 4 + size > end:
+                break
+            start, at = at + _EVENT.size, at + 4 + size
+            sink(zxid, kind, rest[start : start + name].decode())
+        self._at = at
 
     def _whole_frame(self) -> bool:
         have = len(self._rest) - self._at

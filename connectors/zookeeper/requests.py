@@ -21,6 +21,9 @@ _END = _OP.pack(-1, 1, -1)
 _FOUND = struct.Struct("!iBii")  # the same, and the length of the data
 _STAT = struct.Struct("!qqqqiiiqiiq")
 _GET_DATA = 4
+_CREATE, _DELETE, _SET_DATA, _CHECK_VERSION = 1, 2, 5, 13
+_CREATION, _DELETION, _WRITING, _CHECK = (_OP.pack(op, 0, -1) for op in (_CREATE, _DELETE, _SET_DATA, _CHECK_VERSION))
+_RESULT_BYTES = {_CREATE: 4, _SET_DATA: STAT_BYTES, -1: 4}
 _DATA_ERRORS = (-101, -102)
 
 
@@ -224,22 +227,66 @@ class Listings(Request):
 
 
 class Multi(Request):
-    """All of these writes or none (opcode 14)."""
+    """All of these writes or none (opcode 14). ``operations`` are those that the functions below make."""
 
-    __slots__ = ("_plain",)
+    __slots__ = ("_operations",)
     type = 14
 
-    def __init__(self, operations: Sequence[Any]) -> None:
+    def __init__(self, operations: Sequence[bytes]) -> None:
         super().__init__()
-        self._plain = jute.Transaction(operations)
+        self._operations = operations
 
     def serialize(self) -> bytes:
         """The operations."""
-        return bytes(self._plain.serialize())
+        return b"".join(self._operations) + _END
 
-    def deserialize(self, body: bytes, at: int) -> list[Any]:
-        """One result for each operation: path, True, stat, or kazoo's error."""
-        return list(self._plain.deserialize(body, at))
+    def deserialize(self, body: bytes, at: int) -> list[int | None]:
+        """An error code for each operation: None done, 0 undone for another's sake."""
+        codes: list[int | None] = []
+        while not body[at + 4]:
+            kind, _, error = _OP.unpack_from(body, at)
+            at += _OP.size
+            codes.append(error if kind == -1 else None)
+            if kind == _CREATE:
+                at += INT.unpack_from(body, at)[0]
+            at += _RESULT_BYTES.get(kind, 0)
+        return codes
+
+
+def creation(path: str, data: bytes, acl: bytes) -> bytes:
+    """Create a persistent znode."""
+    name = path.encode()
+    return b"".join((
+        _CREATION, INT.pack(len(name)), name, INT.pack(len(data)), data, acl, INT.pack(0),
+    ))  # fmt: skip
+
+
+def access(acl: Sequence[Any]) -> bytes:
+    """An access control list (kazoo's ACLs) as `creation` wants it."""
+    parts = [INT.pack(len(acl))]
+    for one in acl:
+        parts += [INT.pack(one.perms), jute.write_string(one.id.scheme), jute.write_string(one.id.id)]
+    return b"".join(parts)
+
+
+def check(path: str, version: int) -> bytes:
+    """Nothing, if the znode has this version."""
+    return _on(_CHECK, path) + INT.pack(version)
+
+
+def deletion(path: str, version: int) -> bytes:
+    """Delete a znode that has this version (-1: any)."""
+    return _on(_DELETION, path) + INT.pack(version)
+
+
+def writing(path: str, data: bytes, version: int) -> bytes:
+    """Set the data of a znode that has this version (-1: any)."""
+    return b"".join((_on(_WRITING, path), INT.pack(len(data)), data, INT.pack(version)))
+
+
+def _on(operation: bytes, path: str) -> bytes:
+    name = path.encode()
+    return operation + INT.pack(len(name)) + name
 
 
 def joined(before: bytes, root: bytes, names: Sequence[bytes], after: bytes) -> bytes:

@@ -52,7 +52,8 @@ class Watch:
             self._pending[path] = Heard(kind, zxid)
             self._event_zxid = max(self._event_zxid, zxid)
             self.last_event_ms = self._now()
-        self.wake.set()
+        if not self.wake.is_set():  # cheaper than setting it once more, and whoever clears it takes events after that
+            self.wake.set()
 
     def _state(self, state: str) -> None:
         with self._lock:

@@ -1,0 +1,240 @@
+"""Deletion: the full diff of ledgers and owners, the time from a leak to its report, and deletions a second.
+
+    python -m bench.deletion [--quick] [--only diff|report|delete] [-o table|json]
+
+Ledgers are real records of ten thousand owners. The report goes through Kafka and the stream as they are; deletions go
+to a real ZooKeeper, beside the same transactions sent without looking at anything. Writes bench/results/deletion.json.
+"""
+
+import argparse
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from pyspark.sql import DataFrame
+
+from bench import rows
+from bench.measure import Failed, machine, tell
+from bench.rows import Row
+from connectors.bookkeeper import metadata, reading
+from connectors.bookkeeper.layout import Paths as LedgerPaths
+from connectors.bookkeeper.metadata import Where
+from connectors.pulsar import proto
+from connectors.pulsar.deleting import DeleteOrder, Deleter
+from connectors.pulsar.paths import Paths
+from connectors.sandbox.kafka import Kafka
+from connectors.sandbox.processes import wait_until
+from connectors.sandbox.zookeeper import ZooKeeper
+from connectors.zookeeper.client import Client, Committed, check, deletion
+from connectors.zookeeper.requests import Stat
+from state.deletion import judge
+from state.observations import LedgerRecord, LedgerState
+from state.owned import NODE, OWNED, Table, nodes_of
+from state.owners import Claim, Component, Pointers, Status
+from state.settings import parse
+from state.topology import Topology
+from streams import deletion as stream
+from streams.codec import ledger_key, topology_record
+from streams.journal import Journal
+from streams.pulsar import record_of
+from streams.session import session
+from streams.supervisor import drain
+
+RESULTS = Path(__file__).parent / "results" / "deletion.json"
+OWNERS, BUCKETS, ROUNDS = 10_000, 64, 3
+SIZES = (100_000, 1_000_000)
+LEDGERS, DELETED = 100_000, 5_000
+LIMIT_S = 300.0
+MEMBERS = ("127.0.0.1:3181", "127.0.0.2:3181")
+
+
+def main() -> int:
+    """Measure, print, keep."""
+    chosen = _arguments()
+    parts = {"diff": diff, "report": report, "delete": deletes}
+    found = [row for name, part in parts.items() if chosen.only in (None, name) for row in part(chosen.quick)]
+    if chosen.only is None and not chosen.quick:
+        rows.write(RESULTS, found)
+    print(rows.text(found), end="") if chosen.output == "json" else rows.show(found, machine())
+    return 0
+
+
+def owner(number: int) -> str:
+    """A managed ledger's name, as long as they are in the field."""
+    return f"tenant-{number % 40}/namespace-{number % 400}/persistent/topic-{number:06d}"
+
+
+def diff(quick: bool) -> Iterator[Row]:
+    """Everything at once, bucket after bucket, one ledger in a thousand forgotten."""
+    for size in SIZES[: 1 if quick else None]:
+        made = [bucket(number, size) for number in range(BUCKETS)]
+        held = sum(len(ledgers.to_bytes()) + len(nodes.to_bytes()) for ledgers, nodes in made)
+        spent = []
+        for _ in range(ROUNDS):
+            begun, leaks = time.process_time(), 0
+            for ledgers, nodes in made:
+                leaks += len(judge(ledgers, nodes))
+            spent.append(size / (time.process_time() - begun))
+        wanted = size - sum(len(nodes.listed) for _, nodes in made)
+        if leaks != wanted:
+            raise Failed(f"expected {wanted} forgotten ledgers, found {leaks}")
+        yield rows.alone(f"Diff of {size:,} ledgers, {OWNERS:,} owners", "1/CPU s", spent)
+        yield rows.alone(f"State of {size:,} ledgers, each", "bytes", [held / size])
+
+
+def bucket(number: int, size: int) -> tuple[Table, Table]:
+    """Ledgers and nodes of the owners of one bucket."""
+    mine, each = range(number, OWNERS, BUCKETS), size // OWNERS
+    names = ("", *(owner(n) for n in mine))
+    table = np.zeros(len(mine) * each, OWNED)
+    table["ledger"] = (np.array(mine)[:, None] + OWNERS * np.arange(each)).ravel()
+    table["owner"] = np.repeat(np.arange(1, len(mine) + 1), each)
+    table["state"], table["component"], table["last_entry"] = LedgerState.CLOSED, Component.DATA, 9
+    listed = [tuple(n + OWNERS * k for k in range(each) if (n + OWNERS * k) % 1000 or k == each - 1) for n in mine]
+    nodes = nodes_of(_node(owner(n), ids) for n, ids in zip(mine, listed, strict=True))
+    assert nodes.rows.dtype == NODE
+    return Table(table, names), nodes
+
+
+def _node(name: str, ledgers: Sequence[int], version: int = 1) -> Pointers:
+    path = f"/managed-ledgers/{name}"
+    return Pointers(path, name, "", Status.READABLE, version, version, 1_000, tuple(ledgers))
+
+
+def report(quick: bool) -> Iterator[Row]:
+    """From an owner's node on its way into the journal, one ledger shorter, to the finding in the driver."""
+    size = LEDGERS // 10 if quick else LEDGERS
+    with tempfile.TemporaryDirectory(prefix="trueup-bench-") as place, Kafka(Path(place) / "kafka") as kafka:
+        kafka.up()
+        settings = parse({"cluster": {"zookeeper": "127.0.0.1:1", "name": "bench"}, "spark": {"buckets": 16}})
+        journal = Journal(kafka.bootstrap, settings.journal, "bench")
+        journal.create()
+        each = size // OWNERS
+        tell(f"{size:,} ledgers of {OWNERS:,} owners into the journal")
+        journal.put(("ledgers", ledger_key(i), _record(i)) for i in range(size))
+        journal.put(
+            ("owners", owner(n).encode(), record_of(_node(owner(n), [n + OWNERS * k for k in range(each)])))
+            for n in range(OWNERS)
+        )
+        journal.put([("topology", b"topology", topology_record(Topology(1, 1, ())))])
+        spark = session(settings, Path(place))
+        heard: dict[int, float] = {}
+        counts: dict[int, int] = {}
+        changed = threading.Condition()
+
+        def sink(frame: DataFrame, _batch: int) -> None:
+            for row in frame.toArrow().to_pylist():
+                number, _, leaks = stream.leaks_of(row)
+                with changed:
+                    counts[number] = leaks.ledgers
+                    heard.update({int(i): time.monotonic() for i in leaks.rows["ledger"] if int(i) not in heard})
+                    changed.notify_all()
+
+        begun = time.monotonic()
+        query = stream.start(spark, journal, settings.spark, sink, f"file://{place}/checkpoint")
+        wait_until(lambda: sum(counts.values()) == size, LIMIT_S, "all ledgers in the view")
+        first, taken = time.monotonic() - begun, []
+        for number in range(ROUNDS + 1):
+            begun = time.monotonic()
+            left = [number + OWNERS * k for k in range(1, each)]
+            journal.put([("owners", owner(number).encode(), record_of(_node(owner(number), left, 2 + number)))])
+            with changed:
+                if not changed.wait_for(lambda number=number: number in heard, LIMIT_S):  # type: ignore[misc]
+                    raise Failed("the forgotten ledger was not reported")
+            taken.append(heard[number] - begun)
+        drain(query)
+        spark.stop()
+        yield rows.alone(f"Cold start to the view of {size:,} ledgers", "s", [first])
+        yield rows.alone(f"Leak to report, {size:,} ledgers in the view", "s", taken[1:])
+
+
+def _record(ledger: int) -> LedgerRecord:
+    claim = {"application": b"pulsar", "component": b"managed-ledger",
+             "pulsar/managed-ledger": owner(ledger % OWNERS).encode()}  # fmt: skip
+    return {
+        "ledger": ledger, "mzxid": 1, "version": 1, "ctime_ms": 1, "seen_ms": 1, "state": 3, "ensemble": 2, "quorum": 2,
+        "ack_quorum": 2, "last_entry": 9, "length": 100,
+        "fragments": [{"first_entry": 0, "bookies": [*MEMBERS]}], "custom": claim, "error": "",
+    }  # fmt: skip
+
+
+def deletes(quick: bool) -> Iterator[Row]:
+    """Ours reads every owner and every ledger afresh; the floor only sends the transactions."""
+    count, ours, floor = DELETED // 5 if quick else DELETED, [], []
+    with tempfile.TemporaryDirectory(prefix="trueup-bench-") as place, ZooKeeper(Path(place)) as server:
+        server.up()
+        client = Client(server.address, timeout=30.0).open()
+        for path in ("/ledgers", "/managed-ledgers"):
+            client.ensure_path(path)
+        site = Site(client)
+        for number in range(ROUNDS):
+            first = (2 * number + 1) * 10 * count
+            floor.append(site.floor(range(first, first + count)))
+            ours.append(site.ours(range(first + 5 * count, first + 6 * count)))
+        client.shut()
+    yield rows.more(f"Deletions, {count:,} of 100 owners (peer: the transactions alone)", "1/s", floor, ours)
+
+
+class Site:
+    """Ledgers of a hundred owners that list none of them."""
+
+    def __init__(self, client: Client) -> None:
+        self._client, self._paths, self._ledgers = client, Paths(), LedgerPaths("/ledgers")
+        for number in range(100):
+            path = self._paths.node(owner(number))
+            client.ensure_path(path.rpartition("/")[0])
+            client.make(path, proto.ManagedLedger(ledgerInfo=[{"ledgerId": 1 << 30}]).SerializeToString())
+
+    def fill(self, ids: Sequence[int]) -> None:
+        """Have these ledgers."""
+        for parent in sorted({self._ledgers.ledger(i).rpartition("/")[0] for i in ids}):
+            self._client.ensure_path(parent)
+        made = [self._client.creation(self._ledgers.ledger(i), encoded_for(i)) for i in ids]
+        for answer in self._client.commit(made[at : at + 100] for at in range(0, len(made), 100)):
+            if not isinstance(answer, Committed) or any(answer.codes):
+                raise Failed(f"could not write ledgers: {answer}")
+
+    def floor(self, ids: Sequence[int]) -> float:
+        """Deletions a second of transactions that are known beforehand."""
+        self.fill(ids)
+        batches = [[check(self._paths.node(owner(i % 100)), 0), deletion(self._ledgers.ledger(i), 0)] for i in ids]
+        begun = time.monotonic()
+        if not all(isinstance(a, Committed) and not any(a.codes) for a in self._client.commit(batches)):
+            raise Failed("a transaction of the floor was refused")
+        return len(ids) / (time.monotonic() - begun)
+
+    def ours(self, ids: Sequence[int]) -> float:
+        """Deletions a second in portions of 500, as the stream orders them."""
+        self.fill(ids)
+        deleter = Deleter(self._client, self._paths, self._ledgers.ledger, self._decode, lambda: 1)
+        orders = [DeleteOrder(i, 0, 7, Claim(Component.DATA, owner(i % 100))) for i in ids]
+        begun = time.monotonic()
+        for at in range(0, len(orders), 500):
+            wrong = [o for o in deleter.delete(orders[at : at + 500]) if o.result != "deleted"]
+            if wrong:
+                raise Failed(f"not deleted: {wrong[0]}")
+        return len(ids) / (time.monotonic() - begun)
+
+    def _decode(self, ledger: int, data: bytes, stat: Stat) -> LedgerRecord:
+        where = Where(ledger, self._ledgers.ledger(ledger), stat.mzxid, stat.version, stat.ctime, 0)
+        return reading.decoded(data, where)
+
+
+def encoded_for(ledger: int) -> bytes:
+    """Metadata of a ledger as its znode has them."""
+    return metadata.encode({**_record(ledger), "custom": _record(ledger % 100)["custom"], "ctime_ms": 7})
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench.deletion", description=__doc__.partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="a tenth of everything; nothing is kept")
+    parser.add_argument("--only", choices=("diff", "report", "delete"), help="one part; nothing is kept")
+    parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

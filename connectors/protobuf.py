@@ -1,0 +1,110 @@
+"""Protobuf messages described in words and built at run time, and what damage to them is: no generated code, no jar."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
+
+_Field = descriptor_pb2.FieldDescriptorProto
+_TYPES = {
+    "bool": _Field.TYPE_BOOL, "int32": _Field.TYPE_INT32, "int64": _Field.TYPE_INT64, "bytes": _Field.TYPE_BYTES,
+    "string": _Field.TYPE_STRING, "enum": _Field.TYPE_ENUM, "message": _Field.TYPE_MESSAGE,
+}  # fmt: skip
+_LABELS = {"required": _Field.LABEL_REQUIRED, "optional": _Field.LABEL_OPTIONAL, "repeated": _Field.LABEL_REPEATED}
+_WIRES = {_Field.TYPE_BYTES: 2, _Field.TYPE_STRING: 2, _Field.TYPE_MESSAGE: 2}  # all others here are varints
+_FIXED = {1: 8, 5: 4}
+_ESCAPE = re.compile(rb"\\(.?)", re.DOTALL)
+_ESCAPES = frozenset(b"abfnrtvxX?'\"\\01234567")
+
+
+def built(
+    file: str, messages: Mapping[str, Sequence[str]], enums: Mapping[str, Sequence[str]] | None = None
+) -> Callable[[str], Any]:
+    """The classes, by name, of these proto2 messages: ``"Outer.Inner": ["1 required int64 name", ...]``.
+
+    Kinds enum and message are followed by the name of the type, with a dot before it. ``enums``: values from 1 on.
+    """
+    made_file = descriptor_pb2.FileDescriptorProto(name=file, syntax="proto2")
+    made: dict[str, Any] = {}
+    for path, fields in messages.items():
+        outer, _, name = path.rpartition(".")
+        made[path] = message = made[outer].nested_type.add() if outer else made_file.message_type.add()
+        message.name = name
+        for line in fields:
+            number, label, kind, field, *type_name = line.split()
+            added = message.field.add(name=field, number=int(number), label=_LABELS[label], type=_TYPES[kind])
+            if type_name:
+                added.type_name = type_name[0]
+    for path, values in (enums or {}).items():
+        outer, _, name = path.rpartition(".")
+        enum = made[outer].enum_type.add(name=name)
+        for at, value in enumerate(values, 1):
+            enum.value.add(name=value, number=at)
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(made_file)
+    return lambda name: message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
+
+
+class TextError(ValueError):
+    """No text protobuf from byte ``at`` on. Never quotes the text, which may hold a password."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__(f"no text protobuf from byte {at} on")
+        self.at = at
+
+
+def read_text(data: bytes, message: Any, strange: bool) -> None:
+    """Fill a message from text protobuf. ``strange``: fields that are not known are skipped. Raises `TextError`."""
+    for escape in _ESCAPE.finditer(data):
+        # Python only warns of these.
+        if not escape[1] or escape[1][0] not in _ESCAPES:
+            raise TextError(escape.start())
+    try:
+        text_format.Merge(data.decode(), message, allow_unknown_field=strange)
+    except UnicodeDecodeError as error:
+        raise TextError(error.start) from None
+    except text_format.ParseError as error:
+        lines = data.splitlines(keepends=True)[: max((error.GetLine() or 1) - 1, 0)]
+        at = sum(map(len, lines)) + max((error.GetColumn() or 1) - 1, 0)
+        raise TextError(min(at, len(data))) from None
+    except (ValueError, OverflowError, RecursionError):
+        raise TextError(0) from None
+
+
+def varint(data: bytes, at: int, end: int | None = None) -> tuple[int, int]:
+    """Value and where it ends; -1 when there is no varint of at most 10 bytes before ``end``."""
+    value = shift = 0
+    for place in range(at, min(at + 10, len(data) if end is None else end)):
+        value |= (data[place] & 127) << shift
+        shift += 7
+        if data[place] < 128:
+            return value, place + 1
+    return 0, -1
+
+
+def first_damage(data: bytes, at: int, end: int, kind: Any) -> int:
+    """First byte in this range that is not of a message with this descriptor; ``end`` if all are.
+
+    Fields that the descriptor does not have are none of its business; one that has another type than there is damage.
+    """
+    while at < end:
+        tag, after = varint(data, at, end)
+        number, wire = tag >> 3, tag & 7
+        field = kind.fields_by_number.get(number)
+        if after < 0 or not number or wire not in (0, 1, 2, 5) or (field and not _fits(field, wire)):
+            return at
+        size, body = (_FIXED[wire], after) if wire in _FIXED else varint(data, after, end)
+        following = body + (size if wire else 0)
+        if body < 0 or following > end:
+            return after
+        if wire == 2 and field and field.message_type:
+            inner = first_damage(data, body, following, field.message_type)
+            if inner < following:
+                return inner
+        at = following
+    return end
+
+
+def _fits(field: Any, wire: int) -> bool:
+    return wire == _WIRES.get(field.type, 0) or (wire == 2 and bool(field.is_repeated))

@@ -1,0 +1,47 @@
+"""What one znode points to, as `state.owners.Pointers`."""
+
+from connectors.pulsar import metadata
+from connectors.pulsar.metadata import Listed
+from connectors.pulsar.paths import Kind, Paths
+from connectors.zookeeper.requests import Stat
+from state.errors import BadBytes
+from state.owners import Pointers, Status
+
+_STRANGE = "a managed ledger or a cursor where Pulsar keeps them"
+
+
+def pointers_of(paths: Paths, path: str, data: bytes, stat: Stat, seen_ms: int) -> Pointers | None:
+    """What this node points to; None for an empty one that only leads to others. Never raises: what cannot be read, or
+    may be anything, is UNREADABLE."""
+    place = paths.place(path)
+    if not data and place.kind in (Kind.STRANGE, Kind.SCHEMA):
+        return None
+    plain = Pointers(path, place.owner, place.name, Status.READABLE, stat.version, stat.mzxid, seen_ms)
+    try:
+        listed, elsewhere = _decoded(place.kind, data, path)
+    except BadBytes as error:
+        return plain._replace(status=Status.UNREADABLE, error=str(error))
+    return plain._replace(ledgers=listed.ledgers, dropped=listed.dropped, elsewhere=elsewhere)
+
+
+def gone(paths: Paths, path: str, zxid: int, seen_ms: int) -> Pointers:
+    """A node that is not there, as of ``zxid``."""
+    place = paths.place(path)
+    return Pointers(path, place.owner, place.name, Status.GONE, -1, zxid, seen_ms)
+
+
+def forbidden(paths: Paths, path: str, mzxid: int, seen_ms: int) -> Pointers:
+    """A node that may not be read. ``mzxid``: of what was last known of it, which must not win over what comes."""
+    place = paths.place(path)
+    error = f"expected permission to read {path}; found none; give this identity the right in the znode's ACL"
+    return Pointers(path, place.owner, place.name, Status.UNREADABLE, -1, mzxid, seen_ms, error=error)
+
+
+def _decoded(kind: Kind, data: bytes, path: str) -> tuple[Listed, bool]:
+    if kind is Kind.MANAGED_LEDGER:
+        return metadata.managed_ledger(data, path), False
+    if kind is Kind.CURSOR:
+        return metadata.cursor(data, path)
+    if kind is Kind.SCHEMA:
+        return metadata.schema(data, path), False
+    raise BadBytes(path, 0, _STRANGE, f"{len(data)} bytes", "report its path; nothing of its owner is deleted")

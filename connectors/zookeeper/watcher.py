@@ -1,0 +1,132 @@
+"""A thread that keeps a session and a watch through any loss of connection, session or servers."""
+
+import logging
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+from connectors.zookeeper.client import Client
+from connectors.zookeeper.watching import Watch
+from state.errors import Retry, TrueupError
+
+log = logging.getLogger(__name__)
+FIRST_WAIT_S, LONGEST_WAIT_S, IDLE_S = 0.1, 5.0, 1.0
+
+
+class Stopping(Exception):  # noqa: N818 - it is no error
+    """It was told to stop while it waited."""
+
+
+class Watcher(ABC):
+    """Takes turns until closed; after one that failed it waits, each time twice as long, or for the connection.
+
+    ``connect`` makes a client that is not open yet.
+    """
+
+    def __init__(self, name: str, connect: Callable[[], Client], watch: Watch) -> None:
+        self._connect, self._watch = connect, watch
+        self._client: Client | None = None
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    @abstractmethod
+    def _turn(self) -> None:
+        """Get in step if need be, then wait for something to happen and see to it."""
+
+    @abstractmethod
+    def _waits(self, error: TrueupError | None) -> None:
+        """Note what keeps it from going on; None: nothing does any more."""
+
+    def start(self) -> None:
+        """Begin. Returns at once."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop, and end the session with everything that is bound to it."""
+        self._stop.set()
+        self._watch.turned.set()
+        self._watch.wake.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        if self._client is not None:
+            self._client.shut()
+
+    def _run(self) -> None:
+        wait_s = FIRST_WAIT_S
+        while not self._stop.is_set():
+            try:
+                self._turn()
+            except Stopping:
+                return
+            except TrueupError as error:
+                self._waits(error)
+                self._watch.turned.wait(wait_s)
+                self._watch.turned.clear()
+                wait_s = min(wait_s * 2, LONGEST_WAIT_S)
+            else:
+                self._waits(None)
+                wait_s = FIRST_WAIT_S
+
+    def _until_done(self, act: Callable[[], None]) -> None:
+        """Call this again and again until it does not fail. Raises `Stopping`."""
+        wait_s = FIRST_WAIT_S
+        while True:
+            try:
+                return act()
+            except TrueupError as error:
+                self._waits(error)
+                if self._stop.wait(wait_s):
+                    raise Stopping from error
+                wait_s = min(wait_s * 2, LONGEST_WAIT_S)
+
+    def _session(self) -> Client:
+        """The client, connected; a new one after its session ended. Raises `Retry`."""
+        if self._client is not None and self._client.ended:
+            self._client.shut()
+            self._client = None
+        if self._client is None:
+            client = self._connect()
+            self._watch.follow(client)
+            self._client = client.open(given_up=self._stop.is_set)
+        return self._open_client()
+
+    def _open_client(self) -> Client:
+        if self._client is None or not self._client.connected:
+            raise Retry("a session with ZooKeeper", "none", "it reconnects by itself")
+        return self._client
+
+
+class Follower(Watcher):
+    """Is in step with a part of the tree: reads all of it, and then what events name. ``problem``: what keeps it from
+    going on, empty if nothing; ``complete_ms``: all that had happened by then, in ms since the epoch, was handled."""
+
+    def __init__(self, name: str, connect: Callable[[], Client], watch: Watch, now: Callable[[], int]) -> None:
+        super().__init__(name, connect, watch)
+        self._name, self._now = name, now
+        self.problem, self.complete_ms = "", 0
+
+    @abstractmethod
+    def _sync(self, client: Client) -> None:
+        """Add the watches, read whatever may have changed before they were there, and arm the watch."""
+
+    @abstractmethod
+    def _handle(self, client: Client) -> None:
+        """Handle all events that came."""
+
+    def _waits(self, error: TrueupError | None) -> None:
+        problem = str(error) if error else ""
+        if problem and problem != self.problem:
+            log.warning("%s waits", self._name, extra={"problem": problem})
+        self.problem = problem
+
+    def _turn(self) -> None:
+        client = self._session()
+        if not self._watch.armed:
+            self._sync(client)
+        self._watch.wake.wait(IDLE_S)
+        self._watch.wake.clear()
+        if self._watch.armed:
+            begun_ms = self._now()
+            self._handle(client)
+            if self._watch.armed:
+                self.complete_ms = begun_ms

@@ -1,0 +1,35 @@
+"""The section ``deletion`` of the settings: whose ledgers may be deleted, when, and how many at once."""
+
+from dataclasses import dataclass
+
+from state.keys import key
+
+OWNERS = ("none", "pulsar")
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """The deletion stream: ledgers that their owners forgot. A deletion cannot be undone."""
+
+    owners: str = key("none", "whose metadata say which ledgers are in use; none: no deletion stream", one_of=OWNERS)
+    root: str = key("", "path at the end of Pulsar's metadataStoreUrl, if it has one")
+    instance: str = key("", "INSTANCEID of the BookKeeper cluster; nothing is deleted while it is another or empty")
+    exclusive: bool = key(
+        False, "whether no other Pulsar cluster keeps ledgers in this BookKeeper; nothing is deleted while it is false"
+    )
+    mode: str = key(
+        "observe", "observe: report only; approve: deletions wait for `trueup approve`; enforce",
+        one_of=("observe", "approve", "enforce"), live=True,
+    )  # fmt: skip
+    paused: bool = key(False, "delete nothing new; what is deleted is still confirmed", live=True)
+    grace_s: float = key(
+        3_600.0, "how long a ledger has to have been forgotten; a broker's own attempts end after three minutes",
+        least=0, live=True,
+    )  # fmt: skip
+    max_markers: int = key(10_000, "deletions under way at most; the longest forgotten go first", least=1, live=True)
+    deletes_per_s: float = key(20.0, "ledgers deleted a second at most", least=0.1, live=True)
+    retry_s: float = key(60.0, "first wait after a deletion that failed; doubles, an hour at most", least=1, live=True)
+    confirm_s: float = key(
+        10.0, "first wait before bookies are asked again whether they still have it; doubles, an hour at most",
+        least=0.5, live=True,
+    )  # fmt: skip

@@ -1,0 +1,148 @@
+"""The deletion stream: ledgers and what points to them from the journal into the view, one packed row a bucket out.
+
+A ledger's key says nothing about its owner, so records are first read and sorted by owner, many of one bucket into one
+blob. Ledgers that are gone go to every bucket. A topology, which every run publishes, has all buckets say all they
+know.
+"""
+
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle, StreamingQuery
+
+from state.deletion import LEAK
+from state.forgotten import CELLS, Leaks, OwnerBucket
+from state.observations import LedgerState
+from state.owned import NO_LEDGERS, NO_NODES, Table, joined
+from state.owners import Component
+from streams.folding import SparkStore, records_of
+from streams.owned_rows import node_rows, owned_rows
+from streams.rows import Bodies
+
+if TYPE_CHECKING:
+    from state.settings import Spark as SparkSettings
+    from streams.journal import Journal
+
+TOPICS = ("ledgers", "owners", "topology")
+LEDGER, OWNER, TOPOLOGY = range(3)
+ANSWER = "bucket int, epoch bigint, ledgers bigint, leaks binary, names string"
+"""One row for each bucket that has something to say; ``epoch`` -1: nobody asked."""
+ROUTED = "bucket int, kind int, value binary"
+_EPOCH = struct.Struct("<q")
+
+
+def route(buckets: int) -> Callable[[Iterator[pd.DataFrame]], Iterator[pd.DataFrame]]:
+    """Sorts records, kind int and value binary, into ``buckets``: rows of `ROUTED`."""
+
+    def sorted_(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        for frame in frames:
+            kind, value = frame["kind"].to_numpy(), frame["value"].to_numpy(object)
+            found = [
+                *_parted(owned_rows(value[kind == LEDGER]), LEDGER, buckets),
+                *_parted(node_rows(value[kind == OWNER]), OWNER, buckets),
+                *_asked(value[kind == TOPOLOGY], buckets),
+            ]
+            if found:
+                yield pd.DataFrame(found, columns=["bucket", "kind", "value"])
+
+    return sorted_
+
+
+def _asked(bodies: Any, buckets: int) -> list[tuple[int, int, bytes]]:
+    if not len(bodies):
+        return []
+    read = Bodies(bodies, "topology")
+    epoch = _EPOCH.pack(int(read.longs(read.all).max()))
+    return [(bucket, TOPOLOGY, epoch) for bucket in range(buckets)]
+
+
+def _parted(table: Table, kind: int, buckets: int) -> Iterator[tuple[int, int, bytes]]:
+    if not len(table):
+        return
+    rows = table.rows
+    by_name = np.fromiter((zlib.crc32(n.encode()) % buckets for n in table.names), np.int64, len(table.names))
+    bucket, every = by_name[rows["owner"]], np.zeros(len(rows), bool)
+    if kind == LEDGER:
+        bucket = np.where(rows["component"] == Component.UNKNOWN, rows["ledger"] % buckets, bucket)
+        every = rows["state"] == LedgerState.GONE
+    for number in range(buckets):
+        mine = every | (bucket == number)
+        if mine.any():
+            listed = table.listed[np.repeat(mine, rows["count"])] if kind == OWNER else table.listed
+            yield number, kind, Table(rows[mine], table.names, listed).to_bytes()
+
+
+class Deletion(StatefulProcessor):
+    """Keeps one bucket for each key."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Declare the state."""
+        self._log = handle.getListState("log", "block binary")
+        self._cells = handle.getValueState("cells", "content binary")
+
+    def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:  # type: ignore[override]  # noqa: N802, N803, ARG002
+        """Fold the rows of one batch into the bucket."""
+        store = SparkStore(self._log, self._cells, CELLS)
+        ledgers, nodes, epoch = split(rows)
+        leaks = OwnerBucket(store).step(ledgers, nodes, epoch >= 0)
+        store.flush()
+        if leaks is not None:
+            names = "\n".join(leaks.names)
+            row = {"epoch": epoch, "ledgers": leaks.ledgers, "leaks": leaks.rows.tobytes(), "names": names}
+            yield pd.DataFrame([{"bucket": int(key[0]), **row}])
+
+    def close(self) -> None:
+        """Nothing to let go."""
+
+
+def split(frames: Iterator[pd.DataFrame]) -> tuple[Table, Table, int]:
+    """Ledgers, nodes and the epoch of the newest question (-1: none) in the rows of one bucket."""
+    ledgers, nodes, epoch = [NO_LEDGERS], [NO_NODES], -1
+    for frame in frames:
+        for kind, value in zip(frame["kind"], frame["value"], strict=True):
+            if kind == TOPOLOGY:
+                epoch = max(epoch, *_EPOCH.unpack(value))
+            else:
+                (ledgers if kind == LEDGER else nodes).append(Table.from_bytes(bytes(value)))
+    return joined(ledgers), joined(nodes), epoch
+
+
+def leaks_of(row: dict[str, Any]) -> tuple[int, int, Leaks]:
+    """Bucket, epoch and what it holds, of one row of the stream."""
+    rows = np.frombuffer(row["leaks"], LEAK)
+    return row["bucket"], row["epoch"], Leaks(rows, tuple(row["names"].split("\n")), row["ledgers"])
+
+
+def start(
+    spark: SparkSession, journal: "Journal", chosen: "SparkSettings", sink: Callable[[DataFrame, int], None],
+    checkpoint: str,
+) -> StreamingQuery:  # fmt: skip
+    """Start the stream of `ANSWER` rows into ``sink``, which gets a batch and its number."""
+    return (
+        answers(records_of(spark, journal, TOPICS, chosen.max_records), chosen.buckets)
+        .writeStream.outputMode("update")
+        .queryName("deletion")
+        .foreachBatch(sink)
+        .trigger(processingTime=f"{max(EVERY_MS, chosen.trigger_ms)} milliseconds")
+        .option("checkpointLocation", checkpoint)
+        .start()
+    )
+
+
+FORM = 1  # of the state in the checkpoint
+EVERY_MS = 1_000  # nothing is deleted within seconds, and a step reads a whole bucket
+
+
+def answers(records: DataFrame, buckets: int) -> DataFrame:
+    """The stream of `ANSWER` rows over one of records: kind int, value binary (an Avro body)."""
+    return (
+        records.select("kind", "value")
+        .mapInPandas(route(buckets), ROUTED)
+        .groupBy("bucket")
+        .transformWithStateInPandas(Deletion(), ANSWER, "Update", "None")
+    )

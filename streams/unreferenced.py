@@ -1,0 +1,184 @@
+"""What the running application says of ledgers that nobody points to: findings, markers, plan, approvals."""
+
+from collections import Counter
+from collections.abc import Callable
+from heapq import nsmallest
+from typing import Any, Protocol
+
+import numpy as np
+
+from state.deleting import Deletion
+from state.deletion import Rows
+from state.leak_rules import LEAK_RULES
+from state.markers import Marker, Stage
+from state.observations import LedgerState
+from state.owners import SCHEMA, Component, Pointers
+from state.rules import Verdict
+from streams.markers import Markers, action_id
+
+Row = dict[str, Any]
+SLOW_MS = 5_000
+
+
+class Owners(Protocol):
+    """What is asked of the connector."""
+
+    def nodes(self, owner: str) -> list[Pointers]:
+        """All nodes of an owner as they are now."""
+
+    def health(self) -> tuple[bool, int, str]:
+        """Whether everything was read and is followed, when last (ms since the epoch), and what is wrong."""
+
+
+class Unreferenced:
+    """The deletion stream's share of `streams.web.engine.Engine`."""
+
+    def __init__(
+        self, policy: Callable[[], Deletion], markers: Markers, owners: Owners, clock: Callable[[], int]
+    ) -> None:
+        self._policy, self._markers, self._owners, self._clock = policy, markers, owners, clock
+
+    def status(self) -> Row:
+        """Its part of the status."""
+        policy, now_ms = self._policy(), self._clock()
+        counts, sizes = self._totals()
+        with self._markers.lock:
+            since = [marker.since_ms for marker in self._markers.markers.values()]
+        return {
+            "mode": policy.mode, "paused": policy.paused, "unreferenced": counts.total(), "bytes": sizes.total(),
+            "forgotten": [
+                {"namespace": where[0], "rule": where[1], "ledgers": count, "bytes": sizes[where]}
+                for where, count in sorted(counts.items())
+            ],
+            "markers": dict(self._markers.counts()), "complete": self._markers.complete,
+            "oldest_ms": now_ms - min(since) if since else None,
+        }  # fmt: skip
+
+    def _totals(self) -> tuple[Counter[tuple[str, str]], Counter[tuple[str, str]]]:
+        """Ledgers and bytes by namespace and rule."""
+        counts, sizes = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+        for part in self._markers.view():
+            pairs, at = np.unique(part.rows[["owner", "rule"]], return_inverse=True)
+            lengths = np.bincount(at, part.rows["length"], len(pairs))
+            for (owner, rule), count, length in zip(pairs.tolist(), np.bincount(at).tolist(), lengths, strict=True):
+                where = namespace_of(part.names[owner]), LEAK_RULES[rule].id
+                counts[where] += count
+                sizes[where] += int(length)
+        return counts, sizes
+
+    def not_ready(self) -> list[str]:
+        """Why nothing can be said yet."""
+        synced, _, problem = self._owners.health()
+        reasons = [] if synced else [f"owners of ledgers: {problem or 'not all read yet'}"]
+        return reasons if reasons or self._markers.complete else ["the deletion view is not complete yet"]
+
+    def stopped(self) -> list[str]:
+        """Why nothing is deleted though it should be."""
+        policy, obstacle = self._policy(), self._markers.obstacle
+        return [f"nothing is deleted now: {obstacle}"] if obstacle and policy.mode != "observe" else []
+
+    def sources(self, now_ms: int) -> list[tuple[str, str, int, str]]:
+        """The nodes that point to ledgers."""
+        synced, complete_ms, problem = self._owners.health()
+        age_ms = now_ms - complete_ms if complete_ms else 0
+        state = "down" if problem else "up" if synced and age_ms < SLOW_MS else "slow"
+        return [("owners", state, age_ms, problem or "managed ledgers, cursors and schemas")]
+
+    def rows(self, limit: int) -> list[Row]:
+        """Ledgers that nobody points to, longest forgotten first."""
+        found = nsmallest(limit, self._markers.forgotten(), key=lambda each: each[0][["since_ms", "ledger"]].item())
+        return [self._row(*each) for each in found]
+
+    def _row(self, row: Rows, owner: str, name: str) -> Row:
+        rule, ledger = LEAK_RULES[int(row["rule"])], int(row["ledger"])
+        marker = self._markers.markers.get(ledger)
+        state = "" if int(row["version"]) < 0 else LedgerState(int(row["state"])).name.lower()
+        return {
+            "ledger": ledger, "owner": owner, "cursor": name, "rule": rule.id, "reason": rule.title,
+            "verdict": rule.verdict.name.lower(), "component": Component(int(row["component"])).name.lower(),
+            "state": state, "bytes": int(row["length"]), "since_ms": int(row["since_ms"]),
+            "ctime_ms": int(row["ctime_ms"]), "version": int(row["version"]),
+            "stage": marker.stage.value if marker else "suspected" if rule.verdict is Verdict.DRIFTED else "",
+        }  # fmt: skip
+
+    def markers(self) -> list[Row]:
+        """Deletions under way, oldest first."""
+        with self._markers.lock:
+            known = list(self._markers.markers.values())
+        return [marker_row(m) for m in sorted(known, key=lambda m: (m.since_ms, m.ledger))]
+
+    def ledger(self, ledger: int, claim: tuple[str, str, str]) -> Row:
+        """Whose a ledger is and why it may or may not go; ``claim``: component, owner and cursor as it says itself."""
+        component, owner, name = claim
+        found = next((self._row(*each) for each in self._markers.forgotten(ledger)), None)
+        marker = self._markers.markers.get(ledger)
+        nodes = self._owners.nodes(owner) if owner else []
+        return {
+            "component": component, "owner": owner, "cursor": name,
+            "rule": found["rule"] if found else "", "reason": found["reason"] if found else "",
+            "since_ms": found["since_ms"] if found else None,
+            "nodes": [_node(node, ledger) for node in nodes], "marker": marker_row(marker) if marker else None,
+        }  # fmt: skip
+
+    def plan(self) -> list[Row]:
+        """Deletions that wait and that are under way; in mode observe what would be begun."""
+        ask, observe = self._policy().mode == "approve", self._policy().mode == "observe"
+        with self._markers.lock:
+            known = dict(self._markers.markers)
+        rows = [_planned(marker, ask) for marker in known.values() if marker.stage is not Stage.GONE]
+        fresh = self.rows(1 << 30) if observe else []
+        return [*rows, *(_suspected(r) for r in fresh if r["verdict"] == "drifted" and r["ledger"] not in known)]
+
+    def approve(self, ids: list[str] | None) -> list[Row]:
+        """Say yes to deletions that wait (None: to all of them); those it was said to."""
+        rows = {row["id"]: row for row in self.plan() if row["stage"] == "awaiting approval"}
+        chosen = list(rows) if ids is None else [i for i in ids if i in rows]
+        given = set(self._markers.approve([rows[i]["ledger"] for i in chosen])) if chosen else set()
+        return [rows[i] for i in chosen if rows[i]["ledger"] in given]
+
+    def actions(self, limit: int) -> list[Row]:
+        """What was done lately, newest first."""
+        with self._markers.lock:
+            return list(self._markers.history)[-limit:][::-1]
+
+
+def namespace_of(owner: str) -> str:
+    """Tenant and namespace of an owner; empty for one that is not known."""
+    return "/".join(owner.removeprefix(SCHEMA).split("/")[:2])
+
+
+def marker_row(marker: Marker) -> Row:
+    """One deletion under way."""
+    return {
+        "id": action_id(marker), "ledger": marker.ledger, "owner": marker.owner, "rule": marker.rule,
+        "stage": marker.stage.value, "bytes": marker.length, "since_ms": marker.since_ms, "at_ms": marker.at_ms,
+        "approved": marker.approved, "attempts": marker.attempts, "next_ms": marker.next_ms or None,
+        "bookies": list(marker.bookies), "pending": list(marker.pending), "detail": marker.detail,
+    }  # fmt: skip
+
+
+def _node(node: Pointers, ledger: int) -> Row:
+    return {
+        "path": node.path, "status": node.status.name.lower(), "version": node.version,
+        "points": ledger in node.ledgers, "ledgers": len(node.ledgers),
+        "highest": max(node.ledgers, default=None), "error": node.error,
+    }  # fmt: skip
+
+
+def _planned(marker: Marker, ask: bool) -> Row:
+    waits = ask and marker.stage is Stage.MARKED and not marker.approved
+    return _action(marker_row(marker), "awaiting approval" if waits else marker.stage.value)
+
+
+def _suspected(row: Row) -> Row:
+    return _action({**row, "id": f"delete-{row['ledger']}-v{row['version']}", "next_ms": None}, "suspected")
+
+
+def _action(row: Row, stage: str) -> Row:
+    rule = LEAK_RULES.find(row["rule"])
+    return {
+        "id": row["id"], "kind": "delete", "ledger": row["ledger"], "rule": row["rule"], "copies": None, "racks": None,
+        "reason": f"{row['bytes']} bytes of {row['owner']}: {rule.title if rule else ''}", "stage": stage,
+        "next_ms": row["next_ms"], "requirements": {"version": int(row["id"].rpartition("-v")[2])},
+        "evidence": {"owner": row["owner"], "bytes": row["bytes"], "since_ms": row["since_ms"]},
+    }  # fmt: skip

@@ -1,0 +1,18 @@
+"""The seeds of every test run."""
+
+import pytest
+
+from tests.simulation.deletion.simulation import simulate
+
+SEEDS, TOGETHER = 1000, 100
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, TOGETHER))
+def test_nothing_in_use_is_deleted_and_everything_forgotten_is(first: int) -> None:
+    outcomes = [simulate(seed) for seed in range(first, first + TOGETHER)]
+    found = [sum(o.deleted for o in outcomes), sum(o.confirmed for o in outcomes), sum(o.crashes for o in outcomes)]
+    assert min(found) > 0
+
+
+def test_a_seed_repeats_itself() -> None:
+    assert simulate(7) == simulate(7)

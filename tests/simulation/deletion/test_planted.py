@@ -1,0 +1,172 @@
+"""A simulation that cannot fail proves nothing: each defect planted here has to be caught, by the checker it is for."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from state.forgotten import Leaks, OwnerBucket
+from state.leak_rules import LEAK_RULES
+from state.markers import Event, Marker, Stage, observed
+from state.observations import LedgerState
+from state.owned import NO_LEDGERS, NO_NODES, Table
+from state.rules import Verdict
+from streams import markers as loop
+from streams.markers import Markers
+from tests.simulation.checkers import Violation
+from tests.simulation.deletion.simulation import Connector, Parts, simulate
+from tests.simulation.deletion.world import Node
+
+SEEDS = 200
+
+
+def complaint(parts: Parts = Parts()) -> str:  # noqa: B008 - it never changes
+    """What the first checker that complains says within some seeds."""
+    for seed in range(SEEDS):
+        try:
+            simulate(seed, parts)
+        except Violation as error:
+            return str(error)
+    return f"no complaint within {SEEDS} seeds"
+
+
+class OwnerUnchecked(Connector):
+    """The transaction does not hold the owner's node to the version that was read."""
+
+    def holds(self, marker: Marker, read: int) -> bool:
+        return self.unchanged(marker)
+
+
+class LedgerUnchecked(Connector):
+    """The transaction does not hold the ledger to the version that was decided on."""
+
+    def unchanged(self, marker: Marker) -> bool:
+        return True
+
+
+class Newest(Connector):
+    """Nothing later has to be listed."""
+
+    def superseded(self, node: Node, number: int) -> bool:
+        return True
+
+
+class Unread(Connector):
+    """Decides on the view alone, at whatever version the owner is when the transaction is made."""
+
+    def refuses(self, marker: Marker) -> str:
+        return ""
+
+
+class Trusting(Connector):
+    """Takes a deletion for confirmed without asking a bookie."""
+
+    def answer(self, bookie: str, number: int) -> str:
+        return ""
+
+
+class Deaf(Connector):
+    """Takes a bookie that does not answer for one that has none."""
+
+    def answer(self, bookie: str, number: int) -> str:
+        said = super().answer(bookie, number)
+        return "" if said == "silent" else said
+
+
+class Late(Markers):
+    """Remembers an order after it was carried out."""
+
+    def _delete(self, now_ms: int) -> None:
+        kept, held = self._journal, list[Any]()
+
+        class Holding:
+            def put(self, records: Sequence[Any]) -> None:
+                held.extend(records)
+
+        self._journal = Holding()  # type: ignore[assignment]
+        try:
+            super()._delete(now_ms)
+        finally:
+            self._journal = kept
+        if held:
+            kept.put(held)
+
+
+class Forgetful(Markers):
+    """Begins anew after a crash."""
+
+    def load(self) -> None:
+        pass
+
+
+class Amnesic(Markers):
+    """Its topic is gone with it when it dies."""
+
+    def load(self) -> None:
+        self._journal.records.clear()  # type: ignore[attr-defined]
+
+
+class Half(Markers):
+    """Asks one bookie only."""
+
+    def _begun(self, *given: Any) -> list[Marker]:
+        return [marker._replace(bookies=marker.bookies[:1]) for marker in super()._begun(*given)]
+
+
+class Eager(OwnerBucket):
+    """Calls forgotten what may be about to be listed."""
+
+    def step(self, ledgers: Table = NO_LEDGERS, nodes: Table = NO_NODES, asked: bool = False) -> Leaks | None:
+        found = super().step(ledgers, nodes, asked)
+        if found is None:
+            return None
+        rows, ids = found.rows.copy(), [rule.id for rule in LEAK_RULES]
+        newest = rows["rule"] == ids.index("deletion.not-superseded")
+        rows["verdict"][newest], rows["rule"][newest] = Verdict.DRIFTED, ids.index("deletion.forgotten")
+        return Leaks(rows, found.names, found.ledgers)
+
+
+class Blind(OwnerBucket):
+    """Does not see that ledgers are gone."""
+
+    def step(self, ledgers: Table = NO_LEDGERS, nodes: Table = NO_NODES, asked: bool = False) -> Leaks | None:
+        there = ledgers.rows["state"] != LedgerState.GONE
+        return super().step(Table(ledgers.rows[there], ledgers.names), nodes, asked)
+
+
+@pytest.mark.parametrize(
+    ("parts", "says"),
+    [
+        (Parts(connector=OwnerUnchecked), "is in use and was deleted"),
+        (Parts(connector=LedgerUnchecked), "was deleted at another version"),
+        (Parts(connector=Newest), "its owner lists no later one"),
+        (Parts(connector=Newest, bucket=Eager), "is in use and was deleted"),
+        (Parts(connector=Unread), "is in use and was deleted"),
+        (Parts(connector=Trusting), "is confirmed gone and there"),
+        (Parts(connector=Deaf), "is confirmed gone and there"),
+        (Parts(markers=Half), "is confirmed gone and there"),
+        (Parts(markers=Late), "the journal does not say that it was ordered"),
+        (Parts(markers=Amnesic), "deleted and never confirmed"),
+        (Parts(markers=Forgetful), "the journal knows"),
+        (Parts(bucket=Eager), "the view says"),
+        (Parts(bucket=Blind), "the view says"),
+    ],
+    ids=["owner unchecked", "ledger unchecked", "newest", "newest and eager", "unread", "trusting", "deaf", "half",
+         "late", "amnesic", "forgetful", "eager", "blind"],
+)  # fmt: skip
+def test_a_defective_part_is_caught(parts: Parts, says: str) -> None:
+    assert re.match(rf"seed \d+: .*{says}", complaint(parts))
+
+
+def test_an_unknown_outcome_taken_for_done_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "OUTCOMES", {**loop.OUTCOMES, "unknown": Event.DONE})
+    assert re.match(r"seed \d+: .*is said to be gone and is there", complaint())
+
+
+def test_an_order_that_is_never_looked_at_again_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    def trusting(marker: Marker, *given: Any) -> Marker:
+        return marker if marker.stage is Stage.DELETING else observed(marker, *given)
+
+    monkeypatch.setattr(loop, "observed", trusting)
+    assert re.match(r"seed \d+: .*never (ended|deleted)", complaint())

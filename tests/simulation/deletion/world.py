@@ -1,0 +1,173 @@
+"""A broker that creates, lists, trims and forgets, bookies that collect, and what can be seen of both."""
+
+from dataclasses import dataclass, field
+from random import Random
+
+OWNERS = ("t/n/persistent/a", "t/n/persistent/b", "t/n/persistent/c")
+BOOKIES = ("b1:1", "b2:1", "b3:1", "b4:1")
+
+
+@dataclass
+class Ledger:
+    """One ledger's metadata."""
+
+    owner: str
+    version: int
+    closed: bool
+    entries: int
+    bookies: tuple[str, ...]
+    zxid: int
+
+
+@dataclass
+class Node:
+    """One managed ledger's node."""
+
+    version: int
+    listed: list[int]
+    zxid: int
+
+
+@dataclass
+class World:
+    """The truth. ``log``: keys that changed, in order; what a key is like is looked up when it is observed."""
+
+    random: Random
+    now_ms: int = 1_000_000
+    zxid: int = 0
+    ledgers: dict[int, Ledger] = field(default_factory=dict)
+    nodes: dict[str, Node] = field(default_factory=dict)
+    created: dict[str, int] = field(default_factory=dict)
+    ever: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    held: dict[str, set[int]] = field(default_factory=lambda: {b: set() for b in BOOKIES})
+    down: set[str] = field(default_factory=set)
+    changed: list[int | str] = field(default_factory=list)
+    log: list[str] = field(default_factory=list)
+
+    def step(self) -> None:
+        """One thing happens."""
+        owner = self.random.choice(OWNERS)
+        acts = (self.create, self.list_it, self.list_it, self.trim, self.trim, self.write, self.late, self.drop_topic)
+        others = (self.bookie, self.restore)
+        self.random.choices((*acts, *others), weights=(6, 6, 6, 3, 3, 3, 1, 0.5, 3, 1))[0](owner)
+        self.collect()
+
+    def meanwhile(self, owner: str, number: int) -> None:
+        """One thing happens while somebody is about to delete this ledger of this owner."""
+        remade, listed = (lambda: self.drop_topic(owner)), (lambda: self.put_back(owner, number))
+        self.random.choices((self.step, listed, lambda: self._close(number), remade), weights=(6, 3, 3, 1))[0]()
+
+    def told(self, key: int | str, what: str) -> None:
+        self.zxid += 1
+        self.changed.append(key)
+        self.log.append(f"{self.now_ms} {key}: {what}")
+
+    def create(self, owner: str) -> None:
+        """A ledger's metadata are there before it is listed; what was created before and never listed is left. An
+        owner that is new has a node that lists nothing before it has a ledger."""
+        if owner not in self.nodes:
+            self.nodes[owner] = Node(-1, [], 0)
+            return self._write(owner, [])
+        number = len(self.ever)
+        bookies = tuple(self.random.sample(BOOKIES, 2))
+        self.told(number, f"created for {owner}")
+        self.ledgers[number] = Ledger(owner, 0, False, 0, bookies, self.zxid)
+        self.ever[number] = bookies
+        for bookie in bookies:
+            self.held[bookie].add(number)
+        self.created[owner] = number
+        return None
+
+    def list_it(self, owner: str) -> None:
+        """The owner lists what was created last, and closes what it wrote to."""
+        number = self.created.pop(owner, None)
+        if number is None or number not in self.ledgers:
+            return
+        node = self.nodes[owner]
+        for other in node.listed[-1:]:
+            self._close(other)
+        self._write(owner, [*node.listed, number])
+
+    def _close(self, number: int) -> None:
+        ledger = self.ledgers.get(number)
+        if ledger is not None and not ledger.closed:
+            self.told(number, "closed")
+            ledger.closed, ledger.version, ledger.zxid = True, ledger.version + 1, self.zxid
+
+    def _write(self, owner: str, listed: list[int]) -> None:
+        node = self.nodes[owner]
+        self.told(owner, f"lists {listed}")
+        node.listed, node.version, node.zxid = listed, node.version + 1, self.zxid
+
+    def trim(self, owner: str) -> None:
+        """The owner takes its oldest ledgers out of its list, and then deletes them, or forgets to."""
+        node = self.nodes.get(owner)
+        if node is None or len(node.listed) < 2:
+            return
+        count = self.random.randint(1, len(node.listed) - 1)
+        gone, rest = node.listed[:count], node.listed[count:]
+        self._write(owner, rest)
+        for number in gone:
+            if self.random.random() < 0.5:
+                self.delete(number)
+
+    def write(self, owner: str) -> None:
+        """Somebody closes a ledger that was left open, or writes an owner's node without any change."""
+        node = self.nodes.get(owner)
+        if lost := self._lost(owner):
+            self._close(self.random.choice(lost))
+        if node is not None and self.random.random() < 0.3:
+            self._write(owner, node.listed)
+
+    def late(self, owner: str) -> None:
+        """The broker comes round to deleting something that it had forgotten."""
+        for number in self._lost(owner)[:1]:
+            self.delete(number)
+
+    def drop_topic(self, owner: str) -> None:
+        """The topic is deleted: its ledgers, but for some, and then its node. Producers may make it again at once."""
+        node = self.nodes.get(owner)
+        if node is None:
+            return
+        for number in node.listed:
+            if self.random.random() < 0.8:
+                self.delete(number)
+        del self.nodes[owner]
+        self.created.pop(owner, None)
+        self.told(owner, "deleted")
+        if self.random.random() < 0.7:
+            self.create(owner)
+
+    def restore(self, owner: str) -> None:
+        """Somebody puts a ledger back onto its owner's list."""
+        if lost := self._lost(owner):
+            self.put_back(owner, self.random.choice(lost))
+
+    def put_back(self, owner: str, number: int) -> None:
+        if owner in self.nodes and number in self.ledgers and number not in self.listed(owner):
+            self._write(owner, sorted([*self.listed(owner), number]))
+
+    def _lost(self, owner: str) -> list[int]:
+        """What is there, is not listed, and is not about to be."""
+        kept = {*self.listed(owner), self.created.get(owner)}
+        return [number for number, ledger in self.ledgers.items() if ledger.owner == owner and number not in kept]
+
+    def bookie(self, _owner: str) -> None:
+        """A bookie goes or comes back; it serves what it has until it collects."""
+        bookie = self.random.choice(BOOKIES)
+        self.down ^= {bookie}
+        self.log.append(f"{self.now_ms} {bookie} {'down' if bookie in self.down else 'up'}")
+
+    def collect(self) -> None:
+        """Some bookie that runs drops what has no metadata."""
+        bookie = self.random.choice(BOOKIES)
+        if bookie not in self.down:
+            self.held[bookie] &= set(self.ledgers)
+
+    def delete(self, number: int) -> None:
+        if self.ledgers.pop(number, None) is not None:
+            self.told(number, "deleted by its owner")
+
+    def listed(self, owner: str) -> list[int]:
+        node = self.nodes.get(owner)
+        return node.listed if node else []

@@ -2,10 +2,11 @@
 PYTHON ?= python3
 BIN := .venv/bin
 SEEDS ?= 1000
+JOBS ?= 2
 
 .PHONY: help
 help: ## Say what there is
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .venv/.ready: requirements.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed; set PYTHON=") if sys.version_info < (3, 11) else None'
@@ -21,9 +22,21 @@ setup: .venv/.ready ## Make .venv with the locked requirements and the command t
 demo: setup ## The rack drill on real servers: data lost without Trueup, none lost with it
 	$(BIN)/trueup demo rack-drill
 
+.PHONY: demo-failover
+demo-failover: setup ## A Kafka cluster dies and returns: its readers and writers go on at another
+	$(BIN)/trueup demo failover
+
+.PHONY: demo-logdirs
+demo-logdirs: setup ## Three disks of different size under one Kafka broker, levelled; with a picture
+	$(BIN)/trueup demo logdirs
+
+.PHONY: demo-leak
+demo-leak: setup ## A Pulsar broker forgets ledgers: found, deleted and confirmed gone next to a live writer
+	$(BIN)/trueup demo leak
+
 .PHONY: test
-test: setup lint ## Everything: lint, unit, property, simulation, integration on real servers
-	$(BIN)/python -m pytest
+test: setup lint ## Everything: lint, unit, property, simulation, integration on real servers; JOBS=2 files at a time
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: lint
 lint: setup ## ruff, mypy --strict, import-linter
@@ -43,6 +56,18 @@ simulate: setup ## Seeded simulation of a cluster: make simulate SEEDS=100000
 .PHONY: bench
 bench: setup ## Trueup beside BookKeeper's own Auditor; the table goes to bench/results/placement.json
 	$(BIN)/python -m bench.placement
+
+.PHONY: bench-deletion
+bench-deletion: setup ## What nobody points to: full diff, leak to report, deletions a second
+	$(BIN)/python -m bench.deletion
+
+.PHONY: bench-logdirs
+bench-logdirs: setup ## Plans of moves between log directories, beside Cruise Control's rule
+	$(BIN)/python -m bench.logdirs
+
+.PHONY: bench-replication
+bench-replication: setup ## Links beside MirrorMaker 2 and Spark's own connector; to bench/results/replication.json
+	$(BIN)/python -m bench.replication
 
 .PHONY: lock
 lock: setup ## Renew requirements.lock (needs uv)

@@ -2,7 +2,8 @@
 
     python -m bench.drive_start JOB.json
 
-The job holds: zookeeper, data, ledgers, starts, losses, changes, touched (ledger: its metadata in hexadecimal).
+The job holds: zookeeper, racks (the script that maps them), data, ledgers, starts, losses, changes, touched (ledger:
+its metadata in hexadecimal).
 Standard output gets one JSON object a line. One Spark session serves all starts; each has a journal, a view and
 sessions of its own.
 """
@@ -31,7 +32,7 @@ from streams.journal import Journal
 from streams.keeper import Keeper
 from streams.live import Live
 from streams.metrics import Metrics
-from streams.placement import answers
+from streams.placement import start
 from streams.reconciler import Reconciler
 from streams.session import session
 from streams.supervisor import drain
@@ -54,19 +55,13 @@ class Start:
             self.cluster, self._journal, lambda: live.now.placement, self._keeper, metrics, now_ms,
             settings.spark.buckets,
         )  # fmt: skip
+        self.reconciler.load()
 
     def query(self, spark: SparkSession, checkpoint: Path) -> StreamingQuery:
         """The placement stream of this start."""
-        chosen = self._settings.spark
-        return (
-            answers(spark, self._journal, chosen.buckets, chosen.max_records)
-            .writeStream.outputMode("update")
-            .queryName("placement")
-            .foreachBatch(self.reconciler.batch)
-            .trigger(processingTime=f"{chosen.trigger_ms} milliseconds")
-            .option("checkpointLocation", f"file://{checkpoint}")
-            .start()
-        )
+        return start(
+            spark, self._journal, self._settings.spark, self.reconciler.batch, f"file://{checkpoint}"
+        )  # fmt: skip
 
     def taken(self, query: StreamingQuery, ledgers: int) -> bool:
         """Whether the view is complete: every bucket has spoken, and every ledger was in a batch that is done."""
@@ -84,7 +79,10 @@ class Start:
 @contextmanager
 def started(job: dict[str, Any], number: int, broker: Kafka, spark: SparkSession, proxy: Proxy) -> Iterator[Start]:
     """One start, measured until its view is complete."""
-    settings = parse({"cluster": {"zookeeper": proxy.address, "name": f"start{number}"}})
+    settings = parse({
+        "cluster": {"zookeeper": proxy.address, "name": f"start{number}"},
+        "racks": {"source": "script", "script": job["racks"]},
+    })  # fmt: skip
     made = Start(settings, broker.bootstrap)
     spent, begun = cpu_s(os.getpid()), time.monotonic()
     made.cluster.start()

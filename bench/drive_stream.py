@@ -25,7 +25,7 @@ from state.settings import Settings, parse
 from state.topology import Topology
 from streams.codec import topology_record
 from streams.journal import Journal
-from streams.placement import answer_of, answers
+from streams.placement import answer_of, start
 from streams.session import session
 from streams.supervisor import drain
 
@@ -83,16 +83,8 @@ class Drive:
         return sum(sum((end or {}).get(topic, {}).values()) for end in ends) >= self._ledgers
 
     def _placement(self) -> StreamingQuery:
-        chosen = self._settings.spark
-        return (
-            answers(self._spark, self._journal, chosen.buckets, chosen.max_records)
-            .writeStream.outputMode("update")
-            .queryName("placement")
-            .foreachBatch(self._take)
-            .trigger(processingTime=f"{chosen.trigger_ms} milliseconds")
-            .option("checkpointLocation", f"file://{self._data / 'checkpoint'}")
-            .start()
-        )
+        checkpoint = f"file://{self._data / 'checkpoint'}"
+        return start(self._spark, self._journal, self._settings.spark, self._take, checkpoint)
 
     def _plain(self) -> StreamingQuery:
         """Spark's own Kafka source into nothing."""

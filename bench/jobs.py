@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,9 @@ from connectors.sandbox.processes import Process, wait_until
 from state.errors import Retry
 
 
-def run(module: str, job: dict[str, Any], root: Path, limit_s: float) -> list[dict[str, Any]]:
+def run(module: str, job: Mapping[str, object], root: Path, limit_s: float) -> list[dict[str, Any]]:
     """Run `python -m module` on a job; what it said, told on stderr as it comes. Raises `Failed`."""
-    root.mkdir(parents=True, exist_ok=True)
-    path = root / "job.json"
-    path.write_text(json.dumps(job))
-    process = Process(module, [sys.executable, "-m", module, path], root / "driver.log")
+    process = driver(module, job, root)
     said: list[dict[str, Any]] = []
 
     def ended() -> bool:
@@ -36,3 +34,11 @@ def run(module: str, job: dict[str, Any], root: Path, limit_s: float) -> list[di
     if process.exit_code:
         raise Failed(f"{module}: exit code {process.exit_code}; it wrote\n{process.tail()}")
     return said
+
+
+def driver(module: str, job: Mapping[str, object], root: Path) -> Process:
+    """The process, not started."""
+    root.mkdir(parents=True, exist_ok=True)
+    path = root / "job.json"
+    path.write_text(json.dumps(job))
+    return Process(module, [sys.executable, "-m", module, path], root / "driver.log")

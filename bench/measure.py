@@ -1,6 +1,7 @@
 """What a measurement needs: CPU seconds of process trees, the load of the machine, progress on stderr."""
 
 import os
+import platform
 import sys
 import time
 from collections.abc import Iterator
@@ -41,3 +42,9 @@ def tell(message: str) -> None:
     """Say on stderr how far things are."""
     spent = int(time.monotonic() - STARTED)
     print(f"{spent // 60:3d}:{spent % 60:02d}  load {load():4.1f}  {message}", file=sys.stderr, flush=True)
+
+
+def machine() -> str:
+    """What it was measured on."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
+    return f"{os.cpu_count()} cores, {memory} GB, Linux {platform.release()}"

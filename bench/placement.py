@@ -7,19 +7,15 @@ targets are reached; 1 when something could not be.
 """
 
 import argparse
-import os
-import platform
 import shutil
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench import lost_bookie, rows, snapshot, stream
-from bench.measure import Failed, load, tell
+from bench import lost_bookie, snapshot, stream
+from bench.keeping import keep
 from bench.rows import Row
 from bench.site import Site
-from state.errors import TrueupError
 
 RESULTS = Path(__file__).parent / "results" / "placement.json"
 PARTS = ("lost-bookie", "stream", "snapshot")
@@ -30,20 +26,7 @@ ROUNDS = 3
 def main() -> int:
     """Measure, print, keep."""
     chosen = _arguments()
-    root, before = Path(tempfile.mkdtemp(prefix="trueup-bench-")), load()
-    try:
-        found = _measure(chosen, root)
-    except (Failed, TrueupError) as error:
-        tell(f"could not measure; the servers' logs are in {root}")
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    shutil.rmtree(root, ignore_errors=True)
-    rows.write(RESULTS, found)
-    if chosen.output == "json":
-        print(rows.text(found), end="")
-    else:
-        rows.show(found, f"{_machine()}; load average {before:.1f} at the start, {load():.1f} at the end; medians")
-    return 0
+    return keep(lambda root: _measure(chosen, root), RESULTS, chosen.output)
 
 
 def _measure(chosen: argparse.Namespace, root: Path) -> list[Row]:
@@ -72,11 +55,6 @@ def _on_site(site: Site, parts: Sequence[str], sizes: Sequence[int], rounds: int
 
 def _rounds(chosen: argparse.Namespace) -> int:
     return 1 if chosen.quick else ROUNDS
-
-
-def _machine() -> str:
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
-    return f"{os.cpu_count()} cores, {memory} GB, Linux {platform.release()}"
 
 
 def _arguments() -> argparse.Namespace:

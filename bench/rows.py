@@ -39,6 +39,11 @@ def more(what: str, unit: str, peer: Sequence[float], ours: Sequence[float], tar
     return Row(what, unit, round(theirs, 3), round(own, 3), round(own / max(theirs, 1e-9), 2), target)
 
 
+def alone(what: str, unit: str, ours: Sequence[float]) -> Row:
+    """A figure that nobody else has, as median."""
+    return Row(what, unit, 0.0, round(median(ours), 3), 0.0, 0.0)
+
+
 def text(rows: Sequence[Row]) -> str:
     """The rows as JSON."""
     return json.dumps([row._asdict() for row in rows], indent=1) + "\n"
@@ -61,7 +66,8 @@ def show(rows: Sequence[Row], note: str) -> None:
     for row in rows:
         verdict = Text("reached", "green") if row.ratio >= row.target else Text("missed", "red")
         target = (f"{row.target:g}", verdict) if row.target else ("-", Text(""))
-        made.add_row(row.what, row.unit, figure(row.peer), figure(row.ours), f"{row.ratio:.2f}", *target)
+        beside = (figure(row.peer), figure(row.ours), f"{row.ratio:.2f}") if row.peer else ("-", figure(row.ours), "-")
+        made.add_row(row.what, row.unit, *beside, *target)
     console = Console(width=WIDTH, highlight=False)
     console.print(made)
     console.print(note)

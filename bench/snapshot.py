@@ -30,7 +30,8 @@ def run(site: Site, root: Path, ledgers: int, index_s: list[float]) -> list[Row]
     tell(f"snapshots into columns: {', '.join(f'{s:.2f}' for s in columns)} s")
     touched = {site.znodes.paths.ledger(i): encoded(i, site.members(i)).hex() for i in _spread(ledgers)}
     job = {
-        "zookeeper": site.cluster.zookeeper.address, "data": str(root / "data"), "ledgers": ledgers, "starts": STARTS,
+        "zookeeper": site.cluster.zookeeper.address, "racks": str(site.cluster.rack_script), "data": str(root / "data"),
+        "ledgers": ledgers, "starts": STARTS,
         "losses": ROUNDS, "touched": touched,
     }  # fmt: skip
     said = jobs.run("bench.drive_start", job, root, LIMIT_S)

@@ -151,7 +151,9 @@ def _unseen(_: Bench, found: Found, __: int) -> list[str]:
 
 
 def _refused(_: Bench, found: Found, __: int) -> list[str]:
-    return [f"a restart of {' or '.join(found.refusing)}, or a writable bookie that never held the ledger"]
+    names = " or ".join(found.refusing)
+    restart = f"a restart of {names}, and then placement.restarted raised by one: a restart cannot be seen from outside"
+    return [restart, "a writable bookie that never held the ledger"]
 
 
 def _more_for_loss(bench: Bench, found: Found, quorum: int) -> list[str]:

@@ -1,26 +1,41 @@
-"""Which bookies dropped which ledgers a short while ago.
+"""Which bookies may refuse which ledgers, because they held them once.
 
-A bookie that collected its over-replicated copy of a ledger may answer LedgerFencedAndDeleted to new copies of it,
-until its memory of that has been idle for 7 days or the bookie restarts (BookKeeper 4.17, `bookie/HandleFactoryImpl`).
-Such a bookie is no target for a repair.
+BookKeeper 4.17 and 4.18 (`bookie/HandleFactoryImpl`): a bookie that collects a ledger for which its process has a
+write handle (it took an entry or a fence since it started) remembers that, and answers LedgerFencedAndDeleted to new
+copies. The memory ends 7 days after it was last asked, a refused copy being a question too, or with the process.
+A copy is collected some time within gcOverreplicatedLedgerWaitTime after the metadata stopped naming the bookie
+(`ScanAndCompareGarbageCollector`), counted from the start of the process.
+
+ZooKeeper does not tell a restart from a session that expired. So:
+
+- a bookie that was registered when the metadata dropped it may refuse from then on. A new registration proves nothing;
+- one that was away at that time cannot have collected before it returns. Its old copy is welcome there until it is
+  collected: it may refuse from gcOverreplicatedLedgerWaitTime after its return;
+- both end 7 days after the last moment of collection, or when an operator says that what registered anew had been
+  restarted (`Topology.restarted`).
 """
 
 import struct
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from state.errors import BadBytes
 from state.ledgers import Column, Ledgers, spans
 from state.observations import LedgerState
-from state.topology import Topology
+from state.topology import Status, Topology
 
-# A copy is collected up to gcOverreplicatedLedgerWaitTime (a day) after the metadata dropped it; then come the 7 days.
-KEEP_MS = 8 * 86_400_000
+REFUSES_MS = 7 * 86_400_000
+SLACK_MS = 3_600_000  # collection runs every gcWaitTime and takes its time
+AWAY_MS = 90 * 86_400_000  # a bookie that is away for longer has restarted
+NEVER = np.iinfo(np.int64).max
 
-_MAGIC, _FORM = b"TF", 1
+_MAGIC, _FORM = b"TF", 2
 _HEAD = struct.Struct("<2sBxII")  # magic, form, rows, bytes of names
-_ROW = {"ledger": "<i8", "dropped_ms": "<i8", "dropped_zxid": "<i8", "bookie": "<u4"}
+_ROW = {"ledger": "<i8", "dropped_zxid": "<i8", "from_ms": "<i8", "until_ms": "<i8", "bookie": "<u4"}
+_REGISTERED = (Status.WRITABLE, Status.READONLY)
 
 
 def _empty(dtype: str) -> Column:
@@ -31,17 +46,19 @@ def _empty(dtype: str) -> Column:
 class Former:
     """``n`` pairs of ledger and bookie, in the order of ledger ids.
 
-    ============  ======  ==================================================
+    ============  ======  ====================================================================
     ledger        int64   id
-    dropped_ms    int64   when the metadata stopped naming the bookie
-    dropped_zxid  int64   zxid of that write
+    dropped_zxid  int64   zxid of the write after which the metadata no longer named the bookie
+    from_ms       int64   it may refuse from then on; `NEVER` while it is away
+    until_ms      int64   and until then
     bookie        uint32  code into ``names``
-    ============  ======  ==================================================
+    ============  ======  ====================================================================
     """
 
     ledger: Column = field(default_factory=lambda: _empty("<i8"))
-    dropped_ms: Column = field(default_factory=lambda: _empty("<i8"))
     dropped_zxid: Column = field(default_factory=lambda: _empty("<i8"))
+    from_ms: Column = field(default_factory=lambda: _empty("<i8"))
+    until_ms: Column = field(default_factory=lambda: _empty("<i8"))
     bookie: Column = field(default_factory=lambda: _empty("<u4"))
     names: tuple[str, ...] = ()
 
@@ -49,55 +66,90 @@ class Former:
         return len(self.ledger)
 
     def of(self, ledger: int) -> frozenset[str]:
-        """Bookies that may refuse this ledger."""
+        """Bookies of all pairs of this ledger."""
         first, last = np.searchsorted(self.ledger, [ledger, ledger + 1])
         return frozenset(self.names[code] for code in self.bookie[first:last].tolist())
 
-    def merge(self, before: Ledgers, after: Ledgers, now_ms: int) -> "Former":
-        """Remember what the step from ``before`` to ``after`` dropped.
+    def at(self, now_ms: int) -> "Former":
+        """The pairs that hold now: these bookies may refuse these ledgers."""
+        return self._take((self.from_ms <= now_ms) & (now_ms < self.until_ms))
 
-        Both hold one row a ledger, in any order. Bookies that are members (again) and deleted ledgers are forgotten.
-        Returns itself if nothing changed.
+    def about(self, ledgers: Column) -> "Former":
+        """The pairs of these ledgers."""
+        return self._take(np.isin(self.ledger, ledgers)) if len(self) else self
+
+    def next_ms(self, now_ms: int) -> int:
+        """When a pair begins or ceases to hold next; `NEVER` if none does by itself."""
+        moments = np.concatenate([self.from_ms, self.until_ms[self.from_ms < NEVER]])
+        return int(moments[moments > now_ms].min(initial=NEVER))
+
+    def merge(self, before: Ledgers, after: Ledgers, seen: Topology | None) -> "Former":
+        """Remember whom the metadata dropped on the way to ``after``.
+
+        ``after`` holds the newest row of each ledger, ``before`` any number of older rows. Bookies that are members
+        (again) and deleted ledgers are forgotten. ``seen``: what is known of the bookies. Returns itself if nothing
+        changed.
         """
         if not len(after):
             return self
         code = {name: at for at, name in enumerate(self.names)}
         old, new = _pairs(before, code), _pairs(after, code)
-        newest = dict(zip(after.ledger.tolist(), after.mzxid.tolist(), strict=True))
+        rows = {ledger: at for at, ledger in enumerate(after.ledger.tolist())}
         gone = set(after.ledger[after.state == LedgerState.GONE].tolist())
-        dropped = sorted(pair for pair in old - new if pair[0] in newest and pair[0] not in gone)
+        dropped = {pair for pair in old - new if pair[0] in rows and pair[0] not in gone}
         mine = list(zip(self.ledger.tolist(), self.bookie.tolist(), strict=True))
         stays = np.array([pair not in new and pair[0] not in gone for pair in mine], bool)
-        known = set(mine)
-        fresh = [pair for pair in dropped if pair not in known]
+        fresh = sorted(dropped.difference(mine))
         if not fresh and stays.all():
             return self
-        ids = np.array([ledger for ledger, _ in fresh], np.int64)
-        return _sorted(
-            np.concatenate([self.ledger[stays], ids]),
-            np.concatenate([self.dropped_ms[stays], np.full(len(fresh), now_ms, np.int64)]),
-            np.concatenate([self.dropped_zxid[stays], np.array([newest[i] for i in ids.tolist()], np.int64)]),
-            np.concatenate([self.bookie[stays], np.array([bookie for _, bookie in fresh], np.uint32)]),
-            tuple(code),
-        )
+        names, at = tuple(code), np.array([rows[ledger] for ledger, _ in fresh], np.int64)
+        zxids, times = after.mzxid[at].tolist(), after.seen_ms[at].tolist()
+        spans_ms = _Spans(seen)
+        limits = [
+            spans_ms.dropped(names[bookie], zxid, now_ms)
+            for (_, bookie), zxid, now_ms in zip(fresh, zxids, times, strict=True)
+        ]
+        added = Former(
+            np.array([ledger for ledger, _ in fresh], np.int64), np.array(zxids, np.int64),
+            np.array([first for first, _ in limits], np.int64), np.array([last for _, last in limits], np.int64),
+            np.array([bookie for _, bookie in fresh], np.uint32), names,
+        )  # fmt: skip
+        return _sorted([replace(self._take(stays), names=names), added], names)
 
-    def forget(self, topology: Topology, now_ms: int) -> "Former":
-        """Without what is too old, and without bookies that registered again since. Itself if nothing changed."""
+    def settle(self, now: Topology, before: Topology | None) -> "Former":
+        """The memory under a new topology; itself if nothing changed.
+
+        Bookies that returned begin their time, what is over is forgotten, and so is, when ``restarted`` was raised,
+        what bookies dropped that registered since.
+        """
         if not len(self):
             return self
-        registered = {bookie.id: bookie.registered_zxid for bookie in topology.bookies}
-        zxid = np.array([registered.get(name, 0) for name in self.names], np.int64)
-        stays = (now_ms - self.dropped_ms < KEEP_MS) & (zxid[self.bookie] <= self.dropped_zxid)
-        if stays.all():
+        spans_ms = _Spans(now)
+        returned = self.from_ms == NEVER
+        returned &= np.array([name in spans_ms.registered for name in self.names], bool)[self.bookie]
+        first, last = spans_ms.returned(now.at_ms)
+        kept = self
+        if returned.any():
+            begins, ends = np.where(returned, first, self.from_ms), np.where(returned, last, self.until_ms)
+            kept = replace(self, from_ms=begins, until_ms=ends)
+        stays = kept.until_ms > now.at_ms
+        if before is not None and now.restarted > before.restarted:
+            begun = np.array([spans_ms.registered.get(name, 0) for name in self.names], np.int64)
+            stays &= begun[self.bookie] <= self.dropped_zxid
+        return kept._take(stays)
+
+    def _take(self, rows: Column) -> "Former":
+        if rows.all():
             return self
-        return _sorted(
-            self.ledger[stays], self.dropped_ms[stays], self.dropped_zxid[stays], self.bookie[stays], self.names
-        )
+        kept = {name: getattr(self, name)[rows] for name in _ROW}
+        return replace(self, **kept)
 
     def to_bytes(self) -> bytes:
         """The pairs as a blob of their own."""
-        names = "\n".join(self.names).encode()
-        columns = [np.ascontiguousarray(getattr(self, name), dtype).tobytes() for name, dtype in _ROW.items()]
+        used, codes = np.unique(self.bookie, return_inverse=True)
+        names = "\n".join(self.names[at] for at in used.tolist()).encode()
+        held = {name: getattr(self, name) for name in _ROW} | {"bookie": codes}
+        columns = [np.ascontiguousarray(held[name], dtype).tobytes() for name, dtype in _ROW.items()]
         return b"".join([_HEAD.pack(_MAGIC, _FORM, len(self), len(names)), *columns, names])
 
     @staticmethod
@@ -120,6 +172,38 @@ class Former:
 NO_FORMER = Former()
 
 
+class _Spans:
+    """From when until when a bookie may refuse, under one topology."""
+
+    def __init__(self, seen: Topology | None) -> None:
+        bookies = seen.bookies if seen else ()
+        self._known = seen is not None
+        self._collected_ms = (seen.collect_ms if seen else 0) + SLACK_MS
+        self.registered = {b.id: b.begun_zxid for b in bookies if b.status in _REGISTERED}
+
+    def dropped(self, bookie: str, zxid: int, now_ms: int) -> tuple[int, int]:
+        """Of one that the write ``zxid``, seen now, took out of the metadata."""
+        begun = self.registered.get(bookie)
+        if not self._known or (begun is not None and begun <= zxid):
+            return now_ms, now_ms + self._collected_ms + REFUSES_MS
+        return (NEVER, now_ms + AWAY_MS) if begun is None else self.returned(now_ms)
+
+    def returned(self, now_ms: int) -> tuple[int, int]:
+        """Of one that was away at the drop, and registers now."""
+        begins = now_ms + self._collected_ms - SLACK_MS
+        return begins, begins + SLACK_MS + REFUSES_MS
+
+
+def joined(parts: Iterable[Former]) -> Former:
+    """All pairs of all parts, which have no ledger in common."""
+    code: dict[str, int] = {}
+    recoded = []
+    for part in parts:
+        codes = np.array([code.setdefault(name, len(code)) for name in part.names], np.uint32)
+        recoded.append(replace(part, bookie=codes[part.bookie]) if len(part) else NO_FORMER)
+    return _sorted(recoded, tuple(code)) if code else NO_FORMER
+
+
 def _pairs(ledgers: Ledgers, code: dict[str, int]) -> set[tuple[int, int]]:
     """(ledger, code) of every member of every fragment; ``code`` grows by new names."""
     codes = np.array([code.setdefault(name, len(code)) for name in ledgers.names], np.uint32)
@@ -129,10 +213,12 @@ def _pairs(ledgers: Ledgers, code: dict[str, int]) -> set[tuple[int, int]]:
     return set(zip(ids.tolist(), members.tolist(), strict=True))
 
 
-def _sorted(ledger: Column, dropped_ms: Column, dropped_zxid: Column, bookie: Column, names: tuple[str, ...]) -> Former:
-    order = np.lexsort((bookie, ledger))
-    used, codes = np.unique(bookie[order], return_inverse=True)
-    return Former(
-        ledger[order], dropped_ms[order], dropped_zxid[order], codes.astype(np.uint32),
-        tuple(names[at] for at in used.tolist()),
-    )  # fmt: skip
+def _sorted(parts: Sequence[Former], names: tuple[str, ...]) -> Former:
+    """Pairs whose codes are into ``names``, in the order of ledgers, and no name that is not used."""
+    columns: dict[str, Any] = {
+        name: np.concatenate([_empty(dtype), *(getattr(part, name) for part in parts)]) for name, dtype in _ROW.items()
+    }
+    order = np.lexsort((columns["bookie"], columns["ledger"]))
+    used, codes = np.unique(columns["bookie"][order], return_inverse=True)
+    columns = {name: column[order] for name, column in columns.items()} | {"bookie": codes.astype(np.uint32)}
+    return Former(**columns, names=tuple(names[at] for at in used.tolist()))

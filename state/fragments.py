@@ -12,7 +12,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from state.ledgers import Column
+from state.ledgers import MANY, Column
 from state.observations import LedgerState
 from state.rules import RULES
 from state.standing import Kind, stand
@@ -57,6 +57,9 @@ class Stage(IntEnum):
     OPEN_TAIL = 3
 
 
+_SHORT = len(Stage)  # and beyond: closed, and with 1, 2 .. entries, fewer than members
+
+
 def _table(*kinds: Kind) -> Column:
     return np.isin(np.arange(len(Kind)), kinds)
 
@@ -93,17 +96,17 @@ class Bench:
               refusing: Mapping[Rack, int] | None = None) -> tuple[Column, Column, Column]:  # fmt: skip
         """(rule uint8, copies uint16, racks uint16) of each fragment.
 
-        ``members``: classes in ring order, [n, E]; ``stages``: `Stage`, [n]; ``refusing``: how many writable bookies
-        of each rack may refuse the ledger. Copies of a fragment without entries are 65535.
+        ``members``: classes in ring order, [n, E]; ``stages``: what `stages` made, [n]; ``refusing``: how many
+        writable bookies of each rack may refuse the ledger. Copies of a fragment without entries are 65535.
         """
         sample, which = patterns(members, stages, len(self.standing.kind))
-        facts, stage = self.facts(members[sample], quorum), stages[sample]
+        facts, stage = self.facts(members[sample], quorum, stages[sample]), plain(stages[sample])
         rule = self._rules(facts, stage, quorum, refusing or {})
         copies = np.where(stage == Stage.HOLLOW, 0xFFFF, facts.copies)
         return rule.astype(np.uint8)[which], copies.astype(np.uint16)[which], facts.racks.astype(np.uint16)[which]
 
-    def facts(self, members: Column, quorum: int) -> Facts:
-        """What is so of these rings; ``members`` as in `judge`."""
+    def facts(self, members: Column, quorum: int, stages: Column | None = None) -> Facts:
+        """What is so of these rings; ``members`` and ``stages`` as in `judge`."""
         kinds, racks = self.standing.kind[members], self.standing.rack[members]
         known, alive = KNOWN[kinds], ~DEAD[kinds]
         spread = fewest_racks(racks, known, quorum)
@@ -111,7 +114,7 @@ class Bench:
         if self.topology.enforce_min_racks:
             fails |= (known & (racks == self.standing.default)).any(axis=1)
         return Facts(
-            fewest(alive, quorum), fewest(alive & ~ABSENT[kinds], quorum), spread, fails, kinds, racks
+            fewest(alive, quorum, stages), fewest(alive & ~ABSENT[kinds], quorum, stages), spread, fails, kinds, racks
         )  # fmt: skip
 
     def _rules(self, facts: Facts, stage: Column, quorum: int, refusing: Mapping[Rack, int]) -> Column:
@@ -237,17 +240,25 @@ class Bench:
         return [(b, standing.racks[standing.rack[c]]) for b, c in at if c >= 0 and standing.kind[c] == Kind.WRITABLE]
 
 
-def stages(state: Column, hollow: Column, tail: Column | None = None) -> Column:
-    """`Stage` of each fragment; ``tail``: which are the last of their ledger (None: all are)."""
+def stages(state: Column, entries: Column, ring: int, tail: Column | None = None) -> Column:
+    """`Stage` of each fragment of ``ring`` members, with the number of entries where these do not reach every window;
+    ``tail``: which are the last of their ledger (None: all are)."""
     last = np.ones(len(state), bool) if tail is None else tail
-    closed = np.where((hollow > 0) & last, Stage.HOLLOW, Stage.CLOSED)
+    held = entries.astype(np.int16)
+    some = np.where(held < min(ring, MANY), held + (_SHORT - 1), Stage.CLOSED)
+    closed = np.where(last, np.where(held == 0, Stage.HOLLOW, some), Stage.CLOSED)
     stage = np.where(state == LedgerState.CLOSED, closed, np.where(last, Stage.OPEN_TAIL, Stage.OPEN_OLDER))
-    return stage.astype(np.uint8)
+    return stage.astype(np.int16)
+
+
+def plain(stages: Column) -> Column:
+    """`Stage` alone."""
+    return np.where(stages < _SHORT, stages, Stage.CLOSED)
 
 
 def patterns(members: Column, stages: Column, classes: int) -> tuple[Column, Column]:
     """(a row of each distinct pattern, which pattern each row has)."""
-    key, limit = stages.astype(np.int32), len(Stage)
+    key, limit = stages.astype(np.int32), int(stages.max(initial=0)) + 1
     for column in members.T:
         if limit * classes > _TABLE:
             key, limit = _dense(key.astype(np.int64), limit)
@@ -270,11 +281,15 @@ def _dense(key: Column, limit: int) -> tuple[Column, int]:
     return number[key], int(number[-1]) + 1
 
 
-def fewest(counted: Column, quorum: int) -> Column:
-    """Fewest counted members in any window of each ring: bool[n, E] to int32[n]."""
+def fewest(counted: Column, quorum: int, stages: Column | None = None) -> Column:
+    """Fewest counted members in any window of each ring that holds an entry: bool[n, E] to int32[n]."""
     total = np.zeros(counted.shape, np.int32)
     for step in range(quorum):
         total += np.roll(counted, -step, axis=1)
+    if stages is not None and (short := stages >= _SHORT).any():
+        # Entry k stands on the window that begins at member k.
+        unused = np.arange(counted.shape[1]) > (stages - _SHORT)[:, None]
+        total[short[:, None] & unused] = quorum
     least: Column = total.min(axis=1)
     return least
 

@@ -16,11 +16,13 @@ from state.errors import BadBytes
 from state.observations import LedgerState
 
 Column = NDArray[Any]
-_MAGIC, _FORM = b"TL", 1
+_MAGIC, _FORM = b"TL", 2
+MANY = 255
+"""Entries: as many or more, or not known."""
 _HEAD = struct.Struct("<2sBBIII")  # magic, form, bytes a member, rows, members, bytes of names
 _ROW = {
     "ledger": "<i8", "mzxid": "<i8", "ctime_ms": "<i8", "seen_ms": "<i8", "version": "<i4", "fragments": "<u4",
-    "ensemble": "<u2", "quorum": "<u2", "state": "u1", "hollow": "u1",
+    "ensemble": "<u2", "quorum": "<u2", "state": "u1", "entries": "u1",
 }  # fmt: skip
 
 
@@ -38,7 +40,8 @@ class Ledgers:
     ensemble     uint16   E, bookies a fragment
     quorum       uint16   Qw, copies an entry
     state        uint8    `LedgerState`
-    hollow       uint8    1: closed, and the last fragment holds no entry
+    entries      uint8    that the last fragment of a closed ledger holds, if it is none, or the ledger has
+                          no other fragment; else `MANY`
     members      uint32   codes, ``sum(fragments * ensemble)`` of them
     ===========  =======  =====================================================================
     """
@@ -52,7 +55,7 @@ class Ledgers:
     ensemble: Column
     quorum: Column
     state: Column
-    hollow: Column
+    entries: Column
     members: Column
     names: tuple[str, ...] = field(default=())
 
@@ -125,6 +128,12 @@ class Ledgers:
         return Ledgers(**columns, names=tuple(text.split("\n")) if text else ())
 
 
+def entries_of(closed: Column, first_entry: Column, last_entry: Column) -> Column:
+    """The column ``entries``: of the last fragment of each ledger, its first entry, and the ledger's last."""
+    found = np.clip(last_entry - first_entry + 1, 0, MANY)
+    return np.where(closed & ((found == 0) | (first_entry == 0)), found, MANY).astype(np.uint8)
+
+
 def spans(starts: Column, ends: Column) -> Column:
     """Positions start, start + 1, .. end - 1 of each pair, one after the other: int64."""
     sizes = ends - starts
@@ -158,7 +167,7 @@ def row(
     version: int = 0,
     ctime_ms: int = 0,
     seen_ms: int = 0,
-    hollow: bool = False,
+    entries: int = MANY,
 ) -> Ledgers:
     """One ledger by hand, for single events and tests."""
     flat = [bookie for ensemble in ensembles for bookie in ensemble]
@@ -166,7 +175,7 @@ def row(
     values = {
         "ledger": ledger, "mzxid": mzxid, "ctime_ms": ctime_ms, "seen_ms": seen_ms, "version": version,
         "fragments": len(ensembles), "ensemble": len(ensembles[0]) if ensembles else 0, "quorum": quorum,
-        "state": state, "hollow": hollow,
+        "state": state, "entries": entries,
     }  # fmt: skip
     columns = {name: np.array([values[name]], dtype) for name, dtype in _ROW.items()}
     return Ledgers(**columns, members=np.array([names.index(b) for b in flat], np.uint32), names=names)

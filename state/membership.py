@@ -23,8 +23,8 @@ _NAMES_SHOWN = 5
 class MembershipPolicy:
     """``grace_ms``: how long a bookie may be away. ``hold_share``: a loss of more than this share at once is held.
 
-    ``release_hold`` is a counter: raising it ends the hold in force, and only that one. ``min_racks`` and
-    ``enforce_min_racks`` are the cluster's; they only travel with the topology.
+    ``release_hold`` is a counter: raising it ends the hold in force, and only that one. ``min_racks``,
+    ``enforce_min_racks``, ``collect_ms`` and ``restarted`` only travel with the topology.
     """
 
     grace_ms: int = 60_000
@@ -32,6 +32,8 @@ class MembershipPolicy:
     min_racks: int = 2
     enforce_min_racks: bool = False
     release_hold: int = 0
+    collect_ms: int = 86_400_000
+    restarted: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,8 @@ def settle(seen: Sequence[Sighting], before: Topology | None, policy: Membership
         enforce_min_racks=policy.enforce_min_racks,
         held=held,
         released=released,
+        collect_ms=policy.collect_ms,
+        restarted=policy.restarted,
     )
     notes = (*_notes(known, bookies, now_ms), *_held_notes(before.held if before else "", held, let_go))
     if before is not None and replace(after, epoch=before.epoch, at_ms=before.at_ms) == before:
@@ -87,13 +91,16 @@ def _step(before: Bookie | None, seen: Sighting | None, now_ms: int) -> Bookie:
         # Nobody can resolve the rack of a bookie that is away: the last one known stays.
         rack, zxid = rack or before.rack, zxid or before.registered_zxid
     if before is None:
-        return Bookie(name, rack, status or Status.PENDING, now_ms, zxid, status or Status.WRITABLE)
+        return Bookie(name, rack, status or Status.PENDING, now_ms, zxid, status or Status.WRITABLE, zxid)
     since = min(before.since_ms, now_ms)
     if status is None:
         if before.status in (Status.PENDING, Status.LOST):
             return replace(before, rack=rack, registered_zxid=zxid, since_ms=since)
-        return Bookie(name, rack, Status.PENDING, now_ms, zxid, before.status)
-    return Bookie(name, rack, status, since if status is before.status else now_ms, zxid, status)
+        return Bookie(name, rack, Status.PENDING, now_ms, zxid, before.status, before.begun_zxid)
+    # One that turns read-only, or back, goes on in the same process. Away, or twice the same: it began anew.
+    turned = before.status in _REGISTERED.values() and before.status is not status
+    begun = before.begun_zxid if turned or zxid == before.registered_zxid else zxid
+    return Bookie(name, rack, status, since if status is before.status else now_ms, zxid, status, begun)
 
 
 def _expire(bookie: Bookie, grace_ms: int, now_ms: int) -> Bookie:

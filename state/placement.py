@@ -14,7 +14,7 @@ import numpy as np
 
 from state.evidence import Found, changes, shown, unjudged
 from state.former import NO_FORMER, Former
-from state.fragments import GONE, UNREADABLE, Bench, Stage, stages
+from state.fragments import GONE, UNREADABLE, Bench, Stage, plain, stages
 from state.ledgers import Column, Ledgers
 from state.observations import LedgerState
 from state.rules import RULES, Verdict
@@ -88,7 +88,7 @@ def judge(ledgers: Ledgers, topology: Topology, former: Former = NO_FORMER) -> V
         if rows is None:
             for part in _slices(size, ring):
                 rings = classes[ledgers.members[part.start * ring : part.stop * ring]].reshape(-1, ring)
-                stage = stages(ledgers.state[part], ledgers.hollow[part])
+                stage = stages(ledgers.state[part], ledgers.entries[part], ring)
                 rule[part], found, racks[part] = bench.judge(rings, stage, quorum)
                 copies[part] = np.minimum(found, quorum)
         else:
@@ -166,7 +166,7 @@ def _several(bench: Bench, ledgers: Ledgers, rows: Column, classes: Column, size
     index = np.arange(len(row)) - first[row]
     begin = ledgers.starts[rows][row] + index * size
     rings = classes[ledgers.members[begin[:, None] + np.arange(size)]]
-    stage = stages(ledgers.state[rows][row], ledgers.hollow[rows][row], index == count[row] - 1)
+    stage = stages(ledgers.state[rows][row], ledgers.entries[rows][row], size, index == count[row] - 1)
     rule, copies, racks = bench.judge(rings, stage, quorum)
     worst = np.maximum.reduceat(_RANK[rule] << 32 | (0xFFFFFFFF - index), first)
     which = 0xFFFFFFFF - (worst & 0xFFFFFFFF)
@@ -201,12 +201,12 @@ def _fragments(bench: Bench, ledgers: Ledgers, row: int, former: Former) -> list
     for at, bookies in enumerate(ensembles):
         ring = bench.classes(tuple(bookies))[None]
         tail = np.array([at == len(ensembles) - 1])
-        stage = stages(ledgers.state[row : row + 1], ledgers.hollow[row : row + 1], tail)
+        stage = stages(ledgers.state[row : row + 1], ledgers.entries[row : row + 1], len(bookies), tail)
         refusing = bench.targets(barred - set(bookies))
         racks = Counter(rack for _, rack in refusing)
         rule, _, _ = bench.judge(ring, stage, quorum, racks)
         out.append(Found(
-            int(rule[0]), Stage(int(stage[0])), bookies, bench.facts(ring, quorum),
+            int(rule[0]), Stage(int(plain(stage)[0])), bookies, bench.facts(ring, quorum, stage),
             tuple(bookie for bookie, _ in refusing), racks,
         ))  # fmt: skip
     return out

@@ -5,8 +5,8 @@ that it is safe. A mark that went away proves nothing. An event that the table d
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import NamedTuple
 
 from state.errors import Refused
 
@@ -21,6 +21,7 @@ class Stage(StrEnum):
     WORKING = "working"
     UNMARKED = "unmarked"
     LEAVING = "leaving"
+    STUCK = "stuck"
     DECLINED = "declined"
     SAFE = "safe"
     WITHDRAWN = "withdrawn"
@@ -38,13 +39,14 @@ class Event(StrEnum):
     UNLOCK = "unlock"  # the worker let it go and the mark is still there
     VANISH = "vanish"  # no mark of ours is to be seen, and the ledger is as it was
     HEAL = "heal"  # metadata and liveness say that the ledger is true, and no mark of ours is left
+    FAIL = "fail"  # workers tried for so long that they cannot do it
     LAPSE = "lapse"  # nothing is left to repair, or no remedy exists any more
     WITHDRAW = "withdraw"  # we took our mark back
     GO = "go"  # the ledger was deleted
 
 
 _S, _E = Stage, Event
-_UNDER_WAY = (_S.APPROVED, _S.DECLINED, _S.ORDERED, _S.MARKED, _S.WORKING, _S.UNMARKED, _S.LEAVING)
+_UNDER_WAY = (_S.APPROVED, _S.DECLINED, _S.ORDERED, _S.MARKED, _S.WORKING, _S.UNMARKED, _S.LEAVING, _S.STUCK)
 TRANSITIONS: Mapping[tuple[Stage, Event], Stage] = {
     (_S.PLANNED, _E.APPROVE): _S.APPROVED,
     (_S.PLANNED, _E.ORDER): _S.ORDERED,
@@ -62,9 +64,14 @@ TRANSITIONS: Mapping[tuple[Stage, Event], Stage] = {
     (_S.MARKED, _E.LOCK): _S.WORKING,
     (_S.MARKED, _E.VANISH): _S.UNMARKED,
     (_S.MARKED, _E.LAPSE): _S.LEAVING,
+    (_S.MARKED, _E.FAIL): _S.STUCK,
     (_S.WORKING, _E.UNLOCK): _S.MARKED,
     (_S.WORKING, _E.VANISH): _S.UNMARKED,
     (_S.WORKING, _E.LAPSE): _S.LEAVING,
+    (_S.WORKING, _E.FAIL): _S.STUCK,
+    (_S.STUCK, _E.WITHDRAW): _S.DECLINED,
+    (_S.STUCK, _E.VANISH): _S.DECLINED,
+    (_S.STUCK, _E.LAPSE): _S.LEAVING,
     (_S.UNMARKED, _E.APPEAR): _S.MARKED,
     (_S.UNMARKED, _E.VANISH): _S.DECLINED,  # for so long that the ledger's new metadata would have shown
     (_S.UNMARKED, _E.LAPSE): _S.DROPPED,
@@ -74,15 +81,15 @@ TRANSITIONS: Mapping[tuple[Stage, Event], Stage] = {
     **{(stage, _E.GO): _S.DROPPED for stage in _UNDER_WAY},
 }
 ENDS = frozenset({Stage.SAFE, Stage.WITHDRAWN, Stage.DROPPED})
-IN_FLIGHT = frozenset({Stage.ORDERED, Stage.MARKED, Stage.WORKING, Stage.UNMARKED, Stage.LEAVING})
+IN_FLIGHT = frozenset({Stage.ORDERED, Stage.MARKED, Stage.WORKING, Stage.UNMARKED, Stage.LEAVING, Stage.STUCK})
 
 
-@dataclass(frozen=True, slots=True)
-class Repair:
+class Repair(NamedTuple):
     """One ledger's repair. Times are ms since the epoch.
 
     ``mark_ctime_ms`` is the ctime that our mark carries; a mark with another ctime is somebody else's and is left
-    alone. ``version`` is the znode version of the ledger that the action was decided on.
+    alone. ``version`` is the znode version of the ledger that the action was decided on. ``next_ms``: not ordered
+    again before that; of a marked one when its workers have tried for long enough, 0 until one took it.
     """
 
     ledger: int
@@ -102,18 +109,21 @@ def advance(repair: Repair, event: Event, now_ms: int, detail: str = "") -> Repa
     stage = TRANSITIONS.get((repair.stage, event))
     if stage is None:
         raise Refused(f"an event that {repair.stage} knows", event, f"look at ledger {repair.ledger} again")
-    return replace(repair, stage=stage, at_ms=now_ms, detail=detail)
+    next_ms = 0 if event is Event.ORDER else repair.next_ms
+    return repair._replace(stage=stage, at_ms=now_ms, next_ms=next_ms, detail=detail)
 
 
-def declined(repair: Repair, now_ms: int, first_wait_ms: int) -> Repair:
-    """The repair after a worker left the ledger as it was; each wait is twice the one before, a day at most."""
+def declined(repair: Repair, now_ms: int, first_wait_ms: int, event: Event = Event.VANISH) -> Repair:
+    """The repair after workers left the ledger as it was; each wait is twice the one before, a day at most."""
     wait = min(first_wait_ms * 2 ** min(repair.attempts, 16), 86_400_000)
-    after = advance(repair, Event.VANISH, now_ms, "a worker took the mark away and left the ledger as it was")
-    return replace(after, attempts=repair.attempts + 1, next_ms=now_ms + wait)
+    stuck = repair.stage is Stage.STUCK
+    detail = repair.detail if stuck else "a worker took the mark away and left the ledger as it was"
+    after = advance(repair, event, now_ms, detail)
+    return after._replace(attempts=repair.attempts + 1, next_ms=now_ms + wait)
 
 
-def diagram() -> str:
-    """The table as a Mermaid state diagram."""
-    lines = ["stateDiagram-v2", "    [*] --> planned"]
-    lines += [f"    {before} --> {after}: {event}" for (before, event), after in TRANSITIONS.items()]
-    return "\n".join([*lines, *(f"    {end} --> [*]" for end in sorted(ENDS))]) + "\n"
+def withdrawn(repair: Repair, now_ms: int, first_wait_ms: int) -> Repair:
+    """The repair after its mark was taken back: one that was stuck is tried again later."""
+    if repair.stage is Stage.STUCK:
+        return declined(repair, now_ms, first_wait_ms, Event.WITHDRAW)
+    return advance(repair, Event.WITHDRAW, now_ms, repair.detail)

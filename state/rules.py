@@ -84,7 +84,8 @@ RULES = Rules([
     Rule(
         "placement.too-few-racks", _D, "a write quorum stands on too few racks",
         "Some window of write-quorum bookies on the ring spans fewer racks than min(Qw, minNumRacksPerWriteQuorum). "
-        "Every member lives, and BookKeeper's walk over the ring can reach an ensemble that adheres.",
+        "Every member lives, and BookKeeper's walk over the ring can reach an ensemble that adheres. Windows that no "
+        "entry was ever written to count too: BookKeeper's rule is given the ensemble and not the entries.",
         "The ledger is marked, no bookie named; a worker with repairedPlacementPolicyNotAdheringBookieEnabled moves "
         "copies. Where the walk chooses by chance it may need more than one attempt; the evidence says so.",
     ),
@@ -123,15 +124,18 @@ RULES = Rules([
     Rule(
         "placement.all-copies-lost", _B, "some entries have no live copy",
         "Every bookie of some window on the ring is lost, so the entries striped to that window cannot be read. "
-        "A ledger too short to have entries there (fewer than E) is judged as if it had some.",
+        "Windows that a closed ledger of one fragment has no entry on do not count.",
         "Nothing is marked: a worker could read nothing. Only the return of one of these bookies helps; "
-        "until then treat the entries as lost.",
+        "until then treat the entries as lost. Where an ensemble was changed after fewer entries than bookies, read "
+        "the ledger: if all of it is there, `bookkeeper shell recover -l ID BOOKIE` repairs it.",
     ),
     Rule(
         "placement.refused-by-target", _B, "every bookie that could take the copy refuses it",
-        "The only possible targets held this ledger within the last 7 days and dropped it. A bookie remembers that and "
-        "answers LedgerFencedAndDeleted to new copies until then or until it restarts.",
-        "Nothing is marked. Another writable bookie, a restart of one of the targets, or time changes it.",
+        "The only possible targets held this ledger once. A bookie that collected its copy answers "
+        "LedgerFencedAndDeleted to new copies for 7 days after it was last asked, or until it restarts. When it "
+        "collected is not known: within gcOverreplicatedLedgerWaitTime (placement.collect_s) of being dropped.",
+        "Nothing is marked. Another writable bookie changes it, or time. Or restart one of the targets and raise "
+        "placement.restarted by one: from outside, a restart and an expired session look alike.",
     ),
     Rule(
         "placement.open-waits-for-writer", _B, "open, and a member of the tail is lost",

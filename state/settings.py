@@ -4,39 +4,24 @@
 topic does. Both say everything that is wrong, naming key, value and what was expected.
 """
 
-from collections.abc import Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, replace
-from functools import cache
-from typing import Any, get_args, get_origin, get_type_hints
+from collections.abc import Iterator, Mapping
+from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
+from typing import Any, get_type_hints
 
+from state import deleting, keys, levelling, linking, wiring
 from state.errors import BadSettings
+from state.keys import build, entries, from_text, key
 
 MODES = ("observe", "approve", "enforce")
-
-
-def key(
-    default: Any = MISSING,
-    doc: str = "",
-    *,
-    one_of: tuple[str, ...] = (),
-    least: float | None = None,
-    most: float | None = None,
-    live: bool = False,
-    secret: bool = False,
-) -> Any:
-    """One key: its default (none: the operator must give it), what it means, its bounds, and whether it may
-    change while the application runs, and whether it may hold what nobody is to read."""
-    meta = {"doc": doc, "one_of": one_of, "least": least, "most": most, "live": live, "secret": secret}
-    if isinstance(default, type):
-        return field(default_factory=default, metadata=meta)
-    return field(default=default, metadata=meta)
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """The BookKeeper cluster to keep true."""
 
-    zookeeper: str = key(doc="ZooKeeper servers of the cluster, host:port[,host:port...]")
+    zookeeper: str = key(
+        "", "ZooKeeper servers of the cluster, host:port[,host:port...]; not needed with links, logdirs"
+    )
     name: str = key("bookkeeper", "what this cluster is called in metrics and topics")
     ledgers_root: str = key("/ledgers", "path in metadataServiceUri")
     session_timeout_ms: int = key(10_000, "ZooKeeper session time-out", least=1_000, most=300_000)
@@ -77,8 +62,19 @@ class Placement:
     decline_retry_s: float = key(
         60.0, "first wait before a ledger is marked again that a worker left as it was; doubles", least=1, live=True
     )
+    give_up_s: float = key(
+        1_800.0, "a mark that workers have tried in vain for so long is taken back, to be tried again later",
+        least=1, live=True,
+    )  # fmt: skip
     min_racks: int = key(2, "minNumRacksPerWriteQuorum of the cluster", least=0, live=True)
     enforce_min_racks: bool = key(False, "enforceMinNumRacksPerWriteQuorum of the cluster", live=True)
+    collect_s: float = key(
+        86_400.0, "gcOverreplicatedLedgerWaitTime of the bookies; sooner, a bookie that returned takes its copies back",
+        least=0, live=True,
+    )  # fmt: skip
+    restarted: int = key(
+        0, "raise by one after restarting bookies that refuse ledgers which they held before", least=0, live=True
+    )
     hold_vote: bool = key(
         True, "take the Auditor's place while in approve or enforce; BookKeeper takes over when we go"
     )
@@ -103,7 +99,12 @@ class Spark:
     """The engine."""
 
     master: str = key("local[2]", "local[N] or spark://host:port")
-    buckets: int = key(64, "pieces of the view, fixed for the life of the checkpoint", least=1, most=4_096)
+    buckets: int = key(
+        16,
+        "pieces of the view, fixed for the life of the checkpoint; fewer answer sooner, more keep more cores busy",
+        least=1,
+        most=4_096,
+    )
     partitions: int = key(
         2,
         "tasks that work on them, fixed for the life of the checkpoint; the most cores ever wanted",
@@ -130,9 +131,13 @@ class Http:
 class Settings:
     """Everything in trueup.yaml."""
 
-    cluster: Cluster
+    cluster: Cluster = field(default_factory=Cluster)
     racks: Racks = field(default_factory=Racks)
     placement: Placement = field(default_factory=Placement)
+    deletion: deleting.Deletion = field(default_factory=deleting.Deletion)
+    kafka: dict[str, linking.Cluster] = field(default_factory=dict)
+    links: dict[str, linking.Link] = field(default_factory=dict)
+    logdirs: dict[str, levelling.LogDirs] = field(default_factory=dict)
     journal: Journal = field(default_factory=Journal)
     spark: Spark = field(default_factory=Spark)
     http: Http = field(default_factory=Http)
@@ -142,7 +147,11 @@ class Settings:
 def parse(raw: Mapping[str, Any]) -> Settings:
     """Settings from nested mappings. Raises `BadSettings` with every problem found."""
     problems: list[str] = []
-    made = _build(Settings, raw, "", problems)
+    made = build(Settings, raw, "", problems)
+    if not any(_given(raw, *path) for path in (("links",), ("logdirs",), ("cluster", "zookeeper"))):
+        wanted = "ZooKeeper servers of the cluster, host:port[,host:port...], or links or logdirs of Kafka clusters"
+        problems.insert(0, f"cluster.zookeeper: expected {wanted}; found nothing")
+    problems += wiring.check(*(_good(raw, name) for name in ("kafka", "links", "logdirs")))
     if made is not None:
         problems += _together(made)
     if problems or made is None:
@@ -150,113 +159,92 @@ def parse(raw: Mapping[str, Any]) -> Settings:
     return made  # type: ignore[no-any-return]
 
 
+def _given(raw: Any, *path: str) -> bool:
+    for name in path:
+        raw = raw.get(name) if isinstance(raw, Mapping) else None
+    return raw not in (None, "", {})
+
+
+def _good(raw: Any, section: str) -> dict[str, Any]:
+    """The entries of a table; None for those that cannot be used by themselves."""
+    table = raw.get(section) if isinstance(raw, Mapping) else None
+    cls = entries(_HINTS[section])
+    return {str(name): build(cls, inner, "", []) for name, inner in table.items()} if isinstance(table, Mapping) else {}
+
+
 def change(settings: Settings, name: str, value: Any) -> Settings:
     """The settings with one live key changed. Raises `BadSettings` when it is unknown, fixed or out of bounds."""
-    section, _, leaf = name.partition(".")
-    live = live_keys()
+    live = live_keys(settings)
     if name not in live:
         raise BadSettings([f"{name}: expected a live key, one of {', '.join(live)}; found {value!r}"])
     problems: list[str] = []
-    part = getattr(settings, section)
-    found = _value(live[name], get_type_hints(type(part))[leaf], _from_text(value), name, problems)
+    section, *table, leaf = name.split(".")
+    part = _part(settings, name)
+    kind = get_type_hints(type(part))[leaf]
+    made = replace(part, **{leaf: keys.value(live[name], kind, from_text(value, kind), name, problems)})
+    if table and not problems:
+        problems += wiring.check_entry(section, table[0], made)
     if problems:
         raise BadSettings(problems)
-    return replace(settings, **{section: replace(part, **{leaf: found})})
+    found: Any = {**getattr(settings, section), table[0]: made} if table else made
+    return replace(settings, **{section: found})
 
 
-@cache
-def live_keys() -> Mapping[str, Field[Any]]:
+def live_keys(settings: Settings) -> Mapping[str, Field[Any]]:
     """Keys that may change while the application runs, by full name."""
-    sections = {f.name: get_type_hints(Settings)[f.name] for f in fields(Settings)}
-    return {
-        f"{name}.{leaf.name}": leaf
-        for name, cls in sections.items()
-        if is_dataclass(cls)
-        for leaf in fields(cls)
-        if leaf.metadata.get("live")
-    }
+    return {name: spec for name, spec, _ in all_keys(settings) if spec.metadata["live"]}
+
+
+def all_keys(settings: Settings | None = None) -> Iterator[tuple[str, Field[Any], Any]]:
+    """Full name, field and type of every key: of all entries of tables or, without settings, of one called NAME."""
+    for spec in fields(Settings):
+        kind, cls = _HINTS[spec.name], entries(_HINTS[spec.name])
+        if cls:
+            names = ["NAME"] if settings is None else getattr(settings, spec.name)
+            yield from (found for name in names for found in _leaves(cls, f"{spec.name}.{name}"))
+        elif is_dataclass(kind):
+            yield from _leaves(kind, spec.name)
+        else:
+            yield spec.name, spec, kind
+
+
+def _leaves(cls: Any, path: str) -> Iterator[tuple[str, Field[Any], Any]]:
+    hints = get_type_hints(cls)
+    return ((f"{path}.{leaf.name}", leaf, hints[leaf.name]) for leaf in fields(cls))
 
 
 def value_of(settings: Settings, name: str) -> Any:
     """The value of a key by its full name."""
-    section, _, leaf = name.partition(".")
-    return getattr(getattr(settings, section), leaf)
+    return getattr(_part(settings, name), name.rpartition(".")[2])
 
 
-def _build(cls: Any, raw: Any, path: str, problems: list[str]) -> Any:
-    if not isinstance(raw, Mapping):
-        problems.append(f"{path}: expected keys and values, found {raw!r}")
-        return None
-    hints, known = get_type_hints(cls), {f.name: f for f in fields(cls)}
-    strange = sorted(set(map(str, raw)) - set(known))
-    problems += [f"{path}{name}: expected one of {', '.join(known)}; found this unknown key" for name in strange]
-    values: dict[str, Any] = {}
-    for name, spec in known.items():
-        if is_dataclass(hints[name]):
-            section = raw.get(name)
-            values[name] = _build(hints[name], {} if section is None else section, f"{path}{name}.", problems)
-        elif raw.get(name) is not None:
-            values[name] = _value(spec, hints[name], raw[name], path + name, problems)
-        elif spec.default is MISSING and spec.default_factory is MISSING:
-            problems.append(f"{path}{name}: expected {spec.metadata['doc']}; found nothing")
-    return None if problems else cls(**values)
-
-
-def _value(spec: Field[Any], kind: Any, raw: Any, path: str, problems: list[str]) -> Any:
-    wanted = _wanted(spec, kind)
-    base = get_origin(kind) or kind
-    value: Any = float(raw) if base is float and isinstance(raw, int) and not isinstance(raw, bool) else raw
-    good = isinstance(value, base) and not (base is int and isinstance(value, bool))
-    if good and get_args(kind):
-        items = value.values() if base is dict else value
-        good = all(isinstance(item, str) for item in items)
-    meta = spec.metadata
-    if good and meta.get("one_of"):
-        good = value in meta["one_of"]
-    if good and meta.get("least") is not None:
-        good = value >= meta["least"]
-    if good and meta.get("most") is not None:
-        good = value <= meta["most"]
-    if not good:
-        found = "something else" if meta.get("secret") else repr(raw)
-        problems.append(f"{path}: expected {wanted}; found {found}")
-    return value
-
-
-def _wanted(spec: Field[Any], kind: Any) -> str:
-    meta = spec.metadata
-    if meta.get("one_of"):
-        return "one of " + ", ".join(meta["one_of"])
-    words = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
-    text = words.get(kind, "names and texts" if get_origin(kind) is dict else "a list of texts")
-    if meta.get("least") is not None:
-        text += f", at least {meta['least']}"
-    if meta.get("most") is not None:
-        text += f", at most {meta['most']}"
-    return text
+def _part(settings: Settings, name: str) -> Any:
+    """What holds a key: a section, an entry of a table, or the settings themselves."""
+    path = name.split(".")[:-1]
+    if not path:
+        return settings
+    section = getattr(settings, path[0])
+    return section[path[1]] if len(path) > 1 else section
 
 
 def _together(settings: Settings) -> list[str]:
     """Rules that concern more than one key."""
-    problems, racks = [], settings.racks
+    problems, racks, root = [], settings.racks, settings.cluster.ledgers_root
     if racks.source == "script" and not racks.script:
         problems.append("racks.script: expected the path of the rack script, as racks.source is script; found nothing")
     if racks.source == "static" and not racks.table:
         problems.append("racks.table: expected bookie: /rack pairs, as racks.source is static; found nothing")
-    if not settings.cluster.ledgers_root.startswith("/"):
-        problems.append(f"cluster.ledgers_root: expected a path like /ledgers; found {settings.cluster.ledgers_root!r}")
+    if not root.startswith("/"):
+        problems.append(f"cluster.ledgers_root: expected a path like /ledgers; found {root!r}")
+    if settings.deletion.owners != "none" and not settings.cluster.zookeeper:
+        problems.append("deletion.owners: expected none without cluster.zookeeper; found " + settings.deletion.owners)
+    if settings.deletion.mode != "observe" and not settings.deletion.instance:
+        found = f"as deletion.mode is {settings.deletion.mode}; found nothing; `trueup doctor` shows it"
+        problems.append(f"deletion.instance: expected the INSTANCEID of the BookKeeper cluster, {found}")
+    if settings.deletion.mode != "observe" and not settings.deletion.exclusive:
+        found = f"as deletion.mode is {settings.deletion.mode}; found false; a topic of the same name elsewhere"
+        problems.append(f"deletion.exclusive: expected true, {found} would be taken for the owner of its ledgers")
     return problems
 
 
-def _from_text(value: Any) -> Any:
-    """A value typed on a command line, or already of its kind."""
-    if not isinstance(value, str):
-        return value
-    if value.lower() in ("true", "false"):
-        return value.lower() == "true"
-    for kind in (int, float):
-        try:
-            return kind(value)
-        except ValueError:
-            continue
-    return value
+_HINTS = get_type_hints(Settings)

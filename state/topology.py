@@ -19,7 +19,11 @@ class Status(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Bookie:
-    """One bookie. ``since_ms``: when it took this status. ``rack`` None: no rack known (the default rack)."""
+    """One bookie. ``since_ms``: when it took this status. ``rack`` None: no rack known (the default rack).
+
+    ``registered_zxid``: of its present registration; ``begun_zxid``: of the first one since it was away last, for one
+    that turns read-only or writable registers anew in the same process.
+    """
 
     id: str
     rack: str | None
@@ -27,6 +31,7 @@ class Bookie:
     since_ms: int
     registered_zxid: int = 0
     was: Status = Status.WRITABLE  # while PENDING: the status before
+    begun_zxid: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,9 @@ class Topology:
     ``held`` is empty, or the reason why losses are not acted upon until an operator looks
     (too large a share of the bookies went at once). ``released``: value of placement.release_hold when that
     began, which a later value has to exceed; -1 if nothing is held, or if it is not known any more.
+
+    ``collect_ms``: gcOverreplicatedLedgerWaitTime of the bookies. ``restarted``: placement.restarted, a counter; a
+    higher one says that bookies which registered anew had been restarted.
     """
 
     epoch: int
@@ -45,3 +53,5 @@ class Topology:
     enforce_min_racks: bool = False
     held: str = ""
     released: int = -1
+    collect_ms: int = 86_400_000
+    restarted: int = 0

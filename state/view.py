@@ -67,7 +67,7 @@ class Answer:
 
     ``full``: the findings are all of the bucket; otherwise they replace those of the ledgers they name, and a
     verdict TRUE takes one away. ``marks`` are always all of the bucket. ``ledgers``: how many it holds, -1 if
-    this batch did not count them.
+    this batch did not count them. ``former``: which bookies may refuse the ledgers that have findings, all of these.
     """
 
     epoch: int
@@ -75,6 +75,7 @@ class Answer:
     ledgers: int
     findings: Rows
     marks: Rows
+    former: Former = NO_FORMER
 
 
 @dataclass(slots=True)
@@ -132,25 +133,25 @@ class Bucket:
 
     def step(self, arrived: Ledgers, marks: Rows = NO_MARKS, topology: Topology | None = None) -> Answer | None:
         """Fold one batch in and say what changed; None if nothing an operator would see did."""
-        fresh = self._fold(arrived)
+        fresh = self._fold(arrived, self.topology or topology)
         marked = self._fold_marks(marks)
         full = topology is not None and (self.topology is None or topology.epoch > self.topology.epoch)
         if full and topology is not None:
+            self._know(self.former.settle(topology, self.topology))
             self.topology = topology
-            self.former = self.former.forget(topology, topology.at_ms)
             self._store.put("topology", self._encode(topology))
-            self._store.put("former", self.former.to_bytes())
         if self.topology is None:
             return None
         said = self._judge_all(self.topology) if full else self._judge(fresh, self.topology)
         if not (full or marked or len(said)):
             return None
         count = int((self.view().state != LedgerState.GONE).sum()) if full else -1
-        return Answer(self.topology.epoch, full, count, said, self.marks[_present(self.marks)])
+        former = self.former.about(self.findings["ledger"])
+        return Answer(self.topology.epoch, full, count, said, self.marks[_present(self.marks)], former)
 
     def _judge_all(self, topology: Topology) -> Rows:
         view = self.view()
-        verdicts = judge(view, topology, self.former)
+        verdicts = judge(view, topology, self.former.at(topology.at_ms))
         said = _findings(view, verdicts, np.full(len(view), topology.at_ms), self.findings)
         self._keep(said[np.argsort(said["ledger"], kind="stable")])
         return self.findings
@@ -158,7 +159,7 @@ class Bucket:
     def _judge(self, fresh: Ledgers, topology: Topology) -> Rows:
         if not len(fresh):
             return NO_FINDINGS
-        verdicts = judge(fresh, topology, self.former)
+        verdicts = judge(fresh, topology, self.former.at(int(fresh.seen_ms.max())))
         known = np.isin(fresh.ledger, self.findings["ledger"])
         said = _findings(fresh, verdicts, fresh.seen_ms, self.findings, also=known)
         if len(said):
@@ -169,42 +170,42 @@ class Bucket:
         self.findings = findings
         self._store.put("findings", findings.tobytes())
 
-    def _fold(self, arrived: Ledgers) -> Ledgers:
+    def _fold(self, arrived: Ledgers, topology: Topology | None) -> Ledgers:
         """The rows of a batch that are news, put into the log."""
-        fresh = arrived.latest()
+        fresh, before = arrived.latest(), EMPTY
         if not len(fresh):
             return fresh
-        repaired = (fresh.version >= 2) & (fresh.state == LedgerState.CLOSED)
-        if bool((fresh.mzxid <= self._newest).any()) or (self._base + self._tail and bool(repaired.any())):
-            fresh = self._against_view(fresh)
+        # Written once, it was closed by its writer; whatever else was written may have changed an ensemble.
+        moved = fresh.version >= np.where(fresh.state == LedgerState.CLOSED, 2, 1)
+        if bool((fresh.mzxid <= self._newest).any()) or (self._base + self._tail and bool(moved.any())):
+            fresh, before = self._against_view(fresh)
         if not len(fresh):
             return fresh
+        # Versions that meet in one batch are steps of a ledger's life, too.
+        before = concat([before, _repeated(arrived)])
+        if len(before):
+            self._know(self.former.merge(before, fresh, topology))
         self._newest = max(self._newest, int(fresh.mzxid.max()))
         self._view = _over(self._view, fresh) if self._view is not None else None
         self._put(fresh)
         return fresh
 
-    def _against_view(self, fresh: Ledgers) -> Ledgers:
-        """Drop what is not newer than the view, and remember which bookies a repair took out."""
+    def _against_view(self, fresh: Ledgers) -> tuple[Ledgers, Ledgers]:
+        """What is newer than the view, and the view's rows of these ledgers."""
         view = self.view()
         order = np.argsort(view.ledger, kind="stable")
         if not len(view):
-            return fresh
+            return fresh, EMPTY
         at = np.minimum(np.searchsorted(view.ledger, fresh.ledger, sorter=order), len(view) - 1)
         before = order[at]
         known = view.ledger[before] == fresh.ledger
         newer = ~known | (fresh.mzxid > view.mzxid[before])
-        changed = known & newer
-        if changed.any():
-            after = fresh.take(changed)
-            former = self.former.merge(view.take(before[changed]), after, int(after.seen_ms.max()))
-            if self.topology is not None:
-                # A bookie that registered since then may be known already.
-                former = former.forget(self.topology, self.topology.at_ms)
-            if former is not self.former:
-                self.former = former
-                self._store.put("former", former.to_bytes())
-        return fresh.take(newer)
+        return fresh.take(newer), view.take(before[known & newer])
+
+    def _know(self, former: Former) -> None:
+        if former is not self.former:
+            self.former = former
+            self._store.put("former", former.to_bytes())
 
     def _put(self, fresh: Ledgers) -> None:
         self._store.append(fresh.to_bytes())
@@ -247,6 +248,12 @@ def merged(known: Rows, said: Rows) -> Rows:
 
 def _present(marks: Rows) -> Rows:
     return (marks["version"] >= 0) | (marks["locked"] > 0)
+
+
+def _repeated(rows: Ledgers) -> Ledgers:
+    """All rows of ledgers that have several."""
+    ids, counts = np.unique(rows.ledger, return_counts=True)
+    return rows.take(np.isin(rows.ledger, ids[counts > 1])) if len(ids) < len(rows) else EMPTY
 
 
 def _over(base: Ledgers, tail: Ledgers) -> Ledgers:

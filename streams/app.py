@@ -20,24 +20,31 @@ from pyspark.sql.streaming import StreamingQuery
 from connectors.sandbox.kafka import Kafka
 from state.errors import BadSettings
 from state.settings import Settings
-from streams import logs
+from streams import deletion, logs
 from streams.bookkeeper import BookKeeper
 from streams.engine import Application
 from streams.journal import Journal
 from streams.keeper import Keeper
+from streams.links import Links
 from streams.listener import Listener
 from streams.live import Live
+from streams.logdirs import LogDirs
+from streams.markers import Markers
 from streams.metrics import Metrics
-from streams.placement import answers
+from streams.placed import Placed
+from streams.placement import start
+from streams.pulsar import Pulsar
 from streams.reconciler import Reconciler
 from streams.session import session
+from streams.sides import KafkaSides
 from streams.supervisor import Supervisor
+from streams.unreferenced import Unreferenced
 from streams.web.api import create_app
 from streams.web.server import Server, claim
 
 log = logging.getLogger(__name__)
-TICK_S = 0.2
-FORM = 1  # of the state in the checkpoint
+TICK_S, DELETE_S = 0.2, 1.0
+FORM = 3  # of the state in the checkpoint
 
 
 def now_ms() -> int:
@@ -45,9 +52,9 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def run(settings: Settings) -> int:
-    """Run until SIGTERM or SIGINT; the exit code. Raises our errors when it cannot start."""
-    logs.start()
+def run(settings: Settings, level: str = logs.LEVELS[1]) -> int:
+    """Run until SIGTERM or SIGINT; the exit code. Raises our errors when it cannot start. ``level`` of our own log."""
+    logs.start(level)
     data = Path(settings.data_dir).absolute()
     data.mkdir(parents=True, exist_ok=True)
     stop = threading.Event()
@@ -58,27 +65,42 @@ def run(settings: Settings) -> int:
 
 
 class Running:
-    """The parts of a running application."""
+    """The parts of a running application. What concerns ledgers is there only with a BookKeeper cluster."""
 
     def __init__(self, settings: Settings, data: Path, stop: threading.Event, stack: ExitStack) -> None:
         self._settings, self._data, self._stop, self._stack = settings, data, stop, stack
         # Taken before anything is started: whoever has to choose another port need not wait to be told.
         self._socket = stack.enter_context(claim(settings.http.host, settings.http.port))
-        self._metrics = Metrics(cluster=settings.cluster.name)
+        self._metrics = Metrics(cluster=settings.cluster.name, links=settings.links, logdirs=settings.logdirs)
         self._supervisor = Supervisor(stop, self._metrics.restarted)
         self._journal = self._open_journal()
         self._live = Live(settings, self._journal, now_ms)
         self._live.load()
-        self._keeper = Keeper(self._journal, self._live, now_ms)
-        self._keeper.load()
-        self._cluster = BookKeeper(self._live, self._journal, self._keeper, self._metrics, now_ms)
-        self._stack.callback(self._cluster.close)
-        self._reconciler = Reconciler(
-            self._cluster, self._journal, lambda: self._live.now.placement, self._keeper, self._metrics, now_ms,
-            settings.spark.buckets,
-        )  # fmt: skip
-        self._reconciler.load()
-        self._listener = Listener(self._metrics.on_progress)
+        self._ledgers = self._open_ledgers() if settings.cluster.zookeeper else None
+        self._deletion = self._open_deletion()
+        self._links = Links(self._live, self._journal, self._metrics, now_ms, KafkaSides)
+        self._links.load()
+        self._logdirs = LogDirs(self._live, self._journal, self._metrics, now_ms)
+        self._logdirs.load()
+        self._listener = Listener(self._metrics.on_progress, self._alive, now_ms)
+
+    def _open_ledgers(self) -> "Ledgers":
+        ledgers = Ledgers(self._settings, self._live, self._journal, self._metrics)
+        self._stack.callback(ledgers.cluster.close)
+        ledgers.reconciler.load()
+        return ledgers
+
+    def _open_deletion(self) -> "Deletion | None":
+        if self._ledgers is None or self._settings.deletion.owners == "none":
+            return None
+        made = Deletion(self._settings, self._live, self._journal, self._metrics, self._ledgers)
+        self._stack.callback(made.owners.close)
+        made.markers.load()
+        return made
+
+    def _alive(self, query: str) -> None:
+        if self._ledgers and query == "placement":
+            self._ledgers.reconciler.heard()
 
     def _open_journal(self) -> Journal:
         chosen = self._settings.journal
@@ -98,10 +120,16 @@ class Running:
     def until_stopped(self) -> None:
         """Start everything, tend it, and stop in order."""
         self._supervisor.loop("config", lambda: self._live.follow(self._stop))
-        self._cluster.start()
+        if self._ledgers:
+            self._ledgers.cluster.start()
+        if self._deletion:
+            self._deletion.owners.start()
+        self._links.watch(self._supervisor)
+        placed = self._ledgers.placed(self._live) if self._ledgers else None
+        said = self._deletion.said if self._deletion else None
         application = Application(
-            self._live, self._journal, self._cluster, self._keeper, self._reconciler, self._supervisor,
-            self._listener, now_ms,
+            self._live, self._journal, placed, said, self._links, self._logdirs, self._supervisor, self._listener,
+            now_ms,
         )  # fmt: skip
         http = Server(create_app(application, self._metrics), self._socket)
         self._stack.callback(http.stop)
@@ -111,34 +139,84 @@ class Running:
         self._stack.callback(self._supervisor.close)  # and queries before their session
         spark.streams.addListener(self._listener)
         application.spark_ui = spark.sparkContext.uiWebUrl or ""
-        self._supervisor.query("placement", lambda: self._placement(spark))
-        self._supervisor.loop("reconcile", self._tick, TICK_S)
+        self._begin_queries(spark, application)
         while not self._stop.wait(TICK_S):
             self._supervisor.tend()
         log.info("stopping")
+        # With nothing more to take, queries come to the end of a batch.
+        if self._ledgers:
+            self._ledgers.cluster.end()
+        if self._deletion:
+            self._deletion.owners.end()
+        self._links.end()
 
-    def _tick(self) -> None:
-        self._cluster.tick()
-        self._keeper.tick()
-        self._reconciler.turn()
+    def _begin_queries(self, spark: SparkSession, application: Application) -> None:
+        if self._ledgers:
+            ledgers = self._ledgers
+            self._supervisor.query("placement", lambda: self._placement(spark, ledgers))
+            self._supervisor.loop("reconcile", ledgers.tick, TICK_S)
+        if self._deletion:
+            markers = self._deletion.markers
+            self._supervisor.query("deletion", lambda: self._deleting(spark, markers))
+            self._supervisor.loop("delete", markers.turn, DELETE_S)
+        others = self._settings.spark.partitions if self._ledgers else 0
+        application.notes += self._links.fit(spark.sparkContext.defaultParallelism - others)
+        self._links.copy(spark, self._supervisor, f"{self._checkpoints()}/links")
+        self._logdirs.begin(spark, self._supervisor, f"{self._checkpoints()}/logdirs")
 
-    def _placement(self, spark: SparkSession) -> StreamingQuery:
-        chosen = self._settings.spark
-        return (
-            answers(spark, self._journal, chosen.buckets, chosen.max_records)
-            .writeStream.outputMode("update")
-            .queryName("placement")
-            .foreachBatch(self._reconciler.batch)
-            .trigger(processingTime=f"{chosen.trigger_ms} milliseconds")
-            .option("checkpointLocation", self._checkpoint())
-            .start()
+    def _deleting(self, spark: SparkSession, markers: Markers) -> StreamingQuery:
+        return deletion.start(
+            spark, self._journal, self._settings.spark, markers.batch, self._checkpoint("deletion", 1)
         )
 
-    def _checkpoint(self) -> str:
+    def _placement(self, spark: SparkSession, ledgers: "Ledgers") -> StreamingQuery:
+        return start(
+            spark, self._journal, self._settings.spark, ledgers.reconciler.batch, self._checkpoint("placement", FORM)
+        )
+
+    def _checkpoints(self) -> str:
+        return self._settings.spark.checkpoint or f"file://{self._data / 'checkpoints'}"
+
+    def _checkpoint(self, query: str, form: int) -> str:
         """A checkpoint belongs to one journal and one division into buckets: another of either starts anew."""
-        root = self._settings.spark.checkpoint or f"file://{self._data / 'checkpoints'}"
         chosen = self._settings.spark
-        return f"{root}/placement-{self._journal.identity()}-b{chosen.buckets}-p{chosen.partitions}-f{FORM}"
+        return (
+            f"{self._checkpoints()}/{query}-{self._journal.identity()}-b{chosen.buckets}-p{chosen.partitions}-f{form}"
+        )
+
+
+class Ledgers:
+    """The parts that keep a BookKeeper cluster true."""
+
+    def __init__(self, settings: Settings, live: Live, journal: Journal, metrics: Metrics) -> None:
+        self.keeper = Keeper(journal, live, now_ms)
+        self.keeper.load()
+        self.cluster = BookKeeper(live, journal, self.keeper, metrics, now_ms)
+        self.reconciler = Reconciler(
+            self.cluster, journal, lambda: live.now.placement, self.keeper, metrics, now_ms, settings.spark.buckets
+        )
+
+    def placed(self, live: Live) -> Placed:
+        """What is said of them."""
+        return Placed(live, self.cluster, self.keeper, self.reconciler, now_ms)
+
+    def tick(self) -> None:
+        """See to what time alone changes."""
+        self.cluster.tick()
+        self.keeper.tick()
+        self.reconciler.turn()
+
+
+class Deletion:
+    """The parts that finish deletions."""
+
+    def __init__(self, settings: Settings, live: Live, journal: Journal, metrics: Metrics, ledgers: Ledgers) -> None:
+        self.owners = Pulsar(ledgers.cluster, journal, lambda: live.now.deletion, now_ms)
+        self.markers = Markers(
+            self.owners, journal, lambda: live.now.deletion, lambda: ledgers.keeper.first_epoch, metrics.deletion,
+            now_ms, settings.spark.buckets,
+        )  # fmt: skip
+        self.said = Unreferenced(lambda: live.now.deletion, self.markers, self.owners, now_ms)
 
 
 def _keep_alive(broker: Kafka) -> None:

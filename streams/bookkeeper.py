@@ -11,6 +11,7 @@ from connectors.bookkeeper import bulk, marks, reading
 from connectors.bookkeeper.actions import MarkOrder, Marks, Outcome
 from connectors.bookkeeper.capture import Capture, Health
 from connectors.bookkeeper.known import Known
+from connectors.bookkeeper.layout import Paths
 from connectors.bookkeeper.racks import Pulsar, Racks, Script, Static, Unmapped
 from connectors.bookkeeper.vote import Orders, Role, Vote
 from connectors.zookeeper.client import Client
@@ -40,13 +41,14 @@ class BookKeeper:
         self._racks_asked_ms = clock()
         racks = rack_map(live.now.racks)
         self._capture = Capture(
-            self._connect, self._root, racks, journal.publish, keeper.seen, known(journal, clock()), clock
+            self.connect, self._root, racks, journal.publish, keeper.seen, known(journal, clock()), clock
         )
         self._lock = threading.RLock()
         self._client: Client | None = None
         self._vote: Vote | None = None
 
-    def _connect(self) -> Client:
+    def connect(self) -> Client:
+        """A client of the cluster's ZooKeeper, not open yet."""
         chosen = self._live.now.cluster
         client = Client(
             chosen.zookeeper,
@@ -59,6 +61,10 @@ class BookKeeper:
     def start(self) -> None:
         """Begin to observe."""
         self._capture.start()
+
+    def end(self) -> None:
+        """Observe nothing more, and so change nothing more."""
+        self._capture.close()
 
     def close(self) -> None:
         """Give the vote back and end all sessions."""
@@ -79,7 +85,7 @@ class BookKeeper:
         with self._lock:
             if wanted and self._vote is None:
                 self._vote = Vote(
-                    self._connect,
+                    self.connect,
                     self._root,
                     f"trueup-{socket.gethostname()}",
                     self._told,
@@ -96,6 +102,16 @@ class BookKeeper:
         self._keeper.wait_for(orders.delay_s * 1000)
         if orders.audit:
             self._keeper.settle(at_once=True)
+
+    @property
+    def paths(self) -> Paths:
+        """Where this cluster keeps things."""
+        return self._capture.paths
+
+    def instance(self) -> str:
+        """INSTANCEID of the cluster; empty where it has none."""
+        found = self._session().look(f"{self._root}/INSTANCEID")
+        return found[0].decode(errors="replace") if found else ""
 
     def health(self) -> Health:
         """How the capture fares."""
@@ -153,25 +169,25 @@ class BookKeeper:
 
     def locks(self, ledgers: Sequence[int]) -> dict[int, str]:
         """Which worker holds the lock of each of these ledgers."""
-        if not ledgers:
-            return {}
-        client, paths = self._session(), self._capture.paths
-        found = {ledger: client.look(paths.lock(ledger)) for ledger in ledgers}
-        return {ledger: marks.holder(seen[0]) for ledger, seen in found.items() if seen is not None}
+        return Marks(self._session(), self._capture.paths).holders(ledgers) if ledgers else {}
 
     def mark(self, orders: Sequence[MarkOrder]) -> list[Outcome]:
         """Write marks, each on its own requirements."""
         return Marks(self._session(), self._capture.paths).mark(orders)
 
-    def withdraw(self, ledger: int, version: int) -> Outcome:
-        """Take a mark back if it still has this znode version."""
-        return Marks(self._session(), self._capture.paths).withdraw(ledger, version)
+    def marked(self, ledgers: Sequence[int]) -> dict[int, marks.Mark]:
+        """The marks that these ledgers have now, read afresh."""
+        return Marks(self._session(), self._capture.paths).look(ledgers) if ledgers else {}
+
+    def withdraw(self, items: Sequence[tuple[int, int]]) -> list[Outcome]:
+        """Take back the marks of these ledgers that still have this znode version."""
+        return Marks(self._session(), self._capture.paths).withdraw(items)
 
     def _session(self) -> Client:
         """A session for acts and questions, beside the one that watches."""
         with self._lock:
             if self._client is None or self._client.ended:
-                self._client = self._connect().open()
+                self._client = self.connect().open()
             return self._client
 
 

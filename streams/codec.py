@@ -13,7 +13,8 @@ from state.topology import Bookie, Status, Topology
 
 SCHEMAS = {
     "ledgers": "ledger", "marks": "mark", "topology": "topology", "findings": "finding", "repairs": "repair",
-    "config": "setting",
+    "config": "setting", "links": "copy", "offsets": "offsets",
+    "memory": "setting", "directories": "directories", "changes": "changes", "owners": "owner", "markers": "marker",
 }  # fmt: skip
 """Schema of each topic."""
 
@@ -48,8 +49,8 @@ def decode(topic: str, body: bytes, where: str = "") -> Any:
 
 def topology_record(topology: Topology) -> dict[str, Any]:
     """A topology as a record of its topic."""
-    names = ("epoch", "at_ms", "min_racks", "enforce_min_racks", "held", "released")
-    keys = ("id", "rack", "status", "since_ms", "registered_zxid", "was")
+    names = ("epoch", "at_ms", "min_racks", "enforce_min_racks", "held", "released", "collect_ms", "restarted")
+    keys = ("id", "rack", "status", "since_ms", "registered_zxid", "begun_zxid", "was")
     record: dict[str, Any] = {name: getattr(topology, name) for name in names}
     return {**record, "bookies": [{k: getattr(b, k) for k in keys} for b in topology.bookies]}
 

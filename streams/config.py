@@ -4,15 +4,16 @@
 conf/trueup.yaml from the settings themselves.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, Field, fields, is_dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import Field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
 
 import yaml
 
 from state.errors import BadSettings
-from state.settings import Settings, parse
+from state.keys import default_of, entries, required
+from state.settings import Settings, all_keys, parse
 
 PREFIX = "TRUEUP__"
 WIDTH = 112
@@ -25,7 +26,7 @@ def load(path: Path | None, env: Mapping[str, str], flags: Mapping[str, object])
     given there takes the place of the file's. Raises `BadSettings`.
     """
     layers = [_from_file(path)] if path else []
-    layers += [_from_env(env), _from_flags(flags)]
+    layers += [_from_env(env, [name for values, _, _ in layers for name in values]), _from_flags(flags)]
     raw: dict[str, Any] = {}
     origins: dict[str, str] = {}
     problems: list[str] = []
@@ -65,7 +66,7 @@ def _from_file(path: Path) -> Layer:
     if not isinstance(raw, dict):
         raise BadSettings([f"{path}: expected sections with keys; found {type(raw).__name__}"])
     lines: dict[str, list[int]] = {}
-    for name, line in _marks(root, 2):
+    for name, line in _marks(root):
         lines.setdefault(name, []).append(line)
     twice = [
         f"{name}: expected once; found {len(at)} times, in lines {', '.join(map(str, at))} of {path}"
@@ -80,29 +81,33 @@ def _place(error: yaml.MarkedYAMLError) -> str:
     return f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
 
 
-def _marks(node: Any, depth: int, path: str = "") -> Iterator[tuple[str, int]]:
-    """Full name and line of every key, down to ``depth`` levels."""
+def _marks(node: Any, path: str = "", depth: int = 2) -> Iterator[tuple[str, int]]:
+    """Full name and line of every key."""
     if depth and isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             name = f"{path}{key.value}"
             yield name, key.start_mark.line + 1
-            yield from _marks(value, depth - 1, f"{name}.")
+            yield from _marks(value, f"{name}.", depth - (name not in TABLES))
 
 
-def _flat(raw: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
-    for name, value in raw.items():
-        if isinstance(value, dict) and value:
-            yield from ((f"{name}.{leaf}", inner) for leaf, inner in value.items())
+def _flat(raw: Mapping[Any, Any], path: str = "", depth: int = 1) -> Iterator[tuple[str, Any]]:
+    for key, value in raw.items():
+        name = f"{path}{key}"
+        if depth and isinstance(value, dict) and value:
+            yield from _flat(value, f"{name}.", depth - (name not in TABLES))
         elif value is not None:
-            yield str(name), value
+            yield name, value
 
 
-def _from_env(env: Mapping[str, str]) -> Layer:
-    named = {
-        variable[len(PREFIX) :].lower().replace("__", "."): (variable, value)
-        for variable, value in env.items()
-        if variable.startswith(PREFIX)
-    }
+def _from_env(env: Mapping[str, str], known: Iterable[str]) -> Layer:
+    """A variable cannot hold every letter of a link's name: of those in the file the one that reads alike is meant."""
+    alike = {_plain(name): name for name in (".".join(name.split(".")[:2]) for name in known)}
+    named = {}
+    for variable, value in env.items():
+        if variable.startswith(PREFIX):
+            name = variable[len(PREFIX) :].lower().replace("__", ".")
+            entry, dot, leaf = name.rpartition(".")
+            named[f"{alike.get(entry, entry)}{dot}{leaf}" if _entry(name) else name] = variable, value
     return _from_text({name: value for name, (_, value) in named.items()}, {n: v for n, (v, _) in named.items()})
 
 
@@ -111,23 +116,25 @@ def _from_flags(flags: Mapping[str, object]) -> Layer:
 
 
 def _from_text(values: Mapping[str, object], origins: dict[str, str]) -> Layer:
-    kinds, read, problems = {name: kind for name, _, kind in keys()}, {}, []
+    kinds, read, problems = {name: kind for name, _, kind in all_keys()}, {}, []
     for name, value in values.items():
+        section, _, leaf = name.partition(".")
+        kind = kinds.get(f"{section}.NAME.{leaf.rpartition('.')[2]}" if _entry(name) else name)
         try:
-            read[name] = yaml.safe_load(value) if isinstance(value, str) and kinds.get(name) is not str else value
+            read[name] = yaml.safe_load(value) if isinstance(value, str) and kind is not str else value
         except yaml.YAMLError:
             problems.append(f"{name}: expected YAML; found {value!r} (from {origins[name]})")
     return read, origins, problems
 
 
 def _put(raw: dict[str, Any], name: str, value: Any) -> None:
-    section, dot, leaf = name.partition(".")
-    if not dot:
-        raw[section] = value
-        return
-    inner = raw.setdefault(section, {})
-    if isinstance(inner, dict):
-        inner[leaf] = value
+    *path, leaf = name.split(".", 2 if _entry(name) else 1)
+    inner: Any = raw
+    for part in path:
+        inner = inner.setdefault(part, {})
+        if not isinstance(inner, dict):
+            return
+    inner[leaf] = value
 
 
 def _placed(line: str, origins: Mapping[str, str]) -> str:
@@ -136,40 +143,39 @@ def _placed(line: str, origins: Mapping[str, str]) -> str:
     return f"{line} (from {origins[name]})" if name in origins else line
 
 
-def keys() -> Iterator[tuple[str, Field[Any], Any]]:
-    """Full name, field and type of every key, in the order of the reference."""
-    hints = get_type_hints(Settings)
-    for spec in fields(Settings):
-        kind = hints[spec.name]
-        if is_dataclass(kind):
-            inner = get_type_hints(kind)
-            yield from ((f"{spec.name}.{leaf.name}", leaf, inner[leaf.name]) for leaf in fields(kind))
-        else:
-            yield spec.name, spec, kind
+def _entry(name: str) -> bool:
+    """Whether a key is one of an entry of a table: links.NAME.key."""
+    return name.partition(".")[0] in TABLES and name.count(".") > 1
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("-", "_")
 
 
 def reference() -> str:
     """conf/trueup.yaml: every key with its meaning, bounds and default."""
     lines = list(_HEAD)
-    hints = get_type_hints(Settings)
     for spec in fields(Settings):
-        kind = hints[spec.name]
+        kind, entry = _HINTS[spec.name], entries(_HINTS[spec.name])
         lines.append("")
-        if is_dataclass(kind):
+        if entry:
+            name, *more = TABLES[spec.name]
+            lines += [*_comment(str(entry.__doc__), ""), f"#{spec.name}:", f"  #{name}:"]
+            lines += [line for leaf in fields(entry) for line in _told(leaf, spec.name, "    ")]
+            lines += [f"  #{line}" for line in more]
+        elif is_dataclass(kind):
             lines += [*_comment(str(kind.__doc__), ""), f"{spec.name}:"]
-            for leaf in fields(kind):
-                lines += _entry(leaf, "  ")
+            lines += [line for leaf in fields(kind) for line in _told(leaf, spec.name, "  ")]
         else:
-            lines += _entry(spec, "")
+            lines += _told(spec, "", "")
     return "\n".join(lines) + "\n"
 
 
-def _entry(spec: Field[Any], indent: str) -> list[str]:
-    comment = _comment(_meaning(spec), indent)
-    if spec.default is MISSING and spec.default_factory is MISSING:
-        return [*comment, f"{indent}{spec.name}: {EXAMPLES[spec.name]}"]
-    default = spec.default if spec.default_factory is MISSING else spec.default_factory()
-    written = yaml.safe_dump(default, default_flow_style=True).removesuffix("\n...\n").strip()
+def _told(spec: Field[Any], section: str, indent: str) -> list[str]:
+    comment, example = _comment(_meaning(spec), indent), EXAMPLES.get(f"{section}.{spec.name}")
+    if example is not None:
+        return [*comment, f"{indent}{'#' if section in TABLES else ''}{spec.name}: {example}"]
+    written = yaml.safe_dump(default_of(spec), default_flow_style=True, width=1_000).removesuffix("\n...\n").strip()
     return [*comment, f"{indent}#{spec.name}: {written}"]
 
 
@@ -178,7 +184,7 @@ def _meaning(spec: Field[Any]) -> str:
     bounds = [f"{word} {meta[name]}" for name, word in (("least", "at least"), ("most", "at most")) if _has(meta, name)]
     if meta["one_of"]:
         bounds.append(" | ".join(meta["one_of"]))
-    notes = [note for note, holds in (("live", meta["live"]), ("required", spec.name in EXAMPLES)) if holds]
+    notes = [note for note, holds in (("live", meta["live"]), ("required", required(spec))) if holds]
     text: str = meta["doc"] + (f" ({', '.join(bounds)})" if bounds else "")
     return text + "".join(f" [{note}]" for note in notes)
 
@@ -197,7 +203,21 @@ def _comment(text: str, indent: str) -> list[str]:
     return [f"{indent}# {part}" for part in [*lines, line]]
 
 
-EXAMPLES = {"zookeeper": "127.0.0.1:2181"}
+EXAMPLES = {
+    "cluster.zookeeper": "127.0.0.1:2181",
+    "kafka.bootstrap": "127.0.0.1:9092",
+    "kafka.bit": "0",
+    "links.source": "east",
+    "links.target": "west",
+    "links.topics": r"[orders, '/pay\..*/']",
+}
+TABLES = {
+    "kafka": ("east", "west: {bootstrap: '127.0.0.1:9093', bit: 1}"),
+    "links": ("east-west",),
+    "logdirs": ("east",),
+}
+"""Sections that hold entries by name, with the names of examples."""
+_HINTS = get_type_hints(Settings)
 _HEAD = (
     "# Trueup's configuration: every key with its default. Take the # from a key to change it.",
     "# Where a key is set more than once the last of these decides: this file, the environment",

@@ -5,15 +5,18 @@ from pathlib import Path
 
 import click
 
-from state.repairs import diagram
-from state.rules import RULES, Rule, Verdict
+from state import markers, relocations, replication
+from state.life import diagram
+from state.link_rules import EVERY_RULE
+from state.repairs import ENDS, TRANSITIONS
+from state.rules import Rule, Verdict
 from streams import config, metrics
 from streams.cli.main import cli
 
 HELP_WIDTH = 100
 MEANINGS = {
     Verdict.TRUE: "as it should be",
-    Verdict.DRIFTED: "not as it should be, and BookKeeper can mend it; the only verdict that is ever acted upon",
+    Verdict.DRIFTED: "not as it should be, and it can be mended; the only verdict that is ever acted upon",
     Verdict.BLOCKED: "not as it should be, and no remedy exists now; the reason says what would change that",
     Verdict.UNKNOWN: "nothing can be said; nothing is ever changed on it",
 }
@@ -27,13 +30,47 @@ know is refused and changes nothing.
 
 """
 
+MOVES = """# The life of a move between log directories
+
+Generated from the table in `state/relocations.py` by `python -m streams.docs`; a test compares.
+
+The broker copies; Trueup orders, and looks with DescribeLogDirs how far it is. Every order is on the journal before it
+is sent. A move has `arrived` when the replica is in its target and no copy is under way, and is `done` when what it
+left behind is deleted (file.delete.delay.ms). One that the broker forgot is ordered again while the plan holds it.
+
+"""
+
+DELETIONS = """# The life of a deletion
+
+Generated from the table in `state/markers.py` by `python -m streams.docs`; a test compares.
+
+A marker is on the journal before anything is done on its behalf, and stays until storage confirms: the ledger's
+metadata are gone, and every bookie that any of its ensembles named says that it has no such ledger. What is tried in
+vain is tried again with growing waits, an hour at most. See [deletion.md](deletion.md) for what is deleted at all.
+
+"""
+
+LINKS = """# The states of a link
+
+Generated from the tables in `state/replication.py` by `python -m streams.docs`; a test compares.
+
+A state is derived from the link's partitions, its heartbeats and the answers of both clusters each time it is asked
+for, so a link cannot say that it runs while a part of it does not. Of several that hold the first is told, and every
+reason is listed with the rule that `trueup explain` prints.
+"""
+PARTITIONS = """
+## The stages of a partition
+
+Derived likewise; of several that hold the first is told.
+"""
+
 
 def rules() -> str:
     """docs/rules.md."""
-    head = "# Rules\n\nGenerated from `state/rules.py` by `python -m streams.docs`; a test compares.\n"
+    head = "# Rules\n\nGenerated from `state/*rules.py` by `python -m streams.docs`; a test compares.\n"
     command = "`trueup explain RULE` prints the same; `trueup get findings --rule RULE` lists the ledgers.\n"
     verdicts = "\n".join(f"- `{verdict.name.lower()}`: {meaning}." for verdict, meaning in MEANINGS.items())
-    parts = [head, f"{command}\n{verdicts}\n", *(_rule(rule) for rule in RULES)]
+    parts = [head, f"{command}\n{verdicts}\n", *(_rule(rule) for rule in EVERY_RULE)]
     return "\n".join(parts)
 
 
@@ -43,7 +80,25 @@ def _rule(rule: Rule) -> str:
 
 def repairs() -> str:
     """docs/repairs.md."""
-    return f"{STAGES}```mermaid\n{diagram()}```\n"
+    return f"{STAGES}```mermaid\n{diagram(TRANSITIONS, ENDS)}```\n"
+
+
+def moves() -> str:
+    """docs/moves.md."""
+    return f"{MOVES}```mermaid\n{diagram(relocations.TRANSITIONS, relocations.ENDS)}```\n"
+
+
+def deletions() -> str:
+    """docs/markers.md."""
+    return f"{DELETIONS}```mermaid\n{diagram(markers.TRANSITIONS, markers.ENDS, markers.Stage.SUSPECTED)}```\n"
+
+
+def links() -> str:
+    """docs/links.md."""
+    states = [f"| `{state}` | {meaning} |" for state, meaning in replication.MEANINGS.items()]
+    stages = [f"| `{stage}` | {holds} | {ends} |" for stage, (holds, ends) in replication.STAGES.items()]
+    parts = [LINKS, "| state | holds when |", "|---|---|", *states]
+    return "\n".join([*parts, PARTITIONS, "| stage | holds when | ends with |", "|---|---|---|", *stages]) + "\n"
 
 
 def commands() -> str:
@@ -74,7 +129,10 @@ def _help(path: tuple[str, ...], command: click.Command) -> str:
 PAGES: dict[str, Callable[[], str]] = {
     "conf/trueup.yaml": config.reference,
     "docs/commands.md": commands,
+    "docs/links.md": links,
+    "docs/markers.md": deletions,
     "docs/metrics.md": metrics.reference,
+    "docs/moves.md": moves,
     "docs/repairs.md": repairs,
     "docs/rules.md": rules,
 }

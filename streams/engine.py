@@ -1,115 +1,74 @@
 """What the running application says of itself and takes from operators: the API behind web page and command line."""
 
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import MISSING
 from importlib.metadata import version
+from itertools import chain
 from typing import Any
 
-import numpy as np
-
-from state.board import Board, riskiest, wanted
 from state.errors import Refused
-from state.ledgers import Ledgers
-from state.observations import LedgerState
-from state.placement import evidence, judge
-from state.repairs import Repair, Stage
-from state.rules import RULES, Verdict
-from state.settings import live_keys, value_of
-from state.topology import Topology
-from state.view import Rows
-from streams.bookkeeper import BookKeeper
+from state.keys import default_of
+from state.settings import all_keys, live_keys, value_of
 from streams.journal import Journal
-from streams.keeper import Keeper
+from streams.links import Links
 from streams.listener import Listener
 from streams.live import Live
-from streams.reconciler import Reconciler, action_id
+from streams.logdirs import LogDirs
+from streams.placed import Placed
 from streams.supervisor import Supervisor
+from streams.unreferenced import Unreferenced
 
-SLOW_MS = 5_000
+SILENT_MS = 30_000  # a query without input still reports every 10 s
+NOTHING = {
+    "counts": {"true": 0, "drifted": 0, "blocked": 0, "unknown": 0}, "ledgers": 0, "oldest_drift_ms": None,
+    "waiting": {}, "marks": {"outstanding": 0, "ours": 0, "cap": 0}, "held": "",
+}  # fmt: skip
+"""What the status says of ledgers where no BookKeeper cluster is watched."""
+Rows = list[dict[str, Any]]
 
 
 class Application:
-    """Implements `streams.web.engine.Engine` over the parts of one running application."""
+    """Implements `streams.web.engine.Engine` over the parts of one running application. ``placed`` is None where no
+    BookKeeper cluster is watched, ``unreferenced`` where nobody says which ledgers are in use."""
 
     def __init__(
         self,
         live: Live,
         journal: Journal,
-        cluster: BookKeeper,
-        keeper: Keeper,
-        reconciler: Reconciler,
+        placed: Placed | None,
+        unreferenced: Unreferenced | None,
+        links: Links,
+        logdirs: LogDirs,
         supervisor: Supervisor,
         listener: Listener,
         clock: Callable[[], int],
     ) -> None:
-        self._live, self._journal, self._cluster, self._keeper = live, journal, cluster, keeper
-        self._reconciler, self._supervisor, self._listener, self._clock = reconciler, supervisor, listener, clock
+        self._live, self._journal, self._placed, self._links = live, journal, placed, links
+        self._logdirs, self._unreferenced = logdirs, unreferenced
+        self._supervisor, self._listener, self._clock = supervisor, listener, clock
         self._started_ms = clock()
         self.spark_ui = ""
-
-    @property
-    def _board(self) -> Board:
-        return self._reconciler.board
-
-    @property
-    def _topology(self) -> Topology:
-        topology = self._keeper.topology
-        if topology is None:
-            raise Refused("the bookies to have been seen", "no observation yet", "try again when /readyz answers 200")
-        return topology
+        self.notes: list[str] = [*logdirs.left]
 
     def status(self) -> dict[str, Any]:
         """The whole application in one answer."""
-        now_ms, policy, topology = self._clock(), self._live.now.placement, self._keeper.topology
-        with self._reconciler.lock:
-            counts, oldest = self._counts(now_ms), self._oldest(now_ms)
-            marks, repairs = self._board.marks, dict(self._reconciler.repairs)
-            obstacle, waiting = self._reconciler.obstacle, dict(self._reconciler.waiting)
-        sources = self._sources(now_ms)
-        problems = self._problems(obstacle)
+        now_ms, now, placed = self._clock(), self._live.now, self._placed
+        not_ready = [*(placed.not_ready() if placed else []), *self._links.not_ready(), *self._logdirs.not_ready()]
+        not_ready += self._unreferenced.not_ready() if self._unreferenced else []
+        said = placed.status(now_ms, self._supervisor.runs("placement")) if placed else NOTHING
         return {
-            "version": version("trueup"), "cluster": self._live.now.cluster.name, "mode": policy.mode,
-            "paused": policy.paused, "ready": not self._not_ready(), "started_ms": self._started_ms, "now_ms": now_ms,
-            "problems": problems, "streams": self._streams(), "sources": sources, "counts": counts,
-            "ledgers": sum(counts.values()), "oldest_drift_ms": oldest, "waiting": waiting,
-            "marks": {
-                "outstanding": int((marks["version"] >= 0).sum()),
-                "ours": sum(r.stage in (Stage.MARKED, Stage.WORKING) for r in repairs.values()),
-                "cap": policy.max_marks,
-            },
-            "held": topology.held if topology else "", "spark_ui": self.spark_ui,
+            "version": version("trueup"), "cluster": now.cluster.name, "watches_ledgers": placed is not None,
+            "mode": now.placement.mode, "paused": now.placement.paused, "ready": not not_ready,
+            "started_ms": self._started_ms, "now_ms": now_ms, "problems": [*not_ready, *self._problems()],
+            "streams": self._streams(), "sources": self._sources(now_ms), **said,
+            "links": self._links.rows(), "logdirs": self._logdirs.rows(), "spark_ui": self.spark_ui,
+            "deletion": self._unreferenced.status() if self._unreferenced else None,
         }  # fmt: skip
 
-    def _not_ready(self) -> list[str]:
-        health = self._cluster.health()
-        reasons = []
-        if not (health.connected and health.synced):
-            reasons.append("ZooKeeper is not connected and in step")
-        if not self._reconciler.complete:
-            reasons.append("the view is not complete yet")
-        return reasons
-
-    def _problems(self, obstacle: str) -> list[str]:
+    def _problems(self) -> list[str]:
         failed = [f"{t.name}: {t.error}" for t in self._supervisor.tasks.values() if t.state == "failed"]
         refused = [f"config record refused, {where}: {why}" for where, why in list(self._live.refused.values())]
-        acting = self._live.now.placement.mode != "observe" and not self._live.now.placement.paused
-        stopped = [f"nothing is changed now: {obstacle}"] if obstacle and acting else []
-        return [*self._not_ready(), *failed, *refused, *stopped]
-
-    def _counts(self, now_ms: int) -> dict[str, int]:
-        # The view counts its ledgers with a new topology only, and misses what was deleted since.
-        total = self._cluster.health().ledgers or self._board.ledgers
-        seen = self._reconciler.complete and self._supervisor.runs("placement")
-        if self._cluster.blind(now_ms) or not seen:
-            return {"true": 0, "drifted": 0, "blocked": 0, "unknown": total}
-        found = Counter(self._board.findings["verdict"].tolist())
-        counts = {v.name.lower(): found[v.value] for v in Verdict if v is not Verdict.TRUE}
-        return {"true": max(0, total - sum(counts.values())), **counts}
-
-    def _oldest(self, now_ms: int) -> int | None:
-        drifted = self._board.findings["since_ms"][self._board.findings["verdict"] == Verdict.DRIFTED]
-        return now_ms - int(drifted.min()) if len(drifted) else None
+        stopped = [part.stopped() for part in (self._placed, self._unreferenced) if part is not None]
+        return [*self.notes, *failed, *refused, *chain(*stopped)]
 
     def _streams(self) -> list[dict[str, Any]]:
         out = []
@@ -128,186 +87,119 @@ class Application:
             })  # fmt: skip
         return out
 
-    def _sources(self, now_ms: int) -> list[dict[str, Any]]:
-        health = self._cluster.health()
-        age = self._cluster.age_ms(now_ms)
-        zookeeper = "down" if not health.connected else "up" if health.synced and age < SLOW_MS else "slow"
-        journal = self._journal.reachable()
-        rows = [("zookeeper", zookeeper, age, f"{health.ledgers} ledgers, {health.unreadable} unreadable")]
-        rows.append(("journal", "up" if journal else "down", 0, self._journal.bootstrap))
-        rows.append(("vote", "up", 0, self._cluster.vote_holder()))
+    def _sources(self, now_ms: int) -> Rows:
+        journal = "up" if self._journal.reachable() else "down"
+        rows = [*(self._placed.sources(now_ms) if self._placed else []), *self._links.sources(now_ms)]
+        rows += [*self._logdirs.sources(now_ms), *(self._unreferenced.sources(now_ms) if self._unreferenced else [])]
+        rows += [("journal", journal, 0, self._journal.bootstrap), self._spark(now_ms)]
         return [{"name": n, "state": s, "age_ms": a, "detail": d} for n, s, a, d in rows]
 
-    def findings(self, verdict: str | None, rule: str | None, limit: int) -> list[dict[str, Any]]:
+    def _spark(self, now_ms: int) -> tuple[str, str, int, str]:
+        """The session, by the signs of life of its queries: one that is silent for long hangs."""
+        if not self.spark_ui:
+            return "spark", "down", now_ms - self._started_ms, "starting"
+        heard = self._listener.heard
+        last_ms = heard.get("placement") if self._placed else max(heard.values(), default=None)
+        age_ms = now_ms - (self._started_ms if last_ms is None else last_ms)
+        silent = age_ms > SILENT_MS + max(self._links.longest_ms(), self._logdirs.longest_ms())
+        return "spark", "slow" if silent else "up", age_ms, self.spark_ui
+
+    def findings(self, verdict: str | None, rule: str | None, limit: int) -> Rows:
         """What is not true, riskiest first."""
-        with self._reconciler.lock:
-            rows = self._board.findings
-            if verdict is not None:
-                rows = rows[rows["verdict"] == Verdict[verdict.upper()]]
-            if rule is not None:
-                rows = rows[rows["rule"] == RULES.code(rule)]
-            return [self._finding(row) for row in riskiest(rows)[:limit]]
+        return self._placed.findings(verdict, rule, limit) if self._placed else []
 
-    def _finding(self, row: Rows) -> dict[str, Any]:
-        rule, ledger = RULES[int(row["rule"])], int(row["ledger"])
-        mark, repair = self._board.mark(ledger), self._reconciler.repairs.get(ledger)
-        return {
-            **{name: int(row[name]) for name in ("ledger", "copies", "racks", "since_ms", "version", "fragment")},
-            "verdict": rule.verdict.name.lower(), "rule": rule.id, "reason": rule.title,
-            "stage": repair.stage.value if repair else "", "marked": mark is not None and int(mark["version"]) >= 0,
-        }  # fmt: skip
-
-    def ledgers(self, limit: int, every: bool) -> list[dict[str, Any]]:
-        """Ledgers that are not true; with ``every`` the first ``limit`` of all, read afresh."""
-        if every:
-            rows = self._cluster.first(limit)
-        else:
-            with self._reconciler.lock:
-                rows = self._cluster.read([int(i) for i in riskiest(self._board.findings)["ledger"][:limit]])
-        return self._judged(rows)
-
-    def _judged(self, rows: Ledgers) -> list[dict[str, Any]]:
-        verdicts = judge(rows, self._topology)
-        out = []
-        for at in range(len(rows)):
-            ledger, rule = int(rows.ledger[at]), RULES[int(verdicts.rule[at])]
-            finding, mark = self._board.finding(ledger), self._board.mark(ledger)
-            out.append({
-                "ledger": ledger, "verdict": rule.verdict.name.lower(), "rule": rule.id,
-                "state": LedgerState(int(rows.state[at])).name.lower(), "ensemble": int(rows.ensemble[at]),
-                "quorum": int(rows.quorum[at]), "fragments": int(rows.fragments[at]),
-                "copies": int(verdicts.copies[at]), "racks": int(verdicts.racks[at]),
-                "since_ms": int(finding["since_ms"]) if finding is not None else None, "marked": mark is not None,
-            })  # fmt: skip
-        return out
+    def ledgers(self, limit: int, every: bool) -> Rows:
+        """Ledgers that are not true, or with ``every`` the first of all."""
+        return self._placed.ledgers(limit, every) if self._placed else []
 
     def ledger(self, ledger: int) -> dict[str, Any]:
         """Everything about one ledger, read afresh."""
-        record, row = self._cluster.describe(ledger)
-        shown = evidence(row, 0, self._topology)
-        repair, now = self._reconciler.repairs.get(ledger), judge(row, self._topology)
-        rule = RULES[int(now.rule[0])]
-        fragments = record["fragments"]
-        ends = [*(f["first_entry"] - 1 for f in fragments[1:]), record["last_entry"]][: len(fragments)]
-        numbers = ("ledger", "ensemble", "quorum", "ack_quorum", "version", "mzxid", "ctime_ms", "last_entry", "length")
-        finding = self._board.finding(ledger)
-        return {
-            **{name: record[name] for name in numbers},  # type: ignore[literal-required]
-            "state": LedgerState(record["state"]).name.lower(), "error": record["error"],
-            "fragments": [
-                {"first_entry": f["first_entry"], "last_entry": end, **said}
-                for f, end, said in zip(fragments, ends, shown["fragments"], strict=True)
-            ],
-            "verdict": rule.verdict.name.lower(), "rule": rule.id, "reason": rule.title, "changes": shown["changes"],
-            "since_ms": int(finding["since_ms"]) if finding is not None else None,
-            "mark": next((m for m in self.marks() if m["ledger"] == ledger), None),
-            "stage": repair.stage.value if repair else "",
-            "history": [
-                {"at_ms": e["at_ms"], "event": e["outcome"], "detail": e["detail"]}
-                for e in list(self._reconciler.history) if e["ledger"] == ledger
-            ],
-        }  # fmt: skip
+        if self._placed is None:
+            raise Refused("a BookKeeper cluster", "none is watched", "set cluster.zookeeper")
+        found = self._placed.ledger(ledger)
+        owned = self._unreferenced.ledger(ledger, self._placed.claim(ledger)) if self._unreferenced else None
+        return {**found, "owned": owned}
 
-    def bookies(self) -> list[dict[str, Any]]:
+    def unreferenced(self, limit: int) -> Rows:
+        """Ledgers that nobody points to, longest forgotten first."""
+        return self._unreferenced.rows(limit) if self._unreferenced else []
+
+    def markers(self) -> Rows:
+        """Deletions under way."""
+        return self._unreferenced.markers() if self._unreferenced else []
+
+    def bookies(self) -> Rows:
         """All bookies ever registered."""
-        return [
-            {
-                "bookie": b.id,
-                "rack": b.rack or "",
-                "status": b.status.name.lower(),
-                "since_ms": b.since_ms,
-                "ledgers": None,
-            }
-            for b in self._topology.bookies
-        ]
+        return self._placed.bookies() if self._placed else []
 
-    def marks(self) -> list[dict[str, Any]]:
+    def marks(self) -> Rows:
         """All under-replication marks, ours and others'."""
-        with self._reconciler.lock:
-            rows, repairs = self._board.marks, dict(self._reconciler.repairs)
-        owners = self._cluster.locks([int(i) for i in rows["ledger"][rows["locked"] > 0]])
-        return [self._mark(row, repairs.get(int(row["ledger"])), owners) for row in rows]
+        return self._placed.marks() if self._placed else []
 
-    def _mark(self, row: Rows, repair: Repair | None, owners: dict[int, str]) -> dict[str, Any]:
-        ledger = int(row["ledger"])
-        finding = self._board.finding(ledger)
-        return {
-            "ledger": ledger, "ours": repair is not None and repair.mark_ctime_ms == int(row["ctime_ms"]),
-            "locked_by": owners.get(ledger, ""), "ctime_ms": int(row["ctime_ms"]), "version": int(row["version"]),
-            "verdict": Verdict(int(finding["verdict"])).name.lower() if finding is not None else "true",
-            "stage": repair.stage.value if repair else "",
-        }  # fmt: skip
+    def links(self) -> Rows:
+        """All links."""
+        return self._links.rows()
 
-    def plan(self) -> list[dict[str, Any]]:
-        """What is ordered, what would be next, riskiest first."""
-        with self._reconciler.lock:
-            now_ms, repairs = self._clock(), dict(self._reconciler.repairs)
-            waiting = wanted(self._board, repairs, now_ms)
-            under_way = [r for r in repairs.values() if r.stage is not Stage.APPROVED]
-            found = {int(row["ledger"]): row for row in self._board.findings[
-                np.isin(self._board.findings["ledger"], [r.ledger for r in under_way])]}  # fmt: skip
-        ask = self._live.now.placement.mode == "approve"
-        rows = [self._planned(row, repairs.get(int(row["ledger"])), ask) for row in waiting]
-        return rows + [self._under_way(r, found.get(r.ledger)) for r in under_way]
+    def link(self, name: str) -> dict[str, Any]:
+        """Everything about one link."""
+        return self._links.describe(name)
 
-    def _planned(self, row: Rows, repair: Repair | None, ask: bool) -> dict[str, Any]:
-        rule, ledger, at = RULES[int(row["rule"])], int(row["ledger"]), int(row["version"])
-        stage = "approved" if repair and repair.stage is Stage.APPROVED else "awaiting approval" if ask else "planned"
-        return {
-            "id": action_id(ledger, at), "kind": "mark", "ledger": ledger, "rule": rule.id, "reason": rule.title,
-            "copies": int(row["copies"]), "racks": int(row["racks"]), "stage": stage, "next_ms": None,
-            "requirements": {"version": at, "epoch": self._topology.epoch},
-            "evidence": {"fragment": int(row["fragment"]), "since_ms": int(row["since_ms"])},
-        }  # fmt: skip
+    def reset_link(self, name: str, partitions: list[str] | None, to: str) -> Rows:
+        """Set where a link goes on copying."""
+        return self._links.reset(name, partitions, to)
 
-    def _under_way(self, repair: Repair, row: Rows | None) -> dict[str, Any]:
-        rule = RULES.find(repair.rule)
-        return {
-            "id": action_id(repair.ledger, repair.version),
-            "kind": "withdraw" if repair.stage is Stage.LEAVING else "mark", "ledger": repair.ledger,
-            "rule": repair.rule, "reason": rule.title if rule else "",
-            "copies": int(row["copies"]) if row is not None else None,
-            "racks": int(row["racks"]) if row is not None else None, "stage": repair.stage.value,
-            "next_ms": repair.next_ms or None,
-            "requirements": {"version": repair.version, "epoch": self._topology.epoch},
-            "evidence": {"attempts": repair.attempts, "detail": repair.detail, "since_ms": repair.since_ms},
-        }  # fmt: skip
+    def directories(self) -> Rows:
+        """All log directories."""
+        return self._logdirs.directories()
 
-    def approve(self, ids: list[str] | None) -> list[dict[str, Any]]:
+    def broker(self, kafka: str, broker: int) -> dict[str, Any]:
+        """Everything about the log directories of one broker."""
+        return self._logdirs.broker(kafka, broker)
+
+    def create_topic(self, kafka: str, topic: str, partitions: int, replicas: int, configs: dict[str, str]) -> Rows:
+        """Make a topic in directories that the strategy chooses."""
+        return self._logdirs.create_topic(kafka, topic, partitions, replicas, configs)
+
+    def plan(self) -> Rows:
+        """What is ordered, what would be next, riskiest first; then changes of links and log directories."""
+        deletions = self._unreferenced.plan() if self._unreferenced else []
+        ledgers = [*(self._placed.plan() if self._placed else []), *deletions]
+        return [*ledgers, *self._links.plan(), *self._logdirs.plan()]
+
+    def approve(self, ids: list[str] | None) -> Rows:
         """Say yes to actions of the present plan (None: to all of it); those it was said to."""
-        rows = {row["id"]: row for row in self.plan() if row["stage"] == "awaiting approval"}
-        strange = [] if ids is None else sorted(set(ids) - set(rows))
+        waiting = {row["id"] for row in self.plan() if row["stage"] == "awaiting approval"}
+        strange = [] if ids is None else sorted(set(ids) - waiting)
         if strange:
             raise Refused("ids of the present plan", ", ".join(strange), "look at `trueup plan` again")
-        chosen = list(rows) if ids is None else ids
-        given = set(self._reconciler.approve([rows[i]["ledger"] for i in chosen])) if chosen else set()
-        return [rows[i] for i in chosen if rows[i]["ledger"] in given]
+        mine = [*self._links.approve(ids), *self._logdirs.approve(ids)]
+        mine += self._unreferenced.approve(ids) if self._unreferenced else []
+        rest = None if ids is None else [i for i in ids if i not in {row["id"] for row in mine}]
+        return [*(self._placed.approve(rest) if self._placed and rest != [] else []), *mine]
 
     def config(self) -> dict[str, Any]:
         """Live keys with value, default and meaning; the others as they are."""
-        now, live = self._live.now, live_keys()
-        fixed = {
-            f"{section}.{leaf}": getattr(getattr(now, section), leaf)
-            for section in ("cluster", "racks", "placement", "journal", "spark", "http")
-            for leaf in type(getattr(now, section)).__dataclass_fields__
-            if f"{section}.{leaf}" not in live and leaf not in ("auth", "options")
-        }
+        now = self._live.now
+        live = live_keys(now)
         return {
             "live": {
-                name: {
-                    "value": value_of(now, name),
-                    "default": None if spec.default is MISSING else spec.default,
-                    "doc": spec.metadata["doc"],
-                }
+                name: {"value": value_of(now, name), "default": default_of(spec), "doc": spec.metadata["doc"]}
                 for name, spec in live.items()
             },
-            "fixed": {**fixed, "data_dir": now.data_dir},
+            "fixed": {
+                name: value_of(now, name)
+                for name, spec, _ in all_keys(now)
+                if name not in live and not spec.metadata["secret"]
+            },
         }
 
     def set_config(self, name: str, value: Any) -> dict[str, Any]:
         """Change a live key, here and wherever the config topic is followed."""
         return {"name": name, "value": self._live.set(name, value)}
 
-    def actions(self, limit: int) -> list[dict[str, Any]]:
+    def actions(self, limit: int) -> Rows:
         """What was done lately, newest first."""
-        return list(self._reconciler.history)[-limit:][::-1]
+        placed = self._placed.actions(limit) if self._placed else []
+        deleted = self._unreferenced.actions(limit) if self._unreferenced else []
+        rows = [*placed, *deleted, *self._links.actions(limit), *self._logdirs.actions(limit)]
+        return sorted(rows, key=lambda row: -int(row["at_ms"]))[:limit]

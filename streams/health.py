@@ -4,10 +4,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from streams.words import age, many
+from streams.words import age, many, short
 
 LEVELS = ("healthy", "attention", "held", "blind")
 """From good to bad; `healthy` alone is good."""
+TROUBLED = ("stopped", "down", "stalled", "slow")
+"""States of a link that somebody should know of."""
+CALM = ("logdirs.cannot-cordon",)
+"""Rules of log directories that nobody can do anything about today."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +33,16 @@ def health(status: Mapping[str, Any]) -> Health:
         return Health("held", "Held: a mass loss waits for an operator", reasons)
     if attention:
         return Health("attention", "Needs attention", reasons)
-    return Health("healthy", f"Healthy: {many(status['counts']['true'], 'ledger')} true", ())
+    return Health("healthy", f"Healthy: {' and '.join(_well(status))}", ())
+
+
+def _well(status: Mapping[str, Any]) -> Iterator[str]:
+    if status["watches_ledgers"]:
+        yield f"{many(status['counts']['true'], 'ledger')} true"
+    if status["logdirs"]:
+        yield f"{many(sum(row['directories'] for row in status['logdirs']), 'log directory', 'log directories')} level"
+    if status["links"]:
+        yield f"{many(sum(link['state'] == 'up' for link in status['links']), 'link')} up"
 
 
 def _blind(status: Mapping[str, Any]) -> Iterator[str]:
@@ -58,6 +71,14 @@ def _attention(status: Mapping[str, Any]) -> Iterator[str]:
     if 0 < counts["unknown"] < status["ledgers"]:
         yield f"{many(counts['unknown'], 'ledger')} unknown: nothing can be said"
     yield from status["problems"]
+    for link in status["links"]:
+        if link["state"] in TROUBLED:
+            yield f"link {link['link']} is {link['state']}" + (f": {link['reason']}" if link["reason"] else "")
+    for row in status["logdirs"]:
+        wrong = {rule: count for rule, count in row["rules"].items() if rule not in CALM}
+        if wrong:
+            told = ", ".join(f"{short(rule)} on {many(count, 'broker')}" for rule, count in wrong.items())
+            yield f"log directories of {row['kafka']}: {told}"
     for stream in status["streams"]:
         if stream["state"] == "failed":
             yield f"stream {stream['name']} failed: {stream['error']}"

@@ -10,7 +10,9 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import fastavro
@@ -27,10 +29,12 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, NewTopic
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_exponential
 
+from connectors.bookkeeper.bulk import Batch, keys
 from state.errors import Retry, Stop, TrueupError
 from state.observations import Observation
 from state.settings import Journal as JournalSettings
-from streams.codec import SCHEMAS, decode, encode, schema_text
+from streams.codec import SCHEMAS, decode, schema_text
+from streams.columns import encode_all, ledger_bodies
 
 FLUSH_S = 30.0
 _PARTITIONED = frozenset({"ledgers", "marks"})
@@ -74,6 +78,7 @@ class Journal:
                 "batch.size": 500_000,
                 "queue.buffering.max.messages": 1_000_000,
                 "delivery.report.only.error": True,
+                "on_delivery": self._delivered,
             }
         )
         self._lock = threading.Lock()
@@ -120,25 +125,45 @@ class Journal:
 
     def publish(self, observations: Iterable[Observation]) -> None:
         """Write observations and wait until they are acknowledged. Raises `Retry`, or `Stop` for good."""
-        self.put((o.topic, o.key, o.value) for o in observations)
+        if isinstance(observations, Batch):
+            self.send([("ledgers", keys(observations.ledgers.ledger), ledger_bodies(observations))])
+        else:
+            self.put((o.topic, o.key, o.value) for o in observations)
 
-    def put(self, records: Iterable[tuple[str, bytes, Any]]) -> None:
-        """Write (topic, key, record or None) and wait until all are acknowledged."""
-        with self._lock:
+    def put(self, records: Iterable[tuple[str, bytes, Any]], within_s: float = FLUSH_S) -> None:
+        """Write (topic, key, record or None) and wait until all are acknowledged, about so long at most."""
+        parts: list[tuple[str, list[bytes], list[bytes | None]]] = []
+        for what, some in groupby(records, key=itemgetter(0)):
+            pairs = [(key, value) for _, key, value in some]
+            bodies = iter(encode_all(what, [value for _, value in pairs if value is not None]))
+            parts.append((what, [key for key, _ in pairs], [v if v is None else next(bodies) for _, v in pairs]))
+        self.send(parts, within_s)
+
+    def send(
+        self, parts: Iterable[tuple[str, Sequence[bytes], Sequence[bytes | None]]], within_s: float = FLUSH_S
+    ) -> None:
+        """`put` of (topic, keys, bodies): what is encoded already. A body of None removes its key."""
+        if not self._lock.acquire(timeout=within_s):
+            raise Retry("the journal's turn", f"others have waited for it for {within_s:.0f} s", "try again")
+        try:
             self._failed.clear()
-            for what, key, value in records:
-                self._produce(self.topic(what), key, None if value is None else encode(what, value))
-            left = self._producer.flush(FLUSH_S)
+            for what, all_keys, bodies in parts:
+                topic = self.topic(what)
+                for key, body in zip(all_keys, bodies, strict=True):
+                    self._produce(topic, key, body)
+            left = self._producer.flush(within_s)
             if self._failed:
                 raise translated(self._failed[0], "write to the journal")
             if left:
                 self._producer.purge()
-                raise Retry("acknowledged records", f"{left} unacknowledged after {FLUSH_S:.0f} s", "try again")
+                raise Retry("acknowledged records", f"{left} unacknowledged after {within_s:.0f} s", "try again")
+        finally:
+            self._lock.release()
 
     def _produce(self, topic: str, key: bytes, body: bytes | None) -> None:
         while True:
             try:
-                self._producer.produce(topic, body, key, on_delivery=self._delivered)
+                self._producer.produce(topic, body, key)
                 return
             except BufferError:
                 self._producer.poll(0.1)

@@ -19,6 +19,7 @@ from streams.live import Live
 
 log = logging.getLogger(__name__)
 KEY = b"topology"
+AGAIN_MS = 600_000  # all is judged again for the sake of time alone at most this often
 
 
 def membership(policy: Placement, least_ms: int = 0) -> MembershipPolicy:
@@ -28,6 +29,8 @@ def membership(policy: Placement, least_ms: int = 0) -> MembershipPolicy:
         hold_share=policy.hold_share,
         min_racks=policy.min_racks,
         enforce_min_racks=policy.enforce_min_racks,
+        collect_ms=int(policy.collect_s * 1000),
+        restarted=policy.restarted,
         release_hold=policy.release_hold,
     )
 
@@ -44,6 +47,7 @@ class Keeper:
         self._seen: Sequence[Sighting] | None = None
         self._strange: frozenset[str] = frozenset()
         self._due_ms: int | None = None
+        self.again_ms: int | None = None
         self._unpublished = True
         self._least_ms = 0
         self.topology: Topology | None = None
@@ -76,6 +80,16 @@ class Keeper:
         with self._lock:
             if self._unpublished or (self._due_ms is not None and self._clock() >= self._due_ms):
                 self.settle()
+            elif self._again():
+                # Only a new epoch makes the buckets judge by what they remember.
+                self._unpublished = True
+                self.settle()
+
+    def _again(self) -> bool:
+        """Whether verdicts may differ by time alone, and were not asked for too lately."""
+        if self.again_ms is None or self.topology is None:
+            return False
+        return self._clock() >= max(self.again_ms, self.topology.at_ms + AGAIN_MS)
 
     def wait_for(self, least_ms: int) -> None:
         """Give every missing bookie at least this long, whatever the settings say (lostBookieRecoveryDelay)."""
@@ -101,7 +115,7 @@ class Keeper:
             topology = settled.topology
             if self._unpublished and not settled.changed and self.topology is not None:
                 # Every bucket has to speak once in a run, and only a new epoch makes it.
-                topology = replace(topology, epoch=self.topology.epoch + 1)
+                topology = replace(topology, epoch=self.topology.epoch + 1, at_ms=self._clock())
             if settled.changed or self._unpublished:
                 self._unpublished = True
                 self.topology = topology

@@ -14,24 +14,42 @@ from pyspark.sql.streaming.listener import (
 
 
 class Listener(StreamingQueryListener):
-    """Hands each progress report on as a dictionary and keeps the last of each query. Runs in py4j's callback
-    thread: what it calls must be short."""
+    """Hands each progress report on as a dictionary and keeps the last of each query.
 
-    def __init__(self, seen: Callable[[dict[str, Any]], None]) -> None:
-        self._seen = seen
+    ``alive`` gets the name of a query with every sign of life, and ``heard`` keeps their times in ms: a query without
+    input gives one every 10 s, one that hangs gives none. Runs in py4j's callback thread: what it calls must be short.
+    """
+
+    def __init__(
+        self,
+        seen: Callable[[dict[str, Any]], None],
+        alive: Callable[[str], None] = lambda _: None,
+        clock: Callable[[], int] = lambda: 0,
+    ) -> None:
+        self._seen, self._told, self._clock = seen, alive, clock
+        self._names: dict[str, str] = {}
         self.last: dict[str, dict[str, Any]] = {}
+        self.heard: dict[str, int] = {}
+
+    def _alive(self, query: str) -> None:
+        self.heard[query] = self._clock()
+        self._told(query)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
         """See `StreamingQueryListener`."""
+        self._names[str(event.id)] = event.name or ""
+        self._alive(event.name or "")
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
         """See `StreamingQueryListener`."""
         progress = json.loads(event.progress.json)
         self.last[progress["name"]] = progress
+        self._alive(progress["name"])
         self._seen(progress)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
         """See `StreamingQueryListener`."""
+        self._alive(self._names.get(str(event.id), ""))
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         """See `StreamingQueryListener`."""

@@ -46,8 +46,8 @@ class Live:
         """Publish a change and wait until it is in force here; its new value. None takes the file's value again."""
         if value is not None:
             change(self.now, name, value)
-        elif name not in live_keys():
-            raise BadSettings([f"{name}: expected a live key, one of {', '.join(live_keys())}"])
+        elif name not in live_keys(self._base):
+            raise BadSettings([f"{name}: expected a live key, one of {', '.join(live_keys(self._base))}"])
         wanted = None if value is None else value_of(change(self._base, name, value), name)
         record = None if value is None else {"name": name, "value": json.dumps(wanted), "at_ms": self._clock()}
         self._journal.put([("config", name.encode(), record)])

@@ -4,6 +4,7 @@ import json
 import logging
 import time
 
+LEVELS = ("debug", "info", "warning", "error")
 SAME, EVERY_S = 60, 60.0
 _PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
@@ -48,14 +49,14 @@ def _word(value: object) -> str:
     return text if text and not set(text) & set(' "=\n') else json.dumps(text)
 
 
-def start() -> None:
-    """Log to stderr from now on: ours from INFO, others' from WARNING."""
+def start(level: str = "info") -> None:
+    """Log to stderr from now on: ours from this level, others' from WARNING, or only errors if ours are."""
     handler = logging.StreamHandler()
     handler.setFormatter(Line())
     root = logging.getLogger()
     root.addHandler(handler)
-    root.setLevel(logging.WARNING)
+    root.setLevel(max(logging.WARNING, logging.getLevelNamesMapping()[level.upper()]))
     for name in ("state", "connectors", "streams"):
-        logging.getLogger(name).setLevel(logging.INFO)
+        logging.getLogger(name).setLevel(level.upper())
     for name in ("librdkafka", "kazoo.client"):
         logging.getLogger(name).addFilter(Seldom())

@@ -1,7 +1,7 @@
 """Every metric there is, on a registry of its own; `reference` prints them as docs/metrics.md.
 
 Levels come from the status of the application when somebody scrapes; events are counted where they happen. Each
-series carries the cluster's name; the other labels take values from fixed tables only.
+series carries the cluster's name; the other labels take values from fixed tables only, but for those of directories.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,7 +12,11 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.metrics import MetricWrapperBase
 
+from connectors.contract import Progress
+from state import markers, relocations
+from state.logdir_rules import LOGDIR_RULES
 from state.repairs import Stage
+from state.replication import LinkState
 from state.rules import RULES, Verdict
 from state.settings import MODES
 
@@ -21,8 +25,10 @@ SOURCE_STATES = ("up", "slow", "down")
 SESSION_STATES = ("connected", "suspended")
 ACTIONS = {
     "mark": ("written", "already", "refused", "gone", "unknown", "retry", "failed"),
-    "withdraw": ("withdrawn", "gone", "refused", "unknown", "retry"),
+    "withdraw": ("withdrawn", "gone", "refused", "unknown", "retry", "failed"),
 }
+NAN = float("nan")
+OUTCOMES = ("copied", "dropped", "skipped", "dismissed", "filtered", "lost", "repeated")
 SAFE_BUCKETS = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1_800, 3_600, 14_400, 86_400)
 BATCH_BUCKETS = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300)
 
@@ -30,14 +36,21 @@ BATCH_BUCKETS = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300)
 class Metrics:
     """The metrics of one application. Safe to use from several threads."""
 
-    def __init__(self, registry: CollectorRegistry | None = None, cluster: str = "bookkeeper") -> None:
-        self.registry, self._cluster = registry or CollectorRegistry(), cluster
+    def __init__(
+        self, registry: CollectorRegistry | None = None, cluster: str = "bookkeeper", links: Iterable[str] = (),
+        logdirs: Iterable[str] = (),
+    ) -> None:  # fmt: skip
+        self.registry, self._cluster, self._names = registry or CollectorRegistry(), cluster, tuple(links)
+        self._kafkas = tuple(logdirs)
         self.families: list[Family] = []
         self._unreadable = 0
         ProcessCollector(registry=self.registry)
         self._levels()
         self._streams()
         self._events()
+        self._links()
+        self._deletion()
+        self._logdirs()
         self._zeros()
 
     def _levels(self) -> None:
@@ -78,6 +91,74 @@ class Metrics:
         self.safe = self._histogram("time_to_safe_seconds", "from not true to true, for each ledger", SAFE_BUCKETS)
         self.reconnects = self._counter("zookeeper_reconnects_total", "times a ZooKeeper session connected again")
 
+    def _links(self) -> None:
+        self.link_state = self._gauge("link_state", "1 for the state that a link is in", "link", "state")
+        self.link_lag = self._gauge(
+            "link_lag_records", "source records that a link has not copied yet, as offsets count them", "link"
+        )
+        self.link_age = self._gauge(
+            "link_lag_seconds",
+            "age of the oldest record that a link has not copied yet; 0: none, NaN: not known",
+            "link",
+        )
+        self.link_partitions = self._gauge("link_partitions", "source partitions that a link copies", "link")
+        self.link_stopped = self._gauge("link_stopped_partitions", "partitions of a link that need a person", "link")
+        self.link_beat_age = self._gauge(
+            "link_heartbeat_age_seconds",
+            "since the newest heartbeat that arrived at the target was written; NaN: none did",
+            "link",
+        )
+        self.link_beat_lag = self._gauge("link_heartbeat_lag_seconds", "what a heartbeat took to arrive", "link")
+        self.link_groups = self._gauge("link_groups", "consumer groups whose places are carried over", "link")
+        self.link_group_lag = self._gauge(
+            "link_group_lag_records", "records that a group has read and the link has not copied, at worst", "link"
+        )
+        self.link_differences = self._gauge(
+            "link_differences", "changes that would make the target as the link wants it", "link"
+        )
+        self.link_records = self._counter(
+            "link_records_total", "records of a link, by what became of them", "link", "outcome"
+        )
+        self.link_bytes = self._counter("link_bytes_total", "bytes that a link wrote", "link")
+        self.link_foreign = self._counter(
+            "link_foreign_records_total", "offsets between a link's records in the target that it did not write", "link"
+        )
+        self.link_rounds = self._counter("link_rounds_total", "rounds of leases that a link has ended", "link")
+
+    def _deletion(self) -> None:
+        where = ("namespace", "rule")
+        self.forgotten = self._gauge("unreferenced_ledgers", "ledgers that nobody points to", *where)
+        self.forgotten_bytes = self._gauge("unreferenced_bytes", "their bytes, each copy counted once", *where)
+        self.markers = self._gauge("markers", "deletions under way, by stage", "stage")
+        self.oldest_marker = self._gauge(
+            "oldest_marker_seconds", "since the oldest deletion under way was first seen forgotten; 0: none is"
+        )
+        self.deletions = self._counter("deletion_steps_total", "steps of deletions, by the stage reached", "stage")
+        self.deleted_bytes = self._counter("deleted_bytes_total", "bytes of ledgers whose deletion was confirmed")
+        self.confirmed = self._histogram(
+            "time_to_confirmed_seconds", "from the deletion of the metadata to the last bookie's word", SAFE_BUCKETS
+        )
+
+    def _logdirs(self) -> None:
+        where = ("kafka", "broker", "directory")
+        self.dir_total = self._gauge("logdir_total_bytes", "size of a log directory's volume; NaN: not told", *where)
+        self.dir_usable = self._gauge("logdir_usable_bytes", "usable bytes of its volume; NaN: not told", *where)
+        self.dir_used = self._gauge("logdir_used_bytes", "used bytes of its volume; NaN: not told", *where)
+        self.dir_replicas = self._gauge("logdir_replica_bytes", "bytes of the replicas in a log directory", *where)
+        self.dir_partitions = self._gauge("logdir_partitions", "replicas in a log directory", *where)
+        self.dir_online = self._gauge("logdir_online", "1 while a log directory is online", *where)
+        self.dir_cordoned = self._gauge("logdir_cordoned", "1 while new partitions keep out of it", *where)
+        self.broker_skew = self._gauge(
+            "logdir_skew_ratio", "of a broker's fullest volume to its emptiest, once moves are done", "kafka", "broker"
+        )
+        self.logdir_brokers = self._gauge(
+            "logdir_brokers", "brokers whose log directories are not as they should be, by rule", "kafka", "rule"
+        )
+        self.logdir_planned = self._gauge("logdir_planned_bytes", "bytes that the plan would move", "kafka")
+        self.logdir_moving = self._gauge("logdir_moves_under_way", "copies under way, ours and others'", "kafka")
+        self.moves = self._counter("logdir_moves_total", "moves, by the stage reached", "kafka", "stage")
+        self.moved = self._counter("logdir_moved_bytes_total", "bytes of replicas that arrived", "kafka")
+
     def _zeros(self) -> None:
         """Series that alerts count from: one that appears with its first event hides that event from `increase`."""
         for state in SESSION_STATES:
@@ -87,6 +168,17 @@ class Metrics:
         for kind, outcomes in ACTIONS.items():
             for outcome in outcomes:
                 self.actions.at(kind, outcome)
+        for reached in markers.Stage:
+            self.deletions.at(reached)
+        for link in self._names:
+            for outcome in OUTCOMES:
+                self.link_records.at(link, outcome)
+            for counter in (self.link_bytes, self.link_foreign, self.link_rounds):
+                counter.at(link)
+        for kafka in self._kafkas:
+            self.moved.at(kafka)
+            for step in relocations.Stage:
+                self.moves.at(kafka, step)
         self.findings({})
 
     def _gauge(self, name: str, doc: str, *labels: str) -> "Family":
@@ -107,21 +199,62 @@ class Metrics:
             family.at()
         return family
 
-    def action(self, kind: str, outcome: str) -> None:
-        """Count one change that was tried."""
-        self.actions.at(kind, outcome).inc()
+    def action(self, kind: str, outcome: str, count: int = 1) -> None:
+        """Count changes that were tried."""
+        self.actions.at(kind, outcome).inc(count)
 
-    def repair(self, stage: str) -> None:
-        """Count one step of a repair."""
-        self.repairs.at(str(stage)).inc()
+    def repair(self, stage: str, count: int = 1) -> None:
+        """Count steps of repairs."""
+        self.repairs.at(str(stage)).inc(count)
 
     def healed(self, seconds: float) -> None:
         """Note how long one ledger took to become true again."""
         self.safe.at().observe(max(0.0, seconds))
 
+    def deletion(self, stage: str, length: int, seconds: float) -> None:
+        """Count one step of the deletion of a ledger of so many bytes; ``seconds``: since the step before."""
+        self.deletions.at(str(stage)).inc()
+        if stage == markers.Stage.CONFIRMED:
+            self.deleted_bytes.at().inc(length)
+            self.confirmed.at().observe(max(0.0, seconds))
+
     def restarted(self, stream: str) -> None:
         """Count one restart of a query or loop."""
         self.restarts.at(stream).inc()
+
+    def copied(self, link: str, progress: Progress) -> None:
+        """Count what became of the records of one partition."""
+        for outcome in OUTCOMES:
+            self.link_records.at(link, outcome).inc(getattr(progress, outcome))
+        self.link_bytes.at(link).inc(progress.bytes)
+        self.link_foreign.at(link).inc(progress.foreign)
+
+    def round(self, link: str) -> None:
+        """Count one round of leases."""
+        self.link_rounds.at(link).inc()
+
+    def move(self, kafka: str, stage: str, count: int) -> None:
+        """Count one step of a move of so many bytes."""
+        self.moves.at(kafka, stage).inc()
+        if stage == relocations.Stage.ARRIVED:
+            self.moved.at(kafka).inc(count)
+
+    def directories(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Set the levels of all log directories; those that are gone go."""
+        levels = {
+            self.dir_total: "total", self.dir_usable: "usable", self.dir_used: "used", self.dir_replicas: "bytes",
+            self.dir_partitions: "partitions", self.dir_online: "online", self.dir_cordoned: "cordoned",
+        }  # fmt: skip
+        for family in (*levels, self.broker_skew):
+            family.metric.clear()
+        for row in rows:
+            where = row["kafka"], str(row["broker"])
+            for family, name in levels.items():
+                value = row[name]
+                family.at(*where, row["path"]).set(
+                    NAN if value == -1 else len(value) > 0 if isinstance(value, str) else value
+                )
+            self.broker_skew.at(*where).set(row["skew"])
 
     def zookeeper_session(self) -> Callable[[str], None]:
         """A listener for one more session. It takes new states as kazoo calls them: CONNECTED, SUSPENDED, LOST."""
@@ -178,8 +311,41 @@ class Metrics:
         for source in status["sources"]:
             self.age.at(source["name"]).set(source["age_ms"] / 1000)
             self.source.one_of(SOURCE_STATES, source["state"], source["name"])
+        for link in status["links"]:
+            self._link(link)
+        for row in status["logdirs"]:
+            for rule in LOGDIR_RULES:
+                self.logdir_brokers.at(row["kafka"], rule.id).set(row["rules"].get(rule.id, 0))
+            self.logdir_planned.at(row["kafka"]).set(row["planned_bytes"])
+            self.logdir_moving.at(row["kafka"]).set(row["moving"])
+        if status["deletion"] is not None:
+            self._deletions(status["deletion"])
         for stream in status["streams"]:
             self.running.at(stream["name"]).set(stream["state"] == "running")
+
+    def _deletions(self, found: Mapping[str, Any]) -> None:
+        for family in (self.forgotten, self.forgotten_bytes):
+            family.metric.clear()
+        for row in found["forgotten"]:
+            self.forgotten.at(row["namespace"], row["rule"]).set(row["ledgers"])
+            self.forgotten_bytes.at(row["namespace"], row["rule"]).set(row["bytes"])
+        for stage in markers.Stage:
+            if stage not in markers.ENDS:
+                self.markers.at(stage).set(found["markers"].get(stage, 0))
+        self.oldest_marker.at().set((found["oldest_ms"] or 0) / 1000)
+
+    def _link(self, row: Mapping[str, Any]) -> None:
+        name = row["link"]
+        self.link_lag.at(name).set(row["lag_records"])
+        self.link_age.at(name).set(row["lag_ms"] / 1000 if row["lag_ms"] >= 0 else NAN)
+        self.link_partitions.at(name).set(row["partitions"])
+        self.link_stopped.at(name).set(row["stopped"])
+        self.link_state.one_of(LinkState, row["state"], name)
+        for gauge, key in ((self.link_beat_age, "heartbeat_age_ms"), (self.link_beat_lag, "heartbeat_lag_ms")):
+            gauge.at(name).set(row[key] / 1000 if row[key] >= 0 else NAN)
+        self.link_groups.at(name).set(row["groups"])
+        self.link_group_lag.at(name).set(row["group_lag"])
+        self.link_differences.at(name).set(row["differences"])
 
     def text(self) -> bytes:
         """All metrics in Prometheus' text format 0.0.4 (`CONTENT_TYPE`)."""
@@ -236,7 +402,8 @@ _HEAD = """# Metrics
 Generated from `streams/metrics.py` by `python -m streams.docs`; a test compares.
 
 `GET /metrics` answers in Prometheus' text format. Every series has the label `cluster` (`cluster.name` of the
-configuration). All labels take their values from fixed tables: no ledger, bookie or path is ever a label.
+configuration). Labels take their values from fixed tables, no ledger or bookie is ever a label; but for log
+directories, which are told one by one: `kafka`, `broker` and `directory`.
 Histograms have the usual `_bucket`, `_sum` and `_count`.
 
 | metric | type | further labels | meaning |

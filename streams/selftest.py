@@ -7,13 +7,13 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from state.errors import Stop
 from state.settings import Settings
 from state.topology import Bookie, Status, Topology
-from streams.codec import encode, topology_bytes
-from streams.placement import answer_of, fold
+from streams.codec import encode, ledger_key, topology_bytes
+from streams.placement import LEDGER, TOPOLOGY, answer_of, fold
 from streams.session import session
 
 _LEDGER = {
@@ -43,11 +43,12 @@ def _kafka(spark: SparkSession) -> None:
 
 def _operator(spark: SparkSession, place: Path) -> None:
     topology = Topology(1, 0, (Bookie("a:1", "/a", Status.WRITABLE, 0), Bookie("b:1", "/a", Status.WRITABLE, 0)))
-    bodies = {"ledgers": encode("ledgers", _LEDGER), "marks": None, "topology": topology_bytes(topology)}
-    streams = [_stream(spark, place / what, body) for what, body in bodies.items()]
+    rows = [(LEDGER, ledger_key(1), encode("ledgers", _LEDGER)), (TOPOLOGY, b"topology", topology_bytes(topology))]
+    records = "kind int, key binary, value binary"
+    spark.createDataFrame(rows, records).coalesce(1).write.parquet(str(place / "records"))
     said: list[dict[str, Any]] = []
     query = (
-        fold(streams[0], streams[1], streams[2], 1)
+        fold(spark.readStream.schema(records).parquet(str(place / "records")), 1)
         .writeStream.outputMode("update")
         .foreachBatch(lambda frame, _batch: said.extend(frame.toArrow().to_pylist()))
         .option("checkpointLocation", f"file://{place / 'checkpoint'}")
@@ -58,9 +59,3 @@ def _operator(spark: SparkSession, place: Path) -> None:
     found = [int(i) for row in said for i in answer_of(row)[1].findings["ledger"]]
     if found != [1]:
         raise Stop("the one ledger on one rack to be found", f"{found}", "reinstall the locked requirements and jars")
-
-
-def _stream(spark: SparkSession, place: Path, body: bytes | None) -> DataFrame:
-    rows = [] if body is None else [(body,)]
-    spark.createDataFrame(rows, "value binary").coalesce(1).write.parquet(str(place))
-    return spark.readStream.schema("value binary").parquet(str(place))

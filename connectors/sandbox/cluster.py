@@ -3,9 +3,9 @@
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType, TracebackType
-from typing import Self
+from types import MappingProxyType
 
+from connectors.closing import Closing
 from connectors.sandbox.bookkeeper import AutoRecovery, Bookie, Site, client_conf, metaformat, rack_script
 from connectors.sandbox.jars import jars
 from connectors.sandbox.kafka import SET as KAFKA_SET
@@ -22,7 +22,7 @@ Progress = Callable[[str, int, int], None]
 RACKS: Mapping[str, int] = MappingProxyType({"/rack1": 3, "/rack2": 3})
 
 
-class Cluster:
+class Cluster(Closing):
     """Servers by name: zookeeper, bookie1..N, autorecovery1..K, kafka.
 
     Where a name is asked for, a rack means all of its bookies, "bookies" all there are, and "autorecovery" all
@@ -30,6 +30,8 @@ class Cluster:
     Several clusters may run at once on roots of their own; a root used before comes up with its data, on the same
     ports. ``settings`` go over those of every bookie and daemon; ``flags`` are JVM flags, ZooKeeper's too if given.
     """
+
+    product = "bookkeeper"
 
     def __init__(
         self,
@@ -46,7 +48,7 @@ class Cluster:
         self.racks = dict(racks)
         self._rack_of = dict(enumerate((rack for rack, count in racks.items() for _ in range(count)), start=1))
         self._ports = _Ports(self.root / "ports.json")
-        self._jar_set = f"bookkeeper-{version}"
+        self._jar_set = f"{self.product}-{version}"
         big = ZOOKEEPER_JVM if flags == SMALL_JVM else flags
         self.zookeeper = ZooKeeper(self.root / "zookeeper", self._jar_set, self._ports.take("zookeeper"), big)
         script = rack_script(self.root / "racks.sh", {f"127.0.0.{n}": rack for n, rack in self._rack_of.items()})
@@ -109,11 +111,15 @@ class Cluster:
         tell = progress or _ignore
         for name in [self._jar_set, *([KAFKA_SET] if self._kafka else [])]:
             jars(name, lambda done, total: tell("jars (bytes)", done, total))
-        first = [name for name in self.servers if autorecovery or not name.startswith("autorecovery")]
+        daemons: list[Server] = [*self.autorecoveries] if autorecovery else []
+        others = [server for server in self.servers.values() if server not in (self.zookeeper, *self.autorecoveries)]
+        total = 1 + len(others) + len(daemons)
         self.zookeeper.up()
         self._format_once()
-        tell("servers", 1, len(first))
-        self._up([self.servers[name] for name in first[1:]], lambda ready: tell("servers", 1 + ready, len(first)))
+        tell("servers", 1, total)
+        self._up(others, lambda ready: tell("servers", 1 + ready, total))
+        # An Auditor that finds no cookie of any bookie ends its daemon.
+        self._up(daemons, lambda ready: tell("servers", 1 + len(others) + ready, total))
 
     def start(self, name: str) -> None:
         """Start a server, or all of a group at the same time, and wait until they answer."""
@@ -147,14 +153,6 @@ class Cluster:
         """Whether each server runs."""
         return {name: server.alive for name, server in self.servers.items()}
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def _bookie(self, number: int) -> Bookie:
         port = self._ports.take(f"bookie{number}", f"127.0.0.{number}")
         return Bookie(self._site, number, port, self._ports.take(f"bookie{number}-http"))
@@ -162,8 +160,12 @@ class Cluster:
     def _format_once(self) -> None:
         done = self.root / "formatted"
         if not done.exists():
-            metaformat(self._site)
+            self.format()
             done.touch()
+
+    def format(self) -> None:
+        """Write what ZooKeeper must hold of a new cluster. Raises `Stop` when that fails."""
+        metaformat(self._site)
 
     def _named(self, name: str) -> list[Server]:
         if name in self.servers:

@@ -15,7 +15,7 @@ from typing import Any
 
 from connectors.sandbox.cluster import Cluster
 from connectors.sandbox.writer import Writer
-from state.errors import Stop, TrueupError
+from state.errors import Stop, TrueupError, Unknown
 
 SOCKET = "control.sock"
 REQUEST_TIMEOUT_S = 300.0
@@ -32,7 +32,7 @@ class Remote:
 
         ``write`` takes the numbers ledgers, entries, ensemble and quorum, and answers with the ids in ``written``.
 
-        Raises `Stop` when no sandbox runs there or it refuses.
+        Raises `Stop` when no sandbox runs there or it refuses, `Unknown` when it ends before it has answered.
         """
         with socket.socket(socket.AF_UNIX) as connection, _short_path(self._root) as path:
             connection.settimeout(REQUEST_TIMEOUT_S)
@@ -40,8 +40,11 @@ class Remote:
                 connection.connect(path)
             except OSError as error:
                 raise Stop(f"a sandbox running in {self._root}", str(error), "start one there") from error
-            connection.sendall(json.dumps({"do": do, "name": name, **more}).encode() + b"\n")
-            answer = _receive(connection)
+            try:
+                connection.sendall(json.dumps({"do": do, "name": name, **more}).encode() + b"\n")
+                answer = _receive(connection)
+            except OSError as error:
+                raise Unknown(f"an answer of the sandbox in {self._root}", str(error), "it may be ending") from error
         if "expected" in answer:
             raise Stop(answer["expected"], answer["found"], answer["todo"])
         return answer

@@ -50,6 +50,10 @@ class Process:
         self._child: subprocess.Popen[bytes] | None = None
         self._log_start = 0
 
+    def within(self, command: Sequence[object]) -> None:
+        """Start it through another command from now on."""
+        self._command = [*(str(word) for word in command), *self._command]
+
     @property
     def pid(self) -> int | None:
         """Process id of the last start; None before the first."""

@@ -1,19 +1,23 @@
 """For maintainers: make the lock of a set again with Maven, as in ``python -m connectors.sandbox.relock kafka-4.3.1``.
 
 The lines ``# root group:artifact:version`` of a lock name what it was made of: those jars with all they need at run
-time. ``# only ...`` names a jar taken without what it asks for.
+time. ``# only ...`` names a jar taken without what it asks for. ``# import ...`` names a pom whose versions go before
+those that the roots ask for, ``# without group:artifact`` what is left out wherever it is asked for.
 """
 
 import hashlib
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from connectors.sandbox.jars import Jar, lock_text
 from state.errors import Stop
 
 LOCKS = Path(__file__).parent / "locks"
+ROOTS = ("root", "only")
+_IMPORT = "<type>pom</type><scope>import</scope>"
 
 
 def main(name: str) -> None:
@@ -27,11 +31,15 @@ def main(name: str) -> None:
 
 def pom(header: str) -> str:
     """A Maven project that depends on the roots of a lock."""
-    dependencies = "".join(_dependency(*line.split()[1:]) for line in header.splitlines())
+    said = [tuple(line.split()[1:]) for line in header.splitlines()]
+    without = [coordinates for kind, coordinates in said if kind == "without"]
+    ask = "".join(_dependency(name, ["*:*"] if kind == "only" else without) for kind, name in said if kind in ROOTS)
+    versions = "".join(_dependency(name, [], _IMPORT) for kind, name in said if kind == "import")
     return (
         "<project><modelVersion>4.0.0</modelVersion>"
         "<groupId>trueup</groupId><artifactId>relock</artifactId><version>1</version><packaging>pom</packaging>"
-        f"<dependencies>{dependencies}</dependencies></project>\n"
+        f"<dependencyManagement><dependencies>{versions}</dependencies></dependencyManagement>"
+        f"<dependencies>{ask}</dependencies></project>\n"
     )
 
 
@@ -48,13 +56,17 @@ def _jar(place: Path, content: bytes) -> Jar:
     return Jar(hashlib.sha256(content).hexdigest(), len(content), ".".join(group), artifact, version, classifier)
 
 
-def _dependency(kind: str, coordinates: str) -> str:
+def _dependency(coordinates: str, without: Sequence[str], more: str = "") -> str:
     group, artifact, version = coordinates.split(":")
-    alone = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
+    exclusions = "".join(f"<exclusion>{_names(*name.split(':'))}</exclusion>" for name in without)
     return (
-        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
-        f"{alone if kind == 'only' else ''}</dependency>"
+        f"<dependency>{_names(group, artifact)}<version>{version}</version>{more}"
+        f"<exclusions>{exclusions}</exclusions></dependency>"
     )
+
+
+def _names(group: str, artifact: str) -> str:
+    return f"<groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
 
 
 def _maven(work: Path) -> None:

@@ -4,9 +4,9 @@ import fcntl
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Self
+from typing import IO
 
+from connectors.closing import Closing
 from connectors.sandbox.java import java
 from connectors.sandbox.processes import Process
 from state.errors import Stop
@@ -26,7 +26,7 @@ _ALWAYS = (
 )
 
 
-class Server:
+class Server(Closing):
     """A server that may be started, killed and started again on the same directories.
 
     ``root`` is its directory: configuration, data, log and the libraries that netty and RocksDB unpack.
@@ -109,14 +109,6 @@ class Server:
         """Kill it if it runs, start it on the same directories and wait."""
         self.kill()
         self.up()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _give_up(self) -> None:
         if self._claim:

@@ -6,9 +6,8 @@ The wheel has no start-master.sh, so the daemons are started through its spark-c
 import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
+from connectors.closing import Closing
 from connectors.sandbox.java import spark_java_home
 from connectors.sandbox.processes import Port, Process
 from connectors.sandbox.server import Server
@@ -60,7 +59,7 @@ class Daemon(Server):
         self.web.release()
 
 
-class StandaloneSpark:
+class StandaloneSpark(Closing):
     """A master and workers 1..N with ``cores`` task slots and ``memory`` each (Spark's notation, as in 1g).
 
     The master's REST submission server is off. Authentication is off too: whoever reaches the master may run code,
@@ -103,11 +102,3 @@ class StandaloneSpark:
         """Kill everything with the executors it started, and give the ports back."""
         for daemon in [*self.workers.values(), self.master]:
             daemon.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

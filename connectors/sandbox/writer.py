@@ -4,9 +4,9 @@ The content of an entry follows from its ledger and entry id, so that a reader n
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 from py4j.java_gateway import JavaClass
@@ -52,20 +52,28 @@ class Readback:
 class Writer:
     """A BookKeeper client in a JVM of its own, with the settings of the cluster.
 
-    ``entry_size`` in bytes. Ledgers still open when it closes stay open, as after a crash.
+    ``entry_size`` in bytes; ``digest``: CRC32, CRC32C, MAC or DUMMY; ``settings`` go over those of the cluster. Ledgers
+    still open when it closes stay open, as after a crash.
     """
 
-    def __init__(self, cluster: Cluster, entry_size: int = 256, name: str = "writer") -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        entry_size: int = 256,
+        name: str = "writer",
+        digest: str = "CRC32C",
+        settings: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.open_handles: dict[int, Handle] = {}
         self._entry_size = entry_size
         self._gateway = Gateway(name, cluster.root / name, cluster.jar_set)
         try:
-            self._client = self._connect(cluster)
+            self._client = self._connect(cluster, settings)
         except BaseException:
             self._gateway.close()
             raise
         digest_types = JavaClass("org.apache.bookkeeper.client.BookKeeper$DigestType", self._gateway.client)
-        self._digest = digest_types.CRC32C
+        self._digest = getattr(digest_types, digest)
 
     def create(self, ensemble: int, write_quorum: int, ack_quorum: int) -> Handle:
         """A new ledger. Raises `Unknown` when BookKeeper could not make one."""
@@ -134,12 +142,14 @@ class Writer:
     ) -> None:
         self.shutdown()
 
-    def _connect(self, cluster: Cluster) -> Any:
+    def _connect(self, cluster: Cluster, settings: Mapping[str, str]) -> Any:
         java = self._gateway.java
         conf = java.org.apache.bookkeeper.conf.ClientConfiguration()
         conf.loadConf(java.java.io.File(str(cluster.client_conf)).toURI().toURL())
         conf.setAddEntryTimeout(ADD_TIMEOUT_S)
         conf.setReadEntryTimeout(READ_TIMEOUT_S)
+        for key, value in settings.items():
+            conf.setProperty(key, value)
         return _call("a BookKeeper client", lambda: java.org.apache.bookkeeper.client.BookKeeper(conf))
 
     def _open(self, ledger: int) -> Any:

@@ -60,7 +60,7 @@ def _plain(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-@config.command("set", short_help="Change a live setting now.")
+@config.command("set", short_help="Change a live setting now.", context_settings={"ignore_unknown_options": True})
 @click.argument("key")
 @click.argument("value", required=False)
 @click.option("--default", "reset", is_flag=True, help="Take the value of the configuration file again.")
@@ -71,6 +71,7 @@ def set_(api: str, output: str, key: str, value: str | None, reset: bool) -> Non
 
     \b
     Examples:  trueup config set placement.max_marks 50
+               trueup config set links.east-west.topics orders,/pay\\..*/
                trueup config set placement.max_marks --default
     """
     if reset == (value is not None):

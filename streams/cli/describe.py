@@ -1,19 +1,68 @@
-"""trueup describe ledger."""
+"""trueup describe ledger, link and broker."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import click
 
 from streams.cli import options, out
-from streams.cli.client import Api
+from streams.cli.client import Api, segment
 from streams.cli.out import Column, Row, styled
-from streams.words import many, since
+from streams.words import age, many, since, size
 
 MEMBERS = (
     Column("  ENTRIES", lambda r: f"  {r['entries']}" if r["entries"] else "  "),
     Column("BOOKIE", lambda r: r["bookie"]),
     Column("RACK", lambda r: r["rack"]),
     Column("STATUS", lambda r: r["status"]),
+)
+
+
+COPIES = (
+    Column("TOPIC", lambda r: r["topic"]),
+    Column("PARTITION", lambda r: r["partition"], number=True),
+    Column("TO", lambda r: f"{r['target_topic']}-{r['target_partition']}"),
+    Column("COPIED-TO", lambda r: r["offset"], number=True),
+    Column("SOURCE-END", lambda r: r["source_end"] if r["source_end"] >= 0 else "", number=True),
+    Column("TARGET-END", lambda r: r["target_end"] if r["target_end"] >= 0 else "", number=True),
+    Column("LAG", lambda r: r["lag_records"] if r["lag_records"] >= 0 else "", number=True),
+    Column("AGE", lambda r: age(r["lag_ms"]) if r["lag_ms"] >= 0 else "", number=True),
+    Column("PATH", lambda r: r["path"]),
+    Column("STOPPED", lambda r: "stopped" if r["stopped"] else ""),
+)
+
+
+CHECKPOINTS = (
+    Column("GROUP", lambda r: r["group"]),
+    Column("FROM", lambda r: r["source"]),
+    Column("COMMITTED", lambda r: r["committed"], number=True),
+    Column("TO", lambda r: r["target"]),
+    Column("TRANSLATED", lambda r: r["translated"] if r["translated"] >= 0 else "", number=True),
+    Column("PRESENT", lambda r: r["present"] if r["present"] >= 0 else "", number=True),
+    Column("ACTION", lambda r: r["action"]),
+    Column("REASON", lambda r: r["reason"], clips=True),
+)
+
+
+MOVES = (
+    Column("ACTION", lambda r: r["id"]),
+    Column("ABOUT", lambda r: r["topic"]),
+    Column("STAGE", lambda r: r["stage"]),
+    Column("WHAT", lambda r: r["reason"], clips=True),
+)
+
+
+LARGEST = (
+    Column("REPLICA", lambda r: f"{r['topic']}-{r['partition']}"),
+    Column("BYTES", lambda r: size(r["bytes"]), number=True),
+    Column("DIRECTORY", lambda r: r["path"]),
+)
+
+NODES = (
+    Column("NODE", lambda r: r["path"]),
+    Column("READ", lambda r: r["error"] or r["status"], clips=True),
+    Column("POINTS", lambda r: "yes" if r["points"] else "no"),
+    Column("LEDGERS", lambda r: r["ledgers"], number=True),
+    Column("HIGHEST", lambda r: "" if r["highest"] is None else str(r["highest"]), number=True),
 )
 
 
@@ -42,12 +91,123 @@ def ledger(api: str, output: str, ledger: int) -> None:
     if output == "json":
         out.as_json(found)
         return
-    for title, text in _head(found, app.now_ms):
-        click.echo(f"{title:11}{text}")
+    _titled(_head(found, app.now_ms))
+    if found["owned"] is not None:
+        _owned(found["owned"], app.now_ms)
     _fragments(found["fragments"])
     _list("What would change the verdict", found["changes"])
     _list("History", [_event(event, app.now_ms) for event in found["history"]])
     out.note(f"trueup explain {found['rule']}")
+
+
+@describe.command(short_help="Every partition of a link: copied to where, how far behind.")
+@click.argument("name")
+@options.output
+@options.api
+def link(api: str, output: str, name: str) -> None:
+    """Show one link: its state and why, what became of records, and each partition.
+
+    \b
+    Example:  trueup describe link east-west
+    """
+    app = Api(api)
+    found = app.get(f"links/{segment(name)}")
+    if output == "json":
+        out.as_json(found)
+        return
+    _titled(_link_head(found, app.now_ms))
+    click.echo()
+    out.table(found["copies"], COPIES, "No partition is copied yet.")
+    if found["checkpoints"]:
+        click.echo()
+        out.table(found["checkpoints"], CHECKPOINTS, "")
+    said = [f"{c['topic']}-{c['partition']}: {c['error']}" for c in found["copies"] if c["error"]]
+    _list("Problems", [*said, *found["unreadable"]])
+
+
+@describe.command(short_help="The log directories of a broker, and what is to be moved.")
+@click.argument("broker", metavar="CLUSTER/ID")
+@options.output
+@options.api
+def broker(api: str, output: str, broker: str) -> None:
+    """Show the log directories of one broker: what they hold, what is wrong and why, which moves would mend it, and the
+    largest replicas, asked for now.
+
+    \b
+    Example:  trueup describe broker east/1
+    """
+    kafka, _, number = broker.partition("/")
+    if not kafka or not number.isdecimal():
+        raise click.BadParameter(f"expected CLUSTER/ID, as east/1; found {broker!r}", param_hint="CLUSTER/ID")
+    app = Api(api)
+    found = app.get(f"brokers/{segment(kafka)}/{number}")
+    if output == "json":
+        out.as_json(found)
+        return
+    _titled(_broker_head(found, app.now_ms))
+    for title, rows, columns in (
+        ("Directories", found["directories"], out.DIRECTORY), ("Moves", found["moves"], MOVES),
+        ("Largest replicas", found["largest"], LARGEST),
+    ):  # fmt: skip
+        click.echo(f"\n{title}")
+        out.table(rows, columns, "None.")
+    if found["rule"]:
+        out.note(f"trueup explain {found['rule']}")
+
+
+def _owned(found: Row, now_ms: int) -> None:
+    """Whose it is, and why it may or may not go."""
+    said = f"{found['reason']}, for {since(now_ms, found['since_ms'])}" if found["rule"] else "its owner points to it"
+    _titled([("Owner", found["owner"] or "not known"), ("For", found["component"]), ("In use", said)])
+    marker = found["marker"]
+    if marker is not None:
+        asked = f"; {many(len(marker['pending']), 'bookie')} yet to say that it is gone" if marker["pending"] else ""
+        _titled([("Deletion", f"{marker['stage']}{asked}{': ' + marker['detail'] if marker['detail'] else ''}")])
+    click.echo()
+    out.table(found["nodes"], NODES, "No node of its owner is there.")
+
+
+def _titled(lines: Iterable[tuple[str, str]]) -> None:
+    for title, text in lines:
+        click.echo(f"{title:11}{text}")
+
+
+def _broker_head(found: Row, now_ms: int) -> Iterator[tuple[str, str]]:
+    yield (
+        "Broker",
+        f"{found['kafka']}/{found['broker']}, mode {found['mode']}, seen {since(now_ms, found['at_ms'])} ago",
+    )
+    yield "Strategy", found["strategy"]
+    yield "Skew", f"{found['skew']:.1%}" + (f", {found['after']:.1%} after the plan" if found["moves"] else "")
+    if found["rule"]:
+        yield "Rule", f"{found['rule']}: {found['reason']}"
+    if found["throttles"]:
+        yield "Throttle", f"{size(max(found['throttles']))}/s, ours"
+
+
+def _link_head(found: Row, now_ms: int) -> Iterator[tuple[str, str]]:
+    yield "Link", f"{found['link']}, {found['source']} to {found['target']}"
+    yield (
+        "State",
+        f"{styled(found['state'])}, mode {found['mode']}" + (f": {found['reason']}" if found["reason"] else ""),
+    )
+    yield "Path", f"{found['path']}" + (f": {found['path_reason']}" if found["path_reason"] else "")
+    yield (
+        "Lag",
+        f"{many(found['lag_records'], 'record')}"
+        + (f", the oldest {age(found['lag_ms'])} old" if found["lag_ms"] > 0 else ""),
+    )
+    if found["rounds"]:
+        yield "Leases", f"{many(found['rounds'], 'round')}, the last ended {since(now_ms, found['taken_ms'])} ago"
+    beat = found["heartbeat_age_ms"]
+    yield "Heartbeat", f"{age(beat)} old, took {found['heartbeat_lag_ms']} ms" if beat >= 0 else "none arrived yet"
+    if found["differences"]:
+        yield "Target", f"{many(found['differences'], 'difference')}: trueup plan"
+    counted = ("copied", "skipped", "dropped", "filtered", "dismissed", "lost", "repeated", "foreign")
+    yield "Records", ", ".join(f"{found[name]:,} {name}" for name in counted if found[name] or name == "copied")
+    yield "Bytes", size(found["bytes"])
+    if found["error"]:
+        yield "Problem", found["error"]
 
 
 def _head(found: Row, now_ms: int) -> Iterator[tuple[str, str]]:

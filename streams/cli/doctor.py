@@ -25,8 +25,9 @@ COLUMNS = (
 @options.output
 def doctor(path: Path | None, pairs: tuple[str, ...], output: str, skip_spark: bool) -> int:
     """Check what Trueup needs, and say what to do about what is missing: Java and jars, room and port, the journal,
-    ZooKeeper and the rights there, bookies and racks, and whether AutoRecovery workers carry the repair flag and see
-    the same racks. Changes nothing. Exits with 1 when a check failed.
+    ZooKeeper and the rights there, bookies and racks, whether AutoRecovery workers carry the repair flag and see the
+    same racks, whether the clusters of links answer and are two, and whether brokers tell their log directories.
+    Changes nothing. Exits with 1 when a check failed.
 
     \b
     Example:  trueup doctor -c conf/trueup.yaml
@@ -46,13 +47,18 @@ def doctor(path: Path | None, pairs: tuple[str, ...], output: str, skip_spark: b
 
 def examined(settings: Settings, progress: Callable[[str], None], skip_spark: bool) -> Iterator[Check]:
     """Every check there is, in the order in which things are needed."""
-    from streams.cli.checks import cluster, machine
+    from streams.cli.checks import cluster, links, logdirs, machine
 
     for name, look in machine.all_of(settings, progress):
         progress(f"looking at {name}")
         yield from tried(name, look)
-    progress("looking at the cluster")
-    yield from tried("zookeeper", lambda: cluster.all_of(settings))
+    if settings.cluster.zookeeper:
+        progress("looking at the cluster")
+        yield from tried("zookeeper", lambda: cluster.all_of(settings))
+    progress("looking at links")
+    yield from links.all_of(settings)
+    progress("looking at log directories")
+    yield from logdirs.all_of(settings)
     if not skip_spark:
         progress("trying Spark")
         yield from tried("spark", lambda: machine.spark(settings))

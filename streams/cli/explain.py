@@ -4,7 +4,8 @@ from difflib import get_close_matches
 
 import click
 
-from state.rules import RULES, Rule
+from state.link_rules import EVERY_RULE
+from state.rules import Rule
 from streams.cli import options, out
 from streams.cli.get import full_rule
 from streams.cli.out import Column, styled
@@ -26,7 +27,7 @@ def explain(rule: str | None, output: str) -> None:
     if rule is None:
         _list(output)
         return
-    found = RULES.find(full_rule(rule) or "")
+    found = EVERY_RULE.find(full_rule(rule) or "")
     if found is None:
         raise click.BadParameter(_unknown(rule), param_hint="RULE")
     if output == "json":
@@ -38,7 +39,7 @@ def explain(rule: str | None, output: str) -> None:
 
 
 def _list(output: str) -> None:
-    rows = [rule_row(rule) for rule in RULES]
+    rows = [rule_row(rule) for rule in EVERY_RULE]
     if output == "json":
         out.as_json(rows)
         return
@@ -51,7 +52,7 @@ def _list(output: str) -> None:
 
 
 def _unknown(rule: str) -> str:
-    names: list[str] = [name for known in RULES for name in _names(known)]
+    names: list[str] = [name for known in EVERY_RULE for name in _names(known)]
     near = get_close_matches(rule, names, 3)
     return f"expected a rule; found {rule!r}; " + (f"near: {', '.join(near)}" if near else "`trueup explain` lists all")
 

@@ -5,15 +5,15 @@ from typing import Any
 
 import click
 
-from state.rules import RULES
+from state.link_rules import EVERY_RULE
 from streams.cli import options, out
 from streams.cli.client import Api
-from streams.cli.out import Column, Row
+from streams.cli.out import DIRECTORY, Column, Row
 from streams.web.engine import VERDICTS
-from streams.words import short, since
+from streams.words import age, short, since, size
 
 
-@click.group(short_help="List ledgers, findings, bookies, marks or actions.")
+@click.group(short_help="List ledgers, findings, bookies, marks, links, dirs or actions.")
 def get() -> None:
     """List things, one row each, the riskiest first.
 
@@ -60,18 +60,24 @@ def findings(api: str, output: str, verdict: str | None, rule: str | None, limit
     _show(output, rows, columns, "Nothing found: no ledger that was asked about is other than true.")
 
 
-@get.command(short_help="Ledgers that are not true, or all.")
+@get.command(short_help="Ledgers that are not true, or all, or that nobody points to.")
 @click.option("--all", "every", is_flag=True, help="Also those that are true.")
+@click.option("--unreferenced", is_flag=True, help="Those that their owner forgot, longest forgotten first.")
 @options.limit(100)
 @options.output
 @options.api
-def ledgers(api: str, output: str, every: bool, limit: int) -> None:
+def ledgers(api: str, output: str, every: bool, unreferenced: bool, limit: int) -> None:
     """List ledgers with their shape: E/Qw, fragments, fewest live copies and racks of any fragment.
+
+    With --unreferenced those that no managed ledger, cursor or schema points to, with owner, bytes and rule.
 
     \b
     Example:  trueup get ledgers --all --limit 20
     """
     app = Api(api)
+    if unreferenced:
+        _show(output, app.get("unreferenced", limit=limit), _unreferenced(app), "Every ledger has its owner.")
+        return
     rows = app.get("ledgers", all="true" if every else None, limit=limit)
     columns = [
         Column("LEDGER", lambda r: str(r["ledger"])),
@@ -133,12 +139,99 @@ def marks(api: str, output: str) -> None:
     _show(output, app.get("marks"), columns, "No ledger is marked.")
 
 
+def _unreferenced(app: Api) -> list[Column]:
+    return [
+        Column("LEDGER", lambda r: str(r["ledger"])),
+        Column("RULE", lambda r: short(r["rule"])),
+        Column("STATE", lambda r: r["state"]),
+        Column("BYTES", lambda r: size(r["bytes"]), number=True),
+        Column("DELETION", lambda r: r["stage"]),
+        Column("SINCE", _ago(app, "since_ms")),
+        Column("OWNER", lambda r: r["owner"], clips=True),
+    ]
+
+
+@get.command(short_help="Deletions under way, until storage confirms them.")
+@options.output
+@options.api
+def markers(api: str, output: str) -> None:
+    """List deletions: how far each is, and which bookies have yet to say that they have no such ledger.
+
+    \b
+    Example:  trueup get markers
+    """
+    app = Api(api)
+    columns = [
+        Column("LEDGER", lambda r: str(r["ledger"])),
+        Column("STAGE", lambda r: r["stage"]),
+        Column("RULE", lambda r: short(r["rule"])),
+        Column("BYTES", lambda r: size(r["bytes"]), number=True),
+        Column("TRIES", lambda r: r["attempts"], number=True),
+        Column("PENDING", lambda r: ", ".join(r["pending"])),
+        Column("SINCE", _ago(app, "since_ms")),
+        Column("DETAIL", lambda r: r["detail"], clips=True),
+    ]
+    _show(output, app.get("markers"), columns, "Nothing is being deleted.")
+
+
+@get.command(short_help="Links between Kafka clusters, with lag and state.")
+@options.output
+@options.api
+def links(api: str, output: str) -> None:
+    """List links: what copies from where to where, how far behind it is, and what is wrong.
+
+    LAG counts source offsets not copied yet, AGE is that of the oldest record among them. STOPPED partitions need a
+    person; `trueup describe link` tells why.
+
+    \b
+    Example:  trueup get links
+    """
+    columns = [
+        Column("LINK", lambda r: r["link"]),
+        Column("FROM", lambda r: r["source"]),
+        Column("TO", lambda r: r["target"]),
+        Column("MODE", lambda r: r["mode"]),
+        Column("STATE", lambda r: r["state"]),
+        Column("PATH", lambda r: r["path"]),
+        Column("PARTITIONS", lambda r: r["partitions"], number=True),
+        Column("STOPPED", lambda r: r["stopped"], number=True),
+        Column("LAG", lambda r: r["lag_records"], number=True),
+        Column("AGE", lambda r: age(r["lag_ms"]) if r["lag_ms"] >= 0 else "", number=True),
+        Column("COPIED", lambda r: r["copied"], number=True),
+        Column("REASON", lambda r: r["error"] or r["reason"], clips=True),
+    ]
+    _show(output, Api(api).get("links"), columns, "No links are declared.")
+
+
+@get.command(short_help="Log directories of Kafka brokers, with what they hold.")
+@click.option("--kafka", metavar="NAME", help="Only those of this cluster.")
+@options.output
+@options.api
+def dirs(api: str, output: str, kafka: str | None) -> None:
+    """List log directories: how full they are, how many partitions they hold, what is on its way.
+
+    USED is the share of the volume; directories of one file system share it. COMING are bytes that moves have yet to
+    write there. STATE is open, cordoned (by Trueup), cordoned by others, or offline.
+
+    \b
+    Example:  trueup get dirs --kafka east
+    """
+    rows = [row for row in Api(api).get("directories") if kafka in (None, row["kafka"])]
+    columns = [
+        Column("BROKER", lambda r: f"{r['kafka']}/{r['broker']}"),
+        *DIRECTORY,
+        Column("RULE", lambda r: short(r["rule"])),
+        Column("REASON", lambda r: r["reason"], clips=True),
+    ]
+    _show(output, rows, columns, "No log directories are declared, or none was seen yet.")
+
+
 @get.command(short_help="What was done, newest first.")
 @options.limit(50)
 @options.output
 @options.api
 def actions(api: str, output: str, limit: int) -> None:
-    """List the latest steps of repairs in this run of the application.
+    """List the latest steps of repairs and moves, and changes that links made, in this run of the application.
 
     \b
     Example:  trueup get actions --limit 10
@@ -146,7 +239,7 @@ def actions(api: str, output: str, limit: int) -> None:
     app = Api(api)
     columns = [
         Column("ACTION", lambda r: r["id"]),
-        Column("LEDGER", lambda r: str(r["ledger"])),
+        Column("ABOUT", lambda r: r.get("link") or r.get("broker") or str(r["ledger"])),
         Column("OUTCOME", lambda r: r["outcome"]),
         Column("RULE", lambda r: short(r["rule"])),
         Column("AGE", _ago(app, "at_ms")),
@@ -157,6 +250,6 @@ def actions(api: str, output: str, limit: int) -> None:
 
 def full_rule(rule: str | None) -> str | None:
     """The whole id of a rule that may have been given without its stream."""
-    if rule is None or RULES.find(rule):
+    if rule is None or EVERY_RULE.find(rule):
         return rule
-    return next((known.id for known in RULES if short(known.id) == rule), rule)
+    return next((known.id for known in EVERY_RULE if short(known.id) == rule), rule)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import click
 
 from state.errors import BadSettings, TrueupError
-from streams.cli import codes, config, demo, describe, doctor, explain, get, plan, run, sandbox, status
+from streams.cli import codes, config, demo, describe, doctor, explain, get, link, plan, run, sandbox, status, topic
 
 
 class InOrder(click.Group):
@@ -43,6 +43,8 @@ for _command in (
     describe.describe,
     plan.plan,
     plan.approve,
+    link.link,
+    topic.topic,
     explain.explain,
     config.config,
     doctor.doctor,

@@ -11,12 +11,14 @@ from typing import Any
 
 import click
 
+from streams.words import size
+
 Row = dict[str, Any]
 STYLES = {
     "true": "green", "drifted": "yellow", "blocked": "red", "unknown": "magenta", "ok": "green", "warn": "yellow",
     "fail": "red", "writable": "green", "readonly": "yellow", "pending": "magenta", "lost": "red", "up": "green",
     "slow": "yellow", "down": "red", "running": "green", "failed": "red", "healthy": "green", "attention": "yellow",
-    "held": "red", "blind": "magenta",
+    "held": "red", "blind": "magenta", "offline": "red", "cordoned": "yellow", "open": "green",
 }  # fmt: skip
 QUIET_S = 2.0
 ENDLESS = 100_000
@@ -36,6 +38,24 @@ class Column:
     number: bool = False
     wraps: bool = False
     clips: bool = False
+
+
+def _state(row: Row) -> str:
+    if not row["online"]:
+        return "offline"
+    return {"ours": "cordoned", "others": "cordoned by others"}.get(row["cordoned"], "open")
+
+
+DIRECTORY = (
+    Column("DIRECTORY", lambda r: r["path"]),
+    Column("SIZE", lambda r: size(r["total"]) if r["total"] >= 0 else "", number=True),
+    Column("USABLE", lambda r: size(r["usable"]) if r["usable"] >= 0 else "", number=True),
+    Column("USED", lambda r: f"{r['used'] / r['total']:.0%}" if r["total"] > 0 else "", number=True),
+    Column("PARTITIONS", lambda r: r["partitions"], number=True),
+    Column("COMING", lambda r: size(r["incoming"]) if r["incoming"] else "", number=True),
+    Column("STATE", _state),
+)
+"""Of a log directory."""
 
 
 def table(rows: Sequence[Row], columns: Sequence[Column], empty: str) -> None:

@@ -11,6 +11,7 @@ COLUMNS = (
     Column("ACTION", lambda r: r["id"]),
     Column("KIND", lambda r: r["kind"]),
     Column("RULE", lambda r: short(r["rule"])),
+    Column("ABOUT", lambda r: r.get("topic") or r.get("link") or r["ledger"]),
     Column("COPIES", lambda r: r["copies"], number=True),
     Column("RACKS", lambda r: r["racks"], number=True),
     Column("STAGE", lambda r: r["stage"]),
@@ -23,8 +24,11 @@ COLUMNS = (
 def plan(api: str, output: str) -> int:
     """Show what Trueup would do, riskiest first. Changes nothing.
 
-    ACTION carries the version of the ledger it was decided on: once the ledger changes, the action is void. Exits with
-    0 when there is nothing to do, with 3 when the plan holds changes.
+    ACTION names what it was decided on, of a ledger its version: once that changes, the action is void. Behind the
+    ledgers come the changes that links would make at their targets (topics, settings, rights, places of groups), and
+    moves and cordons of log directories, with bytes, from, to, and the skew that each leads to; deletions of ledgers
+    that their owners forgot stand with their bytes and owner. Exits with 0 when there is nothing to do, with 3 when the
+    plan holds changes.
 
     \b
     Example:  trueup plan -o json
@@ -35,6 +39,8 @@ def plan(api: str, output: str) -> int:
         out.as_json(rows)
     else:
         columns = [*COLUMNS, Column("NEXT", lambda r: _next(app.now_ms, r))]
+        if any(row["kind"] in ("move", "cordon", "delete") for row in rows):
+            columns.append(Column("WHAT", lambda r: r["reason"], clips=True))
         out.table(rows, columns, "Nothing to do.")
         _hint(rows)
     return codes.CHANGES if rows else codes.OK

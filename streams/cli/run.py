@@ -5,11 +5,16 @@ from pathlib import Path
 import click
 
 from streams.cli import options
+from streams.logs import LEVELS
 
 
 @click.command(short_help="Watch a cluster, and keep it true when told to.")
 @options.configuration
-def run(path: Path | None, pairs: tuple[str, ...]) -> int:
+@click.option(
+    "--log-level", "level", type=click.Choice(LEVELS), default="info", show_default=True,
+    help="What of Trueup's own doings is logged, to stderr.",
+)  # fmt: skip
+def run(path: Path | None, pairs: tuple[str, ...], level: str) -> int:
     """Watch a cluster until SIGTERM or Ctrl-C.
 
     Needs one key, cluster.zookeeper. Starts in mode observe and changes nothing until an operator sets placement.mode
@@ -22,4 +27,4 @@ def run(path: Path | None, pairs: tuple[str, ...]) -> int:
     chosen = options.settings(path, pairs)
     from streams import app
 
-    return app.run(chosen)
+    return app.run(chosen, level)

@@ -10,7 +10,7 @@ from streams.cli import codes, options, out
 from streams.cli.client import Api
 from streams.cli.out import Column, Row, styled
 from streams.health import Health, health
-from streams.words import age, since
+from streams.words import age, many, since
 
 POLL_S = 0.5
 STATUSES = ("writable", "readonly", "pending", "lost")
@@ -40,8 +40,9 @@ STREAMS = (
 def status(api: str, output: str, wait_s: float, ready: bool) -> int:
     """Say whether the cluster is as it should be, and why not.
 
-    Healthy means: every ledger is true, every source was heard lately, and every stream runs. Exits with 0 when
-    healthy (with --ready: when everything has been seen), else with 1; with 4 when Trueup does not answer.
+    Healthy means: every ledger is true, log directories are level, every source was heard lately, and every stream
+    runs. Exits with 0 when healthy (with --ready: when everything has been seen), else with 1; with 4 when Trueup does
+    not answer.
 
     \b
     Example:  trueup status --wait 60
@@ -88,12 +89,24 @@ def _show(found: Row, said: Health, bookies: str) -> None:
     click.echo(styled(said.line, said.level))
     for reason in said.reasons:
         click.echo(f"  - {reason}")
-    counts, marks = found["counts"], found["marks"]
-    mode = found["mode"] + (", paused" if found["paused"] else "")
-    click.echo(f"\nCluster  {found['cluster']}, mode {mode}, up {since(found['now_ms'], found['started_ms'])}")
-    click.echo("Ledgers  " + ", ".join(f"{count:,} {verdict}" for verdict, count in counts.items()))
-    click.echo(f"Bookies  {bookies}")
-    click.echo(f"Marks    {marks['outstanding']:,} outstanding of {marks['cap']:,} at most, {marks['ours']:,} ours\n")
+    mode = f", mode {found['mode']}" + (", paused" if found["paused"] else "") if found["watches_ledgers"] else ""
+    click.echo(f"\nCluster  {found['cluster']}{mode}, up {since(found['now_ms'], found['started_ms'])}")
+    if found["watches_ledgers"]:
+        _show_ledgers(found, bookies)
+    if found["links"]:
+        states = Counter(link["state"] for link in found["links"])
+        click.echo("Links    " + ", ".join(f"{count:,} {state}" for state, count in states.items()))
+    for row in found["logdirs"]:
+        skew = f"skew {row['skew']:.0%}, {row['moving']:,} moving, {row['planned']:,} planned"
+        click.echo(f"Dirs     {row['kafka']}: {row['directories']:,} on {many(row['brokers'], 'broker')}, {skew}")
+    click.echo()
     out.table(found["sources"], SOURCES, "No source has been heard yet.")
     click.echo()
     out.table(found["streams"], STREAMS, "No stream has reported yet.")
+
+
+def _show_ledgers(found: Row, bookies: str) -> None:
+    counts, marks = found["counts"], found["marks"]
+    click.echo("Ledgers  " + ", ".join(f"{count:,} {verdict}" for verdict, count in counts.items()))
+    click.echo(f"Bookies  {bookies}")
+    click.echo(f"Marks    {marks['outstanding']:,} outstanding of {marks['cap']:,} at most, {marks['ours']:,} ours")

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -16,30 +17,17 @@ from streams.cli.client import Api
 READY_S = 180.0
 
 
-class Trueup:
-    """`trueup run` on a sandbox cluster, in `enforce`."""
+class Application:
+    """`trueup run` with a settings file of its own below ``root``."""
 
-    def __init__(self, cluster: Cluster, root: Path) -> None:
+    def __init__(self, settings: Mapping[str, object], root: Path) -> None:
         port = free_port()
-        settings = {
-            "cluster": {"zookeeper": str(cluster.zookeeper.address), "name": "drill", "session_timeout_ms": 4_000},
-            "racks": {"source": "script", "script": str(cluster.rack_script)},
-            # A drill loses half of its bookies on purpose, and nobody wants to wait for it.
-            "placement": {"mode": "enforce", "grace_s": 1.0, "hold_share": 0.6},
-            "journal": {"bootstrap": cluster.kafka.bootstrap},
-            "spark": {"buckets": 16, "memory": "1g"},
-            "http": {"port": port},
-            "data_dir": str(root / "data"),
-        }
         root.mkdir(parents=True, exist_ok=True)
         self._file, self.log = root / "trueup.yaml", root / "trueup.log"
-        self._file.write_text(json.dumps(settings, indent=2))  # JSON is YAML too
+        whole = {**settings, "http": {"port": port}, "data_dir": str(root / "data")}
+        self._file.write_text(json.dumps(whole, indent=2))  # JSON is YAML too
         self._api = Api(f"http://127.0.0.1:{port}", read_s=5.0)
         self._process: subprocess.Popen[bytes] | None = None
-        self.drifted: dict[int, int] = {}
-        self.safe_ms: dict[int, int] = {}
-        self.blocked: dict[int, str] = {}
-        self._begun_ms = 0
 
     def __enter__(self) -> Self:
         with self.log.open("ab") as log:
@@ -58,19 +46,13 @@ class Trueup:
                 self._process.kill()
                 self._process.wait()
 
-    def begin(self) -> None:
-        """Count the time to safe from now on."""
-        self.safe_ms.clear()
-        self._begun_ms = time.time_ns() // 1_000_000
-
-    def riskiest(self, count: int) -> list[dict[str, Any]]:
-        """The first findings of its list."""
-        rows: list[dict[str, Any]] = self._api.get("findings", verdict="drifted", limit=count)
-        return rows
-
     def wait_until(self, what: str, condition: Any, timeout_s: float = READY_S) -> None:
         """Wait for something that its status says."""
         wait_until(lambda: (status := self.status()) is not None and condition(status), timeout_s, what)
+
+    def set(self, key: str, value: object) -> None:
+        """Change a live key."""
+        self._api.put(f"config/{key}", {"value": value})
 
     def status(self) -> dict[str, Any] | None:
         """Its status, None while it does not answer yet. Raises `Stop` when it ended."""
@@ -81,6 +63,35 @@ class Trueup:
             return found
         except Retry:
             return None
+
+
+class Trueup(Application):
+    """Trueup on a sandbox cluster, its placement in `enforce`."""
+
+    def __init__(self, cluster: Cluster, root: Path) -> None:
+        settings = {
+            "cluster": {"zookeeper": str(cluster.zookeeper.address), "name": "drill", "session_timeout_ms": 4_000},
+            "racks": {"source": "script", "script": str(cluster.rack_script)},
+            # A drill loses half of its bookies on purpose, and nobody wants to wait for it.
+            "placement": {"mode": "enforce", "grace_s": 1.0, "hold_share": 0.6, "decline_retry_s": 10.0},
+            "journal": {"bootstrap": cluster.kafka.bootstrap},
+            "spark": {"buckets": 16, "memory": "1g"},
+        }
+        super().__init__(settings, root)
+        self.drifted: dict[int, int] = {}
+        self.safe_ms: dict[int, int] = {}
+        self.blocked: dict[int, str] = {}
+        self._begun_ms = 0
+
+    def begin(self) -> None:
+        """Count the time to safe from now on."""
+        self.safe_ms.clear()
+        self._begun_ms = time.time_ns() // 1_000_000
+
+    def riskiest(self, count: int) -> list[dict[str, Any]]:
+        """The first findings of its list."""
+        rows: list[dict[str, Any]] = self._api.get("findings", verdict="drifted", limit=count)
+        return rows
 
     def look(self) -> dict[str, Any] | None:
         """Its status, after taking note of which ledgers drifted, became safe or are blocked."""
@@ -99,6 +110,18 @@ class Trueup:
             self.drifted.setdefault(ledger, row["since_ms"])
         self.blocked = {row["ledger"]: row["reason"] for row in rows if row["verdict"] == "blocked"}
         return status
+
+    def story(self, ledger: int) -> str:
+        """What it knows of a ledger and did about it."""
+        try:
+            found = self._api.get(f"ledgers/{ledger}")
+        except TrueupError as error:
+            return str(error)
+        mark, now_ms = found["mark"], time.time_ns() // 1_000_000
+        holder = mark and mark["locked_by"]
+        marked = f"its mark is held by {holder}" if holder else "its mark is there" if mark else "it has no mark"
+        past = (f"{event['event']} {(now_ms - event['at_ms']) // 1000} s ago" for event in found["history"])
+        return f"{found['verdict']}, {marked}; {', '.join(past) or 'nothing was done'}"
 
     def actions(self) -> list[dict[str, Any]]:
         """What it did, newest first."""

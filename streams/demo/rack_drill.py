@@ -2,7 +2,7 @@
 
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -21,15 +21,15 @@ def main(control: bool = False, ledgers: int = LEDGERS, control_ledgers: int = C
     """Run it; 0 only when nothing was lost with Trueup and something without (with ``control``: when the drill
     without it lost something)."""
     err = Console(stderr=True, highlight=False, soft_wrap=True)
-    _fetch(err)
+    fetch(err, (*SETS, line().jars))
     results = []
     with tempfile.TemporaryDirectory(prefix="trueup-drill-") as place:
         if not control:
             err.print("[bold]With Trueup[/]")
-            results.append(drill(Path(place) / "with", True, ledgers, 0.0, _teller(err)))
+            results.append(drill(Path(place) / "with", True, ledgers, 0.0, teller(err)))
         err.print("[bold]The same without Trueup[/]")
         wait_s = max([CONTROL_WAIT_S, *(result.between_s for result in results)])
-        results.append(drill(Path(place) / "without", False, control_ledgers, wait_s, _teller(err)))
+        results.append(drill(Path(place) / "without", False, control_ledgers, wait_s, teller(err)))
     Console(highlight=False).print(screen(results))
     return verdict(results)
 
@@ -74,7 +74,8 @@ def seconds(value: float | None) -> str:
     return "-" if value is None else f"{value:.1f} s"
 
 
-def _teller(err: Console) -> Callable[[str], None]:
+def teller(err: Console) -> Callable[[str], None]:
+    """Says how far a drill is, with the seconds since it began."""
     begun = time.monotonic()
 
     def say(text: str) -> None:
@@ -83,7 +84,8 @@ def _teller(err: Console) -> Callable[[str], None]:
     return say
 
 
-def _fetch(err: Console) -> None:
-    for name in (*SETS, line().jars):
+def fetch(err: Console, sets: Sequence[str]) -> None:
+    """Get the jars of these sets."""
+    for name in sets:
         with err.status(f"jars: {name}") as status:
             jars(name, lambda done, total, name=name: status.update(f"jars: {name} {done >> 20} of {total >> 20} MiB"))  # type: ignore[misc]

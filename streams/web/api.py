@@ -11,8 +11,8 @@ from flask import Flask, Response, jsonify, request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from state.errors import BadSettings, Refused, Retry, TrueupError, Unknown
+from state.link_rules import EVERY_RULE
 from state.rules import RULES
-from state.settings import live_keys
 from streams.metrics import CONTENT_TYPE, Metrics
 from streams.web.engine import VERDICTS, Engine, Row, rule_row
 from streams.web.guard import Rejected, admit
@@ -54,6 +54,7 @@ def _probes(app: Flask, engine: Engine, metrics: Metrics) -> None:
     @app.get("/metrics")
     def scrape() -> Response:
         metrics.status(engine.status())
+        metrics.directories(engine.directories())
         return Response(metrics.text(), content_type=CONTENT_TYPE)
 
 
@@ -68,9 +69,17 @@ def _reads(app: Flask, engine: Engine) -> None:
     read("config", engine.config)
     read("findings", lambda: _findings(engine))
     read("ledgers", lambda: _ledgers(engine))
+    read("unreferenced", lambda: _unreferenced(engine))
+    read("markers", engine.markers)
+    read("links", engine.links)
+    read("directories", engine.directories)
     read("actions", lambda: _actions(engine))
-    read("rules", lambda: [rule_row(rule) for rule in RULES])
+    read("rules", lambda: [rule_row(rule) for rule in EVERY_RULE])
     app.add_url_rule("/api/ledgers/<ledger>", "ledger", lambda ledger: jsonify(engine.ledger(_id(ledger))))
+    app.add_url_rule("/api/links/<name>", "link", lambda name: jsonify(engine.link(name)))
+    app.add_url_rule(
+        "/api/brokers/<kafka>/<int:broker>", "broker", lambda kafka, broker: jsonify(engine.broker(kafka, broker))
+    )
     app.add_url_rule("/api", "index", lambda: jsonify(_index(app)))
 
 
@@ -87,6 +96,11 @@ def _findings(engine: Engine) -> list[Row]:
 def _ledgers(engine: Engine) -> list[Row]:
     _only("all", "limit")
     return engine.ledgers(_limit(100), _one_of("all", ("true", "false")) == "true")
+
+
+def _unreferenced(engine: Engine) -> list[Row]:
+    _only("limit")
+    return engine.unreferenced(_limit(100))
 
 
 def _actions(engine: Engine) -> list[Row]:
@@ -111,10 +125,32 @@ def _writes(app: Flask, engine: Engine) -> None:
             raise Rejected(400, '{"ids": ["..."]} or {"all": true}', repr(body), "name the actions to approve")
         return jsonify(engine.approve(ids))
 
+    @app.post("/api/links/<name>/reset")
+    def reset_link(name: str) -> Response:
+        body = _body()
+        chosen = body.get("partitions")
+        right = chosen is None or (isinstance(chosen, list) and chosen and all(isinstance(p, str) for p in chosen))
+        if not set(body) <= {"to", "partitions"} or not isinstance(body.get("to"), str) or not right:
+            form = '{"to": "earliest, latest or an offset", "partitions": ["topic-0"]}'
+            raise Rejected(400, form, repr(body), "without partitions it is for all that the link copies")
+        return jsonify(engine.reset_link(name, chosen, body["to"]))
+
+    @app.post("/api/topics/<kafka>")
+    def create_topic(kafka: str) -> Response:
+        body = {"partitions": 1, "replicas": 1, "configs": {}, **_body()}
+        numbers, configs = (body["partitions"], body["replicas"]), body["configs"]
+        right = isinstance(body.get("name"), str) and all(type(n) is int and 1 <= n <= MOST for n in numbers)
+        right = right and isinstance(configs, dict) and all(isinstance(v, str) for v in configs.values())
+        if not right or set(body) != {"name", "partitions", "replicas", "configs"}:
+            form = '{"name": "...", "partitions": 1, "replicas": 1, "configs": {"retention.ms": "-1"}}'
+            raise Rejected(400, form, repr(body), "name the topic; the others have these defaults")
+        return jsonify(engine.create_topic(kafka, body["name"], *numbers, configs))
+
     @app.put("/api/config/<name>")
     def set_config(name: str) -> Response:
-        if name not in live_keys():
-            raise Rejected(404, f"a live key, one of {', '.join(live_keys())}", repr(name), "GET /api/config shows all")
+        live = engine.config()["live"]
+        if name not in live:
+            raise Rejected(404, f"a live key, one of {', '.join(live)}", repr(name), "GET /api/config shows all")
         body = _body()
         if set(body) != {"value"}:
             raise Rejected(400, '{"value": ...}, null for the value of the file', repr(body), "send the new value")

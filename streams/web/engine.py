@@ -23,7 +23,11 @@ class Engine(Protocol):
         (running, waiting, failed, stopped), batch, rows_per_s, batch_ms, behind, restarts, error], sources [name
         (zookeeper, journal, vote, spark), state (up, slow, down), age_ms, detail], counts {verdict: ledgers},
         ledgers, oldest_drift_ms (None: nothing drifted), marks {outstanding, ours, cap}, held (why, or ""),
-        spark_ui (address, or "").
+        watches_ledgers (bool: without it all that concerns ledgers is empty), links [as `links` says], logdirs [kafka,
+        mode, strategy, paused, brokers, directories, skew (of the worst broker), rules {rule: brokers}, planned
+        (moves), planned_bytes, moving, at_ms, reason], spark_ui (address, or ""), deletion (None: no deletion stream)
+        {mode, paused, unreferenced (ledgers), bytes, forgotten [namespace, rule, ledgers, bytes], markers
+        {stage: count}, oldest_ms (None: no marker), complete}.
         """
 
     def findings(self, verdict: str | None, rule: str | None, limit: int) -> list[Row]:
@@ -40,9 +44,18 @@ class Engine(Protocol):
         ledger, state, ensemble, quorum, ack_quorum, version, mzxid, ctime_ms, last_entry, length, fragments
         [first_entry, last_entry, bookies [bookie, rack, status, counts], verdict, rule, copies, racks,
         failing_windows, repair], verdict, rule, reason, changes (texts), since_ms, mark (or None), stage,
-        history [at_ms, event, detail].
+        history [at_ms, event, detail], owned (None: no deletion stream) {component, owner, cursor, rule, reason,
+        since_ms, nodes [path, status, version, points, ledgers, highest, error], marker (as `markers` says, or None)}.
         Raises `Refused` when there is no such ledger.
         """
+
+    def unreferenced(self, limit: int) -> list[Row]:
+        """Ledgers that nobody points to, longest forgotten first: ledger, owner, cursor, component, rule, reason,
+        verdict, state, bytes, since_ms, ctime_ms, version, stage (of its deletion)."""
+
+    def markers(self) -> list[Row]:
+        """Deletions under way: id, ledger, owner, rule, stage, bytes, since_ms, at_ms, approved, attempts, next_ms
+        (None: at once), bookies, pending (those that have not said that it is gone), detail."""
 
     def bookies(self) -> list[Row]:
         """bookie, rack, status (writable, readonly, pending, lost), since_ms, ledgers (None: not counted)."""
@@ -50,8 +63,41 @@ class Engine(Protocol):
     def marks(self) -> list[Row]:
         """ledger, ours (bool), locked_by, ctime_ms, replicas, verdict, stage."""
 
+    def links(self) -> list[Row]:
+        """link, source, target, mode, paused, state, reason, path, topics, partitions, stopped (partitions that need a
+        person), lag_records, lag_ms (age of the oldest record not copied, 0: none, -1: not known), leases (held now;
+        0: nothing is written), rounds, taken_ms, error, heartbeat_age_ms and heartbeat_lag_ms (-1: none arrived),
+        differences (changes due at the target), groups, group_lag (records that a group has read and that are not
+        copied); since this run began copied, bytes, dropped, skipped, dismissed, filtered, lost, repeated, foreign."""
+
+    def link(self, name: str) -> Row:
+        """A row of `links` with path_reason and copies [topic, partition, target_topic, target_partition, start,
+        offset, source_end, target_end, lag_records, lag_ms, path, runs, reset, at_ms, error, stopped], checkpoints
+        [group, source, target, committed, translated, present, lag, action, reason] and unreadable (texts). Raises
+        `Refused`."""
+
+    def reset_link(self, name: str, partitions: list[str] | None, to: str) -> list[Row]:
+        """Let a link go on at other source offsets, for all its partitions or these (topic-number): earliest, latest or
+        a number; rows of partition, offset. What was copied stays copied. Raises `Refused`."""
+
+    def directories(self) -> list[Row]:
+        """kafka, broker, path, volume (number), total, usable, used, bytes (of replicas; all sizes -1: not told),
+        partitions, incoming, outgoing, online (bool), cordoned (ours, others or ""), and of the broker strategy, skew,
+        rule, reason, at_ms."""
+
+    def broker(self, kafka: str, broker: int) -> Row:
+        """One broker's log directories: kafka, broker, mode, strategy, skew, after (of the plan), rule, reason, at_ms,
+        throttles (ours), directories [as above], moves [of the plan], largest [topic, partition, path, bytes]. Raises
+        `Refused`."""
+
+    def create_topic(
+        self, kafka: str, topic: str, partitions: int, replicas: int, configs: dict[str, str]
+    ) -> list[Row]:
+        """Make a topic in directories that the strategy chooses: partition, broker, path. Raises `Refused`."""
+
     def plan(self) -> list[Row]:
-        """What would be done, in order: id, kind (mark, withdraw), ledger, rule, reason, copies, racks, stage
+        """What would be done, in order: id, kind (mark, withdraw, move, cordon, of links others), ledger, rule,
+        reason, copies, racks, stage
         (planned, awaiting approval, approved, marked, working, declined), next_ms (or None), requirements
         {version, epoch}, evidence."""
 

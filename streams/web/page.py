@@ -10,10 +10,10 @@ from flask import Flask, Response, jsonify, render_template
 from state.errors import TrueupError
 from streams.health import health
 from streams.web.engine import Engine, Row
-from streams.words import age, many, short, since
+from streams.words import age, many, short, since, size
 
-SECTIONS = ("health", "counts", "attention", "actions", "bookies", "engine")
-FINDINGS, ACTIONS = 12, 12
+SECTIONS = ("health", "counts", "links", "logdirs", "deletion", "attention", "actions", "bookies", "engine")
+FINDINGS, ACTIONS, DIRECTORIES, FORGOTTEN = 12, 12, 60, 24
 CHIPS, CHIPS_OF_MANY = 12, 4
 
 
@@ -25,7 +25,7 @@ class Page:
 
     def attach(self, app: Flask) -> None:
         """Add `/` and what its script asks for."""
-        app.jinja_env.filters |= {"age": age, "short": short}
+        app.jinja_env.filters |= {"age": age, "short": short, "size": size}
         app.jinja_env.globals |= {"many": many, "since": since}
         app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
         app.add_url_rule("/", "page", self._page)
@@ -51,6 +51,7 @@ class Page:
         return {
             "status": status, "now": status["now_ms"], "health": said,
             "findings": _or_none(lambda: self._engine.findings(None, None, FINDINGS)),
+            "directories": _or_none(self._engine.directories)[:DIRECTORIES], "forgotten": FORGOTTEN,
             "racks": racks(_or_none(self._engine.bookies)),
             "actions": _or_none(lambda: self._engine.actions(ACTIONS)),
         }  # fmt: skip

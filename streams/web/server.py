@@ -2,6 +2,7 @@
 
 import socket
 import threading
+from contextlib import suppress
 from typing import Any
 
 from flask import Flask
@@ -30,8 +31,10 @@ class Server:
         """Let running requests end, then close every connection and the socket."""
         if self._thread.is_alive():
             self._server.task_dispatcher.shutdown(timeout=DRAIN_S)
-            # Connections belong to the server's own loop, which ends when none is left.
-            self._server.trigger.pull_trigger(lambda: wasyncore.close_all(self._open, ignore_all=True))
+            # Connections belong to the server's own loop, which ends when none is left. Woken by the end of a request
+            # it may be through before we come to wake it.
+            with suppress(OSError):
+                self._server.trigger.pull_trigger(lambda: wasyncore.close_all(self._open, ignore_all=True))
             self._thread.join(DRAIN_S)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from connectors.bookkeeper import marks, reading
 from connectors.bookkeeper.layout import Paths
+from connectors.pulsar.paths import Paths as Owners
 from connectors.zookeeper.client import Client, Committed, deletion
 from connectors.zookeeper.errors import FORBIDDEN, TooOld
 from state.errors import Retry
@@ -46,6 +47,7 @@ def _bookkeeper(settings: Settings, client: Client) -> Iterator[Check]:
     yield layout(seen)
     yield from tried("bulk reads", lambda: bulk(seen))
     yield from tried("rights", lambda: rights(seen))
+    yield from tried("deletion", lambda: owners(seen))
     yield from tried("auditor", lambda: auditor(seen))
     yield from tried("racks", lambda: _bookies(seen))
 
@@ -66,6 +68,27 @@ def layout(seen: Seen) -> Check:
     instance = seen.client.look(f"{seen.paths.root}/INSTANCEID")
     name = instance[0].decode(errors="replace").strip() if instance else "none"
     return ok("bookkeeper", f"{seen.paths.root}, {seen.paths.layout.value}, instance {name}")
+
+
+def owners(seen: Seen) -> Iterator[Check]:
+    """Where it is wanted: the cluster is the one that deletions were allowed on, and what points to ledgers can be
+    read."""
+    chosen = seen.settings.deletion
+    if chosen.owners == "none":
+        return
+    instance = seen.client.look(f"{seen.paths.root}/INSTANCEID")
+    found = instance[0].decode(errors="replace") if instance else "none"
+    if chosen.instance == found:
+        yield ok("deletion: instance", found)
+    elif chosen.instance:
+        yield fail("deletion: instance", f"{found}, not {chosen.instance}", "is this the cluster? nothing is deleted")
+    else:
+        yield warn("deletion: instance", found, "set deletion.instance to it once you have made sure of the cluster")
+    top = Owners(chosen.root).ledgers
+    if seen.client.look(top) is None:
+        yield fail("deletion: owners", f"no {top}", "set deletion.root; Pulsar's metadata must be in this ZooKeeper")
+    else:
+        yield ok("deletion: owners", f"{len(seen.client.listing(top)[0])} tenants below {top}")
 
 
 def bulk(seen: Seen) -> Check:

@@ -1,0 +1,144 @@
+"""Makes a Pulsar cluster forget ledgers as it does by itself: what it no longer lists stays in BookKeeper.
+
+A broker first takes a ledger off its topic's list and then deletes it, three times at most, and what it meant to
+delete is in its memory alone (ManagedLedgerImpl.internalTrimLedgers and asyncDeleteLedger). `forget` lets every
+deletion fail and kills the broker before it gives up. `plant` leaves what a broker leaves that made a ledger for a
+topic that was closed meanwhile (ManagedLedgerImpl.createComplete): an empty ledger, closed, on no list.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+
+from kazoo.client import KazooClient
+from kazoo.security import ACL, ANYONE_ID_UNSAFE, OPEN_ACL_UNSAFE, Permissions
+
+from connectors.sandbox.processes import wait_until
+from connectors.sandbox.pulsar import Pulsar
+from state.errors import Unknown
+
+LEDGERS = "/ledgers"
+_ALL_BUT_DELETE = [ACL(Permissions.READ | Permissions.WRITE | Permissions.CREATE | Permissions.ADMIN, ANYONE_ID_UNSAFE)]
+_LISTED_S = 60.0
+_CLOSED, _CRC32C, _NO_ENTRY = 3, 3, -1
+
+
+def listed(pulsar: Pulsar, topic: str) -> list[int]:
+    """Ledgers on the list of a topic (``tenant/namespace/name``), the open one last. Loads the topic."""
+    stats = pulsar.ask("GET", f"persistent/{topic}/internalStats")
+    return [int(ledger["ledgerId"]) for ledger in stats["ledgers"]]
+
+
+def truncate(pulsar: Pulsar, topic: str) -> list[int]:
+    """Let a topic drop all ledgers but the open one; those that left its list."""
+    before = listed(pulsar, topic)
+    pulsar.ask("DELETE", f"persistent/{topic}/truncate")
+    wait_until(lambda: not set(before[:-1]) & set(listed(pulsar, topic)), _LISTED_S, f"a shorter list of {topic}")
+    return before[:-1]
+
+
+def unload(pulsar: Pulsar, topic: str) -> None:
+    """Let the broker close a topic, and with it the open ledger."""
+    pulsar.ask("PUT", f"persistent/{topic}/unload")
+
+
+def forget(pulsar: Pulsar, topics: Iterable[str]) -> dict[str, list[int]]:
+    """Let topics forget all of their ledgers but the open one; which, by topic.
+
+    Kills the broker and starts it again; writers that wait for it go on. Raises `Unknown` when a ledger was deleted
+    all the same.
+    """
+    with _session(pulsar) as zookeeper:
+        with _undeletable(zookeeper):
+            forgotten = {topic: truncate(pulsar, topic) for topic in topics}
+            pulsar.kill("broker")
+        gone = [ledger for ledgers in forgotten.values() for ledger in ledgers if not zookeeper.exists(path(ledger))]
+    pulsar.start("broker")
+    if gone:
+        raise Unknown("every ledger off the lists to be left in BookKeeper", f"none of {gone}", "see the broker's log")
+    return forgotten
+
+
+def plant(pulsar: Pulsar, custom: Mapping[str, str]) -> int:
+    """An empty ledger, closed, with this custom metadata, that nobody lists; its id."""
+    members = [bookie.id for bookie in pulsar.bookies.values()][: pulsar.replicas]
+    with _session(pulsar) as zookeeper:
+        ledger = _next_id(zookeeper)
+        zookeeper.create(path(ledger), empty_ledger(members, custom), makepath=True)
+    return ledger
+
+
+def data_of(managed_ledger: str) -> dict[str, str]:
+    """Custom metadata of a topic's data; ``managed_ledger``: ``tenant/namespace/persistent/name``, the name encoded."""
+    return {"application": "pulsar", "component": "managed-ledger", "pulsar/managed-ledger": managed_ledger}
+
+
+def path(ledger: int) -> str:
+    """The znode of a ledger with an id below 2^31 - 1 (StringUtils.getShortHierarchicalLedgerPath)."""
+    digits = f"{ledger:010d}"
+    return f"{LEDGERS}/{digits[:2]}/{digits[2:6]}/L{digits[6:]}"
+
+
+def empty_ledger(members: Sequence[str], custom: Mapping[str, str]) -> bytes:
+    """What BookKeeper 4.17 writes of a ledger that was closed without an entry, with a replica on each of ``members``
+    (LedgerMetadataSerDe; LedgerMetadataFormat of DataFormats.proto)."""
+    count = len(members)
+    segment = b"".join(_bytes(1, member.encode()) for member in members) + _number(2, 0)
+    pairs = [_bytes(1, key.encode()) + _bytes(2, value.encode()) for key, value in custom.items()]
+    body = b"".join(
+        [
+            *(_number(1, count), _number(2, count), _number(3, 0), _number(4, _NO_ENTRY), _number(5, _CLOSED)),
+            *(_bytes(6, segment), _number(7, _CRC32C), _bytes(8, b""), _number(9, count)),
+            *(_bytes(11, pair) for pair in pairs),
+            _number(12, 0),
+        ]
+    )
+    return b"BookieMetadataFormatVersion\t3\n" + _varint(len(body)) + body
+
+
+@contextmanager
+def _session(pulsar: Pulsar) -> Iterator[KazooClient]:
+    zookeeper = KazooClient(pulsar.zookeeper.address)
+    with closing(zookeeper):
+        zookeeper.start(timeout=30.0)
+        yield zookeeper
+        zookeeper.stop()
+
+
+@contextmanager
+def _undeletable(zookeeper: KazooClient) -> Iterator[None]:
+    """Within this no ledger can be deleted; who may delete a znode is said by its parent."""
+    _protect(zookeeper, _ALL_BUT_DELETE)
+    try:
+        yield
+    finally:
+        _protect(zookeeper, OPEN_ACL_UNSAFE)
+
+
+def _protect(zookeeper: KazooClient, acls: list[ACL]) -> None:
+    for first in zookeeper.get_children(LEDGERS):
+        if first.isdigit():
+            for second in zookeeper.get_children(f"{LEDGERS}/{first}"):
+                zookeeper.set_acls(f"{LEDGERS}/{first}/{second}", acls)
+
+
+def _next_id(zookeeper: KazooClient) -> int:
+    """As ZkLedgerIdGenerator: the number of a znode made for that."""
+    made = zookeeper.create(f"{LEDGERS}/idgen/ID-", ephemeral=True, sequence=True)
+    zookeeper.delete(made)
+    return int(made.rpartition("-")[2])
+
+
+def _number(field: int, value: int) -> bytes:
+    return _varint(field << 3) + _varint(value & (1 << 64) - 1)
+
+
+def _bytes(field: int, value: bytes) -> bytes:
+    return _varint(field << 3 | 2) + _varint(len(value)) + value
+
+
+def _varint(value: int) -> bytes:
+    found = bytearray()
+    while value > 127:
+        found.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*found, value])

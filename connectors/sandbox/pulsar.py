@@ -1,0 +1,202 @@
+"""A Pulsar cluster of real servers on loopback: ZooKeeper, bookies and one broker, each in a JVM of its own.
+
+Settings: conf/broker.conf and ServiceConfiguration.java of Pulsar. Every ledger has a replica on each of two bookies.
+Ledgers are short and nothing expires, so that topics have many ledgers and lose none but by truncation.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import urllib3
+
+from connectors.sandbox.cluster import Cluster
+from connectors.sandbox.jars import jars
+from connectors.sandbox.processes import Port, Process
+from connectors.sandbox.server import Server, jvm, write_properties
+from connectors.sandbox.zookeeper import log4j2
+from state.errors import Retry, Stop
+
+VERSION = "4.2.4"
+NAME = "lab"
+"""Of the cluster, as Pulsar knows it."""
+REPLICAS = 2
+ENTRIES_PER_LEDGER = 50
+SESSION_MS = 10_000
+
+_BROKER_JVM = (
+    "-Xms128m",
+    "-Xmx384m",
+    "-XX:MaxDirectMemorySize=256m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Djute.maxbuffer=10485760",
+    *(
+        f"--add-opens={package}=ALL-UNNAMED"
+        for package in (
+            "java.base/java.io",
+            "java.base/java.lang",
+            "java.base/java.util.zip",
+            "java.base/sun.net",
+            "java.management/sun.management",
+        )
+    ),
+)
+_DRIVERS = (
+    "-Dbookkeeper.metadata.bookie.drivers=org.apache.pulsar.metadata.bookkeeper.PulsarMetadataBookieDriver",
+    "-Dbookkeeper.metadata.client.drivers=org.apache.pulsar.metadata.bookkeeper.PulsarMetadataClientDriver",
+)
+_ANSWER_S = 30.0
+
+
+class Broker(Server):
+    """The broker. ``settings`` go over ours (broker.conf)."""
+
+    ready_s = 180.0
+
+    def __init__(
+        self, root: Path, zookeeper: str, binary: Port, web: Port, jar_set: str, settings: Mapping[str, object]
+    ) -> None:
+        super().__init__("broker", root.absolute())
+        self._zookeeper, self._binary, self._web = zookeeper, binary, web
+        self._jar_set, self._settings = jar_set, settings
+
+    @property
+    def service_url(self) -> str:
+        """What clients connect to."""
+        return f"pulsar://{self._binary}"
+
+    @property
+    def admin_url(self) -> str:
+        """Address of its admin API."""
+        return f"http://{self._web}"
+
+    def make(self) -> Process:
+        """Few threads, no cache, so that reads come from the bookies; nothing that balances or compacts by itself."""
+        conf = write_properties(self.root / "broker.conf", {**self._layout(), **_SETTINGS, **self._settings})
+        main = ["org.apache.pulsar.PulsarBrokerStarter", "--broker-conf", conf]
+        return self.jvm(self.name, self.root, main)
+
+    def is_ready(self) -> bool:
+        """Whether it says that it is well: it wrote a message and read it then."""
+        try:
+            answer = urllib3.request("GET", f"{self.admin_url}/admin/v2/brokers/health", timeout=20.0, retries=False)
+        except urllib3.exceptions.HTTPError:
+            return False
+        return answer.status == 200
+
+    def set_up_metadata(self) -> None:
+        """Make the cluster, its tenants and namespaces, and what bookies look for. Raises `Stop` when that fails."""
+        stores = [f"--{kind}=zk:{self._zookeeper}" for kind in ("metadata-store", "configuration-metadata-store")]
+        urls = [f"--web-service-url={self.admin_url}", f"--broker-service-url={self.service_url}"]
+        main = ["org.apache.pulsar.PulsarClusterMetadataSetup", f"--cluster={NAME}", *stores, *urls]
+        self.jvm("metadata", self.root / "metadata", main).run(180.0)
+
+    def jvm(self, name: str, root: Path, main: Sequence[object]) -> Process:
+        """A Java process with Pulsar's jars."""
+        flags = [*_BROKER_JVM, *_DRIVERS, f"-Dlog4j2.configurationFile={log4j2(root)}"]
+        return jvm(name, root, jars(self._jar_set), main, flags)
+
+    def _layout(self) -> dict[str, object]:
+        """Who it is and where it listens."""
+        return {
+            "clusterName": NAME,
+            "metadataStoreUrl": f"zk:{self._zookeeper}",
+            "configurationMetadataStoreUrl": f"zk:{self._zookeeper}",
+            "bindAddress": self._binary.host,
+            "advertisedAddress": self._binary.host,
+            "brokerServicePort": self._binary.number,
+            "webServicePort": self._web.number,
+            "narExtractionDirectory": self.root / "nar",
+            "offloadersDirectory": self.root / "offloaders",
+        }
+
+
+class Pulsar(Cluster):
+    """Servers by name: zookeeper, bookie1..N, broker. ``settings`` go over ours on the broker (broker.conf).
+
+    See `Cluster` for what roots, names and ports are. The broker is told to end before the others, as it waits for
+    ZooKeeper and bookies that are gone.
+    """
+
+    product = "pulsar"
+
+    def __init__(self, root: Path, bookies: int = REPLICAS, settings: Mapping[str, object] | None = None) -> None:
+        super().__init__(root, {"/rack1": bookies}, autorecovery=0, version=VERSION)
+        binary, web = self._ports.take("broker"), self._ports.take("broker-web")
+        self._ports.save()
+        self.replicas = min(bookies, REPLICAS)
+        quorums = {
+            f"managedLedgerDefault{what}": self.replicas for what in ("EnsembleSize", "WriteQuorum", "AckQuorum")
+        }
+        self.broker = Broker(
+            self.root / "broker", self.zookeeper.address, binary, web, self.jar_set, {**quorums, **(settings or {})}
+        )
+
+    @property
+    def servers(self) -> dict[str, Server]:
+        """Every server by name, in the order in which they start."""
+        return {**super().servers, self.broker.name: self.broker}
+
+    @property
+    def service_url(self) -> str:
+        """What clients of topics connect to."""
+        return self.broker.service_url
+
+    @property
+    def admin_url(self) -> str:
+        """Address of the broker's admin API."""
+        return self.broker.admin_url
+
+    def ask(self, method: str, path: str) -> Any:
+        """What the admin API says, below /admin/v2: decoded JSON, None where it says nothing.
+
+        Raises `Stop` when it refuses, `Retry` when it does not answer.
+        """
+        what = f"{method} {path}"
+        try:
+            answer = urllib3.request(method, f"{self.admin_url}/admin/v2/{path}", timeout=_ANSWER_S, retries=False)
+        except urllib3.exceptions.HTTPError as error:
+            raise Retry(f"the broker to answer {what}", str(error), "see that it runs, and its log") from error
+        if answer.status >= 300:
+            found = f"{answer.status} {answer.data[:500].decode(errors='replace')}"
+            raise Stop(f"the broker to do {what}", found, "see its log")
+        return answer.json() if answer.data else None
+
+    def format(self) -> None:
+        """Write what ZooKeeper must hold of a new cluster. Raises `Stop` when that fails."""
+        self.broker.set_up_metadata()
+
+    def down(self, grace_s: float = 10.0) -> None:
+        """Shut everything down, the broker first and ZooKeeper last; by SIGKILL at once when ``grace_s`` is 0."""
+        if grace_s:
+            self.broker.stop(grace_s)
+        super().down(grace_s)
+
+
+_SETTINGS: Mapping[str, object] = {
+    "managedLedgerMaxEntriesPerLedger": ENTRIES_PER_LEDGER,
+    "managedLedgerMinLedgerRolloverTimeMinutes": 0,
+    "managedLedgerCacheSizeMB": 0,
+    "retentionCheckIntervalInSeconds": 5,
+    "defaultRetentionTimeInMinutes": -1,
+    "defaultRetentionSizeInMB": -1,
+    "brokerDeleteInactiveTopicsEnabled": "false",
+    "allowAutoTopicCreation": "true",
+    "topicLevelPoliciesEnabled": "false",
+    "systemTopicEnabled": "false",
+    "transactionCoordinatorEnabled": "false",
+    "functionsWorkerEnabled": "false",
+    "webSocketServiceEnabled": "false",
+    "loadBalancerEnabled": "false",
+    "metadataStoreSessionTimeoutMillis": SESSION_MS,
+    "brokerShutdownTimeoutMs": 3_000,
+    "numIOThreads": 2,
+    "numOrderedExecutorThreads": 2,
+    "numHttpServerThreads": 8,
+    "numExecutorThreadPoolSize": 2,
+    "numCacheExecutorThreadPoolSize": 2,
+    "bookkeeperClientNumWorkerThreads": 2,
+    "bookkeeperClientNumIoThreads": 2,
+    "managedLedgerNumSchedulerThreads": 2,
+}

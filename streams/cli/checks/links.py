@@ -1,0 +1,62 @@
+"""Links: whether both clusters answer and are two, whether there is something to copy, and by one way only."""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from connectors.contract import Endpoint
+from connectors.kafka.discovery import Discovery
+from connectors.kafka.options import problems
+from state.leases import target_of, topics_of
+from state.linking import Link
+from state.routes import check_topology, routes_of
+from state.settings import Settings
+from streams.cli.checks import Check, fail, ok, tried, warn
+from streams.words import many
+
+
+class Seen(NamedTuple):
+    """A Kafka cluster that answered."""
+
+    id: str
+    names: list[str]
+
+
+def all_of(settings: Settings) -> Iterator[Check]:
+    """A check for every cluster that links name, and for every link between two that answered."""
+    seen: dict[str, Seen] = {}
+    for name in dict.fromkeys(end for link in settings.links.values() for end in (link.source, link.target)):
+        yield from tried(f"kafka.{name}", lambda name=name: _cluster(settings, name, seen))  # type: ignore[misc]
+    for name, link in settings.links.items():
+        if {link.source, link.target} <= seen.keys():
+            yield _link(name, link, seen, settings.journal.prefix)
+    names = {cluster: found.names for cluster, found in seen.items()}
+    for problem in check_topology(routes_of(settings.links, names)):
+        yield fail("links", problem, "see `trueup explain refused`")
+
+
+def _cluster(settings: Settings, name: str, seen: dict[str, Seen]) -> Check:
+    declared, row = settings.kafka[name], f"kafka.{name}"
+    endpoint = Endpoint(name, declared.bootstrap, declared.bit, declared.options)
+    if wrong := problems(endpoint):
+        return fail(row, "; ".join(wrong), "correct these options")
+    discovery = Discovery(endpoint)
+    try:
+        seen[name] = Seen(discovery.cluster_id(), discovery.names())
+    finally:
+        discovery.close()
+    return ok(row, f"cluster {seen[name].id}, {many(len(seen[name].names), 'topic')}")
+
+
+def _link(name: str, link: Link, seen: Mapping[str, Seen], prefix: str) -> Check:
+    row, source, target = f"links.{name}", seen[link.source], seen[link.target]
+    if source.id == target.id:
+        return fail(row, f"{link.source} and {link.target} are one cluster, {source.id}", "correct their bootstrap")
+    topics = topics_of(link.topics, link.exclude, source.names, prefix)
+    called = {target_of(topic, link.rename, link.into, link.source) for topic in topics}
+    missing = len(called - set(target.names))
+    found = f"{many(len(topics), 'topic')} to copy, {missing} of the target's to be made, mode {link.mode}"
+    if not topics:
+        return warn(row, found, f"see that links.{name}.topics names what {link.source} has and its user may see")
+    if missing and "partitions" not in link.align:
+        return warn(row, found, f"make them, or put partitions into links.{name}.align")
+    return ok(row, found)

@@ -1,0 +1,49 @@
+"""Log directories: whether every broker tells them with their sizes, and can keep new partitions out of some."""
+
+from collections.abc import Iterator
+
+from connectors.contract import Endpoint
+from connectors.kafka.logdirs import LogDirs, Seen
+from connectors.kafka.options import problems
+from state.levelling import SIZE
+from state.logdirs import Broker, skew
+from state.settings import Settings
+from streams.cli.checks import Check, fail, ok, tried, warn
+
+
+def all_of(settings: Settings) -> Iterator[Check]:
+    """A check for every broker of the clusters whose directories are kept level."""
+    for name in settings.logdirs:
+        yield from tried(f"logdirs.{name}", lambda name=name: _brokers(settings, name))  # type: ignore[misc]
+
+
+def _brokers(settings: Settings, name: str) -> Iterator[Check]:
+    declared = settings.kafka[name]
+    endpoint = Endpoint(name, declared.bootstrap, declared.bit, declared.options)
+    if wrong := problems(endpoint):
+        yield fail(f"logdirs.{name}", "; ".join(wrong), "correct these options")
+        return
+    with LogDirs(endpoint) as client:
+        for seen in client.look():
+            yield _check(f"logdirs.{name}: broker {seen.id}", seen, settings.logdirs[name].strategy)
+
+
+def _check(row: str, seen: Seen, strategy: str) -> Check:
+    broker = seen.broker
+    if broker is None:
+        return fail(row, seen.error, "give the user DESCRIBE on the cluster, and see that the broker answers")
+    if offline := [d.path for d in broker.dirs if not d.online]:
+        return warn(row, f"offline: {', '.join(offline)}", "mend the disk; nothing moves on this broker until then")
+    if not broker.sized:
+        return warn(row, "it does not tell sizes", "nothing is moved on it; brokers from 3.3 on tell them")
+    found = _found(broker)
+    if len(broker.dirs) == 1:
+        return ok(row, f"{found}; there is nothing to choose from")
+    if strategy == SIZE and not broker.cordons:
+        return warn(row, f"{found}; it knows no cordons", "new partitions go by its own rule; 4.3 and newer know them")
+    return ok(row, found)
+
+
+def _found(broker: Broker) -> str:
+    volumes = len(set(broker.volumes.tolist()))
+    return f"{len(broker.dirs)} directories on {volumes} volumes, skew {skew(broker):.0%}"

@@ -1,0 +1,271 @@
+"""`trueup demo leak`: a Pulsar broker forgets ledgers as brokers do; they are found, deleted and confirmed gone."""
+
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kazoo.client import KazooClient
+from rich.console import Console
+from rich.table import Table
+
+from connectors.sandbox import forgetting
+from connectors.sandbox.messages import LiveWriter, Messages
+from connectors.sandbox.processes import wait_until
+from connectors.sandbox.pulsar import Pulsar
+from state.errors import TrueupError
+from streams.demo.application import Application
+from streams.demo.rack_drill import fetch, seconds, teller
+from streams.session import line
+from streams.words import short, size
+
+TENANT = "public/default"
+FORGETTING, KEEPING, LIVE = ("clicks", "orders", "payments"), ("invoices",), "stream"
+MESSAGES, BYTES = 400, 4_000
+EMPTY = 2
+GRACE_S, LIMIT_S, LOOK_S = 10.0, 240.0, 0.5
+SET = "pulsar-4.2.4"
+Say = Callable[[str], None]
+Row = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Result:
+    """What it came to. ``found``: what was reported, ledgers and bytes by rule and owner; ``left``: ledgers that were
+    to be deleted and are still there; ``harmed``: ledgers that were not to be deleted and are gone. ``disk``: bytes
+    that the bookies used before and after."""
+
+    found: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
+    forgotten: int = 0
+    confirmed: int = 0
+    left: list[int] = field(default_factory=list)
+    harmed: list[int] = field(default_factory=list)
+    read: int = 0
+    missing: int = 0
+    live: int = 0
+    disk: tuple[int, int] = (0, 0)
+    first_s: float = 0.0
+    took_s: float = 0.0
+
+    @property
+    def right(self) -> bool:
+        """Everything that was forgotten is gone, nothing else is, and every message is there."""
+        done = self.confirmed == self.forgotten > 0
+        return done and not self.left and not self.harmed and not self.missing and self.live > 0
+
+
+def main() -> int:
+    """Run it; 0 only when what was forgotten is gone and nothing else."""
+    err = Console(stderr=True, highlight=False, soft_wrap=True)
+    fetch(err, (SET, "bookkeeper-4.17.3", "kafka-4.3.1", line().jars))
+    with tempfile.TemporaryDirectory(prefix="trueup-leak-") as place:
+        result = run(Path(place), teller(err))
+    out = Console(highlight=False, soft_wrap=True)
+    for table in screens(result):
+        out.print(table)
+        out.print()
+    return 0 if result.right else 1
+
+
+def run(root: Path, say: Say) -> Result:
+    """All of it, on servers of its own below ``root``."""
+    with Pulsar(root / "pulsar", settings={"managedLedgerMaxEntriesPerLedger": 50}) as pulsar:
+        say("starting ZooKeeper, two bookies and a Pulsar broker")
+        pulsar.up()
+        with Messages(pulsar.service_url) as messages:
+            return Leak(pulsar, messages, root, say).run()
+
+
+class Deleting(Application):
+    """Trueup, and what it says of deletion."""
+
+    def rows(self, what: str) -> list[Row]:
+        """What `trueup get` would list."""
+        found: list[Row] = self._api.get(what, limit=10_000) if what != "markers" else self._api.get(what)
+        return found
+
+    def markers(self) -> dict[str, int]:
+        """Deletions under way, by stage."""
+        status = self.status()
+        return dict(status["deletion"]["markers"]) if status and status["deletion"] else {}
+
+
+class Leak:
+    """The steps, on a cluster that runs."""
+
+    def __init__(self, pulsar: Pulsar, messages: Messages, root: Path, say: Say) -> None:
+        self._pulsar, self._messages, self._root, self._say = pulsar, messages, root, say
+        self._readable: dict[str, tuple[int, ...]] = {}
+        self._going: set[int] = set()
+        self._staying: set[int] = set()
+        self.result = Result()
+
+    def run(self) -> Result:
+        """All of it."""
+        begun, result = time.monotonic(), self.result
+        topics = [topic(name) for name in (*FORGETTING, *KEEPING)]
+        self._say(f"writing {MESSAGES} messages to each of {len(topics)} topics, 50 to a ledger")
+        for name in topics:
+            self._messages.write(name, range(MESSAGES), BYTES)
+        with self._messages.writer(topic(LIVE), pause_s=0.01) as live:
+            forgotten, reported = self._forget()
+            disk = self._disk()
+            for name in topics:
+                self._readable[name] = self._messages.read(name).numbers
+            self._going, self._staying = forgotten, reported
+            self._delete(forgotten, reported)
+            self._verify(live)
+        result.disk = disk, self._disk()
+        result.took_s = time.monotonic() - begun
+        return result
+
+    def _forget(self) -> tuple[set[int], set[int]]:
+        """Ledgers that are to be deleted, and those that may only be reported."""
+        self._say(
+            "the topics drop their old ledgers; ZooKeeper denies the deletions, and the broker is killed (SIGKILL)"
+        )
+        lists = forgetting.forget(self._pulsar, [topic(name) for name in FORGETTING])
+        owner = f"{TENANT}/persistent/{FORGETTING[0]}"
+        empty = {forgetting.plant(self._pulsar, forgetting.data_of(owner)) for _ in range(EMPTY)}
+        nobody = {
+            forgetting.plant(self._pulsar, {"application": "an-own-one"}),
+            forgetting.plant(self._pulsar, forgetting.data_of(f"{TENANT}/persistent/deleted-topic")),
+        }
+        # A later ledger on the list is what shows that the empty ones will never be on it.
+        forgetting.unload(self._pulsar, topic(FORGETTING[0]))
+        self._messages.write(topic(FORGETTING[0]), range(MESSAGES, MESSAGES + 10), BYTES)
+        forgotten = {ledger for ledgers in lists.values() for ledger in ledgers}
+        self._say(f"the broker is back, and knows nothing of {len(forgotten)} ledgers that are still in BookKeeper")
+        self.result.forgotten = len(forgotten) + len(empty)
+        return forgotten | empty, nobody
+
+    def _delete(self, forgotten: set[int], reported: set[int]) -> None:
+        with Deleting(self._settings(), self._root / "trueup") as trueup:
+            self._say("starting Trueup; it only reports for now")
+            begun = time.monotonic()
+            wanted = forgotten | reported
+            wait_until(lambda: wanted <= {r["ledger"] for r in _rows(trueup)}, LIMIT_S, "what is forgotten to be found")
+            self.result.first_s = time.monotonic() - begun
+            self._note(_rows(trueup), wanted)
+            self._say(f"mode enforce: each is deleted once it was forgotten for {GRACE_S:.0f} s and looked at again")
+            trueup.set("deletion.mode", "enforce")
+            self._follow(trueup, len(forgotten))
+
+    def _note(self, rows: list[Row], wanted: set[int]) -> None:
+        ledgers, sizes = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+        for row in rows:
+            if row["ledger"] in wanted:
+                ledgers[row["rule"], row["owner"]] += 1
+                sizes[row["rule"], row["owner"]] += row["bytes"]
+        self.result.found = {what: (count, sizes[what]) for what, count in ledgers.items()}
+        for (rule, owner), (count, length) in sorted(self.result.found.items()):
+            self._say(f"  {short(rule)}: {count} ledgers, {size(length)}, of {owner or 'nobody known'}")
+
+    def _follow(self, trueup: Deleting, count: int) -> None:
+        told, deadline = "", time.monotonic() + LIMIT_S
+        while self.result.confirmed < count and time.monotonic() < deadline:
+            stages = trueup.markers()
+            done = [row for row in trueup.rows("actions") if row["kind"] == "deletion"]
+            self.result.confirmed = sum(row["outcome"] == "confirmed" for row in done)
+            text = "  ".join(f"{stage} {number}" for stage, number in sorted(stages.items()))
+            if text != told:
+                told = text
+                self._say(f"  {text}  confirmed {self.result.confirmed}")
+            time.sleep(LOOK_S)
+
+    def _verify(self, live: LiveWriter) -> None:
+        self._say("every message of every topic is read back")
+        result = self.result
+        for name, numbers in self._readable.items():
+            found = self._messages.read(name)
+            result.read += len(found.numbers)
+            result.missing += len(set(numbers) - set(found.numbers)) + found.strange
+        written = live.stop()
+        found = self._messages.read(topic(LIVE))
+        result.live, result.read = len(written), result.read + len(found.numbers)
+        result.missing += len(found.missing(written)) + found.strange
+        self._look_at_ledgers()
+
+    def _look_at_ledgers(self) -> None:
+        """What ZooKeeper itself says of ledgers that were to go and to stay."""
+        zookeeper = KazooClient(self._pulsar.zookeeper.address)
+        zookeeper.start(timeout=30.0)
+        try:
+            self.result.left = [i for i in self._going if zookeeper.exists(forgetting.path(i))]
+            listed = [i for name in (*FORGETTING, *KEEPING, LIVE) for i in forgetting.listed(self._pulsar, topic(name))]
+            staying = {*listed, *self._staying}
+            self.result.harmed = sorted(i for i in staying if not zookeeper.exists(forgetting.path(i)))
+        finally:
+            zookeeper.stop()
+            zookeeper.close()
+
+    def _disk(self) -> int:
+        """Bytes of the bookies' entry logs."""
+        logs = self._pulsar.root.glob("bookie*/ledgers/current/*.log")
+        return sum(path.stat().st_blocks * 512 for path in logs)
+
+    def _settings(self) -> Mapping[str, object]:
+        zookeeper = str(self._pulsar.zookeeper.address)
+        return {
+            "cluster": {"zookeeper": zookeeper, "name": "lab"},
+            "deletion": {
+                "owners": "pulsar", "instance": instance(zookeeper), "exclusive": True, "grace_s": GRACE_S,
+                "confirm_s": 2.0, "retry_s": 2.0, "deletes_per_s": 10.0,
+            },
+            "spark": {"buckets": 8, "memory": "1g"},
+        }  # fmt: skip
+
+
+def _rows(trueup: Deleting) -> list[Row]:
+    try:
+        return trueup.rows("unreferenced")
+    except TrueupError:
+        return []
+
+
+def topic(name: str) -> str:
+    """A topic's whole name."""
+    return f"{TENANT}/{name}"
+
+
+def instance(zookeeper: str) -> str:
+    """INSTANCEID of the BookKeeper cluster, as an operator would read it."""
+    client = KazooClient(zookeeper)
+    client.start(timeout=30.0)
+    try:
+        return str(client.get("/ledgers/INSTANCEID")[0].decode())
+    finally:
+        client.stop()
+        client.close()
+
+
+def screens(result: Result) -> list[Table]:
+    """What was found, and what became of it."""
+    found = Table(title="What the broker forgot", title_justify="left", box=None, pad_edge=False)
+    for name in ("RULE", "OWNER"):
+        found.add_column(name)
+    for name in ("LEDGERS", "BYTES"):
+        found.add_column(name, justify="right")
+    for (rule, owner), (count, length) in sorted(result.found.items()):
+        found.add_row(short(rule), owner or "not known", str(count), size(length))
+    done = Table(title="What became of it", title_justify="left", box=None, pad_edge=False)
+    done.add_column("")
+    done.add_column("", justify="right")
+    rows = [
+        ("ledgers that brokers forgot and that may be deleted", str(result.forgotten)),
+        ("deleted, and confirmed gone by every bookie", str(result.confirmed)),
+        ("still there", str(len(result.left))),
+        ("ledgers in use, or only to be reported, that are gone", str(len(result.harmed))),
+        ("messages read back", f"{result.read:,}"),
+        ("messages of the live writer among them", f"{result.live:,}"),
+        ("messages missing", f"{result.missing:,}"),
+        ("entry logs of the bookies before and after", " and ".join(size(length) for length in result.disk)),
+        ("Trueup's start to the report", seconds(result.first_s)),
+        ("the demo took", seconds(result.took_s)),
+    ]
+    for title, cell in rows:
+        done.add_row(title, cell)
+    return [found, done]

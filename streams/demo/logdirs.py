@@ -1,0 +1,239 @@
+"""`trueup demo logdirs`: three disks of different size under one broker; its own rule fills the small one, Trueup moves
+what is uneven away under a throttle, and new partitions go where there is room.
+"""
+
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from rich.console import Console
+from rich.table import Table
+
+from connectors.contract import Endpoint
+from connectors.kafka.logdirs import LogDirs
+from connectors.sandbox.kafka import SET
+from connectors.sandbox.processes import wait_until
+from state.directories import Directory, Observed, observed
+from state.errors import Stop
+from state.logdirs import Broker as Seen
+from streams.demo.application import Application
+from streams.demo.picture import Shot, lines, name, svg
+from streams.demo.rack_drill import fetch, teller
+from streams.demo.volumes import Broker, Volumes
+from streams.session import line
+
+MB = 1 << 20
+SIZES = {"small": 128 * MB, "medium": 192 * MB, "large": 384 * MB}
+TARGET, THROTTLE = 0.1, 10 * MB
+OLD, NEW = ("orders", 12, 27 * MB), ("payments", 6, 4 * MB)
+RECORD = 100_000
+LIMIT_S, TELL_S = 120.0, 2.0
+CLUSTER, NODE = "shop", 1
+Say = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Result:
+    """What it came to. ``new``: partitions of the last topic by disk, as it was made."""
+
+    how: str = ""
+    shots: list[Shot] = field(default_factory=list)
+    skews: list[float] = field(default_factory=list)
+    new: dict[str, int] = field(default_factory=dict)
+    moves: int = 0
+    moved: int = 0
+    written: int = 0
+    lost: int = 0
+    throttle: int = 0
+    took_s: float = 0.0
+
+    @property
+    def right(self) -> bool:
+        """Level, nothing lost, no throttle left behind, and nothing new on the small disk."""
+        level = len(self.skews) > 1 and self.skews[-1] <= TARGET
+        return level and not self.lost and not self.throttle and not self.new.get("small", 0)
+
+
+def main(picture: Path) -> int:
+    """Run it; 0 only when the directories are level, nothing was lost and no throttle was left behind."""
+    err = Console(stderr=True, highlight=False, soft_wrap=True)
+    fetch(err, (SET, line().jars))
+    with tempfile.TemporaryDirectory(prefix="trueup-logdirs-") as place:
+        result = run(Path(place), teller(err))
+    picture.write_text(svg(result.shots))
+    out = Console(highlight=False, soft_wrap=True)
+    for shot in result.shots:
+        out.print("\n".join([*lines(shot), ""]))
+    out.print(screen(result))
+    out.print(f"The picture is in {picture}")
+    return 0 if result.right else 1
+
+
+def run(root: Path, say: Say) -> Result:
+    """All of it, on servers of its own below ``root``."""
+    with Volumes(root / "disks", SIZES) as volumes, Broker(root / "broker", volumes) as broker:
+        say(f"starting a broker with three disks of {', '.join(f'{s >> 20} MiB' for s in SIZES.values())} "
+            f"({volumes.how})")  # fmt: skip
+        broker.up()
+        with LogDirs(Endpoint(CLUSTER, broker.bootstrap, 0)) as disks:
+            return Levelling(broker, disks, root / "trueup", say).run(volumes.how)
+
+
+class Watched(Application):
+    """Trueup, and its plan."""
+
+    def plan(self) -> list[dict[str, Any]]:
+        """What it would do, and what is under way."""
+        rows: list[dict[str, Any]] = self._api.get("plan")
+        return rows
+
+    def moves(self) -> list[dict[str, Any]]:
+        """Moves that arrived."""
+        rows = self._api.get("actions", limit=1_000)
+        return [row for row in rows if row["kind"] == "move" and row["outcome"] == "arrived"]
+
+
+class Levelling:
+    """The steps, on a broker that runs."""
+
+    def __init__(self, broker: Broker, disks: LogDirs, root: Path, say: Say) -> None:
+        self._broker, self._disks, self._root, self._say = broker, disks, root, say
+        self._noise = np.random.default_rng(1).bytes(RECORD)
+        self.result = Result()
+
+    def run(self, how: str) -> Result:
+        """All of it."""
+        begun, result = time.monotonic(), self.result
+        result.how = how
+        self._say("strategy partition, the broker's own: as many partitions for each disk, whatever its size")
+        self._fill(*OLD)
+        self._shoot("Strategy partition: the small disk is nearly full")
+        with Watched(self._settings(), self._root) as trueup:
+            self._say(f"starting Trueup: strategy size, moves at {THROTTLE >> 20} MiB/s at most")
+            trueup.wait_until("the disks to be level", lambda _: self._level(trueup), LIMIT_S)
+            self._shoot("Moved away under a throttle")
+            self._say("somebody else makes a topic: Trueup has cordoned all but the disk with the most room")
+            self._fill(*NEW)
+            trueup.wait_until("the disks to be level still", lambda _: self._level(trueup), LIMIT_S)
+            self._shoot("Strategy size: new partitions went where there is room")
+            result.moves = len(trueup.moves())
+        self._check()
+        result.took_s = time.monotonic() - begun
+        return result
+
+    def _settings(self) -> dict[str, object]:
+        """What an operator would write; small disks have small headrooms."""
+        return {
+            "cluster": {"name": "logdirs"},
+            "kafka": {CLUSTER: {"bootstrap": self._broker.bootstrap, "bit": 0}},
+            "logdirs": {
+                CLUSTER: {
+                    "mode": "enforce", "strategy": "size", "target_skew": TARGET, "headroom_bytes": 0, "poll_s": 1.0,
+                    "throttle_bytes_per_s": THROTTLE,
+                }
+            },
+            "spark": {"memory": "768m"},
+        }  # fmt: skip
+
+    def _fill(self, topic: str, partitions: int, each: int) -> None:
+        """Make a topic as anybody would, and write to it."""
+        client: dict[str, str | int | float | bool] = {"bootstrap.servers": self._broker.bootstrap, "log_level": 3}
+        admin = AdminClient(client)
+        admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
+        wait_until(lambda: len(self._homes(topic)) == partitions, LIMIT_S, f"the partitions of {topic}")
+        self.result.new = dict(Counter(self._homes(topic)))
+        producer = Producer({**client, "linger.ms": 20, "queue.buffering.max.messages": 500})
+        for number in range(each // RECORD * partitions):
+            while True:
+                try:
+                    producer.produce(topic, self._noise, partition=number % partitions)
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+        if producer.flush(60):
+            raise Stop("every record to be acknowledged", "some were not", f"read {self._broker.log}")
+        self.result.written += each // RECORD * partitions * RECORD
+        self._say(f"topic {topic}: {partitions} partitions of {each >> 20} MiB are written")
+
+    def _level(self, trueup: Watched) -> bool:
+        """Whether nothing is left to do; says how it goes."""
+        plan = trueup.plan()
+        going = [row for row in plan if row["stage"] in ("ordered", "copying")]
+        if time.monotonic() - self._told > TELL_S:
+            self._told = time.monotonic()
+            for row in going:
+                self._say(f"  {row['topic']}: {row['reason'].replace(str(self._root.parent / 'disks') + '/', '')}")
+        status = trueup.status()
+        seen = status is not None and status["ready"] and not status["logdirs"][0]["rules"]
+        return seen and not plan and self._look().skew <= TARGET and not self._disks.throttled([NODE])
+
+    _told = 0.0
+
+    def _seen(self) -> Seen:
+        found = self._disks.look()[0]
+        if found.broker is None:
+            raise Stop("the broker to tell its log directories", found.error, f"read {self._broker.log}")
+        return found.broker
+
+    def _homes(self, topic: str) -> list[str]:
+        """The disk of each partition."""
+        seen = self._seen()
+        rows = seen.replicas
+        mine = [row for row in range(len(rows)) if rows.name(row)[0] == topic]
+        return [Path(seen.dirs[rows.home[row]].path).name for row in mine]
+
+    def _look(self) -> Observed:
+        return observed(self._seen(), 0)
+
+    def _shoot(self, title: str) -> None:
+        """Take a picture, once deleted files are gone."""
+
+        def settled() -> bool:
+            return all(d.total - d.usable - d.bytes < 8 * MB for d in self._look().directories)
+
+        wait_until(settled, LIMIT_S, "files of moved replicas to be deleted")
+        seen = self._look()
+        self.result.shots.append(Shot(title, seen.directories))
+        self.result.skews.append(seen.skew)
+        self._say(f"{', '.join(_used(d) for d in seen.directories)}: skew {seen.skew:.0%}")
+
+    def _check(self) -> None:
+        """What the broker holds in the end."""
+        rows = self._seen().replicas
+        topics = (OLD[0], NEW[0])
+        held = sum(int(rows.size[row]) for row in range(len(rows)) if rows.name(row)[0] in topics)
+        self.result.lost = max(0, self.result.written - held)
+        self.result.throttle = self._disks.throttled([NODE]).get(NODE, 0)
+
+
+def screen(result: Result) -> Table:
+    """The last screen."""
+    table = Table(title="Three disks of different size", title_justify="left", box=None, pad_edge=False,
+                  show_header=False)  # fmt: skip
+    table.add_column("")
+    table.add_column("", justify="right")
+    first, last = result.skews[0], result.skews[-1]
+    rows = {
+        "disks": result.how,
+        "skew by the broker's own rule": f"{first:.0%}",
+        "skew with Trueup": f"[bold {'green' if last <= TARGET else 'red'}]{last:.0%}[/]",
+        "moves": f"{result.moves}",
+        "new partitions by disk": ", ".join(f"{disk} {result.new.get(disk, 0)}" for disk in SIZES),
+        "bytes lost": f"[bold {'red' if result.lost else 'green'}]{result.lost:,}[/]",
+        "throttle left behind": f"[bold {'red' if result.throttle else 'green'}]{result.throttle or 'none'}[/]",
+        "the demo took": f"{result.took_s:.1f} s",
+    }
+    for what, said in rows.items():
+        table.add_row(what, said)
+    return table
+
+
+def _used(d: Directory) -> str:
+    return f"{name(d)} {(d.total - d.usable) / d.total:.0%}"

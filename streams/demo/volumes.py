@@ -1,0 +1,96 @@
+"""Small disks for a broker: tmpfs, mounted here where that is allowed, else in a name space of the broker's own.
+
+Nothing is imitated either way: the broker sees file systems of these sizes and tells them itself.
+"""
+
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from connectors.closing import Closing
+from connectors.sandbox.kafka import Kafka
+from connectors.sandbox.processes import Process
+from state.errors import Stop
+
+_HOLD = (
+    'set -e; while [ $# -gt 0 ]; do mount -t tmpfs -o size=$2 tmpfs "$1"; shift 2; done; echo mounted; exec sleep 1d'
+)
+READY_S = 10.0
+
+
+class Volumes(Closing):
+    """``sizes``: bytes by name of a directory below ``root``. ``how`` says which way they are mounted; ``private``: not
+    here, even where that is allowed."""
+
+    def __init__(self, root: Path, sizes: Mapping[str, int], private: bool = False) -> None:
+        self.sizes = {root / name: size for name, size in sizes.items()}
+        self._mounted: list[Path] = []
+        self._holder: Process | None = None
+        for path in self.sizes:
+            path.mkdir(parents=True)
+        if not private and self._mount():
+            self.how, self.enter = "tmpfs, mounted", list[str]()
+        else:
+            self.how, self.enter = "tmpfs, in a name space of the broker's own", self._hold(root)
+
+    def path(self, path: str) -> Path:
+        """Where a path of the broker's is for us."""
+        return Path(f"/proc/{self._holder.pid}/root{path}") if self._holder else Path(path)
+
+    def close(self) -> None:
+        """Take away what was mounted."""
+        if self._holder:
+            self._holder.kill()
+        while self._mounted:
+            subprocess.run(["umount", str(self._mounted.pop())], check=False)
+
+    def _mount(self) -> bool:
+        for path, size in self.sizes.items():
+            command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(path)]
+            if not shutil.which("mount") or subprocess.run(command, capture_output=True, check=False).returncode:
+                self.close()
+                return False
+            self._mounted.append(path)
+        return True
+
+    def _hold(self, root: Path) -> list[str]:
+        """Mount them in a name space that a process holds; the command that enters it."""
+        pairs = [word for path, size in self.sizes.items() for word in (str(path), str(size))]
+        command = ["unshare", "-Urm", "sh", "-c", _HOLD, "sh", *pairs]
+        self._holder = Process("disks", command, root / "disks.log")
+        try:
+            self._holder.start()
+            self._holder.wait_ready(lambda: "mounted" in self._told(), READY_S)
+        except Stop as error:
+            todo = "run it as root, or allow user name spaces"
+            raise Stop("small file systems for a broker", f"neither mount nor unshare: {error.found}", todo) from error
+        return ["nsenter", "-U", "-m", "--preserve-credentials", "-t", str(self._holder.pid)]
+
+    def _told(self) -> str:
+        assert self._holder is not None, "it was started"
+        return self._holder.output()
+
+
+class Broker(Kafka):
+    """A broker whose log directories are these volumes."""
+
+    def __init__(self, root: Path, volumes: Volumes) -> None:
+        self._volumes = volumes
+        settings = {
+            "log.dirs": ",".join(map(str, volumes.sizes)), "log.segment.bytes": 4 << 20,
+            "log.index.size.max.bytes": 1 << 16, "log.cleaner.enable": "false",
+            "log.segment.delete.delay.ms": 1_000,  # a minute by default, and nobody wants to wait for it
+        }  # fmt: skip
+        super().__init__(root, "256m", settings)
+
+    def prepare(self) -> None:
+        """Format every directory."""
+        if not all((self._volumes.path(f"{path}/meta.properties")).exists() for path in self._volumes.sizes):
+            self._format()
+
+    def jvm(self, name: str, root: Path, main: Sequence[object], flags: Sequence[str]) -> Process:
+        """A Java process that sees the volumes."""
+        made = super().jvm(name, root, main, flags)
+        made.within(self._volumes.enter)
+        return made

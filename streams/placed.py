@@ -1,0 +1,278 @@
+"""What the running application says of the ledgers of its BookKeeper cluster: findings, marks, plan, approvals."""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from connectors.bookkeeper.marks import Mark
+from state.board import Board, riskiest, wanted
+from state.errors import Refused
+from state.ledgers import Ledgers
+from state.observations import LedgerState
+from state.owners import claim_of
+from state.placement import evidence, judge
+from state.repairs import Repair, Stage
+from state.rules import RULES, Verdict
+from state.topology import Topology
+from state.view import MARK, Rows
+from streams.bookkeeper import BookKeeper
+from streams.keeper import Keeper
+from streams.live import Live
+from streams.reconciler import Reconciler, action_id
+
+SLOW_MS = 5_000
+Source = tuple[str, str, int, str]
+"""Name, state, age in ms and detail of something that is listened to."""
+
+
+class Placed:
+    """The placement stream's share of `streams.web.engine.Engine`."""
+
+    def __init__(
+        self, live: Live, cluster: BookKeeper, keeper: Keeper, reconciler: Reconciler, clock: Callable[[], int]
+    ) -> None:
+        self._live, self._cluster, self._keeper = live, cluster, keeper
+        self._reconciler, self._clock = reconciler, clock
+
+    @property
+    def _board(self) -> Board:
+        return self._reconciler.board
+
+    @property
+    def _topology(self) -> Topology:
+        topology = self._keeper.topology
+        if topology is None:
+            raise Refused("the bookies to have been seen", "no observation yet", "try again when /readyz answers 200")
+        return topology
+
+    def status(self, now_ms: int, runs: bool) -> dict[str, Any]:
+        """Its part of the status. ``runs``: whether the query does."""
+        topology = self._keeper.topology
+        with self._reconciler.lock:
+            counts, oldest = self._counts(now_ms, runs), self._oldest(now_ms)
+            marks, repairs = self._board.marks, dict(self._reconciler.repairs)
+            waiting = dict(self._reconciler.waiting)
+        return {
+            "counts": counts, "ledgers": sum(counts.values()), "oldest_drift_ms": oldest, "waiting": waiting,
+            "marks": {
+                "outstanding": int((marks["version"] >= 0).sum()),
+                "ours": sum(r.stage in (Stage.MARKED, Stage.WORKING) for r in repairs.values()),
+                "cap": self._live.now.placement.max_marks,
+            },
+            "held": topology.held if topology else "",
+        }  # fmt: skip
+
+    def not_ready(self) -> list[str]:
+        """Why findings cannot be relied upon yet."""
+        health = self._cluster.health()
+        reasons = []
+        if not (health.connected and health.synced):
+            reasons.append("ZooKeeper is not connected and in step")
+        if not self._reconciler.complete:
+            reasons.append("the view is not complete yet")
+        elif silent := self._reconciler.silent():
+            reasons.append(silent)
+        return reasons
+
+    def stopped(self) -> list[str]:
+        """Why nothing is changed though it should be."""
+        acting = self._live.now.placement.mode != "observe" and not self._live.now.placement.paused
+        obstacle = self._reconciler.obstacle
+        return [f"nothing is changed now: {obstacle}"] if obstacle and acting else []
+
+    def _counts(self, now_ms: int, runs: bool) -> dict[str, int]:
+        # The view counts its ledgers with a new topology only, and misses what was deleted since.
+        total = self._cluster.health().ledgers or self._board.ledgers
+        seen = self._reconciler.complete and runs and not self._reconciler.silent()
+        if self._cluster.blind(now_ms) or not seen:
+            return {"true": 0, "drifted": 0, "blocked": 0, "unknown": total}
+        found = Counter(self._board.findings["verdict"].tolist())
+        counts = {v.name.lower(): found[v.value] for v in Verdict if v is not Verdict.TRUE}
+        return {"true": max(0, total - sum(counts.values())), **counts}
+
+    def _oldest(self, now_ms: int) -> int | None:
+        drifted = self._board.findings["since_ms"][self._board.findings["verdict"] == Verdict.DRIFTED]
+        return now_ms - int(drifted.min()) if len(drifted) else None
+
+    def sources(self, now_ms: int) -> list[Source]:
+        """ZooKeeper and the Auditor's vote."""
+        health = self._cluster.health()
+        age = self._cluster.age_ms(now_ms)
+        zookeeper = "down" if not health.connected else "up" if health.synced and age < SLOW_MS else "slow"
+        return [
+            ("zookeeper", zookeeper, age, f"{health.ledgers} ledgers, {health.unreadable} unreadable"),
+            ("vote", "up", 0, self._cluster.vote_holder()),
+        ]
+
+    def findings(self, verdict: str | None, rule: str | None, limit: int) -> list[dict[str, Any]]:
+        """What is not true, riskiest first."""
+        with self._reconciler.lock:
+            rows = self._board.findings
+            if verdict is not None:
+                rows = rows[rows["verdict"] == Verdict[verdict.upper()]]
+            if rule is not None:
+                rows = rows[rows["rule"] == RULES.code(rule)]
+            return [self._finding(row) for row in riskiest(rows)[:limit]]
+
+    def _finding(self, row: Rows) -> dict[str, Any]:
+        rule, ledger = RULES[int(row["rule"])], int(row["ledger"])
+        mark, repair = self._board.mark(ledger), self._reconciler.repairs.get(ledger)
+        return {
+            **{name: int(row[name]) for name in ("ledger", "copies", "racks", "since_ms", "version", "fragment")},
+            "verdict": rule.verdict.name.lower(), "rule": rule.id, "reason": rule.title,
+            "stage": repair.stage.value if repair else "", "marked": mark is not None and int(mark["version"]) >= 0,
+        }  # fmt: skip
+
+    def ledgers(self, limit: int, every: bool) -> list[dict[str, Any]]:
+        """Ledgers that are not true; with ``every`` the first ``limit`` of all, read afresh."""
+        if every:
+            rows = self._cluster.first(limit)
+        else:
+            with self._reconciler.lock:
+                worst = riskiest(self._board.findings)["ledger"][:limit].tolist()
+            rows = self._cluster.read(worst)
+        with self._reconciler.lock:
+            return self._judged(rows)
+
+    def _judged(self, rows: Ledgers) -> list[dict[str, Any]]:
+        verdicts = judge(rows, self._topology, self._board.former.at(self._clock()))
+        out = []
+        for at in range(len(rows)):
+            ledger, rule = int(rows.ledger[at]), RULES[int(verdicts.rule[at])]
+            finding, mark = self._board.finding(ledger), self._board.mark(ledger)
+            out.append({
+                "ledger": ledger, "verdict": rule.verdict.name.lower(), "rule": rule.id,
+                "state": LedgerState(int(rows.state[at])).name.lower(), "ensemble": int(rows.ensemble[at]),
+                "quorum": int(rows.quorum[at]), "fragments": int(rows.fragments[at]),
+                "copies": int(verdicts.copies[at]), "racks": int(verdicts.racks[at]),
+                "since_ms": int(finding["since_ms"]) if finding is not None else None, "marked": mark is not None,
+            })  # fmt: skip
+        return out
+
+    def ledger(self, ledger: int) -> dict[str, Any]:
+        """Everything about one ledger, read afresh."""
+        record, row = self._cluster.describe(ledger)
+        with self._reconciler.lock:
+            former, finding = self._board.former.at(self._clock()), self._board.finding(ledger)
+            mark, repair = self._board.mark(ledger), self._reconciler.repairs.get(ledger)
+            history = [e for e in self._reconciler.history if e["ledger"] == ledger]
+        shown = evidence(row, 0, self._topology, former)
+        found = RULES.find(shown["rule"])
+        assert found is not None, "evidence names a rule of the table"
+        rule = found
+        fragments = record["fragments"]
+        ends = [*(f["first_entry"] - 1 for f in fragments[1:]), record["last_entry"]][: len(fragments)]
+        numbers = ("ledger", "ensemble", "quorum", "ack_quorum", "version", "mzxid", "ctime_ms", "last_entry", "length")
+        return {
+            **{name: record[name] for name in numbers},  # type: ignore[literal-required]
+            "state": LedgerState(record["state"]).name.lower(), "error": record["error"],
+            "fragments": [
+                {"first_entry": f["first_entry"], "last_entry": end, **said}
+                for f, end, said in zip(fragments, ends, shown["fragments"], strict=True)
+            ],
+            "verdict": rule.verdict.name.lower(), "rule": rule.id, "reason": rule.title, "changes": shown["changes"],
+            "since_ms": int(finding["since_ms"]) if finding is not None else None,
+            "mark": self._marks(np.array([mark], MARK))[0] if mark is not None else None,
+            "stage": repair.stage.value if repair else "",
+            "history": [
+                {"at_ms": e["at_ms"], "event": e["outcome"], "detail": e["detail"]} for e in history
+            ],
+        }  # fmt: skip
+
+    def claim(self, ledger: int) -> tuple[str, str, str]:
+        """What a ledger is for, whose it says it is, and of which cursor. Raises `Refused` when there is none."""
+        record, _ = self._cluster.describe(ledger)
+        claim = claim_of(record["custom"])
+        return claim.component.name.lower(), claim.owner, claim.name
+
+    def bookies(self) -> list[dict[str, Any]]:
+        """All bookies ever registered."""
+        return [
+            {
+                "bookie": b.id,
+                "rack": b.rack or "",
+                "status": b.status.name.lower(),
+                "since_ms": b.since_ms,
+                "ledgers": None,
+            }
+            for b in self._topology.bookies
+        ]
+
+    def marks(self) -> list[dict[str, Any]]:
+        """All under-replication marks, ours and others'."""
+        with self._reconciler.lock:
+            rows = self._board.marks
+        return self._marks(rows)
+
+    def _marks(self, rows: Rows) -> list[dict[str, Any]]:
+        """What is known of these marks, with what only their znodes say, as they are now."""
+        written = self._cluster.marked(rows["ledger"][rows["version"] >= 0].tolist())
+        owners = self._cluster.locks(rows["ledger"][rows["locked"] > 0].tolist())
+        with self._reconciler.lock:
+            repairs = self._reconciler.repairs
+            return [self._mark(row, repairs.get(int(row["ledger"])), owners, written) for row in rows]
+
+    def _mark(
+        self, row: Rows, repair: Repair | None, owners: dict[int, str], written: dict[int, Mark]
+    ) -> dict[str, Any]:
+        ledger = int(row["ledger"])
+        finding = self._board.finding(ledger)
+        return {
+            "ledger": ledger, "ours": repair is not None and repair.mark_ctime_ms == int(row["ctime_ms"]),
+            "locked_by": owners.get(ledger, ""), "ctime_ms": int(row["ctime_ms"]), "version": int(row["version"]),
+            "replicas": list(written[ledger].replicas) if ledger in written else [],
+            "verdict": Verdict(int(finding["verdict"])).name.lower() if finding is not None else "true",
+            "stage": repair.stage.value if repair else "",
+        }  # fmt: skip
+
+    def plan(self) -> list[dict[str, Any]]:
+        """What is ordered, what would be next, riskiest first."""
+        with self._reconciler.lock:
+            now_ms, repairs = self._clock(), dict(self._reconciler.repairs)
+            waiting = wanted(self._board, repairs, now_ms)
+            under_way = [r for r in repairs.values() if r.stage is not Stage.APPROVED]
+            found = {int(row["ledger"]): row for row in self._board.findings[
+                np.isin(self._board.findings["ledger"], [r.ledger for r in under_way])]}  # fmt: skip
+        ask = self._live.now.placement.mode == "approve"
+        rows = [self._planned(row, repairs.get(int(row["ledger"])), ask) for row in waiting]
+        return rows + [self._under_way(r, found.get(r.ledger)) for r in under_way]
+
+    def _planned(self, row: Rows, repair: Repair | None, ask: bool) -> dict[str, Any]:
+        rule, ledger, at = RULES[int(row["rule"])], int(row["ledger"]), int(row["version"])
+        stage = "approved" if repair and repair.stage is Stage.APPROVED else "awaiting approval" if ask else "planned"
+        return {
+            "id": action_id(ledger, at), "kind": "mark", "ledger": ledger, "rule": rule.id, "reason": rule.title,
+            "copies": int(row["copies"]), "racks": int(row["racks"]), "stage": stage, "next_ms": None,
+            "requirements": {"version": at, "epoch": self._topology.epoch},
+            "evidence": {"fragment": int(row["fragment"]), "since_ms": int(row["since_ms"])},
+        }  # fmt: skip
+
+    def _under_way(self, repair: Repair, row: Rows | None) -> dict[str, Any]:
+        rule = RULES.find(repair.rule)
+        return {
+            "id": action_id(repair.ledger, repair.version),
+            "kind": "withdraw" if repair.stage in (Stage.LEAVING, Stage.STUCK) else "mark", "ledger": repair.ledger,
+            "rule": repair.rule, "reason": rule.title if rule else "",
+            "copies": int(row["copies"]) if row is not None else None,
+            "racks": int(row["racks"]) if row is not None else None, "stage": repair.stage.value,
+            "next_ms": repair.next_ms or None,
+            "requirements": {"version": repair.version, "epoch": self._topology.epoch},
+            "evidence": {"attempts": repair.attempts, "detail": repair.detail, "since_ms": repair.since_ms},
+        }  # fmt: skip
+
+    def approve(self, ids: list[str] | None) -> list[dict[str, Any]]:
+        """Say yes to actions of the present plan (None: to all of it); those it was said to."""
+        rows = {row["id"]: row for row in self.plan() if row["stage"] == "awaiting approval"}
+        strange = [] if ids is None else sorted(set(ids) - set(rows))
+        if strange:
+            raise Refused("ids of the present plan", ", ".join(strange), "look at `trueup plan` again")
+        chosen = list(rows) if ids is None else ids
+        given = set(self._reconciler.approve([rows[i]["ledger"] for i in chosen])) if chosen else set()
+        return [rows[i] for i in chosen if rows[i]["ledger"] in given]
+
+    def actions(self, limit: int) -> list[dict[str, Any]]:
+        """What was done lately, newest first."""
+        with self._reconciler.lock:
+            return list(self._reconciler.history)[-limit:][::-1]

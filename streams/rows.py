@@ -1,0 +1,165 @@
+"""Columns from the Avro bodies of many records at once: what `streams.columns` writes, read in step.
+
+Bodies lie side by side; a field of all of them is read together, wherever it begins in each. Arrays are expected in one
+block, as our writers make them (Avro allows more). Fields that nobody asks for at the end of a body are not looked at.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from state.errors import BadBytes
+from state.ledgers import EMPTY, Ledgers, entries_of, spans
+from state.observations import LedgerState
+from state.view import MARK, NO_MARKS, Rows
+
+Array = NDArray[Any]
+_LONGEST = 10  # bytes of a varint
+
+
+class Bodies:
+    """A place in each of these bodies, from their beginnings on. ``topic``: whose records they are, for errors."""
+
+    def __init__(self, bodies: Sequence[bytes], topic: str) -> None:
+        sizes = np.fromiter(map(len, bodies), np.int64, len(bodies))
+        self._topic = topic
+        self._raw = np.frombuffer(b"".join(bodies) + bytes(_LONGEST), np.uint8)
+        self._ends = np.cumsum(sizes)
+        self._starts = self._ends - sizes
+        self.at = self._starts.copy()
+        self.all = np.arange(len(bodies))
+
+    def longs(self, rows: Array) -> Array:
+        """The long at the place of each of these rows, as int64. Raises `BadBytes` where a body ends before."""
+        at = self.at[rows]
+        byte = self._raw[at]
+        value = (byte & 0x7F).astype(np.uint64)
+        more, shift = np.flatnonzero(byte & 0x80), 7
+        while len(more) and shift < 7 * _LONGEST:
+            at[more] += 1
+            byte = self._raw[at[more]]
+            value[more] |= (byte & 0x7F).astype(np.uint64) << np.uint64(shift)
+            more, shift = more[byte & 0x80 > 0], shift + 7
+        self._move(rows, at + 1)
+        found: Array = (value >> np.uint64(1)).view(np.int64) ^ -(value & np.uint64(1)).view(np.int64)
+        return found
+
+    def counts(self, rows: Array) -> Array:
+        """The number of items or bytes that follow in each of these rows: none may be negative or beyond the body."""
+        found = self.longs(rows)
+        self.check((found >= 0) & (found <= self._ends[rows] - self.at[rows]), rows, "a length within the record")
+        return found
+
+    def ends(self, rows: Array) -> None:
+        """The end of an array in each of these rows."""
+        self.check(self.longs(rows) == 0, rows, "the end of an array of one block")
+
+    def blobs(self, rows: Array) -> tuple[Array, Array]:
+        """Where the string or the bytes at the place of each of these rows begin, and their length."""
+        sizes = self.counts(rows)
+        starts = self.at[rows]
+        self._move(rows, starts + sizes)
+        return starts, sizes
+
+    def texts(self, starts: Array, sizes: Array) -> tuple[Array, tuple[str, ...]]:
+        """Strings as codes (uint32) into the distinct ones of them."""
+        edges = np.zeros(len(sizes) + 1, np.int64)
+        np.cumsum(sizes, out=edges[1:])
+        content = self._raw[spans(starts, starts + sizes)]
+        joined = pa.LargeStringArray.from_buffers(len(sizes), pa.py_buffer(edges), pa.py_buffer(content))
+        found = joined.dictionary_encode()
+        return found.indices.to_numpy().astype(np.uint32), tuple(found.dictionary.to_pylist())
+
+    def maps(self, rows: Array) -> tuple[Array, tuple[bytes, ...]]:
+        """Maps of strings to bytes as codes (uint32) into the distinct ones of them, each as it is encoded."""
+        starts = self.at[rows]
+        pairs = self.counts(rows)
+        some = np.flatnonzero(pairs)
+        for passed in range(int(pairs.max(initial=0))):
+            having = rows[pairs > passed]
+            self.blobs(having)
+            self.blobs(having)
+        self.ends(rows[some])
+        sizes = self.at[rows] - starts
+        edges = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum(sizes, out=edges[1:])
+        content = pa.py_buffer(self._raw[spans(starts, starts + sizes)])
+        found = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(rows), [None, pa.py_buffer(edges), content])
+        encoded = found.dictionary_encode()
+        return encoded.indices.to_numpy().astype(np.uint32), tuple(encoded.dictionary.to_pylist())
+
+    def _move(self, rows: Array, to: Array) -> None:
+        self.check(to <= self._ends[rows], rows, "the rest of the record")
+        self.at[rows] = to
+
+    def check(self, good: Array, rows: Array, expected: str) -> None:
+        """Raise `BadBytes` for the first of these rows that is not good."""
+        if good.all():
+            return
+        row = int(rows[np.argmin(good)])
+        body = self._raw[self._starts[row] : self._ends[row]].tobytes()
+        where = f"a record of the topic {self._topic}, {body[:16].hex()}.."
+        raise BadBytes(where, int(self.at[row] - self._starts[row]), expected, "other bytes", "remove the record")
+
+
+def ledger_rows(bodies: Sequence[bytes]) -> Ledgers:
+    """Columns of these bodies of ledger.avsc, in their order. Raises `BadBytes`."""
+    if not len(bodies):
+        return EMPTY
+    read = Bodies(bodies, "ledgers")
+    ledger, mzxid, version, ctime_ms, seen_ms, state, ensemble, quorum, _ack, last_entry, _length = (
+        read.longs(read.all) for _ in range(11)
+    )
+    fragments = read.counts(read.all)
+    first_entry, members, names = fragment_members(read, fragments, ensemble)
+    columns = {
+        "ledger": ledger, "mzxid": mzxid, "ctime_ms": ctime_ms, "seen_ms": seen_ms, "version": version,
+        "fragments": fragments, "ensemble": ensemble, "quorum": quorum, "state": state,
+        "entries": entries_of((state == LedgerState.CLOSED) & (fragments > 0), first_entry, last_entry),
+    }  # fmt: skip
+    typed = {name: column.astype(getattr(EMPTY, name).dtype) for name, column in columns.items()}
+    return Ledgers(**typed, members=members, names=names)
+
+
+def fragment_members(read: Bodies, fragments: Array, ensemble: Array) -> tuple[Array, Array, tuple[str, ...]]:
+    """First entry of each row's last fragment; all members as codes, row after row; their names. Raises `BadBytes`."""
+    first_entry = np.zeros(len(fragments), np.int64)
+    ends = np.cumsum(fragments * ensemble)
+    place = ends - fragments * ensemble
+    starts, sizes = np.zeros((2, int(ends[-1])), np.int64)
+    left, rows = fragments.copy(), np.flatnonzero(fragments)
+    while len(rows):
+        first_entry[rows] = read.longs(rows)
+        read.check(read.counts(rows) == ensemble[rows], rows, "as many members as the ensemble is wide")
+        some = rows[ensemble[rows] > 0]
+        for member in range(int(ensemble[some].max(initial=0))):
+            having = some[ensemble[some] > member]
+            starts[place[having]], sizes[place[having]] = read.blobs(having)
+            place[having] += 1
+        read.ends(some)
+        left[rows] -= 1
+        read.ends(rows[left[rows] == 0])
+        rows = rows[left[rows] > 0]
+    return first_entry, *read.texts(starts, sizes)
+
+
+def mark_rows(bodies: Sequence[bytes]) -> Rows:
+    """`state.view.MARK` of these bodies of mark.avsc, in their order. Raises `BadBytes`."""
+    if not len(bodies):
+        return NO_MARKS
+    read = Bodies(bodies, "marks")
+    out = np.zeros(len(bodies), MARK)
+    for name in ("ledger", "zxid", "", "version", "ctime_ms"):
+        values = read.longs(read.all)
+        if name:
+            out[name] = values
+    replicas = read.counts(read.all)
+    some = np.flatnonzero(replicas)
+    for passed in range(int(replicas.max())):
+        read.blobs(np.flatnonzero(replicas > passed))
+    read.ends(some)
+    out["locked"] = read.counts(read.all) > 0
+    return out

@@ -4,6 +4,7 @@ import contextlib
 import select
 import socket
 import threading
+from collections.abc import Callable
 
 _BYTES = 1 << 16
 
@@ -11,13 +12,15 @@ _BYTES = 1 << 16
 class Proxy:
     """Relays to ``target`` (host:port) until closed.
 
-    ``open`` False: connections are cut at once. ``deaf`` True: what the server says is thrown away.
+    ``open`` False: connections are cut at once. ``deaf`` True: what the server says is thrown away. ``change`` makes
+    other bytes of what is "asked" or "said"; a connection of which it leaves nothing is cut.
     """
 
     def __init__(self, target: str) -> None:
         host, port = target.rsplit(":", 1)
         self._target = (host, int(port))
         self.open, self.deaf = True, False
+        self.change: Callable[[str, bytes], bytes] = lambda _way, data: data
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
         self._wake_read, self._wake_write = socket.socketpair()
@@ -88,7 +91,7 @@ class Proxy:
 
     def _pass_on(self, near: socket.socket, far: socket.socket, way: str) -> None:
         try:
-            data = near.recv(_BYTES)
+            data = self.change(way, near.recv(_BYTES))
             if data and not (self.deaf and way == "said"):
                 far.sendall(data)
         except OSError:

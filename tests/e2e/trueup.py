@@ -18,10 +18,11 @@ from urllib3.exceptions import HTTPError
 from connectors.bookkeeper import marks, reading
 from connectors.bookkeeper.layout import Kind, Paths
 from connectors.sandbox.cluster import Cluster
-from connectors.sandbox.processes import Process, free_port
+from connectors.sandbox.processes import Port, Process
 from connectors.zookeeper.client import Client, Event
 
-WAIT_S = 180.0
+WAIT_S = 420.0
+"""What a machine with four times as much to do as it can still keeps; what cannot come right any more ends at once."""
 LOOK_S = 0.2
 SETTINGS = {
     # A worker idles this long after a repair that did not lead to an adhering ensemble (5 s by default).
@@ -41,19 +42,23 @@ class Said:
 
 def command(*words: str) -> Said:
     """Run `trueup` with these words."""
-    done = subprocess.run([*TRUEUP, *words], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([*TRUEUP, *words], capture_output=True, text=True, timeout=WAIT_S, check=False)
     return Said(done.returncode, done.stdout, done.stderr)
 
 
 class Trueup:
-    """One application on a sandbox cluster. ``sections`` go over the settings that fit the cluster."""
+    """One application on a sandbox cluster, or on none. ``sections`` go over the settings that fit the cluster."""
 
-    def __init__(self, cluster: Cluster, root: Path, **sections: Mapping[str, object]) -> None:
-        self.port = free_port()
-        fitting: dict[str, dict[str, object]] = {
-            "cluster": {"zookeeper": cluster.zookeeper.address, "name": "e2e", "session_timeout_ms": 4_000},
+    def __init__(self, cluster: Cluster | None, root: Path, **sections: Mapping[str, object]) -> None:
+        self._kept = Port()  # other workers look for ports too
+        self.port = self._kept.number
+        watched: dict[str, dict[str, object]] = {} if cluster is None else {
+            "cluster": {"zookeeper": cluster.zookeeper.address, "name": "e2e", "session_timeout_ms": 8_000},
             "racks": {"source": "script", "script": str(cluster.rack_script)},
             "placement": {"grace_s": 1.0},
+        }  # fmt: skip
+        fitting: dict[str, dict[str, object]] = {
+            **watched,
             "spark": {"buckets": 8, "memory": "768m"},
             "http": {"port": self.port},
         }
@@ -64,10 +69,12 @@ class Trueup:
         self.process = Process("trueup", [*TRUEUP, "run", "-c", self.file], root / "trueup.log")
         self._http = urllib3.PoolManager(timeout=10.0, retries=False)
         self.url = f"http://127.0.0.1:{self.port}"
+        self._wanted = False
 
     def start(self) -> None:
         """Start it, and wait until its view is complete."""
         self.process.start()
+        self._wanted = True
         self.wait("ready", lambda status: status["ready"])
 
     def __enter__(self) -> Self:
@@ -77,13 +84,16 @@ class Trueup:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.kill()
+        self._kept.release()
 
     def kill(self) -> None:
         """SIGKILL Python and Spark's JVM; an embedded journal dies with them."""
+        self._wanted = False
         self.process.kill()
 
-    def end(self, limit_s: float = 60.0) -> int | None:
+    def end(self, limit_s: float = WAIT_S) -> int | None:
         """SIGTERM; its exit code."""
+        self._wanted = False
         self.process.terminate()
         until(lambda: not self.process.alive, limit_s, "the application to end", self.told)
         return self.process.exit_code
@@ -97,9 +107,19 @@ class Trueup:
         return response.status, response.data.decode()
 
     def api(self, path: str) -> Any:
-        """What the API says, None while it says nothing."""
-        code, text = self.get(f"api/{path}")
-        return json.loads(text) if code == 200 else None
+        """What the API says; waited for, as a busy machine may keep it from answering in time."""
+
+        def asked() -> str | None:
+            code, text = self.get(f"api/{path}")
+            assert not 400 <= code < 500, f"{path}: {code} {text}"
+            return text if code == 200 else None
+
+        return json.loads(self.until(f"an answer to {path}", asked))
+
+    def _status(self) -> dict[str, Any] | None:
+        code, text = self.get("api/status")
+        found: dict[str, Any] | None = json.loads(text) if code == 200 else None
+        return found
 
     def run(self, *words: str) -> Said:
         """Run a command against it."""
@@ -120,30 +140,33 @@ class Trueup:
         """Wait until this holds of its status; the status then."""
 
         def look() -> Any:
-            assert self.process.alive, f"Trueup ended with {self.process.exit_code}\n{self.told()}"
-            status = self.api("status")
+            status = self._status()
             return status if status is not None and condition(status) else None
+
+        return self.until(what, look, limit_s)
+
+    def until(self, what: str, condition: Callable[[], Any], limit_s: float = WAIT_S) -> Any:
+        """Wait for anything; when it does not come, or the application ended unasked, say what that was about."""
+
+        def look() -> Any:
+            ended = self._wanted and not self.process.alive
+            assert not ended, f"Trueup ended with {self.process.exit_code} before: {what}\n{self.told()}"
+            return condition()
 
         return until(look, limit_s, what, self.told)
 
-    def until(self, what: str, condition: Callable[[], Any], limit_s: float = WAIT_S) -> Any:
-        """Wait for anything; when it does not come, say what this application was about."""
-        return until(condition, limit_s, what, self.told)
-
     def findings(self, rule: str | None = None) -> dict[int, dict[str, Any]]:
         """Findings by ledger."""
-        rows = self.api("findings?limit=10000") or []
+        rows = self.api("findings?limit=10000")
         return {row["ledger"]: row for row in rows if rule is None or row["rule"] == f"placement.{rule}"}
 
     def statuses(self) -> dict[str, str]:
         """Status of each bookie."""
-        return {row["bookie"]: row["status"] for row in self.api("bookies") or []}
+        return {row["bookie"]: row["status"] for row in self.api("bookies")}
 
     def source(self, name: str) -> dict[str, Any]:
         """One of its sources."""
-        status = self.api("status")
-        assert status is not None, self.told()
-        return next(source for source in status["sources"] if source["name"] == name)
+        return source_of(self.api("status"), name)
 
     def metric(self, name: str, **labels: str) -> float:
         """The value of one series."""
@@ -160,6 +183,12 @@ class Trueup:
         status, findings = self.get("api/status")[1], self.get("api/findings?limit=5")[1]
         plan = self.get("api/plan")[1][:2000]
         return f"status {status}\nfindings {findings}\nplan {plan}\nlog\n{self.process.tail(40)}"
+
+
+def source_of(status: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """One of the sources in a status."""
+    found: dict[str, Any] = next(source for source in status["sources"] if source["name"] == name)
+    return found
 
 
 def until(condition: Callable[[], Any], limit_s: float, what: str, told: Callable[[], str]) -> Any:

@@ -21,8 +21,8 @@ from tests.proxy import Proxy
 pytestmark = pytest.mark.servers
 
 NOTHING = Known()
-SESSION_S = 4.0
-WAIT_S = 20.0
+SESSION_S = 30.0
+WAIT_S = 180.0
 
 
 @dataclass
@@ -66,7 +66,7 @@ class Setting:
 
 @pytest.fixture(scope="module")
 def writer(zookeeper: ZooKeeper) -> Iterator[Client]:
-    client = Client(zookeeper.address, timeout=30.0).open()
+    client = Client(zookeeper.address, timeout=30.0).open(60.0)
     yield client
     client.shut()
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.servers
 
 ROOT = "/ledgers"
 ENTRIES = 20
-WAIT_S = 60.0
+WAIT_S = 180.0
 
 
 class Auditor:
@@ -29,7 +29,7 @@ class Auditor:
 
     def __init__(self, cluster: Cluster) -> None:
         self.told: list[Orders] = []
-        self.vote = Vote(lambda: Client(cluster.zookeeper.address, timeout=4.0), ROOT, "trueup-test", self.told.append)
+        self.vote = Vote(lambda: Client(cluster.zookeeper.address, timeout=30.0), ROOT, "trueup-test", self.told.append)
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def paths(client: Client, auditor: Auditor) -> Paths:
 def journal(cluster: Cluster, auditor: Auditor) -> Iterator[MemoryJournal]:
     made = MemoryJournal()
     capture = Capture(
-        lambda: Client(cluster.zookeeper.address, timeout=4.0), ROOT, Script(cluster.rack_script),
+        lambda: Client(cluster.zookeeper.address, timeout=30.0), ROOT, Script(cluster.rack_script),
         made.publish, made.seen, Known(), lambda: 1_000,
     )  # fmt: skip
     capture.start()
@@ -89,6 +89,10 @@ def writer(cluster: Cluster) -> Iterator[Writer]:
 
 def statuses(journal: MemoryJournal) -> set[str]:
     return {sighting.registered for sighting in journal.bookies[-1]} if journal.bookies else set()
+
+
+def registered(journal: MemoryJournal) -> set[str]:
+    return {sighting.bookie for sighting in journal.bookies[-1] if sighting.registered}
 
 
 def members(journal: MemoryJournal, ledger: int) -> list[str]:
@@ -158,6 +162,21 @@ def test_a_marked_ledger_that_lost_a_bookie_is_made_up_to_strength(
     assert (told, len(members(journal, ledger)), writer.verify(ledger, ENTRIES).read) == ("written", 2, ENTRIES)
 
 
+def test_one_entry_is_made_up_to_strength_although_a_whole_window_without_entries_is_lost(
+    cluster: Cluster, client: Client, paths: Paths, journal: MemoryJournal, writer: Writer
+) -> None:
+    ledger = writer.write(3, 2, 2, 1)
+    wait_until(lambda: state(journal, ledger) == LedgerState.CLOSED, WAIT_S, "the ledger to be closed")
+    lost = members(journal, ledger)[1:]
+    for number in cluster.bookies:
+        if cluster.bookie_id(number) in lost:
+            cluster.kill(f"bookie{number}")
+    wait_until(lambda: registered(journal).isdisjoint(lost), WAIT_S, "both bookies to be lost")
+    told = Marks(client, paths).mark([order(client, paths, ledger, *lost)])[0].result
+    wait_until(lambda: set(lost).isdisjoint(members(journal, ledger)), WAIT_S, "both to be replaced")
+    assert (told, len(members(journal, ledger)), writer.verify(ledger, 1).read) == ("written", 3, 1)
+
+
 def test_a_mark_is_withdrawn_from_under_a_worker_that_cannot_repair_it(
     cluster: Cluster, client: Client, paths: Paths, journal: MemoryJournal, writer: Writer
 ) -> None:
@@ -165,7 +184,7 @@ def test_a_mark_is_withdrawn_from_under_a_worker_that_cannot_repair_it(
     acting = Marks(client, paths)
     acting.mark([order(client, paths, ledger)])
     wait_until(lambda: journal.marks.get(ledger, {"locked_by": ""})["locked_by"], WAIT_S, "a worker to take the lock")
-    told = acting.withdraw(ledger, journal.marks[ledger]["version"]).result
+    told = acting.withdraw([(ledger, journal.marks[ledger]["version"])])[0].result
     wait_until(lambda: client.look(paths.lock(ledger)) is None, WAIT_S, "the worker to give up the lock")
     wait_until(lambda: journal.marks[ledger]["locked_by"] == "", WAIT_S, "the capture to see it")
     assert (told, marked(client, paths, ledger), journal.marks[ledger]["version"]) == ("withdrawn", False, -1)

@@ -16,7 +16,7 @@ from state.errors import BadSettings
 
 pytestmark = pytest.mark.servers
 
-WAIT_S = 20.0
+WAIT_S = 180.0
 
 
 @dataclass
@@ -32,7 +32,7 @@ class Polls:
     def vote(self, name: str, delay_s: int = 0) -> Vote:
         def connect() -> Client:
             acl = [make_digest_acl("u", "p", all=True)]
-            return Client(self.server, timeout=4.0, auth_data=[("digest", "u:p")], default_acl=acl)
+            return Client(self.server, timeout=30.0, auth_data=[("digest", "u:p")], default_acl=acl)
 
         self.votes.append(Vote(connect, self.paths.root, name, self.told.append, delay_s))
         self.votes[-1].start()
@@ -42,7 +42,7 @@ class Polls:
 
 @pytest.fixture(scope="module")
 def client(zookeeper: ZooKeeper) -> Iterator[Client]:
-    made = Client(zookeeper.address, timeout=30.0, auth_data=[("digest", "u:p")]).open()
+    made = Client(zookeeper.address, timeout=30.0, auth_data=[("digest", "u:p")]).open(60.0)
     yield made
     made.shut()
 

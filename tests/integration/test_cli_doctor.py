@@ -93,7 +93,8 @@ def test_it_leaves_nothing_behind(doctor: Doctor, zookeeper: KazooClient) -> Non
 
 def test_spark_is_tried(doctor: Doctor) -> None:
     _, rows = doctor(spark=True)
-    assert (rows["spark"]["status"], "stateful batch" in rows["spark"]["found"]) == ("ok", True)
+    found = rows["spark"]["found"]
+    assert (rows["spark"]["status"], found) == ("ok", "Spark 4.3.0 with connector, Avro and a stateful batch")
 
 
 def test_a_worker_without_the_flag(doctor: Doctor, cluster: Cluster) -> None:

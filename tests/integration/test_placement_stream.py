@@ -24,7 +24,7 @@ from streams.journal import Journal
 
 pytestmark = pytest.mark.servers
 
-LEDGERS, BOOKIES, SEED = 6_000, 12, 20261121
+LEDGERS, BOOKIES, SEED = 4_000, 12, 20261121
 ON_CLUSTER = {
     "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.executor.memory": "512m",
     "spark.executor.cores": "1",
@@ -34,7 +34,7 @@ COMPARED = ["ledger", "mzxid", "version", "verdict", "rule", "copies", "racks", 
 
 def settings(master: str = "local[2]") -> dict[str, object]:
     conf = {} if master.startswith("local") else ON_CLUSTER
-    size = 1_500 if conf else 600  # a batch costs more on a cluster
+    size = 1_100 if conf else 600  # a batch costs more on a cluster
     spark = {"master": master, "buckets": 8, "max_records": size, "trigger_ms": 0, "memory": "1g", "conf": conf}
     return {"cluster": {"zookeeper": "127.0.0.1:1", "name": "c"}, "spark": spark}
 
@@ -140,7 +140,7 @@ class Driver:
         process.wait()
 
     def finish(self, process: subprocess.Popen[bytes]) -> Rows:
-        assert process.wait(240) == 0, self.log.read_text()[-3_000:]
+        assert process.wait(600) == 0, self.log.read_text()[-3_000:]
         found: Rows = np.load(self.out)
         return found
 
@@ -152,7 +152,7 @@ def kill(process: psutil.Process) -> None:
         return
 
 
-def wait_for(condition: object, process: subprocess.Popen[bytes], log: Path, limit_s: float = 120.0) -> None:
+def wait_for(condition: object, process: subprocess.Popen[bytes], log: Path, limit_s: float = 420.0) -> None:
     deadline = time.monotonic() + limit_s
     while not condition():
         assert process.poll() is None, log.read_text()[-3_000:]
@@ -170,7 +170,6 @@ def test_a_driver_killed_in_the_middle_of_a_batch_changes_nothing(journal: Journ
     assert same(driver.finish(driver.start()), oracle())
 
 
-@pytest.mark.timeout(420)
 def test_a_cluster_that_loses_a_worker_and_then_the_driver_is_exact(journal: Journal, tmp_path: Path) -> None:
     with StandaloneSpark(tmp_path / "spark") as cluster:
         cluster.up()

@@ -157,7 +157,7 @@ def gateway() -> Iterator[JavaGateway]:
     yield gateway
     gateway.shutdown()
     process.stdin.close()
-    process.wait(30)
+    process.wait(180)
 
 
 @dataclass(frozen=True)

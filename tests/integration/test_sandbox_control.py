@@ -28,14 +28,27 @@ def root(new_root: Callable[[], Path]) -> Path:
     return new_root()
 
 
+@pytest.fixture(scope="module")
+def started(root: Path) -> Iterator[list["subprocess.Popen[bytes]"]]:
+    """Sandboxes in processes of their own, one after the other in the same directory."""
+    made = [start(root)]
+    yield made
+    made[-1].kill()
+    made[-1].wait()
+
+
 @pytest.fixture
-def supervisor(root: Path) -> Iterator["subprocess.Popen[bytes]"]:
-    """A sandbox in a process of its own; the same directory each time."""
+def supervisor(root: Path, started: list["subprocess.Popen[bytes]"]) -> "subprocess.Popen[bytes]":
+    """The sandbox that runs, started again where a test ended it."""
+    if started[-1].poll() is not None:
+        started.append(start(root))
+    return started[-1]
+
+
+def start(root: Path) -> "subprocess.Popen[bytes]":
     process = subprocess.Popen([sys.executable, "-c", SUPERVISOR, str(root)])
-    wait_until(lambda: answers(root) or process.poll() is not None, 90.0, "the sandbox to answer")
-    yield process
-    process.kill()
-    process.wait()
+    wait_until(lambda: answers(root) or process.poll() is not None, 180.0, "the sandbox to answer")
+    return process
 
 
 def answers(root: Path) -> bool:
@@ -68,20 +81,20 @@ def test_an_unknown_name_is_refused_with_the_reason(supervisor: "subprocess.Pope
 def test_down_ends_the_supervisor_and_all_servers(supervisor: "subprocess.Popen[bytes]", root: Path) -> None:
     before = pids(root)
     Remote(root).request("down")
-    assert (supervisor.wait(60), len(before), [pid for pid in before if running(pid)]) == (0, 2, [])
+    assert (supervisor.wait(180), len(before), [pid for pid in before if running(pid)]) == (0, 2, [])
 
 
 def test_sigterm_ends_all_servers(supervisor: "subprocess.Popen[bytes]", root: Path) -> None:
     before = pids(root)
     supervisor.terminate()
-    assert (supervisor.wait(60), [pid for pid in before if running(pid)]) == (0, [])
+    assert (supervisor.wait(180), [pid for pid in before if running(pid)]) == (0, [])
 
 
 def test_nothing_outlives_a_killed_supervisor(supervisor: "subprocess.Popen[bytes]", root: Path) -> None:
     before = pids(root)
     supervisor.kill()
     supervisor.wait()
-    wait_until(lambda: not any(map(running, before)), 10.0, "all servers gone")
+    wait_until(lambda: not any(map(running, before)), 180.0, "all servers gone")
 
 
 def test_without_a_sandbox_the_directory_is_named(tmp_path: Path) -> None:

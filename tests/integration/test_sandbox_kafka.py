@@ -18,7 +18,7 @@ def write(broker: Kafka, topic: str, records: int) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     for number in range(records):
         producer.produce(topic, str(number))
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
 
 
 def read(broker: Kafka, topic: str, records: int) -> list[str]:

@@ -30,7 +30,7 @@ def test_workers_register(spark: StandaloneSpark) -> None:
 
 def test_a_killed_worker_is_missed_and_comes_back(spark: StandaloneSpark) -> None:
     spark.workers[1].kill()
-    wait_until(lambda: live_workers(spark) == 1, 30.0, "the master to miss it")
+    wait_until(lambda: live_workers(spark) == 1, 180.0, "the master to miss it")
     spark.workers[1].up()
     assert live_workers(spark) == 2
 

@@ -6,18 +6,16 @@ from typing import Any
 import numpy as np
 import pytest
 from google.protobuf.message import DecodeError
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from connectors.bookkeeper import bulk, metadata
 from connectors.bookkeeper.layout import Paths
 from connectors.bookkeeper.proto import LedgerMetadata
+from connectors.protobuf import varint
 from connectors.zookeeper.requests import Znodes
 from state.errors import BadBytes
 from state.observations import LedgerRecord, LedgerState
-
-settings.register_profile("no deadline", deadline=None)
-settings.load_profile("no deadline")
 
 SECRET = b"pass\nw\xff0rd"
 PATHS = Paths("/ledgers")
@@ -99,11 +97,11 @@ def test_columns_and_records_tell_the_same(drawn: list[tuple[LedgerRecord, int]]
     batch = together([(record, metadata.encode(record, version)) for record, version in drawn])
     rows = batch.ledgers
     told = [
-        (int(rows.ledger[at]), int(rows.state[at]), int(rows.quorum[at]), rows.ensembles(at), bool(rows.hollow[at]))
+        (int(rows.ledger[at]), int(rows.state[at]), int(rows.quorum[at]), rows.ensembles(at), int(rows.entries[at]))
         for at in range(len(rows))
     ]
     assert told == [
-        (r["ledger"], r["state"], r["quorum"], [f["bookies"] for f in r["fragments"]], metadata.hollow(r))
+        (r["ledger"], r["state"], r["quorum"], [f["bookies"] for f in r["fragments"]], metadata.entries(r))
         for r in batch.records()
     ]
 
@@ -137,7 +135,7 @@ def test_damage_is_never_read_otherwise_than_protobuf_reads_it(pair: tuple[Ledge
     if read["state"] == LedgerState.UNREADABLE or not data.startswith(head):
         return
     message = LedgerMetadata()
-    size, start = metadata.varint(data, len(head))
+    size, start = varint(data, len(head))
     try:
         message.ParseFromString(data[start : start + size])
     except DecodeError:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from state.fragments import Bench
-from state.ledgers import Ledgers, concat, row
+from state.fragments import Bench, stages
+from state.ledgers import MANY, Ledgers, concat, row
 from state.placement import ORDER, Verdicts, judge
 from state.rules import RULES, Verdict
 from state.topology import Bookie, Status, Topology
@@ -57,6 +57,20 @@ def test_every_small_ring(size: int, kinds: str, enforce: bool) -> None:
         assert found == [says(ring, quorum, min_racks, enforce) for ring in rings]
 
 
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_copies_of_every_small_ring_with_few_entries(size: int) -> None:
+    rings = list(itertools.product("al", repeat=size))
+    bench = Bench(topology(size, 1, enforce=False))
+    names = tuple(f"{k}{n}" for k in KINDS for n in range(size))
+    code = dict(zip(names, bench.classes(names).tolist(), strict=True))
+    members = np.array([[code[f"{k}{n}"] for n, k in enumerate(ring)] for ring in rings])
+    for quorum, entries in itertools.product(range(1, size + 1), range(1, size + 2)):
+        stage = stages(np.full(len(rings), 3), np.full(len(rings), entries, np.uint8), size)
+        windows = [[[ring[(k + step) % size] for step in range(quorum)] for k in range(entries)] for ring in rings]
+        fewest = [min(window.count("a") for window in each) for each in windows]
+        assert bench.facts(members, quorum, stage).copies.tolist() == fewest
+
+
 BOOKIES = [f"{k}{n}" for k in KINDS for n in range(3)]
 ensembles = st.integers(1, 4).flatmap(
     lambda size: st.lists(
@@ -71,8 +85,8 @@ def ledgers(draw: st.DrawFn) -> Ledgers:
     for ledger in range(draw(st.integers(1, 6))):
         members = draw(ensembles)
         rows.append(row(
-            ledger, *members, quorum=draw(st.integers(1, len(members[0]))), hollow=draw(st.booleans()),
-            state=draw(st.sampled_from([0, 1, 2, 3, 3, 3, 9])),
+            ledger, *members, quorum=draw(st.integers(1, len(members[0]))),
+            entries=draw(st.sampled_from([0, 1, 2, 3, MANY, MANY])), state=draw(st.sampled_from([0, 1, 2, 3, 3, 3, 9])),
         ))  # fmt: skip
     return concat(rows)
 
@@ -92,7 +106,7 @@ def test_a_row_is_judged_alike_alone_and_among_others(many: Ledgers, seen: Topol
 
 @given(ledgers(), topologies)
 def test_a_closed_ledger_is_as_bad_as_its_worst_fragment(many: Ledgers, seen: Topology) -> None:
-    many = many.take((many.state == 3) & (many.hollow == 0))
+    many = many.take((many.state == 3) & (many.entries == MANY))
     found = judge(many, seen)
     for at in range(len(many)):
         parts = [row(1, one, quorum=int(many.quorum[at])) for one in many.ensembles(at)]
@@ -121,9 +135,10 @@ def test_the_names_of_racks_do_not_matter(many: Ledgers, seen: Topology, names: 
 @given(ledgers(), topologies)
 @settings(max_examples=50)
 def test_a_ring_turned_is_the_same_ring(many: Ledgers, seen: Topology) -> None:
+    many = many.take(np.isin(many.entries, [0, MANY]))  # entries begin at the first member
     turned = [
         row(int(many.ledger[at]), *[one[1:] + one[:1] for one in many.ensembles(at)], quorum=int(many.quorum[at]),
-            state=int(many.state[at]), hollow=bool(many.hollow[at]))
+            state=int(many.state[at]), entries=int(many.entries[at]))
         for at in range(len(many))
     ]  # fmt: skip
     assert columns(judge(many, seen)) == columns(judge(concat(turned), seen))

@@ -1,13 +1,20 @@
-"""`python -m tests.simulation --seeds N [--seed FIRST] [--verbose]`: simulate, and stop with 1 if a check fails."""
+"""`python -m tests.simulation [--deletion] --seeds N [--seed FIRST] [--verbose]`: simulate; 1 if a check fails."""
 
 import argparse
 import logging
 import subprocess
 import sys
 import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict
 
+from tests.simulation import simulation as placement
 from tests.simulation.checkers import Violation
-from tests.simulation.simulation import Simulation, simulate, trace
+from tests.simulation.deletion import simulation as deletion
+
+Simulation = type[placement.Simulation] | type[deletion.Simulation]
+Simulate = Callable[[int], placement.Outcome | deletion.Outcome]
 
 EVERY_S = 1.0
 
@@ -16,46 +23,43 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description="Seeded simulation of a cluster.")
     parser.add_argument("--seeds", type=int, default=None, help="how many (1000, or 1 if --seed is given)")
     parser.add_argument("--seed", type=int, default=None, help="the first one")
+    parser.add_argument("--deletion", action="store_true", help="of what owners forget, not of where copies are")
     parser.add_argument("--verbose", action="store_true", help="show everything that happened")
     given = parser.parse_args()
     first = given.seed or 0
     count = given.seeds if given.seeds is not None else 1000 if given.seed is None else 1
     logging.disable(logging.CRITICAL)
-    return _verbose(first, count) if given.verbose else _quick(first, count)
+    chosen = deletion if given.deletion else placement
+    return _verbose(chosen.Simulation, first, count) if given.verbose else _quick(chosen.simulate, first, count)
 
 
-def _verbose(first: int, count: int) -> int:
+def _verbose(made: Simulation, first: int, count: int) -> int:
     failed = 0
     for seed in range(first, first + count):
-        simulation = Simulation(seed)
+        simulation = made(seed)
         try:
             print(simulation.run())
         except Violation as error:
             failed += 1
             print(f"FAILED: {error}")
-        print(trace(simulation, len(simulation.world.log)))
+        print(*simulation.world.log, sep="\n")
     return int(failed > 0)
 
 
-def _quick(first: int, count: int) -> int:
-    failed, marks, repaired, crashes = 0, 0, 0, 0
+def _quick(simulate: Simulate, first: int, count: int) -> int:
+    failed, seen = 0, Counter[str]()
     began = told = time.monotonic()
     for done, seed in enumerate(range(first, first + count), 1):
         try:
-            outcome = simulate(seed)
-            marks, repaired, crashes = (
-                marks + outcome.marks, repaired + outcome.repaired, crashes + outcome.crashes,
-            )  # fmt: skip
+            seen.update(asdict(simulate(seed)))
         except Violation as error:
             failed += 1
             print(f"\nFAILED: {error}", *getattr(error, "__notes__", ()), f"commit {_commit()}", sep="\n")
         if time.monotonic() - told > EVERY_S or done == count:
             told = time.monotonic()
             rate = (told - began) / done * 1000
-            print(
-                f"\r{done} of {count} seeds, {failed} failed, {rate:.0f} ms each; "
-                f"{marks} marks, {repaired} repairs, {crashes} crashes ", end="", flush=True,
-            )  # fmt: skip
+            found = ", ".join(f"{number} {what}" for what, number in seen.items() if what != "seed")
+            print(f"\r{done} of {count} seeds, {failed} failed, {rate:.0f} ms each; {found} ", end="", flush=True)
     print()
     return int(failed > 0)
 

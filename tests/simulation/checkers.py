@@ -9,17 +9,20 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from state.board import SETTLE_MS
 from state.observations import Sighting
 from state.rules import RULES, Verdict
 from state.settings import Placement
 from state.view import Rows
 from tests.simulation.bookkeeper import DEFAULT, Racks, adheres, can_refill, can_relocate, windows
-from tests.simulation.model import TRUEUP, Ledger, Mark, World
+from tests.simulation.model import REFUSE_MS, TRUEUP, Ledger, Mark, World
 
 
 class Violation(AssertionError):  # noqa: N818
     """A checker's complaint."""
+
+
+LEAST_REFUSAL_MS = REFUSE_MS - 86_400_000
+"""Clocks may differ by some hours."""
 
 
 class Rank(IntEnum):
@@ -141,10 +144,9 @@ class Checkers:
         self.clock_ms = 0
         self.blind = True
         self.approved: dict[int, int] = {}
-        self.drops: dict[tuple[int, str], int] = {}
+        self.drops: dict[tuple[int, str], tuple[int, int]] = {}
         self.newest: dict[int, tuple[int, frozenset[str]]] = {}
         self.marks_told: dict[int, int] = {}
-        self.written_ms: dict[int, int] = {}
         self.marks_written = 0
 
     # What reached Trueup
@@ -184,7 +186,7 @@ class Checkers:
             before, were = self.newest.get(ledger, (-1, frozenset()))
             if mzxid > before:
                 self.newest[ledger] = mzxid, members
-                self.drops.update({(ledger, bookie): mzxid for bookie in were - members})
+                self.drops.update({(ledger, bookie): (mzxid, self.world.now_ms) for bookie in were - members})
                 for bookie in members:
                     self.drops.pop((ledger, bookie), None)
 
@@ -208,7 +210,7 @@ class Checkers:
         if not ledger.closed:
             raise Violation(f"{about} was marked while it was {ledger.state.name}")
         self._others_mark(ledger)
-        known = frozenset(b for b in self._refusing(ledger) if (ledger.id, b) in self.drops)
+        known = self._refusing(ledger)
         rank = self.oracle().rank(ledger, known)
         if VERDICT.get(rank) is not Verdict.DRIFTED:
             raise Violation(f"{about} was marked while it was {rank.name}: {[f.bookies for f in ledger.fragments]}")
@@ -219,25 +221,27 @@ class Checkers:
             raise Violation(f"ledger {ledger.id}: a mark of {mark.authors} that had been seen was written")
 
     def _refusing(self, ledger: Ledger) -> frozenset[str]:
-        return frozenset(b.id for b in self.world.bookies.values() if ledger.id in b.dropped)
+        """Bookies that refuse it, as anybody who saw them go from its metadata can know: their registration is older
+        than that, so whatever they remember they still do, and it was not a week ago."""
+        now_ms, found = self.world.now_ms, []
+        for bookie in self.world.bookies.values():
+            zxid, told_ms = self.drops.get((ledger.id, bookie.id), (-1, 0))
+            if bookie.begun_zxid <= zxid and now_ms - told_ms < LEAST_REFUSAL_MS and bookie.refuses(ledger.id, now_ms):
+                found.append(bookie.id)
+        return frozenset(found)
 
     def marked(self, ledger: Ledger) -> None:
         """Just after a mark was written.
 
-        Two kinds of marks are allowed above the cap: those of ledgers that are true again, which any worker takes
-        away at sight, and those that Trueup has waited to see for so long that it takes them for gone.
+        Marks of ledgers that are true again are allowed above the cap: any worker takes them away at sight.
         """
         self.marks_written += 1
-        self.written_ms[ledger.id] = self.clock_ms
         ours = [i for i, mark in self.world.marks.items() if set(mark.authors) == {TRUEUP} and self._counts(i)]
         if len(ours) > self.policy.max_marks:
             raise Violation(f"{len(ours)} marks are outstanding, the cap is {self.policy.max_marks}: {ours}")
 
     def _counts(self, ledger: int) -> bool:
         if ledger not in self.world.ledgers:
-            return False
-        seen = self.marks_told.get(ledger, -1) >= self.world.marks[ledger].zxid
-        if not seen and self.clock_ms - self.written_ms[ledger] >= SETTLE_MS:
             return False
         return self.oracle().verdict(self.world.ledgers[ledger]) is not Verdict.TRUE
 
@@ -267,12 +271,10 @@ class Checkers:
         self.world.fenced.clear()
 
     def bounds(self, ledger: Ledger) -> set[Verdict]:
-        """The verdict, with the bookies that are known to refuse it, and with all that might."""
-        bookies = self.world.bookies
-        known = [b for (i, b), zxid in self.drops.items() if i == ledger.id and bookies[b].registered_zxid <= zxid]
-        ever = [b for b, zxid in ledger.members_ever.items() if zxid and bookies[b].registered_zxid <= zxid]
+        """The verdict if nobody refuses it, and if all do that ever held it."""
+        ever = [b for b, zxid in ledger.members_ever.items() if zxid]
         oracle = self.oracle()
-        return {oracle.verdict(ledger, known), oracle.verdict(ledger, [*known, *ever])}
+        return {oracle.verdict(ledger), oracle.verdict(ledger, ever)}
 
     def todo(self) -> list[int]:
         """Ledgers that BookKeeper could still make better for sure."""

@@ -15,19 +15,26 @@ LOCK_FIRST_MS, LOCK_DOUBLINGS, LOCK_LONGEST_MS = 9_375, 5, 300_000
 WORKER_BACKOFF_MS = 5_000
 OPEN_GRACE_MS = 30_000
 COLLECT_MS = 20_000
+REFUSE_MS = 7 * 86_400_000
 TRUEUP = "trueup"
 
 
 @dataclass
 class Bookie:
-    """``dropped``: ledgers that it collected and refuses until it restarts."""
+    """``handles``: ledgers that its process wrote or was told to fence. ``dropped``: those of them that it collected,
+    with the time when it was last asked for them. Both go with the process."""
 
     id: str
     rack: str
     state: str = "writable"  # or "readonly", "down"
     registered_zxid: int = 0
+    begun_zxid: int = 0
     cookie: bool = True
-    dropped: set[int] = field(default_factory=set)
+    handles: set[int] = field(default_factory=set)
+    dropped: dict[int, int] = field(default_factory=dict)
+
+    def refuses(self, ledger: int, now_ms: int) -> bool:
+        return ledger in self.dropped and now_ms - self.dropped[ledger] < REFUSE_MS
 
 
 @dataclass
@@ -136,14 +143,25 @@ class World:
     def up(self, bookie: str) -> bool:
         return self.bookies[bookie].state != "down"
 
-    def start(self, name: str, rack: str | None = None, state: str = "writable") -> None:
+    def start(
+        self, name: str, rack: str | None = None, state: str = "writable", process: str = "new", turned: bool = False
+    ) -> None:
+        """Register. ``process``: "new", or "same" where only the session had expired. ``turned``: from writable to
+        read-only or back, in the same session."""
         bookie = self.bookies.setdefault(name, Bookie(name, rack or "", "down"))
-        # Every registration is a restart here, after which no old copy is collected: `state.former` takes it so.
-        bookie.dropped.clear()
-        self.garbage = [item for item in self.garbage if item[2] != name]
+        if process == "new":
+            self._restart(bookie)
         bookie.state, bookie.cookie = state, True
         bookie.registered_zxid = self.write("bookies")
+        bookie.begun_zxid = bookie.begun_zxid if turned else bookie.registered_zxid
         self.note(f"{name} in {bookie.rack or 'no rack'} is {state}")
+
+    def _restart(self, bookie: Bookie) -> None:
+        """What it knew is lost, but for what it replays from its journal; its collector begins to wait anew."""
+        bookie.dropped.clear()
+        bookie.handles = {ledger for ledger in sorted(bookie.handles) if self.rng.random() < 0.3}
+        again = self.now_ms + COLLECT_MS
+        self.garbage = [(max(due, again) if b == bookie.id else due, i, b) for due, i, b in self.garbage]
 
     def stop(self, name: str) -> None:
         self.bookies[name].state = "down"
@@ -161,6 +179,8 @@ class World:
         before = set(ledger.members_ever)
         ledger.version += 1
         ledger.mzxid = self.write("ledger", ledger.id)
+        left = sorted(b for b, zxid in ledger.members_ever.items() if not zxid and b not in ledger.members)
+        self.garbage += [(self.now_ms + COLLECT_MS, ledger.id, b) for b in left]
         for bookie in ledger.members:
             ledger.members_ever[bookie] = 0
         for bookie in before - ledger.members:
@@ -203,6 +223,8 @@ class World:
                 return
         tail.entries += len(tail.bookies)
         tail.holders = set(tail.bookies)
+        for bookie in tail.bookies:
+            self.bookies[bookie].handles.add(ledger.id)
 
     def close(self, ledger: Ledger) -> None:
         ledger.state, ledger.busy = LedgerState.CLOSED, False
@@ -213,7 +235,7 @@ class World:
         del self.ledgers[ledger]
         self.deleted[ledger] = self.write("ledger", ledger)
         for bookie in self.bookies.values():
-            bookie.dropped.discard(ledger)
+            bookie.dropped.pop(ledger, None)
         self.note(f"ledger {ledger} deleted")
 
     # Marks
@@ -372,26 +394,33 @@ class World:
             here = {b for b in fragment.holders if self.up(b)}
             if not all(set(window) & here for window in windows(fragment.bookies, ledger.quorum)):
                 return False
-            if any(ledger.id in self.bookies[b].dropped for b in targets.values()):
+            refusing = [b for b in targets.values() if self.bookies[b].refuses(ledger.id, self.now_ms)]
+            for bookie in refusing:
+                self.bookies[bookie].dropped[ledger.id] = self.now_ms
+            if refusing:
                 return False
             fragment.holders |= set(targets.values())
-        before = ledger.members
+            for bookie in targets.values():
+                self.bookies[bookie].handles.add(ledger.id)
+                self.bookies[bookie].dropped.pop(ledger.id, None)
         fragment.bookies = [targets.get(i, b) for i, b in enumerate(fragment.bookies)]
         self.save(ledger)
-        self.garbage += [(self.now_ms + COLLECT_MS, ledger.id, b) for b in before - ledger.members]
         return True
 
     def _collect(self) -> None:
-        """Bookies drop copies of closed ledgers that name them nowhere, and refuse these ledgers from then on."""
+        """Bookies drop copies of closed ledgers that name them nowhere, and refuse these ledgers for a time."""
         left = []
         for due_ms, number, bookie in self.garbage:
             ledger = self.ledgers.get(number)
             if ledger is None or bookie in ledger.members:
                 continue
-            if due_ms > self.now_ms or not self.up(bookie) or number in self.locks:
+            if due_ms > self.now_ms or not self.up(bookie) or number in self.locks or not ledger.closed:
                 left.append((due_ms, number, bookie))
                 continue
-            self.bookies[bookie].dropped.add(number)
+            keeper = self.bookies[bookie]
+            if number in keeper.handles:
+                keeper.handles.discard(number)
+                keeper.dropped[number] = self.now_ms
             for fragment in ledger.fragments:
                 fragment.holders.discard(bookie)
         self.garbage = left

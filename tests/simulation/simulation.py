@@ -10,11 +10,11 @@ from state.settings import Cluster, Placement, Settings
 from streams.codec import encode
 from tests.simulation.checkers import Checkers, Violation
 from tests.simulation.faults import Crash, Faults
-from tests.simulation.model import Ledger, World
+from tests.simulation.model import COLLECT_MS, Ledger, World
 from tests.simulation.surroundings import Eyes, Hands, Topics
 from tests.simulation.trueup import Application, Checkpoint, Parts
 
-STALE_MS = 30_000
+STALE_MS = (30_000, 120_000)
 QUIET_STEPS = 500
 LONGEST_STEP_MS = 1_800_000
 
@@ -41,7 +41,7 @@ class Simulation:
         self.checkers = Checkers(self.world)
         self.topics = Topics(self.faults, self.checkers)
         self.eyes = Eyes(self.world, self.faults, self.topics, self.checkers)
-        self.hands = Hands(self.world, self.faults, self.eyes, self.checkers, STALE_MS)
+        self.hands = Hands(self.world, self.faults, self.eyes, self.checkers, rng.choice(STALE_MS))
         self.checkpoint = Checkpoint()
         self.parts = parts or Parts()
         self.settings = Settings(Cluster("none:0"), placement=self._policy())
@@ -58,6 +58,8 @@ class Simulation:
             max_marks=rng.choice((1, 2, 5, 50)),
             marks_per_s=rng.choice((0.5, 5.0, 500.0)),
             decline_retry_s=rng.choice((1.0, 10.0)),
+            give_up_s=rng.choice((120.0, 1_800.0)),
+            collect_s=COLLECT_MS / 1000,
             min_racks=self.world.least,
             enforce_min_racks=self.world.enforce,
         )
@@ -139,12 +141,13 @@ class Simulation:
             if what < 0.2 and bookie.cookie and self._published(bookie.id):
                 world.decommission(bookie.id)
             elif what < 0.75:
-                world.start(bookie.id)
+                world.start(bookie.id, process=rng.choice(("new", "same")))
         elif what < 0.3:
-            world.start(bookie.id, state="readonly" if bookie.state == "writable" else "writable")
+            state = "readonly" if bookie.state == "writable" else "writable"
+            world.start(bookie.id, state=state, process="same", turned=True)
         elif what < 0.4:
             world.stop(bookie.id)
-            world.start(bookie.id)
+            world.start(bookie.id, process=rng.choice(("new", "same")))
         elif what < 0.75:
             world.stop(bookie.id)
 
@@ -181,6 +184,7 @@ class Simulation:
             ("placement.max_marks", rng.choice((0, 1, 3, 50))),
             ("placement.release_hold", rng.randint(0, 3)),
             ("placement.marks_per_s", rng.choice((0.5, 500.0))),
+            ("placement.give_up_s", rng.choice((120.0, 1_800.0))),
         ))  # fmt: skip
         self._set(name, value)
         self._approve()

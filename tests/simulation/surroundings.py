@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from connectors.bookkeeper.actions import MarkOrder, Outcome
+from connectors.bookkeeper.marks import Mark
 from state.errors import Retry
-from state.ledgers import Ledgers, concat, row
+from state.ledgers import MANY, Ledgers, concat, row
 from state.observations import LedgerState, Sighting
 from state.view import MARK, Rows
 from streams.codec import decode, encode
@@ -26,7 +27,7 @@ def columns(ledger: Ledger, seen_ms: int) -> Ledgers:
     ensembles = [] if ledger.unreadable else [f.bookies for f in ledger.fragments]
     return row(
         ledger.id, *ensembles, quorum=ledger.quorum, state=state, mzxid=ledger.mzxid, version=ledger.version,
-        ctime_ms=ledger.ctime_ms, seen_ms=seen_ms, hollow=ledger.hollow(len(ledger.fragments) - 1),
+        ctime_ms=ledger.ctime_ms, seen_ms=seen_ms, entries=0 if ledger.hollow(len(ledger.fragments) - 1) else MANY,
     )  # fmt: skip
 
 
@@ -41,25 +42,31 @@ class Topics:
     def __init__(self, faults: Faults, checkers: Checkers) -> None:
         self._faults, self._checkers = faults, checkers
         self.bodies: dict[str, list[tuple[bytes, bytes | None]]] = {
-            name: [] for name in ("topology", "repairs", "config", "findings")
+            name: [] for name in ("topology", "repairs", "config")
         }
         self.ledgers: list[Ledgers] = []
         self.marks: list[Rows] = []
         self.followed = 0
 
-    def put(self, records: Iterable[tuple[str, bytes, Any]]) -> None:
+    def put(self, records: Iterable[tuple[str, bytes, Any]], within_s: float = 0.0) -> None:
         """See `Journal.put`: a failure may come after some were written."""
         for what, key, value in records:
             self._faults.journal()
-            if what != "findings":
-                self.bodies[what].append((key, None if value is None else encode(what, value)))
+            self.bodies[what].append((key, None if value is None else encode(what, value)))
             if what == "topology":
                 self._checkers.remembered()
         self._faults.seam()
 
+    def send(self, parts: Iterable[tuple[str, Sequence[bytes], Sequence[bytes | None]]]) -> None:
+        """See `Journal.send`: findings, which nobody here reads."""
+        for _, keys, _ in parts:
+            for _ in keys:
+                self._faults.journal()
+        self._faults.seam()
+
     def read(self, what: str, bad: Bad | None = None) -> Iterator[Record]:
         newest: dict[bytes, int] = {}
-        for at, (key, _) in enumerate(self.bodies[what]):
+        for at, (key, _) in enumerate(self.bodies.get(what, [])):
             newest.pop(key, None)
             newest[key] = at
         for at in newest.values():
@@ -213,7 +220,15 @@ class Hands:
             return Outcome(order.ledger, "unknown", "the answer was lost")
         return Outcome(order.ledger, "written", "", written.version, written.zxid)
 
-    def withdraw(self, ledger: int, version: int) -> Outcome:
+    def marked(self, ledgers: Sequence[int]) -> dict[int, Mark]:
+        self.faults.acting()
+        found = ((number, self.world.marks.get(number)) for number in ledgers)
+        return {number: Mark(mark.replicas, mark.ctime_ms) for number, mark in found if mark is not None}
+
+    def withdraw(self, items: Sequence[tuple[int, int]]) -> list[Outcome]:
+        return [self._withdraw(*item) for item in items]
+
+    def _withdraw(self, ledger: int, version: int) -> Outcome:
         self.faults.seam()
         if self.faults.refused:
             return Outcome(ledger, "retry", "connection refused")

@@ -9,6 +9,7 @@ import pytest
 
 import streams.reconciler as reconciler
 from state.board import Plan, plan
+from state.former import Former
 from state.ledgers import Ledgers
 from state.placement import Verdicts, judge
 from state.repairs import Event, advance
@@ -46,17 +47,16 @@ def drifted(chosen: Callable[[Ledgers, Verdicts], Rows]) -> Callable[..., Verdic
 
 
 class Blind(Reconciler):
-    """Orders what the board says without reading it again; the connector's check is passed by the newest version."""
+    """Orders what the board says without judging it again; the connector's check is passed by the newest version."""
 
-    def _mark(self, rows: Rows, now_ms: int) -> None:
-        fresh = self._cluster.read(rows["ledger"].tolist())
-        found = {int(row["ledger"]): row for row in rows}
+    def _order(self, rows: Rows, fresh: Ledgers, now_ms: int) -> list[MarkOrder]:
+        known = {repair.ledger: repair for repair in self._fresh(rows)}
         orders = []
         for ledger, version in zip(fresh.ledger.tolist(), fresh.version.tolist(), strict=True):
-            repair = replace(self._fresh(found[ledger]), version=version, mark_ctime_ms=now_ms)
+            repair = known[ledger]._replace(version=version, mark_ctime_ms=now_ms)
             self.repairs[ledger] = advance(repair, Event.ORDER, now_ms)
             orders.append(MarkOrder(ledger, version, (), now_ms))
-        self._cluster.mark(orders)
+        return orders
 
 
 class Forgetful(Reconciler):
@@ -90,11 +90,18 @@ class Late(Reconciler):
         kept.put(held)
 
 
+class Oblivious(Bucket):
+    """Does not know which bookies may refuse a ledger."""
+
+    def _know(self, former: Former) -> None:
+        pass
+
+
 class Stale(Bucket):
     """Takes what arrived last for the newest."""
 
-    def _fold(self, arrived: Ledgers) -> Ledgers:
-        return super()._fold(replace(arrived, mzxid=self._newest + 1 + np.arange(len(arrived))))
+    def _fold(self, arrived: Ledgers, topology: Topology | None) -> Ledgers:
+        return super()._fold(replace(arrived, mzxid=self._newest + 1 + np.arange(len(arrived))), topology)
 
 
 class Deaf(Bucket):
@@ -123,8 +130,8 @@ class _Rash:
 @pytest.mark.parametrize(
     "parts",
     [Parts(reconciler=Blind), Parts(reconciler=Forgetful), Parts(reconciler=Hasty), Parts(reconciler=Late),
-     Parts(bucket=Stale), Parts(bucket=Deaf), Parts(keeper=Rash)],
-    ids=["blind", "forgetful", "hasty", "late", "stale", "deaf", "rash"],
+     Parts(bucket=Oblivious), Parts(bucket=Stale), Parts(bucket=Deaf), Parts(keeper=Rash)],
+    ids=["blind", "forgetful", "hasty", "late", "oblivious", "stale", "deaf", "rash"],
 )  # fmt: skip
 def test_a_defective_part_is_caught(parts: Parts):
     assert complaint(parts)
@@ -168,9 +175,9 @@ def test_a_wrong_judgement_is_caught(monkeypatch: pytest.MonkeyPatch, chosen: Ca
 
 def test_marks_of_others_are_watched(monkeypatch: pytest.MonkeyPatch):
     class Greedy(Reconciler):
-        def turn(self, cleared: Any = ()) -> None:
-            super().turn(cleared)
+        def turn(self) -> None:
+            super().turn()
             for mark in self.board.marks if self._policy().mode == "enforce" else ():
-                self._cluster.withdraw(int(mark["ledger"]), int(mark["version"]))
+                self._cluster.withdraw([(int(mark["ledger"]), int(mark["version"]))])
 
     assert "was withdrawn" in complaint(Parts(reconciler=Greedy))

@@ -110,6 +110,7 @@ class Application:
         """One micro-batch; one that was begun and not finished is run again over the same records."""
         if self.faults.journal_away:
             return
+        self.reconciler.heard()
         kept = self.checkpoint
         kept.begun = kept.begun or self._ends()
         if kept.begun == kept.offsets:
@@ -155,6 +156,7 @@ class Application:
         return {
             "bucket": number, "epoch": answer.epoch, "full": answer.full, "ledgers": answer.ledgers,
             "findings": answer.findings.tobytes(), "marks": answer.marks.tobytes(),
+            "former": answer.former.to_bytes(),
         }  # fmt: skip
 
 

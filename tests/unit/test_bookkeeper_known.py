@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connectors.bookkeeper import known
-from connectors.bookkeeper.known import Held
+from connectors.bookkeeper.known import Held, distinct
 
 ids = st.integers(0, 12)
 writes = st.lists(st.lists(st.tuples(ids, st.sampled_from([-1, -1, 5, 6, 7])), max_size=8), max_size=12)
@@ -45,3 +45,7 @@ def apply(batches: list[list[tuple[int, int]]]) -> tuple[Held, dict[int, int]]:
         held.update(np.array([i for i, _ in batch], np.int64), np.array([v for _, v in batch], np.int64))
         model.update(batch)
     return held, {ledger: mzxid for ledger, mzxid in model.items() if mzxid >= 0}
+
+
+def test_ids_are_put_in_order_each_once():
+    assert [distinct(np.array(ids, np.int64)).tolist() for ids in ([], [3, 1, 3, 2, 1])] == [[], [1, 2, 3]]

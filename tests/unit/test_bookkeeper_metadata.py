@@ -167,7 +167,7 @@ def test_other_bookie_ids_are_refused(name: str) -> None:
     assert not metadata.valid_bookie(name)
 
 
-@pytest.mark.parametrize(("last", "hollow"), [(39, True), (40, False), (-1, True)])
-def test_a_closed_ledger_is_hollow_when_its_last_fragment_holds_nothing(last: int, hollow: bool) -> None:
+@pytest.mark.parametrize(("last", "entries"), [(39, 0), (40, 255), (-1, 0)])
+def test_the_last_fragment_of_a_closed_ledger_may_hold_nothing(last: int, entries: int) -> None:
     record = decode(HEAD + b"1\n" + V1.replace(b"99\tC", b"%d\tC" % last), WHERE)
-    assert metadata.hollow(record) == hollow
+    assert metadata.entries(record) == entries

@@ -8,7 +8,7 @@ import pytest
 
 from connectors.sandbox.processes import wait_until
 from state.errors import Refused, Retry
-from state.rules import RULES
+from state.link_rules import EVERY_RULE
 from streams.cli import out
 from streams.cli.main import invoke
 from streams.metrics import Metrics
@@ -132,7 +132,7 @@ def test_actions(run: Run) -> None:
     assert rows(run("get", "actions"))[1][:4] == ["repair-21-v3", "21", "working", "lost-member"]
 
 
-@pytest.mark.parametrize("what", ["findings", "ledgers", "bookies", "marks", "actions"])
+@pytest.mark.parametrize("what", ["findings", "ledgers", "bookies", "marks", "links", "actions"])
 def test_json_is_what_the_api_says(run: Run, engine: FakeEngine, what: str) -> None:
     asked: dict[str, tuple[Any, ...]] = {"findings": (None, None, 100), "ledgers": (100, False), "actions": (50,)}
     assert json.loads(run("get", what, "-o", "json").out) == getattr(engine, what)(*asked.get(what, ()))
@@ -140,7 +140,8 @@ def test_json_is_what_the_api_says(run: Run, engine: FakeEngine, what: str) -> N
 
 @pytest.mark.parametrize(
     ("what", "sentence"),
-    [("ledgers", "Every ledger is true"), ("marks", "No ledger is marked"), ("actions", "Nothing was done"),
+    [("links", "No links are declared"), ("ledgers", "Every ledger is true"),
+     ("marks", "No ledger is marked"), ("actions", "Nothing was done"),
      ("bookies", "No bookie has ever registered"), ("findings", "Nothing found")],
 )  # fmt: skip
 def test_nothing_is_said_in_words(run: Run, engine: FakeEngine, what: str, sentence: str) -> None:
@@ -177,7 +178,7 @@ def test_plan_exits_with_three_when_it_holds_changes(run: Run) -> None:
     said = run("plan")
     assert (said.code, rows(said)[1]) == (
         3,
-        ["repair-21-v3", "mark", "lost-member", "1", "1", "working", "-"],
+        ["repair-21-v3", "mark", "lost-member", "21", "1", "1", "working", "-"],
     )
 
 
@@ -209,6 +210,53 @@ def test_approve_nothing_is_a_usage_error(run: Run) -> None:
 def test_a_stale_approval_is_refused(run: Run, engine: FakeEngine) -> None:
     said = run("approve", "repair-100-v2")
     assert (said.code, engine.approved, "trueup plan" in said.err) == (5, [], True)
+
+
+def test_links(run: Run, engine: FakeEngine) -> None:
+    engine.linked()
+    found = rows(run("get", "links"))[1][:9]
+    assert found == ["east-west", "east", "west", "enforce", "up", "batches", "2", "1", "1,200"]
+
+
+def test_describe_a_link_shows_partitions_groups_and_problems(run: Run, engine: FakeEngine) -> None:
+    engine.linked()
+    said = run("describe", "link", "east-west").out
+    wanted = [
+        "east-west, east to west",
+        "up, mode enforce",
+        "1,200 records",
+        "orders-0",
+        "billing",
+        "orders-1: too large",
+    ]
+    assert [words for words in wanted if words not in said] == []
+
+
+def test_describe_a_link_that_is_not_there(run: Run) -> None:
+    assert run("describe", "link", "nowhere").code == 5
+
+
+def test_pause_and_resume_are_settings(run: Run, engine: FakeEngine) -> None:
+    engine.linked()
+    said = [run("link", word, "east-west").out for word in ("pause", "resume")]
+    assert (said, engine.settings.links["east-west"].paused) == (
+        ["east-west is paused\n", "east-west is resumed\n"],
+        False,
+    )
+
+
+def test_pause_of_a_link_that_is_not_there(run: Run) -> None:
+    assert run("link", "pause", "nowhere").code == 5
+
+
+def test_reset_of_some_partitions(run: Run, engine: FakeEngine) -> None:
+    said = run("link", "reset", "east-west", "--partition", "orders-0", "--to", "earliest")
+    assert (said.code, engine.resets) == (0, [("east-west", ["orders-0"], "earliest")])
+
+
+def test_reset_of_all(run: Run, engine: FakeEngine) -> None:
+    assert len(rows(run("link", "reset", "east-west", "--to", "latest"))) == 3
+    assert engine.resets == [("east-west", None, "latest")]
 
 
 def test_config_get_lists_live_keys(run: Run) -> None:
@@ -245,6 +293,11 @@ def test_config_set_of_a_bad_value_says_what_is_expected(run: Run) -> None:
 def test_config_set_of_a_key_that_is_not_live(run: Run) -> None:
     said = run("config", "set", "http/../port", "1")
     assert (said.code, said.out) == (5, "")
+
+
+def test_config_set_of_a_number_below_zero_is_no_option(run: Run) -> None:
+    said = run("config", "set", "placement.max_marks", "-1")
+    assert (said.code, "placement.max_marks: expected a whole number, at least 0; found -1" in said.err) == (2, True)
 
 
 def test_config_set_without_value(run: Run) -> None:
@@ -305,7 +358,7 @@ def test_what_takes_long_says_so_on_stderr(monkeypatch: pytest.MonkeyPatch, caps
     monkeypatch.setattr(out, "QUIET_S", 0.0)
     said: list[str] = []
     with out.progress("copying"):
-        wait_until(lambda: said.append(capsys.readouterr().err) or any(said), 10.0, "a word on stderr")
+        wait_until(lambda: said.append(capsys.readouterr().err) or any(said), 60.0, "a word on stderr")
     assert "".join(said) == "copying ...\n"
 
 
@@ -316,12 +369,12 @@ def test_what_is_quick_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_explain_lists_every_rule(run: Run) -> None:
-    assert [line[0] for line in rows(run("explain"))[1:]] == [rule.id for rule in RULES]
+    assert [line[0] for line in rows(run("explain"))[1:]] == [rule.id for rule in EVERY_RULE]
 
 
-@pytest.mark.parametrize("rule", [rule.id for rule in RULES])
+@pytest.mark.parametrize("rule", [rule.id for rule in EVERY_RULE])
 def test_explain_tells_why_and_remedy(run: Run, rule: str) -> None:
-    found = RULES.find(rule)
+    found = EVERY_RULE.find(rule)
     assert found
     said = " ".join(run("explain", rule).out.split())
     assert [text for text in (found.why, found.remedy) if text not in said] == []
@@ -334,3 +387,37 @@ def test_explain_by_short_name(run: Run) -> None:
 def test_explain_a_misspelt_rule_names_its_neighbours(run: Run) -> None:
     said = run("explain", "too-few-rack")
     assert (said.code, "near: too-few-racks" in said.err) == (2, True)
+
+
+def test_log_directories(run: Run, engine: FakeEngine) -> None:
+    engine.shelved()
+    found = rows(run("get", "dirs"))
+    assert [line[:1] + line[1:2] + line[6:7] for line in found[1:]] == [
+        ["east/1", "/small", "95%"], ["east/1", "/large", "35%"],
+    ]  # fmt: skip
+
+
+def test_describe_a_broker_shows_directories_moves_and_replicas(run: Run, engine: FakeEngine) -> None:
+    engine.shelved()
+    said = run("describe", "broker", "east/1").out
+    assert all(word in said for word in ("60.0%, 10.0% after the plan", "cordoned", "awaiting approval", "orders-0"))
+
+
+@pytest.mark.parametrize(("broker", "code"), [("east/9", 5), ("east", 2)])
+def test_describe_a_broker_that_is_not_there(run: Run, engine: FakeEngine, broker: str, code: int) -> None:
+    engine.shelved()
+    assert run("describe", "broker", broker).code == code
+
+
+def test_a_plan_tells_what_moves_where_and_what_it_brings(run: Run, engine: FakeEngine) -> None:
+    engine.shelved()
+    assert "10 GiB from /small to /large; skew 60%, then 40%" in run("plan").out
+
+
+def test_a_topic_is_made_in_chosen_directories(run: Run, engine: FakeEngine) -> None:
+    said = run("topic", "create", "east", "orders", "--partitions", "2", "--config", "retention.ms=-1")
+    assert (len(rows(said)), engine.topics) == (3, [("east", "orders", 2, 1, {"retention.ms": "-1"})])
+
+
+def test_a_setting_of_a_topic_that_is_none(run: Run) -> None:
+    assert run("topic", "create", "east", "orders", "--config", "retention.ms").code == 2

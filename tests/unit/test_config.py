@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from state.errors import BadSettings
-from state.settings import Settings
-from streams.config import keys, load, reference
+from state.settings import Settings, all_keys, parse
+from streams.config import TABLES, load, reference
 
 ROOT = Path(__file__).parents[2]
 ZOOKEEPER = {"TRUEUP__CLUSTER__ZOOKEEPER": "zk:2181"}
@@ -85,14 +85,56 @@ def test_every_problem_is_told_with_its_place(tmp_path: Path) -> None:
 
 
 def test_what_is_required_is_asked_for() -> None:
-    assert problems(None) == [
-        "cluster.zookeeper: expected ZooKeeper servers of the cluster, host:port[,host:port...]; found nothing"
-    ]
+    wanted = "ZooKeeper servers of the cluster, host:port[,host:port...], or links or logdirs of Kafka clusters"
+    assert problems(None) == [f"cluster.zookeeper: expected {wanted}; found nothing"]
 
 
 def test_broken_yaml_is_named_with_line_and_column(tmp_path: Path) -> None:
     path = write(tmp_path, "cluster:\n  zookeeper: [zk\n")
     assert f"{path}, line 3, column 1: expected YAML" in problems(path)[0]
+
+
+LINKED = """kafka:
+  east: {bootstrap: "e:1", bit: 0}
+  west:
+    bootstrap: "w:1"
+    bit: 1
+links:
+  East-west:
+    source: east
+    target: west
+    topics: [orders]
+"""
+
+
+def test_a_link_in_the_file_is_changed_by_the_environment_and_by_flags(tmp_path: Path) -> None:
+    path = write(tmp_path, LINKED)
+    env = {"TRUEUP__LINKS__EAST_WEST__PAUSED": "true", "TRUEUP__KAFKA__WEST__OPTIONS": "{client.id: us}"}
+    made = load(path, env, {"links.East-west.topics": "[a, b]"})
+    (link,) = made.links.values()
+    assert (link.paused, link.topics, made.kafka["west"].options) == (True, ["a", "b"], {"client.id": "us"})
+
+
+def test_a_link_may_be_declared_by_flags_alone() -> None:
+    flags = {"kafka.a.bootstrap": "a:1", "kafka.a.bit": "0", "kafka.b.bootstrap": "b:1", "kafka.b.bit": "1",
+             "links.l.source": "a", "links.l.target": "b", "links.l.topics": "[t]"}  # fmt: skip
+    assert load(None, {}, flags).links["l"].topics == ["t"]
+
+
+def test_a_problem_of_a_link_is_told_with_its_place(tmp_path: Path) -> None:
+    path = write(tmp_path, LINKED + "    copy: loud\n    copy: louder\n")
+    found = problems(path, {"TRUEUP__LINKS__EAST_WEST__LEASE_S": "0"}, {"kafka.west.bit": "0"})
+    assert [line.rpartition("; found")[2] for line in found] == [
+        f" 2 times, in lines 11, 12 of {path}",
+        f" 'louder' (from line 12 of {path})",
+        " 0 (from TRUEUP__LINKS__EAST_WEST__LEASE_S)",
+        " 0 (from --set kafka.west.bit)",
+    ]
+
+
+def test_a_link_that_is_no_table_is_told(tmp_path: Path) -> None:
+    path = write(tmp_path, LINKED.partition("  East")[0] + "  l: 3\n")
+    assert problems(path)[0] == f"links.l.: expected keys and values, found 3 (from line 7 of {path})"
 
 
 def test_two_documents_are_refused(tmp_path: Path) -> None:
@@ -157,13 +199,13 @@ def test_the_shipped_file_holds_the_defaults() -> None:
 def test_every_key_of_the_reference_is_its_default() -> None:
     uncommented = re.sub(r"(?m)^( *)#(?! )", r"\1", reference())
     raw = yaml.safe_load(uncommented)
-    named = {f"{section}.{key}" for section, inner in raw.items() if isinstance(inner, dict) for key in inner}
-    assert named | {"data_dir"} == {name for name, _, _ in keys()}
-    assert load(None, {}, {n: raw[n.partition(".")[0]][n.partition(".")[2]] for n in named}) == load(
-        ROOT / "conf" / "trueup.yaml", {}, {}
-    )
+    examples = {table: raw.pop(table)[name] for table, (name, *_) in TABLES.items()}
+    sections = {**raw, **{f"{table}.NAME": entry for table, entry in examples.items()}}
+    named = {f"{section}.{key}" for section, inner in sections.items() if isinstance(inner, dict) for key in inner}
+    assert named | {"data_dir"} == {name for name, _, _ in all_keys()}
+    assert parse(raw) == load(ROOT / "conf" / "trueup.yaml", {}, {})
 
 
 def test_settings_have_no_key_without_a_meaning() -> None:
-    assert [name for name, spec, _ in keys() if not spec.metadata.get("doc")] == []
+    assert [name for name, spec, _ in all_keys() if not spec.metadata.get("doc")] == []
     assert Settings.__doc__

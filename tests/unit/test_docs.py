@@ -67,9 +67,9 @@ def test_every_command_in_the_manual_exists() -> None:
 
 
 def test_every_setting_in_the_manual_exists() -> None:
-    from streams.config import keys
+    from state.settings import all_keys
 
     sections = "cluster|racks|placement|journal|spark|http"
     text = "\n".join(page.read_text() for page in TEXTS)
     named = set(re.findall(rf"`((?:{sections})\.[a-z_]+)[`: ]", text))
-    assert named - {name for name, _, _ in keys()} == {"spark.log"}
+    assert named - {name for name, _, _ in all_keys()} == {"spark.log"}

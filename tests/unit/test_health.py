@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from streams.health import health
-from tests.unit.fake_engine import FakeEngine, healthy_status
+from tests.unit.fake_engine import FakeEngine, healthy_status, link_row
 
 
 def test_healthy() -> None:
@@ -41,6 +41,17 @@ def test_a_silent_source_counts(state: str, level: str) -> None:
     status = healthy_status()
     status["sources"][0]["state"] = state
     assert health(status).level == level
+
+
+@pytest.mark.parametrize(("state", "level"), [("up", "healthy"), ("paused", "healthy"), ("stalled", "attention")])
+def test_links_count(state: str, level: str) -> None:
+    status = healthy_status() | {"links": [link_row("east-west", state=state)]}
+    assert health(status).level == level
+
+
+def test_links_without_ledgers_are_what_is_healthy() -> None:
+    status = healthy_status() | {"links": [link_row("east-west")], "watches_ledgers": False}
+    assert health(status).line == "Healthy: 1 link up"
 
 
 def test_a_failed_stream_counts() -> None:

@@ -60,7 +60,7 @@ def test_a_change_of_policy_is_a_change():
 
 def test_a_bookie_that_goes_is_pending_and_remembers_what_it_was():
     settled = run((3, seen(readonly=("b1",))), (5, seen("b1")))
-    assert bookie(settled) == Bookie("b1", "/r", Status.PENDING, 5, 1, Status.READONLY)
+    assert bookie(settled) == Bookie("b1", "/r", Status.PENDING, 5, 1, Status.READONLY, 1)
 
 
 def test_the_end_of_the_grace_is_told():
@@ -220,3 +220,27 @@ def test_long_lists_of_bookies_are_cut():
     names = tuple(f"n{n}" for n in range(9))
     before = settle(seen(names=names), None, POLICY, 0).topology
     assert "and 4 more" in settle(seen(*names, names=names), before, POLICY, 5).topology.held
+
+
+def begun(*steps) -> int:
+    return bookie(run(*steps)).begun_zxid
+
+
+def registered(zxid: int, how: str = "writable") -> list[Sighting]:
+    return [Sighting("b1", "/r", how, True, zxid)]
+
+
+def test_turning_read_only_and_back_begins_nothing_anew():
+    assert begun((1, registered(5)), (2, registered(7, "readonly")), (3, registered(9))) == 5
+
+
+def test_a_registration_after_an_absence_begins_anew():
+    assert begun((1, registered(5)), (2, registered(0, "")), (3, registered(9))) == 9
+
+
+def test_a_registration_in_the_same_mode_that_was_never_seen_away_begins_anew():
+    assert begun((1, registered(5)), (2, registered(9))) == 9
+
+
+def test_a_registration_that_was_only_missed_goes_on():
+    assert begun((1, registered(5)), (2, registered(0, "")), (3, registered(5))) == 5

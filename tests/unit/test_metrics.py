@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from connectors.contract import Partition, Position, Progress
 from state.repairs import Stage
 from state.rules import RULES, Verdict
 from streams.metrics import Metrics, behind
-from tests.unit.fake_engine import FakeEngine, healthy_status
+from tests.unit.fake_engine import FakeEngine, healthy_status, link_row
 
 PROGRESS = {
     "name": "placement", "batchId": 7, "batchDuration": 1500, "numInputRows": 1000, "processedRowsPerSecond": 666.6,
@@ -158,6 +159,25 @@ def test_events_are_counted(metrics: Metrics) -> None:
         value(metrics, "trueup_time_to_safe_seconds_sum"),
     ]
     assert counted == [1, 1, 1, 12.5]
+
+
+def test_links_have_a_state_lag_and_heartbeat() -> None:
+    metrics = Metrics(cluster="east", links=["east-west"])
+    metrics.status(healthy_status() | {"links": [link_row("east-west", state="stalled", lag_records=9, lag_ms=65_000)]})
+    said = {
+        "trueup_link_lag_records": 9.0, "trueup_link_lag_seconds": 65.0, "trueup_link_heartbeat_age_seconds": 3.0,
+        "trueup_link_partitions": 2.0,
+    }  # fmt: skip
+    states = [value(metrics, "trueup_link_state", link="east-west", state=s) for s in ("up", "stalled")]
+    assert ({name: value(metrics, name, link="east-west") for name in said}, states) == (said, [0, 1])
+
+
+def test_what_became_of_records_is_counted_from_zero() -> None:
+    metrics, source = Metrics(cluster="east", links=["east-west"]), Partition("orders", 0)
+    before = value(metrics, "trueup_link_records_total", link="east-west", outcome="lost")
+    metrics.copied("east-west", Progress(source, source, Position(7), copied=5, lost=2, bytes=100))
+    after = [value(metrics, "trueup_link_records_total", link="east-west", outcome=o) for o in ("copied", "lost")]
+    assert (before, after, value(metrics, "trueup_link_bytes_total")) == (0, [5, 2], 100)
 
 
 def test_counters_without_labels_begin_at_zero(metrics: Metrics) -> None:

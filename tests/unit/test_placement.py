@@ -88,13 +88,23 @@ def test_lost_members_that_share_no_window_leave_copies():
     assert rule_of(closed("a1", "b1", "a2", "b2"), topology(lost=["a1", "a2"])) == "lost-member"
 
 
+def test_a_window_that_holds_no_entry_loses_none():
+    one = row(1, ["a1", "b1", "b2"], quorum=2, entries=1)
+    found = judge(one, topology(lost=["b1", "b2"]))
+    assert (RULES[int(found.rule[0])].id, int(found.copies[0])) == ("placement.lost-member", 1)
+
+
+def test_the_window_of_the_last_of_few_entries_counts():
+    assert rule_of(row(1, ["a1", "b1", "b2"], quorum=2, entries=2), topology(lost=["b1", "b2"])) == "all-copies-lost"
+
+
 def test_a_tail_without_entries_loses_nothing():
-    hollow = row(1, ["a1", "b1"], ["a2", "b2"], quorum=2, hollow=True)
+    hollow = row(1, ["a1", "b1"], ["a2", "b2"], quorum=2, entries=0)
     assert rule_of(hollow, topology(lost=["a2", "b2"])) == "lost-member"
 
 
 def test_an_older_fragment_is_never_hollow():
-    hollow = row(1, ["a1", "b1"], ["a2", "b2"], quorum=2, hollow=True)
+    hollow = row(1, ["a1", "b1"], ["a2", "b2"], quorum=2, entries=0)
     assert rule_of(hollow, topology(lost=["a1", "b1"])) == "all-copies-lost"
 
 
@@ -230,13 +240,19 @@ def test_copies_and_racks_are_those_of_the_poorest_window():
 
 
 def test_a_ledger_without_entries_has_all_its_copies():
-    found = judge(closed("a1", "b1", hollow=True), topology(lost=["a1", "b1"]))
+    found = judge(closed("a1", "b1", entries=0), topology(lost=["a1", "b1"]))
     assert (int(found.copies[0]), RULES[int(found.rule[0])].verdict) == (2, Verdict.DRIFTED)
+
+
+def test_windows_without_entries_count_as_in_bookkeeper():
+    """isEnsembleAdheringToPlacementPolicy gets the ensemble alone, from the Auditor and from the workers."""
+    found = [rule_of(closed("a1", "a2", "b1", "b2", entries=held), topology()) for held in (255, 0)]
+    assert found == ["too-few-racks", "too-few-racks"]
 
 
 def former(*bookies: str) -> Former:
     before, after = row(1, ["a1", *bookies], quorum=2), row(1, ["a1", "a2"], quorum=2, mzxid=9)
-    return NO_FORMER.merge(before, after, 0)
+    return NO_FORMER.merge(before, after, None)
 
 
 def test_targets_that_dropped_the_ledger_refuse_it():
@@ -254,7 +270,7 @@ def test_refusal_blocks_the_replacement_of_a_lost_member():
 
 def test_a_fragment_without_entries_is_refused_by_nobody():
     seen = topology({"a1": "/a", "a2": "/a", "b1": "/b"})
-    assert rule_of(closed("a1", "a2", hollow=True), seen, former("b1")) == "too-few-racks"
+    assert rule_of(closed("a1", "a2", entries=0), seen, former("b1")) == "too-few-racks"
 
 
 def test_other_ledgers_are_not_refused():

@@ -1,9 +1,8 @@
-from dataclasses import replace
-
 import pytest
 
 from state.errors import Refused
-from state.repairs import ENDS, TRANSITIONS, Event, Repair, Stage, advance, declined, diagram
+from state.life import diagram
+from state.repairs import ENDS, TRANSITIONS, Event, Repair, Stage, advance, declined
 
 WANTED = Repair(ledger=7, rule="placement.too-few-racks", version=3, since_ms=1_000)
 
@@ -39,7 +38,7 @@ def test_each_wait_after_a_decline_is_twice_the_one_before():
 
 
 def test_a_wait_is_a_day_at_most():
-    tired = replace(after(Event.ORDER), attempts=99)
+    tired = after(Event.ORDER)._replace(attempts=99)
     assert declined(tired, 0, 60_000).next_ms == 86_400_000
 
 
@@ -55,4 +54,4 @@ def test_nothing_leaves_an_end():
 
 
 def test_the_diagram_has_every_step_of_the_table():
-    assert diagram().count(" --> ") == len(TRANSITIONS) + len(ENDS) + 1
+    assert diagram(TRANSITIONS, ENDS).count(" --> ") == len(TRANSITIONS) + len(ENDS) + 1

@@ -140,7 +140,7 @@ def test_progress_ends_with_all_bytes_done(repository: Repository) -> None:
 
 @pytest.mark.parametrize("name", sets())
 def test_every_root_of_a_lock_is_in_it(name: str) -> None:
-    roots = {line.split()[2] for line in lock_text(name).splitlines() if line.startswith("#")}
+    roots = {line.split()[2] for line in lock_text(name).splitlines() if line.startswith(("# root", "# only"))}
     assert set() < roots <= {jar.coordinates for jar in parse(lock_text(name), name)}
 
 
@@ -155,3 +155,11 @@ def test_maven_is_asked_for_the_roots() -> None:
     asked = ElementTree.fromstring(pom("# root g:a:1\n# only h:b:2\n"))
     found = [element.text for element in asked.iter() if element.tag.endswith(("artifactId", "version"))]
     assert found == ["relock", "1", "a", "1", "b", "2", "*"]
+
+
+def test_versions_are_imported_and_jars_left_out_of_every_root() -> None:
+    asked = ElementTree.fromstring(pom("# import v:bom:9\n# without h:b\n# root g:a:1\n"))
+    assert [element.text for element in asked.iterfind("dependencyManagement/*/*/*")][:5] == [
+        "v", "bom", "9", "pom", "import"
+    ]  # fmt: skip
+    assert [element.text for element in asked.iterfind("dependencies//exclusion/*")] == ["h", "b"]

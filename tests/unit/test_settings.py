@@ -47,3 +47,17 @@ def test_a_fixed_key_does_not_change_while_running():
 def test_a_live_key_out_of_bounds_is_refused():
     with pytest.raises(BadSettings, match=r"placement\.max_marks: expected a whole number, at least 0; found -1"):
         change(parse(GOOD), "placement.max_marks", "-1")
+
+
+def test_nothing_is_deleted_without_knowing_the_cluster():
+    with pytest.raises(BadSettings) as caught:
+        parse({"cluster": {"zookeeper": "h:2181"}, "deletion": {"owners": "pulsar", "mode": "enforce"}})
+    assert [problem.partition(":")[0] for problem in caught.value.problems] == [
+        "deletion.instance", "deletion.exclusive",
+    ]  # fmt: skip
+
+
+def test_owners_of_ledgers_want_their_cluster():
+    with pytest.raises(BadSettings, match=r"deletion\.owners: expected none without cluster\.zookeeper"):
+        parse({"kafka": {"east": {"bootstrap": "e:9092", "bit": 0}}, "logdirs": {"east": {}},
+               "deletion": {"owners": "pulsar"}})  # fmt: skip

@@ -49,6 +49,63 @@ def said(answer: Answer | None) -> dict[int, str]:
     return {int(f["ledger"]): RULES[int(f["rule"])].verdict.name for f in answer.findings}
 
 
+def drop(*versions: tuple[str, ...], state: LedgerState = LedgerState.CLOSED, first: int = 0) -> Ledgers:
+    """Ledger 1 on one ensemble after the other, two versions apart."""
+    return concat([
+        row(1, bookies, quorum=2, state=state, mzxid=first + at + 1, version=first + at, seen_ms=2_000)
+        for at, bookies in enumerate(versions)
+    ])  # fmt: skip
+
+
+def refusing(driven: Driven, seen: Topology | None = None) -> frozenset[str]:
+    """Who may refuse ledger 1 now, as the bucket answers it."""
+    answer = driven.step(concat([]), seen=seen or topology(9))
+    assert answer is not None
+    return answer.former.at(9_000).of(1)
+
+
+def test_a_repair_leaves_a_memory():
+    driven = started(drop((A1, B1)))
+    driven.step(drop((A1, A2), first=2))
+    assert refusing(driven) == {B1}
+
+
+def test_versions_that_meet_in_one_batch_leave_a_memory():
+    driven = started(bad(2))
+    driven.step(drop((A1, B1), (A1, B2), (A1, A2)))
+    assert refusing(driven) == {B1, B2}
+
+
+def test_a_version_that_the_view_knew_and_one_that_it_never_saw_leave_a_memory():
+    driven = started(drop((A1, B1)))
+    driven.step(drop((A1, B2), (A1, A2), first=2))
+    assert refusing(driven) == {B1, B2}
+
+
+def test_versions_of_the_first_batch_leave_a_memory():
+    assert refusing(started(drop((A1, B1), (A1, A2)))) == {B1}
+
+
+def test_a_writer_that_changes_the_ensemble_leaves_a_memory():
+    driven = started(drop((A1, B1), state=LedgerState.OPEN))
+    driven.step(drop((A1, A2), state=LedgerState.OPEN, first=1))
+    driven.step(drop((A1, A2), first=2))
+    assert refusing(driven) == {B1}
+
+
+def test_no_memory_is_told_of_ledgers_that_are_true():
+    driven = started(drop((A1, B1)))
+    driven.step(drop((A1, B2), first=2))
+    assert refusing(driven) == frozenset()
+
+
+def test_a_replay_of_old_versions_forgets_nothing_and_learns_nothing():
+    driven = started(drop((A1, B1)))
+    driven.step(drop((A1, B1), (A1, A2), first=2))
+    driven.step(drop((A1, B1), (A1, A2), first=2))
+    assert refusing(driven) == {B1}
+
+
 def test_nothing_is_said_before_the_bookies_are_known():
     assert Driven().step(bad(1)) is None
 

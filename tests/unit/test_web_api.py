@@ -7,7 +7,7 @@ from flask.testing import FlaskClient
 from prometheus_client.parser import text_string_to_metric_families
 
 from state.errors import Retry, Stop, Unknown
-from state.rules import RULES
+from state.link_rules import EVERY_RULE
 from streams.metrics import Metrics
 from streams.web.api import create_app
 from streams.web.engine import Engine
@@ -56,7 +56,9 @@ def test_metrics_are_prometheus_text_of_the_status(client: FlaskClient) -> None:
     assert drifted == [17.0]
 
 
-@pytest.mark.parametrize("path", ["status", "findings", "ledgers", "bookies", "marks", "plan", "config", "actions"])
+@pytest.mark.parametrize(
+    "path", ["status", "findings", "ledgers", "bookies", "marks", "plan", "config", "links", "actions"]
+)
 def test_every_read_is_what_the_engine_says(client: FlaskClient, engine: FakeEngine, path: str) -> None:
     asked = {"findings": (None, None, 100), "ledgers": (100, False), "actions": (50,)}.get(path, ())
     assert client.get(f"/api/{path}").get_json() == getattr(engine, path)(*asked)
@@ -76,7 +78,7 @@ def test_one_ledger(client: FlaskClient) -> None:
 
 
 def test_rules_are_the_table(client: FlaskClient) -> None:
-    assert [rule["id"] for rule in client.get("/api/rules").get_json()] == [rule.id for rule in RULES]
+    assert [rule["id"] for rule in client.get("/api/rules").get_json()] == [rule.id for rule in EVERY_RULE]
 
 
 def test_the_index_names_every_path(client: FlaskClient) -> None:
@@ -124,6 +126,26 @@ def test_a_defect_is_an_error_in_json(engine: FakeEngine) -> None:
     app.logger.disabled = True
     engine.fail = ZeroDivisionError()
     assert error(app.test_client().get("/api/findings"), 500)["error"] == "internal server error"
+
+
+def test_one_link(client: FlaskClient, engine: FakeEngine) -> None:
+    engine.linked()
+    assert len(client.get("/api/links/east-west").get_json()["copies"]) == 2
+
+
+def test_a_link_that_is_not_there(client: FlaskClient) -> None:
+    assert error(client.get("/api/links/nowhere"), 404)["expected"] == "a link nowhere"
+
+
+def test_a_reset_names_where_to(client: FlaskClient, engine: FakeEngine) -> None:
+    rows = client.post("/api/links/east-west/reset", json={"to": "latest", "partitions": ["orders-1"]}).get_json()
+    assert (len(rows), engine.resets) == (1, [("east-west", ["orders-1"], "latest")])
+
+
+@pytest.mark.parametrize("body", [{}, {"to": 5}, {"to": "latest", "partitions": []}, {"to": "latest", "all": True}])
+def test_any_other_reset_is_refused(client: FlaskClient, engine: FakeEngine, body: Any) -> None:
+    error(client.post("/api/links/east-west/reset", json=body), 400)
+    assert engine.resets == []
 
 
 def test_approve_by_id(client: FlaskClient, engine: FakeEngine) -> None:

@@ -72,6 +72,12 @@ def test_healthy_is_said_only_when_all_is_true() -> None:
     assert "Healthy: 1,204 ledgers true" in page["health"]
 
 
+def test_links_are_told(client: FlaskClient, engine: FakeEngine) -> None:
+    engine.linked()
+    said = client.get("/api/page").get_json()["links"]
+    assert [word for word in ("east-west", "1,200", "1 stopped", "too large") if word not in said] == []
+
+
 def test_what_others_wrote_stays_text(client: FlaskClient, engine: FakeEngine) -> None:
     evil = "<img src=x onerror=alert(1)>"
     engine.rows[0] |= {"reason": evil, "rule": evil, "stage": evil, "verdict": "blocked"}

@@ -5,6 +5,8 @@ import struct
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kazoo.protocol import serialization as jutes
+from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
 from connectors.zookeeper import requests
 from connectors.zookeeper.errors import FORBIDDEN, GONE
@@ -42,6 +44,31 @@ def test_a_multi_read_answer_tells_data_stat_and_errors_apart() -> None:
     request.zxid = 77
     rows = request.deserialize(b"head" + found + failed + null + END, 4)
     assert (rows.size.tolist(), rows.data(0), rows.stat(3).mzxid, rows.zxid) == ([3, GONE, FORBIDDEN, 0], b"xyz", 2, 77)
+
+
+@given(st.text("abc/é", min_size=1, max_size=9), st.binary(max_size=9), st.integers(-1, 2**31 - 1))
+def test_transactions_are_those_of_kazoo(path: str, data: bytes, version: int) -> None:
+    acl = [*OPEN_ACL_UNSAFE, make_digest_acl("u", "p", read=True)]
+    ours = [
+        requests.creation(path, data, requests.access(acl)), requests.check(path, version),
+        requests.deletion(path, version), requests.writing(path, data, version),
+    ]  # fmt: skip
+    theirs = [
+        jutes.Create(path, data, acl, 0), jutes.CheckVersion(path, version), jutes.Delete(path, version),
+        jutes.SetData(path, data, version),
+    ]  # fmt: skip
+    assert requests.Multi(ours).serialize() == bytes(jutes.Transaction(theirs).serialize())
+
+
+def test_the_answer_to_a_transaction_has_a_code_for_each_operation() -> None:
+    heads = [struct.pack("!iBi", kind, 0, 0) for kind in (1, 13, 5, 2)]
+    done = heads[0] + jute(b"/a/b") + heads[1] + heads[2] + STAT + heads[3]
+    undone = b"".join(struct.pack("!iBii", -1, 0, code, code) for code in (0, -103, -2))
+    request = requests.Multi([])
+    assert (request.deserialize(b"xx" + done + END, 2), request.deserialize(undone + END, 0)) == (
+        [None] * 4,
+        [0, -103, -2],
+    )
 
 
 @pytest.mark.parametrize("names", [[], [b"L0001", b"L0002"], [b"a", b"bcd", b"ef"], [b"abc", b"d", b"efghi"]])

@@ -1,0 +1,291 @@
+"""Deletion in the application, end to end: a Pulsar whose broker forgets ledgers, `trueup run`, an operator, a live
+writer, SIGKILL, and a bookie that is away. Each test has topics of its own and begins in mode observe."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from connectors.bookkeeper.addresses import Addresses
+from connectors.bookkeeper.presence import Answer, presence
+from connectors.sandbox.forgetting import data_of, forget, listed, plant, truncate, unload
+from connectors.sandbox.messages import Messages
+from connectors.sandbox.pulsar import Pulsar
+from streams.demo.leak import instance
+from tests.e2e.trueup import Trueup, Witness
+
+pytestmark = [pytest.mark.servers, pytest.mark.timeout(900)]
+PER_LEDGER, SIZE = 20, 1_000
+GRACE_S, RATE, SLOW_RATE = 2.0, 50.0, 0.3
+LIVE_LEDGERS, ROUNDS = 100, 4
+Row = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def cluster(new_root: Callable[[], Path]) -> Iterator[Pulsar]:
+    settings = {"managedLedgerMaxEntriesPerLedger": PER_LEDGER}
+    with Pulsar(new_root(), bookies=3, settings=settings) as made:
+        made.up()
+        yield made
+
+
+@pytest.fixture(scope="module")
+def messages(cluster: Pulsar) -> Iterator[Messages]:
+    with Messages(cluster.service_url) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def reported(cluster: Pulsar, messages: Messages) -> dict[int, str]:
+    """Ledgers that may never be deleted, with the rule that says so."""
+    messages.write(topic("quiet"), range(PER_LEDGER * 2), SIZE)
+    return {
+        plant(cluster, {"application": "somebody"}): "deletion.unknown-owner",
+        plant(cluster, data_of(owner("never-made"))): "deletion.owner-gone",
+        plant(cluster, data_of(owner("quiet"))): "deletion.not-superseded",
+    }
+
+
+@pytest.fixture(scope="module")
+def trueup(cluster: Pulsar, reported: dict[int, str], new_root: Callable[[], Path]) -> Iterator[Trueup]:
+    assert reported
+    deletion = {
+        "owners": "pulsar", "instance": instance(str(cluster.zookeeper.address)), "exclusive": True, "grace_s": GRACE_S,
+        "confirm_s": 0.5, "retry_s": 1.0, "deletes_per_s": RATE,
+    }  # fmt: skip
+    with Trueup(cluster, new_root(), deletion=deletion) as made:
+        made.start()
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def calm(trueup: Trueup) -> None:
+    """Whatever a test before left behind."""
+    if not trueup.process.alive:
+        trueup.start()
+    if trueup.api("status")["deletion"]["mode"] != "observe":
+        trueup.set("deletion.mode", "observe")
+
+
+def topic(name: str) -> str:
+    return f"public/default/{name}"
+
+
+def owner(name: str) -> str:
+    """The managed ledger of a topic."""
+    return f"public/default/persistent/{name}"
+
+
+def planted(cluster: Pulsar, messages: Messages, name: str, count: int) -> list[int]:
+    """Empty ledgers that a topic never listed and, as it went on, never will."""
+    messages.write(topic(name), range(1), SIZE)
+    made = [plant(cluster, data_of(owner(name))) for _ in range(count)]
+    unload(cluster, topic(name))
+    messages.write(topic(name), range(1, 2), SIZE)
+    return made
+
+
+def written(cluster: Pulsar, messages: Messages, *names: str) -> list[int]:
+    """Ledgers with messages that topics forgot."""
+    for name in names:
+        messages.write(topic(name), range(PER_LEDGER * 3 + 1), SIZE)
+    return [ledger for lost in forget(cluster, map(topic, names)).values() for ledger in lost]
+
+
+def found(trueup: Trueup, ledgers: Sequence[int]) -> dict[int, Row] | None:
+    """What is said of ledgers that nobody points to, if it is said of all of these."""
+    rows = {row["ledger"]: row for row in trueup.api("unreferenced?limit=10000")}
+    return {ledger: rows[ledger] for ledger in ledgers} if rows.keys() >= set(ledgers) else None
+
+
+def waiting(trueup: Trueup, ledgers: Sequence[int]) -> dict[int, str] | None:
+    """Actions that wait for an operator, by ledger, if those of all of these do."""
+    rows = [row for row in trueup.api("plan") if row["kind"] == "delete" and row["stage"] == "awaiting approval"]
+    ids = {row["ledger"]: row["id"] for row in rows}
+    return ids if ids.keys() >= set(ledgers) else None
+
+
+def reached(trueup: Trueup, outcome: str) -> set[int]:
+    """Ledgers whose deletion came this far in this run."""
+    rows = trueup.api("actions?limit=10000")
+    return {row["ledger"] for row in rows if row["kind"] == "deletion" and row["outcome"] == outcome}
+
+
+def confirmed(trueup: Trueup, ledgers: Sequence[int]) -> bool:
+    return set(ledgers) <= reached(trueup, "confirmed")
+
+
+def marked(trueup: Trueup, ledgers: Sequence[int]) -> set[int]:
+    """Those whose deletion is under way."""
+    return {row["ledger"] for row in trueup.api("markers")} & set(ledgers)
+
+
+def missed(trueup: Trueup, ledgers: Sequence[int], bookie: str) -> list[int] | None:
+    """Those of these ledgers of which only this bookie has not said, more than once, that they are gone; None while
+    others are not confirmed."""
+    rows = [row for row in trueup.api("markers") if row["ledger"] in ledgers]
+    kept = [r["ledger"] for r in rows if r["pending"] == [bookie] and r["attempts"] > 1]
+    others = set(ledgers) - set(kept)
+    return kept if kept and others <= reached(trueup, "confirmed") else None
+
+
+def standing(witness: Witness, ledgers: Sequence[int]) -> list[int]:
+    """Those whose metadata are in ZooKeeper."""
+    return [ledger for ledger in ledgers if witness.client.look(witness.paths.ledger(ledger)) is not None]
+
+
+def asked(witness: Witness, ledgers: Sequence[int], bookie: str) -> set[Answer]:
+    """What a bookie says of them, to us."""
+    said = presence({ledger: [bookie] for ledger in ledgers}, Addresses(witness.client, witness.paths), 5.0)
+    return {answers[bookie] for answers in said.values()}
+
+
+@contextmanager
+def another_instance(witness: Witness) -> Iterator[None]:
+    """Within this the cluster says that it is another."""
+    path = f"{witness.paths.root}/INSTANCEID"
+    before = witness.client.look(path)
+    assert before is not None
+    witness.client.put(path, b"another", -1)
+    try:
+        yield
+    finally:
+        witness.client.put(path, before[0], -1)
+
+
+def outlives(trueup: Trueup, row: Mapping[str, Any]) -> bool:
+    """Whether the grace of what was found is long over."""
+    return bool(trueup.api("status")["now_ms"] - row["since_ms"] > 3_000 * GRACE_S)
+
+
+def test_in_observe_what_is_forgotten_is_reported_and_stays(
+    trueup: Trueup, cluster: Pulsar, messages: Messages, witness: Witness
+) -> None:
+    forgotten = written(cluster, messages, "observed")
+    rows = trueup.until("it to be found", lambda: found(trueup, forgotten))
+    told = {r["ledger"]: r for r in trueup.json("get", "ledgers", "--unreferenced", "--limit", "10000")}
+    assert {(told[i]["owner"], told[i]["rule"]) for i in forgotten} == {(owner("observed"), "deletion.forgotten")}
+    assert min(told[i]["bytes"] for i in forgotten) >= PER_LEDGER * SIZE
+    trueup.until("its grace to be over", lambda: outlives(trueup, rows[forgotten[-1]]))
+    later = planted(cluster, messages, "observed-later", 1)
+    trueup.until("a later one to be found", lambda: found(trueup, later))
+    assert standing(witness, forgotten) == forgotten
+
+
+def test_a_ledger_that_is_listed_is_described_as_in_use(trueup: Trueup, cluster: Pulsar, messages: Messages) -> None:
+    messages.write(topic("used"), range(PER_LEDGER * 2), SIZE)
+    ledger = listed(cluster, topic("used"))[0]
+    said = trueup.until("it to be known", lambda: trueup.run("describe", "ledger", str(ledger)).out)
+    assert [line for line in said.splitlines() if line.startswith(("Owner", "In use"))] == [
+        f"Owner      {owner('used')}", "In use     its owner points to it",
+    ]  # fmt: skip
+
+
+def test_a_forgotten_ledger_is_described_with_owner_nodes_and_why(
+    trueup: Trueup, cluster: Pulsar, messages: Messages
+) -> None:
+    (ledger,) = planted(cluster, messages, "described", 1)
+    trueup.until("it to be found", lambda: found(trueup, [ledger]))
+    owned = trueup.json("describe", "ledger", str(ledger))["owned"]
+    nodes = [(node["path"], node["points"]) for node in owned["nodes"]]
+    assert (owned["owner"], owned["rule"]) == (owner("described"), "deletion.forgotten-empty")
+    assert nodes == [(f"/managed-ledgers/{owner('described')}", False)]
+
+
+def test_what_is_approved_goes_and_nothing_else(
+    trueup: Trueup, cluster: Pulsar, messages: Messages, witness: Witness
+) -> None:
+    chosen, other = planted(cluster, messages, "approved", 2)
+    trueup.set("deletion.mode", "approve")
+    actions = trueup.until("both to wait", lambda: waiting(trueup, [chosen, other]))
+    assert trueup.run("approve", actions[chosen]).code == 0
+    trueup.until("it to be gone", lambda: confirmed(trueup, [chosen]))
+    later = planted(cluster, messages, "approved-later", 1)
+    trueup.until("a later one to wait", lambda: waiting(trueup, later))
+    left = [ledger for ledger in actions if ledger != chosen]
+    assert (standing(witness, [chosen]), standing(witness, left)) == ([], left)
+
+
+def test_in_another_cluster_than_the_set_one_nothing_goes_and_the_status_says_why(
+    trueup: Trueup, cluster: Pulsar, messages: Messages, witness: Witness
+) -> None:
+    forgotten = planted(cluster, messages, "elsewhere", 1)
+    rows = trueup.until("it to be found", lambda: found(trueup, forgotten))
+    with another_instance(witness):
+        trueup.set("deletion.mode", "enforce")
+        problems = trueup.wait("a problem", lambda status: status["problems"])["problems"]
+        trueup.until("its grace to be over", lambda: outlives(trueup, rows[forgotten[0]]))
+        later = planted(cluster, messages, "elsewhere-later", 1)
+        trueup.until("a later one to be found", lambda: found(trueup, later))
+        stayed = standing(witness, forgotten)
+    assert ("found another; set deletion.instance" in str(problems), stayed) == (True, forgotten)
+    trueup.until("it to go in the cluster that is set", lambda: confirmed(trueup, forgotten))
+
+
+def test_next_to_a_live_writer_only_what_is_forgotten_goes(
+    trueup: Trueup, cluster: Pulsar, messages: Messages, witness: Witness
+) -> None:
+    with messages.writer(topic("live"), pause_s=0.005) as live:
+        lost, busy = ("lost-1", "lost-2", "lost-3"), ("busy-1", "busy-2")
+        forgotten = written(cluster, messages, *lost)
+        trueup.set("deletion.mode", "enforce")
+        for _ in range(ROUNDS):
+            for name in ("lost-1", *busy):
+                messages.write(topic(name), range(PER_LEDGER * 3), SIZE)
+                truncate(cluster, topic(name))
+        trueup.until("what is forgotten to be gone", lambda: confirmed(trueup, forgotten))
+        trueup.until("many rollovers", lambda: len(listed(cluster, topic("live"))) >= LIVE_LEDGERS)
+        numbers = live.stop()
+    used = [ledger for name in ("live", *lost, *busy) for ledger in listed(cluster, topic(name))]
+    back = messages.read(topic("live"))
+    assert (standing(witness, forgotten), standing(witness, used)) == ([], used)
+    assert (back.missing(numbers), back.strange) == ([], 0)
+
+
+def test_killed_amid_deletions_it_finishes_them(
+    trueup: Trueup, cluster: Pulsar, messages: Messages, witness: Witness
+) -> None:
+    forgotten = written(cluster, messages, "cut-1", "cut-2", "cut-3")
+    trueup.until("it to be found", lambda: found(trueup, forgotten))
+    trueup.set("deletion.deletes_per_s", SLOW_RATE)
+    trueup.set("deletion.mode", "enforce")
+    done = trueup.until("the first to be confirmed", lambda: reached(trueup, "confirmed") & set(forgotten))
+    trueup.kill()
+    left = standing(witness, forgotten)
+    assert 0 < len(left) < len(forgotten)
+    trueup.start()
+    trueup.set("deletion.deletes_per_s", RATE)
+    trueup.until("the others to be gone", lambda: confirmed(trueup, left) and not marked(trueup, forgotten))
+    again = {row["ledger"] for row in trueup.api("actions?limit=10000")} & done
+    assert (standing(witness, forgotten), reached(trueup, "withdrawn") & set(forgotten), again) == ([], set(), set())
+
+
+def test_a_deletion_is_confirmed_once_the_bookie_that_was_away_has_collected(
+    trueup: Trueup, cluster: Pulsar, messages: Messages, witness: Witness
+) -> None:
+    forgotten = written(cluster, messages, "held-1", "held-2")
+    trueup.until("it to be found", lambda: found(trueup, forgotten))
+    away = str(trueup.api(f"ledgers/{forgotten[0]}")["fragments"][0]["bookies"][0]["bookie"])
+    name = next(bookie.name for bookie in cluster.bookies.values() if bookie.id == away)
+    cluster.kill(name)
+    trueup.set("deletion.mode", "enforce")
+    held = trueup.until("it to be missed and nothing else", lambda: missed(trueup, forgotten, away))
+    cluster.start(name)
+
+    def all_confirmed() -> bool:
+        sure = reached(trueup, "confirmed") & set(held)
+        assert not sure or asked(witness, sorted(sure), away) == {Answer.GONE}
+        return sure == set(held)
+
+    trueup.until("the others to be confirmed", all_confirmed)
+    assert not marked(trueup, forgotten)
+
+
+def test_what_may_only_be_reported_is_there_in_the_end(
+    trueup: Trueup, reported: dict[int, str], witness: Witness
+) -> None:
+    rows = trueup.until("it to be found", lambda: found(trueup, list(reported)))
+    assert {ledger: row["rule"] for ledger, row in rows.items()} == reported
+    assert standing(witness, list(reported)) == list(reported)

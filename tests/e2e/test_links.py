@@ -1,0 +1,227 @@
+"""A link in the application, end to end: two Kafka clusters, `trueup run`, SIGKILL, and an operator who tunes it.
+
+Each test begins with both links copying, at the end of what was written, and knowing it.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from confluent_kafka import Producer
+
+from tests.e2e.trueup import Trueup
+from tests.replication.audit import ends, read
+from tests.replication.pair import Pair
+
+pytestmark = pytest.mark.servers
+PARTITIONS = 2
+
+
+@pytest.fixture(scope="module")
+def pair(new_root: Callable[[], Path]) -> Iterator[Pair]:
+    with Pair(new_root) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def topics(pair: Pair) -> dict[str, str]:
+    """A topic for each link, on both clusters."""
+    return {link: pair.topic(PARTITIONS) for link in ("whole", "single", "quiet")}
+
+
+@pytest.fixture(scope="module")
+def trueup(pair: Pair, topics: dict[str, str], new_root: Callable[[], Path]) -> Iterator[Trueup]:
+    common = {"source": "east", "target": "west", "lease_s": 2, "mode": "enforce", "heartbeat_s": 1}
+    links = {
+        "whole": {**common, "topics": [topics["whole"]], "copy": "batches"},
+        "single": {**common, "topics": [topics["single"]], "copy": "records"},
+        "quiet": {"source": "west", "target": "east", "topics": [topics["quiet"], "nowhere"], "lease_s": 2},
+    }
+    kafka = {
+        "east": {"bootstrap": pair.east.bootstrap, "bit": 0}, "west": {"bootstrap": pair.west.bootstrap, "bit": 1},
+    }  # fmt: skip
+    with Trueup(None, new_root(), kafka=kafka, links=links) as made:
+        made.start()
+        yield made
+
+
+class Stream:
+    """What is written to a topic of one cluster, and what arrives at the other."""
+
+    def __init__(self, pair: Pair, topic: str, back: bool = False) -> None:
+        self.topic = topic
+        sides = ("west", "east") if back else ("east", "west")
+        self.here, self.there = (pair.site(side, topic, PARTITIONS) for side in sides)
+        self._producer = Producer({"bootstrap.servers": self.here.bootstrap, "enable.idempotence": True})
+        self._written = 0
+
+    def write(self, records: int) -> None:
+        """In batches of a hundred, so that the batches path has something to do."""
+        for number in range(self._written, self._written + records):
+            key = f"{self.here.name}|idempotent|{number}".encode()
+            self._producer.produce(self.topic, b"x" * 100, key, number // 100 % PARTITIONS)
+            if number % 100 == 99:
+                self._producer.flush()
+        self._producer.flush()
+        self._written += records
+
+    def arrived(self) -> bool:
+        """Whether as much is there as here."""
+        return sum(ends(self.there)) >= sum(ends(self.here))
+
+    def same(self) -> bool:
+        """Whether both hold the same records in the same order, each once."""
+        return read(self.here) == read(self.there) and ends(self.here) == ends(self.there)
+
+
+@pytest.fixture(scope="module")
+def whole(pair: Pair, topics: dict[str, str]) -> Stream:
+    return Stream(pair, topics["whole"])
+
+
+@pytest.fixture(scope="module")
+def single(pair: Pair, topics: dict[str, str]) -> Stream:
+    return Stream(pair, topics["single"])
+
+
+@pytest.fixture(params=["whole", "single"])
+def stream(request: pytest.FixtureRequest) -> Stream:
+    found: Stream = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def calm(trueup: Trueup, whole: Stream, single: Stream) -> None:
+    """Whatever a test before left behind. A link that was just started knows its lag after its first lease."""
+    if not trueup.process.alive:
+        trueup.start()
+    if link(trueup, "whole")["paused"]:
+        trueup.run("link", "resume", "whole")
+    for name, stream in (("whole", whole), ("single", single)):
+        trueup.until(f"{name} to be at the end", lambda name=name, stream=stream: caught_up(trueup, name, stream))
+
+
+def link(trueup: Trueup, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = trueup.api(f"links/{name}")
+    return found
+
+
+def caught_up(trueup: Trueup, name: str, stream: Stream) -> bool:
+    """Whether a link has copied everything and its positions were taken in."""
+    found = link(trueup, name)
+    return found["rounds"] > 0 and found["lag_records"] == 0 and stream.arrived()
+
+
+def words(process: psutil.Process) -> list[str]:
+    """What it was started with; nothing of one that ended."""
+    try:
+        return process.cmdline()
+    except psutil.NoSuchProcess:
+        return []
+
+
+def workers(trueup: Trueup) -> list[psutil.Process]:
+    """Python processes of Spark's that hold leases."""
+    assert trueup.process.pid is not None
+    children = psutil.Process(trueup.process.pid).children(recursive=True)
+    daemons = [child for child in children if "pyspark.daemon" in " ".join(words(child))]
+    return [child for child in daemons if child.ppid() in {daemon.pid for daemon in daemons}]
+
+
+def test_what_is_written_arrives(trueup: Trueup, stream: Stream) -> None:
+    stream.write(2_000)
+    trueup.until("the records to arrive", stream.arrived)
+    assert stream.same()
+
+
+def test_the_link_knows_what_it_copied(trueup: Trueup, whole: Stream) -> None:
+    before = link(trueup, "whole")["copied"]
+    whole.write(200)
+    trueup.until("the count", lambda: link(trueup, "whole")["copied"] == before + 200)
+    found = link(trueup, "whole")
+    assert (found["lag_records"], [copy["runs"] for copy in found["copies"]]) == (0, [1, 1])
+
+
+def test_its_own_records_are_never_taken_for_those_of_others(trueup: Trueup, whole: Stream) -> None:
+    rounds = link(trueup, "whole")["rounds"]
+    trueup.until("three more leases", lambda: link(trueup, "whole")["rounds"] >= rounds + 3)
+    assert link(trueup, "whole")["foreign"] == 0
+
+
+def test_a_killed_worker_doubles_and_loses_nothing(trueup: Trueup, stream: Stream) -> None:
+    victims = trueup.until("leases that are held", lambda: workers(trueup))
+    stream.write(500)
+    for victim in victims:
+        victim.kill()
+    stream.write(500)
+    trueup.until("the records to arrive", stream.arrived)
+    assert stream.same()
+
+
+def test_a_killed_application_doubles_and_loses_nothing(trueup: Trueup, whole: Stream, single: Stream) -> None:
+    for stream in (whole, single):
+        stream.write(500)
+    trueup.kill()
+    for stream in (whole, single):
+        stream.write(500)
+    trueup.start()
+    trueup.until("the records to arrive", lambda: whole.arrived() and single.arrived())
+    assert (whole.same(), single.same()) == (True, True)
+
+
+def test_a_paused_link_copies_nothing_until_it_is_resumed(trueup: Trueup, whole: Stream) -> None:
+    assert trueup.run("link", "pause", "whole").out == "whole is paused\n"
+    trueup.until("the leases to end", lambda: link(trueup, "whole")["leases"] == 0)
+    before = ends(whole.there)
+    whole.write(300)
+    trueup.until("the records to be missed", lambda: link(trueup, "whole")["lag_records"] == 300)
+    assert ends(whole.there) == before
+    trueup.run("link", "resume", "whole")
+    trueup.until("the records to arrive", whole.arrived)
+    assert whole.same()
+
+
+def test_a_rate_holds_from_the_next_lease_on(trueup: Trueup, whole: Stream) -> None:
+    trueup.set("links.whole.records_per_s", 10)
+    try:
+        rounds = link(trueup, "whole")["rounds"]
+        trueup.until("two leases", lambda: link(trueup, "whole")["rounds"] >= rounds + 2)
+        whole.write(2_000)
+        trueup.until("two more", lambda: link(trueup, "whole")["rounds"] >= rounds + 4)
+        assert not whole.arrived()
+    finally:
+        trueup.run("config", "set", "links.whole.records_per_s", "--default")
+    trueup.until("the records to arrive", whole.arrived)
+
+
+def test_a_link_in_observe_writes_nothing(trueup: Trueup, pair: Pair, topics: dict[str, str]) -> None:
+    quiet = Stream(pair, topics["quiet"], back=True)
+    quiet.write(200)
+    trueup.until("the records to be seen", lambda: link(trueup, "quiet")["lag_records"] == 200)
+    assert sum(ends(quiet.there)) == 0
+
+
+def test_a_reset_is_a_record_and_holds(trueup: Trueup, whole: Stream) -> None:
+    before = ends(whole.there)
+    said = trueup.json("link", "reset", "whole", "--partition", f"{whole.topic}-0", "--to", "earliest")
+    assert [row["offset"] for row in said] == [0]
+    wanted = before[0] + ends(whole.here)[0]
+    trueup.until("all of the partition to be written again", lambda: ends(whole.there)[0] == wanted)
+    assert (link(trueup, "whole")["copies"][0]["reset"], ends(whole.there)[1]) == ("earliest", before[1])
+
+
+def test_who_else_writes_to_the_target_is_told(trueup: Trueup, single: Stream) -> None:
+    other = Producer({"bootstrap.servers": single.there.bootstrap})
+    other.produce(single.topic, b"not of the link", partition=0)
+    other.flush()
+    single.write(200)
+    trueup.until("the records to arrive", single.arrived)
+    trueup.until("it to be told", lambda: "replication.target-written" in str(trueup.json("get", "actions")))
+    assert (link(trueup, "single")["foreign"], link(trueup, "whole")["foreign"]) == (1, 0)
+
+
+def test_status_counts_links(trueup: Trueup) -> None:
+    said = trueup.run("get", "links").out.splitlines()
+    assert [line.split()[0] for line in said] == ["LINK", "whole", "single", "quiet"]

@@ -1,0 +1,136 @@
+"""What an operator may choose for a link, end to end: many topics into one, a yes to every change, rights, consumer
+groups, and what becomes of records that the target refuses."""
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from connectors.contract import Partition
+from connectors.kafka.alignment import Alignment
+from state.alignment import Action, Kind, Right
+from tests.e2e.trueup import Trueup
+from tests.integration.mirror import Side, sides
+
+pytestmark = pytest.mark.servers
+SMALL = 20_000
+"""Largest batch that the target takes of topics whose records it refuses, in bytes."""
+GROUP = "billing"
+READER = Right("topic", "literal", "asked", "User:guest", "*", "read", "allow")
+WRITTEN = [f"value {number}" for number in range(40)]
+REFUSED = random.Random(1).randbytes(2 * SMALL).hex()
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Both clusters and the application between them."""
+
+    east: Side
+    west: Side
+    trueup: Trueup
+
+    def values(self, topic: str) -> list[str]:
+        """What stands in partition 0 at the target."""
+        return [value for _, value, _ in self.west.read(topic)]
+
+    def arrives(self, topic: str, *values: str) -> None:
+        """Wait until the target has just these, in whatever order."""
+        self.trueup.until(f"{len(values)} records in {topic}", lambda: len(self.values(topic)) >= len(values))
+        assert sorted(self.values(topic)) == sorted(values)
+
+    def waiting(self, kind: str) -> list[str]:
+        """Names of the actions of a kind that wait for a yes."""
+        rows = self.trueup.json("plan")
+        return [row["id"] for row in rows if (row["kind"], row["stage"]) == (kind, "awaiting approval")]
+
+    def approve(self, kind: str) -> None:
+        """Say yes to what is asked about, once it is."""
+        names = self.trueup.until(f"{kind} to be asked for", lambda: self.waiting(kind))
+        said = self.trueup.run("approve", *names)
+        assert said.code == 0, said
+
+    def path(self, link: str) -> str:
+        found: str = self.trueup.api(f"links/{link}")["path"]
+        return found
+
+
+@pytest.fixture(scope="module")
+def place(new_root: Callable[[], Path]) -> Iterator[Place]:
+    common = {"source": "east", "target": "west", "lease_s": 2, "heartbeat_s": 1}
+    links = {
+        "merged": {**common, "mode": "enforce", "topics": ["/part-.*/"], "into": "whole"},
+        "asked": {**common, "mode": "approve", "topics": ["asked"], "groups": [GROUP],
+                  "align": ["partitions", "configs", "acls"]},
+        "letters": {**common, "mode": "enforce", "topics": ["letters"], "failures": "dead-letter", "align": []},
+        "hooked": {**common, "mode": "enforce", "topics": ["hooked"], "failures": "hook", "align": [],
+                   "hook": "tests.conformance.hooks:handle"},
+    }  # fmt: skip
+    with sides(new_root()) as (east, west):
+        for topic in ("part-1", "part-2", "asked", "letters", "hooked"):
+            east.create(topic, 1, retention_ms="-1")
+        for topic in ("letters", "hooked"):
+            west.create(topic, 1, retention_ms="-1", max_message_bytes=str(SMALL))
+        west.create("letters.dead-letters", 1)
+        kafka = {side.name: {"bootstrap": side.broker.bootstrap, "bit": side.endpoint.bit} for side in (east, west)}
+        with Trueup(None, new_root(), kafka=kafka, links=links) as trueup:
+            trueup.start()
+            yield Place(east, west, trueup)
+
+
+def test_topics_go_into_one(place: Place) -> None:
+    place.east.write("part-1", WRITTEN[:20])
+    place.east.write("part-2", WRITTEN[20:])
+    place.arrives("whole", *WRITTEN)
+
+
+def test_a_topic_that_is_made_later_joins_them(place: Place) -> None:
+    place.east.create("part-3", 1)
+    place.east.write("part-3", ["late"])
+    place.arrives("whole", *WRITTEN, "late")
+
+
+def test_what_goes_into_one_is_copied_record_by_record(place: Place) -> None:
+    assert place.path("merged") == "records"
+
+
+def test_in_approve_nothing_is_made_without_a_yes(place: Place) -> None:
+    place.east.write("asked", WRITTEN)
+    place.trueup.until("the topic to be asked for", lambda: place.waiting("create"))
+    assert "asked" not in place.west.discovery.names()
+
+
+def test_in_approve_records_come_once_the_topic_is_approved(place: Place) -> None:
+    place.approve("create")
+    place.arrives("asked", *WRITTEN)
+
+
+def test_a_group_goes_on_at_the_target_once_that_is_approved(place: Place) -> None:
+    place.east.commit(GROUP, {Partition("asked", 0): 25})
+    place.approve("group")
+    moved = {Partition("asked", 0): 25}
+    place.trueup.until("the group's place", lambda: place.west.groups.offsets([GROUP])[GROUP] == moved)
+    assert place.west.consume(GROUP, "asked", 15) == WRITTEN[25:]
+
+
+def test_a_right_follows_once_it_is_approved_and_goes_when_it_is_revoked(place: Place) -> None:
+    here = Alignment(place.west.discovery, place.east.discovery)  # acts at the source
+    here.apply([Action(Kind.ALLOW, "", "", "", right=READER)])
+    place.approve("allow")
+    place.trueup.until("the right at the target", lambda: READER in here.rights()[0])
+    here.apply([Action(Kind.REVOKE, "", "", "", right=READER)])
+    place.approve("revoke")
+    place.trueup.until("the right to be gone", lambda: READER not in here.rights()[0])
+
+
+def test_a_refused_record_is_a_dead_letter_and_the_copy_goes_on(place: Place) -> None:
+    place.east.write("letters", [*WRITTEN[:3], REFUSED, *WRITTEN[3:]])
+    place.arrives("letters", *WRITTEN)
+    assert place.values("letters.dead-letters") == [REFUSED]
+
+
+def test_a_refused_record_is_what_the_hook_says_and_the_copy_goes_on(place: Place) -> None:
+    place.east.write("hooked", [*WRITTEN[:3], REFUSED, *WRITTEN[3:]])
+    place.arrives("hooked", *WRITTEN)
+    place.trueup.until("it to be counted", lambda: place.trueup.api("links/hooked")["dismissed"] == 1)

@@ -1,0 +1,186 @@
+"""Log directories in the application, end to end: a broker with disks of different size, `trueup run`, and SIGKILL of
+either amid a move."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from connectors.contract import Endpoint
+from connectors.kafka.logdirs import LogDirs, Place
+from connectors.sandbox.processes import wait_until
+from state.errors import Retry
+from state.logdirs import Broker as Seen
+from streams.demo.volumes import Broker, Volumes
+from tests.e2e.trueup import Trueup
+
+pytestmark = [pytest.mark.servers, pytest.mark.timeout(600)]
+MB = 1 << 20
+NODE, TOPIC, PARTITIONS, EACH = 1, "orders", 6, 12 * MB
+TARGET = 0.1
+SLOW, FAST = 400_000, 50 * MB
+
+
+@pytest.fixture(scope="module")
+def volumes(new_root: Callable[[], Path]) -> Iterator[Volumes]:
+    with Volumes(new_root() / "disks", {"small": 96 * MB, "large": 288 * MB}) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def small(volumes: Volumes) -> str:
+    return str(next(iter(volumes.sizes)))
+
+
+@pytest.fixture(scope="module")
+def broker(volumes: Volumes, new_root: Callable[[], Path]) -> Iterator[Broker]:
+    with Broker(new_root(), volumes) as made:
+        made.up()
+        yield made
+
+
+@pytest.fixture(scope="module")
+def disks(broker: Broker, small: str) -> Iterator[LogDirs]:
+    """All of a topic stands on the small disk."""
+    with LogDirs(Endpoint("east", broker.bootstrap, 0)) as made:
+        made.place([Place(NODE, TOPIC, number, small) for number in range(PARTITIONS)])
+        made.create_topic(TOPIC, {number: [NODE] for number in range(PARTITIONS)}, {})
+        for number in range(PARTITIONS):
+            write(broker, number, EACH)
+        yield made
+
+
+@pytest.fixture(scope="module")
+def trueup(disks: LogDirs, broker: Broker, new_root: Callable[[], Path]) -> Iterator[Trueup]:
+    kafka = {"east": {"bootstrap": broker.bootstrap, "bit": 0}}
+    policy = {"headroom_bytes": 0, "poll_s": 1, "throttle_bytes_per_s": SLOW}
+    with Trueup(None, new_root(), kafka=kafka, logdirs={"east": policy}) as made:
+        made.start()
+        yield made
+
+
+def write(broker: Broker, partition: int, size: int) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for _ in range(size // 100_000):
+        producer.produce(TOPIC, bytes(100_000), partition=partition)
+    assert producer.flush(60) == 0
+
+
+def seen(disks: LogDirs) -> Seen:
+    """What the broker says; waits for one that has just been started."""
+    found: list[Seen] = []
+
+    def look() -> bool:
+        try:
+            found.extend(one.broker for one in disks.look() if one.broker is not None)
+        except Retry:
+            return False
+        return bool(found)
+
+    wait_until(look, 60.0, "the broker to tell its directories")
+    return found[0]
+
+
+def homes(disks: LogDirs, topic: str = TOPIC) -> dict[int, str]:
+    """Directory of each partition."""
+    found = seen(disks)
+    rows = found.replicas
+    mine = [row for row in range(len(rows)) if rows.name(row)[0] == topic and not rows.future[row]]
+    return {rows.name(row)[1]: found.dirs[rows.home[row]].path for row in mine}
+
+
+def left(disks: LogDirs, small: str) -> int:
+    """Partitions on the small disk."""
+    return list(homes(disks).values()).count(small)
+
+
+def moving(disks: LogDirs) -> int:
+    return len(seen(disks).moving)
+
+
+def waiting(trueup: Trueup) -> str:
+    """The first move that waits for an operator."""
+    return str(trueup.until(
+        "a move to wait",
+        lambda: [r["id"] for r in trueup.json("plan") if r["stage"] == "awaiting approval" and r["kind"] == "move"],
+    )[0])  # fmt: skip
+
+
+def level(trueup: Trueup, disks: LogDirs) -> bool:
+    """Whether nothing is left to do, and nothing of ours but cordons is left. What moves left behind does not count: a
+    broker deletes nothing for half a minute after its start."""
+    even = trueup.api("status")["logdirs"][0]["skew"] <= TARGET
+    return even and not moving(disks) and not disks.throttled([NODE]) and not trueup.api("plan")
+
+
+def told(trueup: Trueup, outcome: str) -> int:
+    """How often moves reached a stage in this run."""
+    return sum(row["outcome"] == outcome and row["kind"] == "move" for row in trueup.api("actions?limit=1000") or [])
+
+
+def test_in_observe_the_plan_is_told_and_nothing_is_done(trueup: Trueup, disks: LogDirs, small: str) -> None:
+    moves = [row["evidence"] for row in trueup.json("plan") if row["kind"] == "move"]
+    assert (moves[0]["from"], moves[-1]["skew_after"] <= TARGET) == (small, True)
+    assert (left(disks, small), disks.throttled([NODE])) == (PARTITIONS, {})
+
+
+def test_in_approve_one_move_is_done_and_no_other(trueup: Trueup, disks: LogDirs, small: str) -> None:
+    trueup.set("logdirs.east.throttle_bytes_per_s", FAST)
+    trueup.set("logdirs.east.mode", "approve")
+    trueup.run("approve", waiting(trueup))
+    trueup.until("the move to arrive", lambda: left(disks, small) == PARTITIONS - 1 and told(trueup, "arrived"))
+    trueup.until("the throttle to go", lambda: not disks.throttled([NODE]))
+    assert (told(trueup, "arrived"), moving(disks)) == (1, 0)
+
+
+def test_a_throttle_of_others_stays(trueup: Trueup, disks: LogDirs, small: str) -> None:
+    disks.throttle(NODE, 77 * MB)
+    trueup.run("approve", waiting(trueup))
+    trueup.until("the move to arrive", lambda: left(disks, small) == PARTITIONS - 2 and told(trueup, "arrived") == 2)
+    assert disks.throttled([NODE]) == {NODE: 77 * MB}
+    disks.throttle(NODE, None)
+
+
+def test_killed_amid_a_move_it_goes_on_and_leaves_no_throttle(trueup: Trueup, disks: LogDirs) -> None:
+    trueup.set("logdirs.east.throttle_bytes_per_s", SLOW)
+    trueup.set("logdirs.east.mode", "enforce")
+    trueup.until("a move", lambda: moving(disks) == 1)
+    trueup.kill()
+    assert (moving(disks), disks.throttled([NODE])) == (1, {NODE: SLOW})
+    trueup.start()
+    trueup.set("logdirs.east.throttle_bytes_per_s", FAST)
+    trueup.until("the disks to be level", lambda: level(trueup, disks))
+    assert len(homes(disks)) == PARTITIONS
+
+
+def test_a_move_that_the_killed_broker_forgot_is_ordered_again(
+    trueup: Trueup, disks: LogDirs, broker: Broker, volumes: Volumes, small: str
+) -> None:
+    trueup.set("logdirs.east.throttle_bytes_per_s", SLOW)
+    write(broker, next(number for number, path in homes(disks).items() if path == small), EACH)
+    trueup.until("a move", lambda: moving(disks) == 1)
+    broker.kill()
+    for path in volumes.sizes:  # as if it had been killed before this file had its name
+        for file in volumes.path(str(path)).glob("*-future/partition.metadata"):
+            file.unlink()
+    broker.up()
+    trueup.until("the move to be missed", lambda: told(trueup, "forgotten"))
+    trueup.set("logdirs.east.throttle_bytes_per_s", FAST)
+    trueup.until("the disks to be level", lambda: level(trueup, disks))
+    assert len(homes(disks)) == PARTITIONS
+
+
+def test_new_partitions_of_anybody_go_where_there_is_room(trueup: Trueup, disks: LogDirs, broker: Broker) -> None:
+    (open_,) = [d.path for d in seen(disks).dirs if not d.cordoned]
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.create_topics([NewTopic("later", 4, 1)])["later"].result(30)
+    trueup.until("the partitions", lambda: len(homes(disks, "later")) == 4)
+    assert set(homes(disks, "later").values()) == {open_}
+
+
+def test_in_observe_everything_of_ours_is_taken_back(trueup: Trueup, disks: LogDirs) -> None:
+    trueup.set("logdirs.east.mode", "observe")
+    trueup.until("the cordon to go", lambda: not any(d.cordoned for d in seen(disks).dirs))
+    assert disks.throttled([NODE]) == {}

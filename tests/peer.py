@@ -1,0 +1,34 @@
+"""A listener that answers with given bytes, for what no real server can be made to say."""
+
+import socket
+from concurrent.futures import Future, ThreadPoolExecutor
+
+WAIT_S = 20.0
+
+
+class Peer:
+    """What listens where a bookie should: reads what is expected and answers with given bytes."""
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address: tuple[str, int] = self._listener.getsockname()
+        self._pool = ThreadPoolExecutor(1)
+        self.asked: Future[str] | None = None
+
+    def answers(self, size: int, *said: str) -> None:
+        """Read so many bytes, send frames with these bodies (hex), hang up."""
+        self.asked = self._pool.submit(self._serve, size, [bytes.fromhex(body) for body in said])
+
+    def heard(self) -> str:
+        assert self.asked is not None
+        return self.asked.result(WAIT_S)
+
+    def close(self) -> None:
+        self._listener.close()
+        self._pool.shutdown()
+
+    def _serve(self, size: int, said: list[bytes]) -> str:
+        with self._listener.accept()[0] as end:
+            heard = end.recv(size, socket.MSG_WAITALL).hex()
+            end.sendall(b"".join(len(body).to_bytes(4, "big") + body for body in said))
+        return heard

@@ -1,0 +1,137 @@
+"""What a link may change at its target, and when."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from connectors.kafka.alignment import Outcome, Seen
+from state.alignment import Action, Kind, Right, Setting, Topic
+from state.errors import Retry
+from state.linking import Link as Declared
+from streams.aligning import Aligner, rights_from
+from streams.facts import Facts, Side
+
+READER = Right("topic", "literal", "orders", "User:alice", "*", "read", "allow")
+GOOD = {"retention.ms": Setting("1000", True)}
+
+
+class FakeLink:
+    """What an aligner needs of a link."""
+
+    name = "east-west"
+
+    def __init__(self, mode: str) -> None:
+        self.declared = Declared("east", "west", ["orders"], mode=mode)
+        self.facts = Facts(Side({"orders": 2}), Side(), 1)
+        self.waiting: frozenset[str] | None = None
+
+    def called(self, names: Sequence[str]) -> dict[str, str]:
+        return {name: name for name in names}
+
+
+class FakeTarget:
+    """A target that lacks the topic until it is made."""
+
+    def __init__(self, result: str = "done") -> None:
+        self.result, self.applied = result, list[Action]()
+        self.granted = list[Right]()
+
+    def known(self) -> frozenset[str]:
+        return frozenset({"retention.ms"})
+
+    def look(self, called: dict[str, str]) -> Seen:
+        made = {action.topic: Topic(action.partitions, GOOD) for action in self.applied if self.result == "done"}
+        return Seen({"orders": Topic(2, GOOD)}, made)
+
+    def rights(self) -> tuple[list[Right], list[Right]]:
+        """Of the source, and of the target: what it was given and has not lost."""
+        given = {action.right: action.kind for action in self.applied if action.right}
+        return self.granted, [right for right, kind in given.items() if kind is Kind.ALLOW]
+
+    def apply(self, actions: Sequence[Action]) -> list[Outcome]:
+        self.applied += actions
+        return [Outcome(action, self.result, "no right" if self.result != "done" else "") for action in actions]
+
+
+class Full(list[str]):
+    """A journal that takes nothing."""
+
+    def append(self, _text: str) -> None:
+        raise Retry("an acknowledged record", "none", "try again")
+
+
+class Rig:
+    def __init__(self, mode: str, result: str = "done", memory: list[str] | None = None) -> None:
+        self.link, self.target, self.notes = FakeLink(mode), FakeTarget(result), list[tuple[str, ...]]()
+        self.memory = list[str]() if memory is None else memory
+        self.aligner = Aligner(
+            self.link, self.target, [], lambda: False,  # type: ignore[arg-type]
+            lambda *said: self.notes.append(said), self.memory.append,
+        )  # fmt: skip
+
+    def turn(self) -> "Rig":
+        self.aligner.turn(())
+        return self
+
+
+@pytest.mark.parametrize(("mode", "stage"), [("observe", "planned"), ("approve", "awaiting approval")])
+def test_nothing_is_changed_unasked(mode: str, stage: str) -> None:
+    rig = Rig(mode).turn()
+    assert (rig.target.applied, [row["stage"] for row in rig.aligner.rows()]) == ([], [stage])
+
+
+def test_a_topic_that_is_not_there_yet_takes_no_records() -> None:
+    assert Rig("approve").turn().link.waiting == frozenset({"orders"})
+
+
+def test_enforce_changes_at_once_and_says_so() -> None:
+    rig = Rig("enforce").turn()
+    assert (rig.aligner.rows(), rig.link.waiting, [note[2] for note in rig.notes]) == ([], frozenset(), ["done"])
+
+
+def test_an_approved_action_is_done_at_the_next_turn() -> None:
+    rig = Rig("approve").turn()
+    rig.aligner.approve([row["id"] for row in rig.aligner.rows()])
+    before = list(rig.target.applied)
+    rig.turn()
+    assert (before, len(rig.target.applied), rig.link.waiting) == ([], 1, frozenset())
+
+
+def test_an_approval_of_something_else_does_nothing() -> None:
+    rig = Rig("approve").turn()
+    rig.aligner.approve(["align-east-west-00000000"])
+    assert rig.turn().target.applied == []
+
+
+def test_what_is_refused_stays_in_the_plan_with_why() -> None:
+    [row] = Rig("enforce", "refused").turn().aligner.rows()
+    assert (row["stage"], row["evidence"]["detail"]) == ("refused", "no right")
+
+
+def test_a_right_that_is_revoked_before_the_next_look_goes_again() -> None:
+    rig = Rig("enforce")
+    rig.link.declared = replace(rig.link.declared, align=["acls"])
+    rig.target.granted = [READER]
+    rig.turn()
+    rig.target.granted = []
+    rig.turn()
+    assert [action.kind for action in rig.target.applied] == [Kind.ALLOW, Kind.REVOKE]
+
+
+def test_a_right_that_cannot_be_remembered_is_not_given() -> None:
+    rig = Rig("enforce", memory=Full())
+    rig.link.declared = replace(rig.link.declared, align=["acls"])
+    rig.target.granted = [READER]
+    with pytest.raises(Retry):
+        rig.turn()
+    assert rig.target.applied == []
+
+
+def test_rights_are_remembered() -> None:
+    right = Right("topic", "literal", "orders", "User:a", "*", "read", "allow")
+    assert rights_from(f"[{list(right)}]".replace("'", '"')) == [right]
+
+
+def test_rights_that_cannot_be_read_are_none() -> None:
+    assert rights_from("[5]") == []

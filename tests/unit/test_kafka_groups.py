@@ -1,0 +1,103 @@
+"""Which offset a group gets at the other cluster, without any cluster."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from connectors.contract import Partition
+from connectors.kafka.groups import Groups, Way
+from state.errors import Retry, Unknown
+from state.offsets import OffsetMap
+
+HERE, THERE = Partition("topic", 0), Partition("topic-there", 0)
+COPIED = OffsetMap().extend([(0, 3, 10)], 12)
+
+
+class Cluster:
+    """Groups of a cluster, in memory."""
+
+    def __init__(self, offsets: Mapping[str, Any], states: Mapping[str, str] | None = None) -> None:
+        self.committed, self.listed = dict(offsets), dict(states or {})
+        self.commits: list[tuple[str, dict[Partition, int]]] = []
+        self.refusal: Exception | None = None
+
+    def offsets(self, groups: Sequence[str]) -> dict[str, Any]:
+        return {group: self.committed.get(group, {}) for group in groups}
+
+    def states(self) -> dict[str, str]:
+        return self.listed
+
+    def commit(self, group: str, offsets: Mapping[Partition, int]) -> dict[Partition, str]:
+        if self.refusal:
+            raise self.refusal
+        self.commits.append((group, dict(offsets)))
+        return dict.fromkeys(offsets, "")
+
+
+def sync(source: Cluster, target: Cluster, ways: Mapping[Partition, Way], **more: Any) -> list[Any]:
+    return Groups(source, target).sync(["g"], ways, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("offset", "there", "lag"), [(0, 3, 0), (4, 7, 0), (10, 13, 0), (12, 13, 0), (20, 13, 8)])
+def test_an_offset_is_translated_and_never_past_what_was_copied(offset: int, there: int, lag: int) -> None:
+    translation, behind = Way(THERE, COPIED).translate(offset)
+    assert (translation.offset, behind) == (there, lag)
+
+
+def test_the_other_way_round_over_the_same_map() -> None:
+    assert Way(HERE, COPIED, reverse=True).translate(8)[0].offset == 5
+
+
+def test_where_nothing_stands_there_yet_a_group_begins_at_what_will_come() -> None:
+    known = OffsetMap().extend([], 5, begin=0, clear=2)
+    assert Way(THERE, known).translate(5)[0].offset == 2
+
+
+def test_where_something_stands_there_at_an_unknown_place_there_is_no_offset() -> None:
+    known = OffsetMap().extend([], 5, begin=0, clear=2, whole=False)
+    assert Way(THERE, known).translate(3)[0].offset is None
+
+
+def test_where_both_sides_write_nothing_unread_is_passed_over() -> None:
+    there = OffsetMap().extend([(0, 2, 3)], 5)
+    back = OffsetMap().extend([(0, 3, 2)], 5)
+    assert Way(THERE, there, back).translate(4)[0].offset == 1
+
+
+def test_an_offset_that_is_there_already_is_not_committed_again() -> None:
+    target = Cluster({"g": {THERE: 7}})
+    [row] = sync(Cluster({"g": {HERE: 4}}), target, {HERE: Way(THERE, COPIED)})
+    assert (row.action, target.commits) == ("kept", [])
+
+
+def test_one_partition_without_translation_holds_those_that_go_into_the_same() -> None:
+    other = Partition("other", 0)
+    ways = {HERE: Way(THERE, COPIED), other: Way(THERE, OffsetMap())}
+    rows = sync(Cluster({"g": {HERE: 4, other: 1}}), Cluster({}), ways)
+    assert [(row.action, row.translated) for row in rows] == [("waiting", -1)] * 2
+
+
+def test_partitions_that_the_link_does_not_copy_are_left_alone() -> None:
+    target = Cluster({})
+    sync(Cluster({"g": {HERE: 4, Partition("theirs", 0): 9}}), target, {HERE: Way(THERE, COPIED)})
+    assert target.commits == [("g", {THERE: 7})]
+
+
+def test_a_group_that_cannot_be_read_is_told_and_keeps_no_other() -> None:
+    source = Cluster({"g": Retry("a", "b", "c"), "h": {HERE: 4}})
+    rows = Groups(source, Cluster({})).sync(["g", "h"], {HERE: Way(THERE, COPIED)})  # type: ignore[arg-type]
+    assert [(row.group, row.action) for row in rows] == [("g", "failed"), ("h", "moved")]
+
+
+def test_a_commit_without_an_answer_is_told() -> None:
+    target = Cluster({})
+    target.refusal = Unknown("an answer", "none", "look")
+    [row] = sync(Cluster({"g": {HERE: 4}}), target, {HERE: Way(THERE, COPIED)})
+    assert (row.action, "look" in row.reason) == ("failed", True)
+
+
+def test_a_group_of_unknown_state_is_not_touched() -> None:
+    target = Cluster({}, {"g": "unknown"})
+    [row] = sync(Cluster({"g": {HERE: 4}}), target, {HERE: Way(THERE, COPIED)})
+    assert (row.action, target.commits) == ("active", [])

@@ -1,0 +1,119 @@
+"""What the records path decides without a broker: marks, searches, chunks, rates."""
+
+from confluent_kafka import KafkaError, Message
+
+from connectors.contract import Assignment, Endpoint, Limits, Partition, Position, Run
+from connectors.kafka.rate import Rate
+from connectors.kafka.records_clients import Bounds
+from connectors.kafka.records_flows import END, Flow, Lane
+from connectors.kafka.records_marks import MARK, Path, mark_of, prefix_of
+from connectors.kafka.records_tails import Met, Search
+from state.provenance import HEADER
+
+ORDERS = Partition("orders", 0)
+EAST, WEST = Endpoint("east", "", 0), Endpoint("west", "", 1)
+OURS, OTHER = b"ours-pre", b"otherpre"
+
+
+NOTHING = Position(0, {END: 0})
+
+
+def flow(position: Position = NOTHING) -> Flow:
+    made = Flow(Assignment(ORDERS, ORDERS, position, 0), Lane(ORDERS), 7, [])
+    made.lane.next = 0
+    return made
+
+
+def written(offset: int) -> Message:
+    return Message(topic="orders", partition=0, offset=offset)
+
+
+def test_flows_and_partitions_have_marks_of_their_own() -> None:
+    prefixes = {prefix_of(flow, Partition(topic, n)) for flow in (1, 2) for topic in ("a", "b") for n in (0, 1)}
+    assert len(prefixes) == 8
+
+
+def test_a_mark_is_read_back_and_bytes_of_others_are_none() -> None:
+    assert mark_of([("x", b"1"), (MARK, OURS + (5).to_bytes(8, "big"))]) == (OURS, 5)
+    assert mark_of([(MARK, b"short")]) is None
+
+
+def test_a_record_from_a_third_cluster_gets_one_longer_path_and_one_new_mark() -> None:
+    mark = (MARK, b"new")
+    headers = [("a", b"1"), (HEADER, b"north"), (MARK, b"old"), ("b", b"2")]
+    assert Path(EAST, WEST, True).carried(headers, b"north", mark) == [
+        ("a", b"1"), ("b", b"2"), (HEADER, b"north,east"), mark,
+    ]  # fmt: skip
+
+
+def test_a_record_from_the_target_or_from_elsewhere_without_forwarding_is_dropped() -> None:
+    mark = (MARK, b"new")
+    assert Path(EAST, WEST, True).carried([(HEADER, b"west")], b"west", mark) is None
+    assert Path(EAST, WEST, False).carried([(HEADER, b"north")], b"north", mark) is None
+
+
+def test_a_search_with_a_floor_reads_the_tail_at_once() -> None:
+    assert Search(Bounds(0, 1_000), {OURS: 400}).span() == (400, 1_000)
+
+
+def test_a_search_without_one_goes_back_in_growing_spans_until_all_are_met() -> None:
+    search = Search(Bounds(0, 10_000), {OURS: -1, OTHER: -1})
+    spans = []
+    while span := search.span():
+        spans.append(span)
+        met = {1: [(OURS, Met(7, span[0]))], 2: [(OURS, Met(3, span[0])), (OTHER, Met(4, span[0]))]}
+        search.read(span[0], met.get(len(spans), []))
+    assert spans == [(9_936, 10_000), (8_912, 9_936)]
+    assert [met.source for met in search.met[OURS]] == [3, 7]
+
+
+def test_a_chunk_with_holes_tells_a_run_for_each_piece() -> None:
+    copied = flow()
+    chunk = copied.chunk(8, 0, [0, 1, 4, 5, 6])
+    chunk.delivered(None, written(4))
+    row = copied.progress(0)
+    assert (row.runs, row.position) == ((Run(0, 0, 2), Run(4, 2, 3)), Position(8, {END: 5}))
+
+
+def test_among_records_of_others_only_what_is_certain_is_told() -> None:
+    copied = flow()
+    copied.chunk(3, 0, [0, 1, 2]).delivered(None, written(5))
+    following = copied.chunk(5, 0, [3, 4])
+    for answer, place in zip(following.answers(), (6, 8), strict=True):
+        assert answer is not None
+        answer(None, written(place))
+    row = copied.progress(0)
+    assert (row.runs, row.foreign) == ((Run(2, 5, 2), Run(4, 8, 1)), 4)
+
+
+def test_nothing_is_told_of_what_was_not_acknowledged() -> None:
+    copied = flow()
+    first, second = copied.chunk(1, 0, [0]), copied.chunk(2, 0, [1])
+    second.delivered(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), written(1))
+    assert copied.progress(0).position.offset == 0
+    first.delivered(None, written(0))
+    assert copied.progress(0).position.offset == 1
+
+
+def test_answers_that_come_after_a_chunk_was_given_up_change_nothing() -> None:
+    copied = flow()
+    chunk = copied.chunk(1, 0, [0])
+    copied.forget()
+    chunk.delivered(None, written(0))
+    assert copied.progress(0).position.offset == 0
+
+
+def test_what_a_killed_predecessor_wrote_is_skipped_and_what_stands_twice_is_counted() -> None:
+    copied = flow(Position(10, {END: 100}))
+    copied.found([Met(10, 100), Met(11, 101), Met(10, 102)], ours=False)
+    row = copied.progress(0)
+    assert (row.position.offset, row.skipped, row.repeated, row.runs) == (12, 2, 1, (Run(10, 100, 2),))
+
+
+def test_a_rate_grants_no_more_than_its_burst_beyond_time() -> None:
+    rate, granted = Rate(Limits(records_per_s=100.0), 0.0), 0
+    for step in range(1_000):
+        records = rate.records(step / 500, 7)
+        rate.take(records, 0)
+        granted += records
+    assert 190 <= granted <= 100 * 2 + 10

@@ -1,0 +1,334 @@
+"""Which leases a link gives, and what it remembers of those that ended."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from connectors.contract import Partition, Position, Progress, Run
+from state.errors import Refused, Retry, Stop
+from state.replication import Choice, LinkState
+from state.settings import Settings, change, parse
+from streams.copies import Copy, load
+from streams.facts import Facts, Side
+from streams.journal import Record
+from streams.link import Link
+from streams.tail import ALONE_S, Answer, Order
+from tests.unit.fake_connector import NAME
+
+ZERO, ONE = Partition("orders", 0), Partition("orders", 1)
+NOW = 1_000_000
+
+
+class FakeJournal:
+    """Keeps the newest record of each key, as a compacted topic does."""
+
+    def __init__(self) -> None:
+        self.newest: dict[tuple[str, bytes], Any] = {}
+        self.down = False
+
+    def put(self, records: Iterable[tuple[str, bytes, Any]]) -> None:
+        if self.down:
+            raise Retry("acknowledged records", "none", "try again")
+        self.newest |= {(what, key): value for what, key, value in records}
+
+    def read(self, what: str) -> list[Record]:
+        return [Record(key, value, "", 0) for (topic, key), value in self.newest.items() if topic == what]
+
+
+class Rig:
+    """A link from east to west with a topic of two partitions on both sides."""
+
+    def __init__(self, **keys: object) -> None:
+        common = {"source": "east", "target": "west", "topics": ["orders"], "mode": "enforce", "tasks": 2}
+        self.settings: Settings = parse({
+            "kafka": {"east": {"bootstrap": "e:9092", "bit": 0}, "west": {"bootstrap": "w:9092", "bit": 1}},
+            "links": {"east-west": {**common, **keys}},
+        })  # fmt: skip
+        self.journal, self.now, self.counted = FakeJournal(), NOW, list[Progress]()
+        self.first = 0
+        self.link = self.restarted()
+
+    def restarted(self) -> Link:
+        """The link of another run of the application."""
+        known: dict[Partition, Copy] = load(self.journal).get("east-west", {})  # type: ignore[arg-type]
+        connectors = {"batches": NAME, "records": NAME}
+        link = Link(
+            "east-west", lambda: self.settings, self.journal, known,  # type: ignore[arg-type]
+            lambda _declared, sources: dict.fromkeys(sources, self.first), self.counted.append, lambda: self.now,
+            connectors,
+        )  # fmt: skip
+        link.facts, link.waiting, link.choice = facts(), frozenset(), Choice("batches", "")
+        link.begin()
+        return link
+
+    def set(self, key: str, value: object) -> None:
+        self.settings = change(self.settings, f"links.east-west.{key}", value)
+
+    def round(self, *offsets: int, **more: object) -> list[Order]:
+        """One round that copies every partition up to an offset."""
+        orders = self.link.orders()
+        self.link.take(
+            [Answer([done(o, a.source, offsets, **more) for a in o.lease.assignments], None) for o in orders]
+        )
+        return orders
+
+
+def facts(partitions: int = 2, there: int = 2) -> Facts:
+    logs = {Partition("orders", n): (0, 100) for n in range(partitions)}
+    return Facts(Side({"orders": partitions}, logs=logs), Side({"orders": there}), NOW)
+
+
+def done(order: Order, source: Partition, offsets: tuple[int, ...], **more: object) -> Progress:
+    held = next(a for a in order.lease.assignments if a.source == source)
+    before = max(held.position.offset, held.start, 0)
+    at = offsets[source.number] if offsets else before
+    runs = (Run(before, before, at - before),) if at > before else ()
+    made = Progress(source, held.target, Position(at, {"count": at}), runs, copied=at - before, path=order.lease.path)
+    return replace(made, **more)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
+
+
+def sources(orders: Iterable[Order]) -> list[Partition]:
+    return sorted(a.source for order in orders for a in order.lease.assignments)
+
+
+def test_every_partition_is_leased_once(rig: Rig) -> None:
+    orders = rig.link.orders()
+    assert (len(orders), sources(orders)) == (2, [ZERO, ONE])
+
+
+def test_where_a_partition_begins_is_on_the_journal_before_it_is_copied(rig: Rig) -> None:
+    rig.first = 7
+    rig.link.orders()
+    assert rig.journal.newest["links", b"east-west/orders-1"]["start"] == 7
+
+
+def test_the_journal_must_know_where_a_partition_begins(rig: Rig) -> None:
+    rig.journal.down = True
+    with pytest.raises(Retry):
+        rig.link.orders()
+
+
+def test_the_next_lease_begins_where_the_last_ended(rig: Rig) -> None:
+    rig.round(10, 20)
+    held = {a.source: a.position for order in rig.link.orders() for a in order.lease.assignments}
+    assert held == {ZERO: Position(10, {"count": 10}), ONE: Position(20, {"count": 20})}
+
+
+def test_another_run_goes_on_where_the_journal_says(rig: Rig) -> None:
+    rig.round(10, 20)
+    copies = rig.restarted().copies
+    assert (copies[ONE].position, list(copies[ONE].map)) == (Position(20, {"count": 20}), [(0, 0, 20)])
+
+
+def test_a_journal_that_is_down_costs_no_position(rig: Rig) -> None:
+    rig.round(10, 20)
+    rig.journal.down = True
+    rig.round(30, 40)
+    problem, rig.journal.down = rig.link.problem, False
+    rig.link.orders()
+    assert (bool(problem), rig.restarted().copies[ONE].position.offset, rig.link.problem) == (True, 40, "")
+
+
+@pytest.mark.parametrize("key", [("mode", "observe"), ("paused", True), ("paused_topics", ["orders"])])
+def test_what_may_not_be_copied_is_closed_once_and_rests(rig: Rig, key: tuple[str, object]) -> None:
+    rig.round(10, 20)
+    rig.set(*key)
+    closing = rig.round(11, 21)
+    assert ([(o.last, o.lease_s) for o in closing], rig.link.orders(), rig.link.copies[ONE].offset) == (
+        [(True, 0.0)] * 2,
+        [],
+        21,
+    )
+
+
+def test_nothing_is_copied_before_the_target_was_compared(rig: Rig) -> None:
+    rig.link.waiting = None
+    assert rig.link.orders() == []
+
+
+def test_a_topic_that_is_not_fit_yet_is_not_copied(rig: Rig) -> None:
+    rig.link.waiting = frozenset({"orders"})
+    assert rig.link.orders() == []
+
+
+def test_partitions_without_a_place_at_the_target_wait(rig: Rig) -> None:
+    rig.link.facts = facts(partitions=2, there=1)
+    assert sources(rig.link.orders()) == [ZERO]
+
+
+def test_new_partitions_are_found_at_the_next_round(rig: Rig) -> None:
+    rig.round(10, 20)
+    rig.link.facts = facts(3, 3)
+    assert len(sources(rig.link.orders())) == 3
+
+
+def test_live_settings_hold_from_the_next_lease_on(rig: Rig) -> None:
+    rig.round(10, 20)
+    rig.set("records_per_s", 100)
+    assert [order.lease.limits.records_per_s for order in rig.link.orders()] == [50, 50]
+
+
+def test_tasks_stay_within_the_slots(rig: Rig) -> None:
+    rig.link.slots = 1
+    assert len(rig.link.orders()) == 1
+
+
+def test_only_one_task_lingers(rig: Rig) -> None:
+    several = [order.lingers for order in rig.link.orders()]
+    rig.set("tasks", 1)
+    one = [order.lingers for order in rig.link.orders()]
+    assert (several, one) == ([False, False], [True])
+
+
+@pytest.mark.parametrize(
+    ("path", "later_ms", "alone_s"),
+    [("records", 300, ALONE_S - 0.3), ("records", 60_000, 0.0), ("batches", 300, 0.0)],
+    ids=["somebody may linger", "nobody does", "two at once are harmless"],
+)
+def test_who_opens_a_copier_waits_while_one_may_linger(rig: Rig, path: str, later_ms: int, alone_s: float) -> None:
+    rig.link.choice = Choice(path, "")
+    rig.round(10, 20)
+    rig.now += later_ms
+    assert {order.alone_s for order in rig.link.orders()} == {alone_s}
+
+
+def test_a_partition_that_stopped_is_tried_again_later_or_when_something_changes(rig: Rig) -> None:
+    rig.round(10, 20, error="too large", stopped=True)
+    resting = rig.link.orders()
+    rig.link.wake()
+    assert (all(order.last for order in resting), sources(rig.link.orders())) == (True, [ZERO, ONE])
+
+
+def test_an_error_of_a_lease_is_that_of_its_partitions(rig: Rig) -> None:
+    orders = rig.link.orders()
+    rig.link.take([Answer([], Retry("a broker", "none", "wait")) for _ in orders])
+    assert ({bool(c.error) for c in rig.link.copies.values()}, rig.link.state(NOW)[0]) == ({True}, LinkState.SLOW)
+
+
+def test_a_refused_lease_stops_its_partitions(rig: Rig) -> None:
+    orders = rig.link.orders()
+    rig.link.take([Answer([], Stop("two clusters", "one", "correct it")) for _ in orders])
+    assert rig.link.state(NOW)[0] is LinkState.STOPPED
+
+
+def test_a_reset_holds_though_a_lease_ends_after_it(rig: Rig) -> None:
+    rig.round(10, 20)
+    orders = rig.link.orders()
+    rig.link.reset({ONE: 3}, "3")
+    rig.link.take([Answer([done(o, a.source, (30, 40)) for a in o.lease.assignments], None) for o in orders])
+    held = {a.source: a.position for order in rig.link.orders() for a in order.lease.assignments}
+    assert held == {ZERO: Position(30, {"count": 30}), ONE: Position(3, chosen=True)}
+
+
+def test_a_reset_outlives_the_application(rig: Rig) -> None:
+    rig.round(10, 20)
+    rig.link.reset({ONE: 3}, "3")
+    copy = rig.restarted().copies[ONE]
+    assert (copy.position, copy.reset) == (Position(3, chosen=True), "3")
+
+
+def test_no_copier_goes_on_after_a_reset(rig: Rig) -> None:
+    before = rig.round(10, 20)
+    rig.link.reset({ONE: 3}, "3")
+    assert before[0].term != rig.link.orders()[0].term
+
+
+def test_only_what_is_copied_can_be_reset(rig: Rig) -> None:
+    with pytest.raises(Refused):
+        rig.link.reset({Partition("pays", 0): 3}, "3")
+
+
+def test_another_path_is_taken_when_the_last_one_is_closed(rig: Rig) -> None:
+    rig.round(10, 20)
+    rig.link.choice = Choice("records", "small batches")
+    closing = rig.round(11, 21)
+    taken = rig.link.orders()
+    place = taken[0].lease.assignments[0].position
+    assert ([o.last for o in closing], taken[0].lease.path, place) == (
+        [True, True],
+        "records",
+        Position(11, {}, chosen=True),
+    )
+
+
+def test_a_path_that_is_taken_again_knows_what_it_carried(rig: Rig) -> None:
+    for path, offset in (("batches", 10), ("records", 11), ("batches", 12)):
+        rig.link.choice = Choice(path, "")
+        while rig.round(offset, offset)[0].lease.path != path:
+            pass
+        rig.round(offset, offset)
+    assert rig.link.copies[ZERO].carries.keys() == {"batches", "records"}
+
+
+def test_after_a_crash_the_old_path_closes_before_another_is_taken(rig: Rig) -> None:
+    rig.round(10, 20)
+    link = rig.link = rig.restarted()
+    link.choice = Choice("records", "small batches")
+    assert [rig.round(11, 21)[0].lease.path for _ in range(3)] == ["batches", "batches", "records"]
+
+
+def test_a_target_that_was_moved_begins_anew(rig: Rig) -> None:
+    rig.round(10, 20)
+    copy = rig.link.copies[ONE]
+    copy.moved(Partition("other", 1))
+    assert (copy.position, len(copy.map), copy.offset) == (Position(), 0, 0)
+
+
+def test_lag_counts_partitions_that_nothing_copies_yet() -> None:
+    rig = Rig(mode="observe")
+    assert rig.link.lags() == {ZERO: 100, ONE: 100}
+
+
+def test_a_paused_link_falls_behind_what_the_source_has_now(rig: Rig) -> None:
+    rig.round(10, 20, source_end=20)
+    running = rig.link.lags()[ONE]
+    rig.set("paused", True)
+    assert (running, rig.link.lags()[ONE]) == (0, 80)
+
+
+def test_a_topic_that_left_the_link_is_not_counted(rig: Rig) -> None:
+    rig.round(10, 20)
+    rig.set("topics", ["pays"])
+    rig.link.facts = facts(0, 0)
+    assert (rig.link.lags(), rig.link.current()) == ({}, [])
+
+
+@pytest.mark.parametrize(("topics", "start"), [(["orders"], "earliest"), (["orders", "pays"], "latest")])
+def test_what_is_made_later_is_copied_from_its_beginning(topics: list[str], start: str) -> None:
+    rig, asked = Rig(start="latest"), list[str]()
+    rig.link._starts = lambda declared, sources: asked.append(declared.start) or dict.fromkeys(sources, 0)  # type: ignore[func-returns-value]
+    rig.link.orders()
+    rig.set("topics", topics)
+    rig.link.facts = facts(3, 3)
+    rig.link.orders()
+    assert asked == ["latest", start]
+
+
+def test_a_round_that_ended_is_told(rig: Rig) -> None:
+    ended = list[int]()
+    rig.link.ended = lambda: ended.append(rig.link.rounds)
+    rig.round(10, 20)
+    assert ended == [1]
+
+
+def test_what_was_copied_is_counted(rig: Rig) -> None:
+    rig.round(10, 20)
+    assert (rig.link.totals["copied"], sum(p.copied for p in rig.counted)) == (30, 30)
+
+
+@pytest.mark.parametrize(
+    ("keys", "state"),
+    [({"mode": "observe"}, LinkState.OBSERVING), ({"paused": True}, LinkState.PAUSED), ({}, LinkState.UP)],
+)
+def test_the_state_is_derived(keys: dict[str, object], state: LinkState) -> None:
+    rig = Rig(**keys)
+    rig.link.arrived_ms = NOW
+    rig.round(10, 20)
+    assert rig.link.state(NOW)[0] is state

@@ -55,13 +55,15 @@ class Standing:
     """``last``: last sequence by producer id where the target is ahead of the place. ``own``: the batches there that
     the place does not count, in order. ``floor``: of the place, once it counts them. ``known``: producers whose
     sequence the leader guards. ``counted``: the offset behind the batches there that the place counts, which may be
-    far behind its floor (-1: not known)."""
+    far behind its floor (-1: not known). ``whole``: nothing was removed since the floor, so that ``own`` is all that
+    was ever written there."""
 
     floor: int
     known: frozenset[int]
     last: dict[int, int] = field(default_factory=dict)
     own: dict[int, deque[Own]] = field(default_factory=dict)
     counted: int = -1
+    whole: bool = False
 
 
 def stand(target: Cluster, places: Mapping[Partition, Place], flow: int) -> dict[Partition, Standing | TrueupError]:
@@ -116,6 +118,7 @@ class _Look:
         self._flow = flow
         self._first = self._bytes = 0
         self._counted = place.floor
+        self._whole = place.floor >= 0
 
     def standing(self, end: int, last: dict[int, int]) -> Standing:
         place = self._place
@@ -129,7 +132,7 @@ class _Look:
         own = self._search(end, last) if place.floor < 0 else self._after(place.floor, end, last)
         newest = {producer: batches[-1].last_sequence for producer, batches in own.items() if batches}
         ahead_of = {p: s for p, s in {**newest, **last}.items() if ahead(following(s), place.counts.get(p, 0)) > 0}
-        return Standing(end, frozenset(last), ahead_of, own, self._counted)
+        return Standing(end, frozenset(last), ahead_of, own, self._counted, self._whole)
 
     def _check(self, end: int, last: Mapping[int, int]) -> None:
         where = f"{self._partition} of {self._target.endpoint.name}"
@@ -149,6 +152,8 @@ class _Look:
             for producer, sequence in last.items()
             if ahead(following(sequence), self._place.counts.get(producer, 0)) > 0
         }
+        if start < self._first:
+            self._whole = False
         for header, batch in self._read(max(start, self._first), end, missing):
             if _ours(header.producer_id, self._flow) and header.last_delta >= 0:
                 if missing.get(header.producer_id) == header.last_sequence:
@@ -157,6 +162,7 @@ class _Look:
                     _add(own.setdefault(header.producer_id, deque()), header, batch)
                 else:
                     self._counted = header.following
+        self._whole = self._whole and not missing
         return own
 
     def _search(self, end: int, last: Mapping[int, int]) -> dict[int, deque[Own]]:
@@ -187,6 +193,7 @@ class _Look:
             begun = at
             for header, batch in walk(answer):
                 if header.following > at:
+                    self._whole = self._whole and header.offset <= at
                     at = header.following
                     self._bytes += len(batch)
                     yield header, batch

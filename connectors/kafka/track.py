@@ -70,7 +70,7 @@ class Track:
         self._route = Route(lease, self._where)
         self._counts = dict(self.place.counts)
         self._known: set[int] = set()
-        self._alone = False
+        self._alone = self._whole = False
         self._pending: deque[Entry] = deque()
         self._last: dict[int, int] = {}
         self._own: dict[int, deque[Own]] = {}
@@ -92,7 +92,7 @@ class Track:
         self.queued = 0
         self.reached, self._counts = self.place.offset, dict(self.place.counts)
         self._last, self._own, self._floor = dict(standing.last), standing.own, standing.floor
-        self._known, self._alone = set(standing.known), False
+        self._known, self._alone, self._whole = set(standing.known), False, standing.whole
         self.place.chosen = False
         if self.target_end < 0:
             self.target_end = standing.counted if standing.counted >= 0 else standing.floor
@@ -230,6 +230,13 @@ class Track:
             )
         if exact:
             entry.target = own.popleft().offset
+        elif self._whole:
+            raise Stop(
+                f"the batch at offset {header.offset} of {self._where} in {self.target}, which has batches behind it",
+                "it was never written: the target refused it, forgot the producer, and took the next one",
+                f"reset this partition of the link to source offset {header.offset}; what was written behind it is "
+                "then there twice",
+            )
         return True
 
     def _pass(self, offset: int, dropped: int) -> None:

@@ -52,10 +52,13 @@ class Harness(Protocol):
         """Do something while the target is killed, and start it again."""
 
 
-def numbered(count: int, first: int = 0, name: bytes = b"") -> list[Written]:
-    """Records that all differ."""
+LONG_AGO_MS = 1_700_000_000_000
+
+
+def numbered(count: int, first: int = 0, name: bytes = b"", since_ms: int = LONG_AGO_MS) -> list[Written]:
+    """Records that all differ, by default so old that brokers forget their producers as soon as they look."""
     return [
-        Written(name + b"%d" % n, b"value %d" % n, 1_700_000_000_000 + n, (("n", b"%d" % n),))
+        Written(name + b"%d" % n, b"value %d" % n, since_ms + n, (("n", b"%d" % n),))
         for n in range(first, first + count)
     ]
 

@@ -403,6 +403,25 @@ def test_producers_that_the_broker_forgot_are_found_in_the_log(pair: Pair) -> No
     assert [key for key in keys(pair.west, topic) if key < 90_000] == list(range(2_500))
 
 
+def test_a_batch_that_a_forgetful_target_was_never_given_is_told(pair: Pair) -> None:
+    """Its producer forgotten, the target takes the batch behind it: the copy stops there and does not go past it."""
+    topic, producer = pair.topic(), producer_id(1, EAST_TO_WEST)
+    source = Producer({"bootstrap.servers": pair.east.bootstrap, "linger.ms": 0})
+    for number in range(10):
+        source.produce(topic, b"v", b"%d" % number, partition=0)
+        source.flush(120)
+    lease = pair.lease(topic)
+    at = {
+        n: replace(lease, assignments=(lease.assignments[0]._replace(
+            position=Position(n, {"target": 0, f"id:{producer:x}": n})
+        ),))
+        for n in (4, 5)
+    }  # fmt: skip
+    Copy(Batches(), at[5]).to_the_end()
+    [row] = Copy(Batches(), at[4]).to_the_end().rows.values()
+    assert (row.stopped, row.position.offset, "never written" in row.error) == (True, 4, True)
+
+
 def test_sequences_begin_again_after_the_last(pair: Pair) -> None:
     topic = pair.topic()
     write(pair.east, topic, 200)

@@ -4,6 +4,7 @@ ought to have, once, in order, and the offset map says where."""
 from collections import deque
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +14,7 @@ from connectors.kafka.place import ahead, following
 from connectors.kafka.standing import Own, Standing
 from connectors.kafka.track import Entry, Told, Track
 from connectors.kafka.wire import Fetched
+from state.errors import Stop
 from state.provenance import producer_id, tag_of
 
 FLOW, EAST, WEST, NORTH = 9, 0, 1, 2
@@ -56,7 +58,8 @@ class Target:
         own: dict[int, deque[Own]] = {}
         for offset, batch in self.log:
             header = header_of(batch)
-            if header.producer_id in ours and ahead(header.sequence, counts.get(header.producer_id, 0)) >= 0:
+            tag = tag_of(header.producer_id)
+            if tag and tag.flow == FLOW and ahead(header.sequence, counts.get(header.producer_id, 0)) >= 0:
                 found = Own(
                     offset,
                     header.sequence,
@@ -66,8 +69,9 @@ class Target:
                     None,
                 )
                 own.setdefault(header.producer_id, deque()).append(found)
-        beyond = {p: s for p, s in ours.items() if ahead(following(s), counts.get(p, 0)) > 0}
-        return Standing(self.end, frozenset(ours), beyond, own)
+        last = {p: batches[-1].last_sequence for p, batches in own.items()} | ours
+        beyond = {p: s for p, s in last.items() if ahead(following(s), counts.get(p, 0)) > 0}
+        return Standing(self.end, frozenset(ours), beyond, own, whole=True)
 
 
 def batch_of(offset: int, numbers: Sequence[int], span: int, producer: int, sequence: int) -> bytes:
@@ -135,6 +139,7 @@ class Copier:
         self.track.rewind(target.standing(self.track))
         self.flying: deque[Entry] = deque()
         self.runs: list[Run] = []
+        self.refused = False
 
     def fetch(self, most: int) -> None:
         at = self.track.reached
@@ -143,7 +148,7 @@ class Copier:
         self.track.accept(Fetched(0, end, 0, (), memoryview(bytearray(b"".join(found)))), at)
 
     def send(self) -> None:
-        if self.track.ready and len(self.flying) < IN_FLIGHT:
+        if self.track.ready and not self.refused and len(self.flying) < IN_FLIGHT:
             self.flying.append(self.track.next())
 
     def answer(self) -> None:
@@ -153,16 +158,29 @@ class Copier:
             self.track.flying -= 1
             offset = self.target.append(bytes(entry.batch))
             if offset is None:
-                self.lose_answers(0)
+                self.refused = True
             else:
                 self.track.acknowledge(entry, offset)
+            self._look_again()
+
+    def refuse(self) -> None:
+        """The target does not take the oldest batch under way just now, and says so."""
+        if self.flying:
+            self.flying.popleft()
+            self.track.flying -= 1
+            self.refused = True
+            self._look_again()
+
+    def _look_again(self) -> None:
+        if self.refused and not self.flying:
+            self.lose_answers(0)
 
     def lose_answers(self, taken: int) -> None:
         """The connection breaks; the target took some of what was under way."""
         for entry in list(self.flying)[:taken]:
             if self.target.append(bytes(entry.batch)) is None:
                 break
-        self.track.flying = 0
+        self.track.flying, self.refused = 0, False
         self.flying.clear()
         self.track.rewind(self.target.standing(self.track))
 
@@ -183,13 +201,14 @@ def to_the_end(copier: Copier) -> None:
 
 
 Step = tuple[str, int]
-STEPS = st.lists(
-    st.tuples(
-        st.sampled_from(("fetch", "send", "send", "answer", "answer", "lose", "die", "keep", "foreign")),
-        st.integers(0, 8),
-    ),
-    max_size=80,
-)
+KINDS = ("fetch", "send", "send", "answer", "answer", "lose", "die", "keep", "foreign", "refuse")
+
+
+def steps_of(*kinds: str) -> st.SearchStrategy[list[Step]]:
+    return st.lists(st.tuples(st.sampled_from(kinds), st.integers(0, 8)), max_size=80)
+
+
+STEPS, FORGETFUL = steps_of(*KINDS), steps_of(*KINDS, "forget")
 
 
 def run(log: list[bytes], steps: list[Step], start: Position) -> tuple[Target, Copier]:
@@ -205,6 +224,10 @@ def run(log: list[bytes], steps: list[Step], start: Position) -> tuple[Target, C
             copier.answer()
         elif step == "lose":
             copier.lose_answers(number)
+        elif step == "refuse":
+            copier.refuse()
+        elif step == "forget":
+            target.known.clear()
         elif step == "keep":
             kept = copier.progress()
         elif step == "die":
@@ -222,8 +245,17 @@ def run(log: list[bytes], steps: list[Step], start: Position) -> tuple[Target, C
     return target, copier
 
 
-def wanted(made: list[Shape]) -> dict[int, list[int]]:
+def values_of_ours(target: Target) -> dict[int, list[int]]:
     """Numbers by producer id at the target."""
+    found: dict[int, list[int]] = {}
+    for _, batch in target.log:
+        if tag_of(header_of(batch).producer_id):
+            found.setdefault(header_of(batch).producer_id, []).extend(values_of(batch))
+    return found
+
+
+def wanted(made: list[Shape]) -> dict[int, list[int]]:
+    """Numbers by producer id that it ought to have."""
     found: dict[int, list[int]] = {}
     offset = 0
     for producer, kept, span in made:
@@ -240,11 +272,41 @@ def test_every_record_once_in_order(made: list[Shape], steps: list[Step], first:
     ids = {f"id:{producer_id(path, FLOW):x}": first for path in (1, 5)} if first else {}
     start = Position(0, {"target": 0, **ids}) if first else Position()
     target, _ = run(source_log(made), steps, start)
-    found: dict[int, list[int]] = {}
-    for _, batch in target.log:
-        if tag_of(header_of(batch).producer_id):
-            found.setdefault(header_of(batch).producer_id, []).extend(values_of(batch))
-    assert found == wanted(made)
+    assert values_of_ours(target) == wanted(made)
+
+
+def found_or_told(made: list[Shape], steps: list[Step]) -> dict[int, list[int]]:
+    """What is there in the end, each number once; what ought to be there if a hole was told instead."""
+    try:
+        target, _ = run(source_log(made), steps, Position())
+    except Stop as error:
+        if "never written" not in error.found:
+            raise
+        return wanted(made)
+    return {producer: list(dict.fromkeys(values)) for producer, values in values_of_ours(target).items()}
+
+
+@settings(max_examples=300, deadline=None)
+@given(shapes(), FORGETFUL)
+def test_what_a_forgetful_target_took_out_of_turn_is_told(made: list[Shape], steps: list[Step]) -> None:
+    """A batch is refused, its producer forgotten, the next one taken. What a dead copier sent late may come twice."""
+    assert found_or_told(made, steps) == wanted(made)
+
+
+def test_a_hole_is_never_passed_over() -> None:
+    target = Target()
+    copier = Copier([batch_of(n, [0], 1, LOCAL, 0) for n in range(4)], target, Position())
+    copier.fetch(1)
+    copier.send()
+    copier.answer()
+    copier.fetch(3)
+    copier.send()
+    copier.send()
+    copier.refuse()
+    target.known.clear()
+    copier.answer()
+    with pytest.raises(Stop, match=r"offset 1 of .* never written"):
+        copier.fetch(3)
 
 
 @settings(max_examples=60, deadline=None)

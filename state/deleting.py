@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from state.keys import key
+from state.keys import MODES, key
 
 OWNERS = ("none", "pulsar")
 
@@ -19,7 +19,7 @@ class Deletion:
     )
     mode: str = key(
         "observe", "observe: report only; approve: deletions wait for `trueup approve`; enforce",
-        one_of=("observe", "approve", "enforce"), live=True,
+        one_of=MODES, live=True,
     )  # fmt: skip
     paused: bool = key(False, "delete nothing new; what is deleted is still confirmed", live=True)
     grace_s: float = key(

@@ -13,10 +13,9 @@ import numpy as np
 from state.deletion import LEAK, Rows, judge
 from state.observations import LedgerState
 from state.owned import NO_LEDGERS, NO_NODES, Table, joined, newest_ledgers, newest_nodes, packed
-from state.view import Store
+from state.view import BLOCK_ROWS, TAIL_BLOCKS, TAIL_ROWS, Store
 
 CELLS = ("shape", "nodes", "leaks")
-TAIL_ROWS, TAIL_BLOCKS, BLOCK_ROWS = 4096, 64, 16_384
 _SHAPE = struct.Struct("<II")  # rows of the base, of the tail
 
 

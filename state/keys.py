@@ -5,6 +5,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, field, fields, is_dataclass
 from typing import Any, get_args, get_origin, get_type_hints
 
+MODES = ("observe", "approve", "enforce")
+"""How far a stream may go: report, do what is approved, do all."""
+
 
 def key(
     default: Any = MISSING,

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from state.keys import key
+from state.keys import MODES, key
 
 PARTITION, SIZE = "partition", "size"
 """The strategies of KIP-178."""
@@ -17,7 +17,7 @@ class LogDirs:
     mode: str = key(
         "observe",
         "observe: nothing is changed; approve: moves and cordons wait for `trueup approve`; enforce",
-        one_of=("observe", "approve", "enforce"),
+        one_of=MODES,
         live=True,
     )
     strategy: str = key(

@@ -5,7 +5,7 @@ from calendar import monthrange, timegm
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from state.keys import key
+from state.keys import MODES, key
 from state.provenance import BITS
 
 EXCLUDED = (
@@ -46,7 +46,7 @@ class Link:
         "observe",
         "observe: nothing is copied or changed, differences are shown; approve: records are copied, changes of topics, "
         "settings and rights wait for `trueup approve`; enforce",
-        one_of=("observe", "approve", "enforce"),
+        one_of=MODES,
         live=True,
     )
     exclude: list[str] = key(

@@ -10,9 +10,7 @@ from typing import Any, get_type_hints
 
 from state import deleting, keys, levelling, linking, wiring
 from state.errors import BadSettings
-from state.keys import build, entries, from_text, key
-
-MODES = ("observe", "approve", "enforce")
+from state.keys import MODES, build, entries, from_text, key
 
 
 @dataclass(frozen=True, slots=True)

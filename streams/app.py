@@ -20,7 +20,7 @@ from pyspark.sql.streaming import StreamingQuery
 from connectors.sandbox.kafka import Kafka
 from state.errors import BadSettings
 from state.settings import Settings
-from streams import deletion, logs
+from streams import deletion, logs, placement
 from streams.bookkeeper import BookKeeper
 from streams.engine import Application
 from streams.journal import Journal
@@ -32,7 +32,6 @@ from streams.logdirs import LogDirs
 from streams.markers import Markers
 from streams.metrics import Metrics
 from streams.placed import Placed
-from streams.placement import start
 from streams.pulsar import Pulsar
 from streams.reconciler import Reconciler
 from streams.session import session
@@ -44,7 +43,6 @@ from streams.web.server import Server, claim
 
 log = logging.getLogger(__name__)
 TICK_S, DELETE_S = 0.2, 1.0
-FORM = 3  # of the state in the checkpoint
 
 
 def now_ms() -> int:
@@ -147,7 +145,7 @@ class Running:
         if self._ledgers:
             self._ledgers.cluster.end()
         if self._deletion:
-            self._deletion.owners.end()
+            self._deletion.owners.close()
         self._links.end()
 
     def _begin_queries(self, spark: SparkSession, application: Application) -> None:
@@ -165,14 +163,12 @@ class Running:
         self._logdirs.begin(spark, self._supervisor, f"{self._checkpoints()}/logdirs")
 
     def _deleting(self, spark: SparkSession, markers: Markers) -> StreamingQuery:
-        return deletion.start(
-            spark, self._journal, self._settings.spark, markers.batch, self._checkpoint("deletion", 1)
-        )
+        checkpoint = self._checkpoint("deletion", deletion.FORM)
+        return deletion.start(spark, self._journal, self._settings.spark, markers.batch, checkpoint)
 
     def _placement(self, spark: SparkSession, ledgers: "Ledgers") -> StreamingQuery:
-        return start(
-            spark, self._journal, self._settings.spark, ledgers.reconciler.batch, self._checkpoint("placement", FORM)
-        )
+        checkpoint = self._checkpoint("placement", placement.FORM)
+        return placement.start(spark, self._journal, self._settings.spark, ledgers.reconciler.batch, checkpoint)
 
     def _checkpoints(self) -> str:
         return self._settings.spark.checkpoint or f"file://{self._data / 'checkpoints'}"

@@ -58,6 +58,13 @@ class BookKeeper:
         client.add_listener(self._metrics.zookeeper_session())
         return client
 
+    def session(self) -> Client:
+        """A session for acts and questions, beside the one that watches. Raises `Retry`."""
+        with self._lock:
+            if self._client is None or self._client.ended:
+                self._client = self.connect().open()
+            return self._client
+
     def start(self) -> None:
         """Begin to observe."""
         self._capture.start()
@@ -110,8 +117,7 @@ class BookKeeper:
 
     def instance(self) -> str:
         """INSTANCEID of the cluster; empty where it has none."""
-        found = self._session().look(f"{self._root}/INSTANCEID")
-        return found[0].decode(errors="replace") if found else ""
+        return reading.instance(self.session(), self._root)
 
     def health(self) -> Health:
         """How the capture fares."""
@@ -151,7 +157,7 @@ class BookKeeper:
 
     def first(self, limit: int) -> Ledgers:
         """The first ``limit`` ledgers of the cluster, as they are now."""
-        client, paths, left, parts = self._session(), self._capture.paths, limit, []
+        client, paths, left, parts = self.session(), self._capture.paths, limit, []
         for listing in reading.ledgers_of(client, paths):
             for ids, found in reading.read(client, paths, listing.ids[:left], listing.names[:left]):
                 parts.append(bulk.decode(ids, found, paths.ledger, self._clock()).ledgers)
@@ -169,26 +175,19 @@ class BookKeeper:
 
     def locks(self, ledgers: Sequence[int]) -> dict[int, str]:
         """Which worker holds the lock of each of these ledgers."""
-        return Marks(self._session(), self._capture.paths).holders(ledgers) if ledgers else {}
+        return Marks(self.session(), self._capture.paths).holders(ledgers) if ledgers else {}
 
     def mark(self, orders: Sequence[MarkOrder]) -> list[Outcome]:
         """Write marks, each on its own requirements."""
-        return Marks(self._session(), self._capture.paths).mark(orders)
+        return Marks(self.session(), self._capture.paths).mark(orders)
 
     def marked(self, ledgers: Sequence[int]) -> dict[int, marks.Mark]:
         """The marks that these ledgers have now, read afresh."""
-        return Marks(self._session(), self._capture.paths).look(ledgers) if ledgers else {}
+        return Marks(self.session(), self._capture.paths).look(ledgers) if ledgers else {}
 
     def withdraw(self, items: Sequence[tuple[int, int]]) -> list[Outcome]:
         """Take back the marks of these ledgers that still have this znode version."""
-        return Marks(self._session(), self._capture.paths).withdraw(items)
-
-    def _session(self) -> Client:
-        """A session for acts and questions, beside the one that watches."""
-        with self._lock:
-            if self._client is None or self._client.ended:
-                self._client = self.connect().open()
-            return self._client
+        return Marks(self.session(), self._capture.paths).withdraw(items)
 
 
 def rack_map(chosen: declared.Racks) -> Racks:

@@ -20,6 +20,7 @@ from state.forgotten import CELLS, Leaks, OwnerBucket
 from state.observations import LedgerState
 from state.owned import NO_LEDGERS, NO_NODES, Table, joined
 from state.owners import Component
+from streams.clock import Sink, started
 from streams.folding import SparkStore, records_of
 from streams.owned_rows import node_rows, owned_rows
 from streams.rows import Bodies
@@ -119,19 +120,11 @@ def leaks_of(row: dict[str, Any]) -> tuple[int, int, Leaks]:
 
 
 def start(
-    spark: SparkSession, journal: "Journal", chosen: "SparkSettings", sink: Callable[[DataFrame, int], None],
-    checkpoint: str,
-) -> StreamingQuery:  # fmt: skip
+    spark: SparkSession, journal: "Journal", chosen: "SparkSettings", sink: Sink, checkpoint: str
+) -> StreamingQuery:
     """Start the stream of `ANSWER` rows into ``sink``, which gets a batch and its number."""
-    return (
-        answers(records_of(spark, journal, TOPICS, chosen.max_records), chosen.buckets)
-        .writeStream.outputMode("update")
-        .queryName("deletion")
-        .foreachBatch(sink)
-        .trigger(processingTime=f"{max(EVERY_MS, chosen.trigger_ms)} milliseconds")
-        .option("checkpointLocation", checkpoint)
-        .start()
-    )
+    rows = answers(records_of(spark, journal, TOPICS, chosen.max_records), chosen.buckets)
+    return started(rows, "deletion", f"{max(EVERY_MS, chosen.trigger_ms)} milliseconds", sink, checkpoint)
 
 
 FORM = 1  # of the state in the checkpoint

@@ -116,8 +116,8 @@ class Application:
         """Everything about one ledger, read afresh."""
         if self._placed is None:
             raise Refused("a BookKeeper cluster", "none is watched", "set cluster.zookeeper")
-        found = self._placed.ledger(ledger)
-        owned = self._unreferenced.ledger(ledger, self._placed.claim(ledger)) if self._unreferenced else None
+        found, claim = self._placed.ledger(ledger)
+        owned = self._unreferenced.ledger(ledger, claim) if self._unreferenced else None
         return {**found, "owned": owned}
 
     def unreferenced(self, limit: int) -> Rows:

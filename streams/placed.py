@@ -11,7 +11,7 @@ from state.board import Board, riskiest, wanted
 from state.errors import Refused
 from state.ledgers import Ledgers
 from state.observations import LedgerState
-from state.owners import claim_of
+from state.owners import Claim, claim_of
 from state.placement import evidence, judge
 from state.repairs import Repair, Stage
 from state.rules import RULES, Verdict
@@ -151,8 +151,8 @@ class Placed:
             })  # fmt: skip
         return out
 
-    def ledger(self, ledger: int) -> dict[str, Any]:
-        """Everything about one ledger, read afresh."""
+    def ledger(self, ledger: int) -> tuple[dict[str, Any], Claim]:
+        """Everything about one ledger, read afresh, and whose it says it is. Raises `Refused` when there is none."""
         record, row = self._cluster.describe(ledger)
         with self._reconciler.lock:
             former, finding = self._board.former.at(self._clock()), self._board.finding(ledger)
@@ -179,13 +179,7 @@ class Placed:
             "history": [
                 {"at_ms": e["at_ms"], "event": e["outcome"], "detail": e["detail"]} for e in history
             ],
-        }  # fmt: skip
-
-    def claim(self, ledger: int) -> tuple[str, str, str]:
-        """What a ledger is for, whose it says it is, and of which cursor. Raises `Refused` when there is none."""
-        record, _ = self._cluster.describe(ledger)
-        claim = claim_of(record["custom"])
-        return claim.component.name.lower(), claim.owner, claim.name
+        }, claim_of(record["custom"])  # fmt: skip
 
     def bookies(self) -> list[dict[str, Any]]:
         """All bookies ever registered."""

@@ -4,7 +4,7 @@ Topics are not ordered against each other, so a bucket keeps the topology in its
 arrives against it. A topology is copied to every bucket. The operator is a thin adapter over `state.view.Bucket`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from state.former import Former
 from state.ledgers import EMPTY, Ledgers, concat
 from state.topology import Topology
 from state.view import CELLS, FINDING, MARK, NO_MARKS, Answer, Bucket, Rows
+from streams.clock import Sink, started
 from streams.codec import topology_bytes, topology_from
 from streams.folding import SparkStore, records_of
 from streams.rows import ledger_rows, mark_rows
@@ -28,9 +29,9 @@ if TYPE_CHECKING:  # every Python worker imports this module, and none of them n
 
 ANSWER = "bucket int, epoch bigint, full boolean, ledgers bigint, findings binary, marks binary, former binary"
 """One row for each bucket that has something to say: `state.view.Answer` with its arrays as bytes."""
-Sink = Callable[[DataFrame, int], None]
 TOPICS = ("ledgers", "marks", "topology")
 LEDGER, MARKED, TOPOLOGY = range(3)
+FORM = 3  # of the state in the checkpoint
 
 
 # All buckets of a task get the same topology.
@@ -96,15 +97,8 @@ def start(
     spark: SparkSession, journal: "Journal", chosen: "SparkSettings", sink: Sink, checkpoint: str
 ) -> StreamingQuery:
     """Start the stream of `ANSWER` rows into ``sink``, which gets a batch and its number."""
-    return (
-        answers(spark, journal, chosen.buckets, chosen.max_records)
-        .writeStream.outputMode("update")
-        .queryName("placement")
-        .foreachBatch(sink)
-        .trigger(processingTime=f"{chosen.trigger_ms} milliseconds")
-        .option("checkpointLocation", checkpoint)
-        .start()
-    )
+    rows = answers(spark, journal, chosen.buckets, chosen.max_records)
+    return started(rows, "placement", f"{chosen.trigger_ms} milliseconds", sink, checkpoint)
 
 
 def answers(spark: SparkSession, journal: "Journal", buckets: int, max_records: int) -> DataFrame:

@@ -1,7 +1,6 @@
 """The owners of one BookKeeper cluster's ledgers, which Pulsar keeps beside them: capture into the journal, fresh
 reads, guarded deletion, and the bookies' word that a ledger is gone."""
 
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from connectors.bookkeeper import reading
@@ -12,7 +11,6 @@ from connectors.bookkeeper.presence import Answer, presence
 from connectors.pulsar.capture import Capture
 from connectors.pulsar.deleting import DeleteOrder, Deleter
 from connectors.pulsar.paths import Paths
-from connectors.zookeeper.client import Client
 from connectors.zookeeper.requests import Stat
 from state.deleting import Deletion
 from state.ledgers import Ledgers
@@ -35,22 +33,14 @@ class Pulsar:
         self._ledgers, self._journal, self._policy, self._clock = ledgers, journal, policy, clock
         self._paths = Paths(policy().root)
         self._capture = Capture(ledgers.connect, self._paths, self._publish, known(journal), clock)
-        self._lock = threading.Lock()
-        self._client: Client | None = None
 
     def start(self) -> None:
         """Begin to observe."""
         self._capture.start()
 
-    def end(self) -> None:
+    def close(self) -> None:
         """Observe nothing more, and so delete nothing more."""
         self._capture.close()
-
-    def close(self) -> None:
-        """End all sessions."""
-        self._capture.close()
-        if self._client is not None:
-            self._client.shut()
 
     def _publish(self, news: Iterable[Pointers]) -> None:
         self._journal.put([("owners", node.path.encode(), record_of(node)) for node in news])
@@ -85,7 +75,7 @@ class Pulsar:
 
     def delete(self, markers: Sequence[Marker]) -> list[Result]:
         """Delete these ledgers, each if nothing that its marker rests on has changed."""
-        client, paths = self._session(), self._ledgers.paths
+        client, paths = self._ledgers.session(), self._ledgers.paths
         deleter = Deleter(client, self._paths, paths.ledger, _decoder(paths, self._clock), self._clock)
         orders = [
             DeleteOrder(m.ledger, m.version, m.ctime_ms, Claim(Component.DATA, m.owner), unclosed=True) for m in markers
@@ -95,7 +85,7 @@ class Pulsar:
     def held(self, asked: Mapping[int, Sequence[str]]) -> dict[int, dict[str, str]]:
         """Which of these bookies do not say that they have no such ledger, and what they say."""
         reasons: dict[tuple[int, str], str] = {}
-        client, paths = self._session(), self._ledgers.paths
+        client, paths = self._ledgers.session(), self._ledgers.paths
         found = presence(asked, Addresses(client, paths), ASK_S, reasons=reasons)
         silent = {bookie for said in found.values() for bookie, answer in said.items() if answer is Answer.SILENT}
         # One without a cookie was decommissioned: it comes back empty or not at all.
@@ -107,12 +97,6 @@ class Pulsar:
             }
             for ledger, said in found.items()
         }  # fmt: skip
-
-    def _session(self) -> Client:
-        with self._lock:
-            if self._client is None or self._client.ended:
-                self._client = self._ledgers.connect().open()
-            return self._client
 
 
 def _decoder(paths: LedgerPaths, clock: Callable[[], int]) -> Callable[[int, bytes, Stat], LedgerRecord]:

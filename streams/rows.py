@@ -66,12 +66,8 @@ class Bodies:
 
     def texts(self, starts: Array, sizes: Array) -> tuple[Array, tuple[str, ...]]:
         """Strings as codes (uint32) into the distinct ones of them."""
-        edges = np.zeros(len(sizes) + 1, np.int64)
-        np.cumsum(sizes, out=edges[1:])
-        content = self._raw[spans(starts, starts + sizes)]
-        joined = pa.LargeStringArray.from_buffers(len(sizes), pa.py_buffer(edges), pa.py_buffer(content))
-        found = joined.dictionary_encode()
-        return found.indices.to_numpy().astype(np.uint32), tuple(found.dictionary.to_pylist())
+        codes, distinct = self._distinct(starts, sizes, pa.large_string())
+        return codes, tuple(distinct.to_pylist())
 
     def maps(self, rows: Array) -> tuple[Array, tuple[bytes, ...]]:
         """Maps of strings to bytes as codes (uint32) into the distinct ones of them, each as it is encoded."""
@@ -83,13 +79,16 @@ class Bodies:
             self.blobs(having)
             self.blobs(having)
         self.ends(rows[some])
-        sizes = self.at[rows] - starts
-        edges = np.zeros(len(rows) + 1, np.int64)
+        codes, distinct = self._distinct(starts, self.at[rows] - starts, pa.large_binary())
+        return codes, tuple(distinct.to_pylist())
+
+    def _distinct(self, starts: Array, sizes: Array, kind: pa.DataType) -> tuple[Array, pa.Array]:
+        edges = np.zeros(len(sizes) + 1, np.int64)
         np.cumsum(sizes, out=edges[1:])
-        content = pa.py_buffer(self._raw[spans(starts, starts + sizes)])
-        found = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(rows), [None, pa.py_buffer(edges), content])
+        content = self._raw[spans(starts, starts + sizes)]
+        found = pa.Array.from_buffers(kind, len(sizes), [None, pa.py_buffer(edges), pa.py_buffer(content)])
         encoded = found.dictionary_encode()
-        return encoded.indices.to_numpy().astype(np.uint32), tuple(encoded.dictionary.to_pylist())
+        return encoded.indices.to_numpy().astype(np.uint32), encoded.dictionary
 
     def _move(self, rows: Array, to: Array) -> None:
         self.check(to <= self._ends[rows], rows, "the rest of the record")

@@ -12,7 +12,7 @@ from state.deletion import Rows
 from state.leak_rules import LEAK_RULES
 from state.markers import Marker, Stage
 from state.observations import LedgerState
-from state.owners import SCHEMA, Component, Pointers
+from state.owners import SCHEMA, Claim, Component, Pointers
 from state.rules import Verdict
 from streams.markers import Markers, action_id
 
@@ -107,14 +107,14 @@ class Unreferenced:
             known = list(self._markers.markers.values())
         return [marker_row(m) for m in sorted(known, key=lambda m: (m.since_ms, m.ledger))]
 
-    def ledger(self, ledger: int, claim: tuple[str, str, str]) -> Row:
-        """Whose a ledger is and why it may or may not go; ``claim``: component, owner and cursor as it says itself."""
+    def ledger(self, ledger: int, claim: Claim) -> Row:
+        """Whose a ledger is, as it says itself, and why it may or may not go."""
         component, owner, name = claim
         found = next((self._row(*each) for each in self._markers.forgotten(ledger)), None)
         marker = self._markers.markers.get(ledger)
         nodes = self._owners.nodes(owner) if owner else []
         return {
-            "component": component, "owner": owner, "cursor": name,
+            "component": component.name.lower(), "owner": owner, "cursor": name,
             "rule": found["rule"] if found else "", "reason": found["reason"] if found else "",
             "since_ms": found["since_ms"] if found else None,
             "nodes": [_node(node, ledger) for node in nodes], "marker": marker_row(marker) if marker else None,

@@ -20,9 +20,9 @@ from connectors.bookkeeper.layout import Kind, Paths
 from connectors.bookkeeper.racks import Racks
 from connectors.zookeeper.client import FAST, Client, Pace
 from connectors.zookeeper.requests import Stat
-from connectors.zookeeper.watcher import Follower
+from connectors.zookeeper.watcher import Follower, ensure_later
 from connectors.zookeeper.watching import Heard, Watch
-from state.errors import Retry, Stop, TrueupError
+from state.errors import TrueupError
 from state.ledgers import Ledgers
 from state.observations import LedgerRecord, Observation, Sighting
 
@@ -127,18 +127,14 @@ class Capture(Follower):
 
     def _sync(self, client: Client) -> None:
         """Add the watch, then read whatever may have changed before it was there."""
-        started, losses = time.monotonic(), self._watch.losses()
-        covered = self._watch.covered
+        started, covered = time.monotonic(), self._watch.covered
         # A new session may be on a server that lags behind the last one; listing there would undo history.
         client.settle(self._paths.root)
         self._paths = reading.paths_of(client, self._paths.root)
         watched = client.add_watch(self._paths.root)
         if self._racks.znode:
             client.add_watch(self._racks.znode)
-        if covered is not None and watched < covered:
-            raise Stop(
-                f"ZooKeeper at zxid {covered:#x} or later", f"{watched:#x}", "if it was restored, start a new journal"
-            )
+        ensure_later(watched, covered)
         if covered is None or self._ledgers.forbidden:
             self._ledgers.read_all(client, self._paths)
             self._snapshots += 1
@@ -149,8 +145,6 @@ class Capture(Follower):
         self._bookies.load_racks(client)
         self._bookies.read_all(client, self._paths)
         self._resync_s = time.monotonic() - started
-        if not self._watch.arm(losses):
-            raise Retry("the connection to hold until all was read", "it was lost", "will compare again")
 
     def _compare(self, client: Client, covered: int, watched: int) -> None:
         """Find out what changed since zxid ``covered``, with a session that forgets its watches when it ends."""

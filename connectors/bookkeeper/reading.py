@@ -38,6 +38,12 @@ def paths_of(client: Client, root: str) -> Paths:
     return Paths(root, Layout.parse(found[0], where))
 
 
+def instance(client: Client, root: str) -> str:
+    """INSTANCEID of the cluster under this root; empty where it has none."""
+    found = client.look(f"{root}/INSTANCEID")
+    return found[0].decode(errors="replace").strip() if found else ""
+
+
 class Listing(NamedTuple):
     """Ledgers of one directory, relative to the root. ``ids`` int64, one for each name."""
 

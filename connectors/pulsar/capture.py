@@ -14,9 +14,9 @@ from connectors.pulsar.nodes import forbidden, gone, pointers_of
 from connectors.pulsar.paths import Paths
 from connectors.pulsar.reading import GONE, PACE, Node, below, owned, read, walk
 from connectors.zookeeper.client import Client, Pace
-from connectors.zookeeper.watcher import Follower
+from connectors.zookeeper.watcher import Follower, ensure_later
 from connectors.zookeeper.watching import Watch
-from state.errors import Retry, Stop, TrueupError
+from state.errors import TrueupError
 from state.owners import Pointers, Status
 
 log = logging.getLogger(__name__)
@@ -148,17 +148,11 @@ class Capture(Follower):
 
     def _sync(self, client: Client) -> None:
         """Add the watches, then read all that may have changed before they were there."""
-        losses, covered = self._watch.losses(), self._watch.covered
+        covered = self._watch.covered
         # A new session may be on a server that lags behind the last one; listing there would undo history.
         client.settle(self._paths.ledgers)
-        watched = min([client.add_watch(top) for top in self._tops])
-        if covered is not None and watched < covered:
-            raise Stop(
-                f"ZooKeeper at zxid {covered:#x} or later", f"{watched:#x}", "if it was restored, start a new journal"
-            )
+        ensure_later(min([client.add_watch(top) for top in self._tops]), covered)
         self._feed.read_all(client)
-        if not self._watch.arm(losses):
-            raise Retry("the connection to hold until all was read", "it was lost", "will read again")
 
     def _handle(self, client: Client) -> None:
         """Handle all events that came."""

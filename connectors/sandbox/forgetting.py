@@ -47,7 +47,7 @@ def forget(pulsar: Pulsar, topics: Iterable[str]) -> dict[str, list[int]]:
     Kills the broker and starts it again; writers that wait for it go on. Raises `Unknown` when a ledger was deleted
     all the same.
     """
-    with _session(pulsar) as zookeeper:
+    with session(pulsar.zookeeper.address) as zookeeper:
         with _undeletable(zookeeper):
             forgotten = {topic: truncate(pulsar, topic) for topic in topics}
             pulsar.kill("broker")
@@ -61,7 +61,7 @@ def forget(pulsar: Pulsar, topics: Iterable[str]) -> dict[str, list[int]]:
 def plant(pulsar: Pulsar, custom: Mapping[str, str]) -> int:
     """An empty ledger, closed, with this custom metadata, that nobody lists; its id."""
     members = [bookie.id for bookie in pulsar.bookies.values()][: pulsar.replicas]
-    with _session(pulsar) as zookeeper:
+    with session(pulsar.zookeeper.address) as zookeeper:
         ledger = _next_id(zookeeper)
         zookeeper.create(path(ledger), empty_ledger(members, custom), makepath=True)
     return ledger
@@ -96,8 +96,9 @@ def empty_ledger(members: Sequence[str], custom: Mapping[str, str]) -> bytes:
 
 
 @contextmanager
-def _session(pulsar: Pulsar) -> Iterator[KazooClient]:
-    zookeeper = KazooClient(pulsar.zookeeper.address)
+def session(address: str) -> Iterator[KazooClient]:
+    """A session with the ZooKeeper at this address, as an operator would open one."""
+    zookeeper = KazooClient(address)
     with closing(zookeeper):
         zookeeper.start(timeout=30.0)
         yield zookeeper

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from connectors.zookeeper.client import Client
 from connectors.zookeeper.watching import Watch
-from state.errors import Retry, TrueupError
+from state.errors import Retry, Stop, TrueupError
 
 log = logging.getLogger(__name__)
 FIRST_WAIT_S, LONGEST_WAIT_S, IDLE_S = 0.1, 5.0, 1.0
@@ -107,7 +107,7 @@ class Follower(Watcher):
 
     @abstractmethod
     def _sync(self, client: Client) -> None:
-        """Add the watches, read whatever may have changed before they were there, and arm the watch."""
+        """Add the watches, then read whatever may have changed before they were there."""
 
     @abstractmethod
     def _handle(self, client: Client) -> None:
@@ -122,7 +122,10 @@ class Follower(Watcher):
     def _turn(self) -> None:
         client = self._session()
         if not self._watch.armed:
+            losses = self._watch.losses()
             self._sync(client)
+            if not self._watch.arm(losses):
+                raise Retry("the connection to hold until all was read", "it was lost", "will compare again")
         self._watch.wake.wait(IDLE_S)
         self._watch.wake.clear()
         if self._watch.armed:
@@ -130,3 +133,11 @@ class Follower(Watcher):
             self._handle(client)
             if self._watch.armed:
                 self.complete_ms = begun_ms
+
+
+def ensure_later(watched: int, covered: int | None) -> None:
+    """Raise `Stop` if watches were added at a zxid before the one up to which events were delivered."""
+    if covered is not None and watched < covered:
+        raise Stop(
+            f"ZooKeeper at zxid {covered:#x} or later", f"{watched:#x}", "if it was restored, start a new journal"
+        )

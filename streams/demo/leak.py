@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kazoo.client import KazooClient
 from rich.console import Console
 from rich.table import Table
 
@@ -84,7 +83,7 @@ class Deleting(Application):
 
     def rows(self, what: str) -> list[Row]:
         """What `trueup get` would list."""
-        found: list[Row] = self._api.get(what, limit=10_000) if what != "markers" else self._api.get(what)
+        found: list[Row] = self._api.get(what, limit=10_000)
         return found
 
     def markers(self) -> dict[str, int]:
@@ -111,26 +110,24 @@ class Leak:
         for name in topics:
             self._messages.write(name, range(MESSAGES), BYTES)
         with self._messages.writer(topic(LIVE), pause_s=0.01) as live:
-            forgotten, reported = self._forget()
+            self._forget()
             disk = self._disk()
             for name in topics:
                 self._readable[name] = self._messages.read(name).numbers
-            self._going, self._staying = forgotten, reported
-            self._delete(forgotten, reported)
+            self._delete()
             self._verify(live)
         result.disk = disk, self._disk()
         result.took_s = time.monotonic() - begun
         return result
 
-    def _forget(self) -> tuple[set[int], set[int]]:
-        """Ledgers that are to be deleted, and those that may only be reported."""
+    def _forget(self) -> None:
         self._say(
             "the topics drop their old ledgers; ZooKeeper denies the deletions, and the broker is killed (SIGKILL)"
         )
         lists = forgetting.forget(self._pulsar, [topic(name) for name in FORGETTING])
         owner = f"{TENANT}/persistent/{FORGETTING[0]}"
         empty = {forgetting.plant(self._pulsar, forgetting.data_of(owner)) for _ in range(EMPTY)}
-        nobody = {
+        self._staying = {
             forgetting.plant(self._pulsar, {"application": "an-own-one"}),
             forgetting.plant(self._pulsar, forgetting.data_of(f"{TENANT}/persistent/deleted-topic")),
         }
@@ -139,20 +136,20 @@ class Leak:
         self._messages.write(topic(FORGETTING[0]), range(MESSAGES, MESSAGES + 10), BYTES)
         forgotten = {ledger for ledgers in lists.values() for ledger in ledgers}
         self._say(f"the broker is back, and knows nothing of {len(forgotten)} ledgers that are still in BookKeeper")
-        self.result.forgotten = len(forgotten) + len(empty)
-        return forgotten | empty, nobody
+        self._going = forgotten | empty
+        self.result.forgotten = len(self._going)
 
-    def _delete(self, forgotten: set[int], reported: set[int]) -> None:
+    def _delete(self) -> None:
         with Deleting(self._settings(), self._root / "trueup") as trueup:
             self._say("starting Trueup; it only reports for now")
             begun = time.monotonic()
-            wanted = forgotten | reported
+            wanted = self._going | self._staying
             wait_until(lambda: wanted <= {r["ledger"] for r in _rows(trueup)}, LIMIT_S, "what is forgotten to be found")
             self.result.first_s = time.monotonic() - begun
             self._note(_rows(trueup), wanted)
             self._say(f"mode enforce: each is deleted once it was forgotten for {GRACE_S:.0f} s and looked at again")
             trueup.set("deletion.mode", "enforce")
-            self._follow(trueup, len(forgotten))
+            self._follow(trueup, len(self._going))
 
     def _note(self, rows: list[Row], wanted: set[int]) -> None:
         ledgers, sizes = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
@@ -191,16 +188,11 @@ class Leak:
 
     def _look_at_ledgers(self) -> None:
         """What ZooKeeper itself says of ledgers that were to go and to stay."""
-        zookeeper = KazooClient(self._pulsar.zookeeper.address)
-        zookeeper.start(timeout=30.0)
-        try:
+        listed = [i for name in (*FORGETTING, *KEEPING, LIVE) for i in forgetting.listed(self._pulsar, topic(name))]
+        with forgetting.session(self._pulsar.zookeeper.address) as zookeeper:
             self.result.left = [i for i in self._going if zookeeper.exists(forgetting.path(i))]
-            listed = [i for name in (*FORGETTING, *KEEPING, LIVE) for i in forgetting.listed(self._pulsar, topic(name))]
             staying = {*listed, *self._staying}
             self.result.harmed = sorted(i for i in staying if not zookeeper.exists(forgetting.path(i)))
-        finally:
-            zookeeper.stop()
-            zookeeper.close()
 
     def _disk(self) -> int:
         """Bytes of the bookies' entry logs."""
@@ -233,13 +225,8 @@ def topic(name: str) -> str:
 
 def instance(zookeeper: str) -> str:
     """INSTANCEID of the BookKeeper cluster, as an operator would read it."""
-    client = KazooClient(zookeeper)
-    client.start(timeout=30.0)
-    try:
+    with forgetting.session(zookeeper) as client:
         return str(client.get("/ledgers/INSTANCEID")[0].decode())
-    finally:
-        client.stop()
-        client.close()
 
 
 def screens(result: Result) -> list[Table]:

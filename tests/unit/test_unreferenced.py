@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from state.owners import Status
+from state.owners import NOBODY, Claim, Component, Status
 from tests.unit.fake_deletion import MINUTE, NOW, OTHER, OWNER, Loop, node
 
 FORGOTTEN = {"ledger": 7, "since_ms": NOW - MINUTE}
 REPORTED = {"ledger": 9, "rule": "owner-gone", "owner": OTHER, "since_ms": NOW - 2 * MINUTE, "length": 50}
-DATA = ("data", OWNER, "")
+DATA = Claim(Component.DATA, OWNER)
 
 
 def stages(rows: list[dict[str, Any]]) -> dict[int, str]:
@@ -138,7 +138,7 @@ def test_a_ledger_that_is_in_use_with_the_node_that_points_to_it() -> None:
 def test_of_a_ledger_that_is_nobodys_no_node_is_read() -> None:
     loop = Loop().hear()
     loop.cluster.pointers = [node(owner="")]
-    assert loop.said.ledger(7, ("unknown", "", ""))["nodes"] == []
+    assert loop.said.ledger(7, NOBODY)["nodes"] == []
 
 
 @pytest.mark.parametrize(

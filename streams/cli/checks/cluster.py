@@ -65,8 +65,7 @@ def _bookies(seen: Seen) -> Iterator[Check]:
 
 def layout(seen: Seen) -> Check:
     """BookKeeper's root can be read, and names a layout that we know."""
-    instance = seen.client.look(f"{seen.paths.root}/INSTANCEID")
-    name = instance[0].decode(errors="replace").strip() if instance else "none"
+    name = reading.instance(seen.client, seen.paths.root) or "none"
     return ok("bookkeeper", f"{seen.paths.root}, {seen.paths.layout.value}, instance {name}")
 
 
@@ -76,8 +75,7 @@ def owners(seen: Seen) -> Iterator[Check]:
     chosen = seen.settings.deletion
     if chosen.owners == "none":
         return
-    instance = seen.client.look(f"{seen.paths.root}/INSTANCEID")
-    found = instance[0].decode(errors="replace") if instance else "none"
+    found = reading.instance(seen.client, seen.paths.root) or "none"
     if chosen.instance == found:
         yield ok("deletion: instance", found)
     elif chosen.instance:

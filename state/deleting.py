@@ -4,14 +4,18 @@ from dataclasses import dataclass
 
 from state.keys import MODES, key
 
-OWNERS = ("none", "pulsar")
+OPERATOR = "operator"
+OWNERS = ("none", "pulsar", OPERATOR)
 
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
     """The deletion stream: ledgers that their owners forgot. A deletion cannot be undone."""
 
-    owners: str = key("none", "whose metadata say which ledgers are in use; none: no deletion stream", one_of=OWNERS)
+    owners: str = key(
+        "none", "whose metadata say which ledgers are in use; operator: nobody's, only what `trueup delete ledger` "
+        "names is deleted; none: nothing ever is", one_of=OWNERS,
+    )  # fmt: skip
     root: str = key("", "path at the end of Pulsar's metadataStoreUrl, if it has one")
     instance: str = key("", "INSTANCEID of the BookKeeper cluster; nothing is deleted while it is another or empty")
     exclusive: bool = key(

@@ -3,16 +3,19 @@
 import logging
 import socket
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from connectors.bookkeeper import bulk, marks, reading
 from connectors.bookkeeper.actions import MarkOrder, Marks, Outcome
+from connectors.bookkeeper.addresses import Addresses
 from connectors.bookkeeper.capture import Capture, Health
 from connectors.bookkeeper.known import Known
 from connectors.bookkeeper.layout import Paths
+from connectors.bookkeeper.presence import Answer, presence
 from connectors.bookkeeper.racks import Pulsar, Racks, Script, Static, Unmapped
+from connectors.bookkeeper.removal import RemovalOrder, Removed, remove
 from connectors.bookkeeper.vote import Orders, Role, Vote
 from connectors.zookeeper.client import Client
 from state import settings as declared
@@ -27,6 +30,7 @@ from streams.metrics import Metrics
 
 log = logging.getLogger(__name__)
 FORGET_MS = 86_400_000  # records of deleted ledgers leave the journal after a day: nothing replays further back
+ASK_S = 5.0  # for a bookie's answer
 _HEAD = 6  # leading fields of a ledger record that `known` needs: ledger to state
 
 
@@ -115,9 +119,13 @@ class BookKeeper:
         """Where this cluster keeps things."""
         return self._capture.paths
 
-    def instance(self) -> str:
-        """INSTANCEID of the cluster; empty where it has none."""
-        return reading.instance(self.session(), self._root)
+    def unlike(self, instance: str) -> str:
+        """Why this is not the cluster of this INSTANCEID; empty if it is."""
+        found = reading.instance(self.session(), self._root)
+        if found == instance != "":
+            return ""
+        wanted = instance or "as the key deletion.instance, which is empty"
+        return f"expected INSTANCEID {wanted}; found {found or 'none'}; set deletion.instance if that is the cluster"
 
     def health(self) -> Health:
         """How the capture fares."""
@@ -165,6 +173,26 @@ class BookKeeper:
             if left <= 0:
                 break
         return concat(parts)
+
+    def remove(self, orders: Sequence[RemovalOrder]) -> list[Removed]:
+        """Delete these ledgers, each if it still is as it was ordered. Raises `Retry` where none was tried."""
+        return remove(self.session(), self._capture.paths, orders, self._clock())
+
+    def held(self, asked: Mapping[int, Sequence[str]]) -> dict[int, dict[str, str]]:
+        """Which of these bookies do not say that they have no such ledger, and what they say."""
+        reasons: dict[tuple[int, str], str] = {}
+        client, paths = self.session(), self._capture.paths
+        found = presence(asked, Addresses(client, paths), ASK_S, reasons=reasons)
+        silent = {bookie for said in found.values() for bookie, answer in said.items() if answer is Answer.SILENT}
+        # One without a cookie was decommissioned: it comes back empty or not at all.
+        retired = {bookie for bookie in silent if client.look(f"{paths.cookies}/{bookie}") is None}
+        return {
+            ledger: {
+                bookie: "still serves it" if answer is Answer.HELD else reasons.get((ledger, bookie), "no answer")
+                for bookie, answer in said.items() if answer is not Answer.GONE and bookie not in retired
+            }
+            for ledger, said in found.items()
+        }  # fmt: skip
 
     def describe(self, ledger: int) -> tuple[LedgerRecord, Ledgers]:
         """One ledger as it is now, as record and as row. Raises `Refused` when there is none."""

@@ -166,6 +166,12 @@ class Application:
         ledgers = [*(self._placed.plan() if self._placed else []), *deletions]
         return [*ledgers, *self._links.plan(), *self._logdirs.plan()]
 
+    def delete(self, ledger: int) -> dict[str, Any]:
+        """Have a ledger deleted because an operator says so; its marker."""
+        if self._unreferenced is None:
+            raise Refused("deletion.owners operator", "none", "set it where no owner's metadata are to be asked")
+        return self._unreferenced.order(ledger)
+
     def approve(self, ids: list[str] | None) -> Rows:
         """Say yes to actions of the present plan (None: to all of it); those it was said to."""
         waiting = {row["id"] for row in self.plan() if row["stage"] == "awaiting approval"}

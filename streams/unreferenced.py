@@ -9,6 +9,7 @@ import numpy as np
 
 from state.deleting import Deletion
 from state.deletion import Rows
+from state.errors import Refused
 from state.leak_rules import LEAK_RULES
 from state.markers import Marker, Stage
 from state.observations import LedgerState
@@ -34,9 +35,11 @@ class Unreferenced:
     """The deletion stream's share of `streams.web.engine.Engine`."""
 
     def __init__(
-        self, policy: Callable[[], Deletion], markers: Markers, owners: Owners, clock: Callable[[], int]
-    ) -> None:
+        self, policy: Callable[[], Deletion], markers: Markers, owners: Owners, clock: Callable[[], int],
+        order: Callable[[int], Marker] | None = None,
+    ) -> None:  # fmt: skip
         self._policy, self._markers, self._owners, self._clock = policy, markers, owners, clock
+        self._order = order
 
     def status(self) -> Row:
         """Its part of the status."""
@@ -119,6 +122,13 @@ class Unreferenced:
             "since_ms": found["since_ms"] if found else None,
             "nodes": [_node(node, ledger) for node in nodes], "marker": marker_row(marker) if marker else None,
         }  # fmt: skip
+
+    def order(self, ledger: int) -> Row:
+        """Have a ledger deleted because an operator says so. Raises `Refused`, and `Retry` when it cannot begin."""
+        if self._order is None:
+            owners = self._policy().owners
+            raise Refused("deletion.owners operator", owners, f"what {owners} does not need goes by its rules alone")
+        return marker_row(self._order(ledger))
 
     def plan(self) -> list[Row]:
         """Deletions that wait and that are under way; in mode observe what would be begun."""

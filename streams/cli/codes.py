@@ -16,7 +16,7 @@ TABLE = """Exit codes:
   0  fine
   1  something needs a person: not healthy, a check failed, it cannot be done
   2  wrong usage or configuration
-  3  trueup plan: it holds changes
+  3  trueup plan, trueup delete: there is something to be done
   4  no answer (the application, a server, a repository); may work later
   5  refused: there is no such thing, or it has changed meanwhile"""
 

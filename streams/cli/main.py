@@ -6,7 +6,22 @@ from collections.abc import Sequence
 import click
 
 from state.errors import BadSettings, TrueupError
-from streams.cli import codes, config, demo, describe, doctor, explain, get, link, plan, run, sandbox, status, topic
+from streams.cli import (
+    codes,
+    config,
+    delete,
+    demo,
+    describe,
+    doctor,
+    explain,
+    get,
+    link,
+    plan,
+    run,
+    sandbox,
+    status,
+    topic,
+)
 
 
 class InOrder(click.Group):
@@ -43,6 +58,7 @@ for _command in (
     describe.describe,
     plan.plan,
     plan.approve,
+    delete.delete,
     link.link,
     topic.topic,
     explain.explain,

@@ -35,6 +35,7 @@ def create_app(engine: Engine, metrics: Metrics) -> Flask:
     _probes(app, engine, metrics)
     _reads(app, engine)
     _writes(app, engine)
+    _deletions(app, engine)
     _errors(app, engine)
     Page(engine).attach(app)
     return app
@@ -112,6 +113,14 @@ def _id(ledger: str) -> int:
     if not ledger.isdecimal() or int(ledger) >= 1 << 63:
         raise Rejected(400, "a ledger id, 0 to 2^63 - 1", repr(ledger), "give its decimal id")
     return int(ledger)
+
+
+def _deletions(app: Flask, engine: Engine) -> None:
+    @app.post("/api/ledgers/<ledger>/deletion")
+    def delete(ledger: str) -> Response:
+        if (body := _body()) != {"certain": True}:
+            raise Rejected(400, '{"certain": true}', repr(body), "a deletion cannot be undone")
+        return jsonify(engine.delete(_id(ledger)))
 
 
 def _writes(app: Flask, engine: Engine) -> None:

@@ -101,6 +101,9 @@ class Engine(Protocol):
         (planned, awaiting approval, approved, marked, working, declined), next_ms (or None), requirements
         {version, epoch}, evidence."""
 
+    def delete(self, ledger: int) -> Row:
+        """Order the deletion of a ledger; its row of `markers`. Raises `Refused` for one that may not go."""
+
     def approve(self, ids: list[str] | None) -> list[Row]:
         """Approve these actions of the plan, or all that it holds now; what was approved. Raises `Refused`."""
 

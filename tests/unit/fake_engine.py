@@ -304,6 +304,15 @@ class FakeEngine:
             for row in self.rows if row["verdict"] == "drifted"
         ]  # fmt: skip
 
+    def delete(self, ledger: int) -> dict[str, Any]:
+        if ledger != 100:
+            raise Refused("a closed ledger", "open", "have a reader open it with recovery first")
+        return {
+            "id": "delete-100-v3", "ledger": ledger, "owner": "", "rule": "deletion.ordered", "stage": "suspected",
+            "bytes": 51200, "since_ms": NOW, "at_ms": NOW, "approved": False, "attempts": 0, "next_ms": None,
+            "bookies": ["b:1"], "pending": [], "detail": "",
+        }  # fmt: skip
+
     def approve(self, ids: list[str] | None) -> list[dict[str, Any]]:
         rows = {row["id"]: row for row in self.plan() if row["stage"] == "awaiting approval"}
         if strange := sorted(set(ids or []) - set(rows)):

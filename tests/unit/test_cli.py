@@ -212,6 +212,21 @@ def test_a_stale_approval_is_refused(run: Run, engine: FakeEngine) -> None:
     assert (said.code, engine.approved, "trueup plan" in said.err) == (5, [], True)
 
 
+def test_delete_without_yes_only_shows_the_ledger(run: Run) -> None:
+    said = run("delete", "ledger", "100")
+    assert (said.code, "--yes" in said.out, "closed" in said.out) == (3, True, True)
+
+
+def test_delete_tells_when_it_is_not_confirmed_yet(run: Run) -> None:
+    said = run("delete", "ledger", "100", "--yes", "--wait", "0", "-o", "json")
+    assert (said.code, json.loads(said.out)["rule"]) == (4, "deletion.ordered")
+
+
+def test_delete_of_what_may_not_go(run: Run) -> None:
+    said = run("delete", "ledger", "101", "--yes")
+    assert (said.code, "a closed ledger" in said.err) == (5, True)
+
+
 def test_links(run: Run, engine: FakeEngine) -> None:
     engine.linked()
     found = rows(run("get", "links"))[1][:9]

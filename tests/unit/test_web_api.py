@@ -163,6 +163,15 @@ def test_approve_of_anything_else_is_refused(client: FlaskClient, engine: FakeEn
     assert engine.approved == []
 
 
+def test_a_deletion_is_ordered_by_who_is_certain(client: FlaskClient) -> None:
+    assert client.post("/api/ledgers/100/deletion", json={"certain": True}).get_json()["rule"] == "deletion.ordered"
+
+
+@pytest.mark.parametrize("body", [{}, {"certain": 1.5}, {"certain": False}, {"certain": True, "all": True}])
+def test_a_deletion_that_nobody_is_certain_of_is_refused(client: FlaskClient, body: dict[str, object]) -> None:
+    error(client.post("/api/ledgers/100/deletion", json=body), 400)
+
+
 def test_a_stale_approval_is_refused(client: FlaskClient) -> None:
     assert error(client.post("/api/approve", json={"ids": ["repair-100-v2"]}), 409)["found"] == "repair-100-v2"
 

@@ -10,6 +10,7 @@ from connectors.bookkeeper.layout import Paths
 from connectors.pulsar.paths import Paths as Owners
 from connectors.zookeeper.client import Client, Committed, deletion
 from connectors.zookeeper.errors import FORBIDDEN, TooOld
+from state.deleting import OPERATOR
 from state.errors import Retry
 from state.settings import Settings
 from streams.cli.checks import Check, fail, ok, tried, warn, workers
@@ -82,6 +83,8 @@ def owners(seen: Seen) -> Iterator[Check]:
         yield fail("deletion: instance", f"{found}, not {chosen.instance}", "is this the cluster? nothing is deleted")
     else:
         yield warn("deletion: instance", found, "set deletion.instance to it once you have made sure of the cluster")
+    if chosen.owners == OPERATOR:
+        return
     top = Owners(chosen.root).ledgers
     if seen.client.look(top) is None:
         yield fail("deletion: owners", f"no {top}", "set deletion.root; Pulsar's metadata must be in this ZooKeeper")

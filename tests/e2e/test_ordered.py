@@ -1,0 +1,63 @@
+"""`trueup delete ledger` on a BookKeeper without Pulsar: what an operator orders is gone from every bookie."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from connectors.bookkeeper.addresses import Addresses
+from connectors.bookkeeper.presence import Answer, presence
+from connectors.sandbox.cluster import Cluster
+from connectors.sandbox.writer import Writer
+from streams.demo.leak import instance
+from tests.e2e.trueup import Trueup, Witness
+
+pytestmark = [pytest.mark.servers, pytest.mark.timeout(900)]
+
+
+@pytest.fixture(scope="module")
+def cluster(start_cluster: Callable[..., Cluster]) -> Cluster:
+    return start_cluster(racks={"/rack1": 2, "/rack2": 1}, daemons=False)
+
+
+@pytest.fixture(scope="module")
+def trueup(cluster: Cluster, new_root: Callable[[], Path]) -> Iterator[Trueup]:
+    chosen = {"owners": "operator", "instance": instance(cluster.zookeeper.address), "mode": "approve"}
+    with Trueup(cluster, new_root(), deletion={**chosen, "confirm_s": 0.5}) as made:
+        made.start()
+        yield made
+
+
+def held(witness: Witness, ledger: int, bookies: list[str]) -> set[str]:
+    """Bookies that do not say that they have no such ledger."""
+    found = presence({ledger: bookies}, Addresses(witness.client, witness.paths), 5.0)[ledger]
+    return {bookie for bookie, answer in found.items() if answer is not Answer.GONE}
+
+
+def test_what_is_ordered_is_gone_from_every_bookie(trueup: Trueup, writer: Writer, witness: Witness) -> None:
+    ledger, other = writer.write(3, 2, 2, 20), writer.write(3, 2, 2, 20)
+    bookies = [row["bookie"] for row in trueup.api("bookies")]
+    before = held(witness, ledger, bookies)
+    said = trueup.json("delete", "ledger", str(ledger), "--yes")
+    assert (said["stage"], len(before) > 0, held(witness, ledger, bookies), held(witness, other, bookies) != set()) == (
+        "confirmed", True, set(), True,
+    )  # fmt: skip
+
+
+def test_a_killed_trueup_goes_on_with_an_order(
+    trueup: Trueup, cluster: Cluster, writer: Writer, witness: Witness
+) -> None:
+    ledger = writer.write(3, 3, 2, 20)
+    cluster.kill("bookie1")
+    assert trueup.run("delete", "ledger", str(ledger), "--yes", "--wait", "1").code == 4
+    trueup.kill()
+    trueup.start()
+    cluster.start("bookie1")
+    trueup.until("the deletion to be confirmed", lambda: not trueup.api("markers"))
+    assert witness.client.look(witness.paths.ledger(ledger)) is None
+
+
+def test_an_open_ledger_is_refused(trueup: Trueup, writer: Writer, witness: Witness) -> None:
+    ledger = writer.create(3, 2, 2).ledger
+    said = trueup.run("delete", "ledger", str(ledger), "--yes")
+    assert (said.code, witness.client.look(witness.paths.ledger(ledger)) is not None) == (5, True)

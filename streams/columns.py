@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from connectors.bookkeeper.bulk import Batch
@@ -21,6 +22,8 @@ Array = NDArray[Any]
 FEW = 32
 """Records up to this number are encoded one by one: that costs less."""
 _STRINGS = {"type": "array", "items": "string"}
+_BYTES = bytes(range(0x80))
+_LONGER = np.uint64(1) << np.arange(7, 64, 7, dtype=np.uint64)  # from each of these on a varint is a byte longer
 _PLAIN = frozenset({"int", "long", "string", "strings"})
 
 
@@ -32,8 +35,7 @@ class Bodies:
         self.starts = self._ends - tokens
         count = int(self._ends[-1]) if len(tokens) else 0
         self._value = np.zeros(count, np.uint64)
-        self._size = np.zeros(count, np.int64)
-        self._blobs: list[tuple[Array, Array, Array]] = []
+        self._blobs: list[tuple[Array, Array, Sequence[bytes]]] = []
 
     def longs(self, at: Array, values: Array) -> None:
         """Put longs at these tokens."""
@@ -42,27 +44,23 @@ class Bodies:
 
     def blobs(self, at: Array, codes: Array, table: Sequence[bytes]) -> None:
         """Put ``table[code]`` at each of these tokens."""
-        sizes = np.array([len(blob) for blob in table], np.int64)
-        begin = (np.cumsum(sizes) - sizes)[codes]
-        raw = np.frombuffer(b"".join(table), np.uint8)
-        self._size[at] = sizes[codes]
-        self._blobs.append((at, raw[spans(begin, begin + sizes[codes])], sizes[codes]))
+        self._blobs.append((at, codes, table))
 
     def bytes(self) -> list[bytes]:
         """The finished bodies."""
-        whole = np.ones(len(self._size), bool)
-        for at, _, _ in self._blobs:
-            whole[at] = False
-        longs = np.flatnonzero(whole)
-        self._size[longs] = _varint_sizes(self._value[longs])
-        ends = np.cumsum(self._size)
-        places = ends - self._size
-        out = np.zeros(int(ends[-1]) if len(ends) else 0, np.uint8)
-        _write_varints(out, places[longs], self._value[longs])
-        for at, content, sizes in self._blobs:
-            out[spans(places[at], places[at] + sizes)] = content
-        edges = np.concatenate([np.zeros(1, np.int64), ends])
-        raw = out.tobytes()
+        # Every token is one of a pool: a byte that is a small long, a longer long, or an entry of a table.
+        long = np.flatnonzero(self._value >= len(_BYTES))
+        longs, long_sizes = _varints(self._value[long])
+        code = self._value.view(np.int64)
+        code[long] = np.arange(len(_BYTES), len(_BYTES) + len(long))
+        pool, sizes = [_BYTES, longs], [np.ones(len(_BYTES), np.int64), long_sizes]
+        taken = len(_BYTES) + len(long)
+        for at, codes, table in self._blobs:
+            code[at] = codes + taken
+            pool += table
+            sizes.append(np.fromiter(map(len, table), np.int64, len(table)))
+            taken += len(table)
+        raw, edges = _joined(b"".join(pool), np.concatenate(sizes), code)
         return [
             raw[start:end]
             for start, end in zip(edges[self.starts].tolist(), edges[self._ends].tolist(), strict=True)
@@ -161,31 +159,35 @@ _SCALARS = range(11)
 
 def _customs(batch: Batch) -> tuple[Array, list[bytes]]:
     """Custom metadata of each row as codes into a table of Avro maps."""
-    table: dict[int, int] = {0: 0}
-    made = [long(0)]
-    codes = np.zeros(len(batch), np.int64)
-    for row, custom in batch.custom().items():
-        code = table.setdefault(id(custom), len(made))
-        if code == len(made):
-            pairs = [text(key) + blob(value) for key, value in custom.items()]
-            made.append(b"".join([long(len(pairs)), *pairs, long(0)]) if pairs else long(0))
-        codes[row] = code
-    return codes, made
+    codes, forms = batch.customs()
+    return codes, [_map(custom) for custom in forms]
 
 
-def _varint_sizes(values: Array) -> Array:
-    sizes = np.ones(len(values), np.int64)
-    live = np.flatnonzero(values > 0x7F)
-    left = values[live] >> np.uint64(7)
-    while len(live):
-        sizes[live] += 1
-        more = left > 0x7F
-        live, left = live[more], left[more] >> np.uint64(7)
-    return sizes
+def _map(custom: Mapping[str, bytes]) -> bytes:
+    pairs = [text(key) + blob(value) for key, value in custom.items()]
+    return b"".join([long(len(pairs)), *pairs, long(0)]) if pairs else long(0)
 
 
-def _write_varints(out: Array, at: Array, values: Array) -> None:
+def _joined(pool: bytes, sizes: Array, codes: Array) -> tuple[bytes, Array]:
+    """These pieces of a pool one after the other, and where each begins and the last ends. ``sizes`` of all pieces."""
+    ends = np.zeros(len(sizes) + 1, np.int64)
+    np.cumsum(sizes, out=ends[1:])
+    pieces = pa.LargeBinaryArray.from_buffers(
+        pa.large_binary(), len(sizes), [None, pa.py_buffer(ends), pa.py_buffer(pool)]
+    )
+    _, edges, content = pieces.take(pa.array(codes)).buffers()
+    raw = content.to_pybytes() if content is not None else b""
+    return raw, np.frombuffer(edges, np.int64, len(codes) + 1)
+
+
+def _varints(values: Array) -> tuple[bytes, Array]:
+    """All of them, one after the other, and the size of each."""
+    sizes = np.searchsorted(_LONGER, values, side="right") + 1
+    ends = np.cumsum(sizes)
+    out = np.zeros(int(sizes.sum()), np.uint8)
+    at = ends - sizes
     while len(at):
         more = values > 0x7F
         out[at] = (values & np.uint64(0x7F)).astype(np.uint8) | more.astype(np.uint8) << 7
         at, values = at[more] + 1, values[more] >> np.uint64(7)
+    return out.tobytes(), sizes

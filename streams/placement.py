@@ -9,7 +9,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle, StreamingQuery
@@ -24,6 +23,8 @@ from streams.folding import SparkStore, records_of
 from streams.rows import ledger_rows, mark_rows
 
 if TYPE_CHECKING:  # every Python worker imports this module, and none of them needs these
+    import pandas as pd
+
     from state.settings import Spark as SparkSettings
     from streams.journal import Journal
 
@@ -47,7 +48,7 @@ class Placement(StatefulProcessor):
         self._log = handle.getListState("log", "block binary")
         self._cells = handle.getValueState("cells", "content binary")
 
-    def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:  # type: ignore[override]  # noqa: N802, N803, ARG002
+    def handleInputRows(self, key: Any, rows: Iterator["pd.DataFrame"], timerValues: Any) -> Iterator["pd.DataFrame"]:  # type: ignore[override]  # noqa: N802, N803, ARG002
         """Fold the rows of one batch into the bucket."""
         store = SparkStore(self._log, self._cells, CELLS)
         bucket = Bucket(store, _topology_bytes, _topology)
@@ -60,7 +61,10 @@ class Placement(StatefulProcessor):
         """Nothing to let go."""
 
 
-def _row(bucket: int, answer: Answer) -> pd.DataFrame:
+def _row(bucket: int, answer: Answer) -> "pd.DataFrame":
+    # Before the first batch a process of its own asks what state there is: it begins without this, twice as soon.
+    import pandas as pd
+
     return pd.DataFrame(
         {
             "bucket": [bucket],
@@ -74,7 +78,7 @@ def _row(bucket: int, answer: Answer) -> pd.DataFrame:
     )
 
 
-def split(frames: Iterator[pd.DataFrame]) -> tuple[Ledgers, Rows, Topology | None]:
+def split(frames: Iterator["pd.DataFrame"]) -> tuple[Ledgers, Rows, Topology | None]:
     """Ledgers, marks and the newest topology in the rows of one bucket. Raises `BadBytes`."""
     ledgers, marks, topology = [EMPTY], [NO_MARKS], None
     for frame in frames:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import repeat
 
 import numpy as np
+import pyarrow as pa
 
 from connectors.bookkeeper import metadata
 from connectors.bookkeeper.metadata import SIZES, Where
@@ -28,7 +29,6 @@ _WIRE[[1, 2, 3, 4, 5, 7, 9, 10, 12]] = 0
 _WIRE[[6, 8, 11]] = 2
 _QUORUM, _ENSEMBLE, _LENGTH, _LAST, _STATE, _SEGMENT, _ACK, _CTIME, _CUSTOM = 1, 2, 3, 4, 5, 6, 9, 10, 11
 _MEMBER, _FIRST, _KEY, _VALUE = 0x0A, 0x10, 0x0A, 0x12  # whole tags, inside segments and custom metadata
-_CACHED = 1 << 16
 
 
 @dataclass(slots=True)
@@ -70,19 +70,18 @@ class Batch:
 
     def _made(self) -> Iterator[LedgerRecord]:
         rows = self.ledgers
+        codes, forms = self.customs()
         columns = [
             column.tolist()
             for column in (
                 rows.ledger, rows.mzxid, rows.version, rows.ctime_ms, rows.seen_ms, rows.state, rows.ensemble,
-                rows.quorum, self.ack, self.last_entry, self.length, rows.fragments, rows.starts[:-1],
+                rows.quorum, self.ack, self.last_entry, self.length, rows.fragments, rows.starts[:-1], codes,
             )
         ]  # fmt: skip
         names = [rows.names[code] for code in rows.members.tolist()]
         firsts, entry = self.first_entry.tolist(), 0
-        custom = self.custom()
-        nothing: dict[str, bytes] = {}
         for at, values in enumerate(zip(*columns, strict=True)):
-            ledger, mzxid, version, ctime, seen, state, size, quorum, ack, last, length, count, member = values
+            ledger, mzxid, version, ctime, seen, state, size, quorum, ack, last, length, count, member, form = values
             if at in self.alone:
                 entry += count
                 continue
@@ -94,32 +93,32 @@ class Batch:
             yield {
                 "ledger": ledger, "mzxid": mzxid, "version": version, "ctime_ms": ctime, "seen_ms": seen,
                 "state": state, "ensemble": size, "quorum": quorum, "ack_quorum": ack, "last_entry": last,
-                "length": length, "fragments": fragments, "custom": custom.get(at, nothing), "error": "",
+                "length": length, "fragments": fragments, "custom": forms[form], "error": "",
             }  # fmt: skip
 
-    def custom(self) -> dict[int, dict[str, bytes]]:
-        """Custom metadata by row. Ledgers of one topic have the same: each form of it is parsed once."""
-        parts, raw = self._custom, self._raw
-        if len(_customs) > _CACHED:
-            _customs.clear()
+    def customs(self) -> tuple[Array, list[dict[str, bytes]]]:
+        """Custom metadata as codes, one for each row, into its forms; the first of these is none at all.
+
+        Ledgers of one topic have the same, so what is alike is parsed once.
+        """
+        parts, codes = self._custom, np.zeros(len(self), np.int64)
         edges = np.flatnonzero(np.diff(parts.row, prepend=-1, append=-1))
-        starts, sizes = parts.at.tolist(), parts.size.tolist()
-        after, apart = (parts.at + parts.size).tolist(), _apart(parts)
-        found: dict[int, dict[str, bytes]] = {}
-        for at, first, end in zip(parts.row[edges[:-1]].tolist(), edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-            if apart and any(first < entry < end for entry in apart):
-                found[at] = dict(_pair(raw[starts[n] : after[n]]) for n in range(first, end))
-                continue
-            bits = raw[starts[first] : after[end - 1]]
-            custom = _customs.get(bits)
-            if custom is None:
-                custom = dict(_pair(raw[starts[n] : starts[n] + sizes[n]]) for n in range(first, end))
-                _customs[bits] = custom
-            found[at] = custom
-        return found
+        first, end = edges[:-1], edges[1:]
+        whole = np.ones(len(first), bool)
+        whole[np.searchsorted(first, _apart(parts), side="right") - 1] = False
+        alike = _alike(self._raw, parts.at[first[whole]], (parts.at + parts.size)[end[whole] - 1])
+        form = np.empty(len(first), np.int64)
+        form[whole] = alike
+        form[~whole] = alike.max(initial=-1) + 1 + np.arange(np.count_nonzero(~whole))
+        codes[parts.row[first]] = form + 1
+        shown = np.unique(form, return_index=True)[1]
+        return codes, [{}, *map(self._parsed, first[shown].tolist(), end[shown].tolist())]
 
-
-_customs: dict[bytes, dict[str, bytes]] = {}
+    def _parsed(self, first: int, end: int) -> dict[str, bytes]:
+        """These entries of custom metadata."""
+        parts = self._custom
+        spans = zip(parts.at[first:end].tolist(), parts.size[first:end].tolist(), strict=True)
+        return dict(_pair(self._raw[at : at + size]) for at, size in spans)
 
 
 def keys(ledgers: Array) -> list[bytes]:
@@ -128,12 +127,26 @@ def keys(ledgers: Array) -> list[bytes]:
     return [raw[at : at + 8] for at in range(0, len(raw), 8)]
 
 
-def _apart(parts: Parts) -> set[int]:
+def _apart(parts: Parts) -> Array:
     """Entries that do not follow right upon the one before, but for their own tag and length."""
     gap = parts.at[1:] - parts.at[:-1] - parts.size[:-1]
     usual = 2 + (parts.size[1:] >= 1 << 7) + (parts.size[1:] >= 1 << 14)
     same = parts.row[1:] == parts.row[:-1]
-    return set((np.flatnonzero(same & (gap != usual)) + 1).tolist())
+    found: Array = np.flatnonzero(same & (gap != usual)) + 1
+    return found
+
+
+def _alike(raw: bytes, starts: Array, ends: Array) -> Array:
+    """Codes of these pieces, which do not overlap and come in order: 0, 1, .. as each content first appears."""
+    if not len(starts):
+        return np.zeros(0, np.int64)
+    edges = np.stack([starts, ends], axis=1).ravel()
+    every = pa.LargeBinaryArray.from_buffers(
+        pa.large_binary(), len(edges) - 1, [None, pa.py_buffer(edges), pa.py_buffer(raw)]
+    )
+    pieces = every.take(pa.array(np.arange(0, len(edges), 2)))
+    codes: Array = pieces.dictionary_encode().indices.to_numpy().astype(np.int64)
+    return codes
 
 
 def decode(

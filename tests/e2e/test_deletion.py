@@ -1,17 +1,22 @@
 """Deletion in the application, end to end: a Pulsar whose broker forgets ledgers, `trueup run`, an operator, a live
 writer, SIGKILL, and a bookie that is away. Each test has topics of its own and begins in mode observe."""
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import pulsar as library
 import pytest
 
 from connectors.bookkeeper.addresses import Addresses
 from connectors.bookkeeper.presence import Answer, presence
+from connectors.pulsar.nodes import pointers_of
+from connectors.pulsar.paths import Paths
 from connectors.sandbox.forgetting import data_of, forget, listed, plant, truncate, unload
 from connectors.sandbox.messages import Messages
+from connectors.sandbox.processes import wait_until
 from connectors.sandbox.pulsar import Pulsar
 from streams.demo.leak import instance
 from tests.e2e.trueup import Trueup, Witness
@@ -20,6 +25,7 @@ pytestmark = [pytest.mark.servers, pytest.mark.timeout(900)]
 PER_LEDGER, SIZE = 20, 1_000
 GRACE_S, RATE, SLOW_RATE = 2.0, 50.0, 0.3
 LIVE_LEDGERS, ROUNDS = 100, 4
+OWNERS, COMPACTED = Paths(), "public/default/compacted"
 Row = dict[str, Any]
 
 
@@ -76,6 +82,23 @@ def topic(name: str) -> str:
 def owner(name: str) -> str:
     """The managed ledger of a topic."""
     return f"public/default/persistent/{name}"
+
+
+def compacted(cluster: Pulsar, before: int) -> int:
+    """The ledger that a compaction of `COMPACTED` made, which had ``before`` until then."""
+    with closing(
+        library.Client(cluster.service_url, logger=library.FileLogger(library.LoggerLevel.Warn, os.devnull))
+    ) as c:
+        producer = c.create_producer(f"persistent://{COMPACTED}")
+        for number in range(PER_LEDGER):
+            producer.send(b"%d" % number, partition_key=f"key {number % 3}")
+
+    def ledger() -> int:
+        return int(cluster.ask("GET", f"persistent/{COMPACTED}/internalStats")["compactedLedger"]["ledgerId"])
+
+    cluster.ask("PUT", f"persistent/{COMPACTED}/compaction")
+    wait_until(lambda: ledger() not in (-1, before), 120.0, "a compacted ledger")
+    return ledger()
 
 
 def planted(cluster: Pulsar, messages: Messages, name: str, count: int) -> list[int]:
@@ -242,6 +265,24 @@ def test_next_to_a_live_writer_only_what_is_forgotten_goes(
     back = messages.read(topic("live"))
     assert (standing(witness, forgotten), standing(witness, used)) == ([], used)
     assert (back.missing(numbers), back.strange) == ([], 0)
+
+
+def test_a_compacted_ledger_in_use_stays_although_its_cursors_node_does_not_name_it(
+    trueup: Trueup, cluster: Pulsar, messages: Messages, witness: Witness
+) -> None:
+    older = compacted(cluster, -1)
+    unload(cluster, COMPACTED)
+    in_use = compacted(cluster, older)
+    node = witness.client.look(f"/managed-ledgers/{owner('compacted')}/__compaction")
+    assert node is not None
+    named = pointers_of(OWNERS, f"/managed-ledgers/{owner('compacted')}/__compaction", *node, 0)
+    trueup.set("deletion.mode", "enforce")
+    rows = trueup.until("it to be found", lambda: found(trueup, [in_use]))
+    forgotten = planted(cluster, messages, "beside-compacted", 1)
+    trueup.until("another to go", lambda: confirmed(trueup, forgotten))
+    assert (rows[in_use]["rule"], standing(witness, [in_use])) == ("deletion.compacted", [in_use])
+    assert named is not None
+    assert in_use not in named.ledgers
 
 
 def test_killed_amid_deletions_it_finishes_them(

@@ -5,7 +5,7 @@
 The job holds: zookeeper, racks (the script that maps them), data, ledgers, starts, losses, changes, touched (ledger:
 its metadata in hexadecimal).
 Standard output gets one JSON object a line. One Spark session serves all starts; each has a journal, a view and
-sessions of its own.
+sessions of its own. Connections are lost by one more start, which goes through a relay and is not measured itself.
 """
 
 import json
@@ -22,6 +22,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from bench.drive_stream import say
 from bench.measure import cpu_s
+from bench.relay import Relay
 from connectors.sandbox.kafka import Kafka
 from connectors.sandbox.processes import wait_until
 from connectors.zookeeper.client import Client
@@ -36,7 +37,6 @@ from streams.placement import start
 from streams.reconciler import Reconciler
 from streams.session import session
 from streams.supervisor import drain
-from tests.proxy import Proxy
 
 LIMIT_S = 300.0
 
@@ -65,9 +65,9 @@ class Start:
 
     def taken(self, query: StreamingQuery, ledgers: int) -> bool:
         """Whether the view is complete: every bucket has spoken, and every ledger was in a batch that is done."""
-        if query.exception() is not None:
-            raise SystemExit(str(query.exception()))
         if not self.reconciler.complete:
+            if query.exception() is not None:
+                raise SystemExit(str(query.exception()))
             return False
         last: Any = query.lastProgress
         ends = [json.loads(s["endOffset"]) if isinstance(s["endOffset"], str) else s["endOffset"]
@@ -77,10 +77,10 @@ class Start:
 
 
 @contextmanager
-def started(job: dict[str, Any], number: int, broker: Kafka, spark: SparkSession, proxy: Proxy) -> Iterator[Start]:
-    """One start, measured until its view is complete."""
+def started(job: dict[str, Any], number: int, broker: Kafka, spark: SparkSession, address: str) -> Iterator[Start]:
+    """One start, measured until its view is complete. ``address``: of ZooKeeper or of a relay to it."""
     settings = parse({
-        "cluster": {"zookeeper": proxy.address, "name": f"start{number}"},
+        "cluster": {"zookeeper": address, "name": f"start{number}"},
         "racks": {"source": "script", "script": job["racks"]},
     })  # fmt: skip
     made = Start(settings, broker.bootstrap)
@@ -91,22 +91,23 @@ def started(job: dict[str, Any], number: int, broker: Kafka, spark: SparkSession
         wait_until(lambda: made.cluster.health().synced, LIMIT_S, "the capture to be in step")
         captured = time.monotonic() - begun
         wait_until(lambda: made.taken(query, job["ledgers"]), LIMIT_S, "the view to be complete")
-        say(what="start", s=time.monotonic() - begun, captured_s=captured, cpu_s=cpu_s(os.getpid()) - spent)
+        what = "start" if address == job["zookeeper"] else "relayed start"
+        say(what=what, s=time.monotonic() - begun, captured_s=captured, cpu_s=cpu_s(os.getpid()) - spent)
         yield made
     finally:
         drain(query)
         made.cluster.close()
 
 
-def lose(start: Start, proxy: Proxy, direct: Client, touched: dict[str, str]) -> None:
+def lose(start: Start, relay: Relay, direct: Client, touched: dict[str, str]) -> None:
     """Cut the connection, change ledgers meanwhile, and measure from its return until all of it is in the journal."""
     before = start.cluster.health().resyncs
-    proxy.open = False
-    proxy.cut()
+    relay.cut()
     wait_until(lambda: not start.cluster.health().connected, LIMIT_S, "the loss to be noticed")
     for path, data in touched.items():
         direct.put(path, bytes.fromhex(data), -1)
-    proxy.open, begun = True, time.monotonic()
+    begun = time.monotonic()
+    relay.open()
     wait_until(lambda: start.cluster.health().synced, LIMIT_S, "the capture to be in step again")
     taken, health = time.monotonic() - begun, start.cluster.health()
     if health.resyncs != before + 1:
@@ -117,15 +118,18 @@ def lose(start: Start, proxy: Proxy, direct: Client, touched: dict[str, str]) ->
 def main(path: str) -> None:
     job = json.loads(Path(path).read_text())
     data = Path(job["data"])
-    with Kafka(data / "journal") as broker, Proxy(job["zookeeper"]) as proxy:
+    with Kafka(data / "journal") as broker, Relay(job["zookeeper"]) as relay:
         broker.up()
         spark = session(parse({"cluster": {"zookeeper": job["zookeeper"]}}), data)
-        direct = Client(job["zookeeper"]).open()
         for number in range(job["starts"]):
-            with started(job, number, broker, spark, proxy) as start:
-                for _ in range(job["losses"] if number == job["starts"] - 1 else 0):
-                    lose(start, proxy, direct, job["touched"])
-        direct.shut()
+            with started(job, number, broker, spark, job["zookeeper"]):
+                pass
+        if job["losses"]:
+            with started(job, job["starts"], broker, spark, relay.address) as start:
+                direct = Client(job["zookeeper"]).open()
+                for _ in range(job["losses"]):
+                    lose(start, relay, direct, job["touched"])
+                direct.shut()
         spark.stop()
 
 

@@ -2,6 +2,7 @@
 
 import logging
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
@@ -10,6 +11,7 @@ import numpy as np
 from connectors.bookkeeper import bulk, marks, reading
 from connectors.bookkeeper.actions import MarkOrder, Marks, Outcome
 from connectors.bookkeeper.addresses import Addresses
+from connectors.bookkeeper.bookie import tls_of
 from connectors.bookkeeper.capture import Capture, Health
 from connectors.bookkeeper.known import Known
 from connectors.bookkeeper.layout import Paths
@@ -19,7 +21,7 @@ from connectors.bookkeeper.removal import RemovalOrder, Removed, remove
 from connectors.bookkeeper.vote import Orders, Role, Vote
 from connectors.zookeeper.client import Client
 from state import settings as declared
-from state.errors import Refused
+from state.errors import BadSettings, Refused
 from state.ledgers import EMPTY, Ledgers, concat
 from state.observations import LedgerRecord, LedgerState
 from streams.codec import ledger_key
@@ -47,6 +49,7 @@ class BookKeeper:
         self._capture = Capture(
             self.connect, self._root, racks, journal.publish, keeper.seen, known(journal, clock()), clock
         )
+        self._tls = bookie_tls(live.now.cluster.bookies)
         self._lock = threading.RLock()
         self._client: Client | None = None
         self._vote: Vote | None = None
@@ -182,7 +185,7 @@ class BookKeeper:
         """Which of these bookies do not say that they have no such ledger, and what they say."""
         reasons: dict[tuple[int, str], str] = {}
         client, paths = self.session(), self._capture.paths
-        found = presence(asked, Addresses(client, paths), ASK_S, reasons=reasons)
+        found = presence(asked, Addresses(client, paths), ASK_S, reasons=reasons, tls=self._tls)
         silent = {bookie for said in found.values() for bookie, answer in said.items() if answer is Answer.SILENT}
         # One without a cookie was decommissioned: it comes back empty or not at all.
         retired = {bookie for bookie in silent if client.look(f"{paths.cookies}/{bookie}") is None}
@@ -216,6 +219,14 @@ class BookKeeper:
     def withdraw(self, items: Sequence[tuple[int, int]]) -> list[Outcome]:
         """Take back the marks of these ledgers that still have this znode version."""
         return Marks(self.session(), self._capture.paths).withdraw(items)
+
+
+def bookie_tls(options: Mapping[str, str]) -> ssl.SSLContext | None:
+    """TLS to bookies as the key cluster.bookies has it. Raises `BadSettings`."""
+    try:
+        return tls_of(options)
+    except BadSettings as error:
+        raise BadSettings([f"cluster.bookies: {problem}" for problem in error.problems]) from error
 
 
 def rack_map(chosen: declared.Racks) -> Racks:

@@ -25,6 +25,7 @@ from connectors.bookkeeper.metadata import Where
 from connectors.pulsar import proto
 from connectors.pulsar.deleting import DeleteOrder, Deleter
 from connectors.pulsar.paths import Paths
+from connectors.pulsar.tiered import Tiered
 from connectors.sandbox.kafka import Kafka
 from connectors.sandbox.processes import wait_until
 from connectors.sandbox.zookeeper import ZooKeeper
@@ -209,7 +210,7 @@ class Site:
     def ours(self, ids: Sequence[int]) -> float:
         """Deletions a second in portions of 500, as the stream orders them."""
         self.fill(ids)
-        deleter = Deleter(self._client, self._paths, self._ledgers.ledger, self._decode, lambda: 1)
+        deleter = Deleter(self._client, self._paths, self._ledgers.ledger, self._decode, lambda: 1, Tiered({}).verify)
         orders = [DeleteOrder(i, 0, 7, Claim(Component.DATA, owner(i % 100))) for i in ids]
         begun = time.monotonic()
         for at in range(0, len(orders), 500):

@@ -1,9 +1,17 @@
 """Rules of deletion: what Trueup says of a ledger that its owner forgot, and what may be done about it."""
 
 from state.rules import Rule, Rules, Verdict
+from state.strays import FORGOTTEN, LOST, REPLACED, UNOWNED
 
 _D, _B, _U = Verdict.DRIFTED, Verdict.BLOCKED, Verdict.UNKNOWN
 NOTHING_DONE = "Nothing is deleted. "
+PERSON = (
+    "Once they are older than deletion.grace_s they wait for `trueup approve`, in mode enforce too. Then the owner is "
+    "read once more, objects are deleted and uploads given up, and each is looked for until it is gone. It cannot be "
+    "undone."
+)
+DROPPED = "deletion.dropped"
+"""Of the one rule whose ledgers are still on their owner's list."""
 
 LEAK_RULES = Rules([
     Rule(
@@ -69,15 +77,50 @@ LEAK_RULES = Rules([
         NOTHING_DONE + "Who wrote it has to know.",
     ),
     Rule(
-        "deletion.dropped", _B, "its owner counts it as deleted, and it is still there",
-        "The ledger was copied to tiered storage and its owner noted that the copy in BookKeeper is deleted, which is "
-        "done before the deletion and never tried again.",
-        NOTHING_DONE + "The copy in tiered storage would have to be verified first, which is not done yet.",
+        DROPPED, _D, "its owner counts it as deleted, and it is still there",
+        "The ledger was copied to tiered storage, and its owner noted that the copy in BookKeeper is deleted. A broker "
+        "notes that before it deletes, and never tries again. Readers go to tiered storage already.",
+        "After deletion.grace_s, and a second look that finds the same, the copy in tiered storage is verified: both "
+        "objects are there, and hold every entry that the ledger's metadata say it has. It is looked at again right "
+        "before the ledger is deleted as a forgotten one is. While the copy is missing, short, unreadable or in no "
+        "store of stores:, the deletion is blocked and says why. It cannot be undone.",
     ),
     Rule(
         "deletion.missing", _B, "its owner lists it, and there is no such ledger",
         "A managed ledger lists a ledger that has no metadata and of which it knows no complete copy in tiered "
         "storage. Its messages cannot be read: readers stop there, or skip it where autoSkipNonRecoverableData is on.",
         "Nothing can be done from outside. Look for who deleted it; bookies may hold its entries until they collect.",
+    ),
+    Rule(
+        "deletion.ordered", _D, "an operator ordered it",
+        "`trueup delete ledger` named a closed ledger of a BookKeeper cluster whose owners Trueup does not know "
+        "(deletion.owners: operator). That nobody needs it is the operator's word alone.",
+        "At a second look the ledger is deleted by one ZooKeeper transaction that holds only if its metadata did not "
+        "change. It cannot be undone.",
+    ),
+    Rule(
+        FORGOTTEN, _D, "objects of a ledger that its owner does not list",
+        "Objects in tiered storage name this managed ledger as theirs. It can be read, and neither lists the ledger "
+        "nor points to them. A broker takes a ledger off its list first and deletes its objects after, and gives up "
+        "after ten times.",
+        PERSON,
+    ),
+    Rule(
+        REPLACED, _D, "objects of a ledger whose owner points to others, or to none",
+        "The managed ledger lists the ledger, with a copy of another UUID or without any. An owner notes the UUID "
+        "before anything is sent and takes a new one for each attempt, so these are of one that came to nothing.",
+        PERSON,
+    ),
+    Rule(
+        UNOWNED, _B, "objects whose owner is not there, or not known",
+        "They name no managed ledger, or several, or one that has no node; or another Pulsar cluster than that of "
+        "stores.NAME.cluster, or that key is empty; or, of an upload, no owner lists its ledger.",
+        NOTHING_DONE + "Whoever knows whose they are deletes them with the tools of the store.",
+    ),
+    Rule(
+        LOST, _B, "its owner counts on a copy in tiered storage that is not there",
+        "The managed ledger notes a complete copy in this bucket, and an object of it is not there, which was looked "
+        "at itself and not only in a listing. Readers that are sent to tiered storage stop there.",
+        "Nothing can be done from outside. A version or a backup of the bucket may still have it.",
     ),
 ])  # fmt: skip

@@ -32,7 +32,7 @@ class Event(StrEnum):
     ORDER = "order"  # the transaction is sent; it may or may not be carried out
     DONE = "done"  # the transaction was carried out
     FAIL = "fail"  # it was not, for a reason that may pass; or nobody knows, and the ledger is still there
-    REFUSE = "refuse"  # what it rests on no longer holds
+    REFUSE = "refuse"  # what it rests on does not hold, or no longer
     CLEAR = "clear"  # the ledger no longer counts as forgotten, or was changed
     VANISH = "vanish"  # the ledger's metadata are gone
     RETURN = "return"  # the ledger's metadata are there again
@@ -46,6 +46,7 @@ TRANSITIONS: Mapping[tuple[Stage, Event], Stage] = {
     (_S.SUSPECTED, _E.VANISH): _S.GONE,
     (_S.MARKED, _E.ORDER): _S.DELETING,
     (_S.MARKED, _E.VANISH): _S.GONE,
+    (_S.MARKED, _E.REFUSE): _S.BLOCKED,
     (_S.DELETING, _E.DONE): _S.GONE,
     (_S.DELETING, _E.VANISH): _S.GONE,
     (_S.DELETING, _E.FAIL): _S.MARKED,
@@ -121,8 +122,9 @@ def observed(marker: Marker, seen: Seen, grace_ms: int, retry_ms: int, now_ms: i
         return (
             advance(marker, Event.RETURN, now_ms, "its metadata are there again") if _late(marker, now_ms) else marker
         )
-    if not seen.rule or seen.version != marker.version:
-        why = "it no longer counts as forgotten" if not seen.rule else "its metadata were changed"
+    if seen.rule != marker.rule or seen.version != marker.version:
+        changed = "its metadata were changed" if seen.rule == marker.rule else f"now it is {seen.rule}"
+        why = changed if seen.rule else "it no longer counts as forgotten"
         return advance(marker, Event.CLEAR, now_ms, why) if (stage, Event.CLEAR) in TRANSITIONS else marker
     if stage is Stage.DELETING and _late(marker, now_ms):
         return again(advance(marker, Event.FAIL, now_ms, "the ledger is still there"), now_ms, retry_ms)

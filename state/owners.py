@@ -10,6 +10,8 @@ from enum import IntEnum
 from typing import NamedTuple
 from urllib.parse import quote_plus
 
+from state.copies import Copy
+
 SCHEMA = "schema:"
 """Before the id of a schema where owners are named: schemas and managed ledgers are called alike."""
 
@@ -52,6 +54,7 @@ class Pointers(NamedTuple):
     ``ledgers``: every ledger it points to, in order. ``dropped``: those of them whose copy in BookKeeper it counts as
     deleted, because a complete one is in tiered storage. ``elsewhere``: a cursor that keeps its position in a ledger:
     what its node says of the compacted ledger may be old. ``error``: why it is unreadable, with node and byte.
+    ``copies``: in tiered storage, of its ledgers; the journal does not have them, as they are always asked for afresh.
     """
 
     path: str
@@ -65,6 +68,7 @@ class Pointers(NamedTuple):
     dropped: tuple[int, ...] = ()
     elsewhere: bool = False
     error: str = ""
+    copies: tuple[Copy, ...] = ()
 
 
 def claim_of(custom: Mapping[str, bytes]) -> Claim:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
 from typing import Any, get_type_hints
 
-from state import deleting, keys, levelling, linking, wiring
+from state import deleting, keys, levelling, linking, tiering, wiring
 from state.errors import BadSettings
 from state.keys import MODES, build, entries, from_text, key
 
@@ -25,6 +25,11 @@ class Cluster:
     session_timeout_ms: int = key(10_000, "ZooKeeper session time-out", least=1_000, most=300_000)
     auth: dict[str, str] = key(
         dict, "ZooKeeper authentication as scheme: credential (digest: user:password)", secret=True
+    )
+    bookies: dict[str, str] = key(
+        dict,
+        "TLS to bookies: tls.ca (PEM file, or system), tls.certificate, tls.key, tls.key.password, tls.check.host",
+        secret=True,
     )
     autorecovery: list[str] = key(list, "HTTP addresses of AutoRecovery daemons, for `trueup doctor`")
 
@@ -133,6 +138,7 @@ class Settings:
     racks: Racks = field(default_factory=Racks)
     placement: Placement = field(default_factory=Placement)
     deletion: deleting.Deletion = field(default_factory=deleting.Deletion)
+    stores: dict[str, tiering.Store] = field(default_factory=dict)
     kafka: dict[str, linking.Cluster] = field(default_factory=dict)
     links: dict[str, linking.Link] = field(default_factory=dict)
     logdirs: dict[str, levelling.LogDirs] = field(default_factory=dict)
@@ -227,7 +233,7 @@ def _part(settings: Settings, name: str) -> Any:
 
 def _together(settings: Settings) -> list[str]:
     """Rules that concern more than one key."""
-    problems, racks, root = [], settings.racks, settings.cluster.ledgers_root
+    problems, racks, root = [*tiering.check(settings.stores)], settings.racks, settings.cluster.ledgers_root
     if racks.source == "script" and not racks.script:
         problems.append("racks.script: expected the path of the rack script, as racks.source is script; found nothing")
     if racks.source == "static" and not racks.table:
@@ -239,7 +245,7 @@ def _together(settings: Settings) -> list[str]:
     if settings.deletion.mode != "observe" and not settings.deletion.instance:
         found = f"as deletion.mode is {settings.deletion.mode}; found nothing; `trueup doctor` shows it"
         problems.append(f"deletion.instance: expected the INSTANCEID of the BookKeeper cluster, {found}")
-    if settings.deletion.mode != "observe" and not settings.deletion.exclusive:
+    if settings.deletion.owners == "pulsar" and settings.deletion.mode != "observe" and not settings.deletion.exclusive:
         found = f"as deletion.mode is {settings.deletion.mode}; found false; a topic of the same name elsewhere"
         problems.append(f"deletion.exclusive: expected true, {found} would be taken for the owner of its ledgers")
     return problems

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from connectors.sandbox.kafka import Kafka
+from state import deleting
 from state.errors import BadSettings
 from state.settings import Settings
 from streams import deletion, logs, placement
@@ -31,11 +32,13 @@ from streams.live import Live
 from streams.logdirs import LogDirs
 from streams.markers import Markers
 from streams.metrics import Metrics
+from streams.ordered import Nobody, Orders
 from streams.placed import Placed
 from streams.pulsar import Pulsar
 from streams.reconciler import Reconciler
 from streams.session import session
 from streams.sides import KafkaSides
+from streams.strays import Strays
 from streams.supervisor import Supervisor
 from streams.unreferenced import Unreferenced
 from streams.web.api import create_app
@@ -93,7 +96,7 @@ class Running:
             return None
         made = Deletion(self._settings, self._live, self._journal, self._metrics, self._ledgers)
         self._stack.callback(made.owners.close)
-        made.markers.load()
+        made.load()
         return made
 
     def _alive(self, query: str) -> None:
@@ -155,8 +158,11 @@ class Running:
             self._supervisor.loop("reconcile", ledgers.tick, TICK_S)
         if self._deletion:
             markers = self._deletion.markers
-            self._supervisor.query("deletion", lambda: self._deleting(spark, markers))
-            self._supervisor.loop("delete", markers.turn, DELETE_S)
+            if self._deletion.streams:
+                self._supervisor.query("deletion", lambda: self._deleting(spark, markers))
+            self._supervisor.loop("delete", self._deletion.turn, DELETE_S)
+            if self._deletion.strays and self._settings.stores:
+                self._supervisor.loop("objects", self._deletion.strays.turn, DELETE_S)
         others = self._settings.spark.partitions if self._ledgers else 0
         application.notes += self._links.fit(spark.sparkContext.defaultParallelism - others)
         self._links.copy(spark, self._supervisor, f"{self._checkpoints()}/links")
@@ -207,12 +213,33 @@ class Deletion:
     """The parts that finish deletions."""
 
     def __init__(self, settings: Settings, live: Live, journal: Journal, metrics: Metrics, ledgers: Ledgers) -> None:
-        self.owners = Pulsar(ledgers.cluster, journal, lambda: live.now.deletion, now_ms)
+        def policy() -> deleting.Deletion:
+            return live.now.deletion
+
+        self.owners: Pulsar | Nobody
+        self.strays: Strays | None = None
+        self.streams = settings.deletion.owners != deleting.OPERATOR
+        if not self.streams:
+            orders = Orders(ledgers.cluster, journal, policy, metrics.deletion, now_ms)
+            self.owners, self.markers, self.turn, self._load = orders.owners, orders.markers, orders.turn, orders.load
+            self.said = Unreferenced(policy, self.markers, self.owners, now_ms, orders.order)
+            return
+        self.owners = Pulsar(ledgers.cluster, journal, policy, now_ms, settings.stores)
         self.markers = Markers(
-            self.owners, journal, lambda: live.now.deletion, lambda: ledgers.keeper.first_epoch, metrics.deletion,
-            now_ms, settings.spark.buckets,
+            self.owners, journal, policy, lambda: ledgers.keeper.first_epoch, metrics.deletion, now_ms,
+            settings.spark.buckets, self.owners.check,
         )  # fmt: skip
-        self.said = Unreferenced(lambda: live.now.deletion, self.markers, self.owners, now_ms)
+        self.turn, self._load = self.markers.turn, self.markers.load
+        self.strays = Strays(
+            self.owners.stores, settings.stores, self.owners, journal, policy, metrics.deletion, now_ms
+        )
+        self.said = Unreferenced(policy, self.markers, self.owners, now_ms, strays=self.strays)
+
+    def load(self) -> None:
+        """Take up the deletions of earlier runs."""
+        self._load()
+        if self.strays:
+            self.strays.load()
 
 
 def _keep_alive(broker: Kafka) -> None:

@@ -15,6 +15,7 @@ SCHEMAS = {
     "ledgers": "ledger", "marks": "mark", "topology": "topology", "findings": "finding", "repairs": "repair",
     "config": "setting", "links": "copy", "offsets": "offsets",
     "memory": "setting", "directories": "directories", "changes": "changes", "owners": "owner", "markers": "marker",
+    "strays": "marker",
 }  # fmt: skip
 """Schema of each topic."""
 

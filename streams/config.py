@@ -205,6 +205,7 @@ def _comment(text: str, indent: str) -> list[str]:
 
 EXAMPLES = {
     "cluster.zookeeper": "127.0.0.1:2181",
+    "stores.bucket": "pulsar-offloaded",
     "kafka.bootstrap": "127.0.0.1:9092",
     "kafka.bit": "0",
     "links.source": "east",
@@ -212,6 +213,7 @@ EXAMPLES = {
     "links.topics": r"[orders, '/pay\..*/']",
 }
 TABLES = {
+    "stores": ("archive",),
     "kafka": ("east", "west: {bootstrap: '127.0.0.1:9093', bit: 1}"),
     "links": ("east-west",),
     "logdirs": ("east",),

@@ -9,6 +9,7 @@ import logging
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
 from pyspark.sql import DataFrame
@@ -17,16 +18,19 @@ from state.deleting import Deletion
 from state.deletion import Rows
 from state.errors import Refused, TrueupError
 from state.forgotten import Leaks, agreed
-from state.leak_rules import LEAK_RULES
+from state.leak_rules import DROPPED, LEAK_RULES
 from state.ledgers import Ledgers
 from state.markers import ENDS, Event, Marker, Seen, Stage, advance, again, answered, due, observed, unconfirmed
 from state.rules import Verdict
+from state.strays import STRAYS
 from streams.codec import ledger_key
 from streams.deletion import leaks_of
 from streams.journal import Journal
 
 log = logging.getLogger(__name__)
 HISTORY, AT_ONCE = 10_000, 500
+VERIFIED_AT_ONCE, VERIFYING_MS = 20, 5_000
+"""Copies in tiered storage that are verified in one turn, and how long that may take before the next turn goes on."""
 ORDERED = (Stage.DELETING, Stage.GONE)
 OUTCOMES = {"deleted": Event.DONE, "gone": Event.DONE, "refused": Event.REFUSE, "retry": Event.FAIL}
 """What the answer to an order means; an unknown one is left to what is observed."""
@@ -38,6 +42,15 @@ class Result(NamedTuple):
     ledger: int
     result: str
     detail: str
+
+
+Check = Callable[[Sequence[Marker]], list[Result]]
+"""Looks at all that a deletion would look at, and deletes nothing; "ready" where it would."""
+
+
+def ready(markers: Sequence[Marker]) -> list[Result]:
+    """What a cluster says in which nothing has to be looked at before the deletion itself."""
+    return [Result(marker.ledger, "ready", "") for marker in markers]
 
 
 class Leak(NamedTuple):
@@ -80,9 +93,12 @@ class Markers:
         counted: Callable[[str, int, float], None],
         clock: Callable[[], int],
         buckets: int,
+        check: Check = ready,
+        topic: str = "markers",
     ) -> None:
         self._cluster, self._journal, self._policy = cluster, journal, policy
         self._first_epoch, self._counted, self._clock, self._buckets = first_epoch, counted, clock, buckets
+        self._check, self._topic = check, topic
         self._acting = threading.RLock()
         self.lock = threading.RLock()
         self._heard: dict[int, Leaks] = {}
@@ -97,7 +113,7 @@ class Markers:
 
     def load(self) -> None:
         """Take up the markers of earlier runs."""
-        for record in self._journal.read("markers"):
+        for record in self._journal.read(self._topic):
             ledger = int.from_bytes(record.key, "big")
             if record.value is None:
                 self.markers.pop(ledger, None)
@@ -160,7 +176,7 @@ class Markers:
         there = self._cluster.read(looked) if looked else None
         versions = {} if there is None else dict(zip(there.ledger.tolist(), there.version.tolist(), strict=True))
         grace_ms, retry_ms = int(policy.grace_s * 1000), int(policy.retry_s * 1000)
-        changed = []
+        changed, resting = [], list[tuple[Marker, Marker]]()
         for ledger, marker in self.markers.items():
             leak = said.get(ledger)
             if leak is None and marker.stage is Stage.GONE:
@@ -171,11 +187,27 @@ class Markers:
                 else Seen(True, leak.rule, leak.version)
             )  # fmt: skip
             after = observed(marker, seen, grace_ms, retry_ms, now_ms)
-            if after is not marker:
+            if after.rule == DROPPED and after.stage is Stage.MARKED is not marker.stage:
+                resting.append((marker, after))
+            elif after is not marker:
                 changed.append(after)
+        changed += self._verified(resting, retry_ms, now_ms)
         if policy.mode != "observe":
             changed += self._begun(said, policy, now_ms)
         self._take(changed)
+
+    def _verified(self, resting: Iterable[tuple[Marker, Marker]], retry_ms: int, begun_ms: int) -> Iterator[Marker]:
+        """Of ledgers that rest on a copy in tiered storage, those that are marked as it is verified, and those that
+        cannot be. The others wait for the next turn."""
+        for before, after in islice(resting, VERIFIED_AT_ONCE):
+            (found,) = self._check([after])
+            if found.result == "ready":
+                yield after
+            elif found.result != "gone":
+                refused = advance(after, Event.REFUSE, self._clock(), found.detail)
+                yield again(refused._replace(attempts=before.attempts), self._clock(), retry_ms)
+            if self._clock() - begun_ms > VERIFYING_MS:
+                return
 
     def _due(self) -> Mapping[int, Leak]:
         """What may be deleted, by ledger."""
@@ -253,7 +285,7 @@ class Markers:
         if not made and not doubted:
             return
         self._doubted |= made.keys()
-        self._journal.put([_record(ledger, marker) for ledger, marker in {**doubted, **made}.items()])
+        self._journal.put([(self._topic, *_record(ledger, marker)) for ledger, marker in {**doubted, **made}.items()])
         self._doubted = set()
         with self.lock:
             for marker in made.values():
@@ -299,14 +331,19 @@ def entry(marker: Marker) -> dict[str, Any]:
 
 
 def action_id(marker: Marker) -> str:
-    """Name of the action that deletes a ledger as it was at a version."""
-    return f"delete-{marker.ledger}-v{marker.version}"
+    """Name of the action that deletes a ledger as it was at a version, or objects that nobody points to."""
+    return action_name(marker.ledger, marker.version, marker.rule)
 
 
-def _record(ledger: int, marker: Marker | None) -> tuple[str, bytes, Any]:
+def action_name(ledger: int, version: int, rule: str) -> str:
+    """The same, of what it is about."""
+    return f"delete-objects-{ledger}" if rule in STRAYS else f"delete-{ledger}-v{version}"
+
+
+def _record(ledger: int, marker: Marker | None) -> tuple[bytes, Any]:
     if marker is None or marker.stage in ENDS:
-        return "markers", ledger_key(ledger), None
-    return "markers", ledger_key(ledger), {**marker._asdict(), "stage": marker.stage.value}
+        return ledger_key(ledger), None
+    return ledger_key(ledger), {**marker._asdict(), "stage": marker.stage.value}
 
 
 def _marker(value: Mapping[str, Any]) -> Marker:

@@ -4,34 +4,39 @@ reads, guarded deletion, and the bookies' word that a ledger is gone."""
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from connectors.bookkeeper import reading
-from connectors.bookkeeper.addresses import Addresses
 from connectors.bookkeeper.layout import Paths as LedgerPaths
 from connectors.bookkeeper.metadata import Where
-from connectors.bookkeeper.presence import Answer, presence
+from connectors.pulsar import strays
 from connectors.pulsar.capture import Capture
 from connectors.pulsar.deleting import DeleteOrder, Deleter
 from connectors.pulsar.paths import Paths
+from connectors.pulsar.tiered import Tiered
+from connectors.s3.store import Place, Store
 from connectors.zookeeper.requests import Stat
+from state import tiering
 from state.deleting import Deletion
+from state.leak_rules import DROPPED
 from state.ledgers import Ledgers
 from state.markers import Marker
 from state.observations import LedgerRecord
 from state.owners import Claim, Component, Pointers, Status
+from state.strays import Referenced
 from streams.bookkeeper import BookKeeper
 from streams.journal import Journal
 from streams.markers import Result
-
-ASK_S = 5.0
 
 
 class Pulsar:
     """Implements `streams.markers.Cluster` and `streams.unreferenced.Owners`. Safe to use from several threads."""
 
     def __init__(
-        self, ledgers: BookKeeper, journal: Journal, policy: Callable[[], Deletion], clock: Callable[[], int]
-    ) -> None:
+        self, ledgers: BookKeeper, journal: Journal, policy: Callable[[], Deletion], clock: Callable[[], int],
+        stores: Mapping[str, tiering.Store],
+    ) -> None:  # fmt: skip
         self._ledgers, self._journal, self._policy, self._clock = ledgers, journal, policy, clock
         self._paths = Paths(policy().root)
+        self.stores = {name: store_of(store) for name, store in stores.items()}
+        self._tiered = Tiered(self.stores)
         self._capture = Capture(ledgers.connect, self._paths, self._publish, known(journal), clock)
 
     def start(self) -> None:
@@ -53,6 +58,10 @@ class Pulsar:
         """All nodes of an owner as they are now. Raises `Retry`."""
         return self._capture.read(owner)
 
+    def referenced(self) -> Referenced:
+        """All that owners point to now. Raises `Retry`."""
+        return strays.referenced(self._ledgers.session(), self._paths)
+
     def health(self) -> tuple[bool, int, str]:
         """Whether everything was read and is followed, when last (ms since the epoch), and what is wrong."""
         found = self._capture.health()
@@ -68,35 +77,40 @@ class Pulsar:
         policy = self._policy()
         if policy.mode != "observe" and not policy.exclusive:
             return "expected deletion.exclusive to be true; found false; set it if no other Pulsar uses this BookKeeper"
-        if policy.mode == "observe" or policy.instance == (found := self._ledgers.instance()):
-            return ""
-        wanted = policy.instance or "as the key deletion.instance, which is empty"
-        return f"expected INSTANCEID {wanted}; found {found or 'none'}; set deletion.instance if that is the cluster"
+        return "" if policy.mode == "observe" else self._ledgers.unlike(policy.instance)
 
     def delete(self, markers: Sequence[Marker]) -> list[Result]:
         """Delete these ledgers, each if nothing that its marker rests on has changed."""
-        client, paths = self._ledgers.session(), self._ledgers.paths
-        deleter = Deleter(client, self._paths, paths.ledger, _decoder(paths, self._clock), self._clock)
-        orders = [
-            DeleteOrder(m.ledger, m.version, m.ctime_ms, Claim(Component.DATA, m.owner), unclosed=True) for m in markers
-        ]
-        return [Result(o.ledger, o.result, o.detail) for o in deleter.delete(orders)]
+        return [Result(o.ledger, o.result, o.detail) for o in self._deleter().delete(_orders(markers))]
+
+    def check(self, markers: Sequence[Marker]) -> list[Result]:
+        """Whether these ledgers could be deleted now, up to the transaction; "ready" where they could."""
+        return [Result(o.ledger, o.result, o.detail) for o in self._deleter().check(_orders(markers))]
+
+    def _deleter(self) -> Deleter:
+        paths = self._ledgers.paths
+        decode = _decoder(paths, self._clock)
+        return Deleter(self._ledgers.session(), self._paths, paths.ledger, decode, self._clock, self._tiered.verify)
 
     def held(self, asked: Mapping[int, Sequence[str]]) -> dict[int, dict[str, str]]:
         """Which of these bookies do not say that they have no such ledger, and what they say."""
-        reasons: dict[tuple[int, str], str] = {}
-        client, paths = self._ledgers.session(), self._ledgers.paths
-        found = presence(asked, Addresses(client, paths), ASK_S, reasons=reasons)
-        silent = {bookie for said in found.values() for bookie, answer in said.items() if answer is Answer.SILENT}
-        # One without a cookie was decommissioned: it comes back empty or not at all.
-        retired = {bookie for bookie in silent if client.look(f"{paths.cookies}/{bookie}") is None}
-        return {
-            ledger: {
-                bookie: "still serves it" if answer is Answer.HELD else reasons.get((ledger, bookie), "no answer")
-                for bookie, answer in said.items() if answer is not Answer.GONE and bookie not in retired
-            }
-            for ledger, said in found.items()
-        }  # fmt: skip
+        return self._ledgers.held(asked)
+
+
+def store_of(store: tiering.Store) -> Store:
+    """The connector of a store of the settings."""
+    return Store(Place(store.bucket, store.region, store.endpoint, store.key_env, store.secret_env))
+
+
+def _orders(markers: Sequence[Marker]) -> list[DeleteOrder]:
+    """What is counted as deleted has to be closed and whole; what its writer left behind need not be."""
+    return [
+        DeleteOrder(
+            m.ledger, m.version, m.ctime_ms, Claim(Component.DATA, m.owner),
+            unclosed=m.rule != DROPPED, dropped=m.rule == DROPPED,
+        )
+        for m in markers
+    ]  # fmt: skip
 
 
 def _decoder(paths: LedgerPaths, clock: Callable[[], int]) -> Callable[[int, bytes, Stat], LedgerRecord]:
@@ -109,8 +123,8 @@ def _decoder(paths: LedgerPaths, clock: Callable[[], int]) -> Callable[[int, byt
 
 def record_of(node: Pointers) -> dict[str, object]:
     """A node as a record of the topic ``owners``."""
-    lists = {"ledgers": list(node.ledgers), "dropped": list(node.dropped)}
-    return {**node._asdict(), **lists, "status": int(node.status)}
+    said = {name: value for name, value in node._asdict().items() if name != "copies"}
+    return {**said, "ledgers": list(node.ledgers), "dropped": list(node.dropped), "status": int(node.status)}
 
 
 def known(journal: Journal) -> dict[str, int]:

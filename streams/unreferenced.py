@@ -15,7 +15,9 @@ from state.markers import Marker, Stage
 from state.observations import LedgerState
 from state.owners import SCHEMA, Claim, Component, Pointers
 from state.rules import Verdict
-from streams.markers import Markers, action_id
+from state.strays import STRAYS
+from streams.markers import Markers, action_id, action_name
+from streams.strays import Strays
 
 Row = dict[str, Any]
 SLOW_MS = 5_000
@@ -36,31 +38,32 @@ class Unreferenced:
 
     def __init__(
         self, policy: Callable[[], Deletion], markers: Markers, owners: Owners, clock: Callable[[], int],
-        order: Callable[[int], Marker] | None = None,
+        order: Callable[[int], Marker] | None = None, strays: Strays | None = None,
     ) -> None:  # fmt: skip
         self._policy, self._markers, self._owners, self._clock = policy, markers, owners, clock
-        self._order = order
+        self._order, self._strays = order, strays
+        self._loops = [markers, strays.markers] if strays else [markers]
 
     def status(self) -> Row:
         """Its part of the status."""
         policy, now_ms = self._policy(), self._clock()
         counts, sizes = self._totals()
-        with self._markers.lock:
-            since = [marker.since_ms for marker in self._markers.markers.values()]
+        since = [marker.since_ms for marker in self._known()]
         return {
             "mode": policy.mode, "paused": policy.paused, "unreferenced": counts.total(), "bytes": sizes.total(),
             "forgotten": [
                 {"namespace": where[0], "rule": where[1], "ledgers": count, "bytes": sizes[where]}
                 for where, count in sorted(counts.items())
             ],
-            "markers": dict(self._markers.counts()), "complete": self._markers.complete,
+            "markers": dict(sum((loop.counts() for loop in self._loops), Counter[str]())),
+            "complete": self._markers.complete,
             "oldest_ms": now_ms - min(since) if since else None,
         }  # fmt: skip
 
     def _totals(self) -> tuple[Counter[tuple[str, str]], Counter[tuple[str, str]]]:
         """Ledgers and bytes by namespace and rule."""
         counts, sizes = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
-        for part in self._markers.view():
+        for part in (part for loop in self._loops for part in loop.view()):
             pairs, at = np.unique(part.rows[["owner", "rule"]], return_inverse=True)
             lengths = np.bincount(at, part.rows["length"], len(pairs))
             for (owner, rule), count, length in zip(pairs.tolist(), np.bincount(at).tolist(), lengths, strict=True):
@@ -68,6 +71,14 @@ class Unreferenced:
                 counts[where] += count
                 sizes[where] += int(length)
         return counts, sizes
+
+    def _known(self) -> list[Marker]:
+        """Deletions under way."""
+        found = list[Marker]()
+        for loop in self._loops:
+            with loop.lock:
+                found += loop.markers.values()
+        return found
 
     def not_ready(self) -> list[str]:
         """Why nothing can be said yet."""
@@ -78,7 +89,9 @@ class Unreferenced:
     def stopped(self) -> list[str]:
         """Why nothing is deleted though it should be."""
         policy, obstacle = self._policy(), self._markers.obstacle
-        return [f"nothing is deleted now: {obstacle}"] if obstacle and policy.mode != "observe" else []
+        stores = self._strays.problems if self._strays else {}
+        told = [f"store {name} is not listed: {problem}" for name, problem in sorted(stores.items())]
+        return told + ([f"nothing is deleted now: {obstacle}"] if obstacle and policy.mode != "observe" else [])
 
     def sources(self, now_ms: int) -> list[tuple[str, str, int, str]]:
         """The nodes that point to ledgers."""
@@ -89,12 +102,13 @@ class Unreferenced:
 
     def rows(self, limit: int) -> list[Row]:
         """Ledgers that nobody points to, longest forgotten first."""
-        found = nsmallest(limit, self._markers.forgotten(), key=lambda each: each[0][["since_ms", "ledger"]].item())
+        every = (each for loop in self._loops for each in loop.forgotten())
+        found = nsmallest(limit, every, key=lambda each: each[0][["since_ms", "ledger"]].item())
         return [self._row(*each) for each in found]
 
     def _row(self, row: Rows, owner: str, name: str) -> Row:
         rule, ledger = LEAK_RULES[int(row["rule"])], int(row["ledger"])
-        marker = self._markers.markers.get(ledger)
+        marker = self._loops[-1 if rule.id in STRAYS else 0].markers.get(ledger)
         state = "" if int(row["version"]) < 0 else LedgerState(int(row["state"])).name.lower()
         return {
             "ledger": ledger, "owner": owner, "cursor": name, "rule": rule.id, "reason": rule.title,
@@ -106,9 +120,7 @@ class Unreferenced:
 
     def markers(self) -> list[Row]:
         """Deletions under way, oldest first."""
-        with self._markers.lock:
-            known = list(self._markers.markers.values())
-        return [marker_row(m) for m in sorted(known, key=lambda m: (m.since_ms, m.ledger))]
+        return [marker_row(m) for m in sorted(self._known(), key=lambda m: (m.since_ms, m.ledger))]
 
     def ledger(self, ledger: int, claim: Claim) -> Row:
         """Whose a ledger is, as it says itself, and why it may or may not go."""
@@ -121,6 +133,7 @@ class Unreferenced:
             "rule": found["rule"] if found else "", "reason": found["reason"] if found else "",
             "since_ms": found["since_ms"] if found else None,
             "nodes": [_node(node, ledger) for node in nodes], "marker": marker_row(marker) if marker else None,
+            "objects": self._strays.shown(ledger) if self._strays else [],
         }  # fmt: skip
 
     def order(self, ledger: int) -> Row:
@@ -132,24 +145,29 @@ class Unreferenced:
 
     def plan(self) -> list[Row]:
         """Deletions that wait and that are under way; in mode observe what would be begun."""
-        ask, observe = self._policy().mode == "approve", self._policy().mode == "observe"
-        with self._markers.lock:
-            known = dict(self._markers.markers)
-        rows = [_planned(marker, ask) for marker in known.values() if marker.stage is not Stage.GONE]
-        fresh = self.rows(1 << 30) if observe else []
-        return [*rows, *(_suspected(r) for r in fresh if r["verdict"] == "drifted" and r["ledger"] not in known)]
+        mode, known = self._policy().mode, self._known()
+        rows = [_planned(marker, mode) for marker in known if marker.stage is not Stage.GONE]
+        fresh = [row for row in self.rows(1 << 30) if row["verdict"] == "drifted"] if mode == "observe" else []
+        begun = {row["id"] for row in rows}
+        return [*rows, *(row for row in map(_suspected, fresh) if row["id"] not in begun)]
 
     def approve(self, ids: list[str] | None) -> list[Row]:
         """Say yes to deletions that wait (None: to all of them); those it was said to."""
         rows = {row["id"]: row for row in self.plan() if row["stage"] == "awaiting approval"}
         chosen = list(rows) if ids is None else [i for i in ids if i in rows]
-        given = set(self._markers.approve([rows[i]["ledger"] for i in chosen])) if chosen else set()
-        return [rows[i] for i in chosen if rows[i]["ledger"] in given]
+        given = list[Row]()
+        for loop, ours in ((self._loops[0], False), (self._loops[-1], True)):
+            some = {rows[i]["ledger"]: rows[i] for i in chosen if (rows[i]["rule"] in STRAYS) == ours}
+            given += [some[ledger] for ledger in (loop.approve(list(some)) if some else ())]
+        return given
 
     def actions(self, limit: int) -> list[Row]:
         """What was done lately, newest first."""
-        with self._markers.lock:
-            return list(self._markers.history)[-limit:][::-1]
+        found = list[Row]()
+        for loop in self._loops:
+            with loop.lock:
+                found += list(loop.history)[-limit:]
+        return sorted(found, key=lambda row: row["at_ms"])[-limit:][::-1]
 
 
 def namespace_of(owner: str) -> str:
@@ -175,20 +193,24 @@ def _node(node: Pointers, ledger: int) -> Row:
     }  # fmt: skip
 
 
-def _planned(marker: Marker, ask: bool) -> Row:
+def _planned(marker: Marker, mode: str) -> Row:
+    """No objects go without a person's yes."""
+    ask = mode == "approve" or (mode == "enforce" and marker.rule in STRAYS)
     waits = ask and marker.stage is Stage.MARKED and not marker.approved
     return _action(marker_row(marker), "awaiting approval" if waits else marker.stage.value)
 
 
 def _suspected(row: Row) -> Row:
-    return _action({**row, "id": f"delete-{row['ledger']}-v{row['version']}", "next_ms": None}, "suspected")
+    made = action_name(row["ledger"], row["version"], row["rule"])
+    return _action({**row, "id": made, "next_ms": None}, "suspected")
 
 
 def _action(row: Row, stage: str) -> Row:
-    rule = LEAK_RULES.find(row["rule"])
+    rule, version = LEAK_RULES.find(row["rule"]), row["id"].rpartition("-v")[2]
+    requirements = {"version": int(version)} if row["rule"] not in STRAYS else {}
     return {
         "id": row["id"], "kind": "delete", "ledger": row["ledger"], "rule": row["rule"], "copies": None, "racks": None,
         "reason": f"{row['bytes']} bytes of {row['owner']}: {rule.title if rule else ''}", "stage": stage,
-        "next_ms": row["next_ms"], "requirements": {"version": int(row["id"].rpartition("-v")[2])},
+        "next_ms": row["next_ms"], "requirements": requirements,
         "evidence": {"owner": row["owner"], "bytes": row["bytes"], "since_ms": row["since_ms"]},
     }  # fmt: skip

@@ -13,6 +13,8 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from connectors.protobuf import TextError, first_damage, read_text
 from connectors.pulsar import proto, wrapper
+from connectors.pulsar.blob import uid_of
+from state.copies import Copy, Pair
 from state.errors import BadBytes
 
 COMPACTED = b"CompactedTopicLedger"
@@ -26,10 +28,12 @@ _TODO = "restore it from a backup; nothing of its owner is deleted until then"
 
 
 class Listed(NamedTuple):
-    """Ids of ledgers, in order. ``dropped``: those of them whose copy in BookKeeper counts as deleted."""
+    """Ids of ledgers, in order. ``dropped``: those of them whose copy in BookKeeper counts as deleted. ``copies``: what
+    is said of copies in tiered storage, also of those that never were completed."""
 
     ledgers: tuple[int, ...]
     dropped: tuple[int, ...] = ()
+    copies: tuple[Copy, ...] = ()
 
 
 def managed_ledger(data: bytes, where: str) -> Listed:
@@ -38,13 +42,24 @@ def managed_ledger(data: bytes, where: str) -> Listed:
     message = _parsed(proto.ManagedLedger(), data, where)
     ids: set[int] = set()
     dropped: set[int] = set()
+    copies: list[Copy] = []
     for ledger in message.ledgerInfo:
         if ledger.ledgerId < 0:
             raise BadBytes(where, 0, "ids of ledgers", str(ledger.ledgerId), _TODO)
         ids.add(ledger.ledgerId)
         if ledger.offloadContext.complete and ledger.offloadContext.bookkeeperDeleted:
             dropped.add(ledger.ledgerId)
-    return Listed(tuple(sorted(ids)), tuple(sorted(dropped)))
+        if ledger.offloadContext.HasField("uidMsb"):
+            copies.append(_copy(ledger.ledgerId, ledger.offloadContext))
+    return Listed(tuple(sorted(ids)), tuple(sorted(dropped)), tuple(sorted(copies)))
+
+
+def _copy(ledger: int, said: Any) -> Copy:
+    """Names of drivers and places that are no text name no place."""
+    more = {pair.key: pair.value.decode(errors="replace") for pair in said.driverMetadata.properties}
+    pair = Pair(uid_of(said.uidMsb, said.uidLsb), ledger)
+    driver = said.driverMetadata.name.decode(errors="replace")
+    return Copy(pair, said.complete, driver, more.get(b"bucket", ""), more.get(b"serviceEndpoint", ""))
 
 
 def cursor(data: bytes, where: str) -> tuple[Listed, bool]:

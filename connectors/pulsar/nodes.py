@@ -21,7 +21,7 @@ def pointers_of(paths: Paths, path: str, data: bytes, stat: Stat, seen_ms: int) 
         listed, elsewhere = _decoded(place.kind, data, path)
     except BadBytes as error:
         return plain._replace(status=Status.UNREADABLE, error=str(error))
-    return plain._replace(ledgers=listed.ledgers, dropped=listed.dropped, elsewhere=elsewhere)
+    return plain._replace(**listed._asdict(), elsewhere=elsewhere)
 
 
 def gone(paths: Paths, path: str, zxid: int, seen_ms: int) -> Pointers:

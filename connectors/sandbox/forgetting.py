@@ -6,7 +6,7 @@ deletion fail and kills the broker before it gives up. `plant` leaves what a bro
 topic that was closed meanwhile (ManagedLedgerImpl.createComplete): an empty ledger, closed, on no list.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 
 from kazoo.client import KazooClient
@@ -14,11 +14,13 @@ from kazoo.security import ACL, ANYONE_ID_UNSAFE, OPEN_ACL_UNSAFE, Permissions
 
 from connectors.sandbox.processes import wait_until
 from connectors.sandbox.pulsar import Pulsar
-from state.errors import Unknown
+from state.errors import Stop, Unknown
 
 LEDGERS = "/ledgers"
 _ALL_BUT_DELETE = [ACL(Permissions.READ | Permissions.WRITE | Permissions.CREATE | Permissions.ADMIN, ANYONE_ID_UNSAFE)]
-_LISTED_S = 60.0
+_LISTED_S, _OFFLOADED_S = 60.0, 180.0
+_DROPPED = b"\x18\x01\x20\x01"
+"""Complete and bookkeeperDeleted, both true, one after the other (OffloadContext of MLDataFormats.proto)."""
 _CLOSED, _CRC32C, _NO_ENTRY = 3, 3, -1
 
 
@@ -41,15 +43,38 @@ def unload(pulsar: Pulsar, topic: str) -> None:
     pulsar.ask("PUT", f"persistent/{topic}/unload")
 
 
-def forget(pulsar: Pulsar, topics: Iterable[str]) -> dict[str, list[int]]:
-    """Let topics forget all of their ledgers but the open one; which, by topic.
+def offload(pulsar: Pulsar, topic: str) -> list[int]:
+    """Let a topic copy all ledgers but the open one to tiered storage, which must have a message; which."""
+    unoffloaded = listed(pulsar, topic)
+    position = {"ledgerId": unoffloaded[-1], "entryId": 0, "partitionIndex": -1, "batchIndex": -1}
+    pulsar.ask("PUT", f"persistent/{topic}/offload", position)
+    wait_until(lambda: _offloaded(pulsar, topic), _OFFLOADED_S, f"{topic} to be offloaded")
+    return unoffloaded[:-1]
+
+
+def drop_offloaded(pulsar: Pulsar, topic: str) -> list[int]:
+    """The same, and wait until the topic counts the copies in BookKeeper as deleted."""
+    copied = offload(pulsar, topic)
+    namespace, _, name = topic.rpartition("/")
+    node = f"/managed-ledgers/{namespace}/persistent/{name}"
+    with session(pulsar.zookeeper.address) as zookeeper:
+        wait_until(
+            lambda: zookeeper.get(node)[0].count(_DROPPED) >= len(copied), _LISTED_S, f"{topic} to drop {copied}"
+        )
+    return copied
+
+
+def forget(
+    pulsar: Pulsar, topics: Iterable[str], drop: Callable[[Pulsar, str], list[int]] = truncate
+) -> dict[str, list[int]]:
+    """Let topics forget all of their ledgers but the open one, which `drop` has them do; which, by topic.
 
     Kills the broker and starts it again; writers that wait for it go on. Raises `Unknown` when a ledger was deleted
     all the same.
     """
     with session(pulsar.zookeeper.address) as zookeeper:
         with _undeletable(zookeeper):
-            forgotten = {topic: truncate(pulsar, topic) for topic in topics}
+            forgotten = {topic: drop(pulsar, topic) for topic in topics}
             pulsar.kill("broker")
         gone = [ledger for ledgers in forgotten.values() for ledger in ledgers if not zookeeper.exists(path(ledger))]
     pulsar.start("broker")
@@ -70,6 +95,14 @@ def plant(pulsar: Pulsar, custom: Mapping[str, str]) -> int:
 def data_of(managed_ledger: str) -> dict[str, str]:
     """Custom metadata of a topic's data; ``managed_ledger``: ``tenant/namespace/persistent/name``, the name encoded."""
     return {"application": "pulsar", "component": "managed-ledger", "pulsar/managed-ledger": managed_ledger}
+
+
+def _offloaded(pulsar: Pulsar, topic: str) -> bool:
+    """Whether an offload came to its end. Raises `Stop` when it failed."""
+    said = pulsar.ask("GET", f"persistent/{topic}/offload")
+    if said["status"] == "ERROR":
+        raise Stop(f"{topic} to be offloaded", str(said["lastError"]), "see the broker's log")
+    return bool(said["status"] == "SUCCESS")
 
 
 def path(ledger: int) -> str:

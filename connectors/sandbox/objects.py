@@ -1,6 +1,7 @@
 """An object store that speaks S3, on loopback and in memory (moto's server): what it holds is gone when it ends."""
 
 import sys
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -16,11 +17,11 @@ CREDENTIALS = {"ACCESS_KEY_ID": "sandbox", "ACCESS_KEY_SECRET": "sandbox"}
 
 
 class Objects(Server):
-    """The server."""
+    """The server. ``buckets`` are there as soon as it is ready."""
 
-    def __init__(self, root: Path, port: Port | None = None) -> None:
+    def __init__(self, root: Path, port: Port | None = None, buckets: Sequence[str] = ()) -> None:
         super().__init__("objects", root.absolute())
-        self._port = port or Port()
+        self._port, self._buckets = port or Port(), tuple(buckets)
 
     @property
     def endpoint(self) -> str:
@@ -40,6 +41,12 @@ class Objects(Server):
             return bool(urllib3.request("GET", self.endpoint, timeout=5.0, retries=False).status == 200)
         except urllib3.exceptions.HTTPError:
             return False
+
+    def wait_ready(self) -> None:
+        """Wait until it answers, and make its buckets."""
+        super().wait_ready()
+        for name in self._buckets:
+            self.bucket(name)
 
     def bucket(self, name: str) -> None:
         """Make an empty bucket."""

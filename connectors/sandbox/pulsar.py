@@ -4,6 +4,7 @@ Settings: conf/broker.conf and ServiceConfiguration.java of Pulsar. Every ledger
 Ledgers are short and nothing expires, so that topics have many ledgers and lose none but by truncation.
 """
 
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import urllib3
 
 from connectors.sandbox.cluster import Cluster
 from connectors.sandbox.jars import jars
+from connectors.sandbox.objects import CREDENTIALS, REGION, Objects
 from connectors.sandbox.processes import Port, Process
 from connectors.sandbox.server import Server, jvm, write_properties
 from connectors.sandbox.zookeeper import log4j2
@@ -22,6 +24,8 @@ NAME = "lab"
 """Of the cluster, as Pulsar knows it."""
 REPLICAS = 2
 ENTRIES_PER_LEDGER = 50
+OFFLOADER, BUCKET, BLOCK_BYTES = "offloader-4.0.8", "offloaded", 5 << 20
+"""Jar set of the offloader (its one jar is the NAR), its bucket, and its blocks: the smallest that it takes."""
 SESSION_MS = 10_000
 
 _BROKER_JVM = (
@@ -50,16 +54,17 @@ _ANSWER_S = 30.0
 
 
 class Broker(Server):
-    """The broker. ``settings`` go over ours (broker.conf)."""
+    """The broker. ``settings`` go over ours (broker.conf); ``tiered``: it can offload ledgers."""
 
     ready_s = 180.0
 
     def __init__(
-        self, root: Path, zookeeper: str, binary: Port, web: Port, jar_set: str, settings: Mapping[str, object]
-    ) -> None:
+        self, root: Path, zookeeper: str, binary: Port, web: Port, jar_set: str, settings: Mapping[str, object],
+        tiered: bool = False,
+    ) -> None:  # fmt: skip
         super().__init__("broker", root.absolute())
         self._zookeeper, self._binary, self._web = zookeeper, binary, web
-        self._jar_set, self._settings = jar_set, settings
+        self._jar_set, self._settings, self._tiered = jar_set, settings, tiered
 
     @property
     def service_url(self) -> str:
@@ -75,6 +80,10 @@ class Broker(Server):
         """Few threads, no cache, so that reads come from the bookies; nothing that balances or compacts by itself."""
         conf = write_properties(self.root / "broker.conf", {**self._layout(), **_SETTINGS, **self._settings})
         main = ["org.apache.pulsar.PulsarBrokerStarter", "--broker-conf", conf]
+        if self._tiered:
+            (nar,) = jars(OFFLOADER)
+            (self.root / "offloaders").mkdir(exist_ok=True)
+            shutil.copyfile(nar, self.root / "offloaders" / f"{nar.stem}.nar")
         return self.jvm(self.name, self.root, main)
 
     def is_ready(self) -> bool:
@@ -95,7 +104,7 @@ class Broker(Server):
     def jvm(self, name: str, root: Path, main: Sequence[object]) -> Process:
         """A Java process with Pulsar's jars."""
         flags = [*_BROKER_JVM, *_DRIVERS, f"-Dlog4j2.configurationFile={log4j2(root)}"]
-        return jvm(name, root, jars(self._jar_set), main, flags)
+        return jvm(name, root, jars(self._jar_set), main, flags, CREDENTIALS if self._tiered else None)
 
     def _layout(self) -> dict[str, object]:
         """Who it is and where it listens."""
@@ -113,7 +122,9 @@ class Broker(Server):
 
 
 class Pulsar(Cluster):
-    """Servers by name: zookeeper, bookie1..N, broker. ``settings`` go over ours on the broker (broker.conf).
+    """Servers by name: zookeeper, bookie1..N, objects, broker. ``settings`` go over ours on the broker (broker.conf).
+    Only one that is ``tiered`` has objects, to which its broker offloads ledgers when told to; it lets go of their
+    copies in BookKeeper at once.
 
     See `Cluster` for what roots, names and ports are. The broker is told to end before the others, as it waits for
     ZooKeeper and bookies that are gone.
@@ -121,22 +132,44 @@ class Pulsar(Cluster):
 
     product = "pulsar"
 
-    def __init__(self, root: Path, bookies: int = REPLICAS, settings: Mapping[str, object] | None = None) -> None:
+    def __init__(
+        self, root: Path, bookies: int = REPLICAS, settings: Mapping[str, object] | None = None, tiered: bool = False
+    ) -> None:
         super().__init__(root, {"/rack1": bookies}, autorecovery=0, version=VERSION)
         binary, web = self._ports.take("broker"), self._ports.take("broker-web")
+        self._objects = Objects(self.root / "objects", self._ports.take("objects"), [BUCKET]) if tiered else None
         self._ports.save()
         self.replicas = min(bookies, REPLICAS)
         quorums = {
             f"managedLedgerDefault{what}": self.replicas for what in ("EnsembleSize", "WriteQuorum", "AckQuorum")
         }
         self.broker = Broker(
-            self.root / "broker", self.zookeeper.address, binary, web, self.jar_set, {**quorums, **(settings or {})}
-        )
+            self.root / "broker", self.zookeeper.address, binary, web, self.jar_set,
+            {**quorums, **self._offloading(), **(settings or {})}, tiered,
+        )  # fmt: skip
 
     @property
     def servers(self) -> dict[str, Server]:
         """Every server by name, in the order in which they start."""
-        return {**super().servers, self.broker.name: self.broker}
+        found = [*([self._objects] if self._objects else []), self.broker]
+        return {**super().servers, **{server.name: server for server in found}}
+
+    @property
+    def objects(self) -> Objects:
+        """Tiered storage. Raises `Stop` in a cluster without it."""
+        if self._objects is None:
+            raise Stop("a sandbox with tiered storage", "one without", "make it with tiered=True")
+        return self._objects
+
+    def _offloading(self) -> dict[str, object]:
+        """Driver S3 goes to the endpoint alone; aws-s3 asks AWS where the bucket is."""
+        if self._objects is None:
+            return {}
+        return {
+            "managedLedgerOffloadDriver": "S3", "managedLedgerOffloadBucket": BUCKET,
+            "managedLedgerOffloadRegion": REGION, "managedLedgerOffloadServiceEndpoint": self._objects.endpoint,
+            "managedLedgerOffloadMaxBlockSizeInBytes": BLOCK_BYTES, "managedLedgerOffloadDeletionLagMs": 0,
+        }  # fmt: skip
 
     @property
     def service_url(self) -> str:
@@ -148,14 +181,15 @@ class Pulsar(Cluster):
         """Address of the broker's admin API."""
         return self.broker.admin_url
 
-    def ask(self, method: str, path: str) -> Any:
-        """What the admin API says, below /admin/v2: decoded JSON, None where it says nothing.
+    def ask(self, method: str, path: str, said: object = None) -> Any:
+        """What the admin API says, below /admin/v2, to ``said`` as JSON: decoded JSON, None where it says nothing.
 
         Raises `Stop` when it refuses, `Retry` when it does not answer.
         """
         what = f"{method} {path}"
         try:
-            answer = urllib3.request(method, f"{self.admin_url}/admin/v2/{path}", timeout=_ANSWER_S, retries=False)
+            url = f"{self.admin_url}/admin/v2/{path}"
+            answer = urllib3.request(method, url, timeout=_ANSWER_S, retries=False, json=said)
         except urllib3.exceptions.HTTPError as error:
             raise Retry(f"the broker to answer {what}", str(error), "see that it runs, and its log") from error
         if answer.status >= 300:

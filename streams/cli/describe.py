@@ -165,6 +165,7 @@ def _owned(found: Row, now_ms: int) -> None:
         _titled([("Deletion", f"{marker['stage']}{asked}{': ' + marker['detail'] if marker['detail'] else ''}")])
     click.echo()
     out.table(found["nodes"], NODES, "No node of its owner is there.")
+    _list("Objects that no owner points to, or that are not there", found["objects"])
 
 
 def _titled(lines: Iterable[tuple[str, str]]) -> None:

@@ -45,8 +45,8 @@ class Engine(Protocol):
         [first_entry, last_entry, bookies [bookie, rack, status, counts], verdict, rule, copies, racks,
         failing_windows, repair], verdict, rule, reason, changes (texts), since_ms, mark (or None), stage,
         history [at_ms, event, detail], owned (None: no deletion stream) {component, owner, cursor, rule, reason,
-        since_ms, nodes [path, status, version, points, ledgers, highest, error], marker (as `markers` says, or None)}.
-        Raises `Refused` when there is no such ledger.
+        since_ms, nodes [path, status, version, points, ledgers, highest, error], marker (as `markers` says, or None),
+        objects (texts)}. Raises `Refused` when there is no such ledger.
         """
 
     def unreferenced(self, limit: int) -> list[Row]:

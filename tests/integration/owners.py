@@ -1,7 +1,8 @@
 """Pulsar's and BookKeeper's znodes written by hand under a root of their own, and a journal of owners in memory."""
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 from connectors.bookkeeper import metadata
 from connectors.bookkeeper.layout import Paths as LedgerPaths
@@ -42,10 +43,18 @@ class Owners:
             self.client.put(path, data, -1)
         return path
 
-    def managed_ledger(self, *ledgers: int, owner: str = TOPIC) -> str:
-        """A managed ledger that lists these."""
-        infos = [{"ledgerId": ledger} for ledger in ledgers]
-        return self.make(self.paths.node(owner), proto.ManagedLedger(ledgerInfo=infos).SerializeToString())
+    def managed_ledger(
+        self, *ledgers: int, owner: str = TOPIC, copies: Mapping[int, tuple[bool, bool]] = MappingProxyType({})
+    ) -> str:
+        """A managed ledger that lists these. ``copies``: complete and bookkeeperDeleted of those in tiered storage."""
+        message = proto.ManagedLedger(ledgerInfo=[{"ledgerId": ledger} for ledger in ledgers])
+        for info in message.ledgerInfo:
+            if info.ledgerId in copies:
+                said = info.offloadContext
+                said.uidMsb, said.uidLsb = 0x0123456789ABCDEF, 0x0123456789ABCDEF
+                said.complete, said.bookkeeperDeleted = copies[info.ledgerId]
+                said.driverMetadata.properties.add(key=b"bucket", value=b"offloaded")
+        return self.make(self.paths.node(owner), message.SerializeToString())
 
     def cursor(self, name: str, ledger: int = -1, compacted: int = -1, owner: str = TOPIC) -> str:
         """A cursor of it."""

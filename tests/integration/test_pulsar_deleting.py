@@ -7,11 +7,14 @@ from typing import Any
 import pytest
 from kazoo.security import ACL, ANYONE_ID_UNSAFE, OPEN_ACL_UNSAFE, Permissions, make_digest_acl
 
-from connectors.pulsar.deleting import DeleteOrder, Deleter, Outcome
+from connectors.pulsar.deleting import DeleteOrder, Deleter, Outcome, Verify
+from connectors.pulsar.tiered import Facts
 from connectors.sandbox.processes import wait_until
 from connectors.sandbox.zookeeper import ZooKeeper
 from connectors.zookeeper.client import Client
 from connectors.zookeeper.requests import Stat
+from state.copies import Copy, Pair
+from state.errors import Retry, Stop, TrueupError
 from state.observations import LedgerRecord, LedgerState
 from state.owners import SCHEMA, Claim, Component
 from tests.integration.owners import DATA, TOPIC, Owners
@@ -42,14 +45,21 @@ def owners(client: Client, request: pytest.FixtureRequest) -> Owners:
     return made
 
 
-def deleter(owners: Owners, client: Client | None = None, meanwhile: Callable[[], Any] = lambda: None) -> Deleter:
+def unverified(copy: Copy, facts: Facts) -> None:
+    raise Stop("no copy to be asked for", str((copy, facts)), "none of these ledgers has one")
+
+
+def deleter(
+    owners: Owners, client: Client | None = None, meanwhile: Callable[[], Any] = lambda: None,
+    verify: Verify = unverified,
+) -> Deleter:  # fmt: skip
     """``meanwhile`` happens after owner and ledger were read and before the transaction."""
 
     def decode(ledger: int, data: bytes, stat: Stat) -> LedgerRecord:
         meanwhile()
         return owners.decode(ledger, data, stat)
 
-    return Deleter(client or owners.client, owners.paths, owners.ledgers.ledger, decode, lambda: 1)
+    return Deleter(client or owners.client, owners.paths, owners.ledgers.ledger, decode, lambda: 1, verify)
 
 
 def delete(owners: Owners, order: DeleteOrder = ORDER, meanwhile: Callable[[], Any] = lambda: None) -> Outcome:
@@ -232,3 +242,83 @@ def test_a_connection_lost_inside_the_transaction_leaves_it_unknown(zookeeper: Z
         proxy.deaf = False
         far.shut()
     assert told.result == "unknown"
+
+
+UID = "01234567-89ab-cdef-0123-456789abcdef"
+DROPPED = ORDER._replace(dropped=True)
+
+
+class Verified:
+    """Takes every copy for verified, or raises; keeps what it was asked."""
+
+    def __init__(self, error: TrueupError | None = None) -> None:
+        self.error, self.asked = error, list[tuple[Copy, Facts]]()
+
+    def __call__(self, copy: Copy, facts: Facts) -> None:
+        self.asked.append((copy, facts))
+        if self.error:
+            raise self.error
+
+
+def dropped(owners: Owners, verify: Verified, order: DeleteOrder = DROPPED, **more: Any) -> Outcome:
+    return deleter(owners, verify=verify, **more).delete([order])[0]
+
+
+def test_a_ledger_counted_as_deleted_goes_once_its_copy_was_verified(owners: Owners) -> None:
+    owners.managed_ledger(LEDGER, 8, copies={LEDGER: (True, True)})
+    verify = Verified()
+    assert (dropped(owners, verify).result, there(owners)) == ("deleted", False)
+    ((copy, facts),) = verify.asked
+    assert (copy.pair, copy.bucket, facts) == (Pair(UID, LEDGER), "offloaded", Facts(TOPIC, 9, 99))
+
+
+@pytest.mark.parametrize(("error", "result"), [(Stop("a", "b", "c"), "refused"), (Retry("a", "b", "c"), "retry")])
+def test_a_ledger_whose_copy_is_not_verified_stays_and_says_why(
+    owners: Owners, error: TrueupError, result: str
+) -> None:
+    owners.managed_ledger(LEDGER, 8, copies={LEDGER: (True, True)})
+    outcome = dropped(owners, Verified(error))
+    assert (outcome.result, outcome.detail, there(owners)) == (result, str(error), True)
+
+
+@pytest.mark.parametrize(
+    ("act", "word"),
+    [
+        (lambda o: o.managed_ledger(LEDGER, 8), "to count the ledger as deleted"),
+        (lambda o: o.managed_ledger(LEDGER, 8, copies={LEDGER: (True, False)}), "to count the ledger as deleted"),
+        (lambda o: o.managed_ledger(LEDGER, 8, copies={LEDGER: (False, True)}), "to count the ledger as deleted"),
+        (lambda o: o.managed_ledger(8, 9), "to count the ledger as deleted"),
+        (lambda o: o.managed_ledger(LEDGER, LEDGER, 8, copies={LEDGER: (True, True)}), "found 2"),
+        (lambda o: o.cursor("sub", LEDGER), "in use"),
+        (lambda o: o.ledger(LEDGER), "version"),
+        (lambda o: o.make(o.paths.node(TOPIC), b"\x08\x01"), "at byte 0"),
+    ],
+)
+def test_it_stays_unless_its_owner_alone_counts_it_as_deleted(owners: Owners, act: Any, word: str) -> None:
+    owners.managed_ledger(LEDGER, 8, copies={LEDGER: (True, True)})
+    act(owners)
+    verify = Verified()
+    outcome = dropped(owners, verify)
+    assert (outcome.result, there(owners), word in outcome.detail, verify.asked) == ("refused", True, True, []), outcome
+
+
+def test_an_open_ledger_that_is_counted_as_deleted_stays(owners: Owners) -> None:
+    owners.ledger(6, LedgerState.OPEN)
+    owners.managed_ledger(6, 8, copies={6: (True, True)})
+    assert dropped(owners, Verified(), DROPPED._replace(ledger=6)).result == "refused"
+
+
+def test_a_copy_that_is_replaced_after_it_was_verified_undoes_the_deletion(owners: Owners) -> None:
+    owners.managed_ledger(LEDGER, 8, copies={LEDGER: (True, True)})
+
+    def verify(_copy: Copy, _facts: Facts) -> None:
+        owners.managed_ledger(LEDGER, 8, copies={LEDGER: (True, True)})
+
+    outcome = deleter(owners, verify=verify).delete([DROPPED])[0]
+    assert (outcome.result, there(owners)) == ("refused", True)
+
+
+def test_what_is_only_asked_is_not_deleted(owners: Owners) -> None:
+    owners.managed_ledger(LEDGER, 8, copies={LEDGER: (True, True)})
+    told = deleter(owners, verify=Verified()).check([DROPPED, ORDER, ORDER._replace(ledger=6)])
+    assert ([o.result for o in told], there(owners)) == (["ready", "refused", "gone"], True)

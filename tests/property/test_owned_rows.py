@@ -27,6 +27,7 @@ nodes = st.builds(
     Pointers, path=names, owner=names, name=names, status=st.sampled_from(list(Status)),
     version=st.integers(-1, 2**31 - 1), mzxid=longs, seen_ms=longs,
     ledgers=st.lists(longs, max_size=5, unique=True).map(tuple), elsewhere=st.booleans(), error=names,
+    copies=st.just(()),
 ).flatmap(lambda node: st.sets(st.sampled_from(node.ledgers or (0,))).map(
     lambda some: node._replace(dropped=tuple(i for i in node.ledgers if i in some))
 ))  # fmt: skip

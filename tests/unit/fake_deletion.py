@@ -64,7 +64,8 @@ class FakeJournal:
 @dataclass
 class FakeCluster:
     """Implements `streams.markers.Cluster` and `streams.unreferenced.Owners`. ``versions``: of the ledgers there are;
-    ``outcome``: of every order; ``holding``: bookies that do not say that they have none."""
+    ``outcome``: of every order; ``holding``: bookies that do not say that they have none; ``checks``: what is said of
+    ledgers that are looked at before, by ledger."""
 
     versions: dict[int, int] = field(default_factory=dict)
     outcome: str = "deleted"
@@ -74,6 +75,12 @@ class FakeCluster:
     asked: list[dict[int, tuple[str, ...]]] = field(default_factory=list)
     pointers: list[Pointers] = field(default_factory=list)
     synced: bool = True
+    checks: dict[int, str] = field(default_factory=dict)
+    checked: list[int] = field(default_factory=list)
+
+    def check(self, markers: Sequence[Marker]) -> list[Result]:
+        self.checked += [marker.ledger for marker in markers]
+        return [Result(m.ledger, self.checks.get(m.ledger, "ready"), "so it is") for m in markers]
 
     def read(self, ledgers: Sequence[int]) -> Ledgers:
         found = [i for i in ledgers if i in self.versions]
@@ -128,7 +135,7 @@ class Loop:
         """One that starts with what the journal holds."""
         made = Markers(
             self.cluster, self.journal, lambda: self.policy, lambda: self.first_epoch,  # type: ignore[arg-type]
-            lambda *step: self.counted.append(step), lambda: self.now_ms, self.buckets,
+            lambda *step: self.counted.append(step), lambda: self.now_ms, self.buckets, self.cluster.check,
         )  # fmt: skip
         made.load()
         return made

@@ -19,6 +19,7 @@ USED = {
     "component": "data", "owner": OWNER, "cursor": "", "rule": "", "reason": "", "since_ms": None, "marker": None,
     "nodes": [{"path": f"/managed-ledgers/{OWNER}", "status": "readable", "version": 4, "points": True, "ledgers": 2,
                "highest": 30, "error": ""}],
+    "objects": ["archive/u-ledger-10: 5 bytes, deletion.copy-replaced"],
 }  # fmt: skip
 
 
@@ -168,13 +169,14 @@ def test_describe_a_ledger_that_is_in_use(run: Run, engine: FakeEngine) -> None:
     wanted = [["Owner", OWNER], ["For", "data"], ["In", "use", "its", "owner", "points", "to", "it"]]
     assert [line for line in lines if line[:1] in (["Owner"], ["For"], ["In"])] == wanted
     assert [f"/managed-ledgers/{OWNER}", "readable", "yes", "2", "30"] in lines
+    assert "- archive/u-ledger-10: 5 bytes, deletion.copy-replaced".split() in lines
 
 
 def test_describe_a_ledger_that_is_forgotten(run: Run, engine: FakeEngine) -> None:
     engine.rows = [finding(20, "drifted", "placement.lost-member", "a member is lost")]
     engine.owned = USED | {
         "rule": "deletion.forgotten", "reason": "later ones are listed", "since_ms": NOW - 25 * DAY // 2, "nodes": [],
-        "marker": engine.deletions[1],
+        "marker": engine.deletions[1], "objects": [],
     }  # fmt: skip
     _, lines = run("describe", "ledger", "20")
     text = [" ".join(line) for line in lines]

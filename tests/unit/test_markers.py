@@ -43,7 +43,7 @@ def test_however_short_the_grace_there_is_a_second_look() -> None:
 
 
 @pytest.mark.parametrize("stage", [Stage.SUSPECTED, Stage.MARKED, Stage.BLOCKED])
-@pytest.mark.parametrize("seen", [Seen(True), Seen(True, RULE, 4)])
+@pytest.mark.parametrize("seen", [Seen(True), Seen(True, RULE, 4), Seen(True, "deletion.dropped", 3)])
 def test_what_is_pointed_to_again_or_was_changed_is_let_go(stage: Stage, seen: Seen) -> None:
     assert after(marker(stage), seen, 60_000) is Stage.WITHDRAWN
 

@@ -1,12 +1,16 @@
 """The loop of deletions: what it does, in which order, and when it does nothing."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from state.errors import Refused, Retry
-from state.markers import Stage
+from state.markers import Marker, Stage
+from streams.markers import Result
 from tests.unit.fake_deletion import MINUTE, NOW, OTHER, Loop
 
 ONE = {"ledger": 7}
+COPIED = {"ledger": 7, "rule": "dropped"}
 
 
 def test_what_is_forgotten_is_marked_deleted_and_confirmed_in_time() -> None:
@@ -207,3 +211,80 @@ def test_the_history_forgets_nothing_of_what_goes_on() -> None:
     assert [(row["id"], row["kind"], row["outcome"]) for row in loop.markers.history] == [
         ("delete-7-v3", "deletion", "suspected"), ("delete-7-v3", "deletion", "marked"),
     ]  # fmt: skip
+
+
+def test_what_rests_on_a_copy_is_marked_once_that_is_verified() -> None:
+    loop = Loop("approve").hear(COPIED)
+    first = loop.turn(), list(loop.cluster.checked)
+    assert (first, loop.turn(MINUTE), loop.cluster.checked) == (({7: Stage.SUSPECTED}, []), {7: Stage.MARKED}, [7])
+
+
+def test_what_rests_on_no_copy_is_not_looked_at_before() -> None:
+    assert Loop("approve").marked(7).cluster.checked == []
+
+
+@pytest.mark.parametrize("said", ["refused", "retry"])
+def test_a_copy_that_is_not_verified_blocks_and_says_why_and_is_looked_at_again_less_and_less(said: str) -> None:
+    loop, looks = Loop(retry_s=1).hear(COPIED), list[int]()
+    loop.cluster.checks[7] = said
+    loop.turn()
+    for second in range(20):
+        before = len(loop.cluster.checked)
+        loop.turn(MINUTE if not second else 1000)
+        looks += [second] * (len(loop.cluster.checked) - before)
+    marker = loop.markers.markers[7]
+    assert (looks, marker.stage, marker.detail, loop.cluster.orders) == (
+        [0, 1, 3, 7, 15],
+        Stage.BLOCKED,
+        "so it is",
+        [],
+    )
+
+
+def test_once_the_copy_is_there_what_was_blocked_goes() -> None:
+    loop = Loop().hear(COPIED)
+    loop.cluster.checks[7] = "refused"
+    loop.turn()
+    loop.turn(MINUTE)
+    loop.cluster.checks.clear()
+    loop.turn(MINUTE)
+    assert loop.cluster.orders == [7]
+
+
+def test_one_that_is_gone_when_it_is_looked_at_is_left_to_the_view() -> None:
+    loop = Loop().hear(COPIED)
+    loop.cluster.checks[7] = "gone"
+    loop.turn()
+    assert (loop.turn(MINUTE), loop.cluster.orders) == ({7: Stage.SUSPECTED}, [])
+
+
+def test_no_more_copies_are_verified_in_a_turn_than_may_be() -> None:
+    loop = Loop("approve").hear(*({**COPIED, "ledger": ledger} for ledger in range(30)))
+    loop.turn()
+    counts = []
+    for _ in range(2):
+        loop.turn(MINUTE)
+        counts.append(len(loop.cluster.checked))
+    assert counts == [20, 30]
+
+
+def test_a_turn_that_took_long_leaves_the_other_copies_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = Loop("approve")
+
+    def slow(markers: Sequence[Marker]) -> list[Result]:
+        loop.now_ms += 6_000
+        return [Result(marker.ledger, "ready", "") for marker in markers]
+
+    monkeypatch.setattr(loop.markers, "_check", slow)
+    loop.hear(COPIED, {**COPIED, "ledger": 8})
+    loop.turn()
+    assert [sorted(loop.turn(MINUTE).values()) for _ in range(2)] == [["marked", "suspected"], ["marked", "marked"]]
+
+
+def test_one_that_its_owner_took_off_the_list_meanwhile_is_begun_anew_for_that_reason() -> None:
+    loop = Loop("approve").hear(COPIED)
+    loop.turn()
+    loop.hear(ONE)
+    loop.turn(MINUTE)
+    loop.turn()
+    assert {marker.rule for marker in loop.markers.markers.values()} == {"deletion.forgotten"}

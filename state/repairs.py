@@ -104,13 +104,17 @@ class Repair(NamedTuple):
     detail: str = ""
 
 
-def advance(repair: Repair, event: Event, now_ms: int, detail: str = "") -> Repair:
-    """The repair after an event. Raises `Refused`, and changes nothing, where the table has no such step."""
+def advance(repair: Repair, event: Event, now_ms: int, detail: str = "", mark_ctime_ms: int | None = None) -> Repair:
+    """The repair after an event; with a new ``mark_ctime_ms`` if one is given.
+
+    Raises `Refused`, and changes nothing, where the table has no such step.
+    """
     stage = TRANSITIONS.get((repair.stage, event))
     if stage is None:
         raise Refused(f"an event that {repair.stage} knows", event, f"look at ledger {repair.ledger} again")
     next_ms = 0 if event is Event.ORDER else repair.next_ms
-    return repair._replace(stage=stage, at_ms=now_ms, next_ms=next_ms, detail=detail)
+    ctime_ms = repair.mark_ctime_ms if mark_ctime_ms is None else mark_ctime_ms
+    return repair._replace(stage=stage, at_ms=now_ms, mark_ctime_ms=ctime_ms, next_ms=next_ms, detail=detail)
 
 
 def declined(repair: Repair, now_ms: int, first_wait_ms: int, event: Event = Event.VANISH) -> Repair:

@@ -84,7 +84,7 @@ class Reconciler:
         self.lock = threading.RLock()
         self.board = Board()
         self.repairs: dict[int, Repair] = {}
-        self.history: deque[dict[str, Any]] = deque(maxlen=HISTORY)
+        self._history: deque[Repair] = deque(maxlen=HISTORY)
         self.waiting: dict[str, int] = {}
         self.obstacle = "starting"
         self._cleared: list[Cleared] = []
@@ -104,6 +104,12 @@ class Reconciler:
                 self.repairs.pop(ledger, None)
             else:
                 self.repairs[ledger] = Repair(**{**record.value, "stage": Stage(record.value["stage"])})
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """What became of repairs lately, oldest first."""
+        with self.lock:
+            return list(map(entry, self._history))
 
     def heard(self) -> None:
         """The stream gave a sign of life."""
@@ -271,8 +277,8 @@ class Reconciler:
         orders, repairs = [], []
         for known, lost in zip(self._fresh(found[due]), lost_members(fresh.take(due), topology), strict=True):
             # The mark of an order that was given up may be there unseen: with the same ctime it is known for ours.
-            repair = known if known.mark_ctime_ms else known._replace(mark_ctime_ms=now_ms)
-            repairs.append(advance(repair, Event.ORDER, now_ms))
+            repair = advance(known, Event.ORDER, now_ms, mark_ctime_ms=known.mark_ctime_ms or now_ms)
+            repairs.append(repair)
             orders.append(MarkOrder(repair.ledger, repair.version, lost, repair.mark_ctime_ms))
         self._take(repairs)
         self._remember(repairs)
@@ -340,7 +346,7 @@ class Reconciler:
         for stage, count in Counter(repair.stage for repair in repairs).items():
             self._metrics.repair(stage, count)
         with self.lock:
-            self.history.extend(entry(repair) for repair in repairs)
+            self._history.extend(repairs)
 
     def _heard(self, cleared: Iterable[Cleared]) -> None:
         now_ms, topology = self._clock(), self._keeper.topology
@@ -374,7 +380,9 @@ def lost_members(ledgers: Ledgers, topology: Topology) -> list[tuple[str, ...]]:
 
 def as_record(repair: Repair) -> dict[str, Any]:
     """A repair as a record of its topic."""
-    return {**repair._asdict(), "stage": repair.stage.value}
+    record = repair._asdict()
+    record["stage"] = repair.stage.value
+    return record
 
 
 def _record(repair: Repair) -> tuple[str, bytes, Any]:

@@ -7,6 +7,7 @@ only after it was delivered, so that a failure in between means publishing again
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import repeat
+from typing import NamedTuple
 
 import numpy as np
 
@@ -138,7 +139,7 @@ class MarkFeed:
         self._deliver, self._now = deliver, now
         self._pace = Pace(max(2, pace.batch // 2 * 2), pace.window, pace.pause_s)  # a mark and its lock together
         # None stands for what the journal knew at start: only its reading tells what became of it.
-        self._held: dict[int, MarkRecord | None] = dict.fromkeys(known.marks)
+        self._held: dict[int, _Marked | None] = dict.fromkeys(known.marks)
 
     def read_all(self, client: Client, paths: Paths) -> None:
         """Read every mark and lock there is or was."""
@@ -148,42 +149,45 @@ class MarkFeed:
         """Read marks and locks of these ledgers; publish what is not as it was."""
         ids = sorted(ledgers)
         for at in range(0, len(ids), reading.TOGETHER):
-            news = [r for r in self._read(client, paths, ids[at : at + reading.TOGETHER]) if self._is_news(r)]
+            some = ids[at : at + reading.TOGETHER]
+            read = zip(some, self._read(client, paths, some), strict=True)
+            news = [(i, zxid, seen) for i, (zxid, seen) in read if self._held.get(i, _NOTHING) != seen]
             if news:
-                keys = bulk.keys(np.array([record["ledger"] for record in news], np.int64))
-                self._deliver(list(map(Observation, repeat("marks"), keys, news)))
-            for record in news:
-                if _present(record):
-                    self._held[record["ledger"]] = record
+                keys, now_ms = bulk.keys(np.array([i for i, _, _ in news], np.int64)), self._now()
+                self._deliver(list(map(Observation, repeat("marks"), keys, [_record(*new, now_ms) for new in news])))
+            for ledger, _, seen in news:
+                if seen != _NOTHING:
+                    self._held[ledger] = seen
                 else:
-                    self._held.pop(record["ledger"], None)
+                    self._held.pop(ledger, None)
 
-    def _is_news(self, record: MarkRecord) -> bool:
-        if record["ledger"] not in self._held:
-            return _present(record)
-        held = self._held[record["ledger"]]
-        return held is None or {**held, "zxid": 0, "seen_ms": 0} != {**record, "zxid": 0, "seen_ms": 0}
+    def _read(self, client: Client, paths: Paths, ids: Sequence[int]) -> Iterator[tuple[int, "_Marked"]]:
+        """Of each of these ledgers, what there is and the zxid as of which."""
+        parts = client.multi_read(paths.root, paths.marks_and_locks(ids), self._pace)
+        rows = ((part.zxid, *row) for part in parts for row in part.rows())
+        for (zxid, data, version), (_, holder, lock) in zip(rows, rows, strict=True):
+            mark = marks.decode(data) if version >= 0 else _NO_MARK
+            locked_by = (marks.holder(holder) or "?") if lock >= 0 else ""
+            yield zxid, _Marked(max(version, -1), mark.ctime_ms, mark.replicas, locked_by)
 
-    def _read(self, client: Client, paths: Paths, ids: Sequence[int]) -> list[MarkRecord]:
-        below = len(paths.root) + 1
-        names = [path(i)[below:].encode() for i in ids for path in (paths.mark, paths.lock)]
-        parts = client.multi_read(paths.root, names, self._pace)
-        rows = ((part, row) for part in parts for row in range(0, len(part), 2))
-        return [self._record(ledger, part, row) for ledger, (part, row) in zip(ids, rows, strict=True)]
 
-    def _record(self, ledger: int, part: Znodes, row: int) -> MarkRecord:
-        """The mark is in this row, its lock in the next."""
-        there = part.size[row] >= 0
-        mark = marks.decode(part.data(row)) if there else _NO_MARK
-        return {
-            "ledger": ledger,
-            "zxid": part.zxid,
-            "seen_ms": self._now(),
-            "version": part.stat(row).version if there else -1,
-            "ctime_ms": mark.ctime_ms,
-            "replicas": list(mark.replicas),
-            "locked_by": (marks.holder(part.data(row + 1)) or "?") if part.size[row + 1] >= 0 else "",
-        }
+class _Marked(NamedTuple):
+    """What a record says of one ledger. The defaults stand for neither mark nor lock."""
+
+    version: int = -1
+    ctime_ms: int = -1
+    replicas: tuple[str, ...] = ()
+    locked_by: str = ""
+
+
+_NOTHING = _Marked()
+
+
+def _record(ledger: int, zxid: int, seen: _Marked, now_ms: int) -> MarkRecord:
+    return {
+        "ledger": ledger, "zxid": zxid, "seen_ms": now_ms, "version": seen.version, "ctime_ms": seen.ctime_ms,
+        "replicas": list(seen.replicas), "locked_by": seen.locked_by,
+    }  # fmt: skip
 
 
 class BookieFeed:
@@ -227,7 +231,3 @@ def _sighting(found: reading.Registered, bookie: str, rack: str | None) -> Sight
     if bookie in found.readonly:
         return Sighting(bookie, rack, "readonly", cookie, found.readonly[bookie])
     return Sighting(bookie, rack, "", cookie, 0)
-
-
-def _present(record: MarkRecord) -> bool:
-    return record["version"] >= 0 or bool(record["locked_by"])

@@ -150,12 +150,21 @@ class Paths:
 
     def mark_parent(self, ledger: int) -> str:
         """The four levels above a mark: the words of the id in hexadecimal."""
-        words = [ledger >> shift & 0xFFFF for shift in (48, 32, 16, 0)]
-        return f"{self.marks}/{words[0]:04x}/{words[1]:04x}/{words[2]:04x}/{words[3]:04x}"
+        words = f"{ledger:016x}"
+        return f"{self.marks}/{words[:4]}/{words[4:8]}/{words[8:12]}/{words[12:]}"
 
     def lock(self, ledger: int) -> str:
         """Path of the lock that a worker holds while it repairs a ledger."""
         return f"{self.locks}/urL{ledger:010d}"
+
+    def marks_and_locks(self, ledgers: Sequence[int]) -> list[bytes]:
+        """Mark and lock of each of these, one after the other, as bytes without the root."""
+        below, found = len(self.root) + 1, list[bytes]()
+        marks, locks = self.marks[below:].encode(), self.locks[below:].encode()
+        for ledger in ledgers:
+            words, name = b"%016x" % ledger, b"urL%010d" % ledger
+            found += b"/".join((marks, words[:4], words[4:8], words[8:12], words[12:], name)), b"/".join((locks, name))
+        return found
 
     def classify(self, path: str) -> tuple[Kind, int]:
         """What a path is about, and the ledger id (-1 where there is none)."""
@@ -163,7 +172,9 @@ class Paths:
         head, _, rest = name.partition("/")
         if head == "underreplication":
             what, _, place = rest.partition("/")
-            found = (_MARK if what == "ledgers" else _LOCK).match(place) if what in ("ledgers", "locks") else None
+            # Every mark comes with a level of its own above it, which is no news.
+            named = what in ("ledgers", "locks") and "urL" in place
+            found = (_MARK if what == "ledgers" else _LOCK).match(place) if named else None
             return (Kind.MARK, int(found[1])) if found else (Kind.OTHER, -1)
         if head in ("available", "cookies"):
             return Kind.BOOKIE, -1
@@ -188,7 +199,7 @@ def leaves(directory: str, names: Sequence[bytes]) -> Ids:
     """
     base = directory.replace("/", "")
     size = 10 if not base else 4
-    if names and all(len(name) == size + 1 for name in names):
+    if {*map(len, names)} == {size + 1}:
         rows = np.frombuffer(b"".join(names), np.uint8).reshape(-1, size + 1)
         digits = rows[:, 1:] - np.uint8(48)
         if (rows[:, 0] == ord("L")).all() and (digits < 10).all():

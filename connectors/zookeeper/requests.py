@@ -5,7 +5,7 @@ Answers never show znode data in logs, which kazoo writes at DEBUG level.
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ _OP = struct.Struct("!iBi")  # type, last, error
 _END = _OP.pack(-1, 1, -1)
 _FOUND = struct.Struct("!iBii")  # the same, and the length of the data
 _STAT = struct.Struct("!qqqqiiiqiiq")
+_VERSION = 32  # where in a stat
 _GET_DATA = 4
 _CREATE, _DELETE, _SET_DATA, _CHECK_VERSION = 1, 2, 5, 13
 _CREATION, _DELETION, _WRITING, _CHECK = (_OP.pack(op, 0, -1) for op in (_CREATE, _DELETE, _SET_DATA, _CHECK_VERSION))
@@ -62,6 +63,12 @@ class Znodes:
     def data(self, row: int) -> bytes:
         """Data of one that was found."""
         return self.raw[self.at[row] : self.at[row] + self.size[row]]
+
+    def rows(self) -> Iterator[tuple[bytes, int]]:
+        """Data and version of each; nothing and GONE or FORBIDDEN where it was not found."""
+        for at, size in zip(self.at.tolist(), self.size.tolist(), strict=True):
+            end = at + size
+            yield (self.raw[at:end], INT.unpack_from(self.raw, end + _VERSION)[0]) if size >= 0 else (b"", size)
 
     def stat(self, row: int) -> Stat:
         """Stat of one that was found."""
@@ -294,7 +301,7 @@ def joined(before: bytes, root: bytes, names: Sequence[bytes], after: bytes) -> 
     if not names:
         return b""
     size = len(names[0])
-    if all(len(name) == size for name in names):
+    if {*map(len, names)} == {size}:
         first = before + INT.pack(len(root) + size) + root
         return first + (after + first).join(names) + after
     return b"".join([part for name in names for part in (before, INT.pack(len(root) + len(name)), root, name, after)])

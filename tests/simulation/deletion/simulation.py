@@ -5,25 +5,31 @@ steps and begins again from its journal and its checkpoint. The connector is a m
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from connectors.pulsar.blob import pair_of
+from state.copies import Pair
 from state.deleting import Deletion
 from state.errors import Retry
 from state.forgotten import OwnerBucket
-from state.leak_rules import LEAK_RULES
+from state.leak_rules import DROPPED, LEAK_RULES
 from state.ledgers import Ledgers
 from state.markers import Marker, Stage
 from state.observations import LedgerState
 from state.owned import NO_LEDGERS, NO_NODES, OWNED, Table, nodes_of
 from state.owners import Component, Pointers, Status
+from state.strays import LOST
+from state.tiering import Store
 from state.view import MemoryStore
 from streams.codec import ledger_key
 from streams.markers import Markers, Result
+from streams.strays import Strays
 from tests.simulation.checkers import Violation
+from tests.simulation.deletion.shelf import CLUSTER, Asked, Shelf
 from tests.simulation.deletion.world import BOOKIES, OWNERS, Node, World
 
 STEPS, BUCKETS = 60, 2
@@ -92,6 +98,16 @@ class Connector:
         self.maybe_dies()
         return [self._one(marker) for marker in markers]
 
+    def check(self, markers: Sequence[Marker]) -> list[Result]:
+        self.maybe_dies()
+        return [self._look(marker) for marker in markers]
+
+    def _look(self, marker: Marker) -> Result:
+        if marker.ledger not in self.world.ledgers:
+            return Result(marker.ledger, "gone", "")
+        why = self.refuses(marker) or self.unverified(marker)
+        return Result(marker.ledger, "refused" if why else "ready", why)
+
     def _one(self, marker: Marker) -> Result:
         """Something happens, the owner is read, something happens again, and then the transaction with its checks."""
         world, number = self.world, marker.ledger
@@ -99,7 +115,7 @@ class Connector:
         node = world.nodes.get(marker.owner)
         if number not in world.ledgers:
             return Result(number, "gone", "")
-        if why := self.refuses(marker):
+        if why := self.refuses(marker) or self.unverified(marker):
             return Result(number, "refused", why)
         read = node.version if node else -1
         self.meanwhile(marker)
@@ -122,11 +138,26 @@ class Connector:
     def refuses(self, marker: Marker) -> str:
         """What is not as it has to be when it is read afresh."""
         node, number = self.world.nodes.get(marker.owner), marker.ledger
-        if node is None or number in node.listed:
-            return "its owner is gone" if node is None else "it is listed"
-        if not self.superseded(node, number):
-            return "nothing later is listed"
+        if node is None:
+            return "its owner is gone"
+        if marker.rule == DROPPED:
+            if not self.dropped(node, number):
+                return "its owner does not count it as deleted"
+        elif number in node.listed or not self.superseded(node, number):
+            return "it is listed" if number in node.listed else "nothing later is listed"
         return "" if self.world.ledgers[number].version == marker.version else "its metadata were changed"
+
+    def dropped(self, node: Node, number: int) -> bool:
+        return number in node.listed and number in node.copies and node.copies[number].dropped
+
+    def unverified(self, marker: Marker) -> str:
+        """What is wrong with the copy that a deletion rests on."""
+        if marker.rule != DROPPED:
+            return ""
+        return "" if self.verified(self.world.nodes[marker.owner].copies[marker.ledger].pair) else "it is not whole"
+
+    def verified(self, pair: Pair) -> bool:
+        return self.world.whole(pair)
 
     def superseded(self, node: Node, number: int) -> bool:
         return any(other > number for other in node.listed)
@@ -142,10 +173,15 @@ class Connector:
     def carry_out(self, marker: Marker) -> None:
         """The ledger is deleted, whether or not it may be."""
         world, number = self.world, marker.ledger
+        copies = [node.copies[number] for node in world.nodes.values() if number in node.copies]
+        for copied in copies:
+            if copied.dropped and not world.whole(copied.pair):
+                raise Violation(f"ledger {number} was deleted and its copy is not whole")
+        dropped = any(copied.dropped for copied in copies)
         for owner in OWNERS:
-            if number in world.listed(owner) or world.created.get(owner) == number:
+            if (number in world.listed(owner) and not dropped) or world.created.get(owner) == number:
                 raise Violation(f"ledger {number} is in use and was deleted")
-        if not any(other > number for other in world.listed(marker.owner)):
+        if not dropped and not any(other > number for other in world.listed(marker.owner)):
             raise Violation(f"ledger {number} was deleted and its owner lists no later one")
         if world.ledgers[number].version != marker.version:
             raise Violation(f"ledger {number} was deleted at another version than was decided on")
@@ -177,6 +213,8 @@ class Parts(NamedTuple):
     connector: type[Connector] = Connector
     markers: type[Markers] = Markers
     bucket: type[OwnerBucket] = OwnerBucket
+    asked: type[Asked] = Asked
+    strays: type[Strays] = Strays
 
 
 @dataclass
@@ -188,6 +226,7 @@ class Outcome:
     confirmed: int
     withdrawn: int
     crashes: int
+    objects: int
 
 
 class Simulation:
@@ -200,14 +239,25 @@ class Simulation:
         self.stores = [MemoryStore() for _ in range(BUCKETS)]
         self.waiting: list[int | str] = []
         self.policy = Deletion(owners="pulsar", instance="x", mode="enforce", grace_s=GRACE_S, confirm_s=1, retry_s=1)
+        self.said = Journal(self.random)
+        self.shelf = Shelf(self.world, self.said.records, self.random)
         self.ends: dict[str, int] = {}
         self.crashes = 0
-        self.markers = self._begin()
+        self.markers, self.strays = self._begin(), self._begin_strays()
+
+    def _begin_strays(self) -> Strays:
+        made = self.parts.strays(
+            {"shelf": self.shelf}, {"shelf": Store("shelf", cluster=CLUSTER, list_s=1)},  # type: ignore[dict-item]
+            self.parts.asked(self.world, self.shelf), self.said, lambda: self.policy,  # type: ignore[arg-type]
+            lambda *_: None, lambda: self.world.now_ms,
+        )  # fmt: skip
+        made.load()
+        return made
 
     def _begin(self) -> Markers:
         made = self.parts.markers(
             self.connector, self.journal, lambda: self.policy, lambda: 1,  # type: ignore[arg-type]
-            self._counted, lambda: self.world.now_ms, BUCKETS,
+            self._counted, lambda: self.world.now_ms, BUCKETS, self.connector.check,
         )  # fmt: skip
         made.load()
         self._feed(made, asked=True)
@@ -227,15 +277,34 @@ class Simulation:
             raise Violation(f"seed {self.seed}: {error}\n{tail}") from error
         return Outcome(
             self.seed, len(self.connector.deleted), self.ends.get(Stage.CONFIRMED, 0),
-            self.ends.get(Stage.WITHDRAWN, 0), self.crashes,
+            self.ends.get(Stage.WITHDRAWN, 0), self.crashes, self.shelf.deleted,
         )  # fmt: skip
 
     def _step(self) -> None:
         self.world.step()
+        self.world.spoil()
+        for marker in self.markers.markers.values():
+            node = self.world.nodes.get(marker.owner)
+            if marker.stage is Stage.MARKED and node and marker.ledger in node.copies and self.random.random() < 0.3:
+                self.world.spoil(node.copies[marker.ledger].pair.data_key)
+        self.policy = replace(self.policy, paused=self.random.random() < 0.3)
         self.world.now_ms += self.random.choice((10, 500, 3_000, 40_000))
         if self.random.random() < 0.6:
             self._feed(self.markers)
         self._turn()
+        self._approve()
+
+    def _approve(self) -> None:
+        """Now and then an operator says yes to what waits, and the application may die."""
+        try:
+            self.strays.turn()
+            waiting = [m.ledger for m in self.strays.markers.markers.values() if m.stage is Stage.MARKED]
+            if waiting and (self.connector.calm or self.random.random() < 0.3):
+                self.strays.markers.approve(waiting)
+        except Retry:
+            pass
+        if not self.connector.calm and self.random.random() < 0.05:
+            self.strays = self._begin_strays()
 
     def _turn(self) -> None:
         before, acting = dict(self.markers.markers), self.markers
@@ -298,15 +367,15 @@ class Simulation:
                 node, world = self.world.nodes.get(owner), self.world
                 made.append(
                     Pointers(owner, owner, "", Status.READABLE, node.version, node.zxid, world.now_ms,
-                             tuple(node.listed))
+                             tuple(node.listed), tuple(i for i in node.listed if self.connector.dropped(node, i)))
                     if node else Pointers(owner, owner, "", Status.GONE, -1, world.zxid, world.now_ms)
                 )  # fmt: skip
         return nodes_of(made) if made else NO_NODES
 
     def _settle(self) -> None:
         """The world stands still and all is well: what its owner forgot is gone everywhere, what is in use is there."""
-        world = self.world
-        self.connector.calm = self.journal.calm = True
+        world, self.policy = self.world, replace(self.policy, paused=False)
+        self.connector.calm = self.journal.calm = self.shelf.calm = self.said.calm = True
         world.down.clear()
         for owner in OWNERS:
             world.list_it(owner)
@@ -316,16 +385,44 @@ class Simulation:
                 world.held[bookie] &= set(world.ledgers)
             self._feed(self.markers)
             self._turn()
+            self._approve()
+        self._settled_objects()
         wanted = dict(self._unreferenced())
-        if superseded := sorted(number for number, rule in wanted.items() if rule == "deletion.forgotten"):
+        broken = {number for number, rule in wanted.items() if rule == DROPPED and not self._copied(number)}
+        over = {number for number, rule in wanted.items() if rule in ("deletion.forgotten", DROPPED)} - broken
+        if superseded := sorted(over):
             raise Violation(f"forgotten and never deleted: {superseded}")
         found = {int(row["ledger"]): LEAK_RULES[int(row["rule"])].id for row, _, _ in self.markers.forgotten()}
         if found != wanted:
             raise Violation(f"the view says {found} and the cluster is {wanted}")
-        if self.markers.markers:
-            raise Violation(f"never ended: {list(self.markers.markers.values())}")
+        ended = {m.ledger for m in self.markers.markers.values() if m.stage is Stage.BLOCKED and m.detail} & broken
+        if self.markers.markers.keys() != ended or ended != broken:
+            raise Violation(f"never ended: {list(self.markers.markers.values())}, without a copy: {sorted(broken)}")
         if lost := sorted(set(self.connector.deleted) - self.journal.confirmed):
             raise Violation(f"deleted and never confirmed: {lost}")
+
+    def _copied(self, number: int) -> bool:
+        """Whether a ledger that counts as deleted has a whole copy."""
+        (copied,) = (node.copies[number] for node in self.world.nodes.values() if number in node.copies)
+        return self.world.whole(copied.pair)
+
+    def _settled_objects(self) -> None:
+        """Objects that nobody points to are gone where their owner can be asked, and told of where it cannot."""
+        used = {copied.pair for node in self.world.nodes.values() for copied in node.copies.values()}
+        for key in [*self.world.objects, *self.world.uploads]:
+            pair = pair_of(key)
+            assert pair is not None
+            owner = self.world.objects[key].owner if key in self.world.objects else self._lister(pair[0].ledger)
+            told = {
+                int(row["ledger"]): LEAK_RULES[int(row["rule"])].id for row, _, _ in self.strays.markers.forgotten()
+            }
+            # What is left beside a copy that is lost may be all that is left.
+            stays = owner not in self.world.nodes or told.get(pair[0].ledger) == LOST
+            if pair[0] not in used and not (stays and pair[0].ledger in told):
+                raise Violation(f"object {key} of {owner} is forgotten and never deleted")
+
+    def _lister(self, ledger: int) -> str:
+        return next((owner for owner in OWNERS if ledger in self.world.listed(owner)), "")
 
     def _unreferenced(self) -> Iterator[tuple[int, str]]:
         """What is to be said of ledgers that nobody lists, and of what is listed and not there."""
@@ -334,10 +431,13 @@ class Simulation:
             listed = world.listed(ledger.owner)
             if ledger.owner not in world.nodes:
                 yield number, "deletion.owner-gone"
+            elif self.connector.dropped(world.nodes[ledger.owner], number):
+                yield number, DROPPED
             elif number not in listed:
                 yield number, f"deletion.{'forgotten' if any(i > number for i in listed) else 'not-superseded'}"
         for owner in OWNERS:
-            yield from ((i, "deletion.missing") for i in world.listed(owner) if i not in world.ledgers)
+            gone = [i for i in world.listed(owner) if i not in world.ledgers]
+            yield from ((i, "deletion.missing") for i in gone if not self.connector.dropped(world.nodes[owner], i))
 
 
 def simulate(seed: int, parts: Parts = Parts()) -> Outcome:  # noqa: B008 - it never changes

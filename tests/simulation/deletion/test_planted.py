@@ -6,15 +6,21 @@ from typing import Any
 
 import pytest
 
+from state.copies import Pair
+from state.deleting import Deletion
 from state.forgotten import Leaks, OwnerBucket
 from state.leak_rules import LEAK_RULES
 from state.markers import Event, Marker, Stage, observed
 from state.observations import LedgerState
 from state.owned import NO_LEDGERS, NO_NODES, Table
+from state.owners import Pointers, Status
 from state.rules import Verdict
+from state.strays import Referenced
 from streams import markers as loop
-from streams.markers import Markers
+from streams.markers import Markers, Result
+from streams.strays import Strays
 from tests.simulation.checkers import Violation
+from tests.simulation.deletion.shelf import Asked
 from tests.simulation.deletion.simulation import Connector, Parts, simulate
 from tests.simulation.deletion.world import Node
 
@@ -138,10 +144,10 @@ class Blind(OwnerBucket):
 @pytest.mark.parametrize(
     ("parts", "says"),
     [
-        (Parts(connector=OwnerUnchecked), "is in use and was deleted"),
+        (Parts(connector=OwnerUnchecked), "(is in use and was deleted|.*lists no later one)"),
         (Parts(connector=LedgerUnchecked), "was deleted at another version"),
         (Parts(connector=Newest), "its owner lists no later one"),
-        (Parts(connector=Newest, bucket=Eager), "is in use and was deleted"),
+        (Parts(connector=Newest, bucket=Eager), "(is in use and was deleted|.*lists no later one)"),
         (Parts(connector=Unread), "is in use and was deleted"),
         (Parts(connector=Trusting), "is confirmed gone and there"),
         (Parts(connector=Deaf), "is confirmed gone and there"),
@@ -170,3 +176,73 @@ def test_an_order_that_is_never_looked_at_again_is_caught(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(loop, "observed", trusting)
     assert re.match(r"seed \d+: .*never (ended|deleted)", complaint())
+
+
+class Unverified(Connector):
+    """Rests on what the owner says of the copy."""
+
+    def verified(self, pair: Pair) -> bool:
+        return True
+
+
+class VerifiedOnce(Connector):
+    """Verifies a copy when the deletion is decided, and not again."""
+
+    def check(self, markers: Sequence[Marker]) -> list[Result]:
+        return [Result(m.ledger, "ready", "") if super(VerifiedOnce, self).verified(self.pair(m)) else
+                Result(m.ledger, "refused", "it is not whole") for m in markers if self.pair(m)]  # fmt: skip
+
+    def pair(self, marker: Marker) -> Pair:
+        node = self.world.nodes.get(marker.owner)
+        return node.copies[marker.ledger].pair if node and marker.ledger in node.copies else Pair("", -1)
+
+    def verified(self, pair: Pair) -> bool:
+        return True
+
+
+class DataAlone(Connector):
+    """Does not look for the index."""
+
+    def verified(self, pair: Pair) -> bool:
+        found = self.world.objects.get(pair.data_key)
+        return found is not None and found.whole
+
+
+class Stale(Asked):
+    """Asks owners now and then, and takes what was said for what is so."""
+
+    said: Referenced | None = None
+    turns = 0
+
+    def referenced(self) -> Referenced:
+        self.turns += 1
+        if self.said is None or self.turns % 8 == 0:
+            self.said = super().referenced()
+        return self.said
+
+    def nodes(self, owner: str) -> list[Pointers]:
+        said = self.said or super().referenced()
+        copies = tuple(copy for copy in said.copies.values() if said.listed.get(copy.pair.ledger) == owner)
+        return [Pointers(owner, owner, "", Status.READABLE, 1, 1, 1, copies=copies)]
+
+
+class Unasked(Strays):
+    """Takes the mode for a yes."""
+
+    def policy(self) -> Deletion:
+        return self._policy()
+
+
+@pytest.mark.parametrize(
+    ("parts", "says"),
+    [
+        (Parts(connector=Unverified), "its copy is not whole"),
+        (Parts(connector=VerifiedOnce), "its copy is not whole"),
+        (Parts(connector=DataAlone), "its copy is not whole"),
+        (Parts(asked=Stale), "object .* is in use by .* and was deleted"),
+        (Parts(strays=Unasked), "was deleted and nobody said yes"),
+    ],
+    ids=["unverified", "verified once", "data alone", "stale owners", "unasked"],
+)
+def test_a_part_that_is_defective_towards_tiered_storage_is_caught(parts: Parts, says: str) -> None:
+    assert re.match(rf"seed \d+: .*({says})", complaint(parts))

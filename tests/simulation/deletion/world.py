@@ -1,7 +1,9 @@
-"""A broker that creates, lists, trims and forgets, bookies that collect, and what can be seen of both."""
+"""A broker that creates, lists, trims, offloads and forgets, bookies that collect, and what can be seen of them."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
+
+from state.copies import Pair
 
 OWNERS = ("t/n/persistent/a", "t/n/persistent/b", "t/n/persistent/c")
 BOOKIES = ("b1:1", "b2:1", "b3:1", "b4:1")
@@ -19,6 +21,24 @@ class Ledger:
     zxid: int
 
 
+@dataclass(frozen=True)
+class Copied:
+    """What a node says of a copy in tiered storage. ``dropped``: the one in BookKeeper counts as deleted."""
+
+    pair: Pair
+    complete: bool = False
+    dropped: bool = False
+
+
+@dataclass
+class Stored:
+    """One object. ``whole``: it holds what it ought to."""
+
+    owner: str
+    whole: bool
+    written_ms: int
+
+
 @dataclass
 class Node:
     """One managed ledger's node."""
@@ -26,6 +46,7 @@ class Node:
     version: int
     listed: list[int]
     zxid: int
+    copies: dict[int, Copied] = field(default_factory=dict)
 
 
 @dataclass
@@ -43,14 +64,81 @@ class World:
     down: set[str] = field(default_factory=set)
     changed: list[int | str] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
+    objects: dict[str, Stored] = field(default_factory=dict)
+    uploads: dict[str, int] = field(default_factory=dict)
+    attempts: int = 0
 
     def step(self) -> None:
         """One thing happens."""
         owner = self.random.choice(OWNERS)
         acts = (self.create, self.list_it, self.list_it, self.trim, self.trim, self.write, self.late, self.drop_topic)
-        others = (self.bookie, self.restore)
-        self.random.choices((*acts, *others), weights=(6, 6, 6, 3, 3, 3, 1, 0.5, 3, 1))[0](owner)
+        others = (self.bookie, self.restore, self.offload, self.drop)
+        self.random.choices((*acts, *others), weights=(6, 6, 6, 2, 2, 3, 1, 0.5, 3, 1, 12, 12))[0](owner)
         self.collect()
+
+    def spoil(self, key: str | None = None) -> None:
+        """Somebody cuts or deletes an object; any, now and then."""
+        if key is None and self.objects and self.random.random() < 0.05:
+            key = self.random.choice(list(self.objects))
+        if key in self.objects:
+            self.log.append(f"{self.now_ms} {key}: spoiled")
+            self.objects[key].whole = False
+            if self.random.random() < 0.5:
+                del self.objects[key]
+
+    def uid(self) -> str:
+        """One that nobody had before."""
+        self.attempts += 1
+        return f"{self.attempts:08x}-89ab-cdef-0123-456789abcdef"
+
+    def offload(self, owner: str) -> None:
+        """A closed ledger is copied: its owner notes a new UUID, sends data and index, and notes that the copy is
+        complete. It may stop after each of these, and the data may be short."""
+        node = self.nodes.get(owner)
+        for number in node.listed[:-1] if node else ():
+            ledger, before = self.ledgers.get(number), node.copies.get(number)  # type: ignore[union-attr]
+            if ledger is not None and ledger.closed and not (before and before.complete):
+                return self._send(owner, number, before)
+        return None
+
+    def _send(self, owner: str, number: int, before: Copied | None) -> None:
+        copied = Copied(Pair(self.uid(), number))
+        self._note(owner, number, copied)
+        if before and self.random.random() < 0.5:
+            self.remove(before.pair)
+        if self.random.random() < 0.1:
+            self.uploads[copied.pair.data_key] = self.now_ms
+            return
+        self.objects[copied.pair.data_key] = Stored(owner, self.random.random() < 0.85, self.now_ms)
+        if self.random.random() < 0.1:
+            return
+        self.objects[copied.pair.index_key] = Stored(owner, True, self.now_ms)
+        if self.random.random() < 0.85:
+            self._note(owner, number, replace(copied, complete=True))
+
+    def drop(self, owner: str) -> None:
+        """The owner counts the copy in BookKeeper as deleted, and then deletes it, or forgets to."""
+        node = self.nodes.get(owner)
+        for number, copied in list(node.copies.items()) if node else ():
+            if copied.complete and not copied.dropped:
+                self._note(owner, number, replace(copied, dropped=True))
+                if self.random.random() < 0.2:
+                    self.delete(number)
+                return
+
+    def _note(self, owner: str, number: int, copied: Copied) -> None:
+        self.nodes[owner].copies[number] = copied
+        self._write(owner, self.nodes[owner].listed)
+
+    def remove(self, pair: Pair) -> None:
+        """Objects are deleted, each or not."""
+        for key in (pair.data_key, pair.index_key):
+            if self.random.random() < 0.8:
+                self.objects.pop(key, None)
+
+    def whole(self, pair: Pair) -> bool:
+        """Whether both objects are there and hold all they ought to."""
+        return all(key in self.objects and self.objects[key].whole for key in (pair.data_key, pair.index_key))
 
     def meanwhile(self, owner: str, number: int) -> None:
         """One thing happens while somebody is about to delete this ledger of this owner."""
@@ -106,10 +194,13 @@ class World:
             return
         count = self.random.randint(1, len(node.listed) - 1)
         gone, rest = node.listed[:count], node.listed[count:]
+        copies = {number: node.copies.pop(number) for number in gone if number in node.copies}
         self._write(owner, rest)
         for number in gone:
             if self.random.random() < 0.5:
                 self.delete(number)
+            if number in copies and self.random.random() < 0.5:
+                self.remove(copies[number].pair)
 
     def write(self, owner: str) -> None:
         """Somebody closes a ledger that was left open, or writes an owner's node without any change."""

@@ -169,7 +169,7 @@ def test_describe_a_ledger_that_is_in_use(run: Run, engine: FakeEngine) -> None:
     wanted = [["Owner", OWNER], ["For", "data"], ["In", "use", "its", "owner", "points", "to", "it"]]
     assert [line for line in lines if line[:1] in (["Owner"], ["For"], ["In"])] == wanted
     assert [f"/managed-ledgers/{OWNER}", "readable", "yes", "2", "30"] in lines
-    assert "- archive/u-ledger-10: 5 bytes, deletion.copy-replaced".split() in lines
+    assert ["-", "archive/u-ledger-10:", "5", "bytes,", "deletion.copy-replaced"] in lines
 
 
 def test_describe_a_ledger_that_is_forgotten(run: Run, engine: FakeEngine) -> None:

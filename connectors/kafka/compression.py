@@ -15,20 +15,29 @@ _XERIAL = b"\x82SNAPPY\x00"
 _XERIAL_BYTES = 16
 _INT = struct.Struct(">i")
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
+_LZ4_HEAD = struct.Struct("<IBB")
+_LZ4_MAGIC, _LZ4_PLAIN = 0x184D2204, 1 << 31
+_LZ4_BLOCK_SIZE = struct.Struct("<I")
+_FULL = "failed to write whole buffer"
+"""What cramjam says when there is more than the place for it holds."""
 
 
 def opened(codec: int, body: memoryview, where: str, most: int = 0) -> memoryview:
-    """The records. ``most`` > 0: so many bytes suffice (saves work with gzip). Raises `BadBytes`."""
+    """The records. ``most`` > 0: about so many bytes from the beginning suffice, and there may be fewer.
+
+    Raises `BadBytes`.
+    """
     try:
         if codec == NONE:
             return body
         if codec == GZIP:
             return memoryview(zlib.decompressobj(_GZIP_WINDOW).decompress(body, most))
         if codec == SNAPPY:
-            return _snappy(body)
-        if codec in (LZ4, ZSTD):
-            whole: Any = (cramjam.lz4 if codec == LZ4 else cramjam.zstd).decompress(bytes(body))
-            return memoryview(bytes(whole))
+            return _snappy(body, most)
+        if codec == LZ4:
+            return _lz4_start(body) if most else _whole(cramjam.lz4, body)
+        if codec == ZSTD:
+            return _zstd_start(body, most) if most else _whole(cramjam.zstd, body)
     except (cramjam.DecompressionError, zlib.error, struct.error, ValueError) as error:
         raise BadBytes(where, 61, f"{NAMES[codec]} data", str(error), "read it with another client") from error
     raise BadBytes(where, 21, "a codec of 0 to 4", str(codec), "read it with another client")
@@ -49,12 +58,42 @@ def closed(codec: int, body: bytes | bytearray) -> bytes:
     return bytes(body)
 
 
-def _snappy(body: memoryview) -> memoryview:
+def _whole(codec: Any, body: memoryview) -> memoryview:
+    return memoryview(codec.decompress(body))
+
+
+def _lz4_start(body: memoryview) -> memoryview:
+    """The first block of a frame (lz4_Frame_format.md): magic, flags, block size, maybe the size of the content and
+    the id of a dictionary, a checksum, then blocks behind their sizes."""
+    magic, flags, sizes = _LZ4_HEAD.unpack_from(body)
+    if magic != _LZ4_MAGIC or not 4 <= sizes >> 4 <= 7:
+        raise ValueError(f"no lz4 frame: {bytes(body[:6]).hex()}")
+    at = _LZ4_HEAD.size + 8 * (flags >> 3 & 1) + 4 * (flags & 1) + 1
+    size, at = _LZ4_BLOCK_SIZE.unpack_from(body, at)[0], at + 4
+    block = body[at : at + (size & ~_LZ4_PLAIN)]
+    if size & _LZ4_PLAIN or not size:
+        return block
+    out = bytearray(1 << 8 + 2 * (sizes >> 4))
+    return memoryview(out)[: cramjam.lz4.decompress_block_into(block, out)]
+
+
+def _zstd_start(body: memoryview, most: int) -> memoryview:
+    out = bytearray(most)
+    try:
+        return memoryview(out)[: cramjam.zstd.decompress_into(body, out)]
+    except cramjam.DecompressionError as error:
+        if str(error) != _FULL:
+            raise
+    return memoryview(out)
+
+
+def _snappy(body: memoryview, most: int) -> memoryview:
     if body[: len(_XERIAL)] != _XERIAL:
-        return memoryview(bytes(cramjam.snappy.decompress_raw(bytes(body))))
-    parts, at = [], _XERIAL_BYTES
-    while at < len(body):
+        return memoryview(cramjam.snappy.decompress_raw(body))
+    parts, at, length = [], _XERIAL_BYTES, 0
+    while at < len(body) and (not most or length < most):
         size = _INT.unpack_from(body, at)[0]
-        parts.append(bytes(cramjam.snappy.decompress_raw(bytes(body[at + 4 : at + 4 + size]))))
+        parts.append(bytes(cramjam.snappy.decompress_raw(body[at + 4 : at + 4 + size])))
+        length += len(parts[-1])
         at += 4 + size
     return memoryview(b"".join(parts))

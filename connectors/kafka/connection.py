@@ -29,6 +29,34 @@ _SIZE = struct.Struct(">i")
 _LARGEST = 1 << 30
 _FIRST_ID = 1 << 20
 Part = bytes | bytearray | memoryview
+_KEPT, _ROUND = 16, 1 << 20
+
+
+class Frames:
+    """Memory for large answers, used again once no view of it is left: memory that is new to the process costs more
+    than what the broker sent, as the kernel clears and maps it page by page."""
+
+    def __init__(self) -> None:
+        self._buffers: list[bytearray] = []
+
+    def take(self, size: int) -> memoryview:
+        """So many bytes of any content. At most `_KEPT` buffers are kept, the newest: as many answers as can wait for
+        the target."""
+        for buffer in self._buffers:
+            if len(buffer) >= size and _unseen(buffer):
+                return memoryview(buffer)[:size]
+        new = bytearray(-(-size // _ROUND) * _ROUND)
+        self._buffers = [*self._buffers[1 - _KEPT :], new]
+        return memoryview(new)[:size]
+
+
+def _unseen(buffer: bytearray) -> bool:
+    """Whether there is no view of it: one that is viewed refuses to change its size."""
+    try:
+        buffer.append(buffer.pop())
+    except BufferError:
+        return False
+    return True
 
 
 class Connection:
@@ -41,7 +69,7 @@ class Connection:
         self.name = name
         self._socket, self._client = sock, client.encode()
         self._id = self._expected = _FIRST_ID
-        self._chunk = bytearray(_CHUNK)
+        self._chunk, self._frames = bytearray(_CHUNK), Frames()
         self._at = self._end = 0
 
     def fileno(self) -> int:
@@ -111,12 +139,11 @@ class Connection:
             size = _SIZE.unpack_from(self._chunk, self._at)[0]
             if not 4 <= size <= _LARGEST:
                 raise BadBytes(self.name, 0, f"a frame of 4 to {_LARGEST} bytes", f"{size}", "is it a Kafka broker?")
-            frame = bytearray(size)
+            view = self._frames.take(size) if size > _CHUNK else memoryview(bytearray(size))
             self._at += _SIZE.size
             have = min(size, self._end - self._at)
-            frame[:have] = self._chunk[self._at : self._at + have]
+            view[:have] = self._chunk[self._at : self._at + have]
             self._at += have
-            view = memoryview(frame)
             rest = view[have:]
             while rest:
                 rest = rest[self._read_into(rest) :]

@@ -1,5 +1,8 @@
 """Record batches: bytes of kafka-python's own builder in, and what it reads of ours."""
 
+import random
+
+import cramjam
 import pytest
 from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
@@ -105,10 +108,33 @@ def test_framed_snappy_of_java_is_read() -> None:
     assert opened(2, memoryview(framed), "test") == b"halfhalf"
 
 
+@pytest.mark.parametrize("codec", [1, 3, 4])
+def test_the_beginning_of_a_large_batch_is_opened_alone(codec: int) -> None:
+    body = b"".join(b"%d " % n for n in range(500_000))
+    start = opened(codec, memoryview(closed(codec, body)), "test", 1 << 16)
+    assert body.startswith(start)
+    assert 1 << 16 <= len(start) < len(body)
+
+
+@pytest.mark.parametrize("more", [{}, {"content_checksum": True}, {"block_linked": True}])
+def test_lz4_frames_of_other_makers_are_begun_as_well(more: dict[str, bool]) -> None:
+    maker = cramjam.lz4.Compressor(**more)
+    maker.compress(b"records" * 100_000)
+    start = opened(3, memoryview(bytes(maker.finish())), "test", 1 << 16)
+    assert (b"records" * 100_000).startswith(start)
+    assert len(start) >= 1 << 16
+
+
+def test_an_lz4_block_that_would_not_shrink_is_begun_as_it_is() -> None:
+    noise = random.Random(1).randbytes(200_000)
+    assert opened(3, memoryview(closed(3, noise)), "test", 1 << 16) == noise[: 1 << 16]
+
+
 @pytest.mark.parametrize("codec", [1, 2, 3, 4, 7])
-def test_compressed_bytes_that_are_none_are_told(codec: int) -> None:
+@pytest.mark.parametrize("most", [0, 1 << 16])
+def test_compressed_bytes_that_are_none_are_told(codec: int, most: int) -> None:
     with pytest.raises(BadBytes, match="of here"):
-        opened(codec, memoryview(b"\x00garbage, not compressed"), "here")
+        opened(codec, memoryview(b"\x00garbage, not compressed"), "here", most)
 
 
 @pytest.mark.parametrize("codec", CODECS)

@@ -11,7 +11,7 @@ import gc
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import groupby
+from itertools import groupby, repeat, starmap
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
@@ -259,13 +259,15 @@ class RecordCopier:
             flow.settle()
             return
         assert self._producer is not None, "copies only between opening and losing its producer"
-        produce, (topic, number) = self._producer.produce, flow.lane.target
-        for (value, key, stamp, headers), told in zip(shaped.rows, chunk.answers(), strict=True):
-            try:
-                produce(topic, value, key, number, timestamp=stamp, headers=headers, on_delivery=told)
-            except BufferError:
-                self._failed.append((flow, KafkaError(KafkaError._QUEUE_FULL)))
-                return
+        topic, number, none = *(repeat(part, chunk.sent) for part in flow.lane.target), repeat(None, chunk.sent)
+        calls = zip(  # by position, as names cost a third more; ``none`` stands for a second name of the callback
+            topic, shaped.values, shaped.keys, number, chunk.answers(), none, shaped.stamps, shaped.headers, strict=True
+        )
+        try:
+            for _ in starmap(self._producer.produce, calls):
+                pass
+        except BufferError:
+            self._failed.append((flow, KafkaError(KafkaError._QUEUE_FULL)))
 
     def _unanswered(self) -> bool:
         return self._producer is not None and len(self._producer) > 0

@@ -32,7 +32,7 @@ class Alone:
             return
         chunk = flow.chunk(after, stamp, shaped.offsets)
         chunk.dropped, chunk.filtered, chunk.size = shaped.dropped, shaped.filtered, shaped.size
-        for row in shaped.rows:
+        for row in shaped.rows():
             error = self._write(flow, chunk, row, deadline_s)
             if error is None:
                 return

@@ -6,13 +6,16 @@ of a source partition can be found in a target partition that several links and 
 each: those of an earlier hop are replaced. All other headers stay as they are and in their order.
 """
 
-from collections.abc import Sequence
+import struct
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
+from itertools import repeat
 
 from connectors.contract import Endpoint, Partition
 from state.provenance import HEADER, onward_tokens, tokens_bytes, tokens_of
 
 MARK = "trueup-offset"
+_PLACE = struct.Struct(">8sq")
 Header = tuple[str, str | bytes | None]
 """As confluent-kafka takes them; those that it read hold bytes or None."""
 Headers = list[Header]
@@ -21,6 +24,11 @@ Headers = list[Header]
 def prefix_of(flow: int, source: Partition) -> bytes:
     """8 bytes for a source partition in a flow. A topic's name holds no slash, so no two texts are alike."""
     return blake2b(f"{flow}/{source.topic}/{source.number}".encode(), digest_size=8).digest()
+
+
+def marks(prefix: bytes, offsets: Iterable[int]) -> Iterator[Header]:
+    """The mark of each of these records."""
+    return zip(repeat(MARK), map(_PLACE.pack, repeat(prefix), offsets), strict=False)
 
 
 def mark_of(headers: Sequence[Header] | None) -> tuple[bytes, int] | None:

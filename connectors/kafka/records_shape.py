@@ -1,14 +1,14 @@
 """What is written at the target for records that were read: the same, with our headers, or what a transform makes."""
 
-from collections.abc import Iterable
-from itertools import compress
+from collections.abc import Iterable, Iterator
+from itertools import chain, compress, repeat
 from operator import itemgetter
 from typing import NamedTuple, cast
 
 from confluent_kafka import Message
 
 from connectors.contract import Lease
-from connectors.kafka.records_marks import MARK, Headers, Path
+from connectors.kafka.records_marks import MARK, Header, Headers, Path, marks
 from connectors.kafka.transforms import Attempt, Record, Transform, entry_point
 from state.provenance import HEADER
 
@@ -17,16 +17,24 @@ Row = tuple[bytes | None, bytes | None, int, Headers]
 
 
 class Shaped(NamedTuple):
-    """Records of one partition, ready: their source offsets, as many rows, and how many were left out and why."""
+    """Records of one partition, ready: their source offsets, the columns of as many rows, which can be read once, and
+    how many were left out and why."""
 
     offsets: list[int]
-    rows: Iterable[Row]
+    values: Iterable[bytes | None]
+    keys: Iterable[bytes | None]
+    stamps: Iterable[int]
+    headers: Iterable[Headers]
     size: int
     dropped: int
     filtered: int
 
+    def rows(self) -> Iterator[Row]:
+        """One by one."""
+        return zip(self.values, self.keys, self.stamps, self.headers, strict=True)
 
-_SECOND = itemgetter(1)
+
+_FIRST, _SECOND = itemgetter(0), itemgetter(1)
 
 
 class Broken(Exception):  # noqa: N818
@@ -51,38 +59,38 @@ class Shape:
             messages, offsets = list(compress(messages, kept)), list(compress(offsets, kept))
             headers = list(compress(headers, kept))
         stamps = map(_SECOND, map(Message.timestamp, messages))
-        rows = zip(map(Message.value, messages), map(Message.key, messages), stamps, headers, strict=True)
-        if self._transform is None:
-            return Shaped(offsets, cast("Iterable[Row]", rows), sum(map(len, messages)), dropped, 0)
-        made = [self._made(message, cast("Row", row)) for message, row in zip(messages, rows, strict=True)]
-        left = [row for row in made if row is not None]
-        offsets = [offset for offset, row in zip(offsets, made, strict=True) if row is not None]
-        return Shaped(offsets, left, sum(len(row[0] or b"") for row in left), dropped, len(made) - len(left))
+        columns = map(Message.value, messages), map(Message.key, messages), stamps, cast("list[Headers]", headers)
+        shaped = Shaped(offsets, *columns, sum(map(len, messages)), dropped, 0)
+        return shaped if self._transform is None else self._transformed(messages, shaped)
 
     def one(self, prefix: bytes, message: Message) -> Shaped:
         """The same for a single record. Raises `Broken`."""
         return self.many(prefix, [message])
 
+    def _transformed(self, messages: list[Message], shaped: Shaped) -> Shaped:
+        made = [self._made(message, row) for message, row in zip(messages, shaped.rows(), strict=True)]
+        left = [row for row in made if row is not None]
+        offsets = [offset for offset, row in zip(shaped.offsets, made, strict=True) if row is not None]
+        values, keys, stamps, headers = zip(*left, strict=True) if left else repeat((), 4)
+        size = sum(map(len, filter(None, values)))
+        return Shaped(offsets, values, keys, stamps, headers, size, shaped.dropped, len(made) - len(left))
+
     def _tagged(self, prefix: bytes, messages: list[Message], offsets: list[int]) -> tuple[list[Headers | None], int]:
         """Headers with ours, None for records that are not to go on, and how many these are."""
-        born, carried, dropped = self._path.born, self._path.carried, 0
-        ready: list[Headers | None] = []
-        for headers, offset in zip(
-            cast("Iterable[Headers | None]", map(Message.headers, messages)), offsets, strict=True
-        ):
-            mark = (MARK, prefix + offset.to_bytes(8, "big"))
-            if not headers:
-                ready.append([born, mark])
-                continue
-            for name, told in headers:
-                if name == HEADER:
-                    ready.append(carried(headers, cast("bytes | None", told), mark))
-                    dropped += ready[-1] is None
-                    break
-            else:
-                headers += (born, mark)
-                ready.append(headers)
-        return ready, dropped
+        found = [each or [] for each in cast("Iterable[Headers | None]", map(Message.headers, messages))]
+        ours = marks(prefix, offsets)
+        if self._transform or HEADER in map(_FIRST, chain.from_iterable(found)):
+            tagged = [self._onward(headers, mark) for headers, mark in zip(found, ours, strict=True)]
+            return tagged, tagged.count(None)
+        for headers, mark in zip(found, ours, strict=True):
+            headers += (self._path.born, mark)
+        return cast("list[Headers | None]", found), 0
+
+    def _onward(self, headers: Headers, mark: Header) -> Headers | None:
+        for name, told in headers:
+            if name == HEADER:
+                return self._path.carried(headers, cast("bytes | None", told), mark)
+        return [*headers, self._path.born, mark]
 
     def _made(self, message: Message, row: Row) -> Row | None:
         """What the transform makes of a record; ours are its last two headers, which it does not see."""

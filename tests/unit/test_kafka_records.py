@@ -2,12 +2,14 @@
 
 from confluent_kafka import KafkaError, Message
 
-from connectors.contract import Assignment, Endpoint, Limits, Partition, Position, Run
+from connectors.contract import Assignment, Endpoint, Lease, Limits, Partition, Position, Run
 from connectors.kafka.rate import Rate
 from connectors.kafka.records_clients import Bounds
 from connectors.kafka.records_flows import END, Flow, Lane
 from connectors.kafka.records_marks import MARK, Path, mark_of, prefix_of
+from connectors.kafka.records_shape import Shape, Shaped
 from connectors.kafka.records_tails import Met, Search
+from connectors.kafka.transforms import Record
 from state.provenance import HEADER
 
 ORDERS = Partition("orders", 0)
@@ -50,6 +52,43 @@ def test_a_record_from_the_target_or_from_elsewhere_without_forwarding_is_droppe
     mark = (MARK, b"new")
     assert Path(EAST, WEST, True).carried([(HEADER, b"west")], b"west", mark) is None
     assert Path(EAST, WEST, False).carried([(HEADER, b"north")], b"north", mark) is None
+
+
+def shaped(*headers: list[tuple[str, bytes | None]] | None, **more: str) -> Shaped:
+    """What is written for records with these headers, at offsets 5, 6, ..."""
+    lease = Lease("link", EAST, WEST, 7, "records", (), **more)
+    read = [Message(topic="orders", partition=0, offset=5 + n, value=b"v", headers=h) for n, h in enumerate(headers)]
+    return Shape(lease).many(OURS, read)
+
+
+def mark(offset: int) -> tuple[str, bytes]:
+    return MARK, OURS + offset.to_bytes(8, "big")
+
+
+def test_every_record_says_where_it_was_born_and_which_offset_it_is() -> None:
+    assert list(shaped(None, [("a", b"1"), ("a", None)]).headers) == [
+        [(HEADER, b"east"), mark(5)], [("a", b"1"), ("a", None), (HEADER, b"east"), mark(6)],
+    ]  # fmt: skip
+
+
+def test_among_records_born_here_those_that_came_by_a_link_go_their_own_way() -> None:
+    found = shaped([("a", b"1")], [(HEADER, b"west")], [(HEADER, b"north"), mark(99)])
+    assert (found.offsets, found.dropped) == ([5, 7], 1)
+    assert list(found.headers) == [[("a", b"1"), (HEADER, b"east"), mark(5)], [(HEADER, b"north,east"), mark(7)]]
+
+
+SEEN: list[Record] = []
+
+
+def odd_offsets(record: Record) -> Record | None:
+    SEEN.append(record)
+    return record if record.offset % 2 else None
+
+
+def test_a_transform_sees_records_as_the_source_has_them_and_leaves_out_what_it_likes() -> None:
+    found = shaped([("a", b"1")], None, None, transform=f"{__name__}:odd_offsets")
+    assert (found.offsets, found.filtered, list(found.values)) == ([5, 7], 1, [b"v", b"v"])
+    assert SEEN[0].headers == (("a", b"1"),)
 
 
 def test_a_search_with_a_floor_reads_the_tail_at_once() -> None:

@@ -11,6 +11,7 @@ import json
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,9 @@ LOOK_S = 0.05
 
 def copy(job: dict[str, Any]) -> None:
     """From the first connection to the last acknowledgement, or for ``limit_s``. CPU is this process's."""
+    connectors = {path: imported(path) for path in CONNECTORS}
     begun, spent, brokers = time.monotonic(), time.process_time(), cpu_s(*job["brokers"])
-    ends, connector = Ends(job["target"], job["to"]), connect(job)
+    ends, connector = Ends(job["target"], job["to"]), connectors[path_of(job)]()
     copier = connector.open(lease_of(job))
     watch = Watch(ends, job["records"])
     while not watch.done.is_set() and time.monotonic() - begun < job["limit_s"]:
@@ -68,15 +70,21 @@ class Watch:
         return {"records": records, "at": time.monotonic(), "cpu_s": time.process_time()}
 
 
-def connect(job: dict[str, Any]) -> Connector:
-    """The connector of the job's path; for auto that which the application chooses."""
+def imported(path: str) -> Callable[[], Connector]:
+    """What makes the connector of a path."""
+    module, _, name = CONNECTORS[path].partition(":")
+    made: Callable[[], Connector] = getattr(importlib.import_module(module), name)
+    return made
+
+
+def path_of(job: dict[str, Any]) -> str:
+    """The path of the job; for auto that which the application chooses, told to the job as well."""
     if job["path"] == "auto":
         endpoint = Endpoint("source", job["source"], 0)
         found = sample(endpoint, [Partition(job["topic"], number) for number in range(PARTITIONS)])
         job["path"] = choose(Facts(**found._asdict())).path
-    module, _, name = CONNECTORS[job["path"]].partition(":")
-    made: Connector = getattr(importlib.import_module(module), name)()
-    return made
+    path: str = job["path"]
+    return path
 
 
 def lease_of(job: dict[str, Any]) -> Lease:

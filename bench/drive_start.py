@@ -27,7 +27,7 @@ from connectors.sandbox.kafka import Kafka
 from connectors.sandbox.processes import wait_until
 from connectors.zookeeper.client import Client
 from state.settings import Settings, parse
-from streams.app import now_ms
+from streams.app import SWITCH_S, now_ms
 from streams.bookkeeper import BookKeeper
 from streams.journal import Journal
 from streams.keeper import Keeper
@@ -116,6 +116,7 @@ def lose(start: Start, relay: Relay, direct: Client, touched: dict[str, str]) ->
 
 
 def main(path: str) -> None:
+    sys.setswitchinterval(SWITCH_S)
     job = json.loads(Path(path).read_text())
     data = Path(job["data"])
     with Kafka(data / "journal") as broker, Relay(job["zookeeper"]) as relay:

@@ -7,6 +7,7 @@ import fcntl
 import logging
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -46,6 +47,9 @@ from streams.web.server import Server, claim
 
 log = logging.getLogger(__name__)
 TICK_S, DELETE_S = 0.2, 1.0
+SWITCH_S = 0.0005
+"""How long a thread may have to wait for the interpreter. Those that speak to servers need it for an instant after
+every answer: with Python's own 5 ms they would mostly wait while others decode what they brought."""
 
 
 def now_ms() -> int:
@@ -56,6 +60,7 @@ def now_ms() -> int:
 def run(settings: Settings, level: str = logs.LEVELS[1]) -> int:
     """Run until SIGTERM or SIGINT; the exit code. Raises our errors when it cannot start. ``level`` of our own log."""
     logs.start(level)
+    sys.setswitchinterval(SWITCH_S)
     data = Path(settings.data_dir).absolute()
     data.mkdir(parents=True, exist_ok=True)
     stop = threading.Event()

@@ -41,8 +41,10 @@ class Tiered:
         store = self._store(copy)
         data, index = (_there(store, key) for key in (copy.pair.data_key, copy.pair.index_key))
         for head in (data, index):
-            said = head.said.get("managedledgername", facts.owner)
-            _same(f"{store.place}/{copy.pair.data_key}", "managed ledger", facts.owner, said)
+            where = f"{store.place}/{copy.pair.data_key}"
+            _same(where, "managed ledger", facts.owner, head.said.get("managedledgername", facts.owner))
+            # A broker reads nothing that does not say this of itself (DataBlockUtils).
+            _same(where, "format version", "1", head.said.get("s3managedledgeroffloaderformatversion", "none"))
         seen = (data.tag, index.tag, facts)
         if self._verified.get(copy.pair.data_key) != seen:
             _verify(store, copy, facts, data, index)

@@ -1,5 +1,6 @@
 """`trueup demo leak`: a Pulsar broker forgets ledgers as brokers do; they are found, deleted and confirmed gone."""
 
+import os
 import tempfile
 import time
 from collections import Counter
@@ -11,11 +12,14 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from connectors.s3.store import Place, Store
 from connectors.sandbox import forgetting
 from connectors.sandbox.messages import LiveWriter, Messages
+from connectors.sandbox.objects import CREDENTIALS, REGION
 from connectors.sandbox.processes import wait_until
-from connectors.sandbox.pulsar import Pulsar
+from connectors.sandbox.pulsar import BUCKET, NAME, OFFLOADER, Pulsar
 from state.errors import TrueupError
+from state.strays import STRAYS
 from streams.demo.application import Application
 from streams.demo.rack_drill import fetch, seconds, teller
 from streams.session import line
@@ -23,6 +27,9 @@ from streams.words import short, size
 
 TENANT = "public/default"
 FORGETTING, KEEPING, LIVE = ("clicks", "orders", "payments"), ("invoices",), "stream"
+OFFLOADED = "archive"
+STRAY, ENDS = "00000000-0000-4000-8000-000000000000", ("", "-index")
+"""UUID of an attempt to offload that came to nothing, and how the keys of data and index end."""
 MESSAGES, BYTES = 400, 4_000
 EMPTY = 2
 GRACE_S, LIMIT_S, LOOK_S = 10.0, 240.0, 0.5
@@ -35,7 +42,8 @@ Row = dict[str, Any]
 class Result:
     """What it came to. ``found``: what was reported, ledgers and bytes by rule and owner; ``left``: ledgers that were
     to be deleted and are still there; ``harmed``: ledgers that were not to be deleted and are gone. ``disk``: bytes
-    that the bookies used before and after."""
+    that the bookies used before and after, ``tiered``: likewise of tiered storage; ``strays``: objects left there that
+    nobody points to."""
 
     found: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
     forgotten: int = 0
@@ -46,6 +54,8 @@ class Result:
     missing: int = 0
     live: int = 0
     disk: tuple[int, int] = (0, 0)
+    tiered: tuple[int, int] = (0, 0)
+    strays: int = 0
     first_s: float = 0.0
     took_s: float = 0.0
 
@@ -53,13 +63,13 @@ class Result:
     def right(self) -> bool:
         """Everything that was forgotten is gone, nothing else is, and every message is there."""
         done = self.confirmed == self.forgotten > 0
-        return done and not self.left and not self.harmed and not self.missing and self.live > 0
+        return done and not (self.left or self.harmed or self.missing or self.strays) and self.live > 0
 
 
 def main() -> int:
     """Run it; 0 only when what was forgotten is gone and nothing else."""
     err = Console(stderr=True, highlight=False, soft_wrap=True)
-    fetch(err, (SET, "bookkeeper-4.17.3", "kafka-4.3.1", line().jars))
+    fetch(err, (SET, OFFLOADER, "bookkeeper-4.17.3", "kafka-4.3.1", line().jars))
     with tempfile.TemporaryDirectory(prefix="trueup-leak-") as place:
         result = run(Path(place), teller(err))
     out = Console(highlight=False, soft_wrap=True)
@@ -71,8 +81,9 @@ def main() -> int:
 
 def run(root: Path, say: Say) -> Result:
     """All of it, on servers of its own below ``root``."""
-    with Pulsar(root / "pulsar", settings={"managedLedgerMaxEntriesPerLedger": 50}) as pulsar:
-        say("starting ZooKeeper, two bookies and a Pulsar broker")
+    with Pulsar(root / "pulsar", settings={"managedLedgerMaxEntriesPerLedger": 50}, tiered=True) as pulsar:
+        os.environ.update(CREDENTIALS)
+        say("starting ZooKeeper, two bookies, an object store and a Pulsar broker")
         pulsar.up()
         with Messages(pulsar.service_url) as messages:
             return Leak(pulsar, messages, root, say).run()
@@ -85,6 +96,12 @@ class Deleting(Application):
         """What `trueup get` would list."""
         found: list[Row] = self._api.get(what, limit=10_000)
         return found
+
+    def approve(self) -> None:
+        """Say yes to objects that wait for it."""
+        rows = [row for row in self.rows("plan") if row["stage"] == "awaiting approval"]
+        if rows:
+            self._api.post("approve", {"ids": [row["id"] for row in rows]})
 
     def markers(self) -> dict[str, int]:
         """Deletions under way, by stage."""
@@ -99,24 +116,26 @@ class Leak:
         self._pulsar, self._messages, self._root, self._say = pulsar, messages, root, say
         self._readable: dict[str, tuple[int, ...]] = {}
         self._going: set[int] = set()
+        self._store = Store(Place(BUCKET, REGION, pulsar.objects.endpoint, *CREDENTIALS))
         self._staying: set[int] = set()
         self.result = Result()
 
     def run(self) -> Result:
         """All of it."""
         begun, result = time.monotonic(), self.result
-        topics = [topic(name) for name in (*FORGETTING, *KEEPING)]
+        topics = [topic(name) for name in (*FORGETTING, *KEEPING, OFFLOADED)]
         self._say(f"writing {MESSAGES} messages to each of {len(topics)} topics, 50 to a ledger")
         for name in topics:
-            self._messages.write(name, range(MESSAGES), BYTES)
+            # What is offloaded is all but a ledger that has a message.
+            self._messages.write(name, range(MESSAGES + (name == topic(OFFLOADED))), BYTES)
         with self._messages.writer(topic(LIVE), pause_s=0.01) as live:
             self._forget()
-            disk = self._disk()
+            disk, tiered = self._disk(), self._tiered()
             for name in topics:
                 self._readable[name] = self._messages.read(name).numbers
             self._delete()
             self._verify(live)
-        result.disk = disk, self._disk()
+        result.disk, result.tiered = (disk, self._disk()), (tiered, self._tiered())
         result.took_s = time.monotonic() - begun
         return result
 
@@ -124,7 +143,11 @@ class Leak:
         self._say(
             "the topics drop their old ledgers; ZooKeeper denies the deletions, and the broker is killed (SIGKILL)"
         )
-        lists = forgetting.forget(self._pulsar, [topic(name) for name in FORGETTING])
+        self._say(
+            f"topic {OFFLOADED} is copied to tiered storage first, and counts the copies in BookKeeper as deleted"
+        )
+        lists = forgetting.forget(self._pulsar, [topic(name) for name in (*FORGETTING, OFFLOADED)], _drop)
+        self._strand()
         owner = f"{TENANT}/persistent/{FORGETTING[0]}"
         empty = {forgetting.plant(self._pulsar, forgetting.data_of(owner)) for _ in range(EMPTY)}
         self._staying = {
@@ -139,15 +162,28 @@ class Leak:
         self._going = forgotten | empty
         self.result.forgotten = len(self._going)
 
+    def _strand(self) -> None:
+        """Leave objects behind as an attempt to offload does that its broker could not note."""
+        key = next(o.key for page in self._store.objects() for o in page if not o.key.endswith(ENDS[1]))
+        for end in ENDS:
+            self._pulsar.objects.copy(BUCKET, key + end, STRAY + key[len(STRAY) :] + end)
+
+    def _tiered(self) -> int:
+        """Bytes in tiered storage; counts the strays among the objects."""
+        found = [o for page in self._store.objects() for o in page]
+        self.result.strays = sum(o.key.startswith(STRAY) for o in found)
+        return sum(o.size for o in found)
+
     def _delete(self) -> None:
         with Deleting(self._settings(), self._root / "trueup") as trueup:
             self._say("starting Trueup; it only reports for now")
             begun = time.monotonic()
             wanted = self._going | self._staying
-            wait_until(lambda: wanted <= {r["ledger"] for r in _rows(trueup)}, LIMIT_S, "what is forgotten to be found")
+            wait_until(lambda: _told(trueup, wanted), LIMIT_S, "what is forgotten to be found")
             self.result.first_s = time.monotonic() - begun
             self._note(_rows(trueup), wanted)
             self._say(f"mode enforce: each is deleted once it was forgotten for {GRACE_S:.0f} s and looked at again")
+            self._say("objects in tiered storage that nobody points to go after a person's yes, which is given at once")
             trueup.set("deletion.mode", "enforce")
             self._follow(trueup, len(self._going))
 
@@ -162,11 +198,13 @@ class Leak:
             self._say(f"  {short(rule)}: {count} ledgers, {size(length)}, of {owner or 'nobody known'}")
 
     def _follow(self, trueup: Deleting, count: int) -> None:
-        told, deadline = "", time.monotonic() + LIMIT_S
-        while self.result.confirmed < count and time.monotonic() < deadline:
+        told, deadline, objects = "", time.monotonic() + LIMIT_S, list[str]()
+        while (self.result.confirmed < count or not objects) and time.monotonic() < deadline:
+            trueup.approve()
             stages = trueup.markers()
-            done = [row for row in trueup.rows("actions") if row["kind"] == "deletion"]
-            self.result.confirmed = sum(row["outcome"] == "confirmed" for row in done)
+            done = [r["rule"] for r in trueup.rows("actions") if (r["kind"], r["outcome"]) == ("deletion", "confirmed")]
+            objects = [rule for rule in done if rule in STRAYS]
+            self.result.confirmed = len(done) - len(objects)
             text = "  ".join(f"{stage} {number}" for stage, number in sorted(stages.items()))
             if text != told:
                 told = text
@@ -188,10 +226,12 @@ class Leak:
 
     def _look_at_ledgers(self) -> None:
         """What ZooKeeper itself says of ledgers that were to go and to stay."""
-        listed = [i for name in (*FORGETTING, *KEEPING, LIVE) for i in forgetting.listed(self._pulsar, topic(name))]
+        listed = [
+            i for name in (*FORGETTING, *KEEPING, OFFLOADED, LIVE) for i in forgetting.listed(self._pulsar, topic(name))
+        ]
         with forgetting.session(self._pulsar.zookeeper.address) as zookeeper:
             self.result.left = [i for i in self._going if zookeeper.exists(forgetting.path(i))]
-            staying = {*listed, *self._staying}
+            staying = {*listed, *self._staying} - self._going  # what is counted as deleted is still on a list
             self.result.harmed = sorted(i for i in staying if not zookeeper.exists(forgetting.path(i)))
 
     def _disk(self) -> int:
@@ -207,8 +247,24 @@ class Leak:
                 "owners": "pulsar", "instance": instance(zookeeper), "exclusive": True, "grace_s": GRACE_S,
                 "confirm_s": 2.0, "retry_s": 2.0, "deletes_per_s": 10.0,
             },
+            "stores": {
+                OFFLOADED: {
+                    "bucket": BUCKET, "region": REGION, "endpoint": self._pulsar.objects.endpoint, "cluster": NAME,
+                    "list_s": 2.0, **dict(zip(("key_env", "secret_env"), CREDENTIALS, strict=True)),
+                }
+            },
             "spark": {"buckets": 8, "memory": "1g"},
         }  # fmt: skip
+
+
+def _drop(pulsar: Pulsar, name: str) -> list[int]:
+    return (forgetting.drop_offloaded if name == topic(OFFLOADED) else forgetting.truncate)(pulsar, name)
+
+
+def _told(trueup: Deleting, wanted: set[int]) -> bool:
+    """Whether these ledgers are told of, and objects too."""
+    rows = _rows(trueup)
+    return wanted <= {row["ledger"] for row in rows} and any(row["rule"] in STRAYS for row in rows)
 
 
 def _rows(trueup: Deleting) -> list[Row]:
@@ -250,6 +306,8 @@ def screens(result: Result) -> list[Table]:
         ("messages of the live writer among them", f"{result.live:,}"),
         ("messages missing", f"{result.missing:,}"),
         ("entry logs of the bookies before and after", " and ".join(size(length) for length in result.disk)),
+        ("tiered storage before and after", " and ".join(size(length) for length in result.tiered)),
+        ("objects left there that nobody points to", str(result.strays)),
         ("Trueup's start to the report", seconds(result.first_s)),
         ("the demo took", seconds(result.took_s)),
     ]

@@ -63,9 +63,10 @@ def copy(objects: Objects) -> Copy:
     return Copy(PAIR, True, "S3", "offloaded", objects.endpoint)
 
 
-def put(client: Any, written: Written, owner: str = OWNER) -> None:
-    for key, content in ((PAIR.data_key, written.data), (PAIR.index_key, written.index)):
-        client.put_object(Bucket="offloaded", Key=key, Body=content, Metadata={"ManagedLedgerName": owner})
+def put(client: Any, written: Written, owner: str = OWNER, form: str = "1", pair: Pair = PAIR) -> None:
+    said = {"ManagedLedgerName": owner, "S3ManagedLedgerOffloaderFormatVersion": form}
+    for key, content in ((pair.data_key, written.data), (pair.index_key, written.index)):
+        client.put_object(Bucket="offloaded", Key=key, Body=content, Metadata=said)
 
 
 def test_a_whole_copy_is_verified(client: Any, tiered: Tiered, copy: Copy) -> None:
@@ -93,6 +94,8 @@ def test_what_was_verified_is_not_read_again_unless_it_is_another_by_now(
         (lambda c: c.delete_object(Bucket="offloaded", Key=PAIR.index_key), "index in .*found none"),
         (lambda c: put(c, WHOLE, owner="t/ns/persistent/b"), "managed ledger"),
         (lambda c: put(c, offloaded(ENTRIES, 1_000, owner="t/ns/persistent/b")), "managed ledger"),
+        (lambda c: put(c, WHOLE, form="2"), "format version"),
+        (lambda c: c.put_object(Bucket="offloaded", Key=PAIR.data_key, Body=WHOLE.data), "format version"),
         (lambda c: put(c, offloaded(ENTRIES[:-1], 1_000)), "last entry and length"),
         (lambda c: put(c, offloaded(ENTRIES[:-1], 1_000, last=19, length=6_000)), "entries up to 19"),
         (lambda c: put(c, WHOLE._replace(data=WHOLE.data[:-1])), "bytes at byte"),
@@ -100,8 +103,8 @@ def test_what_was_verified_is_not_read_again_unless_it_is_another_by_now(
         (lambda c: put(c, WHOLE._replace(index=b"")), "an index of at least"),
         (lambda c: put(c, WHOLE._replace(index=b"\x3d\x1f\xb0\xbc" + bytes(60))), "form 2"),
     ],
-    ids=["no data", "no index", "another's object", "another's ledger", "shorter", "hollow", "cut", "zeros", "empty",
-         "form 2"],
+    ids=["no data", "no index", "another's object", "another's ledger", "another form", "says nothing", "shorter",
+         "hollow", "cut", "zeros", "empty", "form 2"],
 )  # fmt: skip
 def test_every_other_copy_says_what_is_wrong(client: Any, tiered: Tiered, copy: Copy, spoil: Any, says: str) -> None:
     put(client, WHOLE)
@@ -154,8 +157,7 @@ def test_no_more_copies_are_remembered_than_may_be(
     monkeypatch.setattr("connectors.pulsar.tiered.KEPT", 1)
     put(client, WHOLE)
     other = Pair(PAIR.uid, 6)
-    for key, content in ((other.data_key, WHOLE.data), (other.index_key, WHOLE.index)):
-        client.put_object(Bucket="offloaded", Key=key, Body=content)
+    put(client, WHOLE, pair=other)
     for pair in (PAIR, other):
         tiered.verify(copy._replace(pair=pair), FACTS)
     twice = store.read_bytes

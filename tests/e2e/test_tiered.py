@@ -1,0 +1,162 @@
+"""Offloaded ledgers in the application, end to end: a Pulsar that offloads to an object store and forgets what it
+counts as deleted, `trueup run`, and copies that are whole, cut and gone."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+
+from connectors.sandbox.forgetting import drop_offloaded, forget
+from connectors.sandbox.messages import Messages
+from connectors.sandbox.objects import REGION
+from connectors.sandbox.pulsar import BUCKET, NAME, Pulsar
+from streams.demo.leak import instance
+from tests.e2e.test_deletion import confirmed, found, owner, standing, topic
+from tests.e2e.trueup import Trueup, Witness
+
+pytestmark = [pytest.mark.servers, pytest.mark.timeout(900)]
+PER_LEDGER, COUNT = 120, 241
+BLOCKS = ("blocks", 100_000)
+"""A topic whose ledgers take more than one block, and the size of its messages."""
+SECRET = "e2e-secret-key"
+STRANGE, ENDS = "00000000-0000-4000-8000-000000000000", ("", "-index")
+
+
+@pytest.fixture(scope="module")
+def cluster(new_root: Callable[[], Path]) -> Iterator[Pulsar]:
+    with Pulsar(new_root(), settings={"managedLedgerMaxEntriesPerLedger": PER_LEDGER}, tiered=True) as made:
+        made.up()
+        yield made
+
+
+@pytest.fixture(scope="module")
+def messages(cluster: Pulsar) -> Iterator[Messages]:
+    with Messages(cluster.service_url) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def lost(cluster: Pulsar, messages: Messages) -> dict[str, list[int]]:
+    """Ledgers by topic that are offloaded, count as deleted, and are there."""
+    for name, size in (BLOCKS, ("small", 1_000), ("broken", 1_000)):
+        messages.write(topic(name), range(COUNT), size)
+    names = [topic(name) for name in (BLOCKS[0], "small", "broken")]
+    return {name.rpartition("/")[2]: ledgers for name, ledgers in forget(cluster, names, drop_offloaded).items()}
+
+
+@pytest.fixture(scope="module")
+def client(cluster: Pulsar) -> Any:
+    """The store as an operator sees it."""
+    return boto3.client(
+        "s3", endpoint_url=cluster.objects.endpoint, region_name=REGION, aws_access_key_id="x",
+        aws_secret_access_key="y",
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def trueup(cluster: Pulsar, lost: dict[str, list[int]], new_root: Callable[[], Path]) -> Iterator[Trueup]:
+    assert lost
+    deletion = {
+        "owners": "pulsar", "instance": instance(str(cluster.zookeeper.address)), "exclusive": True, "grace_s": 2.0,
+        "confirm_s": 0.5, "retry_s": 1.0,
+    }  # fmt: skip
+    store = {
+        "bucket": BUCKET, "region": REGION, "endpoint": cluster.objects.endpoint, "key_env": "E2E_KEY",
+        "secret_env": "E2E_SECRET", "cluster": NAME, "list_s": 1.0,
+    }  # fmt: skip
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("E2E_KEY", "e2e-key-id")
+        environment.setenv("E2E_SECRET", SECRET)
+        with Trueup(cluster, new_root(), deletion=deletion, stores={"archive": store}) as made:
+            made.start()
+            yield made
+
+
+def blocked(trueup: Trueup, ledger: int) -> str | None:
+    """Why a deletion waits."""
+    rows = [row for row in trueup.api("markers") if row["ledger"] == ledger and row["stage"] == "blocked"]
+    return rows[0]["detail"] if rows else None
+
+
+def key_of(client: Any, ledger: int) -> str:
+    """Key of the data object of a ledger."""
+    listing = client.list_objects_v2(Bucket=BUCKET)["Contents"]
+    (key,) = (found["Key"] for found in listing if found["Key"].endswith(f"-ledger-{ledger}"))
+    return str(key)
+
+
+def test_what_is_counted_as_deleted_is_found_for_that_reason(trueup: Trueup, lost: dict[str, list[int]]) -> None:
+    ledgers = [ledger for some in lost.values() for ledger in some]
+    rows = trueup.until("it to be found", lambda: found(trueup, ledgers))
+    assert {(row["rule"], row["owner"]) for row in rows.values()} == {
+        ("deletion.dropped", owner(name)) for name in lost
+    }  # fmt: skip
+
+
+def test_ledgers_go_whose_copies_are_whole_and_others_are_blocked_until_theirs_are(
+    trueup: Trueup, cluster: Pulsar, messages: Messages, lost: dict[str, list[int]], client: Any, witness: Witness
+) -> None:
+    cut, gone = lost["broken"]
+    kept = {ledger: (key_of(client, ledger), stored(client, ledger)) for ledger in (cut, gone)}
+    put(client, kept[cut][0], {**kept[cut][1], "Body": kept[cut][1]["Body"][:-1]})
+    client.delete_object(Bucket=BUCKET, Key=kept[gone][0])
+    trueup.set("deletion.mode", "enforce")
+    whole = [*lost[BLOCKS[0]], *lost["small"]]
+    trueup.until("those with whole copies to be confirmed", lambda: confirmed(trueup, whole))
+    reasons = [trueup.until("the other to be blocked", lambda i=ledger: blocked(trueup, i)) for ledger in (cut, gone)]
+    assert ("bytes at byte" in reasons[0], "found none" in reasons[1]) == (True, True), reasons
+    assert (standing(witness, whole), standing(witness, [cut, gone])) == ([], [cut, gone])
+    for key, content in kept.values():
+        put(client, key, content)
+    trueup.until("they to be confirmed once their copies are whole", lambda: confirmed(trueup, [cut, gone]))
+    assert standing(witness, [cut, gone]) == []
+    for name in lost:
+        assert messages.read(topic(name)) == (tuple(range(COUNT)), 0)
+
+
+def test_objects_that_nobody_points_to_are_told_and_go_after_a_persons_yes_alone(
+    trueup: Trueup, cluster: Pulsar, messages: Messages, lost: dict[str, list[int]], client: Any
+) -> None:
+    key = key_of(client, lost["small"][0])
+    before, strange = keys(client), f"{STRANGE}{key[36:]}"
+    for end in ENDS:
+        source = {"Bucket": BUCKET, "Key": key + end}
+        client.copy_object(Bucket=BUCKET, Key=strange + end, CopySource=source)
+    trueup.set("deletion.mode", "enforce")
+    rows = trueup.until("them to wait", lambda: waiting_objects(trueup))
+    told = [row for row in trueup.json("get", "ledgers", "--unreferenced") if row["rule"] == "deletion.copy-replaced"]
+    assert [(row["ledger"], row["owner"]) for row in told] == [(lost["small"][0], owner("small"))]
+    assert told[0]["bytes"] == sum(client.head_object(Bucket=BUCKET, Key=key + end)["ContentLength"] for end in ENDS)
+    assert keys(client) == before | {strange + end for end in ENDS}
+    assert trueup.run("approve", rows[0]["id"]).code == 0
+    trueup.until("them to be gone", lambda: keys(client) == before)
+    assert messages.read(topic("small")) == (tuple(range(COUNT)), 0)
+
+
+def test_no_secret_is_shown_or_written(trueup: Trueup) -> None:
+    shown = "".join(trueup.get(path)[1] for path in ("api/status", "api/markers", "api/config", "metrics", "status"))
+    files = [trueup.process.log, *trueup.data.rglob("*.log")]
+    written = [path for path in files if path.is_file() and SECRET.encode() in path.read_bytes()]
+    assert (SECRET in shown, written) == (False, [])
+
+
+def waiting_objects(trueup: Trueup) -> list[Any]:
+    """Deletions of objects that wait for an operator."""
+    rows = trueup.api("plan")
+    return [row for row in rows if row["stage"] == "awaiting approval" and row["rule"].startswith("deletion.copy")]
+
+
+def keys(client: Any) -> set[str]:
+    return {found["Key"] for found in client.list_objects_v2(Bucket=BUCKET)["Contents"]}
+
+
+def stored(client: Any, ledger: int) -> dict[str, Any]:
+    """The data object of a ledger, with what its writer said of it: brokers read none that does not say its form."""
+    found = client.get_object(Bucket=BUCKET, Key=key_of(client, ledger))
+    return {"Body": found["Body"].read(), "Metadata": found["Metadata"]}
+
+
+def put(client: Any, key: str, content: dict[str, Any]) -> None:
+    client.put_object(Bucket=BUCKET, Key=key, **content)

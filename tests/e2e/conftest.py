@@ -5,6 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from connectors.sandbox.cluster import Cluster
+from connectors.sandbox.messages import Messages
+from connectors.sandbox.pulsar import Pulsar
 from connectors.sandbox.writer import Writer
 from streams.demo.truth import Truth
 from tests.e2e.trueup import Witness
@@ -26,4 +28,10 @@ def witness(cluster: Cluster) -> Iterator[Witness]:
 @pytest.fixture(scope="module")
 def truth(cluster: Cluster) -> Iterator[Truth]:
     with Truth(cluster) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def messages(cluster: Pulsar) -> Iterator[Messages]:
+    with Messages(cluster.service_url) as made:
         yield made

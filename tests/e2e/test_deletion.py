@@ -38,12 +38,6 @@ def cluster(new_root: Callable[[], Path]) -> Iterator[Pulsar]:
 
 
 @pytest.fixture(scope="module")
-def messages(cluster: Pulsar) -> Iterator[Messages]:
-    with Messages(cluster.service_url) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
 def reported(cluster: Pulsar, messages: Messages) -> dict[int, str]:
     """Ledgers that may never be deleted, with the rule that says so."""
     messages.write(topic("quiet"), range(PER_LEDGER * 2), SIZE)

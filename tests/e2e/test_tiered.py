@@ -32,12 +32,6 @@ def cluster(new_root: Callable[[], Path]) -> Iterator[Pulsar]:
 
 
 @pytest.fixture(scope="module")
-def messages(cluster: Pulsar) -> Iterator[Messages]:
-    with Messages(cluster.service_url) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
 def lost(cluster: Pulsar, messages: Messages) -> dict[str, list[int]]:
     """Ledgers by topic that are offloaded, count as deleted, and are there."""
     for name, size in (BLOCKS, ("small", 1_000), ("broken", 1_000)):

@@ -11,7 +11,7 @@ from connectors.pulsar.capture import Capture
 from connectors.pulsar.deleting import DeleteOrder, Deleter
 from connectors.pulsar.paths import Paths
 from connectors.pulsar.tiered import Tiered
-from connectors.s3.store import Place, Store
+from connectors.s3.store import store_of
 from connectors.zookeeper.requests import Stat
 from state import tiering
 from state.deleting import Deletion
@@ -95,11 +95,6 @@ class Pulsar:
     def held(self, asked: Mapping[int, Sequence[str]]) -> dict[int, dict[str, str]]:
         """Which of these bookies do not say that they have no such ledger, and what they say."""
         return self._ledgers.held(asked)
-
-
-def store_of(store: tiering.Store) -> Store:
-    """The connector of a store of the settings."""
-    return Store(Place(store.bucket, store.region, store.endpoint, store.key_env, store.secret_env))
 
 
 def _orders(markers: Sequence[Marker]) -> list[DeleteOrder]:

@@ -16,6 +16,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, ConnectTimeoutError, NoCredentialsError
 
 from state.errors import Retry, Stop, TrueupError, Unknown
+from state.tiering import Store as Declared
 
 TRIES, CONNECT_S, ANSWER_S = 3, 5.0, 30.0
 TOGETHER = 1_000
@@ -146,6 +147,11 @@ class Store:
             raise _refused(f"{self.place} to {what}", code, error) from None
         except (BotoCoreError, OSError) as error:
             raise _unanswered(f"{self.place} to {what}", error, lost) from None
+
+
+def store_of(declared: Declared) -> Store:
+    """A store of the settings."""
+    return Store(Place(declared.bucket, declared.region, declared.endpoint, declared.key_env, declared.secret_env))
 
 
 def _client(place: Place, environment: Mapping[str, str]) -> Any:

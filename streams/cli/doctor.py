@@ -47,7 +47,7 @@ def doctor(path: Path | None, pairs: tuple[str, ...], output: str, skip_spark: b
 
 def examined(settings: Settings, progress: Callable[[str], None], skip_spark: bool) -> Iterator[Check]:
     """Every check there is, in the order in which things are needed."""
-    from streams.cli.checks import cluster, links, logdirs, machine
+    from streams.cli.checks import cluster, links, logdirs, machine, stores
 
     for name, look in machine.all_of(settings, progress):
         progress(f"looking at {name}")
@@ -55,6 +55,7 @@ def examined(settings: Settings, progress: Callable[[str], None], skip_spark: bo
     if settings.cluster.zookeeper:
         progress("looking at the cluster")
         yield from tried("zookeeper", lambda: cluster.all_of(settings))
+    yield from stores.all_of(settings)
     progress("looking at links")
     yield from links.all_of(settings)
     progress("looking at log directories")

@@ -12,7 +12,11 @@ from connectors.s3 import store as module
 from connectors.s3.store import Object, Place, Store, Upload
 from connectors.sandbox.objects import REGION, Objects
 from connectors.sandbox.processes import free_port
+from state.copies import Pair
 from state.errors import Retry, Stop, TrueupError, Unknown
+from state.settings import Settings
+from state.tiering import Store as Declared
+from streams.cli.checks import stores
 
 pytestmark = pytest.mark.servers
 SECRETS = {"OUR_KEY": "the-key-id", "OUR_SECRET": "the-very-secret"}
@@ -196,3 +200,29 @@ def test_a_listing_tells_sizes_and_times(store: Store) -> None:
     head = store.head("a")
     assert head is not None
     assert found == Object("a", 7, head.modified_ms)
+
+
+@pytest.mark.parametrize(("cluster", "status"), [("lab", "ok"), ("", "warn")])
+def test_doctor_says_what_a_store_has(store: Store, monkeypatch: pytest.MonkeyPatch, cluster: str, status: str) -> None:
+    for variable, value in SECRETS.items():
+        monkeypatch.setenv(variable, value)
+    for key in (PAIR.data_key, PAIR.index_key, "else"):
+        put(store, key)
+    begun(store, "a")
+    (check,) = stores.all_of(settings(store, cluster))
+    found = f"{store.place}: of the first 3 objects 2 are of ledgers; 1 upload not completed"
+    assert (check.name, check.status, check.found.startswith(found)) == ("stores.archive", status, True), check
+
+
+def test_doctor_says_why_a_store_cannot_be_listed(store: Store) -> None:
+    (check,) = stores.all_of(settings(store, "lab"))
+    assert (check.status, "variable OUR_KEY" in check.found) == ("fail", True), check
+
+
+PAIR = Pair("01234567-89ab-cdef-0123-456789abcdef", 5)
+
+
+def settings(store: Store, cluster: str) -> Settings:
+    place = store.place
+    declared = Declared(place.bucket, place.region, place.endpoint, place.key_env, place.secret_env, cluster)
+    return Settings(stores={"archive": declared})

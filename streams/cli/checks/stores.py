@@ -1,0 +1,28 @@
+"""Tiered storage: whether each store can be listed with the credentials there are."""
+
+from collections.abc import Iterator
+
+from connectors.pulsar.blob import pair_of
+from connectors.s3.store import store_of
+from state.settings import Settings
+from state.tiering import Store
+from streams.cli.checks import Check, ok, tried, warn
+from streams.words import many
+
+
+def all_of(settings: Settings) -> Iterator[Check]:
+    """A check for every store."""
+    for name, declared in settings.stores.items():
+        yield from tried(f"stores.{name}", lambda n=name, d=declared: _check(f"stores.{n}", d))  # type: ignore[misc]
+
+
+def _check(name: str, declared: Store) -> Check:
+    store = store_of(declared)
+    objects, uploads = next(store.objects(), []), next(store.uploads(), [])
+    pairs = sum(pair_of(each.key) is not None for each in objects)
+    found = f"{store.place}: of the first {many(len(objects), 'object')} {pairs} are of ledgers"
+    found += f"; {many(len(uploads), 'upload')} not completed" if uploads else ""
+    if not declared.cluster:
+        todo = f"set {name}.cluster to the clusterName of the only Pulsar that offloads there"
+        return warn(name, f"{found}; objects that nobody points to are reported only", todo)
+    return ok(name, found)

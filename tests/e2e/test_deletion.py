@@ -45,6 +45,12 @@ def reported(cluster: Pulsar, messages: Messages) -> dict[int, str]:
         plant(cluster, {"application": "somebody"}): "deletion.unknown-owner",
         plant(cluster, data_of(owner("never-made"))): "deletion.owner-gone",
         plant(cluster, data_of(owner("quiet"))): "deletion.not-superseded",
+        plant(cluster, data_of(owner("quiet")) | {"pulsar/cursor": "lost"}): "deletion.cursor",
+        plant(cluster, of("compacted-ledger", compactedTopic=f"persistent://{topic('quiet')}")): "deletion.compacted",
+        plant(cluster, of("schema", schemaId=topic("quiet"))): "deletion.schema",
+        plant(
+            cluster, of("delayed-index-bucket", delayedIndexTopic=f"persistent://{topic('quiet')}")
+        ): "deletion.delayed",
     }
 
 
@@ -67,6 +73,11 @@ def calm(trueup: Trueup) -> None:
         trueup.start()
     if trueup.api("status")["deletion"]["mode"] != "observe":
         trueup.set("deletion.mode", "observe")
+
+
+def of(component: str, **said: str) -> dict[str, str]:
+    """Custom metadata of a ledger that is not a topic's data."""
+    return {"application": "pulsar", "component": component, **{f"pulsar/{key}": value for key, value in said.items()}}
 
 
 def topic(name: str) -> str:

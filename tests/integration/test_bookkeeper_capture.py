@@ -16,17 +16,17 @@ from connectors.sandbox.zookeeper import ZooKeeper
 from connectors.zookeeper.client import Client
 from state.observations import LedgerState, Sighting
 from tests.integration.tree import PASSWORD, MemoryJournal, Tree
+from tests.integration.watched import WAIT_S, Watched
 from tests.proxy import Proxy
 
 pytestmark = pytest.mark.servers
 
 NOTHING = Known()
 SESSION_S = 30.0
-WAIT_S = 180.0
 
 
 @dataclass
-class Setting:
+class Setting(Watched):
     """One cluster of znodes, watched by a capture through a proxy."""
 
     tree: Tree
@@ -47,35 +47,17 @@ class Setting:
 
     def capture(self, known: Known = NOTHING, racks: Racks | None = None) -> Capture:
         made = self.start(known, racks)
-        wait_until(lambda: made.health().synced, WAIT_S, "the capture to be in step")
-        return made
+        return self.in_step(made)
 
     def settled(self) -> None:
         """Wait until the journal tells what ZooKeeper tells."""
         wait_until(lambda: self.journal.standing() == self.tree.actual(), WAIT_S, "the journal to be complete")
 
-    def lose(self, capture: Capture, meanwhile: Callable[[], None]) -> None:
-        """Cut the connection, let things happen, and let it come back."""
-        self.proxy.open = False
-        self.proxy.cut()
-        wait_until(lambda: not capture.health().connected, WAIT_S, "the loss to be noticed")
-        meanwhile()
-        self.proxy.open = True
-        wait_until(lambda: capture.health().synced, WAIT_S, "the capture to be in step again")
-
-
-@pytest.fixture(scope="module")
-def writer(zookeeper: ZooKeeper) -> Iterator[Client]:
-    client = Client(zookeeper.address, timeout=30.0).open(60.0)
-    yield client
-    client.shut()
-
 
 @pytest.fixture
-def setting(zookeeper: ZooKeeper, writer: Client, request: pytest.FixtureRequest) -> Iterator[Setting]:
-    root = "/" + "".join(c if c.isalnum() else "-" for c in request.node.name)
+def setting(zookeeper: ZooKeeper, client: Client, own_root: str) -> Iterator[Setting]:
     with Proxy(zookeeper.address) as proxy:
-        made = Setting(Tree(writer, root), proxy, zookeeper.address)
+        made = Setting(Tree(client, own_root), proxy, zookeeper.address)
         yield made
         made.journal.gate.set()
         for capture in made.captures:

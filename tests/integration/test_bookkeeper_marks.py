@@ -1,7 +1,6 @@
 """Marks on a real ZooKeeper: every order gets its own answer, whatever else happens in the tree."""
 
 import threading
-from collections.abc import Iterator
 
 import pytest
 from kazoo.security import make_digest_acl
@@ -16,18 +15,6 @@ from tests.integration.tree import Tree
 from tests.proxy import Proxy
 
 pytestmark = pytest.mark.servers
-
-
-@pytest.fixture(scope="module")
-def client(zookeeper: ZooKeeper) -> Iterator[Client]:
-    made = Client(zookeeper.address, timeout=30.0).open(60.0)
-    yield made
-    made.shut()
-
-
-@pytest.fixture
-def tree(client: Client, request: pytest.FixtureRequest) -> Tree:
-    return Tree(client, "/" + "".join(c if c.isalnum() else "-" for c in request.node.name))
 
 
 @pytest.fixture

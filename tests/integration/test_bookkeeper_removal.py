@@ -1,30 +1,14 @@
 """Deleting ledgers that nobody owns, on a real ZooKeeper: each only as it was ordered."""
 
-from collections.abc import Iterator
-
 import pytest
 from kazoo.security import ACL, ANYONE_ID_UNSAFE, Permissions
 
 from connectors.bookkeeper.reading import one
 from connectors.bookkeeper.removal import RemovalOrder, remove
-from connectors.sandbox.zookeeper import ZooKeeper
-from connectors.zookeeper.client import Client
 from state.observations import LedgerState
 from tests.integration.tree import Tree
 
 pytestmark = pytest.mark.servers
-
-
-@pytest.fixture(scope="module")
-def client(zookeeper: ZooKeeper) -> Iterator[Client]:
-    made = Client(zookeeper.address, timeout=30.0).open(60.0)
-    yield made
-    made.shut()
-
-
-@pytest.fixture
-def tree(client: Client, request: pytest.FixtureRequest) -> Tree:
-    return Tree(client, "/" + "".join(c if c.isalnum() else "-" for c in request.node.name))
 
 
 def order(tree: Tree, ledger: int) -> RemovalOrder:

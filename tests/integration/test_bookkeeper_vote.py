@@ -48,8 +48,8 @@ def client(zookeeper: ZooKeeper) -> Iterator[Client]:
 
 
 @pytest.fixture
-def polls(zookeeper: ZooKeeper, client: Client, request: pytest.FixtureRequest) -> Iterator[Polls]:
-    root = client.make("/" + "".join(c if c.isalnum() else "-" for c in request.node.name))
+def polls(zookeeper: ZooKeeper, client: Client, own_root: str) -> Iterator[Polls]:
+    root = client.make(own_root)
     made = Polls(zookeeper.address, client, Paths(root))
     yield made
     for vote in made.votes:

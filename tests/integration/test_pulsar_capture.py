@@ -14,16 +14,17 @@ from connectors.zookeeper.client import Client
 from state.errors import Retry, Stop
 from state.owners import SCHEMA, Status
 from tests.integration.owners import TOPIC, Owners, OwnersJournal
+from tests.integration.watched import WAIT_S, Watched
 from tests.proxy import Proxy
 
 pytestmark = pytest.mark.servers
 
-WAIT_S = 180.0
+
 HIDDEN = [ACL(Permissions.ALL & ~Permissions.READ, ANYONE_ID_UNSAFE)]
 
 
 @dataclass
-class Setting:
+class Setting(Watched):
     """Owners of one cluster, watched by a capture through a proxy. ``now_ms``: what its clock shows."""
 
     owners: Owners
@@ -43,8 +44,7 @@ class Setting:
 
     def capture(self, known: Mapping[str, int] | None = None) -> Capture:
         made = self.start(known)
-        wait_until(lambda: made.health().synced, WAIT_S, "the capture to be in step")
-        return made
+        return self.in_step(made)
 
     def settled(self) -> None:
         """Wait until the journal tells what ZooKeeper tells."""
@@ -54,28 +54,11 @@ class Setting:
         """Wait until this was said of a node."""
         wait_until(lambda: self.journal.status(path) is status, WAIT_S, f"{path} to be {status.name}")
 
-    def lose(self, capture: Capture, meanwhile: Callable[[], None]) -> None:
-        """Cut the connection, let things happen, and let it come back."""
-        self.proxy.open = False
-        self.proxy.cut()
-        wait_until(lambda: not capture.health().connected, WAIT_S, "the loss to be noticed")
-        meanwhile()
-        self.proxy.open = True
-        wait_until(lambda: capture.health().synced, WAIT_S, "the capture to be in step again")
-
-
-@pytest.fixture(scope="module")
-def writer(zookeeper: ZooKeeper) -> Iterator[Client]:
-    client = Client(zookeeper.address, timeout=30.0).open(60.0)
-    yield client
-    client.shut()
-
 
 @pytest.fixture
-def setting(zookeeper: ZooKeeper, writer: Client, request: pytest.FixtureRequest) -> Iterator[Setting]:
-    root = "/" + "".join(c if c.isalnum() else "-" for c in request.node.name)
+def setting(zookeeper: ZooKeeper, client: Client, own_root: str) -> Iterator[Setting]:
     with Proxy(zookeeper.address) as proxy:
-        made = Setting(Owners(writer, root), proxy)
+        made = Setting(Owners(client, own_root), proxy)
         yield made
         for capture in made.captures:
             capture.close()

@@ -1,7 +1,7 @@
 """Deleting ledgers on a real ZooKeeper: only what its owner has long let go of, whatever happens in between."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -28,17 +28,10 @@ ORDER = DeleteOrder(LEDGER, 0, 7, CLAIM)
 SECRET = [make_digest_acl("else", "secret", all=True)]
 
 
-@pytest.fixture(scope="module")
-def client(zookeeper: ZooKeeper) -> Iterator[Client]:
-    made = Client(zookeeper.address, timeout=30.0).open(60.0)
-    yield made
-    made.shut()
-
-
 @pytest.fixture
-def owners(client: Client, request: pytest.FixtureRequest) -> Owners:
+def owners(client: Client, own_root: str) -> Owners:
     """A forgotten ledger, closed, of a topic that lists a later one and has a cursor."""
-    made = Owners(client, "/" + "".join(c if c.isalnum() else "-" for c in request.node.name))
+    made = Owners(client, own_root)
     made.ledger(LEDGER)
     made.managed_ledger(8, 9)
     made.cursor("sub", 11)

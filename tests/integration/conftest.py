@@ -1,0 +1,27 @@
+"""Sessions with the ZooKeeper of a module, and a part of its tree for each test."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from connectors.sandbox.zookeeper import ZooKeeper
+from connectors.zookeeper.client import Client
+from tests.integration.tree import Tree
+
+
+@pytest.fixture(scope="module")
+def client(zookeeper: ZooKeeper) -> Iterator[Client]:
+    made = Client(zookeeper.address, timeout=30.0).open(60.0)
+    yield made
+    made.shut()
+
+
+@pytest.fixture
+def own_root(request: pytest.FixtureRequest) -> str:
+    """A path that no other test writes below."""
+    return "/" + "".join(c if c.isalnum() else "-" for c in request.node.name)
+
+
+@pytest.fixture
+def tree(client: Client, own_root: str) -> Tree:
+    return Tree(client, own_root)

@@ -62,3 +62,8 @@ class BadSettings(Stop):
 
     def __reduce__(self) -> tuple[type["BadSettings"], tuple[tuple[str, ...]]]:  # type: ignore[override]
         return type(self), (self.problems,)
+
+
+def ended(error: TrueupError, stopped: str = "refused") -> str:
+    """How an order that ended so is told: retry (nothing was done), unknown (it may have been), or ``stopped``."""
+    return "unknown" if isinstance(error, Unknown) else "retry" if isinstance(error, Retry) else stopped

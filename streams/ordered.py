@@ -23,7 +23,7 @@ from streams.journal import Journal
 from streams.markers import Markers, Result
 
 RULE = "deletion.ordered"
-_CODE = next(code for code, rule in enumerate(LEAK_RULES) if rule.id == RULE)
+_CODE = LEAK_RULES.code(RULE)
 
 
 class BookKeeper(Protocol):

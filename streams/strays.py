@@ -16,7 +16,7 @@ from connectors.pulsar.strays import Search
 from connectors.s3.store import Store
 from state.deleting import Deletion
 from state.deletion import LEAK
-from state.errors import Retry, Stop, TrueupError, Unknown
+from state.errors import TrueupError, ended
 from state.forgotten import Leaks
 from state.leak_rules import LEAK_RULES
 from state.ledgers import EMPTY, Ledgers
@@ -29,7 +29,6 @@ from streams.markers import Markers, Result
 
 TOPIC, VERSION = "strays", -1
 _ORDER = {LOST: 3, UNOWNED: 2}
-_CODES = {rule.id: code for code, rule in enumerate(LEAK_RULES)}
 
 
 class Owners(Protocol):
@@ -111,12 +110,12 @@ class Strays:
         self._since = {ledger: self._since.get(ledger, now_ms) for ledger in found}
         rows, names = np.zeros(len(found), LEAK), {"": 0}
         for at, (ledger, stray) in enumerate(sorted(found.items())):
-            code = _CODES[stray.rule]
+            code = LEAK_RULES.code(stray.rule)
             since_ms = max(part.since_ms for part in stray.parts) or self._since[ledger]
             said = {
                 "ledger": ledger, "since_ms": since_ms, "length": sum(part.size for part in stray.parts),
                 "version": VERSION, "owner": names.setdefault(stray.owner, len(names)), "component": Component.DATA,
-                "verdict": list(LEAK_RULES)[code].verdict, "rule": code,
+                "verdict": LEAK_RULES[code].verdict, "rule": code,
             }  # fmt: skip
             for name, value in said.items():
                 rows[name][at] = value
@@ -147,8 +146,7 @@ class Strays:
         try:
             here = strays.remove(self._stores, marker.owner, self._clusters, marker.bookies, self._owners.nodes)
         except TrueupError as error:
-            kinds = (Retry, "retry"), (Unknown, "unknown"), (Stop, "refused")
-            return Result(marker.ledger, next(word for kind, word in kinds if isinstance(error, kind)), str(error))
+            return Result(marker.ledger, ended(error), str(error))
         return Result(marker.ledger, "retry" if here else "deleted", f"still there: {', '.join(here)}" if here else "")
 
     def held(self, asked: Mapping[int, Sequence[str]]) -> dict[int, dict[str, str]]:

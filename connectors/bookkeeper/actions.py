@@ -11,7 +11,7 @@ from connectors.bookkeeper import marks
 from connectors.bookkeeper.layout import Paths
 from connectors.zookeeper.client import Client, Committed, check, deletion, writing
 from connectors.zookeeper.errors import FORBIDDEN, GONE, BadVersion, Forbidden, NoNode
-from state.errors import Retry, TrueupError, Unknown
+from state.errors import Retry, Unknown, ended
 
 _TOGETHER = (100, 100, 100, 25, 5, 1, 1)
 """Orders in a transaction, try after try: where others keep interfering, fewer suffer together."""
@@ -117,7 +117,7 @@ class Marks:
             elif isinstance(answer, Committed):
                 told += [self._withdraw(*items[at], paths[at]) for at in some]
             else:
-                told += [Outcome(items[at][0], _lost(answer), str(answer), items[at][1]) for at in some]
+                told += [Outcome(items[at][0], ended(answer, "failed"), str(answer), items[at][1]) for at in some]
         self._prune([path for path, outcome in zip(paths, told, strict=True) if outcome.result == "withdrawn"])
         return told
 
@@ -129,7 +129,7 @@ class Marks:
         except BadVersion:
             return Outcome(ledger, "refused", f"the mark no longer has version {mark_version}")
         except (Unknown, Retry) as error:
-            return Outcome(ledger, _lost(error), str(error), mark_version)
+            return Outcome(ledger, ended(error, "failed"), str(error), mark_version)
         zxid = self._client.last_zxid
         for _ in self._client.commit([[deletion(path.rpartition("/")[0], -1)]]):
             pass
@@ -214,7 +214,7 @@ class Marks:
         again: list[int] = []
         for batch, answer in zip(batches, answers, strict=True):
             if not isinstance(answer, Committed):
-                done.update({at: Outcome(items[at].ledger, _lost(answer), str(answer)) for at in batch})
+                done.update({at: Outcome(items[at].ledger, ended(answer, "failed"), str(answer)) for at in batch})
             elif FORBIDDEN in answer.codes and not guessed:
                 done.update({at: Outcome(items[at].ledger, "failed", "no permission to write marks") for at in batch})
             elif any(answer.codes):
@@ -235,11 +235,6 @@ class Marks:
                     stat = part.stat(row)
                     found.append(_Seen(part.data(row), stat.version, stat.mzxid))
         return found
-
-
-def _lost(error: TrueupError) -> str:
-    """The result of a write that ended in an error."""
-    return "unknown" if isinstance(error, Unknown) else "retry" if isinstance(error, Retry) else "failed"
 
 
 def _removal(path: str, version: int) -> tuple[bytes, bytes]:

@@ -11,7 +11,7 @@ from connectors.bookkeeper.layout import Paths
 from connectors.bookkeeper.reading import one
 from connectors.zookeeper.client import Client, Committed, deletion
 from connectors.zookeeper.errors import GONE
-from state.errors import Refused, Retry, TrueupError, Unknown
+from state.errors import Refused, TrueupError, ended
 from state.observations import LedgerRecord, LedgerState
 from state.owners import Component, claim_of
 
@@ -74,8 +74,7 @@ def _changed(order: RemovalOrder, record: LedgerRecord) -> Refused | None:
 
 def _removed(ledger: int, answer: Committed | TrueupError) -> Removed:
     if not isinstance(answer, Committed):
-        result = "unknown" if isinstance(answer, Unknown) else "retry" if isinstance(answer, Retry) else "refused"
-        return Removed(ledger, result, str(answer))
+        return Removed(ledger, ended(answer), str(answer))
     [code] = answer.codes
     if code is None:
         return Removed(ledger, "deleted")

@@ -26,7 +26,7 @@ from confluent_kafka.admin import (
 from connectors.kafka.admin import Admin
 from connectors.kafka.discovery import Discovery
 from state.alignment import Action, Kind, Right, Topic
-from state.errors import Retry, TrueupError, Unknown
+from state.errors import TrueupError, ended
 
 _ANY: Any = None
 _RESOURCES = (ResourceType.TOPIC, ResourceType.GROUP)
@@ -103,8 +103,7 @@ class Alignment:
             return Outcome(action, "done")
         if action.kind is Kind.GROW and self._has(action.topic, action.partitions):
             return Outcome(action, "done", "it had them already")
-        result = "unknown" if isinstance(answer, Unknown) else "retry" if isinstance(answer, Retry) else "refused"
-        return Outcome(action, result, str(answer))
+        return Outcome(action, ended(answer), str(answer))
 
     def _has(self, name: str, partitions: int) -> bool:
         """Whether a topic of the target has so many partitions."""

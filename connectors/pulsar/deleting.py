@@ -17,7 +17,7 @@ from connectors.pulsar.tiered import Facts
 from connectors.zookeeper.client import Client, Committed, check, deletion
 from connectors.zookeeper.requests import Stat
 from state.copies import Copy
-from state.errors import Retry, Stop, TrueupError, Unknown
+from state.errors import Retry, Stop, TrueupError, ended
 from state.observations import LedgerRecord, LedgerState
 from state.owners import Claim, Component, Pointers, Status, claim_of
 
@@ -153,7 +153,7 @@ class Deleter:
 
 
 def _failed(ledger: int, error: TrueupError) -> Outcome:
-    return Outcome(ledger, "retry" if isinstance(error, Retry) else "refused", str(error))
+    return Outcome(ledger, ended(error), str(error))
 
 
 def _birth(ctime_ms: int, claim: Claim) -> str:
@@ -181,8 +181,7 @@ def _needed(order: DeleteOrder, nodes: Sequence[Pointers]) -> str:
 
 def _outcome(ledger: int, answer: Committed | TrueupError) -> Outcome:
     if not isinstance(answer, Committed):
-        result = "unknown" if isinstance(answer, Unknown) else "retry" if isinstance(answer, Retry) else "refused"
-        return Outcome(ledger, result, str(answer))
+        return _failed(ledger, answer)
     of_owner, of_ledger = answer.codes
     if of_owner is None and of_ledger is None:
         return Outcome(ledger, "deleted", "", answer.zxid)

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
-import boto3
-from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, ConnectTimeoutError, NoCredentialsError
 
 from state.errors import Retry, Stop, TrueupError, Unknown
@@ -155,6 +153,9 @@ def store_of(declared: Declared) -> Store:
 
 
 def _client(place: Place, environment: Mapping[str, str]) -> Any:
+    import boto3  # takes 0.15 s that no start without a store should wait for
+    from botocore.config import Config
+
     config = Config(
         connect_timeout=CONNECT_S, read_timeout=ANSWER_S, retries={"total_max_attempts": TRIES, "mode": "standard"},
         s3={"addressing_style": "path"} if place.endpoint else None,

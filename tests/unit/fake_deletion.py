@@ -19,7 +19,6 @@ from streams.unreferenced import Unreferenced
 
 OWNER, OTHER = "public/default/persistent/orders", "public/billing/persistent/bills"
 NOW, MINUTE = 10_000_000, 60_000
-CODES = {rule.id: code for code, rule in enumerate(LEAK_RULES)}
 
 
 def leaks(*rows: dict[str, Any]) -> Leaks:
@@ -27,12 +26,12 @@ def leaks(*rows: dict[str, Any]) -> Leaks:
     made, names = np.zeros(len(rows), LEAK), [OWNER, ""]
     for at, row in enumerate(rows):
         said = {"rule": "forgotten", "owner": OWNER, "since_ms": NOW, "length": 100, "version": 3, **row}
-        code = CODES[f"deletion.{said.pop('rule')}"]
+        code = LEAK_RULES.code(f"deletion.{said.pop('rule')}")
         names.append(said.pop("owner"))
         shown = {"component": Component.DATA, "state": 3, "name": 1, "owner": len(names) - 1, "rule": code, **said}
         for name, value in shown.items():
             made[name][at] = value
-        made["verdict"][at] = list(LEAK_RULES)[code].verdict
+        made["verdict"][at] = LEAK_RULES[code].verdict
     return Leaks(made, tuple(names), 9)
 
 

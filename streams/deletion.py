@@ -127,7 +127,7 @@ def start(
     return started(rows, "deletion", f"{max(EVERY_MS, chosen.trigger_ms)} milliseconds", sink, checkpoint)
 
 
-FORM = 1  # of the state in the checkpoint
+FORM = 2  # of the state in the checkpoint
 EVERY_MS = 1_000  # nothing is deleted within seconds, and a step reads a whole bucket
 
 

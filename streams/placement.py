@@ -32,7 +32,7 @@ ANSWER = "bucket int, epoch bigint, full boolean, ledgers bigint, findings binar
 """One row for each bucket that has something to say: `state.view.Answer` with its arrays as bytes."""
 TOPICS = ("ledgers", "marks", "topology")
 LEDGER, MARKED, TOPOLOGY = range(3)
-FORM = 3  # of the state in the checkpoint
+FORM = 4  # of the state in the checkpoint
 
 
 # All buckets of a task get the same topology.

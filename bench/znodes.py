@@ -36,10 +36,11 @@ class Znodes:
     def close(self) -> None:
         self.client.shut()
 
-    def _hear(self, _zxid: int, kind: int, path: str) -> None:
-        if kind == Event.DELETED:
-            self._gone[path] = time.time()
-            self._heard.set()
+    def _hear(self, events: Sequence[tuple[int, int, str]]) -> None:
+        for _, kind, path in events:
+            if kind == Event.DELETED:
+                self._gone[path] = time.time()
+                self._heard.set()
 
     def write(self, ids: Sequence[int], members: Members) -> None:
         """Create closed ledgers of one fragment, 100 in a transaction."""

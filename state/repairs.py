@@ -114,7 +114,10 @@ def advance(repair: Repair, event: Event, now_ms: int, detail: str = "", mark_ct
         raise Refused(f"an event that {repair.stage} knows", event, f"look at ledger {repair.ledger} again")
     next_ms = 0 if event is Event.ORDER else repair.next_ms
     ctime_ms = repair.mark_ctime_ms if mark_ctime_ms is None else mark_ctime_ms
-    return repair._replace(stage=stage, at_ms=now_ms, mark_ctime_ms=ctime_ms, next_ms=next_ms, detail=detail)
+    return Repair(
+        repair.ledger, repair.rule, repair.version, repair.since_ms, stage, now_ms, ctime_ms, repair.attempts, next_ms,
+        detail,
+    )  # fmt: skip
 
 
 def declined(repair: Repair, now_ms: int, first_wait_ms: int, event: Event = Event.VANISH) -> Repair:

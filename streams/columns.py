@@ -102,6 +102,8 @@ def encode_all(topic: str, records: Sequence[Any]) -> list[bytes]:
     fields = _flat(topic)
     if not fields or len(records) <= FEW:
         return [encode(topic, record) for record in records]
+    if isinstance(records[0], tuple):
+        return encode_columns(topic, dict(zip(records[0]._fields, zip(*records, strict=True), strict=True)))
     return encode_columns(topic, {name: [record[name] for record in records] for name, _ in fields})
 
 

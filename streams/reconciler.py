@@ -378,15 +378,8 @@ def lost_members(ledgers: Ledgers, topology: Topology) -> list[tuple[str, ...]]:
     return [tuple(names) for names in found]
 
 
-def as_record(repair: Repair) -> dict[str, Any]:
-    """A repair as a record of its topic."""
-    record = repair._asdict()
-    record["stage"] = repair.stage.value
-    return record
-
-
-def _record(repair: Repair) -> tuple[str, bytes, Any]:
-    return "repairs", ledger_key(repair.ledger), None if repair.stage in ENDS else as_record(repair)
+def _record(repair: Repair) -> tuple[str, bytes, Repair | None]:
+    return "repairs", ledger_key(repair.ledger), None if repair.stage in ENDS else repair
 
 
 def entry(repair: Repair) -> dict[str, Any]:

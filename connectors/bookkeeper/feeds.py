@@ -70,7 +70,7 @@ class LedgerFeed:
     def _written(self, other: Client, paths: Paths, ledgers: Array, since: int) -> Array:
         """Those of these ledgers that the server says were written or deleted."""
         found: list[int] = []
-        other.sink = lambda _zxid, _kind, path: found.append(paths.classify(path)[1])
+        other.sink = lambda events: found.extend(paths.classify(path)[1] for _, _, path in events)
         root = paths.root.encode() + b"/"
         pace = Pace(_COMPARED_TOGETHER, self._pace.window, self._pace.pause_s)
         other.set_watches(since, [root + name for name in paths.relatives(ledgers)], pace=pace)

@@ -27,8 +27,7 @@ _OTHER_NAMES = {
 }
 _LEAVES = [b"L%04d" % number for number in range(10_000)]
 _LEDGER = re.compile(r"(?:(\d\d)/(\d{4})/L(\d{4})|(\d{3})/(\d{4})/(\d{4})/(\d{4})/L(\d{4})|L(\d{10}))\Z")
-_MARK = re.compile(r"(?:[0-9a-f]{1,4}/){4}urL(\d{10,19})\Z")
-_LOCK = re.compile(r"urL(\d{10,19})\Z")
+_MARK = re.compile(r"(?:ledgers/(?:[0-9a-f]{1,4}/){4}|locks/)urL(\d{10,19})\Z")
 
 
 class Layout(Enum):
@@ -146,16 +145,16 @@ class Paths:
 
     def mark(self, ledger: int) -> str:
         """Path of a ledger's under-replication mark."""
-        return f"{self.mark_parent(ledger)}/urL{ledger:010d}"
+        return f"{self.mark_parent(ledger)}/{mark_name(ledger)}"
 
     def mark_parent(self, ledger: int) -> str:
         """The four levels above a mark: the words of the id in hexadecimal."""
-        words = f"{ledger:016x}"
+        words = "%016x" % ledger
         return f"{self.marks}/{words[:4]}/{words[4:8]}/{words[8:12]}/{words[12:]}"
 
     def lock(self, ledger: int) -> str:
         """Path of the lock that a worker holds while it repairs a ledger."""
-        return f"{self.locks}/urL{ledger:010d}"
+        return f"{self.locks}/{mark_name(ledger)}"
 
     def marks_and_locks(self, ledgers: Sequence[int]) -> list[bytes]:
         """Mark and lock of each of these, one after the other, as bytes without the root."""
@@ -171,19 +170,26 @@ class Paths:
         name = path[len(self.root) + 1 :]
         head, _, rest = name.partition("/")
         if head == "underreplication":
-            what, _, place = rest.partition("/")
             # Every mark comes with a level of its own above it, which is no news.
-            named = what in ("ledgers", "locks") and "urL" in place
-            found = (_MARK if what == "ledgers" else _LOCK).match(place) if named else None
+            found = _MARK.match(rest) if "urL" in rest else None
             return (Kind.MARK, int(found[1])) if found else (Kind.OTHER, -1)
         if head in ("available", "cookies"):
             return Kind.BOOKIE, -1
         ledger = ledger_of(name)
         return (Kind.LEDGER, ledger) if ledger >= 0 else (Kind.OTHER, -1)
 
+    def repairs(self) -> tuple[str, ...]:
+        """Prefixes of the paths of marks and locks."""
+        return f"{self.marks}/", f"{self.locks}/"
+
     def noise(self) -> tuple[str, ...]:
         """Prefixes of paths that say nothing: one create and one delete for every new ledger."""
         return tuple(f"{self.root}/{name}/" for name in _IDGEN)
+
+
+def mark_name(ledger: int) -> str:
+    """Name of a mark's znode, and of its lock's."""
+    return "urL%010d" % ledger
 
 
 def ledger_of(relative: str) -> int:

@@ -67,8 +67,8 @@ _LOOK_S = 0.1
 class Client(KazooClient):  # type: ignore[misc]
     """One session. ``options`` are kazoo's (timeout in s, sasl_options, auth_data, use_ssl, ca, certfile ...).
 
-    ``sink(zxid, kind, path)`` gets every watch event on the connection's thread, in the order of zxids, and must not
-    block. The zxid is -1 from servers older than 3.9.
+    ``sink`` gets every watch event on the connection's thread, in the order of zxids and several at once, as
+    (zxid, kind, path), and must not block. The zxid is -1 from servers older than 3.9.
     """
 
     _connection: Any

@@ -2,7 +2,7 @@
 
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kazoo.exceptions import ConnectionDropped
@@ -12,7 +12,7 @@ from kazoo.protocol.serialization import ReplyHeader, read_string
 from connectors.zookeeper.errors import NotSent
 from connectors.zookeeper.requests import INT, Request
 
-Sink = Callable[[int, int, str], None]
+Sink = Callable[[Sequence[tuple[int, int, str]]], None]
 _RECV_BYTES = 1 << 16
 _EVENT_BYTES = 8  # type and state
 _GATHER_S = 0.002  # events come one by one; to wait for each costs many times what reading it does
@@ -20,7 +20,7 @@ _EVENT = struct.Struct("!iiqiiii")  # length, xid, zxid, error; type, state, len
 
 
 class Connection(kazoo.ConnectionHandler):  # type: ignore[misc]
-    """Hands every watch event with its zxid to ``client.sink``."""
+    """Hands watch events, those that came together at once, to ``client.sink``: zxid, kind and path of each."""
 
     _rest = b""
     _at = 0
@@ -72,14 +72,16 @@ class Connection(kazoo.ConnectionHandler):  # type: ignore[misc]
         sink, rest, at = self.client.sink, self._rest, self._at
         if sink is None or self.client._data_watchers or self.client._child_watchers:
             return
-        end = len(rest)
+        end, taken = len(rest), []
         while at + _EVENT.size <= end:
             size, xid, zxid, _, kind, _, name = _EVENT.unpack_from(rest, at)
             if xid != kazoo.WATCH_XID or at + 4 + size > end:
                 break
             start, at = at + _EVENT.size, at + 4 + size
-            sink(zxid, kind, rest[start : start + name].decode())
-        self._at = at
+            taken.append((zxid, kind, rest[start : start + name].decode()))
+        if taken:
+            self._at = at
+            sink(taken)
 
     def _whole_frame(self) -> bool:
         have = len(self._rest) - self._at
@@ -99,7 +101,8 @@ class Connection(kazoo.ConnectionHandler):  # type: ignore[misc]
     def _read_watch_event(self, body: bytes, at: int) -> None:
         client = self.client
         if client.sink is not None:
-            client.sink(self.header.zxid, INT.unpack_from(body, at)[0], read_string(body, at + _EVENT_BYTES)[0])
+            kind, path = INT.unpack_from(body, at)[0], read_string(body, at + _EVENT_BYTES)[0]
+            client.sink([(self.header.zxid, kind, path)])
         if client._data_watchers or client._child_watchers:
             super()._read_watch_event(body, at)
 

@@ -6,12 +6,15 @@ when the connection goes it is frozen until a resynchronisation has caught up.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from math import inf
 from typing import NamedTuple
 
 from kazoo.protocol.states import KazooState
 
 from connectors.zookeeper.client import Client
+
+CALM_MS, BURST_MS = 200, 2_000
 
 
 class Heard(NamedTuple):
@@ -24,14 +27,18 @@ class Heard(NamedTuple):
 class Watch:
     """Collects events of one client after the other.
 
+    Paths that begin with one of ``ignored`` are not heard. Those with one of ``calm`` come in bursts that others wait
+    for nothing of: they are taken when there were none for `CALM_MS`, or `BURST_MS` after the first.
     ``wake`` is set when there is something to take or to do, ``turned`` when a connection came or went.
     """
 
-    def __init__(self, ignored: tuple[str, ...], now: Callable[[], int]) -> None:
-        self._ignored, self._now = ignored, now
+    def __init__(self, ignored: tuple[str, ...], now: Callable[[], int], calm: tuple[str, ...] = ()) -> None:
+        self._ignored, self._calm, self._now = ignored, calm, now
         self._lock = threading.Lock()
         self._client: Client | None = None
         self._pending: dict[str, Heard] = {}
+        self._burst: dict[str, Heard] = {}
+        self._burst_ms = 0, 0  # its first event, and its last
         self._losses = 0
         self._event_zxid = -1
         self.armed = False
@@ -45,14 +52,22 @@ class Watch:
         client.sink = self._heard
         client.add_listener(self._state)
 
-    def _heard(self, zxid: int, kind: int, path: str) -> None:
-        if path.startswith(self._ignored):
+    def _heard(self, events: Sequence[tuple[int, int, str]]) -> None:
+        news = [event for event in events if not event[2].startswith(self._ignored)]
+        if not news:
             return
         with self._lock:
-            self._pending[path] = Heard(kind, zxid)
-            self._event_zxid = max(self._event_zxid, zxid)
-            self.last_event_ms = self._now()
-        if not self.wake.is_set():  # cheaper than setting it once more, and whoever clears it takes events after that
+            now_ms, begins, urgent = self._now(), not self._burst, False
+            for zxid, kind, path in news:
+                if path.startswith(self._calm):
+                    self._burst[path] = Heard(kind, zxid)
+                else:
+                    self._pending[path], urgent = Heard(kind, zxid), True
+            if self._burst:
+                self._burst_ms = now_ms if begins else self._burst_ms[0], now_ms
+            self._event_zxid = max(self._event_zxid, news[-1][0])
+            self.last_event_ms = now_ms
+        if (urgent or begins) and not self.wake.is_set():  # whoever clears it takes events after that
             self.wake.set()
 
     def _state(self, state: str) -> None:
@@ -103,10 +118,33 @@ class Watch:
                 self.covered = None
         self.wake.set()
 
+    def wait(self, limit_s: float) -> None:
+        """Wait for something to take or to do."""
+        self.wake.wait(max(0.0, min(limit_s, self._burst_over_ms() / 1000)))
+        self.wake.clear()
+
+    def _burst_over_ms(self) -> float:
+        """How long until what came in a burst may be taken."""
+        with self._lock:
+            if not self._burst:
+                return inf
+            first_ms, last_ms = (self._now() - ms for ms in self._burst_ms)
+            # A clock that was set back must not hold them.
+            return min(CALM_MS - last_ms, BURST_MS - first_ms) if last_ms >= 0 else 0
+
+    def told_ms(self) -> float:
+        """When the first event came that may not be taken yet; infinite if there is none."""
+        with self._lock:
+            return self._burst_ms[0] if self._burst else inf
+
     def take(self) -> dict[str, Heard]:
-        """The events so far; the caller must `put_back` what it did not get done."""
+        """The events so far but those of a burst that lasts; the caller must `put_back` what it did not get done."""
+        over = self._burst_over_ms() <= 0
         with self._lock:
             taken, self._pending = self._pending, {}
+            if over:
+                taken |= self._burst
+                self._burst = {}
         return taken
 
     def put_back(self, taken: dict[str, Heard]) -> None:
@@ -116,4 +154,4 @@ class Watch:
         self.wake.set()
 
     def __len__(self) -> int:
-        return len(self._pending)
+        return len(self._pending) + len(self._burst)

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -227,10 +227,11 @@ class Witness:
         """Counts how often each ledger was marked, with a recursive watch of a session of its own."""
         created: Counter[int] = Counter()
 
-        def heard(_zxid: int, kind: int, path: str) -> None:
-            what, ledger = self.paths.classify(path)
-            if kind == Event.CREATED and what is Kind.MARK and path.startswith(self.paths.marks):
-                created[ledger] += 1
+        def heard(events: Sequence[tuple[int, int, str]]) -> None:
+            for _, kind, path in events:
+                what, ledger = self.paths.classify(path)
+                if kind == Event.CREATED and what is Kind.MARK and path.startswith(self.paths.marks):
+                    created[ledger] += 1
 
         watcher = Client(self._address, timeout=30.0, sink=heard).open()
         watcher.add_watch(self.paths.replication)

@@ -53,7 +53,7 @@ def creations(client: Client, root: str, count: int) -> list[bytes]:
 
 def test_every_write_below_a_watched_root_is_told_once_in_order(connect: Any, client: Client, root: str) -> None:
     heard: Heard = []
-    connect(sink=lambda *event: heard.append(event)).add_watch(root)
+    connect(sink=heard.extend).add_watch(root)
     names = creations(client, root, 1_000)
     for name in names[:50]:
         client.put(f"{root}/{name.decode()}", b"new", -1)
@@ -66,7 +66,7 @@ def test_every_write_below_a_watched_root_is_told_once_in_order(connect: Any, cl
 
 def test_an_event_carries_the_zxid_of_its_write(connect: Any, client: Client, root: str) -> None:
     heard: Heard = []
-    connect(sink=lambda *event: heard.append(event)).add_watch(root)
+    connect(sink=heard.extend).add_watch(root)
     path = client.make(f"{root}/a")
     wait_until(lambda: heard, 180.0, "an event")
     found = client.look(path)
@@ -122,7 +122,7 @@ def test_comparison_names_exactly_what_changed(connect: Any, client: Client, roo
     client.put(f"{root}/n0007", b"", -1)
     client.drop(f"{root}/n4999", -1)
     heard: Heard = []
-    other = connect(sink=lambda *event: heard.append(event))
+    other = connect(sink=heard.extend)
     other.set_watches(since, [f"{root}/".encode() + name for name in names], [root.encode()])
     assert sorted((path[len(root) :], kind) for _, kind, path in heard) == [
         ("", Event.CHILDREN),

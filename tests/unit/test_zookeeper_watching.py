@@ -15,7 +15,7 @@ class Line:
 
     def __init__(self) -> None:
         self.connected, self.last_zxid = True, 0
-        self.sink: Callable[[int, int, str], None] = lambda *_: None
+        self.sink: Sink = lambda _: None
         self._listeners: list[Callable[[str], None]] = []
 
     def add_listener(self, listener: Callable[[str], None]) -> None:
@@ -51,14 +51,14 @@ def test_an_event_does_not_cover_its_own_transaction(line: Line, watch: Watch) -
     # The transaction may have written more znodes, whose events were still to come.
     watch.arm(watch.losses())
     line.last_zxid = 50
-    line.sink(60, Event.DATA, "/r/a")
+    line.sink([(60, Event.DATA, "/r/a")])
     line.turn(KazooState.SUSPENDED)
     assert watch.covered == 59
 
 
 def test_what_comes_before_all_was_read_covers_nothing(line: Line, watch: Watch) -> None:
     line.last_zxid = 50
-    line.sink(60, Event.DATA, "/r/a")
+    line.sink([(60, Event.DATA, "/r/a")])
     line.turn(KazooState.SUSPENDED)
     assert watch.covered is None
 
@@ -93,19 +93,19 @@ def test_forgetting_asks_for_everything(line: Line, watch: Watch) -> None:
 
 def test_the_newest_event_of_a_path_stands(line: Line, watch: Watch) -> None:
     for zxid, kind in ((1, Event.CREATED), (2, Event.DATA), (3, Event.DELETED)):
-        line.sink(zxid, kind, "/r/a")
+        line.sink([(zxid, kind, "/r/a")])
     assert watch.take() == {"/r/a": Heard(Event.DELETED, 3)}
 
 
 def test_what_was_put_back_gives_way_to_what_is_newer(line: Line, watch: Watch) -> None:
-    line.sink(1, Event.CREATED, "/r/a")
-    line.sink(2, Event.CREATED, "/r/b")
+    line.sink([(1, Event.CREATED, "/r/a")])
+    line.sink([(2, Event.CREATED, "/r/b")])
     taken = watch.take()
-    line.sink(3, Event.DELETED, "/r/a")
+    line.sink([(3, Event.DELETED, "/r/a")])
     watch.put_back(taken)
     assert watch.take() == {"/r/a": Heard(Event.DELETED, 3), "/r/b": Heard(Event.CREATED, 2)}
 
 
 def test_noise_is_not_heard(line: Line, watch: Watch) -> None:
-    line.sink(1, Event.CREATED, "/r/noise/ID-1")
+    line.sink([(1, Event.CREATED, "/r/noise/ID-1")])
     assert (watch.take(), watch.last_event_ms) == ({}, 0)

@@ -34,7 +34,7 @@ def _schema(topic: str) -> Any:
 def encode(topic: str, record: Any) -> bytes:
     """The Avro body of one record: a mapping or a named tuple."""
     out = io.BytesIO()
-    fastavro.schemaless_writer(out, _schema(topic), record._asdict() if isinstance(record, tuple) else record)
+    fastavro.schemaless_writer(out, _schema(topic), record._asdict() if hasattr(record, "_asdict") else record)
     return out.getvalue()
 
 

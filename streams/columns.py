@@ -98,11 +98,11 @@ def coded(values: Sequence[Any] | Array, form: Callable[[Any], bytes] = text) ->
 
 
 def encode_all(topic: str, records: Sequence[Any]) -> list[bytes]:
-    """`streams.codec.encode` of each of these."""
+    """`streams.codec.encode` of each of these: all of them mappings, or all named tuples."""
     fields = _flat(topic)
     if not fields or len(records) <= FEW:
         return [encode(topic, record) for record in records]
-    if isinstance(records[0], tuple):
+    if hasattr(records[0], "_fields"):
         return encode_columns(topic, dict(zip(records[0]._fields, zip(*records, strict=True), strict=True)))
     return encode_columns(topic, {name: [record[name] for record in records] for name, _ in fields})
 

@@ -149,7 +149,7 @@ class Paths:
 
     def mark_parent(self, ledger: int) -> str:
         """The four levels above a mark: the words of the id in hexadecimal."""
-        words = "%016x" % ledger
+        words = f"{ledger:016x}"
         return f"{self.marks}/{words[:4]}/{words[4:8]}/{words[8:12]}/{words[12:]}"
 
     def lock(self, ledger: int) -> str:
@@ -189,7 +189,7 @@ class Paths:
 
 def mark_name(ledger: int) -> str:
     """Name of a mark's znode, and of its lock's."""
-    return "urL%010d" % ledger
+    return f"urL{ledger:010d}"
 
 
 def ledger_of(relative: str) -> int:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from connectors.bookkeeper import metadata
 from state.observations import LedgerRecord
+from state.repairs import Repair
 from streams.codec import decode, encode
 from streams.columns import FEW, blob, encode_all, ledger_bodies, long
 from tests.property.test_bookkeeper_metadata import SECRET, ledgers, together
@@ -39,6 +40,12 @@ def test_a_damaged_ledger_among_others_is_encoded_as_its_record_is(
 def test_flat_records_are_encoded_together_as_they_are_alone(drawn: list[dict[str, Any]], times: int) -> None:
     records = drawn * times
     assert encode_all("repairs", records) == [encode("repairs", record) for record in records]
+
+
+@given(st.lists(st.fixed_dictionaries(REPAIR), max_size=4), st.integers(1, FEW))
+def test_named_tuples_are_encoded_as_mappings_are(drawn: list[dict[str, Any]], times: int) -> None:
+    records = drawn * times
+    assert encode_all("repairs", [Repair(**record) for record in records]) == encode_all("repairs", records)
 
 
 def test_records_with_arrays_come_back() -> None:

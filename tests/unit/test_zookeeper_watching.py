@@ -7,7 +7,8 @@ import pytest
 from kazoo.protocol.states import KazooState
 
 from connectors.zookeeper.client import Event
-from connectors.zookeeper.watching import Heard, Watch
+from connectors.zookeeper.connection import Sink
+from connectors.zookeeper.watching import BURST_MS, CALM_MS, Heard, Watch
 
 
 class Line:
@@ -109,3 +110,67 @@ def test_what_was_put_back_gives_way_to_what_is_newer(line: Line, watch: Watch) 
 def test_noise_is_not_heard(line: Line, watch: Watch) -> None:
     line.sink([(1, Event.CREATED, "/r/noise/ID-1")])
     assert (watch.take(), watch.last_event_ms) == ({}, 0)
+
+
+class Clock:
+    """Time in ms that a test sets."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1_000_000
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def bursting(line: Line, clock: Clock) -> Watch:
+    made = Watch((), clock, ("/r/calm/",))
+    followed: Any = line
+    made.follow(followed)
+    return made
+
+
+def test_a_burst_is_left_alone_while_it_lasts(line: Line, bursting: Watch) -> None:
+    line.sink([(1, Event.CREATED, "/r/calm/a"), (2, Event.CREATED, "/r/b")])
+    assert bursting.take() == {"/r/b": Heard(Event.CREATED, 2)}
+
+
+def test_a_burst_is_taken_when_it_is_over(line: Line, clock: Clock, bursting: Watch) -> None:
+    line.sink([(1, Event.CREATED, "/r/calm/a")])
+    clock.now_ms += CALM_MS
+    assert bursting.take() == {"/r/calm/a": Heard(Event.CREATED, 1)}
+
+
+def test_a_burst_without_an_end_is_taken_in_pieces(line: Line, clock: Clock, bursting: Watch) -> None:
+    for zxid in range(BURST_MS // 100 + 1):
+        line.sink([(zxid, Event.CREATED, f"/r/calm/{zxid}")])
+        clock.now_ms += 100
+    assert len(bursting.take()) == BURST_MS // 100 + 1
+
+
+def test_a_burst_is_taken_although_the_clock_was_set_back(line: Line, clock: Clock, bursting: Watch) -> None:
+    line.sink([(1, Event.CREATED, "/r/calm/a")])
+    clock.now_ms -= 3_600_000
+    assert len(bursting.take()) == 1
+
+
+def test_what_is_left_alone_is_behind_and_is_told_since_when(line: Line, clock: Clock, bursting: Watch) -> None:
+    begun_ms = clock.now_ms
+    for _ in range(2):
+        line.sink([(1, Event.CREATED, "/r/calm/a")])
+        clock.now_ms += 10
+    bursting.take()
+    assert (len(bursting), bursting.told_ms()) == (1, begun_ms)
+
+
+def test_whoever_waits_is_woken_when_a_burst_is_over(line: Line, bursting: Watch, clock: Clock) -> None:
+    line.sink([(1, Event.CREATED, "/r/calm/a")])
+    bursting.wait(60.0)
+    clock.now_ms += CALM_MS
+    bursting.wait(60.0)
+    assert bursting.take()

@@ -6,6 +6,7 @@ when the connection goes it is frozen until a resynchronisation has caught up.
 """
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from math import inf
 from typing import NamedTuple
@@ -14,7 +15,7 @@ from kazoo.protocol.states import KazooState
 
 from connectors.zookeeper.client import Client
 
-CALM_MS, BURST_MS = 200, 2_000
+CALM_S, BURST_S = 0.2, 2.0
 
 
 class Heard(NamedTuple):
@@ -27,18 +28,25 @@ class Heard(NamedTuple):
 class Watch:
     """Collects events of one client after the other.
 
-    Paths that begin with one of ``ignored`` are not heard. Those with one of ``calm`` come in bursts that others wait
-    for nothing of: they are taken when there were none for `CALM_MS`, or `BURST_MS` after the first.
+    Paths that begin with one of ``ignored`` are not heard. Those with one of ``calm`` come in bursts that nobody waits
+    for: they are taken when there were none for `CALM_S`, or `BURST_S` after the first.
     ``wake`` is set when there is something to take or to do, ``turned`` when a connection came or went.
     """
 
-    def __init__(self, ignored: tuple[str, ...], now: Callable[[], int], calm: tuple[str, ...] = ()) -> None:
-        self._ignored, self._calm, self._now = ignored, calm, now
+    def __init__(
+        self,
+        ignored: tuple[str, ...],
+        now: Callable[[], int],
+        calm: tuple[str, ...] = (),
+        timer: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._ignored, self._calm, self._now, self._timer = ignored, calm, now, timer
         self._lock = threading.Lock()
         self._client: Client | None = None
         self._pending: dict[str, Heard] = {}
         self._burst: dict[str, Heard] = {}
-        self._burst_ms = 0, 0  # its first event, and its last
+        self._burst_s = 0.0, 0.0  # its first event, and its last
+        self._burst_ms = 0
         self._losses = 0
         self._event_zxid = -1
         self.armed = False
@@ -57,16 +65,18 @@ class Watch:
         if not news:
             return
         with self._lock:
-            now_ms, begins, urgent = self._now(), not self._burst, False
+            begins, calm, urgent = not self._burst, False, False
+            self.last_event_ms = self._now()
             for zxid, kind, path in news:
                 if path.startswith(self._calm):
-                    self._burst[path] = Heard(kind, zxid)
+                    self._burst[path], calm = Heard(kind, zxid), True
                 else:
                     self._pending[path], urgent = Heard(kind, zxid), True
-            if self._burst:
-                self._burst_ms = now_ms if begins else self._burst_ms[0], now_ms
+            if calm:
+                now_s = self._timer()
+                self._burst_s = now_s if begins else self._burst_s[0], now_s
+                self._burst_ms = self.last_event_ms if begins else self._burst_ms
             self._event_zxid = max(self._event_zxid, news[-1][0])
-            self.last_event_ms = now_ms
         if (urgent or begins) and not self.wake.is_set():  # whoever clears it takes events after that
             self.wake.set()
 
@@ -120,26 +130,23 @@ class Watch:
 
     def wait(self, limit_s: float) -> None:
         """Wait for something to take or to do."""
-        self.wake.wait(max(0.0, min(limit_s, self._burst_over_ms() / 1000)))
+        self.wake.wait(max(0.0, min(limit_s, self._burst_over_s())))
         self.wake.clear()
 
-    def _burst_over_ms(self) -> float:
+    def _burst_over_s(self) -> float:
         """How long until what came in a burst may be taken."""
         with self._lock:
-            if not self._burst:
-                return inf
-            first_ms, last_ms = (self._now() - ms for ms in self._burst_ms)
-            # A clock that was set back must not hold them.
-            return min(CALM_MS - last_ms, BURST_MS - first_ms) if last_ms >= 0 else 0
+            first_s, last_s = self._burst_s
+            return min(last_s + CALM_S, first_s + BURST_S) - self._timer() if self._burst else inf
 
     def told_ms(self) -> float:
         """When the first event came that may not be taken yet; infinite if there is none."""
         with self._lock:
-            return self._burst_ms[0] if self._burst else inf
+            return self._burst_ms if self._burst else inf
 
     def take(self) -> dict[str, Heard]:
         """The events so far but those of a burst that lasts; the caller must `put_back` what it did not get done."""
-        over = self._burst_over_ms() <= 0
+        over = self._burst_over_s() <= 0
         with self._lock:
             taken, self._pending = self._pending, {}
             if over:

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
@@ -75,6 +76,15 @@ class Start:
         topic = self._journal.topic("ledgers")
         return sum(sum((end or {}).get(topic, {}).values()) for end in ends) >= ledgers
 
+    def written(self) -> int:
+        """Records that the topic of ledgers was given so far."""
+        topic = self._journal.topic("ledgers")
+        consumer = Consumer({**self._journal.client, "group.id": "bench"})
+        partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+        ends = [consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=10)[1] for number in partitions]
+        consumer.close()
+        return sum(ends)
+
 
 @contextmanager
 def started(job: dict[str, Any], number: int, broker: Kafka, spark: SparkSession, address: str) -> Iterator[Start]:
@@ -100,8 +110,9 @@ def started(job: dict[str, Any], number: int, broker: Kafka, spark: SparkSession
 
 
 def lose(start: Start, relay: Relay, direct: Client, touched: dict[str, str]) -> None:
-    """Cut the connection, change ledgers meanwhile, and measure from its return until all of it is in the journal."""
-    before = start.cluster.health().resyncs
+    """Cut the connection, change ledgers meanwhile, and measure from its return until all of it is in the journal, and
+    nothing else."""
+    before, written = start.cluster.health().resyncs, start.written()
     relay.cut()
     wait_until(lambda: not start.cluster.health().connected, LIMIT_S, "the loss to be noticed")
     for path, data in touched.items():
@@ -112,6 +123,8 @@ def lose(start: Start, relay: Relay, direct: Client, touched: dict[str, str]) ->
     taken, health = time.monotonic() - begun, start.cluster.health()
     if health.resyncs != before + 1:
         raise SystemExit("the capture was not resynchronised")
+    if (news := start.written() - written) != len(touched):
+        raise SystemExit(f"expected the {len(touched)} changed ledgers in the journal; found {news} records")
     say(what="resync", s=taken, compared_s=health.last_resync_s)
 
 

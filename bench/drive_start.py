@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
@@ -30,7 +30,7 @@ from connectors.zookeeper.client import Client
 from state.settings import Settings, parse
 from streams.app import SWITCH_S, now_ms
 from streams.bookkeeper import BookKeeper
-from streams.journal import Journal
+from streams.journal import Journal, ends
 from streams.keeper import Keeper
 from streams.live import Live
 from streams.metrics import Metrics
@@ -71,19 +71,18 @@ class Start:
                 raise SystemExit(str(query.exception()))
             return False
         last: Any = query.lastProgress
-        ends = [json.loads(s["endOffset"]) if isinstance(s["endOffset"], str) else s["endOffset"]
+        read = [json.loads(s["endOffset"]) if isinstance(s["endOffset"], str) else s["endOffset"]
                 for s in last["sources"]] if last else []  # fmt: skip
         topic = self._journal.topic("ledgers")
-        return sum(sum((end or {}).get(topic, {}).values()) for end in ends) >= ledgers
+        return sum(sum((end or {}).get(topic, {}).values()) for end in read) >= ledgers
 
     def written(self) -> int:
         """Records that the topic of ledgers was given so far."""
         topic = self._journal.topic("ledgers")
         consumer = Consumer({**self._journal.client, "group.id": "bench"})
-        partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
-        ends = [consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=10)[1] for number in partitions]
+        written = sum(ends(consumer, topic).values())
         consumer.close()
-        return sum(ends)
+        return written
 
 
 @contextmanager

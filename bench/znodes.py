@@ -14,6 +14,7 @@ from bench.measure import Failed
 from connectors.bookkeeper import metadata, reading
 from connectors.sandbox.processes import wait_until
 from connectors.zookeeper.client import Client, Committed, Event, deletion
+from connectors.zookeeper.connection import Events
 from state.observations import LedgerRecord, LedgerState
 
 TOGETHER = 100
@@ -36,7 +37,7 @@ class Znodes:
     def close(self) -> None:
         self.client.shut()
 
-    def _hear(self, events: Sequence[tuple[int, int, str]]) -> None:
+    def _hear(self, events: Events) -> None:
         for _, kind, path in events:
             if kind == Event.DELETED:
                 self._gone[path] = time.time()

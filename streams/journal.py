@@ -188,13 +188,13 @@ class Journal:
         consumer = Consumer({**self.client, "group.id": "trueup", "enable.auto.commit": False, "fetch.wait.max.ms": 50})
         try:
             topic = self.topic(what)
-            ends = _ends(consumer, topic)
-            consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in ends])
-            left = {p for p, end in ends.items() if end > 0}
+            places = ends(consumer, topic)
+            consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in places])
+            left = {p for p, end in places.items() if end > 0}
             while left:
                 yield from _good(consumer.consume(10_000, 0.5), f"read topic {topic}")
                 for place in consumer.position([TopicPartition(topic, p) for p in left]):
-                    if place.offset >= ends[place.partition]:
+                    if place.offset >= places[place.partition]:
                         left.discard(place.partition)
         except KafkaException as error:
             raise translated(error.args[0], f"read topic {self.topic(what)}") from error
@@ -232,7 +232,7 @@ def translated(error: KafkaError, doing: str) -> TrueupError:
 
 
 @retry(retry=retry_if_exception_type(Retry), stop=stop_after_delay(30), wait=wait_exponential(0.1, max=2), reraise=True)
-def _ends(consumer: Consumer, topic: str) -> dict[int, int]:
+def ends(consumer: Consumer, topic: str) -> dict[int, int]:
     """Where each partition ends. A leader that was just elected may not know it yet, so this is asked again."""
     try:
         partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions

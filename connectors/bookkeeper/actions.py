@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from connectors.bookkeeper import marks
-from connectors.bookkeeper.layout import Paths, mark_name
+from connectors.bookkeeper.layout import Paths
 from connectors.zookeeper.client import Client, Committed, check, deletion, writing
 from connectors.zookeeper.errors import FORBIDDEN, GONE, BadVersion, Forbidden, NoNode
 from state.errors import Retry, Unknown, ended
@@ -145,15 +145,14 @@ class Marks:
 
     def _guess(self, items: Sequence[MarkOrder]) -> dict[int, _Write]:
         """What to write if no ledger has a mark, and so no parent of its own: reads only the levels they share."""
-        parents = [self._paths.mark_parent(item.ledger) for item in items]
-        directories = {parent.rpartition("/")[0] for parent in parents}
+        paths = [self._paths.mark(item.ledger) for item in items]
+        directories = {path.rsplit("/", 2)[0] for path in paths}
         shared = sorted({level for directory in directories for level in self._above(f"{directory}/-/-")[:-1]})
         seen = self._read(shared)
         missing = {path for path, parent in zip(shared, seen, strict=True) if parent.version == GONE}
         ready: dict[int, _Write] = {}
-        for at, (item, parent) in enumerate(zip(items, parents, strict=True)):
-            path = f"{parent}/{mark_name(item.ledger)}"
-            ready[at] = self._creation(item, path, [*self._lacking(path, missing), parent])
+        for at, (item, path) in enumerate(zip(items, paths, strict=True)):
+            ready[at] = self._creation(item, path, [*self._lacking(path, missing), path.rpartition("/")[0]])
         return ready
 
     def _look(self, items: Sequence[MarkOrder], left: list[int], done: dict[int, Outcome]) -> dict[int, _Write]:

@@ -145,7 +145,7 @@ class Paths:
 
     def mark(self, ledger: int) -> str:
         """Path of a ledger's under-replication mark."""
-        return f"{self.mark_parent(ledger)}/{mark_name(ledger)}"
+        return f"{self.mark_parent(ledger)}/urL{ledger:010d}"
 
     def mark_parent(self, ledger: int) -> str:
         """The four levels above a mark: the words of the id in hexadecimal."""
@@ -154,7 +154,7 @@ class Paths:
 
     def lock(self, ledger: int) -> str:
         """Path of the lock that a worker holds while it repairs a ledger."""
-        return f"{self.locks}/{mark_name(ledger)}"
+        return f"{self.locks}/urL{ledger:010d}"
 
     def marks_and_locks(self, ledgers: Sequence[int]) -> list[bytes]:
         """Mark and lock of each of these, one after the other, as bytes without the root."""
@@ -181,11 +181,6 @@ class Paths:
     def noise(self) -> tuple[str, ...]:
         """Prefixes of paths that say nothing: one create and one delete for every new ledger."""
         return tuple(f"{self.root}/{name}/" for name in _IDGEN)
-
-
-def mark_name(ledger: int) -> str:
-    """Name of a mark's znode, and of its lock's."""
-    return f"urL{ledger:010d}"
 
 
 def ledger_of(relative: str) -> int:

@@ -12,7 +12,9 @@ from kazoo.protocol.serialization import ReplyHeader, read_string
 from connectors.zookeeper.errors import NotSent
 from connectors.zookeeper.requests import INT, Request
 
-Sink = Callable[[Sequence[tuple[int, int, str]]], None]
+Events = Sequence[tuple[int, int, str]]
+"""Zxid, kind and path of each."""
+Sink = Callable[[Events], None]
 _RECV_BYTES = 1 << 16
 _EVENT_BYTES = 8  # type and state
 _GATHER_S = 0.002  # events come one by one; to wait for each costs many times what reading it does
@@ -20,7 +22,7 @@ _EVENT = struct.Struct("!iiqiiii")  # length, xid, zxid, error; type, state, len
 
 
 class Connection(kazoo.ConnectionHandler):  # type: ignore[misc]
-    """Hands watch events, those that came together at once, to ``client.sink``: zxid, kind and path of each."""
+    """Hands watch events, those that came together at once, to ``client.sink``."""
 
     _rest = b""
     _at = 0

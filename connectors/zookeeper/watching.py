@@ -6,12 +6,13 @@ when the connection goes it is frozen until a resynchronisation has caught up.
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 from kazoo.protocol.states import KazooState
 
 from connectors.zookeeper.client import Client
+from connectors.zookeeper.connection import Events
 
 
 class Heard(NamedTuple):
@@ -45,7 +46,7 @@ class Watch:
         client.sink = self._heard
         client.add_listener(self._state)
 
-    def _heard(self, events: Sequence[tuple[int, int, str]]) -> None:
+    def _heard(self, events: Events) -> None:
         news = [event for event in events if not event[2].startswith(self._ignored)]
         if not news:
             return

@@ -121,7 +121,7 @@ def test_objects_that_nobody_points_to_are_told_and_go_after_a_persons_yes_alone
         source = {"Bucket": BUCKET, "Key": key + end}
         client.copy_object(Bucket=BUCKET, Key=strange + end, CopySource=source)
     told = trueup.until("both of them to be told", lambda: replaced(trueup, size))
-    assert [(row["ledger"], row["owner"]) for row in told] == [(lost["small"][0], owner("small"))]
+    assert [(row["ledger"], row["owner"], row["bytes"]) for row in told] == [(lost["small"][0], owner("small"), size)]
     trueup.set("deletion.mode", "enforce")
     rows = trueup.until("them to wait", lambda: waiting_objects(trueup))
     assert keys(client) == before | {strange + end for end in ENDS}
@@ -138,9 +138,9 @@ def test_no_secret_is_shown_or_written(trueup: Trueup) -> None:
 
 
 def replaced(trueup: Trueup, size: int) -> list[Any]:
-    """Objects of so many bytes that newer ones replaced."""
-    rows = trueup.json("get", "ledgers", "--unreferenced")
-    return [row for row in rows if (row["rule"], row["bytes"]) == ("deletion.copy-replaced", size)]
+    """All objects that newer ones replaced, once these have so many bytes."""
+    told = [row for row in trueup.json("get", "ledgers", "--unreferenced") if row["rule"] == "deletion.copy-replaced"]
+    return told if sum(row["bytes"] for row in told) == size else []
 
 
 def waiting_objects(trueup: Trueup) -> list[Any]:

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ from connectors.bookkeeper.layout import Kind, Paths
 from connectors.sandbox.cluster import Cluster
 from connectors.sandbox.processes import Port, Process
 from connectors.zookeeper.client import Client, Event
+from connectors.zookeeper.connection import Events
 
 WAIT_S = 420.0
 """What a machine with four times as much to do as it can still keeps; what cannot come right any more ends at once."""
@@ -227,7 +228,7 @@ class Witness:
         """Counts how often each ledger was marked, with a recursive watch of a session of its own."""
         created: Counter[int] = Counter()
 
-        def heard(events: Sequence[tuple[int, int, str]]) -> None:
+        def heard(events: Events) -> None:
             for _, kind, path in events:
                 what, ledger = self.paths.classify(path)
                 if kind == Event.CREATED and what is Kind.MARK and path.startswith(self.paths.marks):

@@ -19,7 +19,6 @@ from tests.proxy import Proxy
 
 pytestmark = pytest.mark.servers
 
-
 HIDDEN = [ACL(Permissions.ALL & ~Permissions.READ, ANYONE_ID_UNSAFE)]
 
 

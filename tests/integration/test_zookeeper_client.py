@@ -38,9 +38,8 @@ def client(connect: Callable[..., Client]) -> Client:
 
 
 @pytest.fixture
-def root(client: Client, request: pytest.FixtureRequest) -> str:
-    path = "/" + "".join(c if c.isalnum() else "-" for c in request.node.name)
-    return client.make(path)
+def root(client: Client, own_root: str) -> str:
+    return client.make(own_root)
 
 
 def creations(client: Client, root: str, count: int) -> list[bytes]:

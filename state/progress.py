@@ -14,9 +14,12 @@ SETTLE_MS = 30_000  # a mark that was not seen yet, or is gone, and its ledger's
 
 
 def unseen(board: Board, repairs: Mapping[int, Repair], now_ms: int) -> list[int]:
-    """Ledgers whose mark was ordered and should have shown by now: somebody has to look before it is given up."""
-    late = [r for r in repairs.values() if r.stage is Stage.ORDERED and now_ms - r.at_ms >= SETTLE_MS]
-    return [r.ledger for r in late if not _is_ours(board.mark(r.ledger), r)]
+    """Ledgers whose mark was ordered and should have shown by now: somebody has to look before it is given up. So it
+    should where the ledger is true: a worker may have been faster than whoever watches."""
+    ordered = [r for r in repairs.values() if r.stage is Stage.ORDERED]
+    healed = lookup(board.findings, np.array([r.ledger for r in ordered], np.int64)) < 0
+    due = [r for r, true in zip(ordered, healed.tolist(), strict=True) if true or now_ms - r.at_ms >= SETTLE_MS]
+    return [r.ledger for r in due if not _is_ours(board.mark(r.ledger), r)]
 
 
 def _is_ours(mark: Rows | None, repair: Repair) -> bool:

@@ -77,7 +77,7 @@ class Capture(Follower):
     ) -> None:
         self._racks = racks
         self._paths = Paths(root)
-        super().__init__("capture", connect, Watch(self._paths.noise(), now), now)
+        super().__init__("capture", connect, Watch(self._paths.noise(), now, self._paths.repairs()), now)
         self._ledgers = LedgerFeed(lambda news: self._until_done(lambda: publish(news)), known, now, pace)
         self._marks = MarkFeed(lambda news: self._until_done(lambda: publish(news)), known, now, pace)
         self._bookies = BookieFeed(lambda seen: self._until_done(lambda: bookies(seen)), racks)

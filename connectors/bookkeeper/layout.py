@@ -178,6 +178,10 @@ class Paths:
         ledger = ledger_of(name)
         return (Kind.LEDGER, ledger) if ledger >= 0 else (Kind.OTHER, -1)
 
+    def repairs(self) -> tuple[str, ...]:
+        """Prefixes of the paths of marks and locks."""
+        return f"{self.marks}/", f"{self.locks}/"
+
     def noise(self) -> tuple[str, ...]:
         """Prefixes of paths that say nothing: one create and one delete for every new ledger."""
         return tuple(f"{self.root}/{name}/" for name in _IDGEN)

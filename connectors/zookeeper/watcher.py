@@ -126,13 +126,12 @@ class Follower(Watcher):
             self._sync(client)
             if not self._watch.arm(losses):
                 raise Retry("the connection to hold until all was read", "it was lost", "will compare again")
-        self._watch.wake.wait(IDLE_S)
-        self._watch.wake.clear()
+        self._watch.wait(IDLE_S)
         if self._watch.armed:
             begun_ms = self._now()
             self._handle(client)
             if self._watch.armed:
-                self.complete_ms = begun_ms
+                self.complete_ms = int(min(begun_ms, self._watch.told_ms()))
 
 
 def ensure_later(watched: int, covered: int | None) -> None:

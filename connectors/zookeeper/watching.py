@@ -6,13 +6,17 @@ when the connection goes it is frozen until a resynchronisation has caught up.
 """
 
 import threading
+import time
 from collections.abc import Callable
+from math import inf
 from typing import NamedTuple
 
 from kazoo.protocol.states import KazooState
 
 from connectors.zookeeper.client import Client
 from connectors.zookeeper.connection import Events
+
+CALM_S, BURST_S = 0.2, 2.0
 
 
 class Heard(NamedTuple):
@@ -25,14 +29,25 @@ class Heard(NamedTuple):
 class Watch:
     """Collects events of one client after the other.
 
+    Paths that begin with one of ``ignored`` are not heard. Those with one of ``calm`` come in bursts that nobody waits
+    for: they are taken when there were none for `CALM_S`, or `BURST_S` after the first.
     ``wake`` is set when there is something to take or to do, ``turned`` when a connection came or went.
     """
 
-    def __init__(self, ignored: tuple[str, ...], now: Callable[[], int]) -> None:
-        self._ignored, self._now = ignored, now
+    def __init__(
+        self,
+        ignored: tuple[str, ...],
+        now: Callable[[], int],
+        calm: tuple[str, ...] = (),
+        timer: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._ignored, self._calm, self._now, self._timer = ignored, calm, now, timer
         self._lock = threading.Lock()
         self._client: Client | None = None
         self._pending: dict[str, Heard] = {}
+        self._burst: dict[str, Heard] = {}
+        self._burst_s = 0.0, 0.0  # its first event, and its last
+        self._burst_ms = 0
         self._losses = 0
         self._event_zxid = -1
         self.armed = False
@@ -51,10 +66,19 @@ class Watch:
         if not news:
             return
         with self._lock:
-            self._pending.update((path, Heard(kind, zxid)) for zxid, kind, path in news)
-            self._event_zxid = max(self._event_zxid, news[-1][0])
+            begins, calm, urgent = not self._burst, False, False
             self.last_event_ms = self._now()
-        if not self.wake.is_set():  # cheaper than setting it once more, and whoever clears it takes events after that
+            for zxid, kind, path in news:
+                if path.startswith(self._calm):
+                    self._burst[path], calm = Heard(kind, zxid), True
+                else:
+                    self._pending[path], urgent = Heard(kind, zxid), True
+            if calm:
+                now_s = self._timer()
+                self._burst_s = now_s if begins else self._burst_s[0], now_s
+                self._burst_ms = self.last_event_ms if begins else self._burst_ms
+            self._event_zxid = max(self._event_zxid, news[-1][0])
+        if (urgent or begins) and not self.wake.is_set():  # whoever clears it takes events after that
             self.wake.set()
 
     def _state(self, state: str) -> None:
@@ -105,10 +129,30 @@ class Watch:
                 self.covered = None
         self.wake.set()
 
+    def wait(self, limit_s: float) -> None:
+        """Wait for something to take or to do."""
+        self.wake.wait(max(0.0, min(limit_s, self._burst_over_s())))
+        self.wake.clear()
+
+    def _burst_over_s(self) -> float:
+        """How long until what came in a burst may be taken."""
+        with self._lock:
+            first_s, last_s = self._burst_s
+            return min(last_s + CALM_S, first_s + BURST_S) - self._timer() if self._burst else inf
+
+    def told_ms(self) -> float:
+        """When the first event came that may not be taken yet; infinite if there is none."""
+        with self._lock:
+            return self._burst_ms if self._burst else inf
+
     def take(self) -> dict[str, Heard]:
-        """The events so far; the caller must `put_back` what it did not get done."""
+        """The events so far but those of a burst that lasts; the caller must `put_back` what it did not get done."""
+        over = self._burst_over_s() <= 0
         with self._lock:
             taken, self._pending = self._pending, {}
+            if over:
+                taken |= self._burst
+                self._burst = {}
         return taken
 
     def put_back(self, taken: dict[str, Heard]) -> None:
@@ -118,4 +162,4 @@ class Watch:
         self.wake.set()
 
     def __len__(self) -> int:
-        return len(self._pending)
+        return len(self._pending) + len(self._burst)

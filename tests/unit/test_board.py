@@ -206,7 +206,18 @@ def test_an_order_counts_against_the_cap_until_it_is_given_up():
 
 def test_an_order_is_looked_for_once_it_should_have_shown():
     repairs = {1: advance(Repair(1, "r", 3, 0, mark_ctime_ms=77), Event.ORDER, NOW)}
-    assert [unseen(board(), repairs, at) for at in (NOW + SETTLE_MS - 1, NOW + SETTLE_MS)] == [[], [1]]
+    drifted = board(finding(1))
+    assert [unseen(drifted, repairs, at) for at in (NOW + SETTLE_MS - 1, NOW + SETTLE_MS)] == [[], [1]]
+
+
+def test_an_order_whose_ledger_is_true_before_its_mark_showed_is_looked_for_at_once():
+    repairs = {1: advance(Repair(1, "r", 3, 0, mark_ctime_ms=77), Event.ORDER, NOW)}
+    assert unseen(board(finding(2)), repairs, NOW) == [1]
+
+
+def test_a_ledger_that_is_true_and_has_no_mark_is_safe_though_its_mark_never_showed():
+    repairs = {1: advance(Repair(1, "r", 3, 0, mark_ctime_ms=77), Event.ORDER, NOW)}
+    assert [r.stage for r in observe(board(), repairs, ENFORCE, NOW, absent=frozenset({1}))] == [Stage.SAFE]
 
 
 def test_an_order_that_shows_is_not_looked_for():

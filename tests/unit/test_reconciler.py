@@ -211,6 +211,15 @@ def test_an_order_that_is_not_there_is_given_up():
     assert driven.repair(1).stage is Stage.DECLINED
 
 
+def test_what_a_worker_did_before_its_mark_was_seen_is_confirmed_with_the_next_answer():
+    driven = Driven()
+    ordered(driven)
+    driven.cluster.written.clear()
+    driven.now_ms += 1_000
+    driven.answer()
+    assert driven.reconciler.history[-1]["outcome"] == Stage.SAFE
+
+
 def test_an_order_in_the_place_of_which_another_wrote_a_mark_is_given_up():
     driven = Driven()
     ordered(driven)

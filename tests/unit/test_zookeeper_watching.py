@@ -8,7 +8,7 @@ from kazoo.protocol.states import KazooState
 
 from connectors.zookeeper.client import Event
 from connectors.zookeeper.connection import Sink
-from connectors.zookeeper.watching import Heard, Watch
+from connectors.zookeeper.watching import BURST_S, CALM_S, Heard, Watch
 
 
 class Line:
@@ -110,3 +110,62 @@ def test_what_was_put_back_gives_way_to_what_is_newer(line: Line, watch: Watch) 
 def test_noise_is_not_heard(line: Line, watch: Watch) -> None:
     line.sink([(1, Event.CREATED, "/r/noise/ID-1")])
     assert (watch.take(), watch.last_event_ms) == ({}, 0)
+
+
+class Clock:
+    """Seconds that a test lets pass."""
+
+    def __init__(self) -> None:
+        self.now_s = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def bursting(line: Line, clock: Clock) -> Watch:
+    made = Watch((), lambda: int(clock.now_s * 1_000), ("/r/calm/",), clock)
+    followed: Any = line
+    made.follow(followed)
+    return made
+
+
+def test_a_burst_is_left_alone_while_it_lasts(line: Line, bursting: Watch) -> None:
+    line.sink([(1, Event.CREATED, "/r/calm/a"), (2, Event.CREATED, "/r/b")])
+    assert bursting.take() == {"/r/b": Heard(Event.CREATED, 2)}
+
+
+def test_a_burst_is_taken_when_it_is_over(line: Line, clock: Clock, bursting: Watch) -> None:
+    line.sink([(1, Event.CREATED, "/r/calm/a")])
+    clock.now_s += CALM_S
+    assert bursting.take() == {"/r/calm/a": Heard(Event.CREATED, 1)}
+
+
+def test_a_burst_without_an_end_is_taken_in_pieces(line: Line, clock: Clock, bursting: Watch) -> None:
+    begun_s = clock.now_s
+    while clock.now_s < begun_s + BURST_S:
+        line.sink([(1, Event.CREATED, f"/r/calm/{clock.now_s}")])
+        clock.now_s += CALM_S / 2
+    assert len(bursting.take()) == BURST_S / (CALM_S / 2)
+
+
+def test_what_is_left_alone_is_behind_and_is_told_since_when(line: Line, clock: Clock, bursting: Watch) -> None:
+    begun_s = clock.now_s
+    for _ in range(2):
+        line.sink([(1, Event.CREATED, "/r/calm/a")])
+        clock.now_s += CALM_S / 4
+    bursting.take()
+    assert (len(bursting), bursting.told_ms()) == (1, begun_s * 1_000)
+
+
+def test_whoever_waits_is_woken_when_a_burst_is_over(line: Line, bursting: Watch, clock: Clock) -> None:
+    line.sink([(1, Event.CREATED, "/r/calm/a")])
+    bursting.wait(60.0)
+    clock.now_s += CALM_S
+    bursting.wait(60.0)
+    assert bursting.take()

@@ -86,6 +86,8 @@ class Proxy:
             client.close()
             return
         server.settimeout(None)
+        for end in (client, server):  # as clients and servers have it: small messages are not held back
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         with self._lock:
             self._pairs.append((client, server))
 

@@ -1,5 +1,6 @@
 """Two Kafka clusters of one broker each, topics to copy between them, and what stands at the target."""
 
+import os
 import random
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
@@ -17,7 +18,7 @@ from connectors.sandbox.processes import wait_until
 
 PARTITIONS = 4
 FIRST_MS = 1_790_000_000_000
-TOPIC = {"retention.ms": "-1", "max.message.bytes": "4000000"}
+TOPIC = {"retention.ms": "-1", "max.message.bytes": "4000000", "file.delete.delay.ms": "0"}
 _VALUES = 4_096
 _WORDS = (b"order", b"ledger", b"amount", b"status", b"PENDING", b"account", b"currency", b"EUR", b"reconcile")
 
@@ -96,12 +97,13 @@ class Clusters:
         admin.create_topics([NewTopic(topic, PARTITIONS, 1, config=TOPIC)])[topic].result(60)
 
     def clean(self) -> None:
-        """Delete every topic but the loads: the next one starts from nothing."""
+        """Delete every topic but the loads: the next one starts from nothing, and pays for nobody's writing."""
         for broker in (self.source, self.target):
             admin = AdminClient({"bootstrap.servers": broker.bootstrap})
             doomed = [topic for topic in admin.list_topics(timeout=60).topics if not self._spared(topic)]
             _settle(admin.delete_topics(doomed).values() if doomed else ())
             wait_until(lambda: not set(doomed) & set(admin.list_topics(timeout=60).topics), 60, "topics deleted")  # noqa: B023
+        os.sync()
 
     def _spared(self, topic: str) -> bool:
         return topic in self._kept or topic.startswith("__")

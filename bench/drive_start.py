@@ -28,7 +28,7 @@ from connectors.sandbox.kafka import Kafka
 from connectors.sandbox.processes import wait_until
 from connectors.zookeeper.client import Client
 from state.settings import Settings, parse
-from streams.app import SWITCH_S, now_ms
+from streams.app import now_ms
 from streams.bookkeeper import BookKeeper
 from streams.journal import Journal, ends
 from streams.keeper import Keeper
@@ -38,6 +38,7 @@ from streams.placement import start
 from streams.reconciler import Reconciler
 from streams.session import session
 from streams.supervisor import drain
+from streams.tail import SWITCH_S
 
 LIMIT_S = 300.0
 

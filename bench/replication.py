@@ -7,6 +7,7 @@ targets are reached; 1 when something could not be.
 """
 
 import argparse
+import random
 import shutil
 import sys
 from collections import defaultdict
@@ -65,11 +66,11 @@ def _measure(chosen: argparse.Namespace, root: Path) -> list[Row]:
 
 
 def copies(clusters: Clusters, each: Load, names: Sequence[str], rounds: int, root: Path) -> Runs:
-    """Every contender in turn, so many times."""
+    """Every contender so many times, in an order of its own each time: what one leaves behind slows the next."""
     clusters.fill(each)
     found = defaultdict(list)
     for number in range(rounds):
-        for name in names:
+        for name in random.Random(number).sample(names, len(names)):
             tell(f"{each.name}: {name}, round {number + 1} of {rounds}")
             place = root / f"{each.topic}-{number}-{names.index(name)}"
             found[name].append(CONTENDERS[name](clusters, each, place))

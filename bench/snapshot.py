@@ -16,7 +16,7 @@ from bench.znodes import encoded
 from connectors.bookkeeper import reading
 from state.ledgers import Ledgers, concat
 
-ROUNDS, STARTS, CHANGES = 3, 4, 100
+ROUNDS, STARTS, CHANGES = 3, 6, 100
 SNAPSHOT, START, RESYNC_S = 10.0, 3.0, 2.0
 LIMIT_S = 900.0
 

@@ -41,15 +41,13 @@ from streams.session import session
 from streams.sides import KafkaSides
 from streams.strays import Strays
 from streams.supervisor import Supervisor
+from streams.tail import SWITCH_S
 from streams.unreferenced import Unreferenced
 from streams.web.api import create_app
 from streams.web.server import Server, claim
 
 log = logging.getLogger(__name__)
 TICK_S, DELETE_S = 0.2, 1.0
-SWITCH_S = 0.0005
-"""How long a thread may have to wait for the interpreter. Those that speak to servers need it for an instant after
-every answer: with Python's own 5 ms they would mostly wait while others decode what they brought."""
 
 
 def now_ms() -> int:

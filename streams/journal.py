@@ -64,7 +64,6 @@ class Journal:
         self.bootstrap, self.settings, self._cluster = bootstrap, settings, cluster
         self.client: dict[str, Any] = {
             "bootstrap.servers": bootstrap,
-            "reconnect.backoff.ms": 1_000,
             "reconnect.backoff.max.ms": 5_000,
             "logger": logging.getLogger("librdkafka"),
             **settings.options,

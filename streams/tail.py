@@ -7,6 +7,7 @@ one that lingers in another process must have ended.
 """
 
 import gc
+import sys
 import threading
 import time
 from collections.abc import Iterable
@@ -22,6 +23,9 @@ GRACE_S = 3.0
 ALONE_S = GRACE_S + 2.0
 """So long after a lease nobody copies any more without one, and what was on its way to a healthy target has arrived."""
 SLICE_S = 0.25  # a new lease waits for one slice at most
+SWITCH_S = 0.0005
+"""How long a thread may have to wait for the interpreter. Those that speak to servers need it for an instant after
+every answer: with Python's own 5 ms they would mostly wait while others work."""
 
 
 class Order(NamedTuple):
@@ -56,6 +60,7 @@ class Tail:
     def __init__(self) -> None:
         # Spark's worker collects garbage after every task, and this thread would stand still all the while.
         gc.freeze()
+        sys.setswitchinterval(SWITCH_S)
         self._thread = ThreadPoolExecutor(1, "tail")
         self._wanted = threading.Event()
         self._lingering: Future[None] | None = None

@@ -25,7 +25,7 @@ RESERVED = frozenset({
 })  # fmt: skip
 """What a link decides itself."""
 
-_QUIET = {"client.id": "trueup", "reconnect.backoff.ms": "500", "reconnect.backoff.max.ms": "5000"}
+_QUIET = {"client.id": "trueup", "reconnect.backoff.max.ms": "5000"}
 _TLS = ("ssl", "sasl_ssl")
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _SYNONYMS = {"sasl.mechanisms": "sasl.mechanism"}

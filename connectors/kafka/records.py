@@ -130,7 +130,10 @@ class RecordCopier:
     def _tell_apart(self, target: Producer) -> None:
         """Raises `Stop` when both ends are one cluster, `Retry` when one does not answer."""
         try:
-            here, there = self._consumer.cluster_id(ASK_S), target.cluster_id(ASK_S)
+            # `cluster_id` of these clients may miss the answer that it waits for, and waits for the next one: a second.
+            first = self._lease.assignments[0]
+            here = self._consumer.list_topics(first.source.topic, ASK_S).cluster_id
+            there = target.list_topics(first.target.topic, ASK_S).cluster_id
         except KafkaException as error:
             raise translated(error.args[0], f"ask both ends of {self._lease.link} who they are") from error
         if not here or not there:

@@ -69,6 +69,10 @@ bench-logdirs: setup ## Plans of moves between log directories, beside Cruise Co
 bench-replication: setup ## Links beside MirrorMaker 2 and Spark's own connector; to bench/results/replication.json
 	$(BIN)/python -m bench.replication
 
+.PHONY: soak
+soak: setup ## Links both ways while workers, brokers and Trueup are killed: make soak MINUTES=60
+	$(BIN)/python -m tests.replication.soak --minutes $(or $(MINUTES),60)
+
 .PHONY: lock
 lock: setup ## Renew requirements.lock (needs uv)
 	uv pip compile pyproject.toml --extra dev --generate-hashes --universal --python-version 3.11 --no-header -q -o requirements.lock

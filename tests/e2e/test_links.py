@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from confluent_kafka import Producer
 
@@ -114,22 +113,6 @@ def caught_up(trueup: Trueup, name: str, stream: Stream) -> bool:
     return found["rounds"] > 0 and found["lag_records"] == 0 and stream.arrived()
 
 
-def words(process: psutil.Process) -> list[str]:
-    """What it was started with; nothing of one that ended."""
-    try:
-        return process.cmdline()
-    except psutil.NoSuchProcess:
-        return []
-
-
-def workers(trueup: Trueup) -> list[psutil.Process]:
-    """Python processes of Spark's that hold leases."""
-    assert trueup.process.pid is not None
-    children = psutil.Process(trueup.process.pid).children(recursive=True)
-    daemons = [child for child in children if "pyspark.daemon" in " ".join(words(child))]
-    return [child for child in daemons if child.ppid() in {daemon.pid for daemon in daemons}]
-
-
 def test_what_is_written_arrives(trueup: Trueup, stream: Stream) -> None:
     stream.write(2_000)
     trueup.until("the records to arrive", stream.arrived)
@@ -151,7 +134,7 @@ def test_its_own_records_are_never_taken_for_those_of_others(trueup: Trueup, who
 
 
 def test_a_killed_worker_doubles_and_loses_nothing(trueup: Trueup, stream: Stream) -> None:
-    victims = trueup.until("leases that are held", lambda: workers(trueup))
+    victims = trueup.until("leases that are held", lambda: trueup.workers())
     stream.write(500)
     for victim in victims:
         victim.kill()

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import psutil
 import urllib3
 from urllib3.exceptions import HTTPError
 
@@ -179,11 +180,32 @@ class Trueup:
                 return float(value)
         raise AssertionError(f"no series {name} {labels}")
 
+    def processes(self) -> list[psutil.Process]:
+        """It and all that it started; none when it does not run."""
+        try:
+            root = psutil.Process(self.process.pid)
+            return [root, *root.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            return []
+
+    def workers(self) -> list[psutil.Process]:
+        """Python processes of Spark's that hold leases."""
+        daemons = [process for process in self.processes() if "pyspark.daemon" in " ".join(_words(process))]
+        return [child for child in daemons if child.ppid() in {daemon.pid for daemon in daemons}]
+
     def told(self) -> str:
         """What helps when a test fails: status, findings, and the end of the log."""
         status, findings = self.get("api/status")[1], self.get("api/findings?limit=5")[1]
         plan = self.get("api/plan")[1][:2000]
         return f"status {status}\nfindings {findings}\nplan {plan}\nlog\n{self.process.tail(40)}"
+
+
+def _words(process: psutil.Process) -> list[str]:
+    """What it was started with; nothing of one that ended."""
+    try:
+        return process.cmdline()
+    except psutil.NoSuchProcess:
+        return []
 
 
 def source_of(status: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -13,16 +13,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle, StreamingQuery
+from pyspark.sql.streaming import StreamingQuery
 
 from state.deletion import LEAK
 from state.forgotten import CELLS, Leaks, OwnerBucket
 from state.observations import LedgerState
 from state.owned import NO_LEDGERS, NO_NODES, Table, joined
 from state.owners import Component
+from state.view import Store
 from streams.clock import Sink, started
-from streams.folding import SparkStore, records_of
+from streams.folding import records_of
 from streams.owned_rows import node_rows, owned_rows
+from streams.processor import Buckets
 from streams.rows import Bodies
 
 if TYPE_CHECKING:
@@ -78,27 +80,14 @@ def _parted(table: Table, kind: int, buckets: int) -> Iterator[tuple[int, int, b
             yield number, kind, Table(rows[mine], table.names, listed).to_bytes()
 
 
-class Deletion(StatefulProcessor):
-    """Keeps one bucket for each key."""
-
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        """Declare the state."""
-        self._log = handle.getListState("log", "block binary")
-        self._cells = handle.getValueState("cells", "content binary")
-
-    def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:  # type: ignore[override]  # noqa: N802, N803, ARG002
-        """Fold the rows of one batch into the bucket."""
-        store = SparkStore(self._log, self._cells, CELLS)
-        ledgers, nodes, epoch = split(rows)
-        leaks = OwnerBucket(store).step(ledgers, nodes, epoch >= 0)
-        store.flush()
-        if leaks is not None:
-            names = "\n".join(leaks.names)
-            row = {"epoch": epoch, "ledgers": leaks.ledgers, "leaks": leaks.rows.tobytes(), "names": names}
-            yield pd.DataFrame([{"bucket": int(key[0]), **row}])
-
-    def close(self) -> None:
-        """Nothing to let go."""
+def folded(store: Store, frames: Iterator[pd.DataFrame]) -> dict[str, Any] | None:
+    """Fold the rows of one batch into a bucket; its row of `ANSWER`."""
+    ledgers, nodes, epoch = split(frames)
+    leaks = OwnerBucket(store).step(ledgers, nodes, epoch >= 0)
+    if leaks is None:
+        return None
+    names = "\n".join(leaks.names)
+    return {"epoch": epoch, "ledgers": leaks.ledgers, "leaks": leaks.rows.tobytes(), "names": names}
 
 
 def split(frames: Iterator[pd.DataFrame]) -> tuple[Table, Table, int]:
@@ -137,5 +126,5 @@ def answers(records: DataFrame, buckets: int) -> DataFrame:
         records.select("kind", "value")
         .mapInPandas(route(buckets), ROUTED)
         .groupBy("bucket")
-        .transformWithStateInPandas(Deletion(), ANSWER, "Update", "None")
+        .transformWithStateInPandas(Buckets(__name__, CELLS), ANSWER, "Update", "None")
     )

@@ -11,6 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -146,10 +147,14 @@ class Journal:
             raise Retry("the journal's turn", f"others have waited for it for {within_s:.0f} s", "try again")
         try:
             self._failed.clear()
+            produce = self._producer.produce
             for what, all_keys, bodies in parts:
                 topic = self.topic(what)
                 for key, body in zip(all_keys, bodies, strict=True):
-                    self._produce(topic, key, body)
+                    try:
+                        produce(topic, body, key)
+                    except BufferError:
+                        self._produce_later(topic, key, body)
             left = self._producer.flush(within_s)
             if self._failed:
                 raise translated(self._failed[0], "write to the journal")
@@ -159,13 +164,13 @@ class Journal:
         finally:
             self._lock.release()
 
-    def _produce(self, topic: str, key: bytes, body: bytes | None) -> None:
+    def _produce_later(self, topic: str, key: bytes, body: bytes | None) -> None:
+        """Once there is room."""
         while True:
-            try:
+            self._producer.poll(0.1)
+            with suppress(BufferError):
                 self._producer.produce(topic, body, key)
                 return
-            except BufferError:
-                self._producer.poll(0.1)
 
     def _delivered(self, error: KafkaError | None, _message: Message) -> None:
         if error is not None:

@@ -1,7 +1,7 @@
 """The placement stream: ledgers, marks and topologies from the journal into the view, one packed row a bucket out.
 
 Topics are not ordered against each other, so a bucket keeps the topology in its state and holds every row that
-arrives against it. A topology is copied to every bucket. The operator is a thin adapter over `state.view.Bucket`.
+arrives against it. A topology is copied to every bucket. `state.view.Bucket` does the work.
 """
 
 from collections.abc import Iterator
@@ -11,18 +11,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
-from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle, StreamingQuery
+from pyspark.sql.streaming import StreamingQuery
 
 from state.former import Former
 from state.ledgers import EMPTY, Ledgers, concat
 from state.topology import Topology
-from state.view import CELLS, FINDING, MARK, NO_MARKS, Answer, Bucket, Rows
+from state.view import CELLS, FINDING, MARK, NO_MARKS, Answer, Bucket, Rows, Store
 from streams.clock import Sink, started
 from streams.codec import topology_bytes, topology_from
-from streams.folding import SparkStore, records_of
+from streams.folding import records_of
+from streams.processor import Buckets
 from streams.rows import ledger_rows, mark_rows
 
-if TYPE_CHECKING:  # every Python worker imports this module, and none of them needs these
+if TYPE_CHECKING:  # every Python worker imports this module
     import pandas as pd
 
     from state.settings import Spark as SparkSettings
@@ -40,42 +41,18 @@ _topology = lru_cache(8)(topology_from)
 _topology_bytes = lru_cache(8)(topology_bytes)
 
 
-class Placement(StatefulProcessor):
-    """Keeps one bucket for each key."""
-
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        """Declare the state."""
-        self._log = handle.getListState("log", "block binary")
-        self._cells = handle.getValueState("cells", "content binary")
-
-    def handleInputRows(self, key: Any, rows: Iterator["pd.DataFrame"], timerValues: Any) -> Iterator["pd.DataFrame"]:  # type: ignore[override]  # noqa: N802, N803, ARG002
-        """Fold the rows of one batch into the bucket."""
-        store = SparkStore(self._log, self._cells, CELLS)
-        bucket = Bucket(store, _topology_bytes, _topology)
-        answer = bucket.step(*split(rows))
-        store.flush()
-        if answer is not None:
-            yield _row(int(key[0]), answer)
-
-    def close(self) -> None:
-        """Nothing to let go."""
+def folded(store: Store, frames: Iterator["pd.DataFrame"]) -> dict[str, Any] | None:
+    """Fold the rows of one batch into a bucket; its row of `ANSWER`."""
+    answer = Bucket(store, _topology_bytes, _topology).step(*split(frames))
+    return row_of(answer) if answer is not None else None
 
 
-def _row(bucket: int, answer: Answer) -> "pd.DataFrame":
-    # Before the first batch a process of its own asks what state there is: it begins without this, twice as soon.
-    import pandas as pd
-
-    return pd.DataFrame(
-        {
-            "bucket": [bucket],
-            "epoch": [answer.epoch],
-            "full": [answer.full],
-            "ledgers": [answer.ledgers],
-            "findings": [answer.findings.tobytes()],
-            "marks": [answer.marks.tobytes()],
-            "former": [answer.former.to_bytes()],
-        }
-    )
+def row_of(answer: Answer) -> dict[str, Any]:
+    """An answer as a row of the stream."""
+    return {
+        "epoch": answer.epoch, "full": answer.full, "ledgers": answer.ledgers,
+        "findings": answer.findings.tobytes(), "marks": answer.marks.tobytes(), "former": answer.former.to_bytes(),
+    }  # fmt: skip
 
 
 def split(frames: Iterator["pd.DataFrame"]) -> tuple[Ledgers, Rows, Topology | None]:
@@ -119,5 +96,5 @@ def fold(records: DataFrame, buckets: int) -> DataFrame:
             F.explode(F.when(F.col("kind") == TOPOLOGY, every).otherwise(own)).alias("bucket"), "kind", "value"
         )
         .groupBy("bucket")
-        .transformWithStateInPandas(Placement(), ANSWER, "Update", "None")
+        .transformWithStateInPandas(Buckets(__name__, CELLS), ANSWER, "Update", "None")
     )

@@ -20,7 +20,7 @@ from state.ledgers import Ledgers, concat
 from state.observations import LedgerRecord
 
 T = TypeVar("T")
-TOGETHER = 5_000
+TOGETHER = 10_000
 """Ledgers decoded at a time: enough for numpy, little enough for the processor's cache."""
 _FEW = 64
 _NAMES_TOGETHER, _LISTINGS = 200_000, 500

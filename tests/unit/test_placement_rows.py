@@ -3,13 +3,13 @@ import numpy as np
 from state.former import NO_FORMER
 from state.ledgers import row
 from state.view import FINDING, MARK, Answer
-from streams.placement import _row, answer_of
+from streams.placement import answer_of, row_of
 
 
 def test_an_answer_survives_its_row():
     moved = NO_FORMER.merge(row(1, ["a", "b"], quorum=2), row(1, ["a", "c"], quorum=2, mzxid=9), None)
     said = Answer(4, True, 7, np.zeros(2, FINDING), np.zeros(3, MARK), moved)
-    bucket, found = answer_of(_row(5, said).to_dict("records")[0])
+    bucket, found = answer_of({"bucket": 5, **row_of(said)})
     assert (bucket, found.epoch, found.full, found.ledgers, len(found.findings), len(found.marks)) == (
         5,
         4,

@@ -34,7 +34,6 @@ RESULTS = Path(__file__).parents[2] / "bench" / "results" / "soak.json"
 PATHS, SIDES = ("batches", "records"), ("east", "west")
 PARTITIONS = 2
 LOOK_S = 60.0
-FAULTS = ("missing", "duplicates", "order_breaks", "altered", "extra", "lost")
 
 
 class Size(NamedTuple):
@@ -134,7 +133,7 @@ def _rows(audits: dict[str, Audit], done: Counter[str], sizes: list[Size], minut
     for path, found in audits.items():
         for side, verdict in found.clusters.items():
             rows.append(alone(f"{path}, {side}: records", "", [verdict.records]))
-            rows += [alone(f"  {name.replace('_', ' ')}", "", [getattr(verdict, name)]) for name in FAULTS]
+            rows.append(alone("  missing, doubled, out of order, altered, extra or lost", "", [verdict.faults]))
     for when, size in zip(("after half the time", "in the end"), sizes, strict=True):
         rows.append(alone(f"Memory of the application and Spark {when}", "MB", [size.megabytes]))
         rows.append(alone("  open files", "", [size.files]))

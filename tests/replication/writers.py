@@ -63,7 +63,7 @@ class Writer:
                 write(begun)
 
     def _producer(self) -> Producer:
-        own = {"transactional.id": f"audit-{self.site.name}"} if self.kind == "transactional" else {}
+        own = {"transactional.id": f"audit-{self.site.name}-{self.site.topic}"} if self.kind == "transactional" else {}
         common = {"bootstrap.servers": self.site.bootstrap, "linger.ms": 5, "log_level": 0}
         return Producer({**common, **KINDS[self.kind], **own})
 

@@ -1,6 +1,7 @@
 """Marks and the Auditor's vote against BookKeeper itself: two racks, and workers that repair placement."""
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 
 import pytest
 
@@ -15,6 +16,7 @@ from connectors.sandbox.processes import wait_until
 from connectors.sandbox.writer import Writer
 from connectors.zookeeper.client import Client
 from state.observations import LedgerState
+from tests.e2e.trueup import Witness
 from tests.integration.tree import MemoryJournal
 
 pytestmark = pytest.mark.servers
@@ -216,10 +218,11 @@ def test_the_auditor_is_parked_until_the_vote_is_given_back(
     cluster.kill(f"bookie{number}")
     wait_until(lambda: "" in statuses(journal), WAIT_S, "the bookie to be lost")
     # A mark of ours on a healthy ledger is worked off, so the daemon lives; the lost bookie's ledger stays unmarked.
-    probe = writer.write(2, 2, 2, 1)
-    Marks(client, paths).mark([order(client, paths, probe)])
-    wait_until(lambda: not marked(client, paths, probe), WAIT_S, "the worker to have looked")
-    parked = ledger not in journal.marks and cluster.bookie_id(number) in members(journal, ledger)
-    auditor.vote.close()
-    wait_until(lambda: cluster.bookie_id(number) not in members(journal, ledger), WAIT_S, "BookKeeper's own repair")
-    assert (parked, ledger in journal.marks) == (True, True)
+    with closing(Witness(cluster)) as witness, witness.counting() as created:
+        probe = writer.write(2, 2, 2, 1)
+        Marks(client, paths).mark([order(client, paths, probe)])
+        wait_until(lambda: not marked(client, paths, probe), WAIT_S, "the worker to have looked")
+        parked = ledger not in created and cluster.bookie_id(number) in members(journal, ledger)
+        auditor.vote.close()
+        wait_until(lambda: cluster.bookie_id(number) not in members(journal, ledger), WAIT_S, "BookKeeper's own repair")
+    assert (parked, ledger in created) == (True, True)

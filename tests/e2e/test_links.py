@@ -134,7 +134,7 @@ def test_its_own_records_are_never_taken_for_those_of_others(trueup: Trueup, who
 
 
 def test_a_killed_worker_doubles_and_loses_nothing(trueup: Trueup, stream: Stream) -> None:
-    victims = trueup.until("leases that are held", lambda: trueup.workers())
+    victims = trueup.until("leases that are held", trueup.workers)
     stream.write(500)
     for victim in victims:
         victim.kill()

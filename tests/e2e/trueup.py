@@ -182,6 +182,8 @@ class Trueup:
 
     def processes(self) -> list[psutil.Process]:
         """It and all that it started; none when it does not run."""
+        if self.process.pid is None:  # which is this process for psutil
+            return []
         try:
             root = psutil.Process(self.process.pid)
             return [root, *root.children(recursive=True)]

@@ -52,7 +52,7 @@ def main() -> int:
 def _soak(chosen: argparse.Namespace, root: Path) -> list[Row]:
     numbers = count()
     with ExitStack() as stack:
-        pair = stack.enter_context(Pair(lambda: _made(root / f"server{next(numbers)}")))
+        pair = stack.enter_context(Pair(lambda: root / f"server{next(numbers)}"))
         sites = {path: _sites(pair, pair.topic(PARTITIONS)) for path in PATHS}
         trueup = stack.enter_context(_linked(pair, sites, root / "trueup"))
         writers = {path: stack.enter_context(Writers(each, per_s=chosen.per_s)) for path, each in sites.items()}
@@ -128,6 +128,9 @@ def _size(trueup: Trueup) -> Size:
 
 
 def _rows(audits: dict[str, Audit], done: Counter[str], sizes: list[Size], minutes: float) -> list[Row]:
+    wrong = [path for path, found in audits.items() if not found.right]
+    if wrong:
+        raise Failed(f"records that are not as they should be: {', '.join(wrong)}: {audits}")
     rows = [alone("Minutes", "", [minutes])]
     rows += [alone(f"  killed: {name}", "times", [times]) for name, times in sorted(done.items())]
     for path, found in audits.items():
@@ -137,15 +140,7 @@ def _rows(audits: dict[str, Audit], done: Counter[str], sizes: list[Size], minut
     for when, size in zip(("after half the time", "in the end"), sizes, strict=True):
         rows.append(alone(f"Memory of the application and Spark {when}", "MB", [size.megabytes]))
         rows.append(alone("  open files", "", [size.files]))
-    wrong = [path for path, found in audits.items() if not found.right]
-    if wrong:
-        raise Failed(f"records that are not as they should be: {', '.join(wrong)}: {audits}")
     return rows
-
-
-def _made(path: Path) -> Path:
-    path.mkdir(parents=True)
-    return path
 
 
 def _arguments() -> argparse.Namespace:

@@ -33,6 +33,7 @@ from streams.metrics import Metrics
 log = logging.getLogger(__name__)
 FORGET_MS = 86_400_000  # records of deleted ledgers leave the journal after a day: nothing replays further back
 ASK_S = 5.0  # for a bookie's answer
+SHOWN = 200
 _HEAD = 6  # leading fields of a ledger record that `known` needs: ledger to state
 
 
@@ -141,6 +142,15 @@ class BookKeeper:
     def blind(self, now_ms: int) -> bool:
         """Whether what is known is too old to say anything."""
         return self.age_ms(now_ms) > self._live.now.placement.stale_s * 1000
+
+    def problems(self) -> list[str]:
+        """What BookKeeper keeps in ZooKeeper and nobody can use; it is passed over."""
+        found = [
+            f"expected the id of a ledger or mark, below 2^63; found {path[:SHOWN]}; delete this znode"
+            for path in self._capture.health().strange
+        ]
+        vote = self._vote
+        return found + (vote.problems() if vote is not None else [])
 
     def vote_holder(self) -> str:
         """Who audits, in words."""

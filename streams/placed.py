@@ -77,10 +77,11 @@ class Placed:
         return reasons
 
     def stopped(self) -> list[str]:
-        """Why nothing is changed though it should be."""
+        """Why nothing is changed though it should be, and what is passed over."""
         acting = self._live.now.placement.mode != "observe" and not self._live.now.placement.paused
         obstacle = self._reconciler.obstacle
-        return [f"nothing is changed now: {obstacle}"] if obstacle and acting else []
+        stopped = [f"nothing is changed now: {obstacle}"] if obstacle and acting else []
+        return [*stopped, *self._cluster.problems()]
 
     def _counts(self, now_ms: int, runs: bool) -> dict[str, int]:
         # The view counts its ledgers with a new topology only, and misses what was deleted since.

@@ -5,6 +5,7 @@ else may listen, who says of every ledger that there is none. (Cookies tell noth
 """
 
 import re
+from typing import Any
 
 from google.protobuf.message import DecodeError
 
@@ -13,8 +14,9 @@ from connectors.bookkeeper.layout import Paths
 from connectors.bookkeeper.proto import ServiceInfo
 from connectors.zookeeper.client import Client
 
-_ADDRESS = re.compile(r"(?P<host>[^:]+):(?P<port>\d{1,5})\Z")
-_RPC = "bookie-rpc"
+_ADDRESS = re.compile(r"(?P<host>[^:]+):(?P<port>\d{1,5})\Z", re.ASCII)
+_PORTS = range(1, 1 << 16)
+_RPC = b"bookie-rpc"
 
 
 def endpoint(data: bytes) -> Address | None:
@@ -24,14 +26,19 @@ def endpoint(data: bytes) -> Address | None:
         info.ParseFromString(data)
     except DecodeError:
         return None
-    points = ((str(point.host), int(point.port)) for point in info.endpoints if point.protocol == _RPC and point.host)
+    points = ((point.host.decode(errors="replace"), int(point.port)) for point in info.endpoints if _serves(point))
     return next(points, None)
+
+
+def _serves(point: Any) -> bool:
+    return bool(point.protocol == _RPC and point.host and point.port in _PORTS)
 
 
 def address_of(bookie: str, registration: bytes) -> Address | None:
     """Where a registered bookie listens; None if neither its registration nor its id says so."""
     found = _ADDRESS.match(bookie)
-    return endpoint(registration) or ((found["host"], int(found["port"])) if found else None)
+    named = (found["host"], int(found["port"])) if found and int(found["port"]) in _PORTS else None
+    return endpoint(registration) or named
 
 
 class Addresses:

@@ -18,7 +18,7 @@ from connectors.bookkeeper.feeds import BookieFeed, LedgerFeed, MarkFeed
 from connectors.bookkeeper.known import Known
 from connectors.bookkeeper.layout import Kind, Paths
 from connectors.bookkeeper.racks import Racks
-from connectors.zookeeper.client import FAST, Client, Pace
+from connectors.zookeeper.client import FAST, Client, Event, Pace
 from connectors.zookeeper.requests import Stat
 from connectors.zookeeper.watcher import Follower, ensure_later
 from connectors.zookeeper.watching import Heard, Watch
@@ -35,7 +35,7 @@ class Health:
 
     ``synced``: nothing is missing but ``behind`` paths whose events wait to be read. ``complete_ms``: all that had
     happened by then is published. ``last_zxid``: every write up to it was heard of. ``problem``: what keeps it from
-    going on, empty if nothing.
+    going on, empty if nothing. ``strange``: paths of znodes with ids that no ledger can have, a hundred at most.
     """
 
     running: bool
@@ -54,6 +54,7 @@ class Health:
     last_resync_s: float
     problem: str
     rack_problem: str
+    strange: tuple[str, ...] = ()
 
 
 class Capture(Follower):
@@ -110,6 +111,7 @@ class Capture(Follower):
             last_resync_s=self._resync_s,
             problem=self.problem,
             rack_problem=self._bookies.problem,
+            strange=tuple(self._ledgers.strange),
         )
 
     @property
@@ -163,6 +165,12 @@ class Capture(Follower):
             self._watch.put_back(taken)
             raise
 
+    def _misnamed(self, path: str, heard: Heard) -> None:
+        if heard.kind == Event.DELETED:
+            self._ledgers.strange.pop(path, None)
+        else:
+            self._ledgers.misnamed([path])
+
     def _handle_these(self, client: Client, taken: dict[str, Heard]) -> None:
         ledgers: dict[int, Heard] = {}
         marked: set[int] = set()
@@ -176,6 +184,8 @@ class Capture(Follower):
                 ledgers[ledger] = heard
             elif kind is Kind.MARK:
                 marked.add(ledger)
+            elif kind is Kind.STRANGE:
+                self._misnamed(path, heard)
             bookies |= kind is Kind.BOOKIE
         self._ledgers.follow(client, self._paths, ledgers)
         self._marks.follow(client, self._paths, marked)

@@ -27,16 +27,19 @@ Part = tuple[Array, list[Znodes]]
 Deliver = Callable[[Iterable[Observation]], None]
 _FORBIDDEN_AGAIN_MS = 60_000
 _COMPARED_TOGETHER = 1_500
+_STRANGE = 100
 _NO_MARK = marks.Mark()
 
 
 class LedgerFeed:
-    """Ledger metadata. ``unreadable`` and ``forbidden``: ids of ledgers that could not be decoded or read."""
+    """Ledger metadata. ``unreadable`` and ``forbidden``: ids of ledgers that could not be decoded or read. ``strange``:
+    paths of znodes that are named like ledgers or marks, with ids that no ledger can have; the first that were seen."""
 
     def __init__(self, deliver: Deliver, known: Known, now: Callable[[], int], pace: Pace) -> None:
         self._deliver, self._now, self._pace = deliver, now, pace
         self._held = Held(known.ledgers, known.mzxids)
         self.unreadable, self.forbidden = set(known.unreadable), set[int]()
+        self.strange: dict[str, None] = {}
         self._asked_again_ms = 0
 
     def __len__(self) -> int:
@@ -45,10 +48,12 @@ class LedgerFeed:
     def read_all(self, client: Client, paths: Paths) -> None:
         """Read every ledger; publish those that are not held in that version, and those that are no more."""
         self.forbidden.clear()
+        self.strange.clear()
         seen = [np.zeros(0, np.int64)]
 
         def parts() -> Iterator[Part]:
             for listing in reading.ledgers_of(client, paths):
+                self.misnamed(listing.strange)
                 seen.append(listing.ids)
                 yield from reading.read(client, paths, listing.ids, listing.names, self._pace)
 
@@ -61,11 +66,20 @@ class LedgerFeed:
 
         ``other``: a session that is open on a server which is not behind that of ``client``; closed afterwards.
         """
-        held = self._held.columns()[0]
-        lists = [listing.ids for listing in reading.ledgers_of(client, paths)]
+        held, lists = self._held.columns()[0], list[Array]()
+        self.strange.clear()
+        for listing in reading.ledgers_of(client, paths):
+            self.misnamed(listing.strange)
+            lists.append(listing.ids)
         present = distinct(np.concatenate([np.zeros(0, np.int64), *lists]))
         written = self._written(other, paths, np.intersect1d(held, present, assume_unique=True), since)
         self._read(client, paths, np.union1d(np.setxor1d(held, present, assume_unique=True), written))
+
+    def misnamed(self, paths: Iterable[str]) -> None:
+        """Note znodes whose names no ledger can have."""
+        for path in paths:
+            if len(self.strange) < _STRANGE:
+                self.strange[path] = None
 
     def _written(self, other: Client, paths: Paths, ledgers: Array, since: int) -> Array:
         """Those of these ledgers that the server says were written or deleted."""

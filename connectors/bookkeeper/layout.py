@@ -26,8 +26,9 @@ _OTHER_NAMES = {
     "PulsarLedgerManagerFactory": "HierarchicalLedgerManagerFactory",
 }
 _LEAVES = [b"L%04d" % number for number in range(10_000)]
-_LEDGER = re.compile(r"(?:(\d\d)/(\d{4})/L(\d{4})|(\d{3})/(\d{4})/(\d{4})/(\d{4})/L(\d{4})|L(\d{10}))\Z")
-_MARK = re.compile(r"(?:ledgers/(?:[0-9a-f]{1,4}/){4}|locks/)urL(\d{10,19})\Z")
+LARGEST_ID = 2**63 - 1
+_LEDGER = re.compile(r"(?:(\d\d)/(\d{4})/L(\d{4})|(\d{3})/(\d{4})/(\d{4})/(\d{4})/L(\d{4})|L(\d{10}))\Z", re.ASCII)
+_MARK = re.compile(r"(?:ledgers/(?:[0-9a-f]{1,4}/){4}|locks/)urL(\d{10,19})\Z", re.ASCII)
 
 
 class Layout(Enum):
@@ -58,6 +59,7 @@ class Kind(Enum):
     LEDGER = "ledger"
     MARK = "mark"
     BOOKIE = "bookie"  # registrations and cookies
+    STRANGE = "strange"  # named like a ledger or a mark, with an id beyond 64 bits
     OTHER = "other"
 
 
@@ -172,11 +174,11 @@ class Paths:
         if head == "underreplication":
             # Every mark comes with a level of its own above it, which is no news.
             found = _MARK.match(rest) if "urL" in rest else None
-            return (Kind.MARK, int(found[1])) if found else (Kind.OTHER, -1)
+            return _known(Kind.MARK, int(found[1])) if found else (Kind.OTHER, -1)
         if head in ("available", "cookies"):
             return Kind.BOOKIE, -1
-        ledger = ledger_of(name)
-        return (Kind.LEDGER, ledger) if ledger >= 0 else (Kind.OTHER, -1)
+        found = _LEDGER.match(name)
+        return _known(Kind.LEDGER, _number(found)) if found else (Kind.OTHER, -1)
 
     def repairs(self) -> tuple[str, ...]:
         """Prefixes of the paths of marks and locks."""
@@ -188,9 +190,18 @@ class Paths:
 
 
 def ledger_of(relative: str) -> int:
-    """Ledger id of a path without its root, -1 if it is none."""
+    """Ledger id of a path without its root, -1 if it is none, or one beyond 64 bits."""
     found = _LEDGER.match(relative)
-    return int("".join(part for part in found.groups() if part)) if found else -1
+    ledger = _number(found) if found else -1
+    return ledger if ledger <= LARGEST_ID else -1
+
+
+def _number(found: re.Match[str]) -> int:
+    return int("".join(part for part in found.groups() if part))
+
+
+def _known(kind: Kind, ledger: int) -> tuple[Kind, int]:
+    return (kind, ledger) if ledger <= LARGEST_ID else (Kind.STRANGE, -1)
 
 
 def leaves(directory: str, names: Sequence[bytes]) -> Ids:
@@ -200,12 +211,13 @@ def leaves(directory: str, names: Sequence[bytes]) -> Ids:
     """
     base = directory.replace("/", "")
     size = 10 if not base else 4
-    if {*map(len, names)} == {size + 1}:
+    first = int(base or 0) * 10**size
+    if {*map(len, names)} == {size + 1} and first <= LARGEST_ID - 10**size:
         rows = np.frombuffer(b"".join(names), np.uint8).reshape(-1, size + 1)
         digits = rows[:, 1:] - np.uint8(48)
         if (rows[:, 0] == ord("L")).all() and (digits < 10).all():
             values = digits.astype(np.int64) @ 10 ** np.arange(size - 1, -1, -1, dtype=np.int64)
-            ids: Ids = values + int(base or 0) * 10**size
+            ids: Ids = values + first
             return ids
     prefix = f"{directory}/" if directory else ""
     return np.array([ledger_of(prefix + name.decode("utf-8", "replace")) for name in names], np.int64)

@@ -18,6 +18,7 @@ _PLAIN = re.compile(rb'((?:replica: "[^"\\\n]*"\n)*)(?:ctime: (\d{1,18})\n?)?\Z'
 _QUOTED = re.compile(rb'"([^"]*)"')
 _HOLDER = re.compile(rb'bookieId: "([^"\\\n]*)"\n?\Z')
 _TEXTS = 1_024  # many marks have the same text: what was lost at once is marked at once
+_REMEMBERED_BYTES = 4_096
 _ESCAPED = frozenset('"\\\n')
 
 
@@ -29,9 +30,12 @@ class Mark(NamedTuple):
     whole: bool = True
 
 
-@lru_cache(_TEXTS)
 def decode(data: bytes) -> Mark:
     """The mark in these bytes; an empty one if they cannot be read."""
+    return _known(data) if len(data) <= _REMEMBERED_BYTES else _decoded(data)
+
+
+def _decoded(data: bytes) -> Mark:
     plain = _PLAIN.match(data)
     if plain:
         replicas = tuple(name.decode(errors="replace") for name in _QUOTED.findall(plain[1]))
@@ -39,6 +43,9 @@ def decode(data: bytes) -> Mark:
     message, whole = _parsed(data, proto.Mark())
     replicas = tuple(name.decode(errors="replace") for name in message.replica)
     return Mark(replicas, message.ctime if message.HasField("ctime") else -1, whole)
+
+
+_known = lru_cache(_TEXTS)(_decoded)
 
 
 @lru_cache(_TEXTS)

@@ -19,9 +19,10 @@ from state.observations import FragmentRecord, LedgerRecord, LedgerState
 
 KEY = b"BookieMetadataFormatVersion\t"
 _VERSION_DIGITS = 10
+_SHOWN = 64  # characters of what is no metadata
 _V1_IN_RECOVERY = -102
 _V1_LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n|\Z)")
-_INTEGER = re.compile(rb"[+-]?[0-9]+\Z")
+_INTEGER = re.compile(rb"([+-]?)0*([0-9]{1,19})\Z")  # as Java reads it, with any number of leading zeros
 _BOOKIE = re.compile(r"[a-zA-Z0-9:-_.\-]+\Z")
 _TODO = "restore the znode from a backup or delete the ledger"
 SIZES = range(1, 1 << 16)
@@ -267,9 +268,11 @@ def _encode_v1(record: LedgerRecord) -> bytes:
 
 
 def _integer(digits: bytes, path: str, at: int) -> int:
-    if not _INTEGER.match(digits) or not -(2**63) <= int(digits) < 2**63:
-        _bad(path, at, "a number", repr(digits))
-    return int(digits)
+    found = _INTEGER.match(digits)
+    value = int(found[1] + found[2]) if found else 1 << 63
+    if not -(2**63) <= value < 2**63:
+        _bad(path, at, "a number of 64 bits", repr(digits))
+    return value
 
 
 def _varint(value: int) -> bytes:
@@ -281,4 +284,4 @@ def _varint(value: int) -> bytes:
 
 
 def _bad(path: str, at: int, expected: str, found: str) -> NoReturn:
-    raise BadBytes(path, at, expected, found, _TODO)
+    raise BadBytes(path, at, expected, found if len(found) <= _SHOWN else f"{found[:_SHOWN]}…", _TODO)

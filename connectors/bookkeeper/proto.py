@@ -29,10 +29,10 @@ _MESSAGES: dict[str, list[str]] = {
     "AuditorVoteFormat": ["1 optional bytes bookieId"],
     "BookieServiceInfoFormat": ["6 repeated message endpoints .BookieServiceInfoFormat.Endpoint"],
     "BookieServiceInfoFormat.Endpoint": [
-        "1 required string id",
+        "1 required bytes id",
         "2 required int32 port",
-        "3 required string host",
-        "4 required string protocol",
+        "3 required bytes host",
+        "4 required bytes protocol",
     ],
     "Header": ["1 required int32 version", "2 required int32 operation", "3 required int64 txnId"],
     "EntryRequest": ["1 required int64 ledgerId", "2 required int64 entryId"],

@@ -192,7 +192,7 @@ class Pulsar:
             groups = json.loads(data) if data else {}
             entries = {bookie: entry.get("rack") for group in groups.values() for bookie, entry in group.items()}
             racks = {bookie: _pulsar_rack(rack) for bookie, rack in entries.items()}
-        except (ValueError, AttributeError, TypeError) as error:
+        except (ValueError, AttributeError, TypeError, RecursionError) as error:
             at = error.pos if isinstance(error, json.JSONDecodeError) else 0
             expected = "groups of bookies with their racks as JSON"
             raise BadBytes(self.znode, at, expected, str(error), "set racks with pulsar-admin bookies") from error

@@ -10,7 +10,7 @@ import numpy as np
 
 from connectors.bookkeeper import bulk, metadata
 from connectors.bookkeeper.addresses import endpoint
-from connectors.bookkeeper.layout import Layout, Paths, holds_ledgers, is_directory, leaves
+from connectors.bookkeeper.layout import Kind, Layout, Paths, holds_ledgers, is_directory, leaves
 from connectors.bookkeeper.wire import Array
 from connectors.zookeeper.client import FAST, Client, Pace
 from connectors.zookeeper.errors import FORBIDDEN, GONE, Forbidden
@@ -45,11 +45,13 @@ def instance(client: Client, root: str) -> str:
 
 
 class Listing(NamedTuple):
-    """Ledgers of one directory, relative to the root. ``ids`` int64, one for each name."""
+    """Ledgers of one directory, relative to the root. ``ids`` int64, one for each name. ``strange``: paths of those
+    whose id is beyond 64 bits."""
 
     names: list[bytes]
     ids: Array
     zxid: int
+    strange: list[str]
 
 
 def ledgers_of(client: Client, paths: Paths) -> Iterator[Listing]:
@@ -64,25 +66,27 @@ def ledgers_of(client: Client, paths: Paths) -> Iterator[Listing]:
             lists, zxid = client.listings([f"{paths.root}/{name}" if name else paths.root for name in some])
             for directory, names in zip(some, lists, strict=True):
                 if holds_ledgers(directory):
-                    yield _listing(directory, names, zxid)
+                    yield _listing(paths, directory, names, zxid)
                     continue
                 prefix = f"{directory}/" if directory else ""
                 below += [prefix + name.decode() for name in names if is_directory(name, directory)]
                 if not directory:
-                    yield _listing("", [name for name in names if name[:1] == b"L" and name[1:].isdigit()], zxid)
+                    yield _listing(paths, "", [name for name in names if name[:1] == b"L" and name[1:].isdigit()], zxid)
             at += len(some)
             together = min(_LISTINGS, _NAMES_TOGETHER * len(some) // (1 + sum(map(len, lists))))
         level = below
 
 
-def _listing(directory: str, names: list[bytes], zxid: int) -> Listing:
-    ids = leaves(directory, names)
+def _listing(paths: Paths, directory: str, names: list[bytes], zxid: int) -> Listing:
+    ids, strange = leaves(directory, names), list[str]()
     prefix = f"{directory}/".encode() if directory else b""
     full = [prefix + name for name in names]
     if (ids < 0).any():
+        others = [f"{paths.root}/{full[at].decode()}" for at in np.flatnonzero(ids < 0).tolist()]
+        strange = [path for path in others if paths.classify(path)[0] is Kind.STRANGE]
         full = [name for name, ledger in zip(full, ids.tolist(), strict=True) if ledger >= 0]
         ids = ids[ids >= 0]
-    return Listing(full, ids, zxid)
+    return Listing(full, ids, zxid, strange)
 
 
 def marked(client: Client, paths: Paths) -> set[int]:

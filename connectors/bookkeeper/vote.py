@@ -23,7 +23,10 @@ from state.errors import BadSettings, Retry, TrueupError
 
 log = logging.getLogger(__name__)
 _PREFIX = "V_"
-_VOTE = re.compile(rb"V_-?[0-9]+\Z")
+_VOTE = re.compile(rb"V_-?[0-9]{1,10}\Z")
+_DELAY = re.compile(rb"\s*[+]?0*([0-9]{1,10})\s*\Z")
+_LONGEST_S = 2**31 - 1  # BookKeeper reads an int
+_SHOWN = 32
 _IDLE_S = 5.0
 
 
@@ -80,11 +83,16 @@ class Vote(Watcher):
         self._told, self._delay_s = told, delay_s
         self._orders: Orders | None = None
         self._delay_zxid = -1
+        self._problems: dict[str, str] = {}
         self._holder = Holder(Role.WAITING)
 
     def holder(self) -> Holder:
         """Who audits now."""
         return self._holder
+
+    def problems(self) -> list[str]:
+        """What stands in the way of reading votes and orders; the rest of them holds."""
+        return list(self._problems.values())
 
     def orders(self) -> Orders | None:
         """The standing orders (``audit`` is never among them), None before they were read."""
@@ -144,7 +152,10 @@ class Vote(Watcher):
 
     def _votes(self, client: Client) -> list[tuple[str, int]]:
         """Bookie id and session of each vote, the lowest first."""
-        names = [name for name in client.listing(self._paths.election)[0] if _VOTE.match(name)]
+        listed = client.listing(self._paths.election)[0]
+        names = [name for name in listed if _VOTE.match(name)]
+        strange = next((name for name in listed if name.startswith(_PREFIX.encode()) and name not in names), None)
+        self._note(self._paths.election, strange, "a vote with the number of ZooKeeper's sequence", "delete it")
         names.sort(key=lambda name: int(name[len(_PREFIX) :]))
         parts = client.multi_read(self._paths.election, names)
         return [
@@ -161,13 +172,28 @@ class Vote(Watcher):
             self._make_delay(client)
             raise Retry(f"{self._paths.delay}", "nothing", "it was created; will read it again")
         disabled = client.look(self._paths.disable) is not None
-        delay_s = int(found[0]) if found[0].strip().isdigit() else self._delay_s
+        delay_s = self._delay_of(found[0])
         before, written = self._orders, found[1].mzxid != self._delay_zxid
         audit = before is not None and written and delay_s in (0, before.delay_s)
         orders = Orders(delay_s, False, disabled)
         if audit or orders != before:
             self._told(replace(orders, audit=audit))
         self._orders, self._delay_zxid = orders, found[1].mzxid
+
+    def _delay_of(self, data: bytes) -> int:
+        """What is no number of seconds counts as the delay that this vote would have written."""
+        found = _DELAY.match(data)
+        usable = found is not None and int(found[1]) <= _LONGEST_S
+        todo = "set it with `bookkeeper shell lostbookierecoverydelay -s`"
+        self._note(self._paths.delay, None if usable else data, f"0 to {_LONGEST_S} seconds", todo)
+        return int(found[1]) if found and usable else self._delay_s
+
+    def _note(self, path: str, strange: bytes | None, expected: str, todo: str) -> None:
+        """Note what is wrong with a znode; None: nothing."""
+        if strange is None:
+            self._problems.pop(path, None)
+        else:
+            self._problems[path] = f"expected {expected} at {path}; found {strange[:_SHOWN]!r}; {todo}"
 
     def _make_delay(self, client: Client) -> None:
         """The delay is open to all, whatever else is protected."""

@@ -22,7 +22,7 @@ from state.copies import Pair
 from state.errors import BadBytes, Stop
 from state.owners import Claim, claim_of
 
-_KEY = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-ledger-(\d{1,19})(-index)?\Z")
+_KEY = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-ledger-(\d{1,19})(-index)?\Z", re.ASCII)
 _INDEX = struct.Struct(">IiqqiI")
 _HEADER = struct.Struct(">Iqqq")
 _ENTRY = struct.Struct(">iq")

@@ -219,6 +219,32 @@ def test_damaged_metadata_is_named_and_holds_nothing_up(setting: Setting) -> Non
     assert (f"byte 28 of {path}" in record["error"], unreadable, capture.health().unreadable) == (True, 1, 0)
 
 
+@pytest.mark.parametrize("early", [True, False])
+def test_ids_beyond_64_bits_are_told_and_hold_nothing_up(setting: Setting, early: bool) -> None:
+    tree, root = setting.tree, setting.tree.paths.root
+    paths = (f"{root}/999/9999/9999/9999/L9999", f"{tree.paths.locks}/urL9999999999999999999")
+    capture = None if early else setting.capture()
+    for path in paths:
+        tree.make(path)
+    capture = capture or setting.capture()
+    tree.ledger(3)
+    setting.settled()
+    wait_until(lambda: paths[0] in capture.health().strange, WAIT_S, "the znode to be told")
+    tree.client.drop(paths[0], -1)
+    wait_until(lambda: paths[0] not in capture.health().strange, WAIT_S, "the znode to be forgotten")
+    assert (capture.health().synced, setting.journal.published()) == (True, [3])
+
+
+def test_numbers_of_thousands_of_digits_are_named_and_hold_nothing_up(setting: Setting) -> None:
+    tree = setting.tree
+    tree.make(tree.paths.ledger(2), b"BookieMetadataFormatVersion\t1\n" + b"7" * 4_301)
+    capture = setting.capture()
+    tree.ledger(3)
+    setting.settled()
+    error = setting.journal.ledgers[2]["error"]
+    assert ("a number of 64 bits at byte 30" in error, capture.health().unreadable) == (True, 1)
+
+
 def test_a_forbidden_ledger_is_not_a_deleted_one(setting: Setting) -> None:
     setting.tree.ledgers(range(10))
     path = setting.tree.paths.ledger(4)

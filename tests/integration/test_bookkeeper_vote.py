@@ -127,6 +127,24 @@ def test_writing_the_same_delay_or_none_asks_for_an_audit(polls: Polls, written:
     assert polls.told[1] == order
 
 
+@pytest.mark.parametrize("written", [b"9" * 4_300, b"9" * 11, b"-1", b"soon", b""])
+def test_a_delay_that_is_no_number_of_seconds_is_told_and_other_orders_are_obeyed(polls: Polls, written: bytes) -> None:
+    vote = polls.vote("trueup-a", delay_s=30)
+    polls.client.put(polls.paths.delay, written, -1)
+    polls.client.make(polls.paths.disable)
+    wait_until(lambda: polls.told[-1].disabled, WAIT_S, "the switch")
+    (problem,) = vote.problems()
+    assert (polls.told[-1].delay_s, polls.paths.delay in problem, len(problem) < 300) == (30, True, True)
+
+
+def test_a_vote_without_a_number_is_told_and_passed_over(polls: Polls) -> None:
+    polls.client.make(polls.paths.replication)
+    polls.client.make(polls.paths.election)
+    polls.client.make(f"{polls.paths.election}/V_{'9' * 4_301}", marks.vote("other"))
+    vote = polls.vote("trueup-a")
+    assert (vote.holder().role, len(vote.problems())) == (Role.OURS, 1)
+
+
 def test_an_audit_is_asked_for_once(polls: Polls) -> None:
     polls.vote("trueup-a", delay_s=30)
     polls.client.put(polls.paths.delay, b"30", -1)

@@ -9,7 +9,7 @@ from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.bookkeeper import bulk, metadata
+from connectors.bookkeeper import bulk, metadata, reading
 from connectors.bookkeeper.layout import Paths
 from connectors.bookkeeper.proto import LedgerMetadata
 from connectors.protobuf import varint
@@ -157,3 +157,18 @@ def test_no_record_holds_the_password(record: LedgerRecord, version: int) -> Non
 def test_no_complaint_quotes_the_password(record: LedgerRecord, cut: int) -> None:
     data = metadata.encode(record, 2, b"~secret~")
     assert "~secret~" not in alone(record, data[: data.index(b"~secret~") + 8 + cut])["error"]
+
+
+LINES = st.lists(st.lists(st.one_of(
+    st.sampled_from([b"CLOSED", b"a:1", b"", b"9" * 4_301, b"-" + b"9" * 4_301, b"0" * 5_000 + b"1"]),
+    st.integers(-(2**70), 2**70).map(lambda n: b"%d" % n), st.binary(max_size=6),
+), min_size=1, max_size=4), max_size=8)  # fmt: skip
+
+
+@given(LINES)
+def test_whatever_the_lines_of_version_1_hold_a_record_comes_of_it(lines: list[list[bytes]]) -> None:
+    body = b"\n".join(b"\t".join(line) for line in lines)
+    place = metadata.Where(1, "/ledgers/1", 2, 3, 4, 5)
+    record = reading.decoded(metadata.KEY + b"1\n" + body, place)
+    numbers = [record["length"], record["last_entry"], *(f["first_entry"] for f in record["fragments"])]
+    assert (all(-(2**63) <= number < 2**63 for number in numbers), len(record["error"]) < 300) == (True, True)

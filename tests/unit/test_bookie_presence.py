@@ -7,6 +7,7 @@ import pytest
 from connectors.bookkeeper.addresses import address_of, endpoint
 from connectors.bookkeeper.bookie import tls_of
 from connectors.bookkeeper.presence import Answer, presence
+from connectors.bookkeeper.proto import ServiceInfo
 from tests.peer import WAIT_S, Peer
 
 GONE, HELD, SILENT = Answer.GONE, Answer.HELD, Answer.SILENT
@@ -99,8 +100,14 @@ def test_nobody_is_asked_for_nothing() -> None:
     assert presence({7: []}, lambda _bookie: None, WAIT_S) == {7: {}}
 
 
+def registration(host: bytes, port: int) -> bytes:
+    made = ServiceInfo()
+    made.endpoints.add(id=b"bookie", port=port, host=host, protocol=b"bookie-rpc")
+    return bytes(made.SerializeToString())
+
+
 @pytest.mark.parametrize(
-    ("bookie", "registration", "address"),
+    ("bookie", "registered", "address"),
     [
         ("b:1", REGISTRATION, ("192.0.2.9", 3181)),
         ("any-name", REGISTRATION, ("192.0.2.9", 3181)),
@@ -110,10 +117,14 @@ def test_nobody_is_asked_for_nothing() -> None:
         ("any-name", b"", None),
         ("any-name", HTTP_ALONE, None),
         ("any:name", b"", None),
+        ("b:65536", b"", None),
+        ("b:3181", registration(b"192.0.2.9", 0), ("b", 3181)),
+        ("b:3181", registration(b"192.0.2.9", -1), ("b", 3181)),
+        ("b:3181", registration(b"\xff", 3181), ("\ufffd", 3181)),
     ],
 )
-def test_where_a_registered_bookie_is(bookie: str, registration: bytes, address: tuple[str, int] | None) -> None:
-    assert address_of(bookie, registration) == address
+def test_where_a_registered_bookie_is(bookie: str, registered: bytes, address: tuple[str, int] | None) -> None:
+    assert address_of(bookie, registered) == address
 
 
 def test_the_endpoint_for_reads_is_the_one_that_counts() -> None:

@@ -51,6 +51,11 @@ def test_no_ids_have_no_paths() -> None:
         ("00/0000", (Kind.OTHER, -1)),
         ("INSTANCEID", (Kind.OTHER, -1)),
         ("00/0000/L0012/x", (Kind.OTHER, -1)),
+        ("922/3372/0368/5477/L5807", (Kind.LEDGER, 2**63 - 1)),
+        ("922/3372/0368/5477/L5808", (Kind.STRANGE, -1)),
+        ("999/9999/9999/9999/L9999", (Kind.STRANGE, -1)),
+        ("underreplication/locks/urL9999999999999999999", (Kind.STRANGE, -1)),
+        ("\N{ARABIC-INDIC DIGIT ONE}0/0000/L0012", (Kind.OTHER, -1)),
     ],
 )
 def test_paths_say_what_they_are_about(path: str, about: tuple[Kind, int]) -> None:
@@ -75,6 +80,8 @@ def test_a_mark_and_its_lock_lead_back_to_their_ledger() -> None:
         ("", [b"L0000000012", b"L0000000001"], [12, 1]),
         ("00/0000", [b"L0001", b"Lxxxx", b"tmp"], [1, -1, -1]),
         ("00/0000", [], []),
+        ("922/3372/0368/5477", [b"L5807", b"L5808"], [2**63 - 1, -1]),
+        ("999/9999/9999/9999", [b"L9999", b"L0000"], [-1, -1]),
     ],
 )
 def test_ids_of_the_names_in_a_directory(directory: str, names: list[bytes], ids: list[int]) -> None:

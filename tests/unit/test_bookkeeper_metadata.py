@@ -134,7 +134,7 @@ def test_an_escape_that_java_does_not_know_is_named_by_its_byte(escape: bytes) -
     [
         (b"2\n3\n0\n", "at least one fragment"),
         (b"2\n", "write quorum, ensemble and length"),
-        (b"2\n3\nx\n", "a number"),
+        (b"2\n3\nx\n", "a number of 64 bits"),
         (b"4\n3\n0\n0\ta:1\tb:1\tc:1\n", "ensemble >= write quorum >= ack quorum"),
         (b"2\n3\n0\n0\ta:1\tb:1\n", "3 bookies in a fragment"),
         (b"1\n1\n0\n5\ta:1\n5\tb:1\n", "a fragment that starts after entry 5"),
@@ -142,7 +142,7 @@ def test_an_escape_that_java_does_not_know_is_named_by_its_byte(escape: bytes) -
         (b"1\n1\n0\n0\ta/b\n", "a bookie id"),
         (b"1\n1\n0\n0\tReadOnly\n", "a bookie id"),
         (b"1\n1\n0\n7\n", "a fragment"),
-        (b"1\n1\n0\n\n", "a number"),
+        (b"1\n1\n0\n\n", "a number of 64 bits"),
     ],
 )
 def test_what_bookkeeper_refuses_is_refused(body: bytes, wanted: str) -> None:

@@ -133,7 +133,12 @@ def test_pulsars_znode_is_known_by_id_and_host() -> None:
     assert list(told.values()) == ["/r1", "/r2", None, None, None, None]
 
 
-@pytest.mark.parametrize("data", [b"{", b"[]", b'{"g": []}', b'{"g": {"b:1": 5}}', b'{"g": {"b:1": {"rack": 5}}}'])
+DEEP = [b"[" * 200_000, b'{"g":' * 200_000]
+
+
+@pytest.mark.parametrize(
+    "data", [b"{", b"[]", b'{"g": []}', b'{"g": {"b:1": 5}}', b'{"g": {"b:1": {"rack": 5}}}', b"9" * 4_301, *DEEP]
+)
 def test_a_damaged_pulsar_znode_leaves_the_racks_as_they_were(data: bytes) -> None:
     racks = Pulsar()
     racks.load(PULSAR)

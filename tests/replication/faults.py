@@ -3,8 +3,8 @@
 import random
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
-from types import TracebackType
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType, TracebackType
 from typing import Self
 
 from connectors.sandbox.processes import wait_until
@@ -14,13 +14,23 @@ from state.errors import TrueupError
 class Faults:
     """Runs one of the ``kinds`` after another in a thread, ``every_s`` seconds apart on average.
 
-    A kind is a function that hurts something and heals it again. What goes wrong in it is raised at the end.
+    A kind is a function that hurts something and heals it again; ``weights`` tells how often it comes before all came
+    (default once). ``works`` returns once everything works: it is called before and after each fault, so that every
+    fault that is counted hurt what worked, and that works again. What goes wrong is raised at the end.
     """
 
-    def __init__(self, kinds: Mapping[str, Callable[[], None]], every_s: float, seed: int) -> None:
+    def __init__(
+        self,
+        kinds: Mapping[str, Callable[[], None]],
+        every_s: float,
+        seed: int,
+        weights: Mapping[str, int] = MappingProxyType({}),
+        works: Callable[[str], None] = lambda _when: None,
+    ) -> None:
         self.done: Counter[str] = Counter()
-        self._kinds, self._every_s, self._random = dict(kinds), every_s, random.Random(seed)
-        self._stop = threading.Event()
+        self._kinds, self._every_s, self._random, self._works = dict(kinds), every_s, random.Random(seed), works
+        self._deck = [name for name in sorted(kinds) for _ in range(weights.get(name, 1))]
+        self._stop, self._failed = threading.Event(), threading.Event()
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="faults")
 
@@ -40,11 +50,25 @@ class Faults:
         """Let it rage until so much was hurt and healed. What went wrong in that is raised by the exit."""
         wait_until(lambda: self._error or sum(self.done.values()) >= times, limit_s, f"{times} faults")
 
+    def wait_failed(self, limit_s: float) -> bool:
+        """Let it rage for so long; whether something went wrong."""
+        return self._failed.wait(limit_s)
+
     def _run(self) -> None:
         try:
-            while not self._stop.wait(self._random.uniform(0.3, 1.7) * self._every_s):
-                name = self._random.choice(sorted(self._kinds))
+            for name in self._names():
+                if self._stop.wait(self._random.uniform(0.3, 1.7) * self._every_s):
+                    return
+                self._works(f"before {name}")
                 self._kinds[name]()
+                self._works(f"after {name}")
                 self.done[name] += 1
         except (OSError, TrueupError, AssertionError) as error:
             self._error = error
+            self._failed.set()
+
+    def _names(self) -> Iterator[str]:
+        """Kinds without end, each as often as the others within a turn of the deck."""
+        while True:
+            self._random.shuffle(self._deck)
+            yield from self._deck

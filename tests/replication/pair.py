@@ -33,8 +33,12 @@ class Pair:
     """Clusters east and west."""
 
     def __init__(self, new_root: Callable[[], Path]) -> None:
-        self.east, self.west = Kafka(new_root(), settings=QUICK), Kafka(new_root(), settings=QUICK)
+        self.east, self.west = self.broker(new_root()), self.broker(new_root())
         self._topics = 0
+
+    def broker(self, root: Path) -> Kafka:
+        """The one broker of a cluster."""
+        return Kafka(root, settings=QUICK)
 
     def __enter__(self) -> Self:
         self.east.start()

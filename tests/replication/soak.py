@@ -1,20 +1,27 @@
-"""Links for as long as one likes, while workers, brokers and the application are killed: is every record there once?
+"""Links for as long as one likes, under faults of workers, brokers, connections and the application: is every record
+there once?
 
     python -m tests.replication.soak [--minutes N] [--every-s N] [--per-s N] [--seed N] [-o table|json]
 
 Two clusters, and a topic of the same name for each path: writers of all kinds write to both of both, four links copy
-both ways. In the second half the application itself is left alone, so that what it takes of memory can be compared.
-Then all logs are compared, record by record. Writes bench/results/soak.json. Exit 1 when anything is lost, doubled,
-out of order or changed.
+both ways. Links reach the clusters through relays. A fault is counted when records arrived on all four ways before it
+and again after it. Workers are killed as often as brokers are killed or stopped. In the second half the application
+itself is left alone, so that what it takes of memory can be compared. Then all logs are compared, record by record.
+Writes bench/results/soak.json. Exit 1 when anything is lost, doubled, out of order or changed, or when records do not
+arrive again after a fault.
 """
 
 import argparse
+import os
+import random
+import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from itertools import count
+from functools import partial
+from itertools import chain, count
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,17 +30,26 @@ from confluent_kafka import KafkaException
 
 from bench.keeping import keep
 from bench.measure import Failed, tell
-from bench.rows import Row, alone
+from bench.rows import Row, alone, less
+from connectors.sandbox.kafka import Kafka
 from tests.e2e.trueup import Trueup
+from tests.replication.arrivals import Arrivals
 from tests.replication.audit import Audit, audit, ends
 from tests.replication.faults import Faults
-from tests.replication.pair import Pair
+from tests.replication.pair import QUICK, Pair
+from tests.replication.relayed import Relayed
 from tests.replication.writers import Site, Writers
 
 RESULTS = Path(__file__).parents[2] / "bench" / "results" / "soak.json"
 PATHS, SIDES = ("batches", "records"), ("east", "west")
 PARTITIONS = 2
 LOOK_S = 60.0
+FREEZE_S, RELAY_S = 12.0, 8.0
+BACK_S = 240.0
+"""Links have to copy again so long after a fault."""
+WEIGHTS = {"worker": 4}
+"""Workers as often as both brokers, which are killed and stopped."""
+FLAT = 0.9
 
 
 class Size(NamedTuple):
@@ -52,20 +68,44 @@ def main() -> int:
 def _soak(chosen: argparse.Namespace, root: Path) -> list[Row]:
     numbers = count()
     with ExitStack() as stack:
-        pair = stack.enter_context(Pair(lambda: root / f"server{next(numbers)}"))
+        pair = stack.enter_context(RelayedPair(lambda: root / f"server{next(numbers)}"))
         sites = {path: _sites(pair, pair.topic(PARTITIONS)) for path in PATHS}
         trueup = stack.enter_context(_linked(pair, sites, root / "trueup"))
         writers = {path: stack.enter_context(Writers(each, per_s=chosen.per_s)) for path, each in sites.items()}
-        brokers = {side: getattr(pair, side).restart for side in SIDES}
-        kinds = {"worker": lambda: _kill_worker(trueup), **{f"broker {side}": act for side, act in brokers.items()}}
-        done, half_s = Counter[str](), chosen.minutes * 30
-        sizes = []
-        for number, some in enumerate(({**kinds, "application": lambda: _kill(trueup)}, kinds)):
-            with Faults(some, chosen.every_s, chosen.seed + number) as faults:
-                _watch(trueup, sites, half_s)
+        arrivals = stack.enter_context(Arrivals(chain.from_iterable(sites.values())))
+        kinds, done = _kinds(pair, trueup), Counter[str]()
+        sizes: list[Size] = []
+        for number, spared in enumerate(("", "application")):
+            some = {name: act for name, act in kinds.items() if name != spared}
+            works = partial(arrivals.wait_all, BACK_S)
+            with Faults(some, chosen.every_s, chosen.seed + number, WEIGHTS, works) as faults:
+                sizes = _watch(trueup, sites, faults, chosen.minutes * 30)
             done += faults.done
-            sizes.append(_size(trueup))
         return _rows({path: audit(sites[path], writers[path]) for path in PATHS}, done, sizes, chosen.minutes)
+
+
+class RelayedPair(Pair):
+    """Two clusters that the application reaches through relays, and writers directly."""
+
+    def broker(self, root: Path) -> Relayed:
+        return Relayed(root, QUICK)
+
+
+def _kinds(pair: Pair, trueup: Trueup) -> dict[str, Callable[[], None]]:
+    """What is done to what. Each returns when it is over."""
+    kinds: dict[str, Callable[[], None]] = {
+        "worker": lambda: _kill_worker(trueup), "application": lambda: _kill(trueup),
+    }  # fmt: skip
+    for side in SIDES:
+        broker = getattr(pair, side)
+        kinds |= {
+            f"broker {side}": broker.restart,
+            f"broker {side} stopped for {FREEZE_S:g} s": partial(_freeze, broker),
+            f"relay {side}: connections refused": partial(broker.refuse, RELAY_S),
+            f"relay {side}: answers lost": partial(broker.lose, RELAY_S),
+            f"relay {side}: data delayed": partial(broker.delay, RELAY_S),
+        }
+    return kinds
 
 
 def _sites(pair: Pair, topic: str) -> list[Site]:
@@ -81,20 +121,21 @@ def _linked(pair: Pair, sites: dict[str, list[Site]], root: Path) -> Iterator[Tr
         }
         for path, each in sites.items() for source, target in (SIDES, SIDES[::-1])
     }  # fmt: skip
-    kafka = {side: {"bootstrap": getattr(pair, side).bootstrap, "bit": bit} for bit, side in enumerate(SIDES)}
+    kafka = {side: {"bootstrap": getattr(pair, side).relayed, "bit": bit} for bit, side in enumerate(SIDES)}
     with Trueup(None, root, kafka=kafka, links=links) as made:
         made.start()
         yield made
 
 
-def _watch(trueup: Trueup, sites: dict[str, list[Site]], for_s: float) -> None:
-    """Say every minute how things are."""
-    until_s = time.monotonic() + for_s
-    while (left_s := until_s - time.monotonic()) > 0:
-        time.sleep(min(LOOK_S, left_s))
+def _watch(trueup: Trueup, sites: dict[str, list[Site]], faults: Faults, for_s: float) -> list[Size]:
+    """Say every minute how things are; what the application takes at each look. Ends early when a fault went wrong."""
+    until_s, sizes = time.monotonic() + for_s, []
+    while (left_s := until_s - time.monotonic()) > 0 and not faults.wait_failed(min(LOOK_S, left_s)):
         there = "; ".join(f"{path} {_standing(each)}" for path, each in sites.items())
-        size = _size(trueup)
-        tell(f"{there}; {size.megabytes:,.0f} MB, {size.files} open files")
+        sizes.append(_size(trueup))
+        size = f"{sizes[-1].megabytes:,.0f} MB, {sizes[-1].files} open files"
+        tell(f"{there}; {size}; {sum(faults.done.values())} faults")
+    return sizes
 
 
 def _standing(sites: list[Site]) -> str:
@@ -105,14 +146,21 @@ def _standing(sites: list[Site]) -> str:
 
 
 def _kill_worker(trueup: Trueup) -> None:
-    """SIGKILL one of the processes that hold leases, if there are any now."""
-    for process in trueup.workers()[:1]:
-        process.kill()
+    """SIGKILL one of the processes that hold leases."""
+    random.choice(trueup.workers()).kill()
 
 
 def _kill(trueup: Trueup) -> None:
     trueup.kill()
     trueup.start()
+
+
+def _freeze(broker: Kafka) -> None:
+    """SIGSTOP a broker for a while."""
+    assert broker.pid is not None
+    os.kill(broker.pid, signal.SIGSTOP)
+    time.sleep(FREEZE_S)
+    os.kill(broker.pid, signal.SIGCONT)
 
 
 def _size(trueup: Trueup) -> Size:
@@ -132,21 +180,25 @@ def _rows(audits: dict[str, Audit], done: Counter[str], sizes: list[Size], minut
     if wrong:
         raise Failed(f"records that are not as they should be: {', '.join(wrong)}: {audits}")
     rows = [alone("Minutes", "", [minutes])]
-    rows += [alone(f"  killed: {name}", "times", [times]) for name, times in sorted(done.items())]
+    rows.append(alone("Faults; links copied before and after each", "times", [sum(done.values())]))
+    rows += [alone(f"  {name}", "times", [times]) for name, times in sorted(done.items())]
     for path, found in audits.items():
         for side, verdict in found.clusters.items():
             rows.append(alone(f"{path}, {side}: records", "", [verdict.records]))
-            rows.append(alone("  missing, doubled, out of order, altered, extra or lost", "", [verdict.faults]))
-    for when, size in zip(("after half the time", "in the end"), sizes, strict=True):
-        rows.append(alone(f"Memory of the application and Spark {when}", "MB", [size.megabytes]))
-        rows.append(alone("  open files", "", [size.files]))
+            rows.append(alone("  missing, doubled, out of order, altered, extra, lost", "", [verdict.faults]))
+    third = max(1, len(sizes) // 3)
+    for what, unit, column in (("Memory of the application and Spark", "MB", 0), ("  open files", "", 1)):
+        early, late = ([float(size[column]) for size in part] for part in (sizes[:third], sizes[-third:]))
+        rows.append(less(f"{what}, last third of second half (peer: first)", unit, early, late, FLAT))
     return rows
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.replication.soak", description="Links under faults, long")
     parser.add_argument("--minutes", type=float, default=60.0, metavar="N", help="how long to write (default 60)")
-    parser.add_argument("--every-s", type=float, default=45.0, metavar="N", help="between two kills (default 45)")
+    parser.add_argument(
+        "--every-s", type=float, default=15.0, metavar="N", help="rest before a fault, on average (default 15)"
+    )
     parser.add_argument("--per-s", type=float, default=60.0, metavar="N", help="records of a writer (default 60)")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the faults (default 1)")
     parser.add_argument("-o", dest="output", choices=("table", "json"), default="table", help="what to print")

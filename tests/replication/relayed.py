@@ -1,0 +1,66 @@
+"""A broker that can also be reached through a relay, which refuses, loses and delays."""
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from connectors.sandbox.kafka import Kafka
+from connectors.sandbox.processes import Port
+from tests.proxy import Proxy
+
+DELAY_S = 0.25
+PROTOCOLS = ",".join(f"{listener}:PLAINTEXT" for listener in ("CONTROLLER", "PLAINTEXT", "RELAY"))
+
+
+class Relayed(Kafka):
+    """Clients of `bootstrap` speak to the broker itself, clients of `relayed` come through the relay."""
+
+    def __init__(self, root: Path, settings: Mapping[str, object]) -> None:
+        self._behind = Port()
+        self.relay = Proxy(str(self._behind))
+        super().__init__(root, settings={**settings, "listener.security.protocol.map": PROTOCOLS})
+
+    @property
+    def relayed(self) -> str:
+        """host:port of the relay."""
+        return self.relay.address
+
+    def layout(self) -> dict[str, object]:
+        made = super().layout()
+        made["listeners"] = f"{made['listeners']},RELAY://{self._behind}"
+        made["advertised.listeners"] = f"{made['advertised.listeners']},RELAY://{self.relayed}"
+        return made
+
+    def close(self) -> None:
+        super().close()
+        self.relay.close()
+        self._behind.release()
+
+    def refuse(self, for_s: float) -> None:
+        """Cut all connections, and every new one, for a while."""
+        self.relay.open = False
+        self.relay.cut()
+        time.sleep(for_s)
+        self.relay.open = True
+
+    def lose(self, for_s: float) -> None:
+        """Take requests and lose the answers for a while; then cut the connections."""
+        self.relay.deaf = True
+        time.sleep(for_s)
+        self.relay.cut()
+        self.relay.deaf = False
+
+    def delay(self, for_s: float) -> None:
+        """Hold back every piece of data for a while."""
+        self.relay.change = _late
+        time.sleep(for_s)
+        self.relay.change = _unchanged
+
+
+def _late(_way: str, data: bytes) -> bytes:
+    time.sleep(DELAY_S)
+    return data
+
+
+def _unchanged(_way: str, data: bytes) -> bytes:
+    return data

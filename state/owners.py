@@ -36,6 +36,12 @@ class Claim(NamedTuple):
 
 
 NOBODY = Claim(Component.UNKNOWN)
+_CURSOR = "pulsar/cursor"
+_OF_OTHERS = frozenset({
+    "pulsar/compactedTopic", "pulsar/schemaId", "pulsar/delayedIndexBucketKey", "pulsar/delayedIndexTopic",
+    "pulsar/delayedIndexCursor",
+})  # fmt: skip
+"""Keys that Pulsar never writes on a ledger of a managed ledger's data or cursors."""
 
 
 class Status(IntEnum):
@@ -86,9 +92,10 @@ def _claim(said: Mapping[str, str]) -> Claim:
     if said.get("application") != "pulsar":
         return NOBODY
     component, owner = said.get("component"), said.get("pulsar/managed-ledger", "")
-    if component == "managed-ledger" and owner:
-        name = said.get("pulsar/cursor", "")
-        return Claim(Component.CURSOR if name else Component.DATA, owner, name)
+    if component == "managed-ledger" and owner and not said.keys() & _OF_OTHERS:
+        # The presence of the key decides: a cursor without a name is a cursor.
+        component_of = Component.CURSOR if _CURSOR in said else Component.DATA
+        return Claim(component_of, owner, said.get(_CURSOR, ""))
     if component == "compacted-ledger" and said.get("pulsar/compactedTopic"):
         return Claim(Component.COMPACTED, managed_ledger(said["pulsar/compactedTopic"]))
     if component == "schema" and said.get("pulsar/schemaId"):

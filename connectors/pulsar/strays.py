@@ -161,4 +161,4 @@ def _holds(stores: Mapping[str, Store], place: str) -> bool:
     name, key, upload = split(place)
     if name not in stores:
         return True
-    return bool(stores[name].parts(Upload(key, upload, 0))) if upload else stores[name].head(key) is not None
+    return stores[name].holds(Upload(key, upload, 0)) if upload else stores[name].head(key) is not None

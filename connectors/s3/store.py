@@ -121,7 +121,13 @@ class Store:
         where = {"Bucket": self.place.bucket, "Key": upload.key, "UploadId": upload.id}
         what = f"give up the upload of {upload.key}"
         self._call(what, lambda: self._client.abort_multipart_upload(**where), lost=Unknown)
-        return not self.parts(upload)
+        return not self.holds(upload)
+
+    def holds(self, upload: Upload) -> bool:
+        """Whether an upload exists. It may have no parts yet."""
+        where = {"Bucket": self.place.bucket, "Key": upload.key, "UploadId": upload.id, "MaxParts": 1}
+        found = self._call(f"look at the upload of {upload.key}", lambda: self._client.list_parts(**where))
+        return found is not None
 
     def parts(self, upload: Upload) -> list[int]:
         """Bytes of each part that an upload holds."""

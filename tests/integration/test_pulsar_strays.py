@@ -92,10 +92,11 @@ class Setting:
             self.client.put_object(Bucket=self.bucket, Key=key, Body=content, Metadata=said)
         return pair
 
-    def upload(self, uid: str, ledger: int) -> None:
+    def upload(self, uid: str, ledger: int, parts: int = 1) -> None:
         where = {"Bucket": self.bucket, "Key": Pair(uid, ledger).data_key}
         made = self.client.create_multipart_upload(**where)["UploadId"]
-        self.client.upload_part(**where, UploadId=made, PartNumber=1, Body=bytes(1_000))
+        for number in range(parts):
+            self.client.upload_part(**where, UploadId=made, PartNumber=number + 1, Body=bytes(1_000))
 
     def keys(self) -> set[str]:
         return {found["Key"] for found in self.client.list_objects_v2(Bucket=self.bucket).get("Contents", [])}
@@ -169,11 +170,12 @@ def test_none_goes_without_a_persons_yes_and_then_only_what_it_was_said_to(make:
     assert [row["outcome"] for row in setting.strays.markers.history if row["ledger"] == 4][-1] == "confirmed"
 
 
-def test_a_stale_upload_is_given_up_after_a_persons_yes(make: Any) -> None:
+@pytest.mark.parametrize("parts", [0, 1])
+def test_a_stale_upload_is_given_up_after_a_persons_yes(make: Any, parts: int) -> None:
     setting = make()
     setting.owned.lists(OWNER, 5, copies={5: UIDS[0]}, complete=False)
     setting.upload(UIDS[0], 5)
-    setting.upload(UIDS[1], 5)
+    setting.upload(UIDS[1], 5, parts)
     setting.turn(3)
     setting.strays.markers.approve([5])
     setting.turn(3)

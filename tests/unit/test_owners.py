@@ -17,6 +17,7 @@ OF_BUCKET = PULSAR | {
     [
         (OF_TOPIC, Claim(Component.DATA, "t/ns/persistent/a%3Ab")),
         (OF_TOPIC | {"EnsemblePlacementPolicyConfig": b"{}"}, Claim(Component.DATA, "t/ns/persistent/a%3Ab")),
+        (OF_TOPIC | {"pulsar/cursor": b""}, Claim(Component.CURSOR, "t/ns/persistent/a%3Ab")),
         (OF_TOPIC | {"pulsar/cursor": b"sub%2Fx"}, Claim(Component.CURSOR, "t/ns/persistent/a%3Ab", "sub%2Fx")),
         (
             PULSAR
@@ -44,6 +45,8 @@ def test_pulsar_names_the_owner_of_its_ledgers(custom: dict[str, bytes], claim: 
         {name: value for name, value in OF_TOPIC.items() if name != "application"},
         {name: value for name, value in OF_TOPIC.items() if name != "pulsar/managed-ledger"},
         OF_TOPIC | {"component": b"something-new"},
+        OF_TOPIC | {"pulsar/compactedTopic": b""},
+        OF_TOPIC | {"pulsar/schemaId": b"t/ns/a"},
         OF_TOPIC | {"pulsar/managed-ledger": b"\xff"},
         PULSAR | {"component": b"schema"},
     ],

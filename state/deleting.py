@@ -30,6 +30,10 @@ class Deletion:
         3_600.0, "how long a ledger has to have been forgotten; a broker's own attempts end after three minutes",
         least=0, live=True,
     )  # fmt: skip
+    missing_s: float = key(
+        300.0, "how long what an owner lists has to have been missing before that is reported; a broker that deletes a "
+        "topic deletes its ledgers before its list", least=0, live=True,
+    )  # fmt: skip
     max_markers: int = key(10_000, "deletions under way at most; the longest forgotten go first", least=1, live=True)
     deletes_per_s: float = key(20.0, "ledgers deleted a second at most", least=0.1, live=True)
     retry_s: float = key(60.0, "first wait after a deletion that failed; doubles, an hour at most", least=1, live=True)

@@ -11,8 +11,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from state.deletion import LEAK, Rows, judge
+from state.leak_rules import LEAK_RULES
 from state.observations import LedgerState
 from state.owned import NO_LEDGERS, NO_NODES, Table, joined, newest_ledgers, newest_nodes, packed
+from state.strays import LOST
 from state.view import BLOCK_ROWS, TAIL_BLOCKS, TAIL_ROWS, Store
 
 CELLS = ("shape", "nodes", "leaks")
@@ -39,6 +41,12 @@ def agreed(parts: Sequence[Leaks]) -> Sequence[Leaks]:
     return [replace(part, rows=part.rows[~np.isin(part.rows["ledger"], used)]) for part in parts]
 
 
+def settled(part: Leaks, before_ms: int) -> Leaks:
+    """The same without what is missing only since ``before_ms``, in ms since the epoch, or later."""
+    fresh = np.isin(part.rows["rule"], _MISSING) & (part.rows["since_ms"] > before_ms)
+    return replace(part, rows=part.rows[~fresh]) if fresh.any() else part
+
+
 class OwnerBucket:
     """One batch of one bucket."""
 
@@ -62,7 +70,7 @@ class OwnerBucket:
         if len(nodes):
             self.nodes = packed(newest_nodes(joined([self.nodes, nodes])))
             self._store.put("nodes", self.nodes.to_bytes())
-        leaks = _since(judge(self.ledgers, self.nodes), self._leaks)
+        leaks = _since(_gone_since(judge(self.ledgers, self.nodes), ledgers.rows), self._leaks)
         if not np.array_equal(leaks[_COMPARED], self._leaks[_COMPARED]):
             self._store.put("leaks", leaks.tobytes())
         elif not asked:
@@ -93,12 +101,27 @@ class OwnerBucket:
         self._base, self._tail, self._blocks = len(rows), 0, len(blocks)
 
 
+_MISSING = [LEAK_RULES.code(rule) for rule in ("deletion.missing", LOST)]
 _COMPARED = ["ledger", "since_ms", "version", "state", "length", "rule"]
 
 
 def _present(table: Table) -> Table:
     newest = newest_ledgers(table)
     return Table(newest.rows[newest.rows["state"] != LedgerState.GONE], newest.names)
+
+
+def _gone_since(found: Rows, arrived: Rows) -> Rows:
+    """What is missing is so since its ledger was seen to be gone: its owner may have listed it for years."""
+    gone = arrived[arrived["state"] == LedgerState.GONE]
+    missing = np.flatnonzero(found["version"] < 0)
+    if not len(gone) or not len(missing):
+        return found
+    gone = gone[np.lexsort((gone["seen_ms"], gone["ledger"]))]
+    ids = found["ledger"][missing]
+    last = np.maximum(np.searchsorted(gone["ledger"], ids, side="right") - 1, 0)
+    seen_ms = np.where(gone["ledger"][last] == ids, gone["seen_ms"][last], 0)
+    found["since_ms"][missing] = np.maximum(found["since_ms"][missing], seen_ms)
+    return found
 
 
 def _since(found: Rows, before: Rows) -> Rows:

@@ -88,7 +88,9 @@ LEAK_RULES = Rules([
     Rule(
         "deletion.missing", _B, "its owner lists it, and there is no such ledger",
         "A managed ledger lists a ledger that has no metadata and of which it knows no complete copy in tiered "
-        "storage. Its messages cannot be read: readers stop there, or skip it where autoSkipNonRecoverableData is on.",
+        "storage. Its messages cannot be read: readers stop there, or skip it where autoSkipNonRecoverableData is on. "
+        "It is reported once it has been so for deletion.missing_s: a broker that deletes a topic deletes its ledgers "
+        "before the list of them.",
         "Nothing can be done from outside. Look for who deleted it; bookies may hold its entries until they collect.",
     ),
     Rule(
@@ -120,7 +122,8 @@ LEAK_RULES = Rules([
     Rule(
         LOST, _B, "its owner counts on a copy in tiered storage that is not there",
         "The managed ledger notes a complete copy in this bucket, and an object of it is not there, which was looked "
-        "at itself and not only in a listing. Readers that are sent to tiered storage stop there.",
+        "at itself and not only in a listing, twice within deletion.missing_s or more. Readers that are sent to tiered "
+        "storage stop there.",
         "Nothing can be done from outside. A version or a backup of the bucket may still have it.",
     ),
 ])  # fmt: skip

@@ -106,6 +106,13 @@ def _claim(said: Mapping[str, str]) -> Claim:
     return NOBODY
 
 
+def home(owner: str) -> str:
+    """Owners of one home are kept in one place. The path of a node may not tell whether it belongs to the topic
+    ``persistent`` or to one in a namespace of that name (`connectors.pulsar.paths`), so both have the same."""
+    words = owner.split("/", 4)
+    return "/".join(words[:4]) if words[2:4] == ["persistent", "persistent"] else owner
+
+
 def managed_ledger(topic: str) -> str:
     """The managed ledger of a topic, ``domain://tenant/namespace/name`` (TopicName.getPersistenceNamingEncoding). Old
     names have a cluster before the namespace, segments a range behind the name; one in another form stays as it is."""

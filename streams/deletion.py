@@ -19,7 +19,7 @@ from state.deletion import LEAK
 from state.forgotten import CELLS, Leaks, OwnerBucket
 from state.observations import LedgerState
 from state.owned import NO_LEDGERS, NO_NODES, Table, joined
-from state.owners import Component
+from state.owners import Component, home
 from state.view import Store
 from streams.clock import Sink, started
 from streams.folding import records_of
@@ -68,7 +68,7 @@ def _parted(table: Table, kind: int, buckets: int) -> Iterator[tuple[int, int, b
     if not len(table):
         return
     rows = table.rows
-    by_name = np.fromiter((zlib.crc32(n.encode()) % buckets for n in table.names), np.int64, len(table.names))
+    by_name = np.fromiter((zlib.crc32(home(n).encode()) % buckets for n in table.names), np.int64, len(table.names))
     bucket, every = by_name[rows["owner"]], np.zeros(len(rows), bool)
     if kind == LEDGER:
         bucket = np.where(rows["component"] == Component.UNKNOWN, rows["ledger"] % buckets, bucket)
@@ -116,7 +116,7 @@ def start(
     return started(rows, "deletion", f"{max(EVERY_MS, chosen.trigger_ms)} milliseconds", sink, checkpoint)
 
 
-FORM = 2  # of the state in the checkpoint
+FORM = 3  # of the state in the checkpoint
 EVERY_MS = 1_000  # nothing is deleted within seconds, and a step reads a whole bucket
 
 

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from state.deleting import Deletion
 from state.deletion import Rows
 from state.errors import Refused, TrueupError
-from state.forgotten import Leaks, agreed
+from state.forgotten import Leaks, agreed, settled
 from state.leak_rules import DROPPED, LEAK_RULES
 from state.ledgers import Ledgers
 from state.markers import ENDS, Event, Marker, Seen, Stage, advance, again, answered, due, observed, unconfirmed
@@ -138,11 +138,12 @@ class Markers:
         return first is not None and len(self._epochs) == self._buckets and min(self._epochs.values()) >= first
 
     def view(self) -> Sequence[Leaks]:
-        """What all buckets say together."""
+        """What all buckets say together. What is missing is only said once it has been for ``deletion.missing_s``."""
         with self.lock:
             if self._view is None:
                 self._view = agreed(list(self._heard.values()))
-            return self._view
+            before_ms = self._clock() - int(self._policy().missing_s * 1000)
+            return [settled(part, before_ms) for part in self._view]
 
     def forgotten(self, ledger: int | None = None) -> Iterator[tuple[Rows, str, str]]:
         """Every `LEAK` row, or those of one ledger, with owner and cursor."""

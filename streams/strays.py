@@ -79,15 +79,18 @@ class Strays:
 
     def _list(self, name: str) -> None:
         """What is wrong with a store is told, and it is asked again after a while, less and less often."""
-        every_ms = int(self._declared[name].list_s * 1000)
+        policy, every_ms = self._policy(), int(self._declared[name].list_s * 1000)
         try:
             self._found[name] = self._searches[name].strays(self._owners.referenced)
         except TrueupError as error:
-            wait = min(int(self._policy().retry_s * 1000) << min(self._failures[name], 16), LONGEST_MS)
+            wait = min(int(policy.retry_s * 1000) << min(self._failures[name], 16), LONGEST_MS)
             self.problems[name], self._due_ms[name] = str(error), self._clock() + wait
             self._failures[name] += 1
             return
         self.problems.pop(name, None)
+        known = self._since.keys()
+        if any(stray.rule == LOST and stray.ledger not in known for stray in self._found[name]):
+            every_ms = min(every_ms, int(policy.missing_s * 1000))  # it is looked for once more before it is told
         self._failures[name], self._due_ms[name] = 0, self._clock() + every_ms
         self._say()
 

@@ -11,7 +11,7 @@ Nothing else is ever deleted, not even directories that became empty, and nothin
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from connectors.pulsar.paths import Kind, Paths
+from connectors.pulsar.paths import Kind, Paths, Place
 from connectors.pulsar.reading import FORBIDDEN, GONE, Node, owned, read
 from connectors.pulsar.tiered import Facts
 from connectors.zookeeper.client import Client, Committed, check, deletion
@@ -118,10 +118,10 @@ class Deleter:
         if claim.component is not Component.DATA:
             return _why("a ledger of a managed ledger's data", claim.component.name, "others are only reported")
         try:
-            kind = self._paths.place(self._paths.node(claim.owner)).kind
+            places = self._paths.places(self._paths.node(claim.owner))
         except Stop as error:
             return str(error)
-        if kind is not Kind.MANAGED_LEDGER:
+        if Place(Kind.MANAGED_LEDGER, claim.owner) not in places:
             return _why("a managed ledger as the owner", repr(claim.owner), "its ledgers are only reported")
         return ""
 

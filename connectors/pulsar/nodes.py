@@ -2,7 +2,7 @@
 
 from connectors.pulsar import metadata
 from connectors.pulsar.metadata import Listed
-from connectors.pulsar.paths import Kind, Paths
+from connectors.pulsar.paths import Kind, Paths, Place
 from connectors.zookeeper.requests import Stat
 from state.errors import BadBytes
 from state.owners import Pointers, Status
@@ -10,10 +10,18 @@ from state.owners import Pointers, Status
 _STRANGE = "a managed ledger or a cursor where Pulsar keeps them"
 
 
+def place_of(paths: Paths, path: str, data: bytes) -> Place:
+    """What the node at this path is."""
+    first, *others = places = paths.places(path)
+    if not others or not data:
+        return places[-1]
+    return next((place for place in places if _decodes(place.kind, data, path)), first)
+
+
 def pointers_of(paths: Paths, path: str, data: bytes, stat: Stat, seen_ms: int) -> Pointers | None:
     """What this node points to; None for an empty one that only leads to others. Never raises: what cannot be read, or
     may be anything, is UNREADABLE."""
-    place = paths.place(path)
+    place = place_of(paths, path, data)
     if not data and place.kind in (Kind.STRANGE, Kind.SCHEMA):
         return None
     plain = Pointers(path, place.owner, place.name, Status.READABLE, stat.version, stat.mzxid, seen_ms)
@@ -26,15 +34,23 @@ def pointers_of(paths: Paths, path: str, data: bytes, stat: Stat, seen_ms: int) 
 
 def gone(paths: Paths, path: str, zxid: int, seen_ms: int) -> Pointers:
     """A node that is not there, as of ``zxid``."""
-    place = paths.place(path)
+    place = paths.places(path)[0]
     return Pointers(path, place.owner, place.name, Status.GONE, -1, zxid, seen_ms)
 
 
 def forbidden(paths: Paths, path: str, mzxid: int, seen_ms: int) -> Pointers:
     """A node that may not be read. ``mzxid``: of what was last known of it, which must not win over what comes."""
-    place = paths.place(path)
+    place = paths.places(path)[0]
     error = f"expected permission to read {path}; found none; give this identity the right in the znode's ACL"
     return Pointers(path, place.owner, place.name, Status.UNREADABLE, -1, mzxid, seen_ms, error=error)
+
+
+def _decodes(kind: Kind, data: bytes, path: str) -> bool:
+    try:
+        _decoded(kind, data, path)
+    except BadBytes:
+        return False
+    return True
 
 
 def _decoded(kind: Kind, data: bytes, path: str) -> tuple[Listed, bool]:

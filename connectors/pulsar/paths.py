@@ -2,7 +2,8 @@
 
 Sources: MetaStoreImpl, TopicName.getPersistenceNamingEncoding, BookkeeperSchemaStorage. A managed ledger is
 ``tenant/namespace/persistent/topic``; ``tenant/cluster/namespace/persistent/topic`` before namespaces lost their
-cluster; ``tenant/namespace/segment/topic/range`` since 5.0. Its children are its cursors.
+cluster; ``tenant/namespace/segment/topic/range`` since 5.0. Its children are its cursors. Where a topic or a namespace
+of the old form is called ``persistent``, the path of a node has two readings, and its data decide.
 """
 
 import re
@@ -16,6 +17,8 @@ from state.owners import SCHEMA
 
 _NODE = re.compile(r"(?!\.{1,2}(?:/|\Z))[^/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]+\Z")
 """One level of a path that ZooKeeper takes (PathUtils)."""
+_TWOFOLD = ["persistent", "persistent"]
+"""Third and fourth level where the topic ``persistent`` and a namespace of that name with its cluster look alike."""
 
 
 class Kind(Enum):
@@ -51,12 +54,20 @@ class Paths:
         """Top of the schemas."""
         return f"{self.root}/schemas"
 
-    def place(self, path: str) -> Place:
-        """What the node at this path, which is below one of both tops, is."""
+    def places(self, path: str) -> tuple[Place, ...]:
+        """What the node at this path, which is below one of both tops, may be. The first holds for a node whose data
+        decide nothing, the last for one without data."""
         if path.startswith(f"{self.schemas}/"):
-            return Place(Kind.SCHEMA, SCHEMA + path[len(self.schemas) + 1 :])
+            return (Place(Kind.SCHEMA, SCHEMA + path[len(self.schemas) + 1 :]),)
         words = path[len(self.ledgers) + 1 :].split("/")
-        size = _levels(words)
+        if words[2:4] != _TWOFOLD:
+            return (self._place(words, _levels(words)),)
+        topic = self._place(words, 4)
+        old = Place(Kind.STRANGE, topic.owner) if len(words) == 4 else self._place(words, 5)
+        return (topic, old) if len(words) <= 5 else (old,)
+
+    def _place(self, words: list[str], size: int) -> Place:
+        """``size``: how many levels the name of the managed ledger has, 0 if the path does not tell."""
         owner = "/".join(words[: size or len(words)])
         if not size or len(words) < size:
             # Of a managed ledger in either form the name has at most five levels; below are cursors.
@@ -75,8 +86,6 @@ class Paths:
 
 def _levels(words: list[str]) -> int:
     """How many levels the name of the managed ledger has, 0 if the path does not tell."""
-    if words[2:4] == ["persistent", "persistent"]:
-        return 0  # the topic persistent, or a namespace of that name with its cluster
     if words[2:3] == ["persistent"]:
         return 4
     return 5 if words[2:3] == ["segment"] or words[3:4] == ["persistent"] else 0

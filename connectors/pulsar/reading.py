@@ -9,7 +9,7 @@ from connectors.pulsar.paths import Paths
 from connectors.zookeeper.client import Client, Pace
 from connectors.zookeeper.errors import FORBIDDEN, GONE, NoNode
 from connectors.zookeeper.requests import Stat
-from state.owners import Pointers
+from state.owners import Pointers, Status
 
 PACE = Pace(100, 2)
 """A node may have a megabyte, and an answer holds so many of them."""
@@ -70,12 +70,23 @@ def owned(client: Client, paths: Paths, owners: Iterable[str], seen_ms: int) -> 
     for nodes in walk(client, list(tops)):
         for node in nodes:
             told = _told(paths, node, seen_ms)
-            if told and (told.status or node.path in tops) and told.owner in found:
+            own = tops.get(node.path)
+            if own is not None and not found[own]:
+                found[own].append(_own(told, own))
+            elif told.status and told.owner in found and told.owner != own:
                 found[told.owner].append(told)
     return found
 
 
-def _told(paths: Paths, node: Node, seen_ms: int) -> Pointers | None:
+def _own(told: Pointers, owner: str) -> Pointers:
+    """The node of an owner as its own: one that is READABLE as somebody else's says that this owner has none."""
+    if told.owner == owner:
+        return told
+    mine = told._replace(owner=owner, name="", ledgers=(), dropped=(), copies=(), elsewhere=False)
+    return mine._replace(status=Status.GONE, version=-1) if told.status is Status.READABLE else mine
+
+
+def _told(paths: Paths, node: Node, seen_ms: int) -> Pointers:
     if node.stat:
         told = pointers_of(paths, node.path, node.data, node.stat, seen_ms)
         return told or gone(paths, node.path, node.zxid, seen_ms)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 
 from connectors.pulsar.blob import pair_of
-from connectors.pulsar.nodes import pointers_of
+from connectors.pulsar.nodes import place_of, pointers_of
 from connectors.pulsar.paths import Kind, Paths
 from connectors.pulsar.reading import below
 from connectors.s3.store import Store, Upload
@@ -31,7 +31,7 @@ def referenced(client: Client, paths: Paths) -> Referenced:
     copies, listed, status = dict[Pair, Copy](), dict[int, str](), dict[str, Status]()
     for nodes in below(client, [paths.ledgers]):
         for node in nodes:
-            place = paths.place(node.path)
+            place = place_of(paths, node.path, node.data)
             told = pointers_of(paths, node.path, node.data, node.stat, 0) if node.stat else None
             if place.kind is Kind.MANAGED_LEDGER:
                 status[place.owner] = told.status if told else Status.UNREADABLE

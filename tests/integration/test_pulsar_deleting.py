@@ -69,6 +69,26 @@ def test_a_forgotten_ledger_is_deleted_and_nothing_else(owners: Owners) -> None:
     assert (outcome.result, before - owners.all()) == ("deleted", {owners.ledgers.ledger(LEDGER)})
 
 
+@pytest.mark.parametrize("topic", ["t/ns/persistent/persistent", "t/c/persistent/persistent/a"])
+def test_a_ledger_of_a_topic_whose_path_has_two_readings_is_deleted(owners: Owners, topic: str) -> None:
+    owners.managed_ledger(8, 9, owner=topic)
+    owners.cursor("sub", 11, owner=topic)
+    owners.ledger(6, custom={**DATA, "pulsar/managed-ledger": topic.encode()})
+    outcome = delete(owners, ORDER._replace(ledger=6, claim=Claim(Component.DATA, topic)))
+    assert (outcome.result, there(owners, 6)) == ("deleted", False), outcome
+
+
+def test_a_cursor_that_reads_as_nobodys_keeps_both_owners_that_it_may_have(owners: Owners) -> None:
+    topic = "t/ns/persistent/persistent"
+    owners.managed_ledger(8, 9, owner=topic)
+    owners.make(f"{owners.paths.node(topic)}/a", b"\xff")
+    orders = [ORDER._replace(claim=Claim(Component.DATA, owner)) for owner in (topic, f"{topic}/a")]
+    for number, order in enumerate(orders):
+        owners.ledger(6 + number, custom={**DATA, "pulsar/managed-ledger": order.claim.owner.encode()})
+    told = deleter(owners).delete([order._replace(ledger=6 + number) for number, order in enumerate(orders)])
+    assert [(each.result, "byte 0" in each.detail) for each in told] == [("refused", True)] * 2, told
+
+
 def test_nothing_is_written_on_the_owners_nodes(owners: Owners) -> None:
     before = owners.actual()
     delete(owners)

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from state.deletion import judge
+from state.forgotten import OwnerBucket
 from state.leak_rules import LEAK_RULES
 from state.observations import LedgerState
 from state.owned import NO_LEDGERS, OWNED, Rows, Table, nodes_of
 from state.owners import Claim, Component, Pointers, Status, claim_of, managed_ledger
+from state.view import MemoryStore
 
 ML = "public/default/persistent/orders"
 PATH = f"/managed-ledgers/{ML}"
@@ -50,6 +52,14 @@ def test_a_listed_ledger_is_not_forgotten() -> None:
 
 def test_one_that_later_ones_are_listed_without_is() -> None:
     assert rules(ledgers({"ledger": 4}, {"ledger": 9}), node(9)) == {4: "forgotten"}
+
+
+def test_what_is_missing_is_so_since_its_ledger_went() -> None:
+    bucket = OwnerBucket(MemoryStore())
+    bucket.step(ledgers({"ledger": 4}), nodes_of([node(4)]))
+    found = bucket.step(ledgers({"ledger": 4, "state": LedgerState.GONE, "mzxid": 9, "seen_ms": 70_000}))
+    assert found is not None
+    assert found.rows["since_ms"].tolist() == [70_000]
 
 
 def test_an_open_one_that_later_ones_are_listed_without_is_too() -> None:

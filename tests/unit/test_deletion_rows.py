@@ -82,6 +82,17 @@ def test_owners_are_kept_apart() -> None:
     assert ids == {bucket_of(ORDERS): ([4], [4]), bucket_of(OTHER): ([5], [5])}
 
 
+def test_a_node_that_reads_as_another_owners_later_is_replaced() -> None:
+    """The path does not tell whether ``a`` is a cursor of the topic ``persistent``."""
+    topic, path = "t/ns/persistent/persistent", "/managed-ledgers/t/ns/persistent/persistent/a"
+    cursor = Pointers(path, topic, "a", Status.READABLE, 3, 60, 9)
+    made = [pointing(cursor), pointing(cursor._replace(owner=f"{topic}/a", name="", mzxid=70, ledgers=(7,)))]
+    ((bucket, rows),) = routed(*made, ledger(7, f"{topic}/a")).items()
+    held = OwnerBucket(MemoryStore())
+    held.step(*tables(rows)[:2])
+    assert (bucket, held.nodes.text("owner", 0), len(held.nodes)) == (bucket_of(topic), f"{topic}/a", 1)
+
+
 def test_a_ledger_that_is_gone_is_told_to_every_bucket() -> None:
     found = routed(ledger(4, state=LedgerState.GONE))
     assert {bucket: tables(rows)[0].rows["ledger"].tolist() for bucket, rows in found.items()} == {

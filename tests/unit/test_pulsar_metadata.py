@@ -107,7 +107,6 @@ def test_nodes_that_only_lead_to_others_are_no_owners(path: str) -> None:
         (f"{NODE}/sub", b""),
         (f"{NODE}/sub/more", b"\0"),
         ("/managed-ledgers/somewhere/else", LEDGERS),
-        ("/managed-ledgers/t/ns/persistent/persistent/a", LEDGERS),
         ("/schemas/t/ns/a", CURSOR),
         ("/schemas/t/ns/a", LOCATOR[:-1]),
         (NODE, LEDGERS[:-1]),

@@ -2,9 +2,11 @@
 
 import pytest
 
+from connectors.pulsar import proto
+from connectors.pulsar.nodes import place_of
 from connectors.pulsar.paths import Kind, Paths, Place
 from state.errors import Stop
-from state.owners import SCHEMA
+from state.owners import SCHEMA, home
 
 PATHS = Paths()
 
@@ -27,28 +29,46 @@ PATHS = Paths()
     ],
 )
 def test_the_path_of_a_node_tells_whose_it_is(path: str, place: Place) -> None:
-    assert PATHS.place(f"/managed-ledgers/{path}") == place
+    assert PATHS.places(f"/managed-ledgers/{path}") == (place,)
 
 
-@pytest.mark.parametrize("below", ["", "/a", "/a/sub"])
-def test_a_topic_that_may_as_well_be_a_namespace_is_told_apart_by_nobody(below: str) -> None:
-    assert PATHS.place(f"/managed-ledgers/t/ns/persistent/persistent{below}").kind is Kind.STRANGE
+TWOFOLD = "t/ns/persistent/persistent"
+LISTING = proto.ManagedLedger(ledgerInfo=[{"ledgerId": 5}]).SerializeToString()
+POSITION = proto.Cursor(cursorsLedgerId=5).SerializeToString()
 
 
-def test_what_lies_below_a_name_with_two_meanings_keeps_both_of_them_from_deletion() -> None:
-    place = PATHS.place("/managed-ledgers/t/ns/persistent/persistent/a/sub")
-    assert place.owner == "t/ns/persistent/persistent/a"
+@pytest.mark.parametrize(
+    ("below", "data", "place"),
+    [
+        ("", LISTING, Place(Kind.MANAGED_LEDGER, TWOFOLD)),
+        ("", b"", Place(Kind.STRANGE, TWOFOLD)),
+        ("", b"\xff", Place(Kind.MANAGED_LEDGER, TWOFOLD)),
+        ("/a", POSITION, Place(Kind.CURSOR, TWOFOLD, "a")),
+        ("/a", LISTING, Place(Kind.MANAGED_LEDGER, f"{TWOFOLD}/a")),
+        ("/a", b"", Place(Kind.MANAGED_LEDGER, f"{TWOFOLD}/a")),
+        ("/a", b"\xff", Place(Kind.CURSOR, TWOFOLD, "a")),
+        ("/a/sub", POSITION, Place(Kind.CURSOR, f"{TWOFOLD}/a", "sub")),
+    ],
+)
+def test_the_data_tell_the_topic_persistent_from_a_namespace_of_that_name(
+    below: str, data: bytes, place: Place
+) -> None:
+    assert place_of(PATHS, f"/managed-ledgers/{TWOFOLD}{below}", data) == place
+
+
+def test_both_readings_of_a_path_are_kept_in_one_place() -> None:
+    assert {home(TWOFOLD), home(f"{TWOFOLD}/a")} == {TWOFOLD}
 
 
 def test_schemas_are_named_by_their_id() -> None:
-    assert PATHS.place("/schemas/t/ns/a%3Ab") == Place(Kind.SCHEMA, f"{SCHEMA}t/ns/a%3Ab")
+    assert PATHS.places("/schemas/t/ns/a%3Ab") == (Place(Kind.SCHEMA, f"{SCHEMA}t/ns/a%3Ab"),)
 
 
-@pytest.mark.parametrize("owner", ["t/ns/persistent/a", "t/c/ns/persistent/a", f"{SCHEMA}t/ns/a"])
+@pytest.mark.parametrize("owner", ["t/ns/persistent/a", "t/c/ns/persistent/a", TWOFOLD, f"{SCHEMA}t/ns/a"])
 @pytest.mark.parametrize("root", ["", "/a/b"])
 def test_owners_have_a_node_that_is_theirs(owner: str, root: str) -> None:
     paths = Paths(root)
-    assert paths.place(paths.node(owner)).owner == owner
+    assert paths.places(paths.node(owner))[0].owner == owner
 
 
 @pytest.mark.parametrize("owner", ["", SCHEMA, "t/../x", "t//x", "/t", "t/.", "a\0b", "t/\ud800"])

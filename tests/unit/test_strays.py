@@ -128,6 +128,7 @@ def test_a_ledger_is_described_with_objects_that_nobody_points_to() -> None:
 
 def test_a_copy_that_is_lost_is_told_before_what_is_left_of_others() -> None:
     setting = Setting("observe")
+    setting.loop.change(missing_s=0)
     node = setting.world.nodes[OWNERS[0]]
     node.listed = [7, 9]
     lost = Copy(Pair("00000000-89ab-cdef-0123-456789abcdef", 7), True, "S3", "shelf")

@@ -30,8 +30,16 @@ def test_a_row_says_whose_it_is_why_and_how_much() -> None:
 
 
 def test_what_is_only_reported_has_no_stage_and_what_is_missing_no_state() -> None:
-    row = Loop().hear({"ledger": 7, "rule": "missing", "version": -1}).said.rows(10)[0]
+    row = Loop(missing_s=0).hear({"ledger": 7, "rule": "missing", "version": -1}).said.rows(10)[0]
     assert (row["stage"], row["state"]) == ("", "")
+
+
+@pytest.mark.parametrize("rule", ["missing", "copy-lost"])
+def test_what_is_missing_is_said_after_a_while(rule: str) -> None:
+    loop = Loop(missing_s=60).hear({"ledger": 7, "rule": rule, "version": -1})
+    early = loop.said.rows(10), loop.said.status()["unreferenced"]
+    loop.now_ms += MINUTE
+    assert (early, [row["rule"] for row in loop.said.rows(10)]) == (([], 0), [f"deletion.{rule}"])
 
 
 def test_rows_say_how_far_their_deletion_is() -> None:

@@ -43,7 +43,12 @@ class Shelf:
         yield [Upload(key, "1", begun_ms) for key, begun_ms in self.world.uploads.items()]
 
     def parts(self, upload: Upload) -> list[int]:
-        return [7] if upload.key in self.world.uploads else []
+        """Those of an even ledger have none yet."""
+        named = pair_of(upload.key)
+        return [7] if self.holds(upload) and named and named[0].ledger % 2 else []
+
+    def holds(self, upload: Upload) -> bool:
+        return upload.key in self.world.uploads
 
     def head(self, key: str) -> Head | None:
         self.fails(Retry)

@@ -238,7 +238,9 @@ class Simulation:
         self.connector = parts.connector(self.world, self.journal)
         self.stores = [MemoryStore() for _ in range(BUCKETS)]
         self.waiting: list[int | str] = []
-        self.policy = Deletion(owners="pulsar", instance="x", mode="enforce", grace_s=GRACE_S, confirm_s=1, retry_s=1)
+        self.policy = Deletion(
+            owners="pulsar", instance="x", mode="enforce", grace_s=GRACE_S, confirm_s=1, retry_s=1, missing_s=0
+        )
         self.said = Journal(self.random)
         self.shelf = Shelf(self.world, self.said.records, self.random)
         self.ends: dict[str, int] = {}

@@ -52,12 +52,15 @@ class Position:
 
 class Assignment(NamedTuple):
     """One source partition, the partition it goes to, and where its copy stands. ``start`` is the first offset to
-    take when nothing was ever copied."""
+    take when nothing was ever copied. ``source_id`` and ``target_id``: of the topics that are meant. A topic with
+    another id is neither read nor written to, whatever its name (empty: whichever has the name when a lease opens)."""
 
     source: Partition
     target: Partition
     position: Position
     start: int
+    source_id: str = ""
+    target_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from connectors.contract import Carry, Partition, Position, Progress
+from connectors.contract import Assignment, Carry, Partition, Position, Progress
 from state.offsets import OffsetMap, from_records
 from streams.journal import Journal
 
@@ -51,6 +51,11 @@ class Copy:
         """The first source offset that is not copied yet."""
         return self.position.offset if self.position.offset >= 0 else self.start
 
+    @property
+    def copied_end(self) -> int:
+        """The target offset after the last record that was acknowledged; -1: none is known."""
+        return int(self.map.target[-1] + self.map.count[-1]) if len(self.map) else -1
+
     def place(self, path: str) -> Position:
         """The position as a path understands it. What one carries means nothing to another; the journal knows exactly
         what was copied when a path is changed, so it begins there."""
@@ -67,12 +72,28 @@ class Copy:
         """Copy nothing more until it is reset."""
         self.error, self.stopped, self.barred = why, True, True
 
-    def set(self, offset: int, said: str) -> None:
-        """Go on where a person says."""
+    def set(self, offset: int, said: str, ids: tuple[str, str] = ("", ""), target_end: int = -1) -> None:
+        """Go on where a person says, between the topics with these ids (empty: there is none, or it has no id).
+
+        ``target_end``: of the target partition (-1: not known). Where it no longer holds what was acknowledged, or an
+        end is another topic, the map speaks of logs that are gone: it begins anew.
+        """
+        replaced = any(old and old != new for old, new in zip((self.source_id, self.target_id), ids, strict=True))
+        if replaced or 0 <= target_end < self.copied_end:
+            self.map, self.start, self.foreign = OffsetMap(), offset, 0
         self.position, self.carries = Position(offset, chosen=True), {}
         self.reset, self.set_back, self.again_ms = said, True, 0
         self.error, self.stopped, self.barred = "", False, False
-        self.source_id = self.target_id = ""
+        self.source_id, self.target_id = ids
+
+    def meet(self, ids: tuple[str, str]) -> None:
+        """Take the ids of the topics at both ends, where they were not known."""
+        self.source_id, self.target_id = self.source_id or ids[0], self.target_id or ids[1]
+
+    def holds(self, held: Assignment) -> bool:
+        """Whether a lease of this assignment copied between the topics that are meant now."""
+        ends = (held.source_id, self.source_id), (held.target_id, self.target_id)
+        return held.target == self.target and all(not then or then == now for then, now in ends)
 
     def take(self, progress: Progress, now_ms: int) -> None:
         """Take what was acknowledged."""
@@ -80,6 +101,8 @@ class Copy:
         self.foreign += progress.foreign
         if not self.barred:
             self.error, self.stopped = progress.error, progress.stopped
+        if self.set_back and not len(self.map):
+            return  # that lease may have written to a log that is gone
         told = sum(run.records for run in progress.runs)
         self.map = self.map.extend(
             progress.runs, progress.position.offset, self.start, progress.target_end,

@@ -13,6 +13,7 @@ class Side(NamedTuple):
     """One cluster: partitions and id of each topic of the link that it has, first and end offset of each partition.
 
     ``problem``: why it did not answer the last time it was asked; the rest is older then. ``cluster``: its id.
+    ``names``: of all topics that the source has, of the link or not.
     """
 
     partitions: Mapping[str, int] = {}
@@ -20,6 +21,7 @@ class Side(NamedTuple):
     logs: Mapping[Partition, tuple[int, int]] = {}
     problem: str = ""
     cluster: str = ""
+    names: frozenset[str] = frozenset()
 
 
 class Facts(NamedTuple):
@@ -47,7 +49,6 @@ def look(copy: Copy, facts: Facts, alone: bool = True) -> Look:
     """One partition, as `state.replication.silences` wants it. ``alone``: nobody else is to write to its target."""
     source_id, target_id = ids(copy, facts)
     start, end = facts.source.logs.get(copy.source, (-1, -1))
-    runs = copy.map
     return Look(
         position=copy.position.offset,
         source_id=source_id,
@@ -55,7 +56,7 @@ def look(copy: Copy, facts: Facts, alone: bool = True) -> Look:
         source_end=end,
         target_id=target_id,
         target_end=facts.target.logs.get(copy.target, (-1, -1))[1],
-        copied_end=int(runs.target[-1] + runs.count[-1]) if len(runs) else -1,
+        copied_end=copy.copied_end,
         foreign=copy.foreign,
         alone=alone,
         gone=bool(facts.source.partitions) and copy.source.topic not in facts.source.partitions,

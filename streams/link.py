@@ -20,7 +20,7 @@ from state.linking import Link as Declared
 from state.replication import Choice, LinkState, Part, Reason, Signs, state_of
 from state.settings import Settings
 from streams.copies import Copy, JournalRecord
-from streams.facts import NOTHING, Facts
+from streams.facts import NOTHING, Facts, ids
 from streams.journal import Journal
 from streams.tail import ALONE_S, Answer, Order
 
@@ -69,6 +69,9 @@ class Link:
         self._held: list[Order] = []
         self._unsaved: dict[tuple[str, bytes], JournalRecord] = {}
         self._ending, self._chosen = False, self._patterns()
+        # Topics that the source had when these patterns were chosen; None: not known yet.
+        self._there: frozenset[str] | None = frozenset() if copies else None
+        self._first: dict[Partition, int] = {}  # where the topics begin that were there
         self._exact = not self.path  # whether the journal knows all that was copied: no copier is open, none died
 
     @property
@@ -92,6 +95,8 @@ class Link:
         with self.lock:
             for copy in self.copies.values():
                 copy.again_ms = 0
+            if self._there is not None and self._patterns() != self._chosen:
+                self._choose()
         self._changed.set()
 
     def end(self) -> None:
@@ -115,6 +120,7 @@ class Link:
             due = {s: c for s in wanted if (c := self.copies.get(s)) and self._due(c)}
             for copy in due.values():
                 copy.set_back = False
+                copy.meet(ids(copy, self.facts))
             if not due:
                 return self._last_orders()
             self.since_ms = self.since_ms or self._clock()
@@ -174,17 +180,33 @@ class Link:
                 if known is not None and known.target != target:
                     known.moved(target)
             fresh = [source for source in wanted if source not in self.copies]
+        self._fix_starts()
         if not fresh:
             return
-        declared, patterns = self.declared, self._patterns()
-        if self.copies and patterns == self._chosen:
-            # It was made since: what it got before we saw it is to be copied too.
-            declared = replace(declared, start="earliest")
-        starts, self._chosen = self._starts(declared, fresh), patterns
+        # What was made since is copied from its beginning, with what it got before it was seen.
+        since = [source for source in fresh if source not in self._first]
+        later = self._starts(replace(self.declared, start="earliest"), since) if since else {}
+        starts = {**self._first, **later}
         with self.lock:
             made = [Copy(source, wanted[source], starts[source]) for source in fresh if source in starts]
             self.copies.update({copy.source: copy for copy in made})
         self._save(made, must=True)
+
+    def _fix_starts(self) -> None:
+        """Ask where the topics begin that were there when they were chosen, fit to be copied already or not."""
+        with self.lock:
+            if self._there is None or self._patterns() != self._chosen:
+                self._choose()
+            begun = {source.topic for source in (*self.copies, *self._first)}
+            counts, there = self.facts.source.partitions, (self._there or frozenset()) - begun
+            new = [Partition(name, n) for name in self.topics(counts) if name in there for n in range(counts[name])]
+        if new:
+            self._first.update(self._starts(self.declared, new))
+
+    def _choose(self) -> None:
+        """Remember what the source had when the link's patterns were chosen, as it was seen last before that."""
+        self._chosen = self._patterns()
+        self._there = self.facts.source.names if self.facts.complete else None
 
     def _patterns(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         return tuple(self.declared.topics), tuple(self.declared.exclude)
@@ -213,7 +235,9 @@ class Link:
         return Lease(
             link=self.name, source=self.side(declared.source), target=self.side(declared.target),
             flow=flow_of(self.name, declared.flow), path=self.path,
-            assignments=tuple(Assignment(c.source, c.target, c.place(self.path), c.start) for c in copies),
+            assignments=tuple(
+                Assignment(c.source, c.target, c.place(self.path), c.start, c.source_id, c.target_id) for c in copies
+            ),
             forward=declared.forward, limits=limits, failures=declared.failures,
             dead_letters=declared.dead_letter_topic, hook=declared.hook, transform=declared.transform,
             clusters={name: cluster.bit for name, cluster in self._settings().kafka.items()},
@@ -241,17 +265,19 @@ class Link:
             self.rounds, self.taken_ms = self.rounds + 1, now_ms
             taken: list[Copy] = []
             for order, answer in zip(self._held, answers, strict=True):
-                taken += [self._take(progress, now_ms) for progress in answer.progress]
+                held = {each.source: each for each in order.lease.assignments}
+                taken += [self._take(progress, held[progress.source], now_ms) for progress in answer.progress]
                 if answer.error is not None:
                     self._failed(order, answer.error, now_ms)
             self.ended()
             self._exact = all(order.last for order in self._held) and not any(a.error for a in answers)
         self._save(taken)
 
-    def _take(self, progress: Progress, now_ms: int) -> Copy:
+    def _take(self, progress: Progress, held: Assignment, now_ms: int) -> Copy:
         copy = self.copies[progress.source]
-        copy.take(progress, now_ms)
-        copy.again_ms = now_ms + STOPPED_AGAIN_MS if progress.stopped else 0
+        if copy.holds(held):
+            copy.take(progress, now_ms)
+            copy.again_ms = now_ms + STOPPED_AGAIN_MS if progress.stopped else 0
         self.totals.update({name: getattr(progress, name) for name in COUNTED})
         self._counted(progress)
         return copy
@@ -293,8 +319,12 @@ class Link:
             if strange:
                 look = f"look at `trueup describe link {self.name}`"
                 raise Refused("partitions of the link", ", ".join(strange), look)
+            facts = self.facts
+            if problem := facts.source.problem or facts.target.problem:
+                raise Refused("both clusters to answer", problem, "reset the link when they do")
             for source, offset in offsets.items():
-                self.copies[source].set(offset, said)
+                copy = self.copies[source]
+                copy.set(offset, said, ids(copy, facts), facts.target.logs.get(copy.target, (-1, -1))[1])
             # No copier of the present term may go on where it stands.
             self._term = uuid.uuid4().hex
             changed = [self.copies[source] for source in offsets]

@@ -186,8 +186,11 @@ class Links:
             raise Refused(
                 "partitions that the link copies", ", ".join(strange), f"look at `trueup describe link {name}`"
             )
-        offsets = self.watches[name].sides.offset(to, chosen)
+        watch = self.watches[name]
+        watch.look()  # the copies go on between the topics that both clusters have at this moment
+        offsets = watch.sides.offset(to, chosen)
         link.reset(offsets, to)
+        watch.forget(offsets)
         rows = [{"partition": str(p), "offset": offsets[p], "was": to} for p in sorted(offsets)]
         self.note(name, "reset", "set", ", ".join(f"{row['partition']} to {row['offset']}" for row in rows))
         return rows

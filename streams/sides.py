@@ -50,7 +50,8 @@ class KafkaSides:
     def _side(self, name: str, topics: Iterable[str] | None, last: Side) -> Side:
         try:
             cluster = self.cluster(name)
-            chosen = self._link.topics(cluster.names()) if topics is None else topics
+            names = cluster.names() if topics is None else []
+            chosen = self._link.topics(names) if topics is None else topics
             found = cluster.topics(chosen, configs=False)
             logs = cluster.logs(partitions_of(found.values()), committed_only=topics is None)
             self._ids[name] = self._ids.get(name) or cluster.cluster_id()
@@ -61,6 +62,7 @@ class KafkaSides:
             {name: topic.id for name, topic in found.items() if topic.id},
             {partition: (log.start, log.end) for partition, log in logs.items() if log.end >= 0},
             cluster=self._ids[name],
+            names=frozenset(names),
         )
 
     def qualities(self, seen: Seen) -> Qualities:

@@ -4,6 +4,7 @@ Everything decided here is decided anew at each turn from what was just seen, so
 """
 
 import logging
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
@@ -70,6 +71,7 @@ class Watch:
         self.beat = Beat()
         self.qualities: Qualities | None = None
         self._heartbeat: Heartbeat | None = None
+        self._looking = threading.Lock()
         self._noted: set[tuple[Partition, str]] = set()
         self._looks: dict[Partition, Look] = {}
         self.second = ""
@@ -84,6 +86,15 @@ class Watch:
 
     def look(self) -> None:
         """Look at both sides."""
+        with self._looking:
+            self._look()
+
+    def forget(self, sources: Iterable[Partition]) -> None:
+        """An operator set these partitions: what was found of them before is no news of what is found later."""
+        chosen = set(sources)
+        self._noted = {(source, rule) for source, rule in self._noted if source not in chosen}
+
+    def _look(self) -> None:
         link, before = self.link, self.link.facts
         with link.lock:
             standing = [(copy, look(copy, NOTHING, self.alone)) for copy in link.copies.values()]
@@ -147,9 +158,7 @@ class Watch:
         for copy, was in standing:
             before, now = self._looks.get(copy.source, was), seen(copy, self.link.facts, was)
             known = copy.source_id, copy.target_id
-            copy.source_id, copy.target_id = (
-                old or new for old, new in zip(known, ids(copy, self.link.facts), strict=True)
-            )
+            copy.meet(ids(copy, self.link.facts))
             for silence in silences(replace(before, source_id=known[0], target_id=known[1]), now):
                 self._hear(copy, silence)
             self._looks[copy.source] = now

@@ -8,10 +8,11 @@ import pytest
 
 from connectors.contract import Partition, Position, Progress, Run
 from state.errors import Refused, Retry, Stop
-from state.replication import Choice, LinkState
+from state.linking import Link as Declared
+from state.replication import Choice, LinkState, silences
 from state.settings import Settings, change, parse
 from streams.copies import Copy, load
-from streams.facts import Facts, Side
+from streams.facts import Facts, Side, look
 from streams.journal import Record
 from streams.link import Link
 from streams.tail import ALONE_S, Answer, Order
@@ -77,7 +78,8 @@ class Rig:
 
 def facts(partitions: int = 2, there: int = 2) -> Facts:
     logs = {Partition("orders", n): (0, 100) for n in range(partitions)}
-    return Facts(Side({"orders": partitions}, logs=logs), Side({"orders": there}), NOW)
+    names = frozenset({"orders", "pays"})
+    return Facts(Side({"orders": partitions}, logs=logs, names=names), Side({"orders": there}), NOW)
 
 
 def done(order: Order, source: Partition, offsets: tuple[int, ...], **more: object) -> Progress:
@@ -300,15 +302,146 @@ def test_a_topic_that_left_the_link_is_not_counted(rig: Rig) -> None:
     assert (rig.link.lags(), rig.link.current()) == ({}, [])
 
 
-@pytest.mark.parametrize(("topics", "start"), [(["orders"], "earliest"), (["orders", "pays"], "latest")])
-def test_what_is_made_later_is_copied_from_its_beginning(topics: list[str], start: str) -> None:
-    rig, asked = Rig(start="latest"), list[str]()
-    rig.link._starts = lambda declared, sources: asked.append(declared.start) or dict.fromkeys(sources, 0)  # type: ignore[func-returns-value]
-    rig.link.orders()
-    rig.set("topics", topics)
-    rig.link.facts = facts(3, 3)
-    rig.link.orders()
-    assert asked == ["latest", start]
+class Starts:
+    """Latest is 100, earliest 0."""
+
+    def __call__(self, declared: Declared, sources: Iterable[Partition]) -> dict[Partition, int]:
+        return dict.fromkeys(sources, 100 if declared.start == "latest" else 0)
+
+
+def with_topic(name: str, there: int = 1) -> Facts:
+    """Both clusters once the source has a further topic of one partition."""
+    source, target, at_ms = facts()
+    return Facts(
+        source._replace(partitions={**source.partitions, name: 1}, names=source.names | {name}),
+        target._replace(partitions={**target.partitions, name: there}),
+        at_ms,
+    )
+
+
+def begun_at(rig: Rig, topic: str, number: int = 0) -> int:
+    """Where the next round lets a partition begin."""
+    return next(a.start for o in rig.link.orders() for a in o.lease.assignments if a.source == Partition(topic, number))
+
+
+@pytest.fixture
+def late() -> Rig:
+    """A link that starts at the end and copies already."""
+    rig = Rig(start="latest")
+    rig.link._starts = Starts()
+    rig.round(100, 100)
+    return rig
+
+
+def test_a_link_begins_where_it_is_told(late: Rig) -> None:
+    assert late.link.copies[ZERO].start == 100
+
+
+def test_what_was_there_when_topics_were_chosen_begins_where_the_link_says(late: Rig) -> None:
+    late.set("topics", ["orders", "pays"])
+    late.link.wake()
+    late.link.facts = with_topic("pays")
+    assert begun_at(late, "pays") == 100
+
+
+def test_a_topic_made_after_a_change_of_topics_is_copied_from_its_beginning(late: Rig) -> None:
+    late.set("topics", ["/.*/"])
+    late.link.wake()
+    late.link.facts = with_topic("new")
+    assert begun_at(late, "new") == 0
+
+
+def test_a_topic_made_while_the_link_is_paused_is_copied_from_its_beginning(late: Rig) -> None:
+    late.set("topics", ["/.*/"])
+    late.set("paused", True)
+    late.link.wake()
+    late.link.facts = with_topic("new")
+    late.link.orders()
+    late.set("paused", False)
+    assert begun_at(late, "new") == 0
+
+
+def test_the_first_topic_made_for_a_link_without_any_is_copied_from_its_beginning() -> None:
+    rig = Rig(start="latest", topics=["new"])
+    rig.link._starts = Starts()
+    rig.round()
+    rig.link.facts = with_topic("new")
+    assert begun_at(rig, "new") == 0
+
+
+def test_a_topic_that_waits_for_its_place_begins_where_it_ended_when_it_was_chosen(late: Rig) -> None:
+    late.set("topics", ["orders", "pays"])
+    late.link.wake()
+    late.link.facts = with_topic("pays", there=0)
+    late.link.orders()
+    late.link._starts = lambda _declared, sources: dict.fromkeys(sources, 200)
+    late.link.facts = with_topic("pays")
+    assert begun_at(late, "pays") == 100
+
+
+def test_a_partition_added_while_topics_change_is_copied_from_its_beginning(late: Rig) -> None:
+    late.set("topics", ["orders", "pays"])
+    late.link.facts = facts(3, 3)
+    assert begun_at(late, "orders", 2) == 0
+
+
+def remade(rig: Rig, ids: tuple[str, str], end: int) -> Facts:
+    """Both clusters with these topic ids and this end of every target partition."""
+    source, target, at_ms = facts()
+    return Facts(
+        source._replace(ids={"orders": ids[0]}),
+        target._replace(ids={"orders": ids[1]}, logs={Partition("orders", n): (0, end) for n in range(2)}),
+        at_ms,
+    )
+
+
+def found(rig: Rig, link: Link) -> list[str]:
+    """What two looks at partition 1 show."""
+    now = look(link.copies[ONE], link.facts)
+    return [silence.rule for silence in silences(now, now)]
+
+
+@pytest.mark.parametrize(("old", "new"), [(("s", "t"), ("s", "u")), (("", ""), ("", ""))], ids=["ids", "no ids"])
+def test_a_reset_frees_a_partition_whose_target_was_made_anew(
+    rig: Rig, old: tuple[str, str], new: tuple[str, str]
+) -> None:
+    rig.link.facts = remade(rig, old, 100)
+    orders = rig.link.orders()
+    rig.link.facts = remade(rig, new, 0)
+    rig.link.reset({ONE: 0}, "earliest")
+    # What the lease that ran then acknowledged went into the log that is gone.
+    late = [done(o, a.source, (10, 20)) for o in orders for a in o.lease.assignments]
+    rig.link.take([Answer([row for row in late if row.source in sources([o])], None) for o in orders])
+    again = rig.restarted()
+    again.facts = rig.link.facts
+    assert (found(rig, rig.link), found(rig, again), rig.link.copies[ONE].stopped) == ([], [], False)
+
+
+def test_a_reset_forgets_where_records_of_a_former_source_stand(rig: Rig) -> None:
+    rig.link.facts = remade(rig, ("s", "t"), 100)
+    rig.round(10, 20)
+    rig.link.facts = remade(rig, ("other", "t"), 100)
+    rig.link.reset({ONE: 0}, "earliest")
+    assert len(rig.link.copies[ONE].map) == 0
+
+
+def test_a_reset_keeps_the_map_of_a_target_that_has_everything(rig: Rig) -> None:
+    rig.link.facts = remade(rig, ("s", "t"), 100)
+    rig.round(10, 20)
+    rig.link.reset({ONE: 30}, "30")
+    assert list(rig.link.copies[ONE].map) == [(0, 0, 20)]
+
+
+def test_a_reset_needs_both_clusters(rig: Rig) -> None:
+    rig.round(10, 20)
+    rig.link.facts = Facts(rig.link.facts.source, Side(problem="no answer"), NOW)
+    with pytest.raises(Refused, match="both clusters"):
+        rig.link.reset({ONE: 0}, "earliest")
+
+
+def test_a_lease_is_for_the_topics_that_were_seen(rig: Rig) -> None:
+    rig.link.facts = remade(rig, ("s", "t"), 0)
+    assert {(a.source_id, a.target_id) for o in rig.link.orders() for a in o.lease.assignments} == {("s", "t")}
 
 
 def test_a_round_that_ended_is_told(rig: Rig) -> None:

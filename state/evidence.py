@@ -13,6 +13,7 @@ from state.standing import Kind, depth
 from state.walk import DEFAULT_RACK, Rack, Reach, Sure, windows
 
 NEW_RACK = "/a-rack-of-its-own"
+MOST_NAMED = 3
 _STATUS = {
     Kind.WRITABLE: "writable",
     Kind.READONLY: "read-only",
@@ -137,12 +138,16 @@ def _unmapped(bench: Bench, found: Found, _: int) -> list[str]:
 
 
 def _deep(bench: Bench, found: Found, _: int) -> list[str]:
-    racks, level = bench.standing.racks, bench.standing.depth
+    standing = bench.standing
+    odd = [bookie for bookie in found.bookies if standing.kind[standing.of.get(bookie, -1)] == Kind.ODD]
+    # Bookies outside the ensemble decide as well: any of them may have joined first.
+    odd = odd or [bookie for bookie, at in standing.of.items() if standing.kind[at] == Kind.ODD]
+    places = [(bookie, standing.racks[standing.rack[standing.of[bookie]]]) for bookie in odd[:MOST_NAMED]]
+    more = [f"the same for {len(odd) - MOST_NAMED} more bookies"] if len(odd) > MOST_NAMED else []
     return [
-        f"a rack of depth {level} for {found.bookies[at]}, which stands in {racks[found.facts.names[0][at]]} "
-        f"of depth {depth(racks[found.facts.names[0][at]])}"
-        for at in np.flatnonzero(found.facts.kinds[0] == Kind.ODD).tolist()
-    ]
+        *(f"a rack of depth {standing.depth} for {bookie}, which stands in {rack} of depth {depth(rack)}"
+          for bookie, rack in places), *more,
+    ]  # fmt: skip
 
 
 def _unseen(_: Bench, found: Found, __: int) -> list[str]:

@@ -65,6 +65,7 @@ def _table(*kinds: Kind) -> Column:
 
 
 KNOWN = _table(Kind.WRITABLE, Kind.PENDING_WRITABLE)
+LIVELY = KNOWN | _table(Kind.ODD, Kind.PENDING_ODD)
 ABSENT = _table(Kind.PENDING_WRITABLE, Kind.PENDING_READONLY, Kind.PENDING_ODD)
 DEAD = _table(Kind.LOST, Kind.STRANGER)
 
@@ -75,8 +76,8 @@ class Facts:
 
     copies: Column  # fewest copies in any window: int32[n], pending members counted as before
     present: Column  # the same without pending members
-    racks: Column  # fewest racks in any window: int32[n]
-    fails: Column  # does not adhere: bool[n]
+    racks: Column  # fewest racks in any window, by the depth of racks that gives fewest: int32[n]
+    fails: Column  # does not adhere by every depth of racks that writable bookies have: bool[n]
     kinds: Column  # `Kind` of each member: uint8[n, E]
     names: Column  # rack of each member: int32[n, E], codes into `Standing.racks`
 
@@ -109,13 +110,21 @@ class Bench:
         """What is so of these rings; ``members`` and ``stages`` as in `judge`."""
         kinds, racks = self.standing.kind[members], self.standing.rack[members]
         known, alive = KNOWN[kinds], ~DEAD[kinds]
+        spread, fails = self._adherence(racks, known, quorum)
+        for depth in self.standing.others:
+            least, worse = self._adherence(racks, LIVELY[kinds] & (self.standing.depths[racks] == depth), quorum)
+            spread, fails = np.minimum(spread, least), fails | worse
+        return Facts(
+            fewest(alive, quorum, stages), fewest(alive & ~ABSENT[kinds], quorum, stages), spread, fails, kinds, racks
+        )  # fmt: skip
+
+    def _adherence(self, racks: Column, known: Column, quorum: int) -> tuple[Column, Column]:
+        """Fewest racks in any window, and whether the ring fails, where BookKeeper knows these members."""
         spread = fewest_racks(racks, known, quorum)
         fails = spread < min(quorum, self.topology.min_racks)
         if self.topology.enforce_min_racks:
             fails |= (known & (racks == self.standing.default)).any(axis=1)
-        return Facts(
-            fewest(alive, quorum, stages), fewest(alive & ~ABSENT[kinds], quorum, stages), spread, fails, kinds, racks
-        )  # fmt: skip
+        return spread, fails
 
     def _rules(self, facts: Facts, stage: Column, quorum: int, refusing: Mapping[Rack, int]) -> Column:
         lost, absent = DEAD[facts.kinds].any(axis=1), ABSENT[facts.kinds].any(axis=1)
@@ -211,6 +220,8 @@ class Bench:
 
     def cause(self, kinds: Column, racks: Column, quorum: int) -> int:
         """What would have to be otherwise for a failing ring to adhere."""
+        if self.standing.others:
+            return DEPTH  # whichever depth a worker goes by, a repair may fail by another
         need = min(quorum, self.topology.min_racks)
 
         def enough(*more: Kind) -> bool:

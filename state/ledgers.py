@@ -130,7 +130,9 @@ class Ledgers:
 
 def entries_of(closed: Column, first_entry: Column, last_entry: Column) -> Column:
     """The column ``entries``: of the last fragment of each ledger, its first entry, and the ledger's last."""
-    found = np.clip(last_entry - first_entry + 1, 0, MANY)
+    # As unsigned numbers the difference holds for any two of them.
+    beyond = np.minimum(last_entry.astype(np.uint64) - first_entry.astype(np.uint64), np.uint64(MANY - 1))
+    found = np.where(last_entry < first_entry, 0, beyond.astype(np.int64) + 1)
     return np.where(closed & ((found == 0) | (first_entry == 0)), found, MANY).astype(np.uint8)
 
 

@@ -167,9 +167,10 @@ RULES = Rules([
         "Nothing is marked until the bookie returns or the grace passes.",
     ),
     Rule(
-        "placement.odd-rack-depth", _B, "fails only because racks differ in depth",
-        "A member's rack has another depth than most (/a and /a/b). BookKeeper knows only bookies of the depth that "
-        "joined first, which may differ from process to process; the others give no rack.",
+        "placement.odd-rack-depth", _B, "racks differ in depth, and the ensemble does not adhere by each of them",
+        "Writable bookies have racks of several depths (/a and /a/b), or a member's rack has another depth. BookKeeper "
+        "knows only bookies of the depth that joined first, which cannot be observed and may differ from process to "
+        "process; the others give no rack.",
         "Nothing is marked. Give every bookie a rack of the same depth, then restart what caches the old map.",
     ),
     Rule(

@@ -1,8 +1,8 @@
 """A topology as placement sees it: bookies in classes that no rule can tell apart.
 
 BookKeeper's policy knows writable bookies only, and of those only the ones whose rack has the depth of the first that
-joined (`NetworkTopologyImpl.add`). A topology has no order of joining, so the depth of most writable bookies is taken,
-and of the oldest registration among equals.
+joined (`NetworkTopologyImpl.add`). The order of joining is that of each process and cannot be observed. The depth of
+most writable bookies is taken, of the oldest registration among equals; `Standing.depths` has the others.
 """
 
 from collections import Counter
@@ -39,7 +39,8 @@ class Standing:
     """``of``: class of each bookie; ``kind`` and ``rack`` of each class, the last one being a stranger's.
 
     ``racks``: names by code, ``default`` being that of the default rack; ``writable``: how many known writable bookies
-    each has; ``depth``: of their racks; ``level``: whether no bookie stands at another.
+    each has; ``depth``: of their racks; ``level``: whether no bookie stands at another; ``others``: the other depths
+    of writable bookies; ``depths``: of each rack by code.
     """
 
     of: Mapping[str, int]
@@ -50,6 +51,8 @@ class Standing:
     writable: Column
     depth: int
     level: bool
+    others: tuple[int, ...]
+    depths: Column
 
     @property
     def peopled(self) -> list[str]:
@@ -64,13 +67,14 @@ class Standing:
 
 def depth(rack: str) -> int:
     """How deep a location is ("/a": 1); -1 for one that BookKeeper does not accept."""
-    return rack.count("/") if len(rack) > 1 and rack[0] == "/" else -1
+    return rack.count("/") if rack.startswith("/") and all(rack[1:].split("/")) else -1
 
 
 @lru_cache(maxsize=8)
 def stand(topology: Topology) -> Standing:
     """The classes of a topology."""
-    level = _level(topology)
+    votes = _votes(topology)
+    level = max(votes, key=lambda level: votes[level], default=1)
     number: dict[str, int] = {}
     classes: dict[tuple[int, Kind], int] = {}
     of = {}
@@ -88,6 +92,8 @@ def stand(topology: Topology) -> Standing:
         np.array([counts[rack] for rack in range(len(number))], np.int32),
         level,
         all(depth(_location(bookie)) == level for bookie in topology.bookies),
+        tuple(sorted(votes.keys() - {level})),
+        np.array([depth(rack) for rack in number], np.int32),
     )
 
 
@@ -100,15 +106,15 @@ def _was(bookie: Bookie) -> Status:
     return bookie.was if bookie.status is Status.PENDING else bookie.status
 
 
-def _level(topology: Topology) -> int:
-    """The depth that BookKeeper is taken to go by."""
+def _votes(topology: Topology) -> dict[int, tuple[int, int]]:
+    """Each depth that BookKeeper may go by: how many writable bookies have it, and the oldest registration, negated."""
     votes: dict[int, tuple[int, int]] = {}
     for bookie in topology.bookies:
         level = depth(_location(bookie))
         if _was(bookie) is Status.WRITABLE and level > 0:
             count, oldest = votes.get(level, (0, 0))
             votes[level] = (count + 1, max(oldest, -bookie.registered_zxid) if count else -bookie.registered_zxid)
-    return max(votes, key=lambda level: votes[level], default=1)
+    return votes
 
 
 def _kind(bookie: Bookie, level: int) -> Kind:

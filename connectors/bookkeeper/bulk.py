@@ -240,6 +240,7 @@ class _Form:
                     found[number].append(Parts(owners, at[some], value[some]))
                 elif _WIRE[number] == 0:
                     fields[number, owners] = value[some]
+                    self.ok[owners[value[some] == _NONE]] = False  # there, and not to be told from absent
         self.segments, self.custom = (in_order(found[number]) for number in (_SEGMENT, _CUSTOM))
         self._read_segments()
         self._check_custom()

@@ -27,7 +27,9 @@ _OTHER_NAMES = {
 }
 _LEAVES = [b"L%04d" % number for number in range(10_000)]
 LARGEST_ID = 2**63 - 1
-_LEDGER = re.compile(r"(?:(\d\d)/(\d{4})/L(\d{4})|(\d{3})/(\d{4})/(\d{4})/(\d{4})/L(\d{4})|L(\d{10}))\Z", re.ASCII)
+_LEDGER = re.compile(
+    r"(?:(\d\d)/(\d{4})/L(\d{4})|(\d{3})/(\d{4})/(\d{4})/(\d{4})/L(\d{4})|L(\d{10}|[1-9]\d{10,18}))\Z", re.ASCII
+)
 _MARK = re.compile(r"(?:ledgers/(?:[0-9a-f]{1,4}/){4}|locks/)urL(\d{10,19})\Z", re.ASCII)
 
 

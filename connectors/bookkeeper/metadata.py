@@ -6,6 +6,7 @@ behind its length. Refuses what BookKeeper refuses; for many znodes at once see 
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, NoReturn
 
 from google.protobuf import text_format
@@ -24,6 +25,8 @@ _V1_IN_RECOVERY = -102
 _V1_LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n|\Z)")
 _INTEGER = re.compile(rb"([+-]?)0*([0-9]{1,19})\Z")  # as Java reads it, with any number of leading zeros
 _BOOKIE = re.compile(r"[a-zA-Z0-9:-_.\-]+\Z")
+_QUOTED = re.compile(rb"\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|#[^\n]*")
+_NUMBER_FOR_NAME = re.compile(rb"(?:(?:\A|[\s{<;,}>])([0-9]+)\s*[:{<])|(?:\b(?:state|digestType)\s*:\s*([0-9]))")
 _TODO = "restore the znode from a backup or delete the ledger"
 SIZES = range(1, 1 << 16)
 """Ensembles and quorums that are told apart from damage."""
@@ -149,11 +152,30 @@ def _parse_binary(data: bytes, at: int, message: Any, path: str) -> int:
 
 
 def _parse_text(data: bytes, at: int, message: Any, path: str) -> None:
+    """Accept what 4.17 accepts as a whole, or 4.18 does."""
+    with suppress(TextError):
+        read_text(data[at:], message, strange=False)
+        return
+    message.Clear()
     try:
-        # 4.18 skips fields that it does not know, 4.17 refuses them.
-        read_text(data[at:], message, strange=True)
+        _parse_text_leniently(data[at:], message)
     except TextError as error:
         raise BadBytes(path, at + error.at, "ledger metadata as text", "other text", _TODO) from error
+
+
+def _parse_text_leniently(text: bytes, message: Any) -> None:
+    """As 4.18 does: fields that are not known are skipped, numbers in place of names and a password without a
+    digestType are refused."""
+    number = _NUMBER_FOR_NAME.search(_QUOTED.sub(_blank, text))
+    if number is not None:
+        raise TextError(number.start())
+    read_text(text, message, strange=True)
+    if message.HasField("password") and not message.HasField("digestType"):
+        raise TextError(0)
+
+
+def _blank(quoted: re.Match[bytes]) -> bytes:
+    return b" " * len(quoted[0])
 
 
 def _record(message: Any, where: Where, at: int) -> LedgerRecord:

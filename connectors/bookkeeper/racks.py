@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from state.errors import BadBytes, BadSettings
+from state.standing import depth
 
 log = logging.getLogger(__name__)
 NOBODY: Mapping[str, str] = {}
@@ -41,9 +42,8 @@ def normal(location: str | None) -> str | None:
     """A location as BookKeeper's topology takes it: one trailing slash goes; unusable ones are ""."""
     if location is None:
         return None
-    if not location.startswith("/"):
-        return ""
-    return location[:-1] if location.endswith("/") else location
+    found = location.removesuffix("/")
+    return found if depth(found) > 0 else ""
 
 
 def host_of(bookie: str, hosts: Mapping[str, str] = NOBODY) -> str:

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.servers
 
 SEED = 20_260_301
 REPEATS = 12
-RACKS = {1: "/r1", 2: "/r2", 3: "/r3", 4: "/r4", 8: "/dc/r8", 9: None}
+RACKS = {1: "/r1", 2: "/r2", 3: "/r3", 4: "/r4", 5: "//r5", 6: "/dc//r6", 7: "/dc/r7", 8: "/dc/r8", 9: None}
 
 
 class Racks:
@@ -257,6 +257,39 @@ def test_bookies_of_another_rack_depth_than_the_first_are_not_known(gateway: Jav
         if policy.adheres(case.ensemble, 2) == bool(facts.fails[0]):
             wrong.append(case)
     assert not wrong, f"seed {SEED}"
+
+
+def _adheres(case: Case) -> bool:
+    bench = Bench(_topology(case))
+    return not bench.facts(bench.classes(tuple(case.ensemble))[None], case.quorum).fails[0]
+
+
+def test_what_adheres_does_so_whichever_depth_joined_first(gateway: JavaGateway) -> None:
+    rng, policy, wrong, tally = random.Random(SEED), Policy(gateway, 2, False), [], Counter[bool]()
+    for _ in range(150):
+        members = tuple((rng.choice((1, 2, 7, 8)), Status.WRITABLE) for _ in range(rng.randint(2, 7)))
+        spares = ((1, Status.WRITABLE), (7, Status.WRITABLE))
+        case = Case(len(members), 2, False, members, spares)
+        flat = [bookie for bookie, rack, _ in case.bookies if rack < 5]
+        deep = [bookie for bookie, rack, _ in case.bookies if rack > 5]
+        answers = []
+        for joining in ((flat, deep), (deep, flat)):
+            policy.set(*joining)
+            answers.append(policy.adheres(case.ensemble, case.quorum))
+        tally[all(answers)] += 1
+        if all(answers) != _adheres(case):
+            wrong.append(case)
+    assert not wrong, f"seed {SEED}"
+    assert tally[True] > 5, tally
+
+
+@pytest.mark.parametrize("rack", [5, 6])
+def test_a_rack_with_an_empty_part_is_none(gateway: JavaGateway, rack: int) -> None:
+    case = Case(2, 2, False, ((1, Status.WRITABLE), (rack, Status.WRITABLE)), ((2, Status.WRITABLE),))
+    policy = Policy(gateway, 2, False)
+    for joining in (case.bookies, case.bookies[::-1]):
+        policy.set(*([bookie] for bookie, _, _ in joining))
+        assert (policy.adheres(case.ensemble, 2), _adheres(case)) == (False, False)
 
 
 def test_a_bookie_that_the_map_does_not_know_stands_in_the_default_rack(gateway: JavaGateway) -> None:

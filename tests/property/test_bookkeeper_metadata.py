@@ -16,6 +16,7 @@ from connectors.protobuf import varint
 from connectors.zookeeper.requests import Znodes
 from state.errors import BadBytes
 from state.observations import LedgerRecord, LedgerState
+from tests.property import metadata_pairs
 
 SECRET = b"pass\nw\xff0rd"
 PATHS = Paths("/ledgers")
@@ -172,3 +173,8 @@ def test_whatever_the_lines_of_version_1_hold_a_record_comes_of_it(lines: list[l
     record = reading.decoded(metadata.KEY + b"1\n" + body, place)
     numbers = [record["length"], record["last_entry"], *(f["first_entry"] for f in record["fragments"])]
     assert (all(-(2**63) <= number < 2**63 for number in numbers), len(record["error"]) < 300) == (True, True)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_numbers_at_the_ends_of_their_range_are_read_alike_by_record_and_by_column(seed: int) -> None:
+    assert list(metadata_pairs.differences(4_000, seed)) == []

@@ -19,6 +19,8 @@ PATHS = Paths("/ledgers")
         (Layout.LONG, 7, "000/0000/0000/0000/L0007"),
         (Layout.LEGACY, 2147483647, "21/4748/L3647"),
         (Layout.FLAT, 12, "L0000000012"),
+        (Layout.FLAT, 10**10, "L10000000000"),
+        (Layout.FLAT, 2**63 - 1, "L9223372036854775807"),
     ],
 )
 def test_ledger_paths(layout: Layout, ledger: int, relative: str) -> None:

@@ -123,6 +123,33 @@ def test_damaged_text_is_named_by_its_byte() -> None:
     assert refused(data).at == data.index(b"many")
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        V2.replace(b"state: CLOSED", b"state: 3"),  # 4.17.3 reads it, 4.18.0 does not
+        V2.replace(b"digestType: CRC32\n", b""),  # the same
+        V2 + b"later: 5\n",  # 4.18.0 reads it, 4.17.3 does not
+        V2 + b"later { one: 5 }\n# 13: 5\n",
+    ],
+)
+def test_text_that_one_version_reads_as_a_whole_is_read(lines: bytes) -> None:
+    assert decode(HEAD + b"2\n" + lines, WHERE)["fragments"] == expected()["fragments"]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        V2 + b"13: 5\n",
+        V2 + b"12: 5\n",
+        V2.replace(b"firstEntryId: 0", b"firstEntryId: 0\n 9: 1"),
+        V2.replace(b"digestType", b"digestTyp"),
+        V2.replace(b"state: CLOSED", b"state: 3") + b"later: 5\n",
+    ],
+)
+def test_text_that_each_version_refuses_for_another_reason_is_refused(lines: bytes) -> None:
+    assert refused(HEAD + b"2\n" + lines).wanted == "ledger metadata as text"
+
+
 @pytest.mark.parametrize("escape", [b"\\ ", b"\\q", b"\\u00e9"])
 def test_an_escape_that_java_does_not_know_is_named_by_its_byte(escape: bytes) -> None:
     data = HEAD + b"2\n" + V2.replace(b"\\000", escape)

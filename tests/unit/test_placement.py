@@ -132,10 +132,25 @@ def test_racks_of_another_depth_are_not_known():
     assert rule_of(closed("a1", "c1"), topology(racks)) == "odd-rack-depth"
 
 
-def test_the_older_registration_decides_between_two_depths():
+@pytest.mark.parametrize("members", [("a1", "a2"), ("b1", "b2")])
+def test_between_two_depths_neither_is_taken_for_that_which_joined_first(members):
     racks = {"a1": "/dc/a", "a2": "/dc/b", "b1": "/a", "b2": "/b"}
-    assert rule_of(closed("a1", "a2"), topology(racks)) == "adheres"
-    assert rule_of(closed("b1", "b2"), topology(racks)) == "odd-rack-depth"
+    assert rule_of(closed(*members), topology(racks)) == "odd-rack-depth"
+
+
+def test_an_ensemble_that_adheres_by_every_depth_adheres():
+    racks = {"a1": "/dc/a", "a2": "/dc/b", "b1": "/a", "b2": "/b"}
+    assert rule_of(closed("a1", "b1", "a2", "b2", quorum=4), topology(racks)) == "adheres"
+
+
+def test_a_lost_bookie_of_another_depth_cannot_have_joined_first():
+    racks = {**RACKS, "c1": "/dc/c"}
+    assert rule_of(closed("a1", "b1"), topology(racks, lost=["c1"])) == "adheres"
+
+
+@pytest.mark.parametrize("rack", ["//b", "/dc//b", "/b//"])
+def test_a_rack_with_an_empty_part_is_no_rack(rack):
+    assert rule_of(closed("a1", "b1"), topology({**RACKS, "b1": rack})) != "adheres"
 
 
 def test_bookies_without_a_rack_are_odd_among_deep_racks():

@@ -66,8 +66,9 @@ class Standing:
 
 
 def depth(rack: str) -> int:
-    """How deep a location is ("/a": 1); -1 for one that BookKeeper does not accept."""
-    return rack.count("/") if rack.startswith("/") and all(rack[1:].split("/")) else -1
+    """How deep a location is ("/a": 1, as "/a/"); -1 for one that BookKeeper does not accept."""
+    parts = rack.removesuffix("/").split("/")
+    return len(parts) - 1 if len(parts) > 1 and not parts[0] and all(parts[1:]) else -1
 
 
 @lru_cache(maxsize=8)

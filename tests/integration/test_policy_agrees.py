@@ -20,7 +20,18 @@ pytestmark = pytest.mark.servers
 
 SEED = 20_260_301
 REPEATS = 12
-RACKS = {1: "/r1", 2: "/r2", 3: "/r3", 4: "/r4", 5: "//r5", 6: "/dc//r6", 7: "/dc/r7", 8: "/dc/r8", 9: None}
+RACKS = {
+    1: "/r1",
+    2: "/r2",
+    3: "/r3",
+    4: "/r4",
+    5: "//r5",
+    11: "/r11//",
+    6: "/dc//r6",
+    7: "/dc/r7",
+    8: "/dc/r8",
+    9: None,
+}
 
 
 class Racks:
@@ -283,13 +294,13 @@ def test_what_adheres_does_so_whichever_depth_joined_first(gateway: JavaGateway)
     assert tally[True] > 5, tally
 
 
-@pytest.mark.parametrize("rack", [5, 6])
-def test_a_rack_with_an_empty_part_is_none(gateway: JavaGateway, rack: int) -> None:
+@pytest.mark.parametrize(("rack", "adheres"), [(5, False), (6, False), (11, True)])
+def test_a_rack_with_an_empty_part_is_none_but_at_its_end(gateway: JavaGateway, rack: int, adheres: bool) -> None:
     case = Case(2, 2, False, ((1, Status.WRITABLE), (rack, Status.WRITABLE)), ((2, Status.WRITABLE),))
     policy = Policy(gateway, 2, False)
     for joining in (case.bookies, case.bookies[::-1]):
         policy.set(*([bookie] for bookie, _, _ in joining))
-        assert (policy.adheres(case.ensemble, 2), _adheres(case)) == (False, False)
+        assert (policy.adheres(case.ensemble, 2), _adheres(case)) == (adheres, adheres)
 
 
 def test_a_bookie_that_the_map_does_not_know_stands_in_the_default_rack(gateway: JavaGateway) -> None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
-from state.leases import matches
+from state.patterns import matches
 
 KEEPING = ("cleanup.policy", "max.message.bytes", "retention.bytes", "retention.ms")
 """Settings that decide whether what arrives stays, carried whoever set them at the source."""

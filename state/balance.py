@@ -10,10 +10,11 @@ from dataclasses import replace
 from typing import NamedTuple
 from zlib import crc32
 
-from state.leases import internal, matches
+from state.leases import internal
 from state.levelling import PARTITION, SIZE, LogDirs, within
 from state.logdirs import Broker, opened, rank, usable_after
 from state.moves import Balance, Move, headroom, plan, startable
+from state.patterns import matches
 from state.relocations import STALLED_MS, TRANSITIONS, UNDER_WAY, Event, Relocation, Stage, advance, follow
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from state.keys import MODES, key
+from state.keys import COUNT, MODES, YEAR_S, key
 
 OPERATOR = "operator"
 OWNERS = ("none", "pulsar", OPERATOR)
@@ -28,16 +28,20 @@ class Deletion:
     paused: bool = key(False, "delete nothing new; what is deleted is still confirmed", live=True)
     grace_s: float = key(
         3_600.0, "how long a ledger has to have been forgotten; a broker's own attempts end after three minutes",
-        least=0, live=True,
+        least=0, most=YEAR_S, live=True,
     )  # fmt: skip
     missing_s: float = key(
         300.0, "how long what an owner lists has to have been missing before that is reported; a broker that deletes a "
-        "topic deletes its ledgers before its list", least=0, live=True,
+        "topic deletes its ledgers before its list", least=0, most=YEAR_S, live=True,
     )  # fmt: skip
-    max_markers: int = key(10_000, "deletions under way at most; the longest forgotten go first", least=1, live=True)
-    deletes_per_s: float = key(20.0, "ledgers deleted a second at most", least=0.1, live=True)
-    retry_s: float = key(60.0, "first wait after a deletion that failed; doubles, an hour at most", least=1, live=True)
+    max_markers: int = key(
+        10_000, "deletions under way at most; the longest forgotten go first", least=1, most=COUNT, live=True
+    )
+    deletes_per_s: float = key(20.0, "ledgers deleted a second at most", least=0.1, most=1_000_000, live=True)
+    retry_s: float = key(
+        60.0, "first wait after a deletion that failed; doubles, an hour at most", least=1, most=YEAR_S, live=True
+    )
     confirm_s: float = key(
         10.0, "first wait before bookies are asked again whether they still have it; doubles, an hour at most",
-        least=0.5, live=True,
+        least=0.5, most=YEAR_S, live=True,
     )  # fmt: skip

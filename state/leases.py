@@ -6,6 +6,8 @@ from heapq import heapify, heappop, heappush
 from typing import Any, Protocol, TypeVar
 from zlib import crc32
 
+from state.patterns import matches
+
 
 class _Ordered(Protocol):
     def __lt__(self, other: Any, /) -> bool: ...
@@ -22,19 +24,6 @@ TOPIC = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 def flow_of(link: str, flow: int = 0) -> int:
     """Number, 1 to 65535, that tells what this link wrote from what others did: ``flow``, or derived from its name."""
     return flow or crc32(link.encode()) % 0xFFFF + 1
-
-
-def regex_of(pattern: str) -> str | None:
-    """The expression within ``/.../``; None for an exact name."""
-    return pattern[1:-1] if len(pattern) > 1 and pattern[0] == pattern[-1] == "/" else None
-
-
-def matches(patterns: Iterable[str], name: str) -> bool:
-    """Whether a name is one of ``patterns``: exact, or the whole of it matched by a ``/regular expression/``."""
-    return any(
-        name == pattern if (regex := regex_of(pattern)) is None else re.fullmatch(regex, name) is not None
-        for pattern in patterns
-    )
 
 
 def internal(name: str, prefix: str = "trueup") -> bool:

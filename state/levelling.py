@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from state.keys import MODES, key
+from state.keys import BYTES, COUNT, MODES, YEAR_S, key
 
 PARTITION, SIZE = "partition", "size"
 """The strategies of KIP-178."""
@@ -27,19 +27,21 @@ class LogDirs:
         one_of=(PARTITION, SIZE),
         live=True,
     )
-    poll_s: float = key(10.0, "how often every broker is asked", least=1)
+    poll_s: float = key(10.0, "how often every broker is asked", least=1, most=YEAR_S)
     paused: bool = key(False, "start nothing new; moves under way go on", live=True)
     target_skew: float = key(
         0.1, "share by which the fullest directory may be fuller than the emptiest", least=0.01, most=1, live=True
     )
     headroom_share: float = key(0.05, "share of a volume that stays usable at any moment", least=0, most=0.9, live=True)
-    headroom_bytes: int = key(1 << 30, "and at least so many bytes", least=0, live=True)
-    least_bytes: int = key(1 << 20, "smaller replicas are not worth a move", least=1, live=True)
+    headroom_bytes: int = key(1 << 30, "and at least so many bytes", least=0, most=BYTES, live=True)
+    least_bytes: int = key(1 << 20, "smaller replicas are not worth a move", least=1, most=BYTES, live=True)
     throttle_bytes_per_s: int = key(
-        50_000_000, "what all moves of a broker write in a second at most; 0: no limit", least=0, live=True
+        50_000_000, "what all moves of a broker write in a second at most; 0: no limit", least=0, most=BYTES, live=True
     )
     at_once: int = key(1, "moves of one broker at the same time", least=1, most=100, live=True)
-    open_dirs: int = key(1, "directories that stay open to new partitions whatever they hold", least=1, live=True)
+    open_dirs: int = key(
+        1, "directories that stay open to new partitions whatever they hold", least=1, most=COUNT, live=True
+    )
     band: float = key(
         0.1, "share of usable bytes by which an open directory may be behind the best", least=0, most=1, live=True
     )

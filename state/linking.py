@@ -5,7 +5,7 @@ from calendar import monthrange, timegm
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from state.keys import MODES, key
+from state.keys import BYTES, MODES, YEAR_S, key
 from state.provenance import BITS
 
 EXCLUDED = (
@@ -41,7 +41,9 @@ class Link:
 
     source: str = key(doc="the cluster of kafka: to copy from")
     target: str = key(doc="the cluster of kafka: to copy to")
-    topics: list[str] = key(doc="what to copy: names, or /regular expressions/ that match the whole name", live=True)
+    topics: list[str] = key(
+        doc="what to copy: names, or /regular expressions/ of RE2 that match the whole name", live=True
+    )
     mode: str = key(
         "observe",
         "observe: nothing is copied or changed, differences are shown; approve: records are copied, changes of topics, "
@@ -74,9 +76,11 @@ class Link:
     paused: bool = key(False, "copy nothing; everything else goes on", live=True)
     paused_topics: list[str] = key(list, "topics of the source not copied now, written as topics are", live=True)
     records_per_s: float = key(
-        0.0, "records copied a second at most, all tasks together; 0: no limit", least=0, live=True
+        0.0, "records copied a second at most, all tasks together; 0: no limit", least=0, most=1_000_000_000, live=True
     )
-    bytes_per_s: float = key(0.0, "bytes copied a second at most, all tasks together; 0: no limit", least=0, live=True)
+    bytes_per_s: float = key(
+        0.0, "bytes copied a second at most, all tasks together; 0: no limit", least=0, most=BYTES, live=True
+    )
     fetch_bytes: int = key(1 << 20, "bytes asked of a partition at once", least=1_024, most=1 << 30, live=True)
     in_flight: int = key(4, "requests to a broker that wait for their answer at most", least=1, most=5, live=True)
     lease_s: float = key(
@@ -85,8 +89,8 @@ class Link:
     tasks: int = key(1, "tasks that copy at the same time at most", least=1, most=1_024, live=True)
     heartbeat_s: float = key(10.0, "how often a heartbeat is written to the source", least=0.1, most=3_600)
     heartbeat_topic: str = key("trueup-heartbeats", "where heartbeats are written, at the source and at the target")
-    slow_s: float = key(30.0, "a link whose newest arrival is older than this is slow", least=0.1)
-    stalled_s: float = key(120.0, "and older than this, stalled", least=0.1)
+    slow_s: float = key(30.0, "a link whose newest arrival is older than this is slow", least=0.1, most=YEAR_S)
+    stalled_s: float = key(120.0, "and older than this, stalled", least=0.1, most=YEAR_S)
     align: list[str] = key(
         lambda: ["partitions", "configs"],
         "what of the source's topics the target's are to have",

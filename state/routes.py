@@ -8,8 +8,9 @@ that do not forward; a mesh that forwards brings it by two ways and doubles it.
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from state.leases import regex_of, target_of, topics_of
+from state.leases import target_of, topics_of
 from state.linking import Link
+from state.patterns import regex_of
 
 Place = tuple[str, str]
 """Cluster and topic."""

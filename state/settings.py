@@ -6,11 +6,11 @@ topic does. Both say everything that is wrong, naming key, value and what was ex
 
 from collections.abc import Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
-from typing import Any, get_type_hints
+from typing import Any
 
 from state import deleting, keys, levelling, linking, tiering, wiring
 from state.errors import BadSettings
-from state.keys import MODES, build, entries, from_text, key
+from state.keys import COUNT, MODES, YEAR_S, build, entries, from_text, hints_of, key, shown, shown_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Racks:
     source: str = key("none", "who knows the rack of a bookie", one_of=("none", "script", "static", "pulsar"))
     script: str = key("", "networkTopologyScriptFileName, called as BookKeeper calls it")
     table: dict[str, str] = key(dict, "bookie id or host: /rack")
-    refresh_s: int = key(300, "how often a script is asked again", least=1)
+    refresh_s: int = key(300, "how often a script is asked again", least=1, most=YEAR_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,34 +55,50 @@ class Placement:
         live=True,
     )
     paused: bool = key(False, "act on nothing new; marks already written stay", live=True)
-    grace_s: float = key(60.0, "how long a bookie may be away before its ledgers are repaired", least=0, live=True)
+    grace_s: float = key(
+        60.0, "how long a bookie may be away before its ledgers are repaired", least=0, most=YEAR_S, live=True
+    )
     hold_share: float = key(
         0.3, "losing more than this share of the bookies at once is held for an operator", least=0, most=1, live=True
     )
-    release_hold: int = key(0, "raise by one to act on a loss that is held", least=0, live=True)
-    max_marks: int = key(200, "marks outstanding at most; the riskiest ledgers go first", least=0, live=True)
-    marks_per_s: float = key(500.0, "marks written a second at most", least=0.1, live=True)
+    release_hold: int = key(0, "raise by one to act on a loss that is held", least=0, most=COUNT, live=True)
+    max_marks: int = key(
+        200, "marks outstanding at most; the riskiest ledgers go first", least=0, most=COUNT, live=True
+    )
+    marks_per_s: float = key(500.0, "marks written a second at most", least=0.1, most=1_000_000, live=True)
     decline_retry_s: float = key(
-        60.0, "first wait before a ledger is marked again that a worker left as it was; doubles", least=1, live=True
+        60.0,
+        "first wait before a ledger is marked again that a worker left as it was; doubles",
+        least=1,
+        most=YEAR_S,
+        live=True,
     )
     give_up_s: float = key(
         1_800.0, "a mark that workers have tried in vain for so long is taken back, to be tried again later",
-        least=1, live=True,
+        least=1, most=YEAR_S, live=True,
     )  # fmt: skip
-    min_racks: int = key(2, "minNumRacksPerWriteQuorum of the cluster", least=0, live=True)
+    min_racks: int = key(2, "minNumRacksPerWriteQuorum of the cluster", least=0, most=1_000, live=True)
     enforce_min_racks: bool = key(False, "enforceMinNumRacksPerWriteQuorum of the cluster", live=True)
     collect_s: float = key(
         86_400.0, "gcOverreplicatedLedgerWaitTime of the bookies; sooner, a bookie that returned takes its copies back",
-        least=0, live=True,
+        least=0, most=YEAR_S, live=True,
     )  # fmt: skip
     restarted: int = key(
-        0, "raise by one after restarting bookies that refuse ledgers which they held before", least=0, live=True
+        0,
+        "raise by one after restarting bookies that refuse ledgers which they held before",
+        least=0,
+        most=COUNT,
+        live=True,
     )
     hold_vote: bool = key(
         True, "take the Auditor's place while in approve or enforce; BookKeeper takes over when we go"
     )
     stale_s: float = key(
-        60.0, "older observations than this make every verdict unknown and stop all acts", least=1, live=True
+        60.0,
+        "older observations than this make every verdict unknown and stop all acts",
+        least=1,
+        most=YEAR_S,
+        live=True,
     )
 
 
@@ -114,8 +130,8 @@ class Spark:
         least=1,
         most=1_024,
     )
-    trigger_ms: int = key(200, "a micro-batch at most this often", least=0)
-    max_records: int = key(250_000, "records taken in one micro-batch", least=1)
+    trigger_ms: int = key(200, "a micro-batch at most this often", least=0, most=86_400_000)
+    max_records: int = key(250_000, "records taken in one micro-batch", least=1, most=COUNT)
     memory: str = key("2g", "heap of the driver")
     ui_port: int = key(0, "port of the Spark UI; 0: any free one", least=0, most=65_535)
     checkpoint: str = key("", "where the view's checkpoints go; empty: data_dir")
@@ -173,18 +189,22 @@ def _good(raw: Any, section: str) -> dict[str, Any]:
     """The entries of a table; None for those that cannot be used by themselves."""
     table = raw.get(section) if isinstance(raw, Mapping) else None
     cls = entries(_HINTS[section])
-    return {str(name): build(cls, inner, "", []) for name, inner in table.items()} if isinstance(table, Mapping) else {}
+    return (
+        {shown_name(name): build(cls, inner, "", []) for name, inner in table.items()}
+        if isinstance(table, Mapping)
+        else {}
+    )
 
 
 def change(settings: Settings, name: str, value: Any) -> Settings:
     """The settings with one live key changed. Raises `BadSettings` when it is unknown, fixed or out of bounds."""
     live = live_keys(settings)
     if name not in live:
-        raise BadSettings([f"{name}: expected a live key, one of {', '.join(live)}; found {value!r}"])
+        raise BadSettings([f"{name[:200]}: expected a live key, one of {', '.join(live)}; found this one"])
     problems: list[str] = []
     section, *table, leaf = name.split(".")
     part = _part(settings, name)
-    kind = get_type_hints(type(part))[leaf]
+    kind = hints_of(part.__class__)[leaf]
     made = replace(part, **{leaf: keys.value(live[name], kind, from_text(value, kind), name, problems)})
     if table and not problems:
         problems += wiring.check_entry(section, table[0], made)
@@ -213,7 +233,7 @@ def all_keys(settings: Settings | None = None) -> Iterator[tuple[str, Field[Any]
 
 
 def _leaves(cls: Any, path: str) -> Iterator[tuple[str, Field[Any], Any]]:
-    hints = get_type_hints(cls)
+    hints = hints_of(cls)
     return ((f"{path}.{leaf.name}", leaf, hints[leaf.name]) for leaf in fields(cls))
 
 
@@ -239,7 +259,7 @@ def _together(settings: Settings) -> list[str]:
     if racks.source == "static" and not racks.table:
         problems.append("racks.table: expected bookie: /rack pairs, as racks.source is static; found nothing")
     if not root.startswith("/"):
-        problems.append(f"cluster.ledgers_root: expected a path like /ledgers; found {root!r}")
+        problems.append(f"cluster.ledgers_root: expected a path like /ledgers; found {shown(root)}")
     if settings.deletion.owners != "none" and not settings.cluster.zookeeper:
         problems.append("deletion.owners: expected none without cluster.zookeeper; found " + settings.deletion.owners)
     if settings.deletion.mode != "observe" and not settings.deletion.instance:
@@ -251,4 +271,4 @@ def _together(settings: Settings) -> list[str]:
     return problems
 
 
-_HINTS = get_type_hints(Settings)
+_HINTS = hints_of(Settings)

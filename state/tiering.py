@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from state.keys import key
+from state.keys import YEAR_S, key, shown
 
 _BUCKET, _ENDPOINT = re.compile(r"[A-Za-z0-9][\w.-]{1,61}[A-Za-z0-9]"), re.compile(r"https?://[^\s/?#@]+/?")
 
@@ -21,7 +21,7 @@ class Store:
     cluster: str = key(
         "", "clusterName of the only Pulsar that offloads there; empty: objects that no owner points to never go"
     )
-    list_s: float = key(3_600.0, "how often it is listed for objects that no owner points to", least=1)
+    list_s: float = key(3_600.0, "how often it is listed for objects that no owner points to", least=1, most=YEAR_S)
 
 
 def check(stores: Mapping[str, Store]) -> Iterator[str]:
@@ -31,7 +31,7 @@ def check(stores: Mapping[str, Store]) -> Iterator[str]:
         where = f"stores.{name}"
         if not _BUCKET.fullmatch(store.bucket):
             expected = "the name of a bucket, 3 to 63 letters, digits, dots, dashes"
-            yield f"{where}.bucket: expected {expected}; found {store.bucket!r}"
+            yield f"{where}.bucket: expected {expected}; found {shown(store.bucket)}"
         if store.endpoint and not _ENDPOINT.fullmatch(store.endpoint):
             yield f"{where}.endpoint: expected http(s)://host[:port], without a path or a user; found something else"
         if bool(store.key_env) != bool(store.secret_env):

@@ -3,9 +3,11 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from state.leases import TOPIC, flow_of, internal, regex_of, target_of
+from state.keys import shown
+from state.leases import TOPIC, flow_of, internal, target_of
 from state.levelling import WINDOW, LogDirs
 from state.linking import Cluster, Link, start_of
+from state.patterns import problem_of, regex_of
 from state.routes import check_topology, routes_of
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
@@ -25,7 +27,7 @@ def check(
     for name, chosen in logdirs.items():
         if name not in kafka:
             problems.append(
-                f"logdirs.{name}: expected one of kafka: {', '.join(kafka) or 'nothing is there'}; found {name!r}"
+                f"logdirs.{name}: expected one of kafka: {', '.join(kafka) or 'nothing is there'}; found {shown(name)}"
             )
         problems += check_entry("logdirs", name, chosen)
     problems += _flows(declared)
@@ -49,17 +51,17 @@ def _directories(path: str, chosen: LogDirs) -> Iterator[str]:
     yield from _expressions(path, chosen, ("exclude",))
     for place in chosen.exclude_dirs:
         if not place.startswith("/"):
-            yield f"{path}.exclude_dirs: expected absolute paths, as the broker tells them; found {place!r}"
+            yield f"{path}.exclude_dirs: expected absolute paths, as the broker tells them; found {shown(place)}"
     for window in chosen.windows:
         found = WINDOW.fullmatch(window)
         if not found or found.groups()[:2] == found.groups()[2:]:
-            yield f"{path}.windows: expected two different times, as 22:00-06:00; found {window!r}"
+            yield f"{path}.windows: expected two different times, as 22:00-06:00; found {shown(window)}"
 
 
 def _names(section: str, table: Mapping[str, object]) -> Iterator[str]:
     for name in table:
         if not NAME.fullmatch(name):
-            yield f"{section}.{name}: expected a name of at most 64 letters, digits, - and _; found {name!r}"
+            yield f"{section}.{name}: expected a name of at most 64 letters, digits, - and _; found {shown(name)}"
 
 
 def _clusters(clusters: Mapping[str, Cluster]) -> Iterator[str]:
@@ -70,7 +72,7 @@ def _clusters(clusters: Mapping[str, Cluster]) -> Iterator[str]:
             yield f"kafka.{name}.bit: expected another than that of kafka.{other}; found {cluster.bit}"
         for address in cluster.bootstrap.split(","):
             if not ADDRESS.fullmatch(address.strip()):
-                yield f"kafka.{name}.bootstrap: expected host:port[,host:port...]; found {cluster.bootstrap!r}"
+                yield f"kafka.{name}.bootstrap: expected host:port[,host:port...]; found {shown(cluster.bootstrap)}"
             elif (other := addresses.setdefault(address.strip(), name)) != name:
                 yield f"kafka.{name}.bootstrap: expected another cluster than kafka.{other}; found {address.strip()}"
 
@@ -78,55 +80,43 @@ def _clusters(clusters: Mapping[str, Cluster]) -> Iterator[str]:
 def _ends(path: str, link: Link, kafka: Mapping[str, object]) -> Iterator[str]:
     for end, name in (("source", link.source), ("target", link.target)):
         if name not in kafka:
-            yield f"{path}.{end}: expected one of kafka: {', '.join(kafka) or 'nothing is there'}; found {name!r}"
+            yield f"{path}.{end}: expected one of kafka: {', '.join(kafka) or 'nothing is there'}; found {shown(name)}"
     if link.source == link.target:
-        yield f"{path}.target: expected another cluster than {path}.source; found {link.target!r}"
+        yield f"{path}.target: expected another cluster than {path}.source; found {shown(link.target)}"
 
 
 def _topics(path: str, link: Link) -> Iterator[str]:
     yield from _expressions(path, link, ("topics", "exclude", "paused_topics", "groups", "config_exclude"))
     for name in link.topics:
         if regex_of(name) is None and not TOPIC.fullmatch(name):
-            yield f"{path}.topics: expected names that Kafka allows, or /regular expressions/; found {name!r}"
+            yield f"{path}.topics: expected names that Kafka allows, or /regular expressions/; found {shown(name)}"
         elif name in (link.heartbeat_topic, link.into) or internal(name):
-            yield f"{path}.topics: expected topics that applications write; found {name!r}, which is internal"
+            yield f"{path}.topics: expected topics that applications write; found {shown(name)}, which is internal"
 
 
 def _expressions(path: str, entry: Link | LogDirs, leaves: Iterable[str]) -> Iterator[str]:
     for leaf in leaves:
         for pattern in getattr(entry, leaf):
-            problem = _expression(pattern)
-            if problem:
-                yield f"{path}.{leaf}: expected a regular expression between slashes; found {pattern!r}: {problem}"
-
-
-def _expression(pattern: str) -> str:
-    """What is wrong with a pattern's regular expression."""
-    regex = regex_of(pattern)
-    if regex is None:
-        return ""
-    try:
-        re.compile(regex)
-    except re.error as error:
-        return str(error)
-    return "" if regex else "it is empty"
+            if problem := problem_of(pattern):
+                yield f"{path}.{leaf}: expected a regular expression between slashes; found {shown(pattern)}: {problem}"
 
 
 def _target(path: str, link: Link) -> Iterator[str]:
     if link.into:
         if not TOPIC.fullmatch(link.into) or internal(link.into):
-            yield f"{path}.into: expected a name that Kafka allows, not an internal one; found {link.into!r}"
+            yield f"{path}.into: expected a name that Kafka allows, not an internal one; found {shown(link.into)}"
         if link.rename != "{topic}":
-            yield f"{path}.rename: expected nothing, as {path}.into is given; found {link.rename!r}"
+            yield f"{path}.rename: expected nothing, as {path}.into is given; found {shown(link.rename)}"
     elif "{topic}" not in link.rename or not _nameable(link.rename, link.source):
         wanted = "a name that Kafka allows with {topic} in it (for one topic use into)"
-        yield f"{path}.rename: expected {wanted}; found {link.rename!r}"
+        yield f"{path}.rename: expected {wanted}; found {shown(link.rename)}"
     if not _nameable(link.dead_letter_topic, link.source):
-        yield f"{path}.dead_letter_topic: expected a name that Kafka allows; found {link.dead_letter_topic!r}"
+        yield f"{path}.dead_letter_topic: expected a name that Kafka allows; found {shown(link.dead_letter_topic)}"
     elif target_of("t", link.dead_letter_topic, "", link.source) == target_of("t", link.rename, link.into, link.source):
-        yield f"{path}.dead_letter_topic: expected another topic than what is copied; found {link.dead_letter_topic!r}"
+        found = shown(link.dead_letter_topic)
+        yield f"{path}.dead_letter_topic: expected another topic than what is copied; found {found}"
     if not TOPIC.fullmatch(link.heartbeat_topic):
-        yield f"{path}.heartbeat_topic: expected a name that Kafka allows; found {link.heartbeat_topic!r}"
+        yield f"{path}.heartbeat_topic: expected a name that Kafka allows; found {shown(link.heartbeat_topic)}"
 
 
 def _nameable(template: str, source: str) -> bool:
@@ -137,7 +127,7 @@ def _nameable(template: str, source: str) -> bool:
 def _times(path: str, link: Link) -> Iterator[str]:
     if start_of(link.start) is None:
         wanted = "earliest, latest, time:2026-01-31T00:00:00Z or group:NAME"
-        yield f"{path}.start: expected {wanted}; found {link.start!r}"
+        yield f"{path}.start: expected {wanted}; found {shown(link.start)}"
     if link.slow_s <= link.heartbeat_s:
         yield f"{path}.slow_s: expected more than {path}.heartbeat_s, {link.heartbeat_s}; found {link.slow_s}"
     if link.stalled_s <= link.slow_s:
@@ -147,11 +137,11 @@ def _times(path: str, link: Link) -> Iterator[str]:
 def _failures(path: str, link: Link) -> Iterator[str]:
     for leaf, code in (("hook", link.hook), ("transform", link.transform)):
         if code and not ENTRY_POINT.fullmatch(code):
-            yield f"{path}.{leaf}: expected module:function; found {code!r}"
+            yield f"{path}.{leaf}: expected module:function; found {shown(code)}"
     if link.failures == "hook" and not link.hook:
         yield f"{path}.hook: expected module:function, as {path}.failures is hook; found nothing"
     if link.hook and link.failures != "hook":
-        yield f"{path}.failures: expected hook, as {path}.hook is given; found {link.failures!r}"
+        yield f"{path}.failures: expected hook, as {path}.hook is given; found {shown(link.failures)}"
     if link.transform and link.copy == "batches":
         yield f"{path}.copy: expected records or auto, as {path}.transform opens every record; found 'batches'"
     if link.failures != "stop" and link.copy == "batches":

@@ -4,6 +4,7 @@
 conf/trueup.yaml from the settings themselves.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import Field, fields, is_dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any, get_type_hints
 import yaml
 
 from state.errors import BadSettings
-from state.keys import default_of, entries, required
+from state.keys import default_of, entries, required, shown_name
 from state.settings import Settings, all_keys, parse
 
 PREFIX = "TRUEUP__"
@@ -55,12 +56,9 @@ def _from_file(path: Path) -> Layer:
         found = getattr(error, "strerror", None) or str(error)
         raise BadSettings([f"{path}: expected a readable YAML file; found: {found}"]) from None
     try:
-        root = yaml.compose(text, yaml.SafeLoader)
-        raw = yaml.safe_load(text)
-    except yaml.MarkedYAMLError as error:
-        raise BadSettings([f"{path}{_place(error)}: expected YAML; found: {error.problem}"]) from None
-    except yaml.YAMLError as error:
-        raise BadSettings([f"{path}: expected YAML; found: {error}"]) from None
+        root, raw = yaml.compose(text, yaml.SafeLoader), yaml.safe_load(text)
+    except _BAD_YAML as error:
+        raise BadSettings([f"{path}{_place(error)}: expected YAML; found: {_reason(error)}"]) from None
     if raw is None:
         return {}, {}, []
     if not isinstance(raw, dict):
@@ -76,9 +74,24 @@ def _from_file(path: Path) -> Layer:
     return dict(_flat(raw)), {name: f"line {at[-1]} of {path}" for name, at in lines.items()}, twice
 
 
-def _place(error: yaml.MarkedYAMLError) -> str:
-    mark = error.problem_mark
+_BAD_YAML = (yaml.YAMLError, ValueError, OverflowError, RecursionError)
+"""PyYAML lets through what Python raises for dates that do not exist, numbers of thousands of digits, deep nesting."""
+
+
+def _place(error: Exception) -> str:
+    mark = getattr(error, "problem_mark", None)
     return f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+
+
+def _reason(error: Exception) -> str:
+    """What a YAML parser says, without what it quotes: that may be a secret."""
+    if isinstance(error, RecursionError):
+        return "values nested too deep"
+    if not isinstance(error, yaml.MarkedYAMLError):
+        return (
+            "characters that are not allowed" if isinstance(error, yaml.YAMLError) else "a date or number out of range"
+        )
+    return re.sub(r"'.*'", "something", error.problem or "something else", flags=re.DOTALL)
 
 
 def _marks(node: Any, path: str = "", depth: int = 2) -> Iterator[tuple[str, int]]:
@@ -92,7 +105,7 @@ def _marks(node: Any, path: str = "", depth: int = 2) -> Iterator[tuple[str, int
 
 def _flat(raw: Mapping[Any, Any], path: str = "", depth: int = 1) -> Iterator[tuple[str, Any]]:
     for key, value in raw.items():
-        name = f"{path}{key}"
+        name = f"{path}{shown_name(key)}"
         if depth and isinstance(value, dict) and value:
             yield from _flat(value, f"{name}.", depth - (name not in TABLES))
         elif value is not None:
@@ -122,8 +135,8 @@ def _from_text(values: Mapping[str, object], origins: dict[str, str]) -> Layer:
         kind = kinds.get(f"{section}.NAME.{leaf.rpartition('.')[2]}" if _entry(name) else name)
         try:
             read[name] = yaml.safe_load(value) if isinstance(value, str) and kind is not str else value
-        except yaml.YAMLError:
-            problems.append(f"{name}: expected YAML; found {value!r} (from {origins[name]})")
+        except _BAD_YAML as error:
+            problems.append(f"{name}: expected YAML; found: {_reason(error)} (from {origins[name]})")
     return read, origins, problems
 
 

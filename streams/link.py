@@ -14,9 +14,10 @@ from dataclasses import replace
 
 from connectors.contract import Assignment, Endpoint, Lease, Limits, Partition, Progress
 from state.errors import Refused, Retry, TrueupError
-from state.leases import divide, flow_of, matches, target_of, topics_of
+from state.leases import divide, flow_of, target_of, topics_of
 from state.linking import Cluster
 from state.linking import Link as Declared
+from state.patterns import matches
 from state.replication import Choice, LinkState, Part, Reason, Signs, state_of
 from state.settings import Settings
 from streams.copies import Copy, JournalRecord

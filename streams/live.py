@@ -65,9 +65,11 @@ class Live:
             settings = self._base
             for key, chosen in overlay.items():
                 settings = change(settings, key, chosen)
-        except (BadSettings, ValueError) as error:
-            problem = "; ".join(error.problems) if isinstance(error, BadSettings) else f"{name}: expected JSON; {error}"
-            self._note(record, problem)
+        except BadSettings as error:
+            self._note(record, "; ".join(error.problems))
+            return
+        except (ValueError, RecursionError):
+            self._note(record, f"{name[:200]}: expected JSON; found something else")
             return
         with self._changed:
             self.refused.pop(name, None)

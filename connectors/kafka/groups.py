@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from connectors.contract import Partition
 from connectors.kafka.committed import WITHOUT_MEMBERS, Committed
 from state.errors import TrueupError
-from state.leases import matches
 from state.offsets import OffsetMap, Translation, across
+from state.patterns import matches
 
 NEVER = -1
 
@@ -85,7 +85,7 @@ class Groups:
         self._source, self._target = source, target
 
     def names(self, patterns: Sequence[str]) -> list[str]:
-        """Groups of the source that are one of ``patterns`` (see `state.leases.matches`), sorted."""
+        """Groups of the source that are one of ``patterns`` (see `state.patterns.matches`), sorted."""
         return sorted(name for name in self._source.states() if matches(patterns, name)) if patterns else []
 
     def sync(

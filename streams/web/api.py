@@ -11,6 +11,7 @@ from flask import Flask, Response, jsonify, request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from state.errors import BadSettings, Refused, Retry, TrueupError, Unknown
+from state.keys import shown
 from state.link_rules import EVERY_RULE
 from state.rules import RULES
 from streams.metrics import CONTENT_TYPE, Metrics
@@ -110,7 +111,7 @@ def _actions(engine: Engine) -> list[Row]:
 
 
 def _id(ledger: str) -> int:
-    if not ledger.isdecimal() or int(ledger) >= 1 << 63:
+    if not ledger.isdecimal() or len(ledger) > 19 or int(ledger) >= 1 << 63:
         raise Rejected(400, "a ledger id, 0 to 2^63 - 1", repr(ledger), "give its decimal id")
     return int(ledger)
 
@@ -119,7 +120,7 @@ def _deletions(app: Flask, engine: Engine) -> None:
     @app.post("/api/ledgers/<ledger>/deletion")
     def delete(ledger: str) -> Response:
         if (body := _body()) != {"certain": True}:
-            raise Rejected(400, '{"certain": true}', repr(body), "a deletion cannot be undone")
+            raise Rejected(400, '{"certain": true}', shown(body), "a deletion cannot be undone")
         return jsonify(engine.delete(_id(ledger)))
 
 
@@ -131,7 +132,7 @@ def _writes(app: Flask, engine: Engine) -> None:
         if body == {"all": True}:
             return jsonify(engine.approve(None))
         if set(body) != {"ids"} or not isinstance(ids, list) or not ids or not all(isinstance(i, str) for i in ids):
-            raise Rejected(400, '{"ids": ["..."]} or {"all": true}', repr(body), "name the actions to approve")
+            raise Rejected(400, '{"ids": ["..."]} or {"all": true}', shown(body), "name the actions to approve")
         return jsonify(engine.approve(ids))
 
     @app.post("/api/links/<name>/reset")
@@ -141,7 +142,7 @@ def _writes(app: Flask, engine: Engine) -> None:
         right = chosen is None or (isinstance(chosen, list) and chosen and all(isinstance(p, str) for p in chosen))
         if not set(body) <= {"to", "partitions"} or not isinstance(body.get("to"), str) or not right:
             form = '{"to": "earliest, latest or an offset", "partitions": ["topic-0"]}'
-            raise Rejected(400, form, repr(body), "without partitions it is for all that the link copies")
+            raise Rejected(400, form, shown(body), "without partitions it is for all that the link copies")
         return jsonify(engine.reset_link(name, chosen, body["to"]))
 
     @app.post("/api/topics/<kafka>")
@@ -152,7 +153,7 @@ def _writes(app: Flask, engine: Engine) -> None:
         right = right and isinstance(configs, dict) and all(isinstance(v, str) for v in configs.values())
         if not right or set(body) != {"name", "partitions", "replicas", "configs"}:
             form = '{"name": "...", "partitions": 1, "replicas": 1, "configs": {"retention.ms": "-1"}}'
-            raise Rejected(400, form, repr(body), "name the topic; the others have these defaults")
+            raise Rejected(400, form, shown(body), "name the topic; the others have these defaults")
         return jsonify(engine.create_topic(kafka, body["name"], *numbers, configs))
 
     @app.put("/api/config/<name>")
@@ -162,7 +163,7 @@ def _writes(app: Flask, engine: Engine) -> None:
             raise Rejected(404, f"a live key, one of {', '.join(live)}", repr(name), "GET /api/config shows all")
         body = _body()
         if set(body) != {"value"}:
-            raise Rejected(400, '{"value": ...}, null for the value of the file', repr(body), "send the new value")
+            raise Rejected(400, '{"value": ...}, null for the value of the file', shown(body), "send the new value")
         return jsonify(engine.set_config(name, body["value"]))
 
 
@@ -225,13 +226,16 @@ def _one_of(name: str, values: tuple[str, ...]) -> str | None:
 
 def _limit(default: int) -> int:
     found = request.args.get("limit", str(default))
-    if not found.isdecimal() or not 1 <= int(found) <= MOST:
+    if not found.isdecimal() or len(found) > 9 or not 1 <= int(found) <= MOST:
         raise Rejected(400, f"limit to be a whole number from 1 to {MOST}", repr(found), "ask for fewer or more")
     return int(found)
 
 
 def _body() -> dict[str, Any]:
-    found = request.get_json(silent=True)
+    try:
+        found = request.get_json(silent=True)
+    except RecursionError:
+        found = None
     if not isinstance(found, dict):
         raise Rejected(400, "a JSON object", repr(request.get_data()[:80]), "send one")
     return found

@@ -312,7 +312,10 @@ def test_config_set_of_a_key_that_is_not_live(run: Run) -> None:
 
 def test_config_set_of_a_number_below_zero_is_no_option(run: Run) -> None:
     said = run("config", "set", "placement.max_marks", "-1")
-    assert (said.code, "placement.max_marks: expected a whole number, at least 0; found -1" in said.err) == (2, True)
+    assert (
+        said.code,
+        "placement.max_marks: expected a whole number, at least 0, at most 2147483647; found -1" in said.err,
+    ) == (2, True)
 
 
 def test_config_set_without_value(run: Run) -> None:

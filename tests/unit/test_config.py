@@ -134,7 +134,64 @@ def test_a_problem_of_a_link_is_told_with_its_place(tmp_path: Path) -> None:
 
 def test_a_link_that_is_no_table_is_told(tmp_path: Path) -> None:
     path = write(tmp_path, LINKED.partition("  East")[0] + "  l: 3\n")
-    assert problems(path)[0] == f"links.l.: expected keys and values, found 3 (from line 7 of {path})"
+    assert problems(path)[0] == f"links.l.: expected keys and values, found a number (from line 7 of {path})"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "kafka: {east: {options: {sasl.password: hunter2}}",
+        "kafka: {east: {options: {sasl.password: *hunter2}}}",
+        "kafka: {east: {options: {sasl.password: !hunter2 x}}}",
+        "kafka: {east: {options: {sasl.password: '\\x'hunter2'}}}",
+        "kafka: {east: {options: [sasl.password, hunter2]}}",
+        "kafka: {east: {options: hunter2}}",
+        "kafka: {east: hunter2}",
+        "kafka: hunter2",
+        "kafka: [hunter2]",
+        "cluster: 'auth: hunter2'",
+        "cluster: {auth: {digest: [hunter2]}}",
+        "spark: {conf: {1: hunter2}}",
+        "hunter2",
+        "[hunter2]",
+    ],
+)
+def test_what_may_be_a_secret_is_not_printed(tmp_path: Path, text: str) -> None:
+    assert "hunter2" not in str(problems(write(tmp_path, text)))
+
+
+@pytest.mark.parametrize("name", ["kafka.east.options", "cluster.auth", "cluster.bookies", "spark.conf"])
+@pytest.mark.parametrize("value", ["{a: hunter2", "*hunter2", "hunter2", "[hunter2]", "{1: hunter2}", "!hunter2 x"])
+def test_what_may_be_a_secret_of_a_flag_is_not_printed(name: str, value: str) -> None:
+    assert "hunter2" not in str(problems(None, ZOOKEEPER, {name: value}))
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        ("9" * 400, "a number of 1329 bits"),
+        ("0x" + "f" * 5_000, "a number of 20000 bits"),
+        ("9" * 5_000, "a date or number out of range"),
+        ("2026-99-99", "a date or number out of range"),
+        ("[" * 900, "values nested too deep"),
+        (".inf", "inf"),
+    ],
+)
+def test_a_value_that_python_chokes_on_is_a_problem_of_its_key(value: str, found: str) -> None:
+    (problem,) = problems(None, ZOOKEEPER, {"placement.grace_s": value})
+    assert problem.startswith("placement.grace_s: expected ")
+    assert problem.endswith(f"{found} (from --set placement.grace_s)")
+
+
+def test_a_name_that_is_no_text_is_told(tmp_path: Path) -> None:
+    found = problems(write(tmp_path, f"cluster: {{zookeeper: 'zk:1', 0x{'f' * 500}: 1}}\n7: 3\n"))
+    assert [line.partition(":")[0] for line in found] == ["7", "cluster.a number of 2000 bits"]
+
+
+def test_settings_show_no_secret() -> None:
+    names = [name.replace(".NAME.", ".east.") for name, spec, _ in all_keys() if spec.metadata.get("secret")]
+    flags = {"kafka.east.bootstrap": "e:1", "kafka.east.bit": "0", **dict.fromkeys(names, "{a: hunter2}")}
+    assert "hunter2" not in repr(load(None, ZOOKEEPER, flags))
 
 
 def test_two_documents_are_refused(tmp_path: Path) -> None:
@@ -165,12 +222,12 @@ def test_a_list_is_no_configuration(tmp_path: Path) -> None:
 
 def test_a_section_that_is_a_value_is_told(tmp_path: Path) -> None:
     path = write(tmp_path, "cluster: {zookeeper: zk}\nplacement: 7\n")
-    assert problems(path) == [f"placement.: expected keys and values, found 7 (from line 2 of {path})"]
+    assert problems(path) == [f"placement.: expected keys and values, found a number (from line 2 of {path})"]
 
 
 def test_a_broken_flag_is_told() -> None:
     assert problems(None, ZOOKEEPER, {"racks.table": "{a"}) == [
-        "racks.table: expected YAML; found '{a' (from --set racks.table)"
+        "racks.table: expected YAML; found: expected something (from --set racks.table)"
     ]
 
 

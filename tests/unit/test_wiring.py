@@ -61,8 +61,7 @@ def test_every_problem_is_told_at_once():
     [
         ({"source": "south"}, "source: expected one of kafka: east, west, north; found 'south'"),
         ({"target": "east"}, "target: expected another cluster than links.east-west.source; found 'east'"),
-        ({"topics": ["/a(/"]}, ("topics: expected a regular expression between slashes; found '/a(/': missing ), "
-         "unterminated subpattern at position 1")),
+        ({"topics": ["/a(/"]}, "topics: expected a regular expression between slashes; found '/a(/': missing ): a("),
         ({"exclude": ["//"]}, "exclude: expected a regular expression between slashes; found '//': it is empty"),
         ({"topics": ["a b"]}, "topics: expected names that Kafka allows, or /regular expressions/; found 'a b'"),
         ({"topics": ["__consumer_offsets"]}, ("topics: expected topics that applications write; found "

@@ -10,6 +10,7 @@ import pytest
 from py4j.java_gateway import CallbackServerParameters, GatewayParameters, JavaGateway, find_jar_path, launch_gateway
 from py4j.protocol import Py4JJavaError
 
+from connectors.bookkeeper.racks import normal
 from connectors.sandbox.jars import jars
 from connectors.sandbox.java import java
 from state.fragments import Bench
@@ -239,7 +240,9 @@ def _policies(gateway: JavaGateway, here: str | None = None) -> Any:
 
 
 def _topology(case: Case) -> Topology:
-    bookies = tuple(Bookie(b, RACKS[rack], status, 0, at + 1) for at, (b, rack, status) in enumerate(case.bookies))
+    bookies = tuple(
+        Bookie(b, normal(RACKS[rack]), status, 0, at + 1) for at, (b, rack, status) in enumerate(case.bookies)
+    )
     return Topology(1, 0, bookies, case.min_racks, case.enforce)
 
 

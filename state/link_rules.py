@@ -59,8 +59,9 @@ LINK_RULES = Rules([
         "the opposite link.",
     ),
     Rule(
-        "replication.partition-stopped", _B, "a partition waits for a person",
-        "The target refused a record, a right is missing, or a rule stopped the partition. Its error says which. "
+        "replication.partition-stopped", _B, "a partition needs an operator",
+        "The target refused a record or the topic, a right is missing, or a rule stopped the partition. Its error says "
+        "which. "
         "Other partitions of the link go on.",
         "Nothing of the partition is copied. It is tried again every half minute, so taking away the cause is "
         "enough; `failures` of the link decides what becomes of refused records.",
@@ -77,15 +78,42 @@ LINK_RULES = Rules([
         "The link copies nothing. The text names the keys of the configuration that have to change.",
     ),
     Rule(
+        "replication.awaiting-approval", _B, "records wait for an operator's approval",
+        "mode of the link is approve, and a change at the target has to come before the first record of a topic: the "
+        "topic is missing there, or its settings would delete or refuse what arrives.",
+        "Nothing of these topics is copied. `trueup plan` lists the changes, `trueup approve` has them made; other "
+        "topics go on.",
+    ),
+    Rule(
+        "replication.no-topics", _B, "the link has no topic",
+        "The source answers, and none of the topics that it shows to the link's user matches topics and exclude of the "
+        "link. A topic that the user must not describe is not shown.",
+        "Correct topics of the link, or give its user the right to describe and read them.",
+    ),
+    Rule(
+        "replication.starting", _U, "a partition is not copied yet",
+        "No task has copied the partition in this run of the application. The text says what it lacks: a place at the "
+        "target, a comparison of both clusters, or a first report.",
+        "Nothing has to be done for slow_s of the link; after that the link is slow, and after stalled_s stalled.",
+    ),
+    Rule(
+        "replication.catching-up", _U, "records from before are being copied",
+        "The partition holds records that were there when its copy began, or went on after a pause, and they are not "
+        "all copied. How old their timestamps are says nothing.",
+        "The copy goes on by itself. More tasks or a higher rate limit make it faster; where nothing moves the link "
+        "is slow, then stalled.",
+    ),
+    Rule(
         "replication.slow", _B, "records arrive late",
-        "The oldest record that is not copied, or the newest heartbeat that arrived, is older than slow_s of the link.",
+        "A record has waited to be copied, or the newest heartbeat that arrived is old, for longer than slow_s of the "
+        "link. Waits are measured from when the record was first observed at the source.",
         "Nothing is changed by itself. More tasks, a higher rate limit or larger requests help where the link is the "
         "bound; `trueup describe link` shows which partitions are behind.",
     ),
     Rule(
-        "replication.stalled", _U, "nothing arrives",
-        "No heartbeat arrived, or the oldest record that is not copied has waited, for longer than stalled_s of the "
-        "link; or no task has reported for as long.",
+        "replication.stalled", _U, "nothing moves",
+        "For longer than stalled_s of the link records have waited and none was copied, no heartbeat has arrived, or "
+        "no task has reported.",
         "Nothing is changed by itself. The reasons name the partition or task; `trueup doctor` looks at both clusters.",
     ),
     Rule(

@@ -13,10 +13,12 @@ from zlib import crc32
 from connectors.kafka.alignment import Alignment, Outcome, Seen
 from state.alignment import Action, Kind, Policy, Right, Scope, diff, diff_rights
 from state.linking import Link as Declared
-from streams.link import Link, Note
+from streams.link import Hold, Link, Note
 
 log = logging.getLogger(__name__)
 Row = dict[str, Any]
+FINAL = ("refused", "skipped")
+"""Results that end only when an operator changes something."""
 
 
 class Aligner:
@@ -52,7 +54,15 @@ class Aligner:
         left = [outcome.action for outcome in done]
         self.actions = {name: action for name, action in found.items() if action not in left}
         self._approved &= self.actions.keys()
-        self._link.waiting = frozenset(action.topic for action in self.actions.values() if action.first)
+        self._link.waiting = {
+            action.topic: self._hold(name, action) for name, action in self.actions.items() if action.first
+        }
+
+    def _hold(self, name: str, action: Action) -> Hold:
+        row = self._row(name, action, self._link.declared.mode)
+        detail, stage = row["evidence"]["detail"], row["stage"]
+        text = f"{stage}: {action.said} (topic {action.topic} at the target)" + (f"; {detail}" if detail else "")
+        return Hold(text, stage == "awaiting approval", stage in FINAL)
 
     def _differences(self, declared: Declared, called: Mapping[str, str], groups: Sequence[str]) -> dict[str, Action]:
         self._known = self._known or self._alignment.known()

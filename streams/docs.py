@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from state import markers, relocations, replication
+from state import link_status, markers, relocations
 from state.life import diagram
 from state.link_rules import EVERY_RULE
 from state.repairs import ENDS, TRANSITIONS
@@ -52,16 +52,18 @@ vain is tried again with growing waits, an hour at most. See [deletion.md](delet
 
 LINKS = """# The states of a link
 
-Generated from the tables in `state/replication.py` by `python -m streams.docs`; a test compares.
+Generated from the tables in `state/link_status.py` by `python -m streams.docs`; a test compares.
 
-A state is derived from the link's partitions, its heartbeats and the answers of both clusters each time it is asked
-for, so a link cannot say that it runs while a part of it does not. Of several that hold the first is told, and every
-reason is listed with the rule that `trueup explain` prints.
+A state is derived from the progress of the link's partitions, its heartbeats and the answers of both clusters each
+time it is asked for: a link whose records should move and do not is never `up`. Where several states hold, the first in
+this order is reported, and every reason is listed with the rule that `trueup explain` prints.
 """
 PARTITIONS = """
 ## The stages of a partition
 
-Derived likewise; of several that hold the first is told.
+Derived likewise; where several hold, the first in this order is reported. Waits are measured by Trueup's clock from
+when a record was first observed at the source, so a backfill of old records is not late. Other signs can only make the
+link's state graver than its stages do.
 """
 
 
@@ -95,10 +97,11 @@ def deletions() -> str:
 
 def links() -> str:
     """docs/links.md."""
-    states = [f"| `{state}` | {meaning} |" for state, meaning in replication.MEANINGS.items()]
-    stages = [f"| `{stage}` | {holds} | {ends} |" for stage, (holds, ends) in replication.STAGES.items()]
+    states = [f"| `{state}` | {meaning} |" for state, meaning in link_status.MEANINGS.items()]
+    stages = [f"| `{stage}` | {row.holds} | {row.ends} | `{row.state}` |" for stage, row in link_status.STAGES.items()]
     parts = [LINKS, "| state | holds when |", "|---|---|", *states]
-    return "\n".join([*parts, PARTITIONS, "| stage | holds when | ends with |", "|---|---|---|", *stages]) + "\n"
+    parts += [PARTITIONS, "| stage | holds when | ends with | the link is |", "|---|---|---|---|", *stages]
+    return "\n".join(parts) + "\n"
 
 
 def commands() -> str:

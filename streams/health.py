@@ -1,5 +1,6 @@
 """Healthy or not, in one line, and why. Blind is not green: what cannot be seen counts against health."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -8,7 +9,7 @@ from streams.words import age, many, short
 
 LEVELS = ("healthy", "attention", "held", "blind")
 """From good to bad; `healthy` alone is good."""
-TROUBLED = ("stopped", "down", "stalled", "slow")
+TROUBLED = ("stopped", "down", "stalled", "waiting", "slow")
 """States of a link that somebody should know of."""
 CALM = ("logdirs.cannot-cordon",)
 """Rules of log directories that nobody can do anything about today."""
@@ -42,7 +43,8 @@ def _well(status: Mapping[str, Any]) -> Iterator[str]:
     if status["logdirs"]:
         yield f"{many(sum(row['directories'] for row in status['logdirs']), 'log directory', 'log directories')} level"
     if status["links"]:
-        yield f"{many(sum(link['state'] == 'up' for link in status['links']), 'link')} up"
+        states = Counter(link["state"] for link in status["links"])
+        yield ", ".join(f"{many(count, 'link')} {state}" for state, count in states.items())
 
 
 def _blind(status: Mapping[str, Any]) -> Iterator[str]:

@@ -11,6 +11,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from connectors.contract import Assignment, Endpoint, Lease, Limits, Partition, Progress
 from state.errors import Refused, Retry, TrueupError
@@ -18,7 +19,7 @@ from state.leases import divide, flow_of, target_of, topics_of
 from state.linking import Cluster
 from state.linking import Link as Declared
 from state.patterns import matches
-from state.replication import Choice, LinkState, Part, Reason, Signs, state_of
+from state.replication import Choice
 from state.settings import Settings
 from streams.copies import Copy, JournalRecord
 from streams.facts import NOTHING, Facts, ids
@@ -36,6 +37,15 @@ Note = Callable[[str, str, str, str], None]
 """Puts something into the history: link, kind, outcome, detail."""
 Starts = Callable[[Declared, Sequence[Partition]], Mapping[Partition, int]]
 """The first offsets to copy of partitions that were never copied, as the link's ``start`` says. Raises our errors."""
+
+
+class Hold(NamedTuple):
+    """Why no record may be copied to a topic of the target yet. ``approval``: an operator has to approve the change
+    that must come first; ``stopped``: the target refuses it."""
+
+    reason: str
+    approval: bool = False
+    stopped: bool = False
 
 
 class Link:
@@ -60,12 +70,12 @@ class Link:
         self.facts: Facts = NOTHING
         self.path = next((copy.path for copy in copies.values() if copy.path), "")
         self.choice: Choice | None = None
-        self.waiting: frozenset[str] | None = None  # target topics that are not fit yet; None: nobody looked
-        self.obstacle, self.problem = "", ""
+        self.waiting: Mapping[str, Hold] | None = None  # target topics that are not fit yet; None: not compared yet
+        self.obstacle, self.problem, self.unfit = "", "", ""
         self.slots, self.rounds = 1 << 30, 0
         self.ended: Callable[[], None] = lambda: None
         self.totals: Counter[str] = Counter()
-        self.taken_ms, self.since_ms, self.arrived_ms = 0, 0, 0
+        self.taken_ms, self.arrived_ms = 0, 0
         self._term, self._number = "", 0
         self._held: list[Order] = []
         self._unsaved: dict[tuple[str, bytes], JournalRecord] = {}
@@ -79,6 +89,10 @@ class Link:
     def declared(self) -> Declared:
         """The settings of the link as they are now."""
         return self._settings().links[self.name]
+
+    def now_ms(self) -> int:
+        """The time, in ms since the epoch."""
+        return self._clock()
 
     @property
     def leases(self) -> int:
@@ -124,7 +138,6 @@ class Link:
                 copy.meet(ids(copy, self.facts))
             if not due:
                 return self._last_orders()
-            self.since_ms = self.since_ms or self._clock()
             self._number += 1
             self._held, self._exact = self._orders(due), False
             return list(self._held)
@@ -165,8 +178,12 @@ class Link:
 
     def called(self, names: Iterable[str]) -> dict[str, str]:
         """The source's topics that belong to the link, and what they are called at the target."""
+        return {name: self.target(name) for name in self.topics(names)}
+
+    def target(self, topic: str) -> str:
+        """What a topic of the source is called at the target."""
         declared = self.declared
-        return {name: target_of(name, declared.rename, declared.into, declared.source) for name in self.topics(names)}
+        return target_of(topic, declared.rename, declared.into, declared.source)
 
     def topics(self, names: Iterable[str]) -> list[str]:
         """Those of the source's topics that belong to the link."""
@@ -255,8 +272,6 @@ class Link:
             self._number += 1
             last = [order._replace(number=self._number, lease_s=0.0, last=True) for order in self._held]
             self._held = last if any(not order.last for order in self._held) else []
-            if not self._held:
-                self.since_ms = 0
             return list(self._held)
 
     def take(self, answers: Sequence[Answer]) -> None:
@@ -333,12 +348,6 @@ class Link:
         self._changed.set()
         return sorted(offsets)
 
-    def lags(self) -> dict[Partition, int]:
-        """`behind` of every partition that is copied or could be."""
-        logs = self.facts.source.logs
-        new = {source: end - start for source, (start, end) in logs.items() if source not in self.copies}
-        return {**new, **{copy.source: self.behind(copy) for copy in self.current()}}
-
     def current(self) -> list[Copy]:
         """The copies of topics that still belong to the link, in order."""
         with self.lock:
@@ -354,22 +363,3 @@ class Link:
         told = copy.last.source_end if copy.last is not None and running else -1
         end = told if told >= 0 else seen
         return max(0, end - copy.offset) if end >= 0 else -1
-
-    def state(self, now_ms: int) -> tuple[LinkState, list[Reason]]:
-        """The state of the link, and why it is no better."""
-        declared, facts = self.declared, self.facts
-        parts = [Part(str(copy.source), copy.error, copy.stopped, self._age(copy)) for copy in self.current()]
-        # A lease that runs is no silence.
-        told_ms = min(now_ms, self.taken_ms + int(declared.lease_s * 1000)) if self.taken_ms else 0
-        return state_of(
-            Signs(
-                observing=declared.mode == "observe", paused=declared.paused, refused=self.obstacle,
-                source=facts.source.problem, target=facts.target.problem, parts=parts, arrived_ms=self.arrived_ms,
-                told_ms=told_ms, since_ms=self.since_ms or now_ms, slow_ms=int(declared.slow_s * 1000),
-                stalled_ms=int(declared.stalled_s * 1000),
-            ),
-            now_ms,
-        )  # fmt: skip
-
-    def _age(self, copy: Copy) -> int:
-        return copy.last.lag_ms if copy.last is not None else -1

@@ -11,11 +11,13 @@ from pyspark.sql import SparkSession
 from connectors.contract import Partition, Progress
 from connectors.kafka.groups import Checkpoint
 from state.errors import BadSettings, Refused
+from state.link_status import Stage
 from state.linking import Link as Declared
 from streams import copies
 from streams.copies import Copy
 from streams.journal import Journal
 from streams.link import CONNECTORS, COUNTED, Link
+from streams.link_status import Row as Observed
 from streams.live import Live
 from streams.metrics import Metrics
 from streams.replication import Replication
@@ -126,23 +128,22 @@ class Links:
         return [self._row(link) for link in self._all()]
 
     def _row(self, link: Link) -> Row:
-        declared, choice = link.declared, link.choice
-        state, reasons = link.state(self._clock())
+        declared, choice, now_ms = link.declared, link.choice, self._clock()
+        status = self.watches[link.name].status
         with link.lock:
-            known = link.current()
-            behind = link.lags()
-            errors = [copy.error for copy in known if copy.error]
-            lags = [copy.last.lag_ms for copy in known if copy.last is not None]
+            state, reasons = status.state(now_ms)
+            rows = status.rows(now_ms)
             totals = {name: link.totals[name] for name in COUNTED}
+        errors = [row.error for row in rows.values() if row.error]
         return {
             "link": link.name, "source": declared.source, "target": declared.target, "mode": declared.mode,
             "paused": declared.paused, "state": state.value, "reason": "; ".join(reason.said for reason in reasons),
             "path": link.path, "path_reason": choice.reason if choice else "",
-            "topics": len({copy.source.topic for copy in known}), "partitions": len(known),
-            "lag_records": sum(lag for lag in behind.values() if lag > 0),
-            "lag_ms": max(lags, default=-1), "leases": link.leases, "rounds": link.rounds,
-            "taken_ms": link.taken_ms, **totals,
-            "stopped": sum(copy.stopped for copy in known),
+            "topics": len({source.topic for source in rows}), "partitions": len(rows),
+            "lag_records": sum(row.left for row in rows.values() if row.left > 0),
+            "lag_ms": max((row.lag_ms for row in rows.values()), default=-1), "leases": link.leases,
+            "rounds": link.rounds, "taken_ms": link.taken_ms, **totals,
+            "stopped": sum(row.stage is Stage.STOPPED for row in rows.values()),
             "error": link.problem or link.obstacle or next(iter(errors), ""), **self._around(link.name),
         }  # fmt: skip
 
@@ -158,24 +159,13 @@ class Links:
 
     def describe(self, name: str) -> Row:
         """Everything about one link. Raises `Refused` when there is none of this name."""
-        link = self._link(name)
+        link, watch = self._link(name), self.watches[name]
         with link.lock:
-            found = {**self._row(link), "copies": [self._copy(link, copy) for copy in link.current()]}
-        watch = self.watches[name]
+            rows = watch.status.rows(self._clock())
+            found = {**self._row(link), "copies": [_partition(link, source, row) for source, row in rows.items()]}
         return {
             **found, "checkpoints": [checkpoint(row) for row in watch.mover.checkpoints],
             "unreadable": [f"{topic}: {why}" for topic, why in watch.aligner.problems.items()],
-        }  # fmt: skip
-
-    def _copy(self, link: Link, copy: Copy) -> Row:
-        last = copy.last
-        return {
-            "topic": copy.source.topic, "partition": copy.source.number, "target_topic": copy.target.topic,
-            "target_partition": copy.target.number, "start": copy.start, "offset": copy.offset,
-            "source_end": last.source_end if last else -1, "target_end": last.target_end if last else -1,
-            "lag_records": link.behind(copy), "lag_ms": last.lag_ms if last else -1, "path": copy.path,
-            "runs": len(copy.map), "reset": copy.reset, "at_ms": copy.at_ms, "error": copy.error,
-            "stopped": copy.stopped,
         }  # fmt: skip
 
     def reset(self, name: str, partitions: list[str] | None, to: str) -> list[Row]:
@@ -237,6 +227,20 @@ def checkpoint(row: Checkpoint) -> Row:
         "group": row.group, "source": str(row.source), "target": str(row.target), "committed": row.committed,
         "translated": row.translated, "present": row.present, "lag": row.lag, "action": row.action,
         "reason": row.reason,
+    }  # fmt: skip
+
+
+def _partition(link: Link, source: Partition, row: Observed) -> Row:
+    """One partition, as the API gives it."""
+    copy = row.copy or Copy(source, Partition(link.target(source.topic), source.number), -1)
+    last = copy.last
+    return {
+        "topic": source.topic, "partition": source.number, "target_topic": copy.target.topic,
+        "target_partition": copy.target.number, "stage": row.stage.value, "start": copy.start, "offset": copy.offset,
+        "source_end": last.source_end if last else link.facts.source.logs.get(source, (-1, -1))[1],
+        "target_end": last.target_end if last else -1, "lag_records": row.left, "lag_ms": row.lag_ms,
+        "path": copy.path, "runs": len(copy.map), "reset": copy.reset, "at_ms": copy.at_ms, "error": row.error,
+        "stopped": row.stage is Stage.STOPPED,
     }  # fmt: skip
 
 

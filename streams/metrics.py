@@ -15,9 +15,9 @@ from prometheus_client.metrics import MetricWrapperBase
 from connectors.contract import Progress
 from state import markers, relocations
 from state.keys import MODES
+from state.link_status import LinkState
 from state.logdir_rules import LOGDIR_RULES
 from state.repairs import Stage
-from state.replication import LinkState
 from state.rules import RULES, Verdict
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4

@@ -13,6 +13,7 @@ from connectors.contract import Partition
 from connectors.kafka.alignment import Alignment, Seen
 from connectors.kafka.groups import Groups
 from connectors.kafka.heartbeat import Beat, Heartbeat
+from state.errors import TrueupError
 from state.linking import Link as Declared
 from state.replication import Facts as Qualities
 from state.replication import Look, Silence, choose_together, silences
@@ -21,6 +22,7 @@ from streams.aligning import Aligner, rights_from
 from streams.copies import Copy
 from streams.facts import NOTHING, Facts, ids, look, seen
 from streams.link import Link, Note
+from streams.link_status import LinkStatus
 from streams.moving import Mover
 from streams.supervisor import Supervisor
 
@@ -69,6 +71,7 @@ class Watch:
         )  # fmt: skip
         self.mover = Mover(link, sides.groups(), sides.groups(back=True), self.opposite, note)
         self.beat = Beat()
+        self.status = LinkStatus(link, lambda: self.beat, lambda: self.aligner.problems)
         self.qualities: Qualities | None = None
         self._heartbeat: Heartbeat | None = None
         self._looking = threading.Lock()
@@ -105,6 +108,7 @@ class Watch:
         choose(self._others)
         link.obstacle = f"source and target are one cluster, {now.source.cluster}" if one else self.second
         self._listen(standing)
+        self.status.observe(link.now_ms())
         if (before.source.partitions, before.target.partitions) != (now.source.partitions, now.target.partitions):
             link.wake()
 
@@ -125,7 +129,12 @@ class Watch:
         """Align the target, once the source was seen."""
         if self.link.facts.complete and not self.link.obstacle:
             waiting = self.link.waiting
-            self.aligner.turn(self.mover.names)
+            try:
+                self.aligner.turn(self.mover.names)
+            except TrueupError as error:
+                self.link.unfit = str(error)
+                raise
+            self.link.unfit = ""
             if waiting != self.link.waiting:
                 self.link.wake()
 

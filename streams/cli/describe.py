@@ -21,13 +21,13 @@ COPIES = (
     Column("TOPIC", lambda r: r["topic"]),
     Column("PARTITION", lambda r: r["partition"], number=True),
     Column("TO", lambda r: f"{r['target_topic']}-{r['target_partition']}"),
-    Column("COPIED-TO", lambda r: r["offset"], number=True),
+    Column("COPIED-TO", lambda r: r["offset"] if r["offset"] >= 0 else "", number=True),
     Column("SOURCE-END", lambda r: r["source_end"] if r["source_end"] >= 0 else "", number=True),
     Column("TARGET-END", lambda r: r["target_end"] if r["target_end"] >= 0 else "", number=True),
     Column("LAG", lambda r: r["lag_records"] if r["lag_records"] >= 0 else "", number=True),
     Column("AGE", lambda r: age(r["lag_ms"]) if r["lag_ms"] >= 0 else "", number=True),
     Column("PATH", lambda r: r["path"]),
-    Column("STOPPED", lambda r: "stopped" if r["stopped"] else ""),
+    Column("STAGE", lambda r: r["stage"]),
 )
 
 
@@ -117,7 +117,7 @@ def link(api: str, output: str, name: str) -> None:
         return
     _titled(_link_head(found, app.now_ms))
     click.echo()
-    out.table(found["copies"], COPIES, "No partition is copied yet.")
+    out.table(found["copies"], COPIES, "The link has no partition.")
     if found["checkpoints"]:
         click.echo()
         out.table(found["checkpoints"], CHECKPOINTS, "")

@@ -279,7 +279,7 @@ def spark(values: Sequence[int], width: int = 32) -> str:
 
 
 def _both_copy(status: dict[str, Any]) -> bool:
-    return len(status["links"]) == 2 and all(row["rounds"] or row["partitions"] for row in status["links"])
+    return len(status["links"]) == 2 and all(row["rounds"] or row["leases"] for row in status["links"])
 
 
 def _begin(broker: Kafka) -> None:

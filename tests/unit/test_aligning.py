@@ -1,6 +1,6 @@
 """What a link may change at its target, and when."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
@@ -11,6 +11,7 @@ from state.errors import Retry
 from state.linking import Link as Declared
 from streams.aligning import Aligner, rights_from
 from streams.facts import Facts, Side
+from streams.link import Hold
 
 READER = Right("topic", "literal", "orders", "User:alice", "*", "read", "allow")
 GOOD = {"retention.ms": Setting("1000", True)}
@@ -24,7 +25,7 @@ class FakeLink:
     def __init__(self, mode: str) -> None:
         self.declared = Declared("east", "west", ["orders"], mode=mode)
         self.facts = Facts(Side({"orders": 2}), Side(), 1)
-        self.waiting: frozenset[str] | None = None
+        self.waiting: Mapping[str, Hold] | None = None
 
     def called(self, names: Sequence[str]) -> dict[str, str]:
         return {name: name for name in names}
@@ -82,12 +83,18 @@ def test_nothing_is_changed_unasked(mode: str, stage: str) -> None:
 
 
 def test_a_topic_that_is_not_there_yet_takes_no_records() -> None:
-    assert Rig("approve").turn().link.waiting == frozenset({"orders"})
+    said = "awaiting approval: it does not exist; 2 partitions, settings of its source (topic orders at the target)"
+    assert Rig("approve").turn().link.waiting == {"orders": Hold(said, approval=True)}
+
+
+def test_a_topic_that_the_target_refuses_to_make_says_why() -> None:
+    waiting = Rig("enforce", "refused").turn().link.waiting or {}
+    assert [(hold.stopped, hold.reason.rpartition("; ")[2]) for hold in waiting.values()] == [(True, "no right")]
 
 
 def test_enforce_changes_at_once_and_says_so() -> None:
     rig = Rig("enforce").turn()
-    assert (rig.aligner.rows(), rig.link.waiting, [note[2] for note in rig.notes]) == ([], frozenset(), ["done"])
+    assert (rig.aligner.rows(), rig.link.waiting, [note[2] for note in rig.notes]) == ([], {}, ["done"])
 
 
 def test_an_approved_action_is_done_at_the_next_turn() -> None:
@@ -95,7 +102,7 @@ def test_an_approved_action_is_done_at_the_next_turn() -> None:
     rig.aligner.approve([row["id"] for row in rig.aligner.rows()])
     before = list(rig.target.applied)
     rig.turn()
-    assert (before, len(rig.target.applied), rig.link.waiting) == ([], 1, frozenset())
+    assert (before, len(rig.target.applied), rig.link.waiting) == ([], 1, {})
 
 
 def test_an_approval_of_something_else_does_nothing() -> None:

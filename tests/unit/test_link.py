@@ -8,13 +8,15 @@ import pytest
 
 from connectors.contract import Partition, Position, Progress, Run
 from state.errors import Refused, Retry, Stop
+from state.link_status import LinkState, Stage
 from state.linking import Link as Declared
-from state.replication import Choice, LinkState, silences
+from state.replication import Choice, silences
 from state.settings import Settings, change, parse
 from streams.copies import Copy, load
 from streams.facts import Facts, Side, look
 from streams.journal import Record
-from streams.link import Link
+from streams.link import Hold, Link
+from streams.link_status import LinkStatus
 from streams.tail import ALONE_S, Answer, Order
 from tests.unit.fake_connector import NAME
 
@@ -60,7 +62,7 @@ class Rig:
             lambda _declared, sources: dict.fromkeys(sources, self.first), self.counted.append, lambda: self.now,
             connectors,
         )  # fmt: skip
-        link.facts, link.waiting, link.choice = facts(), frozenset(), Choice("batches", "")
+        link.facts, link.waiting, link.choice = facts(), {}, Choice("batches", "")
         link.begin()
         return link
 
@@ -156,7 +158,7 @@ def test_nothing_is_copied_before_the_target_was_compared(rig: Rig) -> None:
 
 
 def test_a_topic_that_is_not_fit_yet_is_not_copied(rig: Rig) -> None:
-    rig.link.waiting = frozenset({"orders"})
+    rig.link.waiting = {"orders": Hold("planned: it does not exist")}
     assert rig.link.orders() == []
 
 
@@ -211,13 +213,16 @@ def test_a_partition_that_stopped_is_tried_again_later_or_when_something_changes
 def test_an_error_of_a_lease_is_that_of_its_partitions(rig: Rig) -> None:
     orders = rig.link.orders()
     rig.link.take([Answer([], Retry("a broker", "none", "wait")) for _ in orders])
-    assert ({bool(c.error) for c in rig.link.copies.values()}, rig.link.state(NOW)[0]) == ({True}, LinkState.SLOW)
+    assert ({bool(c.error) for c in rig.link.copies.values()}, LinkStatus(rig.link).state(NOW)[0]) == (
+        {True},
+        LinkState.SLOW,
+    )
 
 
 def test_a_refused_lease_stops_its_partitions(rig: Rig) -> None:
     orders = rig.link.orders()
     rig.link.take([Answer([], Stop("two clusters", "one", "correct it")) for _ in orders])
-    assert rig.link.state(NOW)[0] is LinkState.STOPPED
+    assert LinkStatus(rig.link).state(NOW)[0] is LinkState.STOPPED
 
 
 def test_a_reset_holds_though_a_lease_ends_after_it(rig: Rig) -> None:
@@ -283,23 +288,26 @@ def test_a_target_that_was_moved_begins_anew(rig: Rig) -> None:
     assert (copy.position, len(copy.map), copy.offset) == (Position(), 0, 0)
 
 
+def left(rig: Rig) -> dict[Partition, int]:
+    return {source: row.left for source, row in LinkStatus(rig.link).rows(rig.now).items()}
+
+
 def test_lag_counts_partitions_that_nothing_copies_yet() -> None:
-    rig = Rig(mode="observe")
-    assert rig.link.lags() == {ZERO: 100, ONE: 100}
+    assert left(Rig(mode="observe")) == {ZERO: 100, ONE: 100}
 
 
 def test_a_paused_link_falls_behind_what_the_source_has_now(rig: Rig) -> None:
     rig.round(10, 20, source_end=20)
-    running = rig.link.lags()[ONE]
+    running = left(rig)[ONE]
     rig.set("paused", True)
-    assert (running, rig.link.lags()[ONE]) == (0, 80)
+    assert (running, left(rig)[ONE]) == (0, 80)
 
 
 def test_a_topic_that_left_the_link_is_not_counted(rig: Rig) -> None:
     rig.round(10, 20)
     rig.set("topics", ["pays"])
     rig.link.facts = facts(0, 0)
-    assert (rig.link.lags(), rig.link.current()) == ({}, [])
+    assert (left(rig), rig.link.current()) == ({}, [])
 
 
 class Starts:
@@ -463,5 +471,98 @@ def test_what_was_copied_is_counted(rig: Rig) -> None:
 def test_the_state_is_derived(keys: dict[str, object], state: LinkState) -> None:
     rig = Rig(**keys)
     rig.link.arrived_ms = NOW
+    rig.round(100, 100)
+    assert LinkStatus(rig.link).state(NOW)[0] is state
+
+
+def said(rig: Rig, later_ms: int = 0) -> tuple[LinkState, str]:
+    """State and first reason of a link whose heartbeats arrive, so long after it was looked at first."""
+    status = LinkStatus(rig.link, unreadable=lambda: {"secret": "no right to read it"})
+    status.observe(rig.now)
+    rig.now += later_ms
+    rig.link.arrived_ms = rig.now
+    state, reasons = status.state(rig.now)
+    return state, reasons[0].said if reasons else ""
+
+
+def test_a_link_that_no_task_has_copied_is_not_up(rig: Rig) -> None:
+    assert [said(rig, later_ms)[0] for later_ms in (0, 31_000, 121_000)] == [
+        LinkState.STARTING, LinkState.SLOW, LinkState.STALLED,
+    ]  # fmt: skip
+
+
+def test_after_a_restart_a_link_is_not_up_before_a_task_reports(rig: Rig) -> None:
+    rig.round(100, 100)
+    rig.link = rig.restarted()
+    assert said(rig) == (
+        LinkState.STARTING, "2 of 2 partitions are not copied yet; orders-0: no task has reported yet",
+    )  # fmt: skip
+
+
+def test_a_topic_that_waits_for_approval_is_named(rig: Rig) -> None:
     rig.round(10, 20)
-    assert rig.link.state(NOW)[0] is state
+    rig.link.waiting = {"orders": Hold("retention.ms 1 > 2", approval=True)}
+    assert said(rig, 1_000_000) == (
+        LinkState.WAITING, "2 of 2 partitions wait for `trueup approve`; orders-0: retention.ms 1 > 2",
+    )  # fmt: skip
+
+
+def test_a_topic_that_the_target_refuses_stops_the_link(rig: Rig) -> None:
+    rig.link.waiting = {"orders": Hold("refused: it does not exist; no right", stopped=True)}
+    assert said(rig)[0] is LinkState.STOPPED
+
+
+def test_why_clusters_cannot_be_compared_is_reported_at_once(rig: Rig) -> None:
+    rig.link.waiting, rig.link.unfit = None, "expected a right; found none"
+    assert said(rig)[1].endswith("orders-0: expected a right; found none")
+
+
+def test_a_topic_that_cannot_be_read_stops_the_link() -> None:
+    rig = Rig(topics=["secret"])
+    rig.link.facts = Facts(Side({"secret": 0}), Side(), NOW)
+    assert said(rig) == (LinkState.STOPPED, "1 of 1 partitions need an operator; secret-0: no right to read it")
+
+
+def test_a_backfill_that_runs_is_not_late_however_old_its_records_are(rig: Rig) -> None:
+    status = LinkStatus(rig.link)
+    for offset in range(10, 60, 10):
+        rig.round(offset, offset, lag_ms=295_350_052_000, source_end=100)
+        rig.now += 40_000
+        rig.link.taken_ms = rig.link.arrived_ms = rig.now
+        status.observe(rig.now)
+    assert status.state(rig.now)[0] is LinkState.CATCHING_UP
+
+
+def test_a_copier_that_reports_and_does_not_move_is_not_up(rig: Rig) -> None:
+    status = LinkStatus(rig.link)
+    rig.round(10, 20, source_end=100)
+    status.observe(rig.now)
+    for _ in range(5):
+        rig.now += 10_000
+        rig.link.arrived_ms = rig.now
+        rig.round(10, 20, source_end=100)
+    assert status.state(rig.now) == (
+        LinkState.SLOW,
+        [("replication.slow", "no record of orders-0 was copied for 50 s, 90 wait"),
+         ("replication.catching-up", "2 of 2 partitions copy what was there before; 170 records are left")],
+    )  # fmt: skip
+
+
+def test_the_age_of_what_a_stopped_partition_has_not_copied_grows(rig: Rig) -> None:
+    rig.round(10, 20, stopped=True, error="too large", lag_ms=5_000, source_end=100)
+    status = LinkStatus(rig.link)
+    ages = [status.rows(NOW + later_ms)[ZERO].lag_ms for later_ms in (0, 60_000)]
+    assert ages == [5_000, 65_000]
+
+
+def test_a_paused_topic_is_paused_though_it_is_stopped(rig: Rig) -> None:
+    rig.round(10, 20, stopped=True, error="too large")
+    rig.set("paused_topics", ["orders"])
+    rows = LinkStatus(rig.link).rows(NOW)
+    assert [row.stage for row in rows.values()] == [Stage.PAUSED] * 2
+
+
+def test_a_topic_that_the_source_has_no_longer_is_gone(rig: Rig) -> None:
+    rig.round(10, 20)
+    rig.link.facts = facts(0, 2)._replace(source=Side({}))
+    assert {row.stage for row in LinkStatus(rig.link).rows(NOW).values()} == {Stage.GONE}

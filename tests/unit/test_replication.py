@@ -4,107 +4,14 @@ import pytest
 
 from state.link_rules import EVERY_RULE, LINK_RULES
 from state.replication import (
-    MEANINGS,
-    STAGES,
     Facts,
-    LinkState,
     Look,
-    Part,
-    Signs,
-    Stage,
     choose,
     choose_together,
     silences,
-    stage_of,
-    state_of,
 )
 
-NOW = 1_000_000
-WELL = Signs(parts=[Part("orders-0", lag_ms=0), Part("orders-1", lag_ms=5)], arrived_ms=NOW - 1_000, told_ms=NOW - 10)
 COPIED = Look(position=50, source_id="s", source_start=0, source_end=60, target_id="t", target_end=40, copied_end=40)
-
-
-def state(**changes) -> LinkState:
-    return state_of(replace(WELL, **changes), NOW)[0]
-
-
-def rules(**changes) -> list[str]:
-    return [reason.rule for reason in state_of(replace(WELL, **changes), NOW)[1]]
-
-
-def test_a_link_is_up_when_all_its_parts_are():
-    assert state_of(WELL, NOW) == (LinkState.UP, [])
-
-
-def test_one_stopped_partition_stops_the_link_from_being_up():
-    parts = [*WELL.parts, Part("orders-2", "too large", stopped=True)]
-    found, (reason,) = state_of(replace(WELL, parts=parts), NOW)
-    assert (found, reason.said) == (LinkState.STOPPED, "1 of 3 partitions wait for a person; orders-2: too large")
-
-
-def test_a_partition_that_is_tried_again_makes_the_link_slow():
-    assert state(parts=[Part("orders-0", "no leader")]) is LinkState.SLOW
-
-
-@pytest.mark.parametrize(("age_s", "found"), [(30, LinkState.UP), (31, LinkState.SLOW), (121, LinkState.STALLED)])
-def test_a_link_whose_heartbeats_arrive_late_is_slow_then_stalled(age_s: int, found: LinkState):
-    assert state(arrived_ms=NOW - age_s * 1_000) is found
-
-
-def test_heartbeats_that_never_arrived_count_from_when_the_link_began():
-    assert [state(arrived_ms=0, since_ms=NOW - ms) for ms in (1_000, 200_000)] == [LinkState.UP, LinkState.STALLED]
-
-
-def test_tasks_that_do_not_report_stall_the_link():
-    assert state(told_ms=NOW - 200_000) is LinkState.STALLED
-
-
-def test_a_record_that_waits_too_long_is_told_with_its_partition():
-    _, (reason,) = state_of(replace(WELL, parts=[Part("orders-1", lag_ms=45_000)]), NOW)
-    assert reason == ("replication.slow", "a record of orders-1 has waited for 45 s")
-
-
-def test_a_paused_topic_does_not_make_the_link_slow():
-    assert state(parts=[Part("orders-1", lag_ms=NOW, paused=True)]) is LinkState.UP
-
-
-def test_a_cluster_that_does_not_answer_takes_the_link_down():
-    assert state(target="timed out", arrived_ms=1) is LinkState.DOWN
-
-
-def test_the_gravest_reason_comes_first():
-    assert rules(target="timed out", arrived_ms=1, refused="one cluster") == [
-        "replication.down", "replication.refused", "replication.stalled",
-    ]  # fmt: skip
-
-
-def test_a_paused_link_says_what_is_wrong_all_the_same():
-    assert (state(paused=True, source="gone"), rules(paused=True, source="gone")) == (
-        LinkState.PAUSED, ["replication.down"],
-    )  # fmt: skip
-
-
-def test_observing_is_no_reason_to_be_late():
-    assert state_of(replace(WELL, observing=True, arrived_ms=0, told_ms=0), NOW) == (LinkState.OBSERVING, [])
-
-
-@pytest.mark.parametrize(
-    ("part", "stage"),
-    [
-        (Part("p"), Stage.COPYING),
-        (Part("p", "no leader"), Stage.RETRYING),
-        (Part("p", "too large", stopped=True), Stage.STOPPED),
-        (Part("p", "too large", stopped=True, paused=True), Stage.PAUSED),
-        (Part("p", begun=False), Stage.NEW),
-        (Part("p", stopped=True, gone=True), Stage.GONE),
-    ],
-)
-def test_the_stage_of_a_partition_follows_from_what_is_known(part: Part, stage: Stage):
-    assert stage_of(part) is stage
-
-
-def test_every_state_and_stage_is_explained():
-    assert (set(MEANINGS), set(STAGES)) == (set(LinkState), set(Stage))
 
 
 def seen(now: Look, before: Look = COPIED) -> list[tuple[str, int, bool]]:

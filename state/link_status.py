@@ -1,0 +1,236 @@
+"""The state of a link and the stages of its partitions, derived from what is observed each time they are asked for.
+
+Progress decides: a link is `up` only when every record that should be copied is, within slow_s. A partition whose
+records should move and do not is in one of the other stages, and the link in the state that this stage amounts to.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class LinkState(StrEnum):
+    """The state of a link; where several hold, the first in this order is reported."""
+
+    OBSERVING = "observing"
+    PAUSED = "paused"
+    DOWN = "down"
+    STOPPED = "stopped"
+    STALLED = "stalled"
+    WAITING = "waiting"
+    SLOW = "slow"
+    STARTING = "starting"
+    CATCHING_UP = "catching-up"
+    UP = "up"
+
+
+MEANINGS: Mapping[LinkState, str] = {
+    LinkState.OBSERVING: "mode is observe: both clusters are looked at, nothing is copied",
+    LinkState.PAUSED: "an operator paused it; heartbeats and alignment go on",
+    LinkState.DOWN: "a cluster does not answer",
+    LinkState.STOPPED: "the link must not copy, or at least one partition needs an operator; others go on",
+    LinkState.STALLED: "for longer than stalled_s no heartbeat arrived, or records waited and none was copied",
+    LinkState.WAITING: "at least one partition waits for `trueup approve`, or no topic is found; others go on",
+    LinkState.SLOW: "a record or a heartbeat has waited for longer than slow_s, or a partition is tried again",
+    LinkState.STARTING: "at least one partition has not been copied in this run, for slow_s at most",
+    LinkState.CATCHING_UP: "records that were there when their copy began are being copied",
+    LinkState.UP: "every partition is copied, and records and heartbeats arrive within slow_s",
+}
+
+
+class Reason(NamedTuple):
+    """Why a link is not `up`: the id of a rule, and what was observed."""
+
+    rule: str
+    said: str
+
+
+class Stage(StrEnum):
+    """How far one partition's copy is; where several hold, the first in this order is reported."""
+
+    GONE = "gone"
+    PAUSED = "paused"
+    STOPPED = "stopped"
+    WAITING = "waiting"
+    RETRYING = "retrying"
+    NEW = "new"
+    CATCHING_UP = "catching-up"
+    COPYING = "copying"
+
+
+class Meaning(NamedTuple):
+    """What holds in a stage, what ends it, and the state that it gives its link."""
+
+    holds: str
+    ends: str
+    state: LinkState
+
+
+STAGES: Mapping[Stage, Meaning] = {
+    Stage.GONE: Meaning("the source no longer has the topic", "its return; made anew it stops", LinkState.UP),
+    Stage.PAUSED: Meaning("the link does not copy, or the topic is paused", "an operator", LinkState.UP),
+    Stage.STOPPED: Meaning(
+        "an operator has to change something; its error says what", "a try without error, or a reset", LinkState.STOPPED
+    ),
+    Stage.WAITING: Meaning(
+        "a change at the target must come before its first record and waits for approval", "`trueup approve`",
+        LinkState.WAITING,
+    ),
+    Stage.RETRYING: Meaning("the last task failed in a way that may pass", "a try without error", LinkState.SLOW),
+    Stage.NEW: Meaning(
+        "no task has copied it in this run; its error says what is missing", "the first report of a task",
+        LinkState.STARTING,
+    ),
+    Stage.CATCHING_UP: Meaning(
+        "records that were there when its copy began, or went on, are left", "the last of them", LinkState.CATCHING_UP
+    ),
+    Stage.COPYING: Meaning("what was written since is copied as it comes", "any of the above", LinkState.UP),
+}  # fmt: skip
+MOVING = (Stage.RETRYING, Stage.NEW, Stage.CATCHING_UP, Stage.COPYING)
+"""Stages in which records are to move: progress is expected."""
+
+
+class Part(NamedTuple):
+    """One partition as it was observed last.
+
+    ``error``: why it is not copied; with ``stopped`` an operator has to change something. ``approval``: the change that
+    waits for one. ``begun``: a task has copied it in this run. ``left``: records not copied yet (-1: not known).
+    ``backlog``: some of them were there when the copy began. ``idle_ms``: for how long none was copied though some
+    wait, or for how long it is new; ``wait_ms``: for how long the oldest of them has waited, as observed (not by its
+    timestamp).
+    """
+
+    name: str
+    error: str = ""
+    stopped: bool = False
+    approval: str = ""
+    begun: bool = True
+    paused: bool = False
+    gone: bool = False
+    left: int = -1
+    backlog: bool = False
+    idle_ms: int = 0
+    wait_ms: int = 0
+
+
+def stage_of(part: Part) -> Stage:
+    """The stage of a partition: it follows from what is observed, however that came about."""
+    holds = {
+        Stage.GONE: part.gone,
+        Stage.PAUSED: part.paused,
+        Stage.STOPPED: part.stopped,
+        Stage.WAITING: bool(part.approval),
+        Stage.RETRYING: part.begun and bool(part.error),
+        Stage.NEW: not part.begun,
+        Stage.CATCHING_UP: part.backlog,
+    }
+    return next((stage for stage in Stage if holds.get(stage)), Stage.COPYING)
+
+
+@dataclass(frozen=True, slots=True)
+class Signs:
+    """What is observed of a link. Times are ms since the epoch, 0: never.
+
+    ``looked``: both clusters were asked. ``refused``: why it must not copy; ``source`` and ``target``: why that cluster
+    does not answer. ``arrived_ms``: when the newest heartbeat that arrived was written, ``beat_error``: what a cluster
+    answered to the last one. ``told_ms``: when a task last reported. ``since_ms``: since when records are to move,
+    without interruption.
+    """
+
+    looked: bool = True
+    observing: bool = False
+    paused: bool = False
+    refused: str = ""
+    source: str = ""
+    target: str = ""
+    parts: Sequence[Part] = ()
+    arrived_ms: int = 0
+    beat_error: str = ""
+    told_ms: int = 0
+    since_ms: int = 0
+    slow_ms: int = 30_000
+    stalled_ms: int = 120_000
+
+
+def state_of(signs: Signs, now_ms: int) -> tuple[LinkState, list[Reason]]:
+    """The state of a link, and every reason there is for others than ``up``, the gravest first."""
+    found = list(_signs(signs, now_ms))
+    reasons = [reason for state in LinkState for at, reason in found if at is state]
+    worst = min((at for at, _ in found), key=list(LinkState).index, default=LinkState.UP)
+    if signs.observing or signs.paused:
+        return (LinkState.OBSERVING if signs.observing else LinkState.PAUSED), reasons
+    return worst, reasons
+
+
+Found = tuple[LinkState, Reason]
+
+
+def _signs(signs: Signs, now_ms: int) -> Iterator[Found]:
+    if signs.refused:
+        yield LinkState.STOPPED, Reason("replication.refused", signs.refused)
+    if not signs.looked:
+        yield LinkState.STARTING, Reason("replication.starting", "both clusters are asked for the first time")
+        return
+    sides = {"source": signs.source, "target": signs.target}
+    for side, problem in sides.items():
+        if problem:
+            yield LinkState.DOWN, Reason("replication.down", f"the {side} does not answer: {problem}")
+    yield from _parts(signs.parts)
+    if signs.observing or signs.paused:
+        return
+    if not signs.parts and not any(sides.values()):
+        said = "the source shows the link's user no topic of the link"
+        yield LinkState.WAITING, Reason("replication.no-topics", said)
+    moving = [part for part in signs.parts if stage_of(part) in MOVING]
+    if moving and signs.since_ms:
+        yield from _silent(signs, now_ms)
+    yield from _waits(moving, signs)
+
+
+def _parts(parts: Sequence[Part]) -> Iterator[Found]:
+    for stage, rule, said in (
+        (Stage.STOPPED, "replication.partition-stopped", "need an operator"),
+        (Stage.WAITING, "replication.awaiting-approval", "wait for `trueup approve`"),
+        (Stage.RETRYING, "replication.partition-failing", "are tried again"),
+        (Stage.NEW, "replication.starting", "are not copied yet"),
+    ):
+        chosen = [part for part in parts if stage_of(part) is stage]
+        if chosen:
+            why = chosen[0].approval if stage is Stage.WAITING else chosen[0].error
+            first = f"{chosen[0].name}: {why}"
+            yield STAGES[stage].state, Reason(rule, f"{len(chosen)} of {len(parts)} partitions {said}; {first}")
+    behind = [part for part in parts if stage_of(part) is Stage.CATCHING_UP]
+    if behind:
+        left = sum(max(0, part.left) for part in behind)
+        said = f"{len(behind)} of {len(parts)} partitions copy what was there before; {left:,} records are left"
+        yield LinkState.CATCHING_UP, Reason("replication.catching-up", said)
+
+
+def _silent(signs: Signs, now_ms: int) -> Iterator[Found]:
+    beat = "the newest heartbeat at the target is %s old" if signs.arrived_ms else "no heartbeat has arrived for %s"
+    beat += f": {signs.beat_error}" if signs.beat_error else ""
+    yield from _late(beat, now_ms - max(signs.arrived_ms, signs.since_ms), signs)
+    if signs.told_ms:
+        yield from _late("no task has reported for %s", now_ms - max(signs.told_ms, signs.since_ms), signs)
+
+
+def _waits(moving: Sequence[Part], signs: Signs) -> Iterator[Found]:
+    """Of records: that none moves, or that those which move came long ago."""
+    idle = max(moving, key=lambda part: part.idle_ms, default=None)
+    if idle is not None:
+        left = f", {idle.left:,} wait" if idle.left > 0 else ""
+        yield from _late(f"no record of {idle.name} was copied for %s{left}", idle.idle_ms, signs)
+    known = (part for part in moving if stage_of(part) is Stage.COPYING)
+    oldest = max(known, key=lambda part: part.wait_ms, default=None)
+    if oldest is not None and oldest.wait_ms > signs.slow_ms >= oldest.idle_ms:
+        said = f"a record of {oldest.name} has waited for {oldest.wait_ms // 1000} s; the copy goes on"
+        yield LinkState.SLOW, Reason("replication.slow", said)
+
+
+def _late(said: str, age_ms: int, signs: Signs) -> Iterator[Found]:
+    text = said.replace("%s", f"{age_ms // 1000} s", 1)
+    if age_ms > signs.stalled_ms:
+        yield LinkState.STALLED, Reason("replication.stalled", text)
+    elif age_ms > signs.slow_ms:
+        yield LinkState.SLOW, Reason("replication.slow", text)

@@ -1,0 +1,45 @@
+"""How long records have waited to be copied, observed by one clock: their timestamps are the writer's."""
+
+from dataclasses import dataclass, field
+
+MOST_ENDS = 64
+
+
+@dataclass(slots=True)
+class Wait:
+    """How long the records of one partition have waited to be copied, by the clock of the process that observes it.
+
+    ``offset``: the first that is not copied; ``moved_ms``: when that last changed or nothing waited; ``mark``: the
+    source's end when the copy began or went on; ``ends``: ends of the source beyond ``offset``, with the time at which
+    each was first observed.
+    """
+
+    offset: int
+    moved_ms: int
+    mark: int = -1
+    moving: bool = False
+    ends: list[tuple[int, int]] = field(default_factory=list)
+
+    def observe(self, offset: int, end: int, moving: bool, begun: bool, now_ms: int) -> None:
+        """Take what both are now; -1: not known. ``moving``: the partition is to be copied."""
+        if moving and not self.moving:
+            self.mark, self.moved_ms = end, now_ms
+        self.moving = moving
+        if begun and (offset != self.offset or end <= offset):
+            self.moved_ms = now_ms
+        self.offset = offset
+        ends = [one for one in self.ends if one[0] > offset]
+        if end > max((one[0] for one in ends), default=offset):
+            ends.append((end, now_ms))
+        if len(ends) > MOST_ENDS:
+            del ends[1:-1:2]
+        self.ends = ends
+
+    def waited_ms(self, now_ms: int) -> int:
+        """For how long the record at ``offset`` has been there; 0: there is none."""
+        return now_ms - self.ends[0][1] if self.ends else 0
+
+    @property
+    def backlog(self) -> bool:
+        """Whether records are left that were there when the copy began or went on."""
+        return self.offset < self.mark

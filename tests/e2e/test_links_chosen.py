@@ -5,6 +5,7 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,6 +57,10 @@ class Place:
         return found
 
 
+def _behind(found: dict[str, Any], records: int) -> dict[str, Any] | None:
+    return found if found["lag_records"] == records else None
+
+
 @pytest.fixture(scope="module")
 def place(new_root: Callable[[], Path]) -> Iterator[Place]:
     common = {"source": "east", "target": "west", "lease_s": 2, "heartbeat_s": 1}
@@ -101,9 +106,18 @@ def test_in_approve_nothing_is_made_without_a_yes(place: Place) -> None:
     assert "asked" not in place.west.discovery.names()
 
 
+def test_records_that_wait_for_approval_show_in_the_state_of_the_link(place: Place) -> None:
+    found = place.trueup.until("the records to be seen", lambda: _behind(place.trueup.api("links/asked"), 40))
+    assert (found["state"], found["copies"][0]["stage"]) == ("waiting", "waiting")
+
+
 def test_in_approve_records_come_once_the_topic_is_approved(place: Place) -> None:
     place.approve("create")
     place.arrives("asked", *WRITTEN)
+
+
+def test_a_link_is_up_once_all_is_copied(place: Place) -> None:
+    place.trueup.until("the link to be up", lambda: place.trueup.api("links/asked")["state"] == "up")
 
 
 def test_a_group_goes_on_at_the_target_once_that_is_approved(place: Place) -> None:

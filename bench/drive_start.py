@@ -11,6 +11,7 @@ sessions of its own. Connections are lost by one more start, which goes through 
 import json
 import os
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,7 +38,7 @@ from streams.metrics import Metrics
 from streams.placement import start
 from streams.reconciler import Reconciler
 from streams.session import session
-from streams.supervisor import drain
+from streams.supervisor import Supervisor, drain
 from streams.tail import SWITCH_S
 
 LIMIT_S = 300.0
@@ -52,7 +53,8 @@ class Start:
         self._journal.create()
         live, metrics = Live(settings, self._journal, now_ms), Metrics()
         self._keeper = Keeper(self._journal, live, now_ms)
-        self.cluster = BookKeeper(live, self._journal, self._keeper, metrics, now_ms)
+        supervisor = Supervisor(threading.Event(), lambda _: None)
+        self.cluster = BookKeeper(live, self._journal, self._keeper, metrics, now_ms, supervisor.run)
         self.reconciler = Reconciler(
             self.cluster, self._journal, lambda: live.now.placement, self._keeper, metrics, now_ms,
             settings.spark.buckets,

@@ -14,11 +14,13 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from connectors.sandbox.kafka import Kafka
+from connectors.zookeeper.watcher import Run
 from state import deleting
 from state.errors import BadSettings
 from state.settings import Settings
@@ -77,6 +79,7 @@ class Running:
         self._socket = stack.enter_context(claim(settings.http.host, settings.http.port))
         self._metrics = Metrics(cluster=settings.cluster.name, links=settings.links, logdirs=settings.logdirs)
         self._supervisor = Supervisor(stop, self._metrics.restarted)
+        stack.enter_context(_threads_seen_to(self._supervisor))
         self._journal = self._open_journal()
         self._live = Live(settings, self._journal, now_ms)
         self._live.load()
@@ -86,10 +89,12 @@ class Running:
         self._links.load()
         self._logdirs = LogDirs(self._live, self._journal, self._metrics, now_ms)
         self._logdirs.load()
-        self._listener = Listener(self._metrics.on_progress, self._alive, now_ms)
+        self._listener = Listener(
+            self._progressed, self._alive, now_ms, lambda act: self._supervisor.guarded("listener", act)
+        )
 
     def _open_ledgers(self) -> "Ledgers":
-        ledgers = Ledgers(self._settings, self._live, self._journal, self._metrics)
+        ledgers = Ledgers(self._settings, self._live, self._journal, self._metrics, self._supervisor.run)
         self._stack.callback(ledgers.cluster.close)
         ledgers.reconciler.load()
         return ledgers
@@ -101,6 +106,10 @@ class Running:
         self._stack.callback(made.owners.close)
         made.load()
         return made
+
+    def _progressed(self, progress: dict[str, Any]) -> None:
+        self._supervisor.progressed(str(progress["name"]))
+        self._metrics.on_progress(progress)
 
     def _alive(self, query: str) -> None:
         if self._ledgers and query == "placement":
@@ -127,7 +136,7 @@ class Running:
         if self._ledgers:
             self._ledgers.cluster.start()
         if self._deletion:
-            self._deletion.owners.start()
+            self._deletion.owners.start(self._supervisor.run)
         self._links.watch(self._supervisor)
         placed = self._ledgers.placed(self._live) if self._ledgers else None
         said = self._deletion.said if self._deletion else None
@@ -135,7 +144,7 @@ class Running:
             self._live, self._journal, placed, said, self._links, self._logdirs, self._supervisor, self._listener,
             now_ms,
         )  # fmt: skip
-        http = Server(create_app(application, self._metrics), self._socket)
+        http = Server(create_app(application, self._metrics), self._socket, self._supervisor.run)
         self._stack.callback(http.stop)
         log.info("listening", extra={"address": f"http://{self._settings.http.host}:{http.port}"})
         spark = session(self._settings, self._data)
@@ -193,10 +202,10 @@ class Running:
 class Ledgers:
     """The parts that keep a BookKeeper cluster true."""
 
-    def __init__(self, settings: Settings, live: Live, journal: Journal, metrics: Metrics) -> None:
+    def __init__(self, settings: Settings, live: Live, journal: Journal, metrics: Metrics, run: Run) -> None:
         self.keeper = Keeper(journal, live, now_ms)
         self.keeper.load()
-        self.cluster = BookKeeper(live, journal, self.keeper, metrics, now_ms)
+        self.cluster = BookKeeper(live, journal, self.keeper, metrics, now_ms, run)
         self.reconciler = Reconciler(
             self.cluster, journal, lambda: live.now.placement, self.keeper, metrics, now_ms, settings.spark.buckets
         )
@@ -263,6 +272,16 @@ def _alone(data: Path) -> Iterator[None]:
         lock.write(str(os.getpid()))
         lock.flush()
         yield
+
+
+@contextmanager
+def _threads_seen_to(supervisor: Supervisor) -> Iterator[None]:
+    """Threads of libraries are none of the supervisor's: it tells of those that end by an error."""
+    before, threading.excepthook = threading.excepthook, supervisor.died
+    try:
+        yield
+    finally:
+        threading.excepthook = before
 
 
 @contextmanager

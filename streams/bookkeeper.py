@@ -20,6 +20,7 @@ from connectors.bookkeeper.racks import Pulsar, Racks, Script, Static, Unmapped
 from connectors.bookkeeper.removal import RemovalOrder, Removed, remove
 from connectors.bookkeeper.vote import Orders, Role, Vote
 from connectors.zookeeper.client import Client
+from connectors.zookeeper.watcher import Run
 from state import settings as declared
 from state.errors import BadSettings, Refused
 from state.ledgers import EMPTY, Ledgers, concat
@@ -41,8 +42,9 @@ class BookKeeper:
     """Implements `streams.reconciler.Cluster`. Safe to use from several threads once started."""
 
     def __init__(
-        self, live: Live, journal: Journal, keeper: Keeper, metrics: Metrics, clock: Callable[[], int]
+        self, live: Live, journal: Journal, keeper: Keeper, metrics: Metrics, clock: Callable[[], int], run: Run
     ) -> None:
+        self._run = run
         self._live, self._keeper, self._metrics, self._clock = live, keeper, metrics, clock
         self._root = live.now.cluster.ledgers_root
         self._racks_asked_ms = clock()
@@ -75,7 +77,7 @@ class BookKeeper:
 
     def start(self) -> None:
         """Begin to observe."""
-        self._capture.start()
+        self._capture.start(self._run)
 
     def end(self) -> None:
         """Observe nothing more, and so change nothing more."""
@@ -106,7 +108,7 @@ class BookKeeper:
                     self._told,
                     int(chosen.placement.grace_s),
                 )
-                self._vote.start()
+                self._vote.start(self._run)
             elif not wanted and self._vote is not None:
                 self._vote.close()
                 self._vote = None
@@ -169,7 +171,10 @@ class BookKeeper:
             return f"ZooKeeper: {health.problem or 'not in step yet'}"
         if self.blind(self._clock()):
             return "ZooKeeper: what was observed is too old"
-        orders = self._vote.orders() if self._vote is not None else None
+        vote = self._vote
+        if defect := self._capture.defect or (vote.defect if vote is not None else ""):
+            return f"what ZooKeeper holds cannot be followed: {defect}"
+        orders = vote.orders() if vote is not None else None
         return "replication is disabled in BookKeeper" if orders is not None and orders.disabled else ""
 
     def read(self, ledgers: Sequence[int]) -> Ledgers:

@@ -54,6 +54,7 @@ class Application:
         now_ms, now, placed = self._clock(), self._live.now, self._placed
         not_ready = [*(placed.not_ready() if placed else []), *self._links.not_ready(), *self._logdirs.not_ready()]
         not_ready += self._unreferenced.not_ready() if self._unreferenced else []
+        not_ready += self._supervisor.failing()
         said = placed.status(now_ms, self._supervisor.runs("placement")) if placed else NOTHING
         return {
             "version": version("trueup"), "cluster": now.cluster.name, "watches_ledgers": placed is not None,
@@ -65,10 +66,9 @@ class Application:
         }  # fmt: skip
 
     def _problems(self) -> list[str]:
-        failed = [f"{t.name}: {t.error}" for t in self._supervisor.tasks.values() if t.state == "failed"]
         refused = [f"config record refused, {where}: {why}" for where, why in list(self._live.refused.values())]
         stopped = [part.stopped() for part in (self._placed, self._unreferenced) if part is not None]
-        return [*self.notes, *failed, *refused, *chain(*stopped)]
+        return [*self.notes, *refused, *chain(*stopped)]
 
     def _streams(self) -> list[dict[str, Any]]:
         out = []

@@ -18,6 +18,7 @@ class Listener(StreamingQueryListener):
 
     ``alive`` gets the name of a query with every sign of life, and ``heard`` keeps their times in ms: a query without
     input gives one every 10 s, one that hangs gives none. Runs in py4j's callback thread: what it calls must be short.
+    ``guard`` calls what it is given, and sees to what that raises: Spark only logs it.
     """
 
     def __init__(
@@ -25,8 +26,9 @@ class Listener(StreamingQueryListener):
         seen: Callable[[dict[str, Any]], None],
         alive: Callable[[str], None] = lambda _: None,
         clock: Callable[[], int] = lambda: 0,
+        guard: Callable[[Callable[[], None]], None] = lambda act: act(),
     ) -> None:
-        self._seen, self._told, self._clock = seen, alive, clock
+        self._seen, self._told, self._clock, self._guard = seen, alive, clock, guard
         self._names: dict[str, str] = {}
         self.last: dict[str, dict[str, Any]] = {}
         self.heard: dict[str, int] = {}
@@ -35,21 +37,23 @@ class Listener(StreamingQueryListener):
         self.heard[query] = self._clock()
         self._told(query)
 
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
-        """See `StreamingQueryListener`."""
-        self._names[str(event.id)] = event.name or ""
-        self._alive(event.name or "")
-
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
-        """See `StreamingQueryListener`."""
-        progress = json.loads(event.progress.json)
+    def _progressed(self, progress: dict[str, Any]) -> None:
         self.last[progress["name"]] = progress
         self._alive(progress["name"])
         self._seen(progress)
 
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
+        """See `StreamingQueryListener`."""
+        self._names[str(event.id)] = event.name or ""
+        self._guard(lambda: self._alive(event.name or ""))
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        """See `StreamingQueryListener`."""
+        self._guard(lambda: self._progressed(json.loads(event.progress.json)))
+
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
         """See `StreamingQueryListener`."""
-        self._alive(self._names.get(str(event.id), ""))
+        self._guard(lambda: self._alive(self._names.get(str(event.id), "")))
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         """See `StreamingQueryListener`."""

@@ -39,7 +39,9 @@ class Live:
             self._seen(record)
 
     def follow(self, stop: threading.Event) -> None:
-        """Apply changes until ``stop``. Blocks."""
+        """Apply changes until ``stop``. Blocks. Whoever listens is told first, as a change may have ended the last
+        call before all were."""
+        self._tell()
         self._journal.follow("config", stop, self._seen, self._refuse)
 
     def set(self, name: str, value: Any) -> Any:
@@ -75,6 +77,9 @@ class Live:
             self.refused.pop(name, None)
             self._overlay, self.now = overlay, settings
             self._changed.notify_all()
+        self._tell()
+
+    def _tell(self) -> None:
         for listener in self.listeners:
             listener()
 

@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from connectors.bookkeeper.removal import RemovalOrder, Removed, refusal
+from connectors.zookeeper.watcher import Run
 from state.deleting import Deletion
 from state.deletion import LEAK
 from state.errors import Refused, Retry, TrueupError
@@ -56,7 +57,7 @@ class Nobody:
         self._ledgers = ledgers
         self.read, self.held = ledgers.read, ledgers.held
 
-    def start(self) -> None:
+    def start(self, run: Run) -> None:
         """There is nothing to observe."""
 
     def close(self) -> None:

@@ -13,6 +13,7 @@ from connectors.pulsar.paths import Paths
 from connectors.pulsar.tiered import Tiered
 from connectors.s3.store import store_of
 from connectors.zookeeper.requests import Stat
+from connectors.zookeeper.watcher import Run
 from state import tiering
 from state.deleting import Deletion
 from state.leak_rules import DROPPED
@@ -39,9 +40,9 @@ class Pulsar:
         self._tiered = Tiered(self.stores)
         self._capture = Capture(ledgers.connect, self._paths, self._publish, known(journal), clock)
 
-    def start(self) -> None:
+    def start(self, run: Run) -> None:
         """Begin to observe."""
-        self._capture.start()
+        self._capture.start(run)
 
     def close(self) -> None:
         """Observe nothing more, and so delete nothing more."""

@@ -22,7 +22,6 @@ from connectors.zookeeper.client import FAST, Client, Event, Pace
 from connectors.zookeeper.requests import Stat
 from connectors.zookeeper.watcher import Follower, ensure_later
 from connectors.zookeeper.watching import Heard, Watch
-from state.errors import TrueupError
 from state.ledgers import Ledgers
 from state.observations import LedgerRecord, Observation, Sighting
 
@@ -38,7 +37,6 @@ class Health:
     going on, empty if nothing. ``strange``: paths of znodes with ids that no ledger can have, a hundred at most.
     """
 
-    running: bool
     connected: bool
     session: int
     synced: bool
@@ -95,7 +93,6 @@ class Capture(Follower):
         """The state of things, from any thread."""
         client, watch = self._client, self._watch
         return Health(
-            running=self._thread.is_alive(),
             connected=client is not None and bool(client.connected),
             session=0 if client is None else client.session,
             synced=watch.armed,
@@ -161,7 +158,7 @@ class Capture(Follower):
         taken = self._watch.take()
         try:
             self._handle_these(client, taken)
-        except TrueupError:
+        except BaseException:
             self._watch.put_back(taken)
             raise
 

@@ -79,7 +79,7 @@ class Vote(Watcher):
         if not valid_bookie(name):
             raise BadSettings([f"name of the Auditor vote: {name!r}: expected letters, digits, '-', '_', '.' or ':'"])
         super().__init__("vote", connect, Watch((), lambda: 0))
-        self._paths, self._name = Paths(root), name
+        self._paths, self._who = Paths(root), name
         self._told, self._delay_s = told, delay_s
         self._orders: Orders | None = None
         self._delay_zxid = -1
@@ -138,7 +138,7 @@ class Vote(Watcher):
         """See who leads, and vote if no vote is of our session."""
         votes = self._votes(client)
         if not any(owner == client.session for _, owner in votes):
-            client.make(f"{self._paths.election}/{_PREFIX}", marks.vote(self._name), ephemeral=True, sequence=True)
+            client.make(f"{self._paths.election}/{_PREFIX}", marks.vote(self._who), ephemeral=True, sequence=True)
             votes = self._votes(client)
         if not votes:
             raise Retry("a vote for the Auditor", "none", "will vote again")
@@ -147,8 +147,8 @@ class Vote(Watcher):
             self._holder = Holder(Role.OTHER, who)
         elif self._holder.role is not Role.OURS:
             # For whoever looks with a shell, as BookKeeper's Auditor does.
-            client.put(self._paths.election, marks.vote(self._name), -1)
-            self._holder = Holder(Role.OURS, self._name)
+            client.put(self._paths.election, marks.vote(self._who), -1)
+            self._holder = Holder(Role.OURS, self._who)
 
     def _votes(self, client: Client) -> list[tuple[str, int]]:
         """Bookie id and session of each vote, the lowest first."""

@@ -16,7 +16,6 @@ from connectors.pulsar.reading import GONE, PACE, Node, below, owned, read, walk
 from connectors.zookeeper.client import Client, Pace
 from connectors.zookeeper.watcher import Follower, ensure_later
 from connectors.zookeeper.watching import Watch
-from state.errors import TrueupError
 from state.owners import Pointers, Status
 
 log = logging.getLogger(__name__)
@@ -159,6 +158,6 @@ class Capture(Follower):
         taken = self._watch.take()
         try:
             self._feed.follow(client, taken.keys() - set(self._tops))
-        except TrueupError:
+        except BaseException:
             self._watch.put_back(taken)
             raise

@@ -1,4 +1,8 @@
-"""A thread that keeps a session and a watch through any loss of connection, session or servers."""
+"""Keeps a session and a watch through any loss of connection, session or servers, turn by turn.
+
+Turns are taken by whoever runs it, in a thread of its own: our errors are waited out here, all others are a defect,
+which the runner sees to.
+"""
 
 import logging
 import threading
@@ -11,6 +15,9 @@ from state.errors import Retry, Stop, TrueupError
 
 log = logging.getLogger(__name__)
 FIRST_WAIT_S, LONGEST_WAIT_S, IDLE_S = 0.1, 5.0, 1.0
+LONGEST_DEFECT = 500
+Run = Callable[[str, Callable[[], None], threading.Event], threading.Thread]
+"""Starts a thread of this name that takes a turn again and again until the event is set, whatever the turn raises."""
 
 
 class Stopping(Exception):  # noqa: N818 - it is no error
@@ -20,14 +27,17 @@ class Stopping(Exception):  # noqa: N818 - it is no error
 class Watcher(ABC):
     """Takes turns until closed; after one that failed it waits, each time twice as long, or for the connection.
 
-    ``connect`` makes a client that is not open yet.
+    ``connect`` makes a client that is not open yet. ``defect``: what ended the last turn though it is none of our
+    errors, empty if nothing did.
     """
 
     def __init__(self, name: str, connect: Callable[[], Client], watch: Watch) -> None:
-        self._connect, self._watch = connect, watch
+        self._name, self._connect, self._watch = name, connect, watch
         self._client: Client | None = None
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread: threading.Thread | None = None
+        self.defect = ""
+        self._wait_s = FIRST_WAIT_S
 
     @abstractmethod
     def _turn(self) -> None:
@@ -37,35 +47,38 @@ class Watcher(ABC):
     def _waits(self, error: TrueupError | None) -> None:
         """Note what keeps it from going on; None: nothing does any more."""
 
-    def start(self) -> None:
+    def start(self, run: Run) -> None:
         """Begin. Returns at once."""
-        self._thread.start()
+        self._thread = run(self._name, self.turn, self._stop)
 
     def close(self) -> None:
         """Stop, and end the session with everything that is bound to it."""
         self._stop.set()
         self._watch.turned.set()
         self._watch.wake.set()
-        if self._thread.ident is not None:
+        if self._thread is not None:
             self._thread.join()
         if self._client is not None:
             self._client.shut()
 
-    def _run(self) -> None:
-        wait_s = FIRST_WAIT_S
-        while not self._stop.is_set():
-            try:
-                self._turn()
-            except Stopping:
-                return
-            except TrueupError as error:
-                self._waits(error)
-                self._watch.turned.wait(wait_s)
-                self._watch.turned.clear()
-                wait_s = min(wait_s * 2, LONGEST_WAIT_S)
-            else:
-                self._waits(None)
-                wait_s = FIRST_WAIT_S
+    def turn(self) -> None:
+        """Take a turn; after one that failed, wait."""
+        try:
+            self._turn()
+        except Stopping:
+            return
+        except TrueupError as error:
+            self.defect = ""
+            self._waits(error)
+            self._watch.turned.wait(self._wait_s)
+            self._watch.turned.clear()
+            self._wait_s = min(self._wait_s * 2, LONGEST_WAIT_S)
+        except BaseException as error:
+            self.defect = f"{type(error).__name__}: {error}"[:LONGEST_DEFECT]
+            raise
+        else:
+            self._waits(None)
+            self.defect, self._wait_s = "", FIRST_WAIT_S
 
     def _until_done(self, act: Callable[[], None]) -> None:
         """Call this again and again until it does not fail. Raises `Stopping`."""
@@ -102,7 +115,7 @@ class Follower(Watcher):
 
     def __init__(self, name: str, connect: Callable[[], Client], watch: Watch, now: Callable[[], int]) -> None:
         super().__init__(name, connect, watch)
-        self._name, self._now = name, now
+        self._now = now
         self.problem, self.complete_ms = "", 0
 
     @abstractmethod

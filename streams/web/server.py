@@ -8,27 +8,34 @@ from typing import Any
 from flask import Flask
 from waitress import create_server, wasyncore
 
+from connectors.zookeeper.watcher import Run
 from state.errors import Stop
+from streams.supervisor import Supervisor
 
 THREADS = 8
 BODY_BYTES = 1 << 20
-DRAIN_S = 5.0
+DRAIN_S, AGAIN_S = 2.0, 1.0
 
 
 class Server:
     """A listening HTTP server. ``port`` is the one it got."""
 
-    def __init__(self, app: Flask, listener: socket.socket) -> None:
+    def __init__(self, app: Flask, listener: socket.socket, run: Run) -> None:
         self.host, self.port = listener.getsockname()[:2]
         self._open: dict[int, Any] = {}
         self._server = create_server(
             app, map=self._open, sockets=[listener], threads=THREADS, ident=None, max_request_body_size=BODY_BYTES
         )
-        self._thread = threading.Thread(target=self._server.run, name="http", daemon=True)
-        self._thread.start()
+        self._stopping = threading.Event()
+        self._thread = run("http", self._serve, self._stopping)
+
+    def _serve(self) -> None:
+        self._server.run()
+        self._stopping.wait(AGAIN_S)
 
     def stop(self) -> None:
         """Let running requests end, then close every connection and the socket."""
+        self._stopping.set()
         if self._thread.is_alive():
             self._server.task_dispatcher.shutdown(timeout=DRAIN_S)
             # Connections belong to the server's own loop, which ends when none is left. Woken by the end of a request
@@ -36,11 +43,13 @@ class Server:
             with suppress(OSError):
                 self._server.trigger.pull_trigger(lambda: wasyncore.close_all(self._open, ignore_all=True))
             self._thread.join(DRAIN_S)
+        if not self._thread.is_alive():
+            wasyncore.close_all(self._open, ignore_all=True)  # what a loop that failed left open
 
 
 def serve(app: Flask, host: str, port: int) -> Server:
     """Listen on this address (port 0: any free one) and answer from now on. Raises `Stop` when it cannot be had."""
-    return Server(app, claim(host, port))
+    return Server(app, claim(host, port), Supervisor(threading.Event(), lambda _: None).run)
 
 
 def claim(host: str, port: int) -> socket.socket:

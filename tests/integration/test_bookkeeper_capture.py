@@ -18,6 +18,7 @@ from state.observations import LedgerState, Sighting
 from tests.integration.tree import PASSWORD, MemoryJournal, Tree
 from tests.integration.watched import WAIT_S, Watched
 from tests.proxy import Proxy
+from tests.supervised import run
 
 pytestmark = pytest.mark.servers
 
@@ -42,7 +43,7 @@ class Setting(Watched):
         root, journal = self.tree.paths.root, self.journal
         made = Capture(connect, root, racks or Unmapped(), journal.publish, journal.seen, known, lambda: 1_000)
         self.captures.append(made)
-        made.start()
+        made.start(run)
         return made
 
     def capture(self, known: Known = NOTHING, racks: Racks | None = None) -> Capture:

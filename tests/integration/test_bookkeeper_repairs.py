@@ -18,6 +18,7 @@ from connectors.zookeeper.client import Client
 from state.observations import LedgerState
 from tests.e2e.trueup import Witness
 from tests.integration.tree import MemoryJournal
+from tests.supervised import run
 
 pytestmark = pytest.mark.servers
 
@@ -45,7 +46,7 @@ def cluster(start_cluster: Callable[..., Cluster]) -> Cluster:
 def auditor(cluster: Cluster) -> Iterator[Auditor]:
     """Votes before any AutoRecovery daemon does."""
     made = Auditor(cluster)
-    made.vote.start()
+    made.vote.start(run)
     wait_until(lambda: made.vote.holder().role is Role.OURS, WAIT_S, "our vote to be the lowest")
     cluster.start("autorecovery")
     yield made
@@ -71,7 +72,7 @@ def journal(cluster: Cluster, auditor: Auditor) -> Iterator[MemoryJournal]:
         lambda: Client(cluster.zookeeper.address, timeout=30.0), ROOT, Script(cluster.rack_script),
         made.publish, made.seen, Known(), lambda: 1_000,
     )  # fmt: skip
-    capture.start()
+    capture.start(run)
     wait_until(lambda: capture.health().synced, WAIT_S, "the capture to be in step")
     yield made
     capture.close()

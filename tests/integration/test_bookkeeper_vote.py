@@ -13,6 +13,7 @@ from connectors.sandbox.processes import wait_until
 from connectors.sandbox.zookeeper import ZooKeeper
 from connectors.zookeeper.client import Client
 from state.errors import BadSettings
+from tests.supervised import run
 
 pytestmark = pytest.mark.servers
 
@@ -35,7 +36,7 @@ class Polls:
             return Client(self.server, timeout=30.0, auth_data=[("digest", "u:p")], default_acl=acl)
 
         self.votes.append(Vote(connect, self.paths.root, name, self.told.append, delay_s))
-        self.votes[-1].start()
+        self.votes[-1].start(run)
         wait_until(lambda: self.votes[-1].holder().role is not Role.WAITING, WAIT_S, "the vote to be cast")
         return self.votes[-1]
 

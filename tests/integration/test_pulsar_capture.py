@@ -16,6 +16,7 @@ from state.owners import SCHEMA, Status
 from tests.integration.owners import TOPIC, Owners, OwnersJournal
 from tests.integration.watched import WAIT_S, Watched
 from tests.proxy import Proxy
+from tests.supervised import run
 
 pytestmark = pytest.mark.servers
 
@@ -38,7 +39,7 @@ class Setting(Watched):
 
         made = Capture(connect, self.owners.paths, self.journal.publish, known or {}, lambda: self.now_ms)
         self.captures.append(made)
-        made.start()
+        made.start(run)
         return made
 
     def capture(self, known: Mapping[str, int] | None = None) -> Capture:
@@ -153,7 +154,7 @@ def test_a_server_that_restarts_is_followed_again(new_root: Callable[[], Path]) 
         capture = Capture(
             lambda: Client(server.address, timeout=30.0), owners.paths, journal.publish, {}, lambda: 1
         )  # fmt: skip
-        capture.start()
+        capture.start(run)
         wait_until(lambda: capture.health().synced, WAIT_S, "the capture to be in step")
         server.restart()
         wait_until(lambda: client.connected, WAIT_S, "the session to come back")

@@ -102,6 +102,20 @@ def test_only_the_supervisor_catches_everything() -> None:
     assert broad == []
 
 
+def test_only_the_supervisor_starts_threads_of_the_application() -> None:
+    """Sandbox, demos and the command line are processes of their own."""
+    aside = ("connectors/sandbox/", "streams/demo/", "streams/cli/", "streams/supervisor.py")
+    found = [
+        f"{name}:{node.lineno}"
+        for name, tree in trees("state", "connectors", "streams")
+        if not name.startswith(aside)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and getattr(node.func, "attr", getattr(node.func, "id", "")) in ("Thread", "Timer", "start_new_thread")
+    ]
+    assert found == []
+
+
 def _hides_everything(handler: ast.ExceptHandler) -> bool:
     """Whether it catches whatever comes and does not raise it again."""
     kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]

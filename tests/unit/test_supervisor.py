@@ -1,0 +1,201 @@
+"""Whatever a thread raises is told with its place, takes readiness away, and is tried again."""
+
+import threading
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from connectors.bookkeeper.capture import Capture
+from connectors.bookkeeper.known import Known
+from connectors.bookkeeper.racks import Unmapped
+from connectors.bookkeeper.vote import Vote
+from connectors.pulsar.capture import Capture as Owners
+from connectors.pulsar.paths import Paths
+from connectors.sandbox.processes import wait_until
+from connectors.zookeeper.watcher import Watcher
+from state.errors import Retry
+from streams import supervisor as module
+from streams.engine import Application
+from streams.listener import Listener
+from streams.live import Live
+from streams.supervisor import Supervisor
+from streams.watching import Watch
+from streams.web.server import Server, claim
+
+WAIT_S = 60.0
+
+
+class Panic(BaseException):
+    """As extensions written in Rust raise it."""
+
+
+@pytest.fixture
+def supervisor(monkeypatch: pytest.MonkeyPatch) -> Iterator[Supervisor]:
+    monkeypatch.setattr(module, "FIRST_WAIT_S", 0.001)
+    made = Supervisor(threading.Event(), lambda _: None)
+    yield made
+    made.close()
+
+
+class Flaky:
+    """Fails until it is mended."""
+
+    def __init__(self, error: BaseException | None = None) -> None:
+        self.error, self.failures = error or OverflowError("too large"), 0
+        self.broken, self.tried = True, threading.Event()
+
+    def __call__(self, *_: Any) -> Any:
+        if self.broken:
+            self.failures += 1
+            raise self.error
+        self.tried.set()
+
+
+def seen_to(supervisor: Supervisor, name: str, flaky: Flaky, mended: Callable[[], bool]) -> tuple[bool, bool]:
+    """Whether its failure is told by this name while it lasts, and whether that is over once it works again."""
+    wait_until(lambda: flaky.failures > 2, WAIT_S, f"{name} to be tried again and again")
+    told = any(problem.startswith(f"{name} failed: OverflowError: too large, at ") for problem in supervisor.failing())
+    flaky.broken = False
+    wait_until(mended, WAIT_S, f"{name} to work again")
+    wait_until(lambda: not supervisor.failing(), WAIT_S, f"the failure of {name} to be over")
+    return told, not supervisor.failing()
+
+
+@pytest.mark.parametrize("error", [OverflowError("too large"), Retry("a", "b", "c"), Panic(), SystemExit(1)])
+def test_a_loop_outlives_whatever_it_raises(supervisor: Supervisor, error: BaseException) -> None:
+    flaky = Flaky(error)
+    supervisor.loop("work", flaky)
+    wait_until(lambda: flaky.failures > 2, WAIT_S, "it to be tried again")
+    (problem,) = supervisor.failing()
+    flaky.broken = False
+    assert flaky.tried.wait(WAIT_S), "it works again"
+    wait_until(lambda: not supervisor.failing(), WAIT_S, "the failure to be over")
+    assert problem.startswith(f"work failed: {type(error).__name__}")
+
+
+def test_a_defect_is_told_with_its_place_in_our_code() -> None:
+    def far(_: Any) -> None:
+        Supervisor.runs(None, "x")  # type: ignore[arg-type]
+
+    with pytest.raises(AttributeError) as caught:
+        far(None)
+    assert "at streams/supervisor.py:" in module.told(caught.value)
+
+
+def never() -> Any:
+    raise Retry("a connection", "none", "there is no server here")
+
+
+WATCHERS: dict[str, Callable[[Any], Watcher]] = {
+    "capture": lambda c: Capture(c, "/l", Unmapped(), lambda _: None, lambda _: None, Known(), lambda: 0),
+    "owners": lambda c: Owners(c, Paths(), lambda _: None, {}, lambda: 0),
+    "vote": lambda c: Vote(c, "/l", "trueup", lambda _: None),
+}
+
+
+@pytest.mark.parametrize("name", WATCHERS)
+def test_watchers_of_zookeeper_outlive_defects(supervisor: Supervisor, name: str) -> None:
+    flaky = Flaky()
+    made = WATCHERS[name](lambda: flaky() or never())
+    made.start(supervisor.run)
+    assert seen_to(supervisor, name, flaky, flaky.tried.is_set) == (True, True)
+    wait_until(lambda: not made.defect, WAIT_S, "the defect to be over")
+    made.close()
+
+
+LOOPS = {"sides": "look", "alignment": "align", "groups": "move", "heartbeat": "heart"}
+
+
+@pytest.mark.parametrize("kind", LOOPS)
+def test_loops_of_links_outlive_defects(supervisor: Supervisor, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    flaky = Flaky()
+    for name, method in LOOPS.items():
+        monkeypatch.setattr(Watch, method, flaky if name == kind else lambda *_: None)
+    watch = object.__new__(Watch)
+    watch.link = SimpleNamespace(name="east-west", declared=SimpleNamespace(heartbeat_s=0.001))  # type: ignore[assignment]
+    monkeypatch.setattr("streams.watching.LOOK_S", 0.001)
+    watch.begin(supervisor)
+    assert seen_to(supervisor, f"{kind} of east-west", flaky, flaky.tried.is_set) == (True, True)
+
+
+def test_the_config_topic_is_followed_through_defects(supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch) -> None:
+    flaky, journal = Flaky(), SimpleNamespace(follow=lambda *_: None)
+    live = Live(Any, journal, lambda: 0)  # type: ignore[arg-type]
+    live.listeners.append(flaky)
+    supervisor.loop("config", lambda: live.follow(supervisor.stop))
+    assert seen_to(supervisor, "config", flaky, flaky.tried.is_set) == (True, True)
+
+
+def test_the_server_outlives_defects(supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch) -> None:
+    flaky = Flaky()
+    monkeypatch.setattr("waitress.server.BaseWSGIServer.run", flaky)
+    server = Server(lambda *_: [], claim("127.0.0.1", 0), supervisor.run)  # type: ignore[arg-type]
+    assert seen_to(supervisor, "http", flaky, flaky.tried.is_set) == (True, True)
+    server.stop()
+
+
+def test_sparks_listener_hides_no_defect_and_goes_on(supervisor: Supervisor) -> None:
+    flaky = Flaky()
+    listener = Listener(flaky, guard=lambda act: supervisor.guarded("listener", act))
+    event: Any = SimpleNamespace(progress=SimpleNamespace(json='{"name": "placement"}'))
+    for _ in range(3):
+        listener.onQueryProgress(event)
+    told = supervisor.failing()
+    flaky.broken = False
+    listener.onQueryProgress(event)
+    assert ([text.partition(",")[0] for text in told], supervisor.failing()) == (
+        ["listener failed: OverflowError: too large"], [],
+    )  # fmt: skip
+
+
+def test_threads_of_libraries_that_die_are_told(supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threading, "excepthook", supervisor.died)
+    thread = threading.Thread(target=Flaky(), name="library")
+    thread.start()
+    thread.join()
+    assert [text.partition(",")[0] for text in supervisor.failing()] == [
+        "thread library failed: OverflowError: too large"
+    ]
+
+
+class Query:
+    """A streaming query that runs until it is said to have ended."""
+
+    def __init__(self) -> None:
+        self.isActive, self.status = True, {"isTriggerActive": False}
+
+    def exception(self) -> None:
+        return None
+
+    def stop(self) -> None:
+        self.isActive = False
+
+
+def test_a_query_that_ended_is_a_problem_until_a_batch_of_the_next_is_done(supervisor: Supervisor) -> None:
+    queries: list[Any] = []
+    supervisor.query("placement", lambda: queries.append(Query()) or queries[-1])  # type: ignore[func-returns-value]
+    supervisor.tend()
+    queries[0].isActive = False
+    supervisor.tend()
+    wait_until(lambda: supervisor.tend() or len(queries) == 2, WAIT_S, "another query")  # type: ignore[func-returns-value]
+    before = supervisor.failing()
+    supervisor.progressed("placement")
+    assert (before, supervisor.failing()) == (["stream placement failed: the query stopped by itself"], [])
+
+
+def test_what_fails_takes_readiness_away(supervisor: Supervisor) -> None:
+    flaky: Any = Flaky()
+    supervisor.guarded("listener", flaky)
+    now: Any = SimpleNamespace(
+        cluster=SimpleNamespace(name="east"), placement=SimpleNamespace(mode="observe", paused=False)
+    )
+    none: Any = SimpleNamespace(not_ready=list, rows=list, sources=lambda _: [], left=[], longest_ms=lambda: 0)
+    live: Any = SimpleNamespace(now=now, refused={})
+    journal: Any = SimpleNamespace(reachable=lambda: True, bootstrap="none:0")
+    made = Application(live, journal, None, None, none, none, supervisor, Listener(lambda _: None), lambda: 0)
+    before = made.status()
+    flaky.broken = False
+    supervisor.guarded("listener", flaky)
+    assert (before["ready"], "listener failed" in before["problems"][0], made.status()["ready"]) == (False, True, True)

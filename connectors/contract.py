@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from state.provenance import Refill
+
 Carry = Mapping[str, int]
 """What a copy path must remember beside the offset to resume exactly: its own names and numbers, opaque to others."""
 
@@ -53,7 +55,8 @@ class Position:
 class Assignment(NamedTuple):
     """One source partition, the partition it goes to, and where its copy stands. ``start`` is the first offset to
     take when nothing was ever copied. ``source_id`` and ``target_id``: of the topics that are meant. A topic with
-    another id is neither read nor written to, whatever its name (empty: whichever has the name when a lease opens)."""
+    another id is neither read nor written to, whatever its name (empty: whichever has the name when a lease opens).
+    ``refill``: the target lost its records, and gets them again."""
 
     source: Partition
     target: Partition
@@ -61,6 +64,7 @@ class Assignment(NamedTuple):
     start: int
     source_id: str = ""
     target_id: str = ""
+    refill: Refill | None = None
 
 
 @dataclass(frozen=True, slots=True)

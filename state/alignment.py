@@ -39,10 +39,11 @@ class Setting(NamedTuple):
 
 
 class Topic(NamedTuple):
-    """A topic as its cluster tells it; ``configs``: all settings in force."""
+    """A topic as its cluster tells it; ``configs``: all settings in force; ``id`` "": not known."""
 
     partitions: int
     configs: Mapping[str, Setting]
+    id: str = ""
 
 
 class Right(NamedTuple):

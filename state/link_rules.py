@@ -21,8 +21,9 @@ LINK_RULES = Rules([
         "replication.topic-recreated", _B, "the source topic was deleted and made anew",
         "The topic has another id than the one whose records were copied. Its offsets began again at 0 and mean other "
         "records, so the offset map no longer holds. What was copied before stays at the target.",
-        "The topic's partitions stop. `trueup link reset NAME --to earliest` copies the new topic behind the old "
-        "records; delete the target topic first where it is to hold only the new ones.",
+        "The topic's partitions stop. Where a link copies back, refill that one first: it brings the lost records "
+        "back and begins this link anew. Else `trueup link reset NAME --to earliest` copies the new topic behind the "
+        "old records; delete the target topic first where it is to hold only the new ones.",
     ),
     Rule(
         "replication.topic-gone", _B, "the source topic is not there any more",
@@ -41,8 +42,23 @@ LINK_RULES = Rules([
     Rule(
         "replication.target-recreated", _B, "the target topic was deleted and made anew",
         "The target topic has another id than the one that was written to, so what was copied is gone there.",
-        "The topic's partitions stop. `trueup link reset NAME --to earliest` copies again what the source still has; "
-        "--to latest leaves the past out.",
+        "The topic's partitions stop. `trueup link refill NAME` copies again all that the source still has, also what "
+        "was born at the target; `trueup link reset NAME --to latest` leaves the past out.",
+    ),
+    Rule(
+        "replication.target-replaced", _B, "the target lost its data",
+        "The cluster that the link writes to has another id, or all of the topics that the link wrote to are gone, "
+        "made anew or empty there. What was copied is gone, with what was born at that cluster.",
+        "All partitions of the link stop. `trueup link refill NAME` shows what the source holds of it. With --yes it "
+        "copies all of that to the target, also what was born there, and the opposite link begins anew. `trueup link "
+        "reset NAME --to latest` leaves the past out.",
+    ),
+    Rule(
+        "replication.target-gone", _B, "the target topic is not there any more",
+        "The link wrote to the topic, and twice in a row the target did not have it, or did not show it to the link's "
+        "user.",
+        "The topic's partitions stop. Made anew, by the link where it aligns partitions, it is another topic: `trueup "
+        "link refill NAME` fills it.",
     ),
     Rule(
         "replication.target-lost-records", _B, "the target has fewer records than were acknowledged",

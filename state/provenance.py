@@ -34,15 +34,36 @@ def tag_of(producer_id: int) -> Tag | None:
     return Tag(producer_id >> 16 & (1 << BITS) - 1, producer_id & FLOWS - 1)
 
 
+class Refill(NamedTuple):
+    """A source partition whose target lost what it had, and gets it again.
+
+    Below source offset ``until``, the source's end when the refill began, records that passed the target go there once
+    more. What is below ``held`` had arrived there before the loss: it is written as having passed the target, so that
+    the target's own links do not send it on a second time.
+    """
+
+    held: int
+    until: int
+
+
 def onward(path: int | None, source_bit: int, target_bit: int, forward: bool) -> int | None:
     """The path to write with at the target; None: the record is not to go there.
 
-    ``path`` None: born at the source. Without ``forward`` nothing else leaves the source.
+    ``path`` None: born at the source. Without ``forward`` nothing else leaves the source. A path with the source itself
+    is that of a refilled record: it left the source before the source lost it.
     """
-    if path is not None and not forward:
+    if path is not None and (not forward or path >> source_bit & 1):
         return None
     passed = (path or 0) | 1 << source_bit
     return None if passed >> target_bit & 1 else passed
+
+
+def refilled(path: int | None, source_bit: int, target_bit: int, forward: bool, held: bool) -> int | None:
+    """`onward` below `Refill.until`. ``held``: below `Refill.held`. Without ``forward`` each cluster's own link brings
+    what was born there."""
+    if path is not None and not forward and not path >> target_bit & 1:
+        return None
+    return (path or 0) | 1 << source_bit | (1 << target_bit if held else 0)
 
 
 def tokens_of(value: bytes | None) -> tuple[str, ...]:
@@ -57,7 +78,15 @@ def tokens_bytes(tokens: Sequence[str]) -> bytes:
 
 def onward_tokens(tokens: Sequence[str], source: str, target: str, forward: bool) -> tuple[str, ...] | None:
     """The names to write at the target; None: the record is not to go there. Empty ``tokens``: born at the source."""
-    if tokens and not forward:
+    if tokens and (not forward or source in tokens):
         return None
-    passed = tuple(dict.fromkeys((*tokens, source)))
-    return None if target in passed else passed
+    return None if target in (*tokens, source) else (*dict.fromkeys(tokens), source)
+
+
+def refilled_tokens(
+    tokens: Sequence[str], source: str, target: str, forward: bool, held: bool
+) -> tuple[str, ...] | None:
+    """`refilled` for a path of names."""
+    if tokens and not forward and target not in tokens:
+        return None
+    return tuple(dict.fromkeys((*tokens, source, *([target] if held else []))))

@@ -1,6 +1,6 @@
 """What went wrong with a link in silence, and the path that it takes. `state.link_status` derives its state."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ class Look:
 
     ``position``: the copy's place in the source; ``copied_end``: the target offset after the last record acknowledged;
     ``foreign``: records of others between ours, so far. ``alone``: nothing else is to write to the target topic.
-    ``gone``: the source does not have the topic.
+    ``gone``: the source does not have the topic; ``target_gone``: the target does not.
     """
 
     position: int = -1
@@ -24,6 +24,7 @@ class Look:
     foreign: int = 0
     alone: bool = True
     gone: bool = False
+    target_gone: bool = False
 
 
 class Silence(NamedTuple):
@@ -47,6 +48,8 @@ def silences(before: Look, now: Look) -> list[Silence]:
     if now.gone:
         return [Silence("replication.topic-gone", -1, "the source does not have it")] if now.position >= 0 else []
     found = [*_recreated(before, now)]
+    if now.copied_end >= 0 and now.target_gone and before.target_gone:
+        found.append(Silence("replication.target-gone", -1, "the target does not have the topic", stops=True))
     if found or now.position < 0:
         return found
     lost = now.source_start - now.position
@@ -58,11 +61,36 @@ def silences(before: Look, now: Look) -> list[Silence]:
         found.append(Silence("replication.source-lost-records", now.position - now.source_end, said, stops=True))
     if _short(now.target_end, now.copied_end) and _short(before.target_end, before.copied_end):
         said = f"acknowledged up to {now.copied_end}, the target ends at {now.target_end}"
-        found.append(Silence("replication.target-lost-records", now.copied_end - now.target_end, said, stops=True))
+        lost = now.copied_end - now.target_end
+        found.append(Silence("replication.target-lost-records", lost, said, stops=True))
     if now.alone and now.foreign > 0:
         said = f"{now.foreign} records of others stand between those of the link"
         found.append(Silence("replication.target-written", now.foreign, said))
     return found
+
+
+def bare(now: Look, heard: Iterable[Silence]) -> bool:
+    """Whether nothing is left at the target of what the link wrote to a partition."""
+    rules = {silence.rule for silence in heard}
+    emptied = "replication.target-lost-records" in rules and now.target_end == 0
+    return emptied or not rules.isdisjoint({"replication.target-recreated", "replication.target-gone"})
+
+
+def target_replaced(partitions: Iterable[tuple[str, bool]], clusters: tuple[str, str]) -> str:
+    """Why the target is another cluster, or one that lost its data; empty: it is not.
+
+    ``partitions``: target topic of each partition that was written to, and whether it is `bare`; ``clusters``: id of
+    the cluster that was written to and the present one ("": not known). A single topic may have been deleted on
+    purpose, so that alone shows no loss of the cluster.
+    """
+    was, now = clusters
+    if was and now and was != now:
+        return f"the target's cluster id was {was} and is {now}"
+    found = list(partitions)
+    topics = {topic for topic, _ in found}
+    if len(topics) > 1 and all(gone for _, gone in found):
+        return f"nothing is left there of the {len(topics)} topics that the link wrote to"
+    return ""
 
 
 def _recreated(before: Look, now: Look) -> Iterator[Silence]:

@@ -68,9 +68,12 @@ class Aligner:
         self._known = self._known or self._alignment.known()
         seen = self._alignment.look(called)
         self.problems, self.seen = seen.problems, seen
+        # A topic made anew, by whatever was first to write to a source that lost its data, has no settings to follow.
+        others = self._link.others({name: topic.id for name, topic in seen.source.items()})
+        called = {name: target for name, target in called.items() if name not in others}
         policy = Policy(called, declared.align, declared.config_exclude, self._known)
         actions = diff(seen.source, seen.target, policy)
-        if "acls" in declared.align:
+        if "acls" in declared.align and not others:
             actions += self._right_differences(declared, called, groups)
         return {name_of(self._link.name, action): action for action in actions}
 

@@ -9,11 +9,14 @@ from typing import Any
 
 from connectors.contract import Assignment, Carry, Partition, Position, Progress
 from state.offsets import OffsetMap, from_records
+from state.provenance import Refill
 from streams.journal import Journal
 
 JournalRecord = tuple[str, bytes, Any]
 LISTS = ("source", "target", "count")
 HEAD = -1
+REFILL = "refill"
+"""Stands on the journal where else the name of a path does."""
 
 
 @dataclass(slots=True)
@@ -23,7 +26,7 @@ class Copy:
     ``set_back``: an operator set the position after the lease that now runs began. ``last`` is the newest report of
     this run and ``at_ms`` its time. ``again_ms``: not leased before, as a person has to change something; ``barred``:
     not before it is reset. ``source_id`` and ``target_id``: of the topics that it was begun with. ``foreign``: records
-    of others between ours at the target, seen in this run.
+    of others between ours at the target, seen in this run. ``refill``: the target gets again what it lost.
     """
 
     source: Partition
@@ -44,6 +47,7 @@ class Copy:
     source_id: str = ""
     target_id: str = ""
     foreign: int = 0
+    refill: Refill | None = None
     written: dict[int, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
@@ -85,6 +89,12 @@ class Copy:
         self.reset, self.set_back, self.again_ms = said, True, 0
         self.error, self.stopped, self.barred = "", False, False
         self.source_id, self.target_id = ids
+        self.refill = None
+
+    def anew(self, offset: int, said: str, ids: tuple[str, str], refill: Refill | None = None) -> None:
+        """Copy from this offset on as if nothing had been copied: one of the logs is another one, or was emptied."""
+        self.set(offset, said, ids)
+        self.start, self.map, self.last, self.foreign, self.refill = offset, OffsetMap(), None, 0, refill
 
     def meet(self, ids: tuple[str, str]) -> None:
         """Take the ids of the topics at both ends, where they were not known."""
@@ -112,6 +122,8 @@ class Copy:
             return
         self.position, self.path = progress.position, progress.path or self.path
         self.carries[self.path] = progress.position.carry
+        if self.refill is not None and self.offset >= self.refill.until:
+            self.refill = None
         if progress.source_start > self.map.begin:
             self.map = self.map.prune(progress.source_start)
 
@@ -129,7 +141,8 @@ class Copy:
         self.written = {**parts}
 
     def _record(self, link: str, now_ms: int) -> dict[str, Any]:
-        carry = {f"{path}/{name}": number for path, one in self.carries.items() for name, number in one.items()}
+        kept = {**self.carries, **({REFILL: self.refill._asdict()} if self.refill is not None else {})}
+        carry = {f"{path}/{name}": number for path, one in kept.items() for name, number in one.items()}
         return {
             "link": link, "topic": self.source.topic, "partition": self.source.number,
             "target_topic": self.target.topic, "target_partition": self.target.number, "start": self.start,
@@ -160,6 +173,7 @@ def _copy(value: Mapping[str, Any]) -> Copy:
     for key, number in value["carry"].items():
         path, _, name = key.partition("/")
         carries[path] = {**carries.get(path, {}), name: number}
+    refill = carries.pop(REFILL, None)
     return Copy(
         source=Partition(value["topic"], value["partition"]),
         target=Partition(value["target_topic"], value["target_partition"]),
@@ -170,6 +184,7 @@ def _copy(value: Mapping[str, Any]) -> Copy:
         reset=value["reset"],
         source_id=value["source_id"],
         target_id=value["target_id"],
+        refill=Refill(**refill) if refill is not None else None,
     )
 
 

@@ -148,6 +148,10 @@ class Application:
         """Set where a link goes on copying."""
         return self._links.reset(name, partitions, to)
 
+    def refill_link(self, name: str, certain: bool) -> Rows:
+        """What a link's target would get back, or begin it."""
+        return self._links.refill(name, certain)
+
     def directories(self) -> Rows:
         """All log directories."""
         return self._logdirs.directories()

@@ -60,6 +60,7 @@ def look(copy: Copy, facts: Facts, alone: bool = True) -> Look:
         foreign=copy.foreign,
         alone=alone,
         gone=bool(facts.source.partitions) and copy.source.topic not in facts.source.partitions,
+        target_gone=bool(facts.target.cluster) and copy.target.topic not in facts.target.partitions,
     )
 
 
@@ -68,4 +69,4 @@ def seen(copy: Copy, facts: Facts, was: Look) -> Look:
     now = replace(look(copy, facts, was.alone), position=was.position, copied_end=was.copied_end, foreign=was.foreign)
     if facts.source.problem:
         now = replace(now, source_start=-1, source_end=-1, gone=False)
-    return replace(now, target_end=-1) if facts.target.problem else now
+    return replace(now, target_end=-1, target_gone=False) if facts.target.problem else now

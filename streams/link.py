@@ -19,6 +19,7 @@ from state.leases import divide, flow_of, target_of, topics_of
 from state.linking import Cluster
 from state.linking import Link as Declared
 from state.patterns import matches
+from state.provenance import Refill
 from state.replication import Choice
 from state.settings import Settings
 from streams.copies import Copy, JournalRecord
@@ -233,10 +234,14 @@ class Link:
         declared = self.declared
         weights = {source: 1.0 + max(0, self.behind(copy)) for source, copy in due.items()}
         parts = divide(weights, max(1, min(declared.tasks, self.slots)))
+        # What a copier finds at the target for a chosen position goes onto the journal before anything is copied:
+        # a copier that died after its first records would else begin at the chosen position again.
+        chosen = any(copy.place(self.path).chosen for copy in due.values())
+        lease_s = 0.0 if chosen else declared.lease_s
         return [
             Order(
                 self._lease(declared, [due[source] for source in part], len(parts)), self._connectors[self.path],
-                self._term, self._number, at, declared.lease_s, len(parts) == 1, False, self._alone_s(),
+                self._term, self._number, at, lease_s, len(parts) == 1 and not chosen, False, self._alone_s(),
             )
             for at, part in enumerate(parts)
         ]  # fmt: skip
@@ -254,7 +259,8 @@ class Link:
             link=self.name, source=self.side(declared.source), target=self.side(declared.target),
             flow=flow_of(self.name, declared.flow), path=self.path,
             assignments=tuple(
-                Assignment(c.source, c.target, c.place(self.path), c.start, c.source_id, c.target_id) for c in copies
+                Assignment(c.source, c.target, c.place(self.path), c.start, c.source_id, c.target_id, c.refill)
+                for c in copies
             ),
             forward=declared.forward, limits=limits, failures=declared.failures,
             dead_letters=declared.dead_letter_topic, hook=declared.hook, transform=declared.transform,
@@ -294,6 +300,9 @@ class Link:
         if copy.holds(held):
             copy.take(progress, now_ms)
             copy.again_ms = now_ms + STOPPED_AGAIN_MS if progress.stopped else 0
+            if progress.position.chosen:
+                # Its target did not answer: the others are not to get lease after lease without any time to copy.
+                copy.again_ms = max(copy.again_ms, now_ms + LATE_MS)
         self.totals.update({name: getattr(progress, name) for name in COUNTED})
         self._counted(progress)
         return copy
@@ -347,6 +356,32 @@ class Link:
         self._save(changed, must=True)
         self._changed.set()
         return sorted(offsets)
+
+    def others(self, ids: Mapping[str, str]) -> set[str]:
+        """Of topics of the source, by their ids, those that are not the ones that were copied under these names."""
+        with self.lock:
+            known = {(copy.source.topic, copy.source_id) for copy in self.copies.values() if copy.source_id}
+        return {topic for topic, wanted in known if ids.get(topic) and ids[topic] != wanted}
+
+    def leased(self, source: Partition) -> bool:
+        """Whether a copier may be at work on the partition."""
+        with self.lock:
+            return any(source == each.source for order in self._held for each in order.lease.assignments)
+
+    def anew(self, begins: Mapping[Partition, tuple[Partition, int, Refill | None]], said: str) -> None:
+        """Copy partitions from a source offset on into targets that have nothing of them. Raises `Refused` for one that
+        a copier is at work on, `Retry` when the journal does not answer."""
+        with self.lock:
+            busy = sorted(str(source) for source in begins if self.leased(source))
+            if busy:
+                raise Refused("partitions without a lease", ", ".join(busy), "repeat it when their leases have ended")
+            for source, (target, offset, refill) in begins.items():
+                copy = self.copies.setdefault(source, Copy(source, target, offset))
+                copy.anew(offset, said, ids(copy, self.facts), refill)
+            self._term = uuid.uuid4().hex
+            changed = [self.copies[source] for source in begins]
+        self._save(changed, must=True)
+        self._changed.set()
 
     def current(self) -> list[Copy]:
         """The copies of topics that still belong to the link, in order."""

@@ -20,6 +20,7 @@ from streams.link import CONNECTORS, COUNTED, Link
 from streams.link_status import Row as Observed
 from streams.live import Live
 from streams.metrics import Metrics
+from streams.refilling import Refilling, undecided
 from streams.replication import Replication
 from streams.supervisor import Supervisor
 from streams.watching import Sides, Watch
@@ -60,9 +61,7 @@ class Links:
                 self._counted(name), self._clock, self._connectors,
             )  # fmt: skip
             self.by_name[name], link.ended = link, partial(self._metrics.round, name)
-            self.watches[name] = Watch(
-                link, self._make_sides(link), self.watches, memory.get(name, "[]"), self.note, self._remember
-            )
+            self.watches[name] = Watch(link, self._make_sides(link), self.watches, memory, self.note, self._remember)
             self._live.listeners.append(link.wake)
 
     def _remember(self, link: str, text: str) -> None:
@@ -176,14 +175,32 @@ class Links:
             raise Refused(
                 "partitions that the link copies", ", ".join(strange), f"look at `trueup describe link {name}`"
             )
+        self._decided(name, [p for p in chosen if link.copies[p].barred])
         watch = self.watches[name]
         watch.look()  # the copies go on between the topics that both clusters have at this moment
         offsets = watch.sides.offset(to, chosen)
         link.reset(offsets, to)
         watch.forget(offsets)
+        watch.accept_target()
         rows = [{"partition": str(p), "offset": offsets[p], "was": to} for p in sorted(offsets)]
         self.note(name, "reset", "set", ", ".join(f"{row['partition']} to {row['offset']}" for row in rows))
         return rows
+
+    def _decided(self, name: str, partitions: Iterable[Partition]) -> None:
+        """Raises `Refused` while it is open whether the source of a link gets back what it lost."""
+        other = undecided(self.watches[name], partitions)
+        if other:
+            raise Refused(
+                f"a decision on the records that {self._link(name).declared.source} lost", "none",
+                f"`trueup link refill {other}` brings them back and begins this link anew, "
+                f"`trueup link reset {other} --to latest` leaves them out",
+            )  # fmt: skip
+
+    def refill(self, name: str, certain: bool) -> list[Row]:
+        """What a refill of the link's target would copy; ``certain``: begin it. Raises `Refused`."""
+        self._link(name)
+        refilling = Refilling(self.watches[name])
+        return refilling.begin() if certain else refilling.rows()
 
     def plan(self) -> list[Row]:
         """Changes at the targets that are due or wait for an operator."""
@@ -241,6 +258,7 @@ def _partition(link: Link, source: Partition, row: Observed) -> Row:
         "target_end": last.target_end if last else -1, "lag_records": row.left, "lag_ms": row.lag_ms,
         "path": copy.path, "runs": len(copy.map), "reset": copy.reset, "at_ms": copy.at_ms, "error": row.error,
         "stopped": row.stage is Stage.STOPPED,
+        "refill_until": copy.refill.until if copy.refill is not None else -1,
     }  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from connectors.contract import Partition
 from connectors.kafka.groups import Checkpoint, Groups, Way
+from streams.copies import Copy
 from streams.link import Link, Note
 
 Row = dict[str, Any]
@@ -75,12 +76,17 @@ class Mover:
         return max((row.lag for row in self.checkpoints), default=0)
 
 
+def _mapped(link: Link) -> list[Copy]:
+    """Copies whose maps hold: a partition that was stopped may have another log at an end."""
+    return [copy for copy in list(link.copies.values()) if not copy.barred]
+
+
 def ways(link: Link, opposite: Link | None) -> dict[Partition, Way]:
     """How offsets of the source are told at the target."""
-    back = {} if opposite is None else {copy.source: copy.map for copy in list(opposite.copies.values())}
-    return {copy.source: Way(copy.target, copy.map, back.get(copy.target)) for copy in list(link.copies.values())}
+    back = {} if opposite is None else {copy.source: copy.map for copy in _mapped(opposite)}
+    return {copy.source: Way(copy.target, copy.map, back.get(copy.target)) for copy in _mapped(link)}
 
 
 def ways_back(link: Link) -> dict[Partition, Way]:
     """How offsets of the target are told at the source, by the map of this link alone."""
-    return {copy.target: Way(copy.source, copy.map, reverse=True) for copy in list(link.copies.values())}
+    return {copy.target: Way(copy.source, copy.map, reverse=True) for copy in _mapped(link)}

@@ -9,6 +9,7 @@ from connectors.kafka.committed import Committed
 from connectors.kafka.discovery import Discovery, Topic, partitions_of
 from connectors.kafka.groups import Groups
 from connectors.kafka.heartbeat import Heartbeat
+from connectors.kafka.logdirs import LogDirs
 from connectors.kafka.options import only_records
 from connectors.kafka.sample import Sample, sample
 from state.alignment import Setting
@@ -27,7 +28,6 @@ class KafkaSides:
     def __init__(self, link: Link) -> None:
         self._link = link
         self._clusters: dict[str, Discovery] = {}
-        self._ids: dict[str, str] = {}
         self._last = NOTHING
         self._sample: Sample | None = None
 
@@ -54,14 +54,14 @@ class KafkaSides:
             chosen = self._link.topics(names) if topics is None else topics
             found = cluster.topics(chosen, configs=False)
             logs = cluster.logs(partitions_of(found.values()), committed_only=topics is None)
-            self._ids[name] = self._ids.get(name) or cluster.cluster_id()
+            cluster_id = cluster.cluster_id()
         except TrueupError as error:
             return last._replace(problem=str(error))
         return Side(
             _counts(found),
             {name: topic.id for name, topic in found.items() if topic.id},
             {partition: (log.start, log.end) for partition, log in logs.items() if log.end >= 0},
-            cluster=self._ids[name],
+            cluster=cluster_id,
             names=frozenset(names),
         )
 
@@ -86,6 +86,28 @@ class KafkaSides:
             for name in (declared.source, declared.target)
             for problem in only_records(self._link.side(name).options)
         )
+
+    def logs(self, partitions: Iterable[Partition], at_target: bool = False) -> Mapping[Partition, tuple[int, int]]:
+        """Start and end of partitions, open transactions included; of those that answer."""
+        declared = self._link.declared
+        found = self.cluster(declared.target if at_target else declared.source).logs(partitions, committed_only=False)
+        return {partition: (log.start, log.end) for partition, log in found.items() if not log.error}
+
+    def sizes(self, partitions: Iterable[Partition]) -> Mapping[Partition, int]:
+        """Bytes of partitions of the source; of those that are known."""
+        wanted = set(partitions)
+        try:
+            with LogDirs(self._link.side(self._link.declared.source)) as directories:
+                rows = [seen.broker.replicas for seen in directories.look() if seen.broker is not None]
+        except TrueupError:
+            return {}
+        found: dict[Partition, int] = {}
+        for replicas in rows:
+            for row in range(len(replicas)):
+                partition = Partition(*replicas.name(row))
+                if partition in wanted and not replicas.future[row]:
+                    found[partition] = max(found.get(partition, 0), int(replicas.size[row]))
+        return found
 
     def alignment(self) -> Alignment:
         """For topics, settings and rights."""

@@ -5,8 +5,9 @@ Everything decided here is decided anew at each turn from what was just seen, so
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 
 from connectors.contract import Partition
@@ -16,7 +17,7 @@ from connectors.kafka.heartbeat import Beat, Heartbeat
 from state.errors import TrueupError
 from state.linking import Link as Declared
 from state.replication import Facts as Qualities
-from state.replication import Look, Silence, choose_together, silences
+from state.replication import Look, Silence, bare, choose_together, silences, target_replaced
 from state.routes import meeting, routes_of, second_ways
 from streams.aligning import Aligner, rights_from
 from streams.copies import Copy
@@ -27,6 +28,7 @@ from streams.moving import Mover
 from streams.supervisor import Supervisor
 
 log = logging.getLogger(__name__)
+TARGET = frozenset({"replication.target-recreated", "replication.target-gone", "replication.target-lost-records"})
 LOOK_S, ALIGN_S, GROUPS_S = 2.0, 5.0, 3.0
 BEAT_WAIT_S = 2.0
 
@@ -46,6 +48,12 @@ class Sides(Protocol):
     def offset(self, to: str, partitions: Iterable[Partition]) -> Mapping[Partition, int]:
         """Source offsets for earliest, latest or a number within what the source holds."""
 
+    def logs(self, partitions: Iterable[Partition], at_target: bool = False) -> Mapping[Partition, tuple[int, int]]:
+        """Start and end of partitions, open transactions included; of those that answer."""
+
+    def sizes(self, partitions: Iterable[Partition]) -> Mapping[Partition, int]:
+        """Bytes of partitions of the source; of those that are known."""
+
     def alignment(self) -> Alignment:
         """For topics, settings and rights."""
 
@@ -60,15 +68,16 @@ class Watch:
     """The loops of one link. ``others``: all links by name."""
 
     def __init__(
-        self, link: Link, sides: Sides, others: Mapping[str, "Watch"], memory: str, note: Note,
+        self, link: Link, sides: Sides, others: Mapping[str, "Watch"], memory: Mapping[str, str], note: Note,
         remember: Callable[[str, str], None],
     ) -> None:  # fmt: skip
-        self.link, self.sides, self._others, self._note = link, sides, others, note
+        self.link, self.sides, self._others, self.note = link, sides, others, note
         name = link.name
         self.aligner = Aligner(
-            link, sides.alignment(), rights_from(memory), lambda: self.opposite() is not None, note,
+            link, sides.alignment(), rights_from(memory.get(name, "[]")), lambda: self.opposite() is not None, note,
             lambda text: remember(name, text),
         )  # fmt: skip
+        self._remember, self._cluster = partial(remember, f"{name}/target"), memory.get(f"{name}/target", "")
         self.mover = Mover(link, sides.groups(), sides.groups(back=True), self.opposite, note)
         self.beat = Beat()
         self.status = LinkStatus(link, lambda: self.beat, lambda: self.aligner.problems)
@@ -77,7 +86,7 @@ class Watch:
         self._looking = threading.Lock()
         self._noted: set[tuple[Partition, str]] = set()
         self._looks: dict[Partition, Look] = {}
-        self.second = ""
+        self.second, self.replaced, self._refilling = "", "", 0
 
     def begin(self, supervisor: Supervisor) -> None:
         """Start the loops."""
@@ -108,9 +117,17 @@ class Watch:
         choose(self._others)
         link.obstacle = f"source and target are one cluster, {now.source.cluster}" if one else self.second
         self._listen(standing)
+        self._end_refill()
         self.status.observe(link.now_ms())
         if (before.source.partitions, before.target.partitions) != (now.source.partitions, now.target.partitions):
             link.wake()
+
+    def _end_refill(self) -> None:
+        with self.link.lock:
+            left = sum(copy.refill is not None for copy in self.link.copies.values())
+        if self._refilling and not left:
+            self.note(self.link.name, "refill", "done", f"{self.link.declared.target} has what it had lost")
+        self._refilling = left
 
     @property
     def alone(self) -> bool:
@@ -161,23 +178,55 @@ class Watch:
                 return link
         return None
 
+    def backwards(self) -> list[Link]:
+        """The links from the target to the source, whatever they copy."""
+        ends = self.link.declared.target, self.link.declared.source
+        links = (watch.link for watch in self._others.values())
+        return [link for link in links if (link.declared.source, link.declared.target) == ends]
+
     def _listen(self, standing: Iterable[tuple[Copy, Look]]) -> None:
         """Note what would else happen in silence, and stop what must not go on. ``standing``: copies as they were
         before both sides were looked at, or a copy that went on meanwhile would look as if it were past the end."""
+        heard: list[tuple[Copy, list[Silence]]] = []
         for copy, was in standing:
+            if was.position > copy.position.offset:
+                continue  # it was set back meanwhile
             before, now = self._looks.get(copy.source, was), seen(copy, self.link.facts, was)
             known = copy.source_id, copy.target_id
             copy.meet(ids(copy, self.link.facts))
-            for silence in silences(replace(before, source_id=known[0], target_id=known[1]), now):
-                self._hear(copy, silence)
+            heard.append((copy, silences(replace(before, source_id=known[0], target_id=known[1]), now)))
             self._looks[copy.source] = now
+        self._compare_target(heard)
+        for copy, found in heard:
+            for silence in found:
+                self._hear(copy, silence)
+
+    def _compare_target(self, heard: Sequence[tuple[Copy, list[Silence]]]) -> None:
+        """Stop all partitions when the target is another cluster than the one that was written to, or lost its data."""
+        now = self.link.facts.target.cluster
+        written = [(copy, found) for copy, found in heard if self._looks[copy.source].copied_end >= 0]
+        parts = [(copy.target.topic, bare(self._looks[copy.source], found)) for copy, found in written]
+        self.replaced = target_replaced(parts, (self._cluster, now))
+        if self.replaced:
+            for _, found in written:
+                found[:] = [one for one in found if one.rule not in TARGET]
+                said = f"{self.replaced}; `trueup link refill {self.link.name}` copies what it held to it again"
+                found.append(Silence("replication.target-replaced", -1, said, stops=True))
+        elif now and not self._cluster:
+            self.accept_target()
+
+    def accept_target(self) -> None:
+        """The present cluster is the one to write to. Raises `Retry` when the journal does not answer."""
+        if now := self.link.facts.target.cluster:
+            self._remember(now)
+            self._cluster, self.replaced = now, ""
 
     def _hear(self, copy: Copy, silence: Silence) -> None:
         if silence.stops:
             copy.bar(f"{silence.rule}: {silence.said}")
         if (copy.source, silence.rule) not in self._noted:
             self._noted.add((copy.source, silence.rule))
-            self._note(self.link.name, "found", silence.rule, f"{copy.source}: {silence.said}")
+            self.note(self.link.name, "found", silence.rule, f"{copy.source}: {silence.said}")
 
     def rows(self) -> list[dict[str, Any]]:
         """What would be changed."""

@@ -113,7 +113,8 @@ class Alignment:
 
 def _topics(side: Discovery, names: Iterable[str]) -> tuple[dict[str, Topic], dict[str, str]]:
     found = side.topics(names)
-    whole = {name: Topic(len(topic.leaders), topic.configs) for name, topic in found.items() if not topic.error}
+    good = {name: topic for name, topic in found.items() if not topic.error}
+    whole = {name: Topic(len(topic.leaders), topic.configs, topic.id) for name, topic in good.items()}
     return whole, {name: topic.error for name, topic in found.items() if topic.error}
 
 

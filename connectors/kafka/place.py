@@ -34,9 +34,9 @@ class Place:
         return cls(offset, counts, carry.get(_FLOOR, -1), chosen)
 
     def position(self) -> Position:
-        """For the journal."""
+        """For the journal. What a person chose stays chosen until the target was asked."""
         ids = {f"{_ID}{producer:x}": count for producer, count in sorted(self.counts.items())}
-        return Position(self.offset, {_FLOOR: self.floor, **ids})
+        return Position(self.offset, {_FLOOR: self.floor, **ids}, self.chosen)
 
     def agrees(self, last: Mapping[int, int]) -> bool:
         """Whether no last sequence of ours, by producer id, is another than is counted here. A leader that forgot a

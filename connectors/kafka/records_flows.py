@@ -234,7 +234,7 @@ class Flow:
         carry = {END: self.floor} if self.floor >= 0 else {}
         error, self.error = self.error, self.error if self.stopped else ""
         return Progress(
-            self.source, self.lane.target, Position(self.offset, carry), runs,
+            self.source, self.lane.target, Position(self.offset, carry, self.chosen), runs,
             source_start=self.bounds.start, source_end=self.bounds.end, target_end=self.lane.next,
             lag_ms=self._lag_ms(now_ms), path=PATH, error=error, stopped=self.stopped, **vars(counts),
         )  # fmt: skip

@@ -10,9 +10,10 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from itertools import repeat
+from typing import cast
 
 from connectors.contract import Endpoint, Partition
-from state.provenance import HEADER, onward_tokens, tokens_bytes, tokens_of
+from state.provenance import HEADER, onward_tokens, refilled_tokens, tokens_bytes, tokens_of
 
 MARK = "trueup-offset"
 _PLACE = struct.Struct(">8sq")
@@ -40,23 +41,29 @@ def mark_of(headers: Sequence[Header] | None) -> tuple[bytes, int] | None:
 
 
 class Path:
-    """What becomes of the header `HEADER` on the way from ``source`` to ``target``."""
+    """What becomes of the header `HEADER` on the way from ``source`` to ``target``. ``held``: of records that are
+    refilled, whether the target had them before (`state.provenance.Refill`); None: of others."""
 
-    def __init__(self, source: Endpoint, target: Endpoint, forward: bool) -> None:
-        self._ends = source.name, target.name, forward
+    def __init__(self, source: Endpoint, target: Endpoint, forward: bool, held: bool | None = None) -> None:
+        self._ends, self._held = (source.name, target.name, forward), held
         self._known: dict[bytes | None, bytes | None] = {}
         self.born = (HEADER, self.onward(b"") or b"")
 
     def onward(self, value: bytes | None) -> bytes | None:
         """The header's next value; None: the record is not to go on. Remembered, as few values occur."""
         if value not in self._known:
-            tokens = onward_tokens(tokens_of(value), *self._ends)
-            self._known[value] = None if tokens is None else tokens_bytes(tokens)
+            tokens = tokens_of(value)
+            ends, held = self._ends, self._held
+            passed = onward_tokens(tokens, *ends) if held is None else refilled_tokens(tokens, *ends, held)
+            self._known[value] = None if passed is None else tokens_bytes(passed)
         return self._known[value]
 
-    def carried(self, headers: Headers, told: bytes | None, mark: Header) -> Headers | None:
-        """The headers of a record that came by a link, with ours in place of that link's; None: drop it."""
-        passed = self.onward(told)
-        if passed is None:
-            return None
-        return [*(h for h in headers if h[0] not in (HEADER, MARK)), (HEADER, passed), mark]
+    def tagged(self, headers: Headers, mark: Header) -> Headers | None:
+        """The headers of a record with ours, in place of those of the link that it came by; None: drop it."""
+        for name, told in headers:
+            if name == HEADER:
+                passed = self.onward(cast("bytes | None", told))
+                if passed is None:
+                    return None
+                return [*(h for h in headers if h[0] not in (HEADER, MARK)), (HEADER, passed), mark]
+        return [*headers, self.born, mark]

@@ -8,9 +8,9 @@ from typing import NamedTuple, cast
 from confluent_kafka import Message
 
 from connectors.contract import Lease
-from connectors.kafka.records_marks import MARK, Header, Headers, Path, marks
+from connectors.kafka.records_marks import MARK, Headers, Path, marks, prefix_of
 from connectors.kafka.transforms import Attempt, Record, Transform, entry_point
-from state.provenance import HEADER
+from state.provenance import HEADER, Refill
 
 Row = tuple[bytes | None, bytes | None, int, Headers]
 """Value, key, timestamp in ms, headers."""
@@ -45,7 +45,10 @@ class Shape:
     """Makes rows of records for one lease."""
 
     def __init__(self, lease: Lease) -> None:
-        self._path = Path(lease.source, lease.target, lease.forward)
+        ends = lease.source, lease.target, lease.forward
+        self._path = Path(*ends)
+        self._again = {held: Path(*ends, held) for held in (True, False)}
+        self._refills = {prefix_of(lease.flow, a.source): a.refill for a in lease.assignments if a.refill is not None}
         self._transform: Transform | None = None
         if lease.transform:
             self._transform = entry_point(lease.transform, f"links.{lease.link}.transform")
@@ -79,18 +82,18 @@ class Shape:
         """Headers with ours, None for records that are not to go on, and how many these are."""
         found = [each or [] for each in cast("Iterable[Headers | None]", map(Message.headers, messages))]
         ours = marks(prefix, offsets)
-        if self._transform or HEADER in map(_FIRST, chain.from_iterable(found)):
-            tagged = [self._onward(headers, mark) for headers, mark in zip(found, ours, strict=True)]
+        refill = self._refills.get(prefix)
+        again = refill is not None and offsets[0] < refill.until
+        if again or self._transform or HEADER in map(_FIRST, chain.from_iterable(found)):
+            rows = zip(offsets, found, ours, strict=True)
+            tagged = [self._path_of(refill, offset).tagged(headers, mark) for offset, headers, mark in rows]
             return tagged, tagged.count(None)
         for headers, mark in zip(found, ours, strict=True):
             headers += (self._path.born, mark)
         return cast("list[Headers | None]", found), 0
 
-    def _onward(self, headers: Headers, mark: Header) -> Headers | None:
-        for name, told in headers:
-            if name == HEADER:
-                return self._path.carried(headers, cast("bytes | None", told), mark)
-        return [*headers, self._path.born, mark]
+    def _path_of(self, refill: Refill | None, offset: int) -> Path:
+        return self._path if refill is None or offset >= refill.until else self._again[offset < refill.held]
 
     def _made(self, message: Message, row: Row) -> Row | None:
         """What the transform makes of a record; ours are its last two headers, which it does not see."""

@@ -5,10 +5,10 @@ looked for in the first record only: a producer of ours with an id never mixes w
 what one producer collected.
 """
 
-from connectors.contract import Lease
+from connectors.contract import Assignment, Lease
 from connectors.kafka.batch import Header
 from connectors.kafka.dense import first_header
-from state.provenance import HEADER, onward, producer_id, tag_of, tokens_of
+from state.provenance import HEADER, onward, producer_id, refilled, tag_of, tokens_of
 
 _NAME = HEADER.encode()
 _REMEMBERED = 10_000
@@ -17,27 +17,35 @@ _REMEMBERED = 10_000
 class Route:
     """The loop guard of one source partition."""
 
-    def __init__(self, lease: Lease, where: str) -> None:
+    def __init__(self, assignment: Assignment, lease: Lease, where: str) -> None:
+        self._refill = assignment.refill
         self._flow, self._forward = lease.flow, lease.forward
         self._source, self._target = lease.source.bit, lease.target.bit
         self._bits = {**lease.clusters, lease.source.name: self._source, lease.target.name: self._target}
         self._where = where
-        self._known: dict[tuple[int, int], int | None] = {}
+        self._known: dict[tuple[int, int, bool | None], int | None] = {}
 
     def of(self, header: Header, batch: memoryview) -> int | None:
         """Producer id at the target, None: the target, or whoever it came from, has it. Raises `BadBytes`."""
+        held = self._held(header.offset)
         if header.producer_id < 0:
-            return self._written(self._carried(header, batch))
-        key = header.producer_id, header.epoch
+            return self._written(self._carried(header, batch), held)
+        key = header.producer_id, header.epoch, held
         if key not in self._known:
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
             tag = tag_of(header.producer_id)
-            self._known[key] = self._written(tag.path if tag else self._carried(header, batch))
+            self._known[key] = self._written(tag.path if tag else self._carried(header, batch), held)
         return self._known[key]
 
-    def _written(self, path: int | None) -> int | None:
-        passed = onward(path, self._source, self._target, self._forward)
+    def _held(self, offset: int) -> bool | None:
+        """Whether the target had the records at this offset before it lost them; None: they are not refilled."""
+        refill = self._refill
+        return None if refill is None or offset >= refill.until else offset < refill.held
+
+    def _written(self, path: int | None, held: bool | None) -> int | None:
+        ends = self._source, self._target, self._forward
+        passed = onward(path, *ends) if held is None else refilled(path, *ends, held)
         return None if passed is None else producer_id(passed, self._flow)
 
     def _carried(self, header: Header, batch: memoryview) -> int | None:

@@ -67,7 +67,7 @@ class Track:
         self.queued = self.flying = 0
         self.source_start = self.source_end = self.target_end = -1
         self._where = f"{self.source} of {lease.source.name}"
-        self._route = Route(lease, self._where)
+        self._route = Route(assignment, lease, self._where)
         self._counts = dict(self.place.counts)
         self._known: set[int] = set()
         self._alone = self._whole = False

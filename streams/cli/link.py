@@ -1,13 +1,26 @@
-"""trueup link: pause, resume, set back."""
+"""trueup link: pause, resume, set back, refill."""
+
+import time
 
 import click
 
-from streams.cli import options, out
+from streams.cli import codes, options, out
 from streams.cli.client import Api, segment
-from streams.cli.out import Column
+from streams.cli.out import Column, Row
+from streams.words import size
+
+LOOK_S = 0.5
+REFILLED = (
+    Column("TOPIC", lambda r: r["target_topic"]),
+    Column("PARTITIONS", lambda r: r["partitions"], number=True),
+    Column("RECORDS", lambda r: r["records"], number=True),
+    Column("BYTES", lambda r: size(r["bytes"]) if r["bytes"] >= 0 else "", number=True),
+    Column("STAGE", lambda r: r["stage"]),
+    Column("REASON", lambda r: r["reason"], clips=True),
+)
 
 
-@click.group(short_help="Pause, resume or set back a link.")
+@click.group(short_help="Pause, resume, set back or refill a link.")
 def link() -> None:
     """Steer a link of the running application. `trueup config set links.NAME.KEY` tunes it.
 
@@ -75,3 +88,51 @@ def reset(api: str, output: str, name: str, partitions: tuple[str, ...], to: str
         return
     columns = [Column("PARTITION", lambda r: r["partition"]), Column("OFFSET", lambda r: r["offset"], number=True)]
     out.table(rows, columns, "The link copies nothing yet.")
+
+
+@link.command(short_help="Give a target that lost its data everything back.")
+@click.argument("name")
+@click.option("--yes", "certain", is_flag=True, help="Do it. Without this it is only shown.")
+@click.option(
+    "--wait", "wait_s", type=click.FloatRange(0), default=60.0, show_default=True, metavar="SECONDS",
+    help="How long to wait for leases to end and for topics to be there.",
+)  # fmt: skip
+@options.output
+@options.api
+def refill(api: str, output: str, name: str, certain: bool, wait_s: float) -> int:
+    """Copy to the target of link NAME everything that its source holds up to this moment, also what was born at the
+    target: for a cluster that came back without its data, and for topics that were lost there.
+
+    It concerns topics that were deleted or made anew at the target since the link wrote to them, and partitions that
+    are empty there. Each record is copied once, in order; new records go on behind them. The link that copies back
+    begins anew in the new topics and leaves out what was refilled. RECORDS are offsets.
+
+    Exits with 0 once everything is being copied or nothing is left to do, with 3 without --yes, with 4 when some of it
+    still waits, with 5 when there is nothing to refill or some of it is blocked.
+
+    \b
+    Example:  trueup link refill west-east --yes
+    """
+    app, path = Api(api), f"links/{segment(name)}/refill"
+    if not certain:
+        rows = app.get(path)
+        _show(rows, output)
+        if rows and output != "json":
+            click.echo("\nRepeat it with --yes to have it done.")
+        return codes.CHANGES if rows else codes.OK
+    rows = app.post(path, {"certain": True})
+    with out.progress(f"refilling through {name}"):
+        deadline = time.monotonic() + wait_s
+        while any(row["stage"] == "waiting" for row in rows) and time.monotonic() < deadline:
+            time.sleep(LOOK_S)
+            rows = app.post(path, {"certain": True})
+    _show(rows, output)
+    stages = {row["stage"] for row in rows}
+    return codes.UNREACHABLE if "waiting" in stages else codes.REFUSED if "blocked" in stages else codes.OK
+
+
+def _show(rows: list[Row], output: str) -> None:
+    if output == "json":
+        out.as_json(rows)
+    else:
+        out.table(rows, REFILLED, "The target has lost nothing.")

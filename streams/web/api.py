@@ -36,6 +36,7 @@ def create_app(engine: Engine, metrics: Metrics) -> Flask:
     _probes(app, engine, metrics)
     _reads(app, engine)
     _writes(app, engine)
+    _link_writes(app, engine)
     _deletions(app, engine)
     _errors(app, engine)
     Page(engine).attach(app)
@@ -124,6 +125,28 @@ def _deletions(app: Flask, engine: Engine) -> None:
         return jsonify(engine.delete(_id(ledger)))
 
 
+def _link_writes(app: Flask, engine: Engine) -> None:
+    @app.post("/api/links/<name>/reset")
+    def reset_link(name: str) -> Response:
+        body = _body()
+        chosen = body.get("partitions")
+        right = chosen is None or (isinstance(chosen, list) and chosen and all(isinstance(p, str) for p in chosen))
+        if not set(body) <= {"to", "partitions"} or not isinstance(body.get("to"), str) or not right:
+            form = '{"to": "earliest, latest or an offset", "partitions": ["topic-0"]}'
+            raise Rejected(400, form, shown(body), "without partitions it is for all that the link copies")
+        return jsonify(engine.reset_link(name, chosen, body["to"]))
+
+    @app.get("/api/links/<name>/refill")
+    def refill_plan(name: str) -> Response:
+        return jsonify(engine.refill_link(name, False))
+
+    @app.post("/api/links/<name>/refill")
+    def refill_link(name: str) -> Response:
+        if (body := _body()) != {"certain": True}:
+            raise Rejected(400, '{"certain": true}', shown(body), "GET shows what would be copied")
+        return jsonify(engine.refill_link(name, True))
+
+
 def _writes(app: Flask, engine: Engine) -> None:
     @app.post("/api/approve")
     def approve() -> Response:
@@ -134,16 +157,6 @@ def _writes(app: Flask, engine: Engine) -> None:
         if set(body) != {"ids"} or not isinstance(ids, list) or not ids or not all(isinstance(i, str) for i in ids):
             raise Rejected(400, '{"ids": ["..."]} or {"all": true}', shown(body), "name the actions to approve")
         return jsonify(engine.approve(ids))
-
-    @app.post("/api/links/<name>/reset")
-    def reset_link(name: str) -> Response:
-        body = _body()
-        chosen = body.get("partitions")
-        right = chosen is None or (isinstance(chosen, list) and chosen and all(isinstance(p, str) for p in chosen))
-        if not set(body) <= {"to", "partitions"} or not isinstance(body.get("to"), str) or not right:
-            form = '{"to": "earliest, latest or an offset", "partitions": ["topic-0"]}'
-            raise Rejected(400, form, shown(body), "without partitions it is for all that the link copies")
-        return jsonify(engine.reset_link(name, chosen, body["to"]))
 
     @app.post("/api/topics/<kafka>")
     def create_topic(kafka: str) -> Response:

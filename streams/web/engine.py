@@ -72,13 +72,18 @@ class Engine(Protocol):
 
     def link(self, name: str) -> Row:
         """A row of `links` with path_reason and copies [topic, partition, target_topic, target_partition, stage,
-        start, offset, source_end, target_end, lag_records, lag_ms, path, runs, reset, at_ms, error, stopped] of every
-        partition, checkpoints [group, source, target, committed, translated, present, lag, action, reason] and
-        unreadable (texts). Raises `Refused`."""
+        start, offset, source_end, target_end, lag_records, lag_ms, path, runs, reset, at_ms, error, stopped,
+        refill_until (-1: nothing is refilled)] of every partition, checkpoints [group, source, target, committed,
+        translated, present, lag, action, reason] and unreadable (texts). Raises `Refused`."""
 
     def reset_link(self, name: str, partitions: list[str] | None, to: str) -> list[Row]:
         """Let a link go on at other source offsets, for all its partitions or these (topic-number): earliest, latest or
         a number; rows of partition, offset. What was copied stays copied. Raises `Refused`."""
+
+    def refill_link(self, name: str, certain: bool) -> list[Row]:
+        """What the target of a link lost and its source holds, ``certain``: copy that to it: link, topic, target_topic,
+        partitions, records, bytes (-1: not known), stage (planned, waiting, blocked, copying), reason. Raises
+        `Refused`."""
 
     def directories(self) -> list[Row]:
         """kafka, broker, path, volume (number), total, usable, used, bytes (of replicas; all sizes -1: not told),

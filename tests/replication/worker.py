@@ -57,8 +57,11 @@ def main(path: Path) -> None:
     kept = path.with_name("positions")
     while True:
         positions = pickle.loads(kept.read_bytes()) if kept.exists() else {}
+        lease = _from(job.lease, positions)
+        # What a copier finds at the target for a chosen position is kept before anything is copied.
+        chosen = any(each.position.chosen for each in lease.assignments)
         try:
-            found = _hold(connector, _from(job.lease, positions), job.lease_s)
+            found = _hold(connector, lease, 0.0 if chosen else job.lease_s)
         except Retry as error:
             _say(error)
             time.sleep(AGAIN_S)

@@ -74,6 +74,7 @@ def copy(number: int) -> dict[str, Any]:
         "stage": "stopped" if number else "copying", "start": 0,
         "offset": 2500, "source_end": 2600, "target_end": 2500, "lag_records": 100, "lag_ms": 65_000,
         "path": "batches", "runs": 1, "reset": "", "at_ms": NOW - 4000, "error": "too large" if number else "",
+        "refill_until": -1,
         "stopped": bool(number),
     }  # fmt: skip
 
@@ -99,6 +100,8 @@ class FakeEngine:
         self.moves: list[dict[str, Any]] = []
         self.topics: list[tuple[str, str, int, int, dict[str, str]]] = []
         self.resets: list[tuple[str, list[str] | None, str]] = []
+        self.refills: list[str] = []
+        self.refill_stages = ["waiting", "copying"]
         self.settings: Settings = parse({"cluster": {"zookeeper": "127.0.0.1:2181"}})
         self.fail: Exception | None = None
 
@@ -269,6 +272,15 @@ class FakeEngine:
         rows = [{"partition": p, "offset": 0} for p in partitions or ("orders-0", "orders-1")]
         self.resets.append((name, partitions, to))
         return rows
+
+    def refill_link(self, name: str, certain: bool) -> list[dict[str, Any]]:
+        """Each order finds the next stage."""
+        stage = self.refill_stages[min(len(self.refills), 1)] if certain else "planned"
+        self.refills += [name] if certain else []
+        return [{
+            "link": name, "topic": "orders", "target_topic": "orders", "partitions": 3, "records": 4000,
+            "bytes": 1 << 20, "stage": stage, "reason": "the target topic is gone",
+        }]  # fmt: skip
 
     def directories(self) -> list[dict[str, Any]]:
         self._check()

@@ -27,8 +27,13 @@ class FakeLink:
         self.facts = Facts(Side({"orders": 2}), Side(), 1)
         self.waiting: Mapping[str, Hold] | None = None
 
+        self.copied = dict[str, str]()
+
     def called(self, names: Sequence[str]) -> dict[str, str]:
         return {name: name for name in names}
+
+    def others(self, ids: dict[str, str]) -> set[str]:
+        return {name for name, wanted in self.copied.items() if ids.get(name, wanted) != wanted}
 
 
 class FakeTarget:
@@ -43,7 +48,7 @@ class FakeTarget:
 
     def look(self, called: dict[str, str]) -> Seen:
         made = {action.topic: Topic(action.partitions, GOOD) for action in self.applied if self.result == "done"}
-        return Seen({"orders": Topic(2, GOOD)}, made)
+        return Seen({"orders": Topic(2, GOOD, "now")}, made)
 
     def rights(self) -> tuple[list[Right], list[Right]]:
         """Of the source, and of the target: what it was given and has not lost."""
@@ -142,3 +147,9 @@ def test_rights_are_remembered() -> None:
 
 def test_rights_that_cannot_be_read_are_none() -> None:
     assert rights_from("[5]") == []
+
+
+def test_a_source_topic_that_is_another_one_is_not_followed() -> None:
+    rig = Rig("enforce")
+    rig.link.copied["orders"] = "before"
+    assert rig.turn().target.applied == []

@@ -269,6 +269,21 @@ def test_reset_of_some_partitions(run: Run, engine: FakeEngine) -> None:
     assert (said.code, engine.resets) == (0, [("east-west", ["orders-0"], "earliest")])
 
 
+def test_a_refill_is_shown_and_not_begun(run: Run, engine: FakeEngine) -> None:
+    said = run("link", "refill", "west-east")
+    assert (said.code, engine.refills, "4,000" in said.out) == (3, [], True)
+
+
+def test_a_refill_waits_until_all_of_it_is_copied(run: Run, engine: FakeEngine) -> None:
+    assert "copying" in rows(run("link", "refill", "west-east", "--yes"))[1]
+    assert engine.refills == ["west-east", "west-east"]
+
+
+def test_a_refill_that_still_waits_is_no_success(run: Run, engine: FakeEngine) -> None:
+    engine.refill_stages = ["waiting", "waiting"]
+    assert run("link", "refill", "west-east", "--yes", "--wait", "0").code == 4
+
+
 def test_reset_of_all(run: Run, engine: FakeEngine) -> None:
     assert len(rows(run("link", "reset", "east-west", "--to", "latest"))) == 3
     assert engine.resets == [("east-west", None, "latest")]

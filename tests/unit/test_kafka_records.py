@@ -43,15 +43,15 @@ def test_a_mark_is_read_back_and_bytes_of_others_are_none() -> None:
 def test_a_record_from_a_third_cluster_gets_one_longer_path_and_one_new_mark() -> None:
     mark = (MARK, b"new")
     headers = [("a", b"1"), (HEADER, b"north"), (MARK, b"old"), ("b", b"2")]
-    assert Path(EAST, WEST, True).carried(headers, b"north", mark) == [
+    assert Path(EAST, WEST, True).tagged(headers, mark) == [
         ("a", b"1"), ("b", b"2"), (HEADER, b"north,east"), mark,
     ]  # fmt: skip
 
 
 def test_a_record_from_the_target_or_from_elsewhere_without_forwarding_is_dropped() -> None:
     mark = (MARK, b"new")
-    assert Path(EAST, WEST, True).carried([(HEADER, b"west")], b"west", mark) is None
-    assert Path(EAST, WEST, False).carried([(HEADER, b"north")], b"north", mark) is None
+    assert Path(EAST, WEST, True).tagged([(HEADER, b"west")], mark) is None
+    assert Path(EAST, WEST, False).tagged([(HEADER, b"north")], mark) is None
 
 
 def shaped(*headers: list[tuple[str, bytes | None]] | None, **more: str) -> Shaped:

@@ -241,6 +241,23 @@ def test_a_reset_outlives_the_application(rig: Rig) -> None:
     assert (copy.position, copy.reset) == (Position(3, chosen=True), "3")
 
 
+def test_what_the_target_has_is_on_the_journal_before_a_chosen_position_is_copied(rig: Rig) -> None:
+    rig.round(10, 20)
+    rig.link.reset({ONE: 3}, "3")
+    first = [(order.lease_s, order.lingers) for order in rig.round(10, 3)]
+    assert (set(first), {order.lease_s > 0 for order in rig.link.orders()}) == ({(0.0, False)}, {True})
+
+
+def test_a_chosen_position_whose_target_does_not_answer_does_not_hold_up_the_others(rig: Rig) -> None:
+    rig.round(10, 20)
+    rig.link.reset({ONE: 3}, "3")
+    rig.link.take([
+        Answer([Progress(a.source, a.target, a.position) for a in order.lease.assignments], None)
+        for order in rig.link.orders()
+    ])  # fmt: skip
+    assert [(sources([order]), order.lease_s > 0) for order in rig.link.orders()] == [([ZERO], True)]
+
+
 def test_no_copier_goes_on_after_a_reset(rig: Rig) -> None:
     before = rig.round(10, 20)
     rig.link.reset({ONE: 3}, "3")

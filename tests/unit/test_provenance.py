@@ -1,6 +1,16 @@
 import pytest
 
-from state.provenance import Tag, onward, onward_tokens, producer_id, tag_of, tokens_bytes, tokens_of
+from state.provenance import (
+    Tag,
+    onward,
+    onward_tokens,
+    producer_id,
+    refilled,
+    refilled_tokens,
+    tag_of,
+    tokens_bytes,
+    tokens_of,
+)
 
 EAST, WEST, NORTH = 0, 1, 31
 
@@ -69,4 +79,38 @@ def test_without_forward_only_the_records_of_the_source_go():
 
 
 def test_a_name_is_not_repeated():
-    assert onward_tokens(("a", "b"), "b", "c", True) == ("a", "b")
+    assert onward_tokens(("a", "b", "a"), "c", "d", True) == ("a", "b", "c")
+
+
+def test_a_refilled_record_goes_to_the_target_again_whatever_it_passed():
+    assert [refilled(path, WEST, EAST, True, held=True) for path in (None, 0b01, 0b100, 0b101)] == [
+        0b11, 0b11, 0b111, 0b111,
+    ]  # fmt: skip
+
+
+def test_what_the_target_never_had_is_not_written_as_having_passed_it():
+    assert refilled(None, 1, 0, True, held=False) == 0b10
+
+
+def test_in_a_mesh_a_refill_leaves_out_what_other_links_bring():
+    assert [refilled(path, 1, 0, False, held=True) for path in (None, 0b01, 0b100)] == [0b11, 0b11, None]
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_a_refilled_record_does_not_come_back(held: bool):
+    for path in (None, 0b01):
+        written = refilled(path, 1, 0, True, held)
+        assert onward(written, 0, 1, True) is None
+
+
+def test_a_refilled_record_that_had_left_the_cluster_does_not_leave_it_twice():
+    written = refilled(0b01, 1, 0, True, held=True)
+    assert onward(written, 0, 2, True) is None
+
+
+def test_names_are_refilled_as_bits_are():
+    assert [refilled_tokens(names, "west", "east", True, held) for names, held in (((), True), (("east",), False))] == [
+        ("west", "east"), ("east", "west"),
+    ]  # fmt: skip
+    assert onward_tokens(("west", "east"), "east", "north", True) is None
+    assert refilled_tokens(("north",), "west", "east", False, True) is None

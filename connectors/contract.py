@@ -6,7 +6,7 @@ All that travels between driver and worker is plain data (mappings, tuples, numb
 journaled and compared. Every connector runs the conformance suite in `tests/conformance`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -173,13 +173,15 @@ class Copier(Protocol):
     or loses a record on paths that promise so.
     """
 
-    def copy(self, until_s: float) -> None:
+    def copy(self, until_s: float, pulse: Callable[[], None] = lambda: None) -> None:
         """Tail the source until ``time.monotonic()`` reaches ``until_s``, everything sent acknowledged or known not
         to be. Errors of a partition end that partition and are told by `progress`; Retry and Stop of the whole
-        link are raised."""
+        link are raised. ``pulse`` is called at least twice a second meanwhile, and may ask for `progress`: nothing
+        waits for acknowledgements because of it."""
 
     def progress(self) -> list[Progress]:
-        """What was acknowledged since the last call, one for each partition of the lease."""
+        """What was acknowledged since the last call, one for each partition of the lease. While records are on their
+        way, none of theirs stands at the target before ``target_end``."""
 
     def close(self) -> None:
         """Let go of connections; nothing acknowledged is lost."""

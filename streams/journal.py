@@ -36,9 +36,13 @@ from state.observations import Observation
 from state.settings import Journal as JournalSettings
 from streams.codec import SCHEMAS, decode, schema_text
 from streams.columns import encode_all, ledger_bodies
+from streams.reports import Channel
 
 FLUSH_S = 30.0
 _PARTITIONED = frozenset({"ledgers", "marks"})
+_COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1"}
+_CONFIGS = {"reports": {"cleanup.policy": "delete", "retention.ms": "600000", "segment.ms": "600000"}}
+"""Of topics that are read while they are written, and never again."""
 _PERMANENT = frozenset({
     KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED, KafkaError.MSG_SIZE_TOO_LARGE,
     KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED,
@@ -91,10 +95,9 @@ class Journal:
     def create(self, timeout_s: float = 60.0) -> None:
         """Create the topics that are missing and wait until every one has leaders."""
         admin = AdminClient(self.client)
-        config = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1"}
         new = [
             NewTopic(self.topic(what), self.settings.partitions if what in _PARTITIONED else 1,
-                     self.settings.replication, config=config)
+                     self.settings.replication, config=_CONFIGS.get(what, _COMPACTED))
             for what in SCHEMAS
         ]  # fmt: skip
         for name, future in admin.create_topics(new, operation_timeout=timeout_s).items():
@@ -205,19 +208,27 @@ class Journal:
         finally:
             consumer.close()
 
-    def follow(self, what: str, stop: threading.Event, seen: Callable[[Record], None], bad: Bad) -> None:
-        """Call ``seen`` with every record of a one-partition topic, old and new, until ``stop``; ``bad`` for those
-        that do not parse. Blocks."""
+    def follow(
+        self, what: str, stop: threading.Event, seen: Callable[[Record], None], bad: Bad, begin: int = OFFSET_BEGINNING
+    ) -> None:
+        """Call ``seen`` with every record of a one-partition topic, old and new, or from OFFSET_END on the new ones,
+        until ``stop``; ``bad`` for those that do not parse. Blocks."""
         consumer = Consumer({**self.client, "group.id": "trueup", "enable.auto.commit": False})
-        consumer.assign([TopicPartition(self.topic(what), 0, OFFSET_BEGINNING)])
-        while not stop.is_set():
-            for message in consumer.consume(100, 0.2):
-                if message.error() is not None:
+        try:
+            consumer.assign([TopicPartition(self.topic(what), 0, begin)])
+            while not stop.is_set():
+                message = consumer.poll(0.2)
+                if message is None or message.error() is not None:
                     continue
                 record = _parsed(what, message, bad)
                 if record is not None:
                     seen(record)
-        consumer.close()
+        finally:
+            consumer.close()
+
+    def channel(self, what: str) -> Channel:
+        """Where others publish to a topic."""
+        return Channel(self.topic(what), (("bootstrap.servers", self.bootstrap), *self.settings.options.items()))
 
     def reachable(self, timeout_s: float = 2.0) -> bool:
         """Whether a broker answers."""

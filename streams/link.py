@@ -25,6 +25,7 @@ from state.settings import Settings
 from streams.copies import Copy, JournalRecord
 from streams.facts import NOTHING, Facts, ids
 from streams.journal import Journal
+from streams.reports import Channel, Heard, Report
 from streams.tail import ALONE_S, Answer, Order
 
 log = logging.getLogger(__name__)
@@ -75,10 +76,14 @@ class Link:
         self.obstacle, self.problem, self.unfit = "", "", ""
         self.slots, self.rounds = 1 << 30, 0
         self.ended: Callable[[], None] = lambda: None
+        self.channel: Channel | None = None  # where leases report while they run
+        self.grown = threading.Event()  # more is known to be copied
         self.totals: Counter[str] = Counter()
         self.taken_ms, self.arrived_ms = 0, 0
         self._term, self._number = "", 0
         self._held: list[Order] = []
+        self._taken: dict[int, tuple[str, int]] = {}  # of the orders that are held: attempt and last report
+        self._dirty: set[Partition] = set()  # what was reported since the journal was told
         self._unsaved: dict[tuple[str, bytes], JournalRecord] = {}
         self._ending, self._chosen = False, self._patterns()
         # Topics that the source had when these patterns were chosen; None: not known yet.
@@ -103,8 +108,13 @@ class Link:
     def begin(self) -> None:
         """A new term: no copier of an earlier one goes on."""
         with self.lock:
-            self._term, self._number, self._held = uuid.uuid4().hex, 0, []
+            self._term, self._number = uuid.uuid4().hex, 0
+            self._hold([])
             self._exact = self._exact and not self.rounds
+        self._save(())
+
+    def _hold(self, orders: list[Order]) -> None:
+        self._held, self._taken = orders, {}
 
     def wake(self) -> None:
         """Something changed: do not rest."""
@@ -140,7 +150,8 @@ class Link:
             if not due:
                 return self._last_orders()
             self._number += 1
-            self._held, self._exact = self._orders(due), False
+            self._hold(self._orders(due))
+            self._exact = False
             return list(self._held)
 
     def _due(self, copy: Copy) -> bool:
@@ -242,6 +253,7 @@ class Link:
             Order(
                 self._lease(declared, [due[source] for source in part], len(parts)), self._connectors[self.path],
                 self._term, self._number, at, lease_s, len(parts) == 1 and not chosen, False, self._alone_s(),
+                self.channel,
             )
             for at, part in enumerate(parts)
         ]  # fmt: skip
@@ -277,7 +289,7 @@ class Link:
         with self.lock:
             self._number += 1
             last = [order._replace(number=self._number, lease_s=0.0, last=True) for order in self._held]
-            self._held = last if any(not order.last for order in self._held) else []
+            self._hold(last if any(not order.last for order in self._held) else [])
             return list(self._held)
 
     def take(self, answers: Sequence[Answer]) -> None:
@@ -285,17 +297,39 @@ class Link:
         now_ms = self._clock()
         with self.lock:
             self.rounds, self.taken_ms = self.rounds + 1, now_ms
-            taken: list[Copy] = []
             for order, answer in zip(self._held, answers, strict=True):
-                held = {each.source: each for each in order.lease.assignments}
-                taken += [self._take(progress, held[progress.source], now_ms) for progress in answer.progress]
+                for report in answer.reports:
+                    self._report(order, report, now_ms)
                 if answer.error is not None:
                     self._failed(order, answer.error, now_ms)
             self.ended()
             self._exact = all(order.last for order in self._held) and not any(a.error for a in answers)
-        self._save(taken)
+        self._save(())
+        self.grown.set()
 
-    def _take(self, progress: Progress, held: Assignment, now_ms: int) -> Copy:
+    def hear(self, heard: Heard) -> None:
+        """A report of a lease while it runs. One that does not follow on the last one waits for the result."""
+        now_ms, taken = self._clock(), False
+        with self.lock:
+            for order in self._held:
+                if (order.term, order.number, order.part) == (heard.term, heard.number, heard.part):
+                    self.taken_ms = now_ms
+                    taken = self._report(order, heard.report, now_ms)
+        if taken and heard.report.progress:
+            self.grown.set()
+
+    def _report(self, order: Order, report: Report, now_ms: int) -> bool:
+        """Take a report if it is the next one; whether it was."""
+        attempt, last = self._taken.get(order.part, ("", 0))
+        if report.at != (last + 1 if report.attempt == attempt else 1):
+            return False
+        self._taken[order.part] = report.attempt, report.at
+        held = {each.source: each for each in order.lease.assignments}
+        for progress in report.progress:
+            self._take(progress, held[progress.source], now_ms)
+        return True
+
+    def _take(self, progress: Progress, held: Assignment, now_ms: int) -> None:
         copy = self.copies[progress.source]
         if copy.holds(held):
             copy.take(progress, now_ms)
@@ -303,9 +337,9 @@ class Link:
             if progress.position.chosen:
                 # Its target did not answer: the others are not to get lease after lease without any time to copy.
                 copy.again_ms = max(copy.again_ms, now_ms + LATE_MS)
+            self._dirty.add(progress.source)
         self.totals.update({name: getattr(progress, name) for name in COUNTED})
         self._counted(progress)
-        return copy
 
     def _failed(self, order: Order, error: TrueupError, now_ms: int) -> None:
         stopped = not isinstance(error, Retry)
@@ -319,7 +353,9 @@ class Link:
         """Put copies onto the journal; what it does not take now it is given again with the next."""
         now_ms = self._clock()
         with self.lock:
-            records = [record for copy in copies for record in copy.records(self.name, now_ms)]
+            reported = [self.copies[source] for source in self._dirty if source in self.copies]
+            self._dirty = set()
+            records = [record for copy in (*reported, *copies) for record in copy.records(self.name, now_ms)]
             self._unsaved.update({record[:2]: record for record in records})
             unsaved = dict(self._unsaved)
         if not unsaved:

@@ -1,27 +1,30 @@
 """All links of the application: their state, and what operators ask of them."""
 
 import logging
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
+from confluent_kafka import OFFSET_END
 from pyspark.sql import SparkSession
 
 from connectors.contract import Partition, Progress
 from connectors.kafka.groups import Checkpoint
-from state.errors import BadSettings, Refused
+from state.errors import BadSettings, Refused, TrueupError
 from state.link_status import Stage
 from state.linking import Link as Declared
 from streams import copies
 from streams.copies import Copy
-from streams.journal import Journal
+from streams.journal import Journal, Record
 from streams.link import CONNECTORS, COUNTED, Link
 from streams.link_status import Row as Observed
 from streams.live import Live
 from streams.metrics import Metrics
 from streams.refilling import Refilling, undecided
 from streams.replication import Replication
+from streams.reports import TOPIC, heard_of
 from streams.supervisor import Supervisor
 from streams.watching import Sides, Watch
 
@@ -61,6 +64,7 @@ class Links:
                 self._counted(name), self._clock, self._connectors,
             )  # fmt: skip
             self.by_name[name], link.ended = link, partial(self._metrics.round, name)
+            link.channel = self._journal.channel(TOPIC)
             self.watches[name] = Watch(link, self._make_sides(link), self.watches, memory, self.note, self._remember)
             self._live.listeners.append(link.wake)
 
@@ -75,9 +79,22 @@ class Links:
         return lambda progress: self._metrics.copied(name, progress)
 
     def watch(self, supervisor: Supervisor) -> None:
-        """Begin to look at both sides of every link."""
+        """Begin to look at both sides of every link, and to hear the leases."""
+        if self.by_name:
+            supervisor.loop("reports of links", lambda: self._hear(supervisor.stop))
         for watch in self.watches.values():
             watch.begin(supervisor)
+
+    def _hear(self, stop: threading.Event) -> None:
+        def bad(record: Record, error: TrueupError) -> None:
+            log.warning("report refused", extra={"where": record.where, "problem": str(error)})
+
+        self._journal.follow(TOPIC, stop, self._heard, bad, OFFSET_END)
+
+    def _heard(self, record: Record) -> None:
+        heard = heard_of(record.value)
+        if heard.link in self.by_name:
+            self.by_name[heard.link].hear(heard)
 
     def copy(self, spark: SparkSession, supervisor: Supervisor, checkpoints: str) -> None:
         """Keep the query of every link running."""

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from connectors.contract import Connector, Copier, Lease, Position, Progress
 from state.errors import TrueupError
+from streams.reports import Channel, Heard, Report, Reporter
 
 GRACE_S = 3.0
 ALONE_S = GRACE_S + 2.0
@@ -33,7 +34,8 @@ class Order(NamedTuple):
 
     ``number`` counts the orders of a ``term``; whoever held ``number`` - 1 of the same term and ``part`` knows that
     nobody has copied since. ``lingers``: the copier tails on until the next lease. ``last``: close it afterwards.
-    ``alone_s``: who does not know that waits so long before opening a copier.
+    ``alone_s``: who does not know that waits so long before opening a copier. ``channel``: where to report while the
+    lease runs.
     """
 
     lease: Lease
@@ -45,13 +47,20 @@ class Order(NamedTuple):
     lingers: bool
     last: bool
     alone_s: float = 0.0
+    channel: Channel | None = None
 
 
 class Answer(NamedTuple):
-    """What a task says: what was acknowledged, and the error that ended the lease for all partitions, if one did."""
+    """What a task says: its reports, all that were made while the lease ran and the last, and the error that ended the
+    lease for all partitions, if one did."""
 
-    progress: list[Progress]
+    reports: list[Report]
     error: TrueupError | None
+
+    @property
+    def progress(self) -> list[Progress]:
+        """What was acknowledged, in order."""
+        return [progress for report in self.reports for progress in report.progress]
 
 
 class Tail:
@@ -89,24 +98,29 @@ class Tail:
 
     def _copy(self, order: Order) -> Answer:
         until_s = time.monotonic() + order.lease_s
+        reporter = Reporter(order.channel, lambda report: heard(order, report))
         if not self._follows(order):
             self._close()
             self._untold = []
             if not self._held(order):
                 time.sleep(order.alone_s)
         self._last, told, error = order, self._untold, None
+        if told:
+            # What was copied since the last lease ended by a copier that is closed comes first.
+            reporter.report(told)
         try:
             if self._copier is None:
                 self._copier = _connector(order.connector).open(from_there(order.lease, told))
-            self._copier.copy(until_s)
+            copier = self._copier
+            copier.copy(until_s, lambda: reporter.pulse(copier.progress))
         except TrueupError as problem:
             error = problem
-        # What was copied since the last lease ended by a copier that is closed comes first.
-        answer = Answer([*told, *(self._copier.progress() if self._copier is not None else [])], error)
+        if self._copier is not None:
+            reporter.keep(self._copier.progress())
         if error is not None:
             self._close()
         self._untold = []
-        return answer
+        return Answer(reporter.reports, error)
 
     def _follows(self, order: Order) -> bool:
         last = self._last
@@ -166,6 +180,11 @@ def release(links: Iterable[str]) -> None:
 def terms(order: Order) -> Lease:
     """The lease without the positions: what must be the same for an open copier to go on."""
     return replace(order.lease, assignments=tuple(a._replace(position=Position()) for a in order.lease.assignments))
+
+
+def heard(order: Order, report: Report) -> Heard:
+    """A report of this order."""
+    return Heard(order.lease.link, order.term, order.number, order.part, report)
 
 
 def from_there(lease: Lease, told: Iterable[Progress]) -> Lease:

@@ -6,7 +6,7 @@ the places. What goes wrong with one partition is that partition's: it is looked
 
 import selectors
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from connectors.contract import Lease, Partition, Progress
 from connectors.kafka.cluster import EARLIEST, LATEST, Cluster
@@ -87,9 +87,10 @@ class BatchCopier:
             self.close()
             raise
 
-    def copy(self, until_s: float) -> None:
+    def copy(self, until_s: float, pulse: Callable[[], None] = lambda: None) -> None:
         """See the contract."""
         while (now := time.monotonic()) < until_s:
+            pulse()
             self._mend(now)
             self._send(now)
             self._fetcher.ask(

@@ -204,6 +204,7 @@ class Flow:
         """Drop what is on its way: the target will be asked how far it came. Late answers about it change nothing."""
         while self.pending:
             self.pending.pop().forget()
+        self.runs = self._divided()[0]  # those behind the offset are found again
         self.reached, self.idle = self.offset, False
 
     def found(self, met: Sequence[Met], ours: bool) -> bool:
@@ -230,14 +231,31 @@ class Flow:
     def progress(self, now_ms: int) -> Progress:
         """What was acknowledged since the last call."""
         counts, self.counts = self.counts, Counts()
-        runs, self.runs = tuple(Run(*run) for run in self.runs), []
+        runs, target_end = self._settled()
         carry = {END: self.floor} if self.floor >= 0 else {}
         error, self.error = self.error, self.error if self.stopped else ""
         return Progress(
             self.source, self.lane.target, Position(self.offset, carry, self.chosen), runs,
-            source_start=self.bounds.start, source_end=self.bounds.end, target_end=self.lane.next,
+            source_start=self.bounds.start, source_end=self.bounds.end, target_end=target_end,
             lag_ms=self._lag_ms(now_ms), path=PATH, error=error, stopped=self.stopped, **vars(counts),
         )  # fmt: skip
+
+    def _settled(self) -> tuple[tuple[Run, ...], int]:
+        """The runs before ``offset``, and where at the target the first record behind them may stand. The others wait:
+        a run is told together with the count of its chunk."""
+        settled, self.runs = self._divided()
+        return tuple(Run(*run) for run in settled), self.runs[0][1] if self.runs else self.lane.next
+
+    def _divided(self) -> tuple[list[list[int]], list[list[int]]]:
+        """The runs before ``offset``, and those from it on."""
+        before, behind = list[list[int]](), list[list[int]]()
+        for source, target, records in self.runs:
+            settled = min(records, max(0, self.offset - source))
+            if settled:
+                before.append([source, target, settled])
+            if settled < records:
+                behind.append([source + settled, target + settled, records - settled])
+        return before, behind
 
     def _lag_ms(self, now_ms: int) -> int:
         if self.idle and not self.pending:

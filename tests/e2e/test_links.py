@@ -127,6 +127,21 @@ def test_the_link_knows_what_it_copied(trueup: Trueup, whole: Stream) -> None:
     assert (found["lag_records"], [copy["runs"] for copy in found["copies"]]) == (0, [1, 1])
 
 
+@pytest.mark.parametrize("name", ["whole", "single"])
+def test_the_link_knows_what_a_lease_copied_while_it_runs(
+    trueup: Trueup, request: pytest.FixtureRequest, name: str
+) -> None:
+    stream: Stream = request.getfixturevalue(name)
+
+    def known_within_a_lease() -> bool:
+        before = link(trueup, name)
+        stream.write(100)
+        trueup.until("the count", lambda: link(trueup, name)["copied"] >= before["copied"] + 100)
+        return bool(link(trueup, name)["rounds"] == before["rounds"])
+
+    trueup.until("a lease that reports before it ends", known_within_a_lease)
+
+
 def test_its_own_records_are_never_taken_for_those_of_others(trueup: Trueup, whole: Stream) -> None:
     rounds = link(trueup, "whole")["rounds"]
     trueup.until("three more leases", lambda: link(trueup, "whole")["rounds"] >= rounds + 3)

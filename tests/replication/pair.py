@@ -96,7 +96,7 @@ class Copy:
         try:
 
             def there() -> bool:
-                copier.copy(time.monotonic() + 0.1)
+                copier.copy(time.monotonic() + 0.1, lambda: self._note(copier.progress()))
                 self._note(copier.progress())
                 return all(row.stopped or row.position.offset >= wanted[p] for p, row in self.rows.items())
 
@@ -116,6 +116,7 @@ class Copy:
     def _note(self, rows: list[Progress]) -> None:
         for row in rows:
             self.rows[row.source] = row
+            assert all(run.source + run.records <= row.position.offset for run in row.runs), "runs behind the position"
             for run in row.runs:
                 self._join(run)
             for name in COUNTS:

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from connectors.contract import Assignment, Endpoint, Lease, Limits, Partition, Position, Progress, Run
@@ -63,9 +64,10 @@ class FakeCopier:
         first = a.position.offset if a.position.offset >= 0 else a.start
         return max(first, max(WORLD.target.get(a.target, ()), default=-1) + 1)
 
-    def copy(self, until_s: float) -> None:
+    def copy(self, until_s: float, pulse: Callable[[], None] = lambda: None) -> None:
         with WORLD.changed:
             while True:
+                pulse()
                 if WORLD.fail:
                     raise WORLD.fail.pop()
                 for a in self._lease.assignments:
@@ -76,7 +78,7 @@ class FakeCopier:
                 left = until_s - time.monotonic()
                 if left <= 0:
                     return
-                WORLD.changed.wait(left)
+                WORLD.changed.wait(min(left, 0.02))
 
     def progress(self) -> list[Progress]:
         found = []

@@ -125,6 +125,19 @@ def test_among_records_of_others_only_what_is_certain_is_told() -> None:
     assert (row.runs, row.foreign) == ((Run(2, 5, 2), Run(4, 8, 1)), 4)
 
 
+def test_a_run_is_told_together_with_the_count_of_its_chunk() -> None:
+    copied = flow()
+    copied.lane.shared = True
+    answers = copied.chunk(2, 0, [0, 1]).answers()
+    told = []
+    for answer, place in zip(answers, (4, 6), strict=True):
+        assert answer is not None
+        answer(None, written(place))
+        row = copied.progress(0)
+        told.append((row.position.offset, row.copied, row.runs, row.target_end))
+    assert told == [(0, 0, (), 4), (2, 2, (Run(0, 4, 1), Run(1, 6, 1)), 7)]
+
+
 def test_nothing_is_told_of_what_was_not_acknowledged() -> None:
     copied = flow()
     first, second = copied.chunk(1, 0, [0]), copied.chunk(2, 0, [1])

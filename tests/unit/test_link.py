@@ -17,6 +17,7 @@ from streams.facts import Facts, Side, look
 from streams.journal import Record
 from streams.link import Hold, Link
 from streams.link_status import LinkStatus
+from streams.reports import Report
 from streams.tail import ALONE_S, Answer, Order
 from tests.unit.fake_connector import NAME
 
@@ -72,9 +73,7 @@ class Rig:
     def round(self, *offsets: int, **more: object) -> list[Order]:
         """One round that copies every partition up to an offset."""
         orders = self.link.orders()
-        self.link.take(
-            [Answer([done(o, a.source, offsets, **more) for a in o.lease.assignments], None) for o in orders]
-        )
+        self.link.take([result(o, offsets, **more) for o in orders])
         return orders
 
 
@@ -91,6 +90,10 @@ def done(order: Order, source: Partition, offsets: tuple[int, ...], **more: obje
     runs = (Run(before, before, at - before),) if at > before else ()
     made = Progress(source, held.target, Position(at, {"count": at}), runs, copied=at - before, path=order.lease.path)
     return replace(made, **more)  # type: ignore[arg-type]
+
+
+def result(order: Order, offsets: tuple[int, ...], **more: object) -> Answer:
+    return Answer([Report("a", 1, [done(order, a.source, offsets, **more) for a in order.lease.assignments])], None)
 
 
 @pytest.fixture
@@ -229,7 +232,7 @@ def test_a_reset_holds_though_a_lease_ends_after_it(rig: Rig) -> None:
     rig.round(10, 20)
     orders = rig.link.orders()
     rig.link.reset({ONE: 3}, "3")
-    rig.link.take([Answer([done(o, a.source, (30, 40)) for a in o.lease.assignments], None) for o in orders])
+    rig.link.take([result(o, (30, 40)) for o in orders])
     held = {a.source: a.position for order in rig.link.orders() for a in order.lease.assignments}
     assert held == {ZERO: Position(30, {"count": 30}), ONE: Position(3, chosen=True)}
 
@@ -252,7 +255,7 @@ def test_a_chosen_position_whose_target_does_not_answer_does_not_hold_up_the_oth
     rig.round(10, 20)
     rig.link.reset({ONE: 3}, "3")
     rig.link.take([
-        Answer([Progress(a.source, a.target, a.position) for a in order.lease.assignments], None)
+        Answer([Report("a", 1, [Progress(a.source, a.target, a.position) for a in order.lease.assignments])], None)
         for order in rig.link.orders()
     ])  # fmt: skip
     assert [(sources([order]), order.lease_s > 0) for order in rig.link.orders()] == [([ZERO], True)]
@@ -436,7 +439,7 @@ def test_a_reset_frees_a_partition_whose_target_was_made_anew(
     rig.link.reset({ONE: 0}, "earliest")
     # What the lease that ran then acknowledged went into the log that is gone.
     late = [done(o, a.source, (10, 20)) for o in orders for a in o.lease.assignments]
-    rig.link.take([Answer([row for row in late if row.source in sources([o])], None) for o in orders])
+    rig.link.take([Answer([Report("a", 1, [row for row in late if row.source in sources([o])])], None) for o in orders])
     again = rig.restarted()
     again.facts = rig.link.facts
     assert (found(rig, rig.link), found(rig, again), rig.link.copies[ONE].stopped) == ([], [], False)

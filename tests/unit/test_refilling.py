@@ -14,6 +14,7 @@ from streams.copies import Copy, load
 from streams.facts import Facts, Side
 from streams.link import Link
 from streams.refilling import Refilling, undecided
+from streams.reports import Report
 from streams.tail import Answer
 from streams.watching import Watch
 from tests.unit.fake_connector import NAME
@@ -114,11 +115,11 @@ class Rig:
             orders = link.orders()
             logs = link.facts.source.logs
             link.take([
-                Answer([
+                Answer([Report("a", 1, [
                     done(o, a.source, (), position=Position(logs[a.source][1]), runs=(Run(0, 0, logs[a.source][1]),),
                          target_end=logs[a.source][1])
                     for a in o.lease.assignments
-                ], None)
+                ])], None)
                 for o in orders
             ])  # fmt: skip
             for copy in link.copies.values():

@@ -2,13 +2,17 @@
 
 import pickle
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
-from connectors.contract import Limits, Partition
+from connectors.contract import Limits, Partition, Position, Progress, Run
 from connectors.sandbox.processes import wait_until
 from state.errors import Retry, Stop
-from streams import tail
+from streams import reports, tail
+from streams.codec import decode, encode
+from streams.reports import Channel, Heard
 from streams.tail import Answer, hold, release
 from tests.unit import fake_connector
 from tests.unit.fake_connector import World, failing, order
@@ -24,24 +28,68 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     release(["east-west"])
 
 
+def copied(answer: Answer) -> list[int]:
+    return [progress.copied for progress in answer.progress if progress.copied]
+
+
 def test_what_was_copied_is_told(world: World) -> None:
     world.write(ORDERS, 5)
     answer = hold(order())
-    assert ([p.copied for p in answer.progress], answer.error, world.has(ORDERS)) == ([5], None, 5)
+    assert (copied(answer), answer.error, world.has(ORDERS)) == ([5], None, 5)
+
+
+def test_what_is_copied_is_reported_while_the_lease_runs(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[Heard] = []
+    monkeypatch.setattr(reports, "_publish", lambda _channel, heard: found.append(heard))
+    monkeypatch.setattr(reports, "REPORT_S", 0.05)
+    with ThreadPoolExecutor(1) as pool:
+        lease = pool.submit(hold, order(lease_s=60.0, channel=Channel("reports", ())))
+        world.write(ORDERS, 5)
+        wait_until(lambda: any(p.copied for heard in found for p in heard.report.progress), 60.0, "a report")
+        early = not lease.done()
+        failing(Retry("a leader", "none", "so that the lease ends"))
+        world.write(ORDERS, 0)
+        answer = lease.result(60)
+    assert (early, [heard.report for heard in found]) == (True, answer.reports[: len(found)])
+
+
+def test_a_report_reads_back_as_it_was_written(world: World) -> None:
+    world.write(ORDERS, 5)
+    whole = hold(order()).reports[-1]
+    one = replace(whole.progress[0], lag_ms=7, dropped=2, error="too large", stopped=True)
+    heard = Heard("east-west", "a", 3, 1, whole._replace(progress=[one]))
+    assert reports.heard_of(decode("reports", encode("reports", reports.record_of(heard)))) == heard
+
+
+def test_a_report_is_divided_where_it_would_be_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reports, "RUNS", 10)
+    made = reports.Reporter(None, lambda report: Heard("", "", 0, 0, report))
+    made.report(
+        [Progress(Partition("orders", n), Partition("orders", n), Position(), (Run(0, 0, 1),) * 6) for n in range(3)]
+    )
+    assert [(report.at, len(report.progress)) for report in made.reports] == [(1, 1), (2, 1), (3, 1)]
+
+
+def test_what_did_not_change_is_not_reported_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reports, "REPORT_S", 0.0)
+    made = reports.Reporter(None, lambda report: Heard("", "", 0, 0, report))
+    for _ in range(2):
+        made.pulse(lambda: [Progress(ORDERS, ORDERS, Position(5))])
+    assert [len(report.progress) for report in made.reports] == [1, 0]
 
 
 def test_the_next_lease_goes_on_with_the_same_copier(world: World) -> None:
     hold(order(1))
     world.write(ORDERS, 3)
     answer = hold(order(2))
-    assert (len(world.opened), answer.progress[0].copied) == (1, 3)
+    assert (len(world.opened), copied(answer)) == (1, [3])
 
 
 def test_between_two_leases_it_goes_on_copying(world: World) -> None:
     hold(order(1))
     world.write(ORDERS, 3)
     wait_until(lambda: world.has(ORDERS) == 3, 60.0, "the records to arrive without a lease")
-    assert hold(order(2)).progress[0].copied == 3
+    assert copied(hold(order(2))) == [3]
 
 
 def test_one_of_several_tasks_copies_nothing_without_a_lease(world: World) -> None:
@@ -49,7 +97,7 @@ def test_one_of_several_tasks_copies_nothing_without_a_lease(world: World) -> No
     world.write(ORDERS, 3)
     with world.changed:
         came = world.changed.wait_for(lambda: len(world.target[ORDERS]) > 0, 0.3)
-    assert (came, hold(order(2, lingers=False)).progress[0].copied, len(world.opened)) == (False, 3, 1)
+    assert (came, copied(hold(order(2, lingers=False))), len(world.opened)) == (False, [3], 1)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +142,7 @@ def test_the_last_lease_closes_the_copier(world: World) -> None:
     world.write(ORDERS, 2)
     answer = hold(order(2, lease_s=0.0, last=True))
     wait_until(lambda: world.closed == 1, 60.0, "the copier to be closed")
-    assert answer.progress[0].position.offset == 2
+    assert answer.progress[-1].position.offset == 2
 
 
 def test_without_a_next_lease_the_copier_is_closed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +160,7 @@ def test_what_was_copied_after_the_last_lease_is_told_though_the_copier_is_close
     wait_until(lambda: world.closed == 1, 60.0, "the copier to be closed")
     world.write(ORDERS, 2)
     answer = hold(order(2))
-    assert ([p.copied for p in answer.progress], world.opened[1].assignments[0].position.offset) == ([3, 2], 3)
+    assert (copied(answer), world.opened[1].assignments[0].position.offset) == ([3, 2], 3)
 
 
 def test_an_error_of_opening_is_told(world: World) -> None:
@@ -128,7 +176,7 @@ def test_what_was_copied_before_an_error_is_told_with_it(world: World) -> None:
     tail._tails["east-west", 0].leave()
     failing(Retry("a leader", "none", "wait"))
     answer = hold(order(2))
-    assert (answer.progress[0].copied, type(answer.error), world.closed) == (4, Retry, 1)
+    assert (copied(answer), type(answer.error), world.closed) == ([4], Retry, 1)
 
 
 def test_an_error_between_leases_costs_a_copier_only(world: World) -> None:
@@ -146,6 +194,6 @@ def test_a_defect_is_not_hidden(world: World) -> None:
 
 def test_answers_travel(world: World) -> None:
     world.write(ORDERS, 5)
-    answer = Answer(hold(order()).progress, Stop("a", "b", "c"))
+    answer = Answer(hold(order()).reports, Stop("a", "b", "c"))
     back = pickle.loads(pickle.dumps(answer))
     assert (back.progress, str(back.error)) == (answer.progress, str(answer.error))

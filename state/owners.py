@@ -88,6 +88,15 @@ def claim_of(custom: Mapping[str, bytes]) -> Claim:
     return NOBODY if "\n" in claim.owner + claim.name else claim  # line by line is how names are kept
 
 
+def pulsars(custom: Mapping[str, bytes]) -> bool:
+    """Whether custom metadata say in any way that the ledger is Pulsar's, or cannot be read so far as to tell: a key
+    that is no UTF-8, an application that is none. A component that is not known here is Pulsar's too."""
+    application = custom.get("application", b"").decode(errors="replace").lower()
+    if "pulsar" in application or "\ufffd" in application:
+        return True
+    return any("\ufffd" in key or key.lower().startswith("pulsar/") for key in custom)
+
+
 def _claim(said: Mapping[str, str]) -> Claim:
     if said.get("application") != "pulsar":
         return NOBODY

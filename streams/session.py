@@ -8,7 +8,9 @@ import os
 import re
 import shlex
 import shutil
+import struct
 import sys
+import tempfile
 import zipfile
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -16,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pyspark
-from pyspark import SparkConf, SparkContext
+from pyspark import SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
@@ -40,6 +42,7 @@ LINES: Mapping[str, Line] = {
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
     ),
 }
+_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 PACKAGES = ("state", "connectors", "streams")
 
 
@@ -59,10 +62,10 @@ def session(settings: Settings, data: Path) -> SparkSession:
     if local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.master(master_of(settings)).appName(f"trueup-{settings.cluster.name}")
-    options = {**_common(settings, data), **_where(settings, data), **settings.spark.conf}
+    options = {**_common(settings, data), **_where(settings, data), **settings.spark.conf, **_redaction(settings)}
     for key, value in options.items():
         builder = builder.config(key, value)
-    _launch({"spark.master": master_of(settings), **options}, data / "spark.out")
+    _launch({"spark.master": master_of(settings), **options}, data)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return spark
@@ -78,18 +81,43 @@ def _python(target: Path) -> Path:
     return target
 
 
-def _launch(options: Mapping[str, str], out: Path) -> None:
-    """Start the JVM with its output in a file: it and its Python workers greet there, and our log is ours alone."""
+def _redaction(settings: Settings) -> dict[str, str]:
+    """Values of keys that the operator gave are shown on no page of Spark's."""
+    name = "spark.redaction.regex"
+    ours = [rf"^\Q{key}\E$" for key in settings.spark.conf if key != name]
+    return {name: "|".join([settings.spark.conf.get(name, "(?i)secret|password|token|access[.]?key"), *ours])}
+
+
+def _launch(options: Mapping[str, str], data: Path) -> None:
+    """Start the JVM with its output in a file: it and its Python workers greet there, and our log is ours alone.
+
+    Options may be secrets. The JVM reads them from a file that is ours alone and is gone when it runs: its arguments
+    are for everybody on the machine to read.
+    """
     if SparkContext._gateway is not None:
         return
-    out.parent.mkdir(parents=True, exist_ok=True)
-    conf = SparkConf(loadDefaults=False).setAll(list(options.items()))
-    try:
-        with out.open("ab") as sink:
-            gateway = launch_gateway(conf, {"stdout": sink, "stderr": sink})  # type: ignore[no-untyped-call]
-            SparkContext._ensure_initialized(gateway=gateway)
-    except PySparkRuntimeError as error:
-        raise Stop("a JVM for Spark", "it ended at once", f"read the end of {out}") from error
+    data.mkdir(parents=True, exist_ok=True)
+    out = data / "spark.out"
+    with tempfile.TemporaryDirectory(prefix="spark-", dir=data) as folder:
+        file = Path(folder, "spark.properties")
+        file.write_text("".join(f"{_property(key)}={_property(value)}\n" for key, value in options.items()), "ascii")
+        given = os.environ.get(_ARGUMENTS)
+        os.environ[_ARGUMENTS] = f"--properties-file {shlex.quote(str(file))} {given or 'pyspark-shell'}"
+        try:
+            with out.open("ab") as sink:
+                gateway = launch_gateway(None, {"stdout": sink, "stderr": sink})  # type: ignore[no-untyped-call]
+                SparkContext._ensure_initialized(gateway=gateway)
+        except PySparkRuntimeError as error:
+            raise Stop("a JVM for Spark", "it ended at once", f"read the end of {out}") from error
+        finally:
+            os.environ.pop(_ARGUMENTS)
+            os.environ.update({} if given is None else {_ARGUMENTS: given})
+
+
+def _property(text: str) -> str:
+    """A key or value as java.util.Properties reads it."""
+    units = struct.iter_unpack(">H", text.encode("utf-16-be"))
+    return "".join(chr(unit) if chr(unit).isalnum() and unit < 128 else f"\\u{unit:04x}" for (unit,) in units)
 
 
 def master_of(settings: Settings) -> str:

@@ -20,7 +20,6 @@ from state.observations import FragmentRecord, LedgerRecord, LedgerState
 
 KEY = b"BookieMetadataFormatVersion\t"
 _VERSION_DIGITS = 10
-_SHOWN = 64  # characters of what is no metadata
 _V1_IN_RECOVERY = -102
 _V1_LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n|\Z)")
 _INTEGER = re.compile(rb"([+-]?)0*([0-9]{1,19})\Z")  # as Java reads it, with any number of leading zeros
@@ -118,11 +117,11 @@ def _header(data: bytes, path: str) -> tuple[int, int]:
     """Version and where the body starts."""
     if not data.startswith(KEY):
         same = next((at for at, (a, b) in enumerate(zip(data, KEY, strict=False)) if a != b), len(data))
-        _bad(path, same, repr(KEY.decode()), repr(data[same : same + 8]))
+        _bad(path, same, repr(KEY.decode()), "other bytes")
     end = data.find(b"\n", len(KEY), len(KEY) + _VERSION_DIGITS)
     digits = data[len(KEY) : max(end, 0)]
     if not _INTEGER.match(digits):
-        _bad(path, len(KEY), "a version number and a newline", repr(data[len(KEY) : len(KEY) + _VERSION_DIGITS]))
+        _bad(path, len(KEY), "a version number and a newline", "other bytes")
     return int(digits), end + 1
 
 
@@ -212,10 +211,10 @@ def _decode_v1(data: bytes, at: int, where: Where) -> LedgerRecord:
         first = _integer(parts[0], where.path, at)
         if len(numbers) < 3:
             if len(parts) > 1:
-                _bad(where.path, at, "a number alone on its line", repr(line[0]))
+                _bad(where.path, at, "a number alone on its line", f"{len(parts)} fields")
             numbers.append(first)
         elif len(parts) == 1:
-            _bad(where.path, at, "a fragment", repr(line[0]))
+            _bad(where.path, at, "a fragment", "a single field")
         elif parts[1] == b"CLOSED":
             state = LedgerState.IN_RECOVERY if first == _V1_IN_RECOVERY else LedgerState.CLOSED
             last = first if state == LedgerState.CLOSED else -1
@@ -241,7 +240,7 @@ def _fragment(first: int, members: Sequence[bytes], path: str, at: int) -> Fragm
     names = [member.decode("utf-8", "replace") for member in members]
     for name in names:
         if not valid_bookie(name):
-            _bad(path, at, "a bookie id", repr(name[:64]))
+            _bad(path, at, "a bookie id", f"another text of {len(name)} characters")
     return {"first_entry": first, "bookies": names}
 
 
@@ -293,7 +292,7 @@ def _integer(digits: bytes, path: str, at: int) -> int:
     found = _INTEGER.match(digits)
     value = int(found[1] + found[2]) if found else 1 << 63
     if not -(2**63) <= value < 2**63:
-        _bad(path, at, "a number of 64 bits", repr(digits))
+        _bad(path, at, "a number of 64 bits", f"{len(digits)} other bytes")
     return value
 
 
@@ -306,4 +305,5 @@ def _varint(value: int) -> bytes:
 
 
 def _bad(path: str, at: int, expected: str, found: str) -> NoReturn:
-    raise BadBytes(path, at, expected, found if len(found) <= _SHOWN else f"{found[:_SHOWN]}…", _TODO)
+    """``found`` quotes nothing of the znode: where there is damage any bytes may be the ledger's password."""
+    raise BadBytes(path, at, expected, found, _TODO)

@@ -13,7 +13,7 @@ from connectors.zookeeper.client import Client, Committed, deletion
 from connectors.zookeeper.errors import GONE
 from state.errors import Refused, TrueupError, ended
 from state.observations import LedgerRecord, LedgerState
-from state.owners import Component, claim_of
+from state.owners import Component, claim_of, pulsars
 
 
 class RemovalOrder(NamedTuple):
@@ -36,8 +36,9 @@ class Removed(NamedTuple):
 def refusal(record: LedgerRecord) -> Refused | None:
     """Why nobody's order deletes such a ledger, None if it may."""
     state, claim = LedgerState(record["state"]), claim_of(record["custom"])
-    if claim.component is not Component.UNKNOWN:
-        found = f"{claim.component.name.lower()} of {claim.owner}"
+    if claim.component is not Component.UNKNOWN or pulsars(record["custom"]):
+        known = f"{claim.component.name.lower()} of {claim.owner}"
+        found = "what only Pulsar can tell" if claim.component is Component.UNKNOWN else known
         return Refused("a ledger that is not Pulsar's", found, "set deletion.owners to pulsar")
     if state is LedgerState.CLOSED:
         return None

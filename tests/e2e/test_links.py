@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from tests.e2e.planted import MARK, secret, shown
 from tests.e2e.trueup import Trueup
 from tests.replication.audit import ends, read
 from tests.replication.pair import Pair
@@ -39,9 +40,11 @@ def trueup(pair: Pair, topics: dict[str, str], new_root: Callable[[], Path]) -> 
         "quiet": {"source": "west", "target": "east", "topics": [topics["quiet"], "nowhere"], "lease_s": 2},
     }
     kafka = {
-        "east": {"bootstrap": pair.east.bootstrap, "bit": 0}, "west": {"bootstrap": pair.west.bootstrap, "bit": 1},
+        "east": {"bootstrap": pair.east.bootstrap, "bit": 0, "options": {"sasl.password": secret("kafka")}},
+        "west": {"bootstrap": pair.west.bootstrap, "bit": 1, "options": {"ssl.key.password": secret("key")}},
     }  # fmt: skip
-    with Trueup(None, new_root(), kafka=kafka, links=links) as made:
+    journal, spark = {"options": {"sasl.password": secret("journal")}}, {"conf": {"spark.planted": secret("spark")}}
+    with Trueup(None, new_root(), kafka=kafka, links=links, journal=journal, spark=spark) as made:
         made.start()
         yield made
 
@@ -218,6 +221,14 @@ def test_who_else_writes_to_the_target_is_told(trueup: Trueup, single: Stream) -
     trueup.until("the records to arrive", single.arrived)
     trueup.until("it to be told", lambda: "replication.target-written" in str(trueup.json("get", "actions")))
     assert (link(trueup, "single")["foreign"], link(trueup, "whole")["foreign"]) == (1, 0)
+
+
+def test_no_secret_is_shown_anywhere(trueup: Trueup) -> None:
+    said = trueup.run("config", "set", "kafka.east.options", f'{{"sasl.password": "{secret("live")}"}}')
+    assert (shown(trueup), MARK.decode() in said.out + said.err) == (
+        {"arguments": [], "files": [], "api": [], "spark": []},
+        False,
+    )
 
 
 def test_status_counts_links(trueup: Trueup) -> None:

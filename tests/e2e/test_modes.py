@@ -14,6 +14,7 @@ from connectors.sandbox.cluster import Cluster
 from connectors.sandbox.writer import Writer
 from streams.codec import encode
 from streams.demo.truth import Truth
+from tests.e2e.planted import MARK, secret, shown
 from tests.e2e.trueup import SETTINGS, Said, Trueup, Witness, command
 from tests.integration.tree import encoded
 
@@ -49,7 +50,9 @@ def content(cluster: Cluster, writer: Writer) -> Content:
 
 @pytest.fixture(scope="module")
 def trueup(cluster: Cluster, content: Content, new_root: Callable[[], Path]) -> Iterator[Trueup]:
-    with Trueup(cluster, new_root()) as made:
+    plant = {"auth": {"digest": f"trueup:{secret('zookeeper')}"}}
+    journal, spark = {"options": {"sasl.password": secret("journal")}}, {"conf": {"spark.planted": secret("spark")}}
+    with Trueup(cluster, new_root(), cluster=plant, journal=journal, spark=spark) as made:
         made.start()
         made.wait("the narrow ledgers to be found", lambda status: status["counts"]["drifted"] == len(content.narrow))
         yield made
@@ -190,7 +193,7 @@ def test_metadata_that_cannot_be_read_is_unknown_and_stops_nothing_else(
     trueup: Trueup, witness: Witness, writer: Writer
 ) -> None:
     path = witness.paths.ledger(UNREADABLE)
-    witness.client.make(path, b"BookieMetadataFormatVersion\t3\nnonsense")
+    witness.client.make(path, b"BookieMetadataFormatVersion\t1\n" + secret("ledger").encode())
     found = trueup.until("the finding", lambda: trueup.findings().get(UNREADABLE))
     said = trueup.run("describe", "ledger", str(UNREADABLE))
     before = trueup.wait("a status", lambda _: True)["counts"]["true"]
@@ -199,6 +202,14 @@ def test_metadata_that_cannot_be_read_is_unknown_and_stops_nothing_else(
     assert (found["verdict"], found["rule"]) == ("unknown", "placement.unreadable")
     assert path in said.out, said
     assert "at byte" in said.out, said
+
+
+def test_no_secret_is_shown_anywhere(trueup: Trueup) -> None:
+    said = [trueup.run("describe", "ledger", str(UNREADABLE)), trueup.run("get", "findings")]
+    assert (shown(trueup), MARK.decode() in str(said)) == (
+        {"arguments": [], "files": [], "api": [], "spark": []},
+        False,
+    )
 
 
 def test_metadata_that_is_removed_leaves_the_findings(trueup: Trueup, witness: Witness) -> None:

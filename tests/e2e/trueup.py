@@ -51,7 +51,7 @@ def command(*words: str) -> Said:
 class Trueup:
     """One application on a sandbox cluster, or on none. ``sections`` go over the settings that fit the cluster."""
 
-    def __init__(self, cluster: Cluster | None, root: Path, **sections: Mapping[str, object]) -> None:
+    def __init__(self, cluster: Cluster | None, root: Path, /, **sections: Mapping[str, object]) -> None:
         self._kept = Port()  # other workers look for ports too
         self.port = self._kept.number
         watched: dict[str, dict[str, object]] = {} if cluster is None else {
@@ -192,7 +192,7 @@ class Trueup:
 
     def workers(self) -> list[psutil.Process]:
         """Python processes of Spark's that hold leases."""
-        daemons = [process for process in self.processes() if "pyspark.daemon" in " ".join(_words(process))]
+        daemons = [process for process in self.processes() if "pyspark.daemon" in " ".join(words(process))]
         return [child for child in daemons if child.ppid() in {daemon.pid for daemon in daemons}]
 
     def told(self) -> str:
@@ -202,8 +202,8 @@ class Trueup:
         return f"status {status}\nfindings {findings}\nplan {plan}\nlog\n{self.process.tail(40)}"
 
 
-def _words(process: psutil.Process) -> list[str]:
-    """What it was started with; nothing of one that ended."""
+def words(process: psutil.Process) -> list[str]:
+    """What a process was started with; nothing of one that ended."""
     try:
         return process.cmdline()
     except psutil.NoSuchProcess:

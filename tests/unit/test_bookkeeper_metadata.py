@@ -10,6 +10,7 @@ from connectors.bookkeeper.metadata import Where, decode
 from connectors.zookeeper.requests import Znodes
 from state.errors import BadBytes
 from state.observations import LedgerRecord, LedgerState
+from tests.fuzz import mutated
 
 WHERE = Where(59, "/ledgers/00/0000/L0059", 1234, 2, 1_700_000_000_000, 9)
 MEMBERS = ["192.0.2.7:3181", "192.0.2.8:3181", "bk-3.example.org:3181"]
@@ -198,3 +199,25 @@ def test_other_bookie_ids_are_refused(name: str) -> None:
 def test_the_last_fragment_of_a_closed_ledger_may_hold_nothing(last: int, entries: int) -> None:
     record = decode(HEAD + b"1\n" + V1.replace(b"99\tC", b"%d\tC" % last), WHERE)
     assert metadata.entries(record) == entries
+
+
+PASSWORD = b"Planted!"
+
+
+def test_no_damage_makes_an_error_quote_the_password() -> None:
+    """Bytes of it are shown neither as text nor as Python writes bytes."""
+    seeds = [metadata.encode(expected(), version, PASSWORD) for version in (2, 3)]
+    seeds += [HEAD + b"1\n" + seed[len(HEAD) + 2 :] for seed in seeds]
+    seeds += [PASSWORD + seeds[0], HEAD + PASSWORD, HEAD + b"1\n2\n3\n0\n" + PASSWORD + b"\t" + PASSWORD]
+    wrong = 0
+    for data in mutated(seeds, 2_000, "password"):
+        try:
+            said = str(decode(data, WHERE))
+        except BadBytes as error:
+            said, wrong = f"{error}", wrong + 1
+        assert not [at for at in range(5) if PASSWORD[at : at + 4].decode() in said], said
+    assert wrong > 500
+
+
+def test_what_stands_before_metadata_is_not_quoted() -> None:
+    assert "Planted" not in str(refused(PASSWORD))

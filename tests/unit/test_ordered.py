@@ -109,15 +109,36 @@ def test_only_closed_ledgers_go(state: LedgerState) -> None:
         loop.orders.order(7)
 
 
-def test_what_is_pulsars_is_refused() -> None:
+DATA = {"application": b"pulsar", "component": b"managed-ledger", "pulsar/managed-ledger": b"t/n/p/x"}
+
+
+@pytest.mark.parametrize(
+    "custom",
+    [
+        DATA,
+        {**DATA, "component": b"managed-ledger-2"},
+        {**DATA, "pulsar/managed-ledger": b"\xff"},
+        {**DATA, "other": b"\xff"},
+        {"application": b"pulsar"},
+        {"application": b"Pulsar-Functions"},
+        {"application": b"\xff"},
+        {"pulsar/new": b""},
+        {"a\ufffd": b""},
+    ],
+)
+def test_what_says_in_any_way_that_it_is_pulsars_is_refused(custom: dict[str, bytes]) -> None:
     loop = Loop()
-    loop.cluster.custom = {
-        "application": b"pulsar",
-        "component": b"managed-ledger",
-        "pulsar/managed-ledger": b"t/n/p/x",
-    }
+    loop.cluster.custom = custom
     with pytest.raises(Refused, match="not Pulsar's"):
         loop.orders.order(7)
+
+
+def test_what_another_application_wrote_may_go() -> None:
+    loop = Loop()
+    loop.cluster.custom = {"application": b"ours", "id": b"\xff\x00"}
+    loop.orders.order(7)
+    loop.turns()
+    assert loop.outcomes()[-1] == "confirmed"
 
 
 def test_in_mode_observe_nothing_is_ordered() -> None:

@@ -110,6 +110,8 @@ class Running:
     def _progressed(self, progress: dict[str, Any]) -> None:
         self._supervisor.progressed(str(progress["name"]))
         self._metrics.on_progress(progress)
+        if self._ledgers and progress["name"] == "placement":
+            self._ledgers.cluster.judging.progress(progress)
 
     def _alive(self, query: str) -> None:
         if self._ledgers and query == "placement":
@@ -168,6 +170,7 @@ class Running:
             ledgers = self._ledgers
             self._supervisor.query("placement", lambda: self._placement(spark, ledgers))
             self._supervisor.loop("reconcile", ledgers.tick, TICK_S)
+            self._supervisor.loop("judging", application.tick, TICK_S)
         if self._deletion:
             markers = self._deletion.markers
             if self._deletion.streams:

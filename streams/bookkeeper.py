@@ -4,7 +4,7 @@ import logging
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -24,15 +24,17 @@ from connectors.zookeeper.watcher import Run
 from state import settings as declared
 from state.errors import BadSettings, Refused
 from state.ledgers import EMPTY, Ledgers, concat
-from state.observations import LedgerRecord, LedgerState
+from state.observations import LedgerRecord, LedgerState, Observation
 from streams.codec import ledger_key
 from streams.journal import Journal
+from streams.judging import Judging
 from streams.keeper import Keeper
 from streams.live import Live
 from streams.metrics import Metrics
 
 log = logging.getLogger(__name__)
 FORGET_MS = 86_400_000  # records of deleted ledgers leave the journal after a day: nothing replays further back
+_AUDITS = "BookKeeper's Auditor marks the ledgers of lost bookies, and neither hold nor approve binds it"
 ASK_S = 5.0  # for a bookie's answer
 SHOWN = 200
 _HEAD = 6  # leading fields of a ledger record that `known` needs: ledger to state
@@ -48,14 +50,22 @@ class BookKeeper:
         self._live, self._keeper, self._metrics, self._clock = live, keeper, metrics, clock
         self._root = live.now.cluster.ledgers_root
         self._racks_asked_ms = clock()
+        self._journal, self.judging = journal, Judging(journal, clock)
         racks = rack_map(live.now.racks)
         self._capture = Capture(
-            self.connect, self._root, racks, journal.publish, keeper.seen, known(journal, clock()), clock
+            self.connect, self._root, racks, self._publish, keeper.seen, known(journal, clock()), clock
         )
+        self.judging.load()
         self._tls = bookie_tls(live.now.cluster.bookies)
         self._lock = threading.RLock()
         self._client: Client | None = None
         self._vote: Vote | None = None
+
+    def _publish(self, observations: Iterable[Observation]) -> None:
+        """Have the journal remember them; from then on the stream is to judge them."""
+        taken = observations if isinstance(observations, bulk.Batch) else list(observations)
+        self._journal.publish(taken)
+        self.judging.published(taken)
 
     def connect(self) -> Client:
         """A client of the cluster's ZooKeeper, not open yet."""
@@ -163,6 +173,20 @@ class BookKeeper:
         if holder.role is Role.OTHER:
             return f"held by {holder.who}; ours is next when that daemon goes"
         return "ours" if holder.role is Role.OURS else f"waiting: {holder.problem or 'no session yet'}"
+
+    def unbound(self) -> str:
+        """Why neither hold nor approve keeps BookKeeper's Auditor from marking, and the remedy; empty if both do."""
+        if not self._live.now.placement.hold_vote:
+            return f"placement.hold_vote is false: {_AUDITS}; set it to true and restart Trueup"
+        vote = self._vote
+        if vote is None:
+            return f"mode observe leaves the vote to BookKeeper: {_AUDITS}; modes approve and enforce take it"
+        holder = vote.holder()
+        if holder.role is Role.OTHER:
+            return f"{holder.who} holds the Auditor's vote: {_AUDITS}; restart that daemon, and Trueup's vote is next"
+        if holder.role is Role.OURS:
+            return ""
+        return f"Trueup has no vote yet ({holder.problem or 'no session yet'}): {_AUDITS}"
 
     def obstacle(self) -> str:
         """Why nothing may be changed now; empty if it may."""

@@ -19,8 +19,8 @@ from streams.unreferenced import Unreferenced
 
 SILENT_MS = 30_000  # a query without input still reports every 10 s
 NOTHING = {
-    "counts": {"true": 0, "drifted": 0, "blocked": 0, "unknown": 0}, "ledgers": 0, "oldest_drift_ms": None,
-    "waiting": {}, "marks": {"outstanding": 0, "ours": 0, "cap": 0}, "held": "",
+    "counts": {"true": 0, "drifted": 0, "blocked": 0, "unknown": 0}, "not_judged": 0, "ledgers": 0,
+    "oldest_drift_ms": None, "waiting": {}, "marks": {"outstanding": 0, "ours": 0, "cap": 0}, "held": "", "unbound": "",
 }  # fmt: skip
 """What the status says of ledgers where no BookKeeper cluster is watched."""
 Rows = list[dict[str, Any]]
@@ -48,6 +48,11 @@ class Application:
         self._started_ms = clock()
         self.spark_ui = ""
         self.notes: list[str] = [*logdirs.left]
+
+    def tick(self) -> None:
+        """See how far verdicts can be relied upon."""
+        if self._placed:
+            self._placed.tick(self._supervisor.runs("placement"))
 
     def status(self) -> dict[str, Any]:
         """The whole application in one answer."""
@@ -103,6 +108,21 @@ class Application:
         age_ms = now_ms - (self._started_ms if last_ms is None else last_ms)
         silent = age_ms > SILENT_MS + max(self._links.longest_ms(), self._logdirs.longest_ms())
         return "spark", "slow" if silent else "up", age_ms, self.spark_ui
+
+    def incomplete(self, noun: str) -> str:
+        """Why the list of this noun may lack rows or show old ones; empty if it is whole."""
+        reasons = []
+        if self._placed and noun in ("findings", "ledgers", "marks", "plan"):
+            reasons.append(self._placed.incomplete(judged=True))
+        elif self._placed and noun in ("bookies", "all ledgers"):
+            reasons.append(self._placed.incomplete(judged=False))
+        if self._unreferenced and noun in ("unreferenced", "markers", "plan"):
+            reasons += self._unreferenced.not_ready()
+        if noun in ("links", "plan"):
+            reasons += self._links.not_ready()
+        if noun in ("directories", "plan"):
+            reasons += self._logdirs.incomplete()
+        return "; ".join(filter(None, reasons))
 
     def findings(self, verdict: str | None, rule: str | None, limit: int) -> Rows:
         """What is not true, riskiest first."""

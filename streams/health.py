@@ -5,8 +5,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from state.readiness import few
 from streams.words import age, many, short
 
+HELD = "Held: a mass loss waits for an operator"
 LEVELS = ("healthy", "attention", "held", "blind")
 """From good to bad; `healthy` alone is good."""
 TROUBLED = ("stopped", "down", "stalled", "waiting", "slow")
@@ -31,7 +33,8 @@ def health(status: Mapping[str, Any]) -> Health:
     if blind:
         return Health("blind", "Blind: the cluster cannot be seen as it is now", reasons)
     if held:
-        return Health("held", "Held: a mass loss waits for an operator", reasons)
+        line = "Held by Trueup; BookKeeper's Auditor is not bound" if status["unbound"] else HELD
+        return Health("held", line, reasons)
     if attention:
         return Health("attention", "Needs attention", reasons)
     return Health("healthy", f"Healthy: {' and '.join(_well(status))}", ())
@@ -39,7 +42,8 @@ def health(status: Mapping[str, Any]) -> Health:
 
 def _well(status: Mapping[str, Any]) -> Iterator[str]:
     if status["watches_ledgers"]:
-        yield f"{many(status['counts']['true'], 'ledger')} true"
+        late = f", {status['not_judged']:,} not judged yet" if status["not_judged"] else ""
+        yield f"{many(status['counts']['true'], 'ledger')} true{late}"
     if status["logdirs"]:
         yield f"{many(sum(row['directories'] for row in status['logdirs']), 'log directory', 'log directories')} level"
     if status["links"]:
@@ -54,24 +58,35 @@ def _blind(status: Mapping[str, Any]) -> Iterator[str]:
         if source["state"] == "down":
             detail = f": {source['detail']}" if source["detail"] else ""
             yield f"{source['name']} is down, last heard {age(source['age_ms'])} ago{detail}"
-    if status["ledgers"] and status["counts"]["unknown"] == status["ledgers"]:
+    if status["counts"]["unknown"] == status["ledgers"] > status["not_judged"]:
         yield f"{many(status['ledgers'], 'ledger')} unknown, which is all"
 
 
 def _held(status: Mapping[str, Any]) -> Iterator[str]:
     if status["held"]:
         yield str(status["held"])
+        if status["unbound"]:
+            yield str(status["unbound"])
 
 
-def _attention(status: Mapping[str, Any]) -> Iterator[str]:
+def _ledgers(status: Mapping[str, Any]) -> Iterator[str]:
     counts = status["counts"]
     if counts["drifted"]:
         oldest = status["oldest_drift_ms"]
         yield f"{many(counts['drifted'], 'ledger')} drifted" + (f", the oldest for {age(oldest)}" if oldest else "")
     if counts["blocked"]:
         yield f"{many(counts['blocked'], 'ledger')} blocked: no remedy exists now"
-    if 0 < counts["unknown"] < status["ledgers"]:
-        yield f"{many(counts['unknown'], 'ledger')} unknown: nothing can be said"
+    unknown = counts["unknown"] - status["not_judged"]
+    if 0 < unknown < status["ledgers"]:
+        yield f"{many(unknown, 'ledger')} unknown: nothing can be said"
+    if not few(status["not_judged"], status["ledgers"]):
+        yield f"{status['not_judged']:,} of {many(status['ledgers'], 'ledger')} not judged yet"
+    if status["unbound"] and status["mode"] != "observe":
+        yield str(status["unbound"])
+
+
+def _attention(status: Mapping[str, Any]) -> Iterator[str]:
+    yield from _ledgers(status)
     yield from status["problems"]
     for link in status["links"]:
         if link["state"] in TROUBLED:

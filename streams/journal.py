@@ -39,6 +39,7 @@ from streams.columns import encode_all, ledger_bodies
 from streams.reports import Channel
 
 FLUSH_S = 30.0
+ASK_S = 2.0
 _PARTITIONED = frozenset({"ledgers", "marks"})
 _COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1"}
 _CONFIGS = {"reports": {"cleanup.policy": "delete", "retention.ms": "600000", "segment.ms": "600000"}}
@@ -87,6 +88,8 @@ class Journal:
         )
         self._lock = threading.Lock()
         self._failed: list[KafkaError] = []
+        self._asking = threading.Lock()
+        self._asker: Consumer | None = None
 
     def topic(self, what: str) -> str:
         """Full name of a topic."""
@@ -230,6 +233,13 @@ class Journal:
         """Where others publish to a topic."""
         return Channel(self.topic(what), (("bootstrap.servers", self.bootstrap), *self.settings.options.items()))
 
+    def ends(self, what: str) -> dict[int, int]:
+        """Where each partition of a topic ends now. Raises `Retry`."""
+        with self._asking:
+            if self._asker is None:
+                self._asker = Consumer({**self.client, "group.id": "trueup", "enable.auto.commit": False})
+            return _ends(self._asker, self.topic(what), ASK_S)
+
     def reachable(self, timeout_s: float = 2.0) -> bool:
         """Whether a broker answers."""
         try:
@@ -249,9 +259,13 @@ def translated(error: KafkaError, doing: str) -> TrueupError:
 @retry(retry=retry_if_exception_type(Retry), stop=stop_after_delay(30), wait=wait_exponential(0.1, max=2), reraise=True)
 def ends(consumer: Consumer, topic: str) -> dict[int, int]:
     """Where each partition ends. A leader that was just elected may not know it yet, so this is asked again."""
+    return _ends(consumer, topic, 10)
+
+
+def _ends(consumer: Consumer, topic: str, within_s: float) -> dict[int, int]:
     try:
-        partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
-        return {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=10)[1] for p in partitions}
+        partitions = consumer.list_topics(topic, timeout=within_s).topics[topic].partitions
+        return {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=within_s)[1] for p in partitions}
     except KafkaException as error:
         raise translated(error.args[0], f"find the end of topic {topic}") from error
 

@@ -114,6 +114,11 @@ class LogDirs:
         """Clusters of which nothing is known yet."""
         return [f"logdirs {d.name}: {d.problem or 'not looked at yet'}" for d in self._all() if not d.at_ms]
 
+    def incomplete(self) -> list[str]:
+        """Clusters of which directories may be missing, or are shown as they were."""
+        some = (d for d in self._all() if d.problem or not d.at_ms)
+        return [f"logdirs {d.name}: {d.problem or 'not looked at yet'}" for d in some]
+
     def sources(self, now_ms: int) -> list[tuple[str, str, int, str]]:
         """Name, state, age and detail of what is listened to."""
         found = []

@@ -61,6 +61,8 @@ class Metrics:
         self.unknown = self._gauge(
             "unknown_ledgers", "ledgers nothing can be said about, by reason: a rule, or stale observations", "reason"
         )
+        self.not_judged = self._gauge("not_judged_ledgers", "ledgers without a verdict in their present version")
+        self.unbound = self._gauge("auditor_unbound", "1 while hold and approve do not bind BookKeeper's Auditor")
         self.oldest = self._gauge("oldest_drift_seconds", "how long the oldest drifted ledger has been so; 0: none is")
         self.age = self._gauge("observation_age_seconds", "since this source was last heard", "source")
         self.source = self._gauge("source_state", "1 for the state that a source is in", "source", "state")
@@ -302,7 +304,9 @@ class Metrics:
         self.problems.at().set(len(status["problems"]))
         for verdict, count in status["counts"].items():
             self.ledgers.at(verdict).set(count)
-        self.unknown.at("stale").set(max(0, status["counts"]["unknown"] - self._unreadable))
+        self.not_judged.at().set(status["not_judged"])
+        self.unbound.at().set(bool(status["unbound"]))
+        self.unknown.at("stale").set(max(0, status["counts"]["unknown"] - status["not_judged"] - self._unreadable))
         self.oldest.at().set((status["oldest_drift_ms"] or 0) / 1000)
         marks = status["marks"]
         self.marks.at("ours").set(marks["ours"])

@@ -1,6 +1,5 @@
 """What the running application says of the ledgers of its BookKeeper cluster: findings, marks, plan, approvals."""
 
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -9,10 +8,12 @@ import numpy as np
 from connectors.bookkeeper.marks import Mark
 from state.board import Board, riskiest, wanted
 from state.errors import Refused
+from state.judging import counted
 from state.ledgers import Ledgers
 from state.observations import LedgerState
 from state.owners import Claim, claim_of
 from state.placement import evidence, judge
+from state.readiness import Readiness, few
 from state.repairs import Repair, Stage
 from state.rules import RULES, Verdict
 from state.topology import Topology
@@ -21,6 +22,7 @@ from streams.bookkeeper import BookKeeper
 from streams.keeper import Keeper
 from streams.live import Live
 from streams.reconciler import Reconciler, action_id
+from streams.web.engine import Listing
 
 SLOW_MS = 5_000
 Source = tuple[str, str, int, str]
@@ -35,6 +37,7 @@ class Placed:
     ) -> None:
         self._live, self._cluster, self._keeper = live, cluster, keeper
         self._reconciler, self._clock = reconciler, clock
+        self._readiness = Readiness()
 
     @property
     def _board(self) -> Board:
@@ -50,19 +53,31 @@ class Placed:
     def status(self, now_ms: int, runs: bool) -> dict[str, Any]:
         """Its part of the status. ``runs``: whether the query does."""
         topology = self._keeper.topology
+        counts, not_judged = self._counts(now_ms, runs)
         with self._reconciler.lock:
-            counts, oldest = self._counts(now_ms, runs), self._oldest(now_ms)
+            oldest = self._oldest(now_ms)
             marks, repairs = self._board.marks, dict(self._reconciler.repairs)
             waiting = dict(self._reconciler.waiting)
         return {
-            "counts": counts, "ledgers": sum(counts.values()), "oldest_drift_ms": oldest, "waiting": waiting,
+            "counts": counts, "not_judged": not_judged, "ledgers": sum(counts.values()), "oldest_drift_ms": oldest,
+            "waiting": waiting,
             "marks": {
                 "outstanding": int((marks["version"] >= 0).sum()),
                 "ours": sum(r.stage in (Stage.MARKED, Stage.WORKING) for r in repairs.values()),
                 "cap": self._live.now.placement.max_marks,
             },
-            "held": topology.held if topology else "",
+            "held": topology.held if topology else "", "unbound": self._cluster.unbound(),
         }  # fmt: skip
+
+    def tick(self, runs: bool) -> None:
+        """Find out how far the stream has judged; often enough that readiness does not depend on who asks."""
+        self._cluster.judging.tick()
+        now_ms, health = self._clock(), self._cluster.health()
+        if self._reconciler.complete and health.connected and health.synced:
+            counts, not_judged = self._counts(now_ms, runs)
+            ledgers = sum(counts.values())
+            not_judged = not_judged if self._seen(now_ms, runs) else ledgers
+            self._readiness.update(not_judged, ledgers, self._cluster.judging.oldest_ms, now_ms)
 
     def not_ready(self) -> list[str]:
         """Why findings cannot be relied upon yet."""
@@ -74,6 +89,8 @@ class Placed:
             reasons.append("the view is not complete yet")
         elif silent := self._reconciler.silent():
             reasons.append(silent)
+        elif not self._readiness.ready(self._clock()):
+            reasons.append("ledgers have waited for their verdict for too long, or were not all judged in this run yet")
         return reasons
 
     def stopped(self) -> list[str]:
@@ -83,15 +100,21 @@ class Placed:
         stopped = [f"nothing is changed now: {obstacle}"] if obstacle and acting else []
         return [*stopped, *self._cluster.problems()]
 
-    def _counts(self, now_ms: int, runs: bool) -> dict[str, int]:
-        # The view counts its ledgers with a new topology only, and misses what was deleted since.
-        total = self._cluster.health().ledgers or self._board.ledgers
-        seen = self._reconciler.complete and runs and not self._reconciler.silent()
-        if self._cluster.blind(now_ms) or not seen:
-            return {"true": 0, "drifted": 0, "blocked": 0, "unknown": total}
-        found = Counter(self._board.findings["verdict"].tolist())
-        counts = {v.name.lower(): found[v.value] for v in Verdict if v is not Verdict.TRUE}
-        return {"true": max(0, total - sum(counts.values())), **counts}
+    def _seen(self, now_ms: int, runs: bool) -> bool:
+        """Whether verdicts are of the cluster as it is now, but for ledgers that wait for theirs."""
+        return runs and self._reconciler.complete and not (self._cluster.blind(now_ms) or self._reconciler.silent())
+
+    def _counts(self, now_ms: int, runs: bool) -> tuple[dict[str, int], int]:
+        """Ledgers by verdict, and how many of the unknown ones wait for the stream."""
+        # In this order: what the capture holds by the first answer waits by the second, or has been judged.
+        ledgers, waiting = self._cluster.health().ledgers, self._cluster.judging.waiting
+        with self._reconciler.lock:
+            findings, settled = self._board.findings, self._reconciler.settled
+        if waiting is None or not settled:
+            return {"true": 0, "drifted": 0, "blocked": 0, "unknown": ledgers}, ledgers
+        if not self._seen(now_ms, runs):
+            return {"true": 0, "drifted": 0, "blocked": 0, "unknown": ledgers}, min(waiting.present, ledgers)
+        return counted(findings, waiting, ledgers), min(waiting.present, ledgers)
 
     def _oldest(self, now_ms: int) -> int | None:
         drifted = self._board.findings["since_ms"][self._board.findings["verdict"] == Verdict.DRIFTED]
@@ -107,7 +130,26 @@ class Placed:
             ("vote", "up", 0, self._cluster.vote_holder()),
         ]
 
-    def findings(self, verdict: str | None, rule: str | None, limit: int) -> list[dict[str, Any]]:
+    def incomplete(self, judged: bool) -> str:
+        """Why a list of what was observed may be incomplete, or, with ``judged``, one of verdicts; empty if it is
+        whole but for a `few` ledgers."""
+        now_ms, reasons = self._clock(), []
+        health = self._cluster.health()
+        if not (health.connected and health.synced):
+            reasons.append("ZooKeeper is not connected and in step")
+        elif self._cluster.blind(now_ms):
+            reasons.append(f"what was seen of ZooKeeper is {self._cluster.age_ms(now_ms) // 1000} s old")
+        if judged and not self._reconciler.complete:
+            reasons.append("the view is not complete yet")
+        elif judged and (silent := self._reconciler.silent()):
+            reasons.append(silent)
+        elif judged:
+            counts, not_judged = self._counts(now_ms, runs=True)
+            if not few(not_judged, ledgers := sum(counts.values())):
+                reasons.append(f"{not_judged:,} of {ledgers:,} ledgers are not judged yet")
+        return "; ".join(reasons)
+
+    def findings(self, verdict: str | None, rule: str | None, limit: int) -> Listing:
         """What is not true, riskiest first."""
         with self._reconciler.lock:
             rows = self._board.findings
@@ -115,7 +157,7 @@ class Placed:
                 rows = rows[rows["verdict"] == Verdict[verdict.upper()]]
             if rule is not None:
                 rows = rows[rows["rule"] == RULES.code(rule)]
-            return [self._finding(row) for row in riskiest(rows)[:limit]]
+            return Listing(map(self._finding, riskiest(rows)[:limit]), len(rows))
 
     def _finding(self, row: Rows) -> dict[str, Any]:
         rule, ledger = RULES[int(row["rule"])], int(row["ledger"])
@@ -126,16 +168,17 @@ class Placed:
             "stage": repair.stage.value if repair else "", "marked": mark is not None and int(mark["version"]) >= 0,
         }  # fmt: skip
 
-    def ledgers(self, limit: int, every: bool) -> list[dict[str, Any]]:
+    def ledgers(self, limit: int, every: bool) -> Listing:
         """Ledgers that are not true; with ``every`` the first ``limit`` of all, read afresh."""
         if every:
             rows = self._cluster.first(limit)
+            total = max(len(rows), self._cluster.health().ledgers)
         else:
             with self._reconciler.lock:
-                worst = riskiest(self._board.findings)["ledger"][:limit].tolist()
-            rows = self._cluster.read(worst)
+                found = self._board.findings
+            rows, total = self._cluster.read(riskiest(found)["ledger"][:limit].tolist()), len(found)
         with self._reconciler.lock:
-            return self._judged(rows)
+            return Listing(self._judged(rows), total)
 
     def _judged(self, rows: Ledgers) -> list[dict[str, Any]]:
         verdicts = judge(rows, self._topology, self._board.former.at(self._clock()))
@@ -203,11 +246,15 @@ class Placed:
 
     def _marks(self, rows: Rows) -> list[dict[str, Any]]:
         """What is known of these marks, with what only their znodes say, as they are now."""
+        waiting = self._cluster.judging.waiting
         written = self._cluster.marked(rows["ledger"][rows["version"] >= 0].tolist())
         owners = self._cluster.locks(rows["ledger"][rows["locked"] > 0].tolist())
         with self._reconciler.lock:
             repairs = self._reconciler.repairs
-            return [self._mark(row, repairs.get(int(row["ledger"])), owners, written) for row in rows]
+            made = [self._mark(row, repairs.get(int(row["ledger"])), owners, written) for row in rows]
+            judged = waiting is not None and self._reconciler.settled
+        late = set(waiting.ledgers.tolist()) if waiting else set()
+        return [row | {"verdict": "unknown"} if not judged or row["ledger"] in late else row for row in made]
 
     def _mark(
         self, row: Rows, repair: Repair | None, owners: dict[int, str], written: dict[int, Mark]

@@ -218,6 +218,12 @@ class Reconciler:
         first = self._keeper.first_epoch
         return first is not None and self.board.settled(self._buckets, first)
 
+    @property
+    def settled(self) -> bool:
+        """Whether every bucket has judged by the topology in force."""
+        topology = self._keeper.topology
+        return self.complete and topology is not None and self.board.settled(self._buckets, topology.epoch)
+
     def _rate(self, policy: Placement, now_ms: int) -> int:
         """Marks that the rate limit leaves: a bucket that holds one second's worth, or one mark."""
         passed = max(0, now_ms - self._tokens_ms) / 1000 * policy.marks_per_s

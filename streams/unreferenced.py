@@ -18,6 +18,7 @@ from state.rules import Verdict
 from state.strays import STRAYS
 from streams.markers import Markers, action_id, action_name
 from streams.strays import Strays
+from streams.web.engine import Listing
 
 Row = dict[str, Any]
 SLOW_MS = 5_000
@@ -100,11 +101,11 @@ class Unreferenced:
         state = "down" if problem else "up" if synced and age_ms < SLOW_MS else "slow"
         return [("owners", state, age_ms, problem or "managed ledgers, cursors and schemas")]
 
-    def rows(self, limit: int) -> list[Row]:
+    def rows(self, limit: int) -> Listing:
         """Ledgers that nobody points to, longest forgotten first."""
-        every = (each for loop in self._loops for each in loop.forgotten())
+        every = [each for loop in self._loops for each in loop.forgotten()]
         found = nsmallest(limit, every, key=lambda each: each[0][["since_ms", "ledger"]].item())
-        return [self._row(*each) for each in found]
+        return Listing((self._row(*each) for each in found), len(every))
 
     def _row(self, row: Rows, owner: str, name: str) -> Row:
         rule, ledger = LEAK_RULES[int(row["rule"])], int(row["ledger"])

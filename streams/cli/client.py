@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -13,8 +14,19 @@ from urllib3.util import Timeout
 
 from state.errors import BadSettings, Retry
 from streams.cli.codes import Answered
+from streams.web.engine import INCOMPLETE, TOTAL
 
 CONNECT_S, READ_S = 2.0, 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A list as the application gives it: ``total`` rows without the limit; ``incomplete``: why rows may be missing or
+    old, empty if not."""
+
+    rows: list[dict[str, Any]]
+    total: int
+    incomplete: str
 
 
 class Api:
@@ -23,12 +35,20 @@ class Api:
     def __init__(self, base: str, read_s: float = READ_S) -> None:
         self.base = (base if "://" in base else f"http://{base}").rstrip("/")
         self.now_ms = time.time_ns() // 1_000_000
+        self._headers: Mapping[str, str] = {}
         self._pool = urllib3.PoolManager(timeout=Timeout(connect=CONNECT_S, read=read_s), retries=False)
 
     def get(self, path: str, **parameters: object) -> Any:
         """Ask /api/PATH; parameters that are None are left out."""
         asked = {name: value for name, value in parameters.items() if value is not None}
         return self._send("GET", f"{path}?{urlencode(asked)}" if asked else path)
+
+    def rows(self, path: str, **parameters: object) -> "Listed":
+        """Ask for a list."""
+        found = self.get(path, **parameters)
+        incomplete = self._headers.get(INCOMPLETE)
+        total = int(self._headers.get(TOTAL, len(found)))
+        return Listed(found, total, json.loads(incomplete) if incomplete else "")
 
     def post(self, path: str, body: Mapping[str, object]) -> Any:
         """Send a JSON object."""
@@ -51,6 +71,7 @@ class Api:
         except ValueError as error:
             other = f"HTTP {response.status} without JSON: something else listens there"
             raise Retry(f"Trueup to answer at {self.base}", other, "correct --api or TRUEUP_API") from error
+        self._headers = response.headers
         if "Date" in response.headers:
             self.now_ms = int(parsedate_to_datetime(response.headers["Date"]).timestamp() * 1000)
         if response.status >= 400:

@@ -8,6 +8,7 @@ USAGE = 2
 CHANGES = 3
 UNREACHABLE = 4
 REFUSED = 5
+INCOMPLETE = 6
 INTERRUPTED = 130
 
 TABLE = """Exit codes:
@@ -18,7 +19,8 @@ TABLE = """Exit codes:
   2  wrong usage or configuration
   3  trueup plan, trueup delete: there is something to be done
   4  no answer (the application, a server, a repository); may work later
-  5  refused: there is no such thing, or it has changed meanwhile"""
+  5  refused: there is no such thing, or it has changed meanwhile
+  6  trueup get, trueup plan: rows may be missing or old; the answer says why"""
 
 
 class Answered(TrueupError):  # noqa: N818 - as in state.errors

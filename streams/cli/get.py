@@ -1,7 +1,7 @@
 """trueup get: one row for each thing."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
+from dataclasses import replace
 
 import click
 
@@ -17,6 +17,12 @@ from streams.words import age, short, since, size
 def get() -> None:
     """List things, one row each, the riskiest first.
 
+    A list may be incomplete: before everything has been judged, while more than 1% of the ledgers wait for a verdict,
+    and while a source cannot be seen. It says so then, and the exit code is 6. With -o json the rows are an array; a
+    list that may be incomplete is {"incomplete": "why", "shown": 1, "total": 1, "rows": [...]} instead, so that no
+    script takes it for the whole. Where --limit cuts a list, it ends with "100 of 1,026"; with -o json stderr has
+    {"shown": 100, "total": 1026}.
+
     \b
     Example:  trueup get findings --verdict drifted -o json
     """
@@ -26,27 +32,20 @@ def _ago(api: Api, field: str) -> Callable[[Row], str]:
     return lambda row: since(api.now_ms, row[field])
 
 
-def _show(output: str, rows: Any, columns: Sequence[Column], empty: str) -> None:
-    if output == "json":
-        out.as_json(rows)
-    else:
-        out.table(rows, columns, empty)
-
-
 @get.command(short_help="What is not true, riskiest first.")
 @click.option("--verdict", type=click.Choice(VERDICTS[1:]), help="Only these.")
 @click.option("--rule", metavar="RULE", help="Only those of this rule; `trueup explain` lists them.")
 @options.limit(100)
 @options.output
 @options.api
-def findings(api: str, output: str, verdict: str | None, rule: str | None, limit: int) -> None:
+def findings(api: str, output: str, verdict: str | None, rule: str | None, limit: int) -> int:
     """List ledgers that are not true: what is wrong, how many live copies and racks are left, for how long.
 
     \b
     Example:  trueup get findings --rule too-few-racks
     """
     app = Api(api)
-    rows = app.get("findings", verdict=verdict, rule=full_rule(rule), limit=limit)
+    found = app.rows("findings", verdict=verdict, rule=full_rule(rule), limit=limit)
     columns = [
         Column("LEDGER", lambda r: str(r["ledger"])),
         Column("VERDICT", lambda r: r["verdict"]),
@@ -57,7 +56,7 @@ def findings(api: str, output: str, verdict: str | None, rule: str | None, limit
         Column("SINCE", _ago(app, "since_ms")),
         Column("REASON", lambda r: r["reason"], clips=True),
     ]
-    _show(output, rows, columns, "Nothing found: no ledger that was asked about is other than true.")
+    return out.listing(output, found, columns, "Nothing found: no ledger that was asked about is other than true.")
 
 
 @get.command(short_help="Ledgers that are not true, or all, or that nobody points to.")
@@ -66,7 +65,7 @@ def findings(api: str, output: str, verdict: str | None, rule: str | None, limit
 @options.limit(100)
 @options.output
 @options.api
-def ledgers(api: str, output: str, every: bool, unreferenced: bool, limit: int) -> None:
+def ledgers(api: str, output: str, every: bool, unreferenced: bool, limit: int) -> int:
     """List ledgers with their shape: E/Qw, fragments, fewest live copies and racks of any fragment.
 
     With --unreferenced those that no managed ledger, cursor or schema points to, with owner, bytes and rule.
@@ -76,9 +75,9 @@ def ledgers(api: str, output: str, every: bool, unreferenced: bool, limit: int) 
     """
     app = Api(api)
     if unreferenced:
-        _show(output, app.get("unreferenced", limit=limit), _unreferenced(app), "Every ledger has its owner.")
-        return
-    rows = app.get("ledgers", all="true" if every else None, limit=limit)
+        found = app.rows("unreferenced", limit=limit)
+        return out.listing(output, found, _unreferenced(app), "Every ledger has its owner.")
+    found = app.rows("ledgers", all="true" if every else None, limit=limit)
     columns = [
         Column("LEDGER", lambda r: str(r["ledger"])),
         Column("VERDICT", lambda r: r["verdict"]),
@@ -91,13 +90,13 @@ def ledgers(api: str, output: str, every: bool, unreferenced: bool, limit: int) 
         Column("SINCE", _ago(app, "since_ms")),
     ]
     empty = "No ledgers." if every else "Every ledger is true; --all shows them."
-    _show(output, rows, columns, empty)
+    return out.listing(output, found, columns, empty)
 
 
 @get.command(short_help="Bookies with rack and status.")
 @options.output
 @options.api
-def bookies(api: str, output: str) -> None:
+def bookies(api: str, output: str) -> int:
     """List every bookie that ever registered.
 
     STATUS is writable, readonly, pending (away for less than the grace) or lost.
@@ -112,16 +111,16 @@ def bookies(api: str, output: str) -> None:
         Column("STATUS", lambda r: r["status"]),
         Column("SINCE", _ago(app, "since_ms")),
     ]
-    rows = app.get("bookies")
-    if any(row.get("ledgers") is not None for row in rows):
+    found = app.rows("bookies")
+    if any(row.get("ledgers") is not None for row in found.rows):
         columns.insert(3, Column("LEDGERS", lambda r: r["ledgers"], number=True))
-    _show(output, rows, columns, "No bookie has ever registered.")
+    return out.listing(output, found, columns, "No bookie has ever registered.")
 
 
 @get.command(short_help="Under-replication marks, ours and others'.")
 @options.output
 @options.api
-def marks(api: str, output: str) -> None:
+def marks(api: str, output: str) -> int:
     """List the under-replication marks in ZooKeeper: whose they are and which worker holds them.
 
     \b
@@ -136,7 +135,7 @@ def marks(api: str, output: str) -> None:
         Column("LOCKED-BY", lambda r: r["locked_by"]),
         Column("AGE", _ago(app, "ctime_ms")),
     ]
-    _show(output, app.get("marks"), columns, "No ledger is marked.")
+    return out.listing(output, app.rows("marks"), columns, "No ledger is marked.")
 
 
 def _unreferenced(app: Api) -> list[Column]:
@@ -154,7 +153,7 @@ def _unreferenced(app: Api) -> list[Column]:
 @get.command(short_help="Deletions under way, until storage confirms them.")
 @options.output
 @options.api
-def markers(api: str, output: str) -> None:
+def markers(api: str, output: str) -> int:
     """List deletions: how far each is, and which bookies have yet to say that they have no such ledger.
 
     \b
@@ -171,13 +170,13 @@ def markers(api: str, output: str) -> None:
         Column("SINCE", _ago(app, "since_ms")),
         Column("DETAIL", lambda r: r["detail"], clips=True),
     ]
-    _show(output, app.get("markers"), columns, "Nothing is being deleted.")
+    return out.listing(output, app.rows("markers"), columns, "Nothing is being deleted.")
 
 
 @get.command(short_help="Links between Kafka clusters, with lag and state.")
 @options.output
 @options.api
-def links(api: str, output: str) -> None:
+def links(api: str, output: str) -> int:
     """List links: what copies from where to where, how far behind it is, and what is wrong.
 
     LAG counts source offsets not copied yet, AGE is that of the oldest record among them. STOPPED partitions need a
@@ -200,14 +199,14 @@ def links(api: str, output: str) -> None:
         Column("COPIED", lambda r: r["copied"], number=True),
         Column("REASON", lambda r: r["error"] or r["reason"], clips=True),
     ]
-    _show(output, Api(api).get("links"), columns, "No links are declared.")
+    return out.listing(output, Api(api).rows("links"), columns, "No links are declared.")
 
 
 @get.command(short_help="Log directories of Kafka brokers, with what they hold.")
 @click.option("--kafka", metavar="NAME", help="Only those of this cluster.")
 @options.output
 @options.api
-def dirs(api: str, output: str, kafka: str | None) -> None:
+def dirs(api: str, output: str, kafka: str | None) -> int:
     """List log directories: how full they are, how many partitions they hold, what is on its way.
 
     USED is the share of the volume; directories of one file system share it. COMING are bytes that moves have yet to
@@ -216,21 +215,24 @@ def dirs(api: str, output: str, kafka: str | None) -> None:
     \b
     Example:  trueup get dirs --kafka east
     """
-    rows = [row for row in Api(api).get("directories") if kafka in (None, row["kafka"])]
+    found = Api(api).rows("directories")
+    if kafka is not None:
+        rows = [row for row in found.rows if row["kafka"] == kafka]
+        found = replace(found, rows=rows, total=len(rows))
     columns = [
         Column("BROKER", lambda r: f"{r['kafka']}/{r['broker']}"),
         *DIRECTORY,
         Column("RULE", lambda r: short(r["rule"])),
         Column("REASON", lambda r: r["reason"], clips=True),
     ]
-    _show(output, rows, columns, "No log directories are declared, or none was seen yet.")
+    return out.listing(output, found, columns, "No log directories are declared, or none was seen yet.")
 
 
 @get.command(short_help="What was done, newest first.")
 @options.limit(50)
 @options.output
 @options.api
-def actions(api: str, output: str, limit: int) -> None:
+def actions(api: str, output: str, limit: int) -> int:
     """List the latest steps of repairs and moves, and changes that links made, in this run of the application.
 
     \b
@@ -245,7 +247,7 @@ def actions(api: str, output: str, limit: int) -> None:
         Column("AGE", _ago(app, "at_ms")),
         Column("DETAIL", lambda r: r["detail"], clips=True),
     ]
-    _show(output, app.get("actions", limit=limit), columns, "Nothing was done in this run.")
+    return out.listing(output, app.rows("actions", limit=limit), columns, "Nothing was done in this run.")
 
 
 def full_rule(rule: str | None) -> str | None:

@@ -7,11 +7,15 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from streams.cli import codes
 from streams.words import size
+
+if TYPE_CHECKING:
+    from streams.cli.client import Listed
 
 Row = dict[str, Any]
 STYLES = {
@@ -82,6 +86,23 @@ def table(rows: Sequence[Row], columns: Sequence[Column], empty: str) -> None:
     for row in cells:
         made.add_row(*(Text(word, STYLES.get(word, "")) for word in row))
     show(made, least)
+
+
+def listing(output: str, found: "Listed", columns: Sequence[Column], empty: str) -> int:
+    """Print a list, that a limit cut it, and why it may be incomplete; the exit code."""
+    shown = len(found.rows)
+    if output == "json":
+        whole = {"incomplete": found.incomplete, "shown": shown, "total": found.total, "rows": found.rows}
+        as_json(whole if found.incomplete else found.rows)
+        if shown < found.total:
+            click.echo(json.dumps({"shown": shown, "total": found.total}), err=True)
+    else:
+        table(found.rows, columns, "Nothing is known now." if found.incomplete else empty)
+        if shown < found.total:
+            click.echo(f"\n{shown:,} of {found.total:,}; --limit shows more.")
+        if found.incomplete:
+            click.echo(f"\nThis list may be incomplete: {found.incomplete}")
+    return codes.INCOMPLETE if found.incomplete else codes.OK
 
 
 def _text(value: object) -> str:

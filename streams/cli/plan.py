@@ -28,22 +28,20 @@ def plan(api: str, output: str) -> int:
     ledgers come the changes that links would make at their targets (topics, settings, rights, places of groups), and
     moves and cordons of log directories, with bytes, from, to, and the skew that each leads to; deletions of ledgers
     that their owners forgot stand with their bytes and owner. Exits with 0 when there is nothing to do, with 3 when the
-    plan holds changes.
+    plan holds changes, with 6 when actions may be missing; -o json has the form that `trueup get --help` describes.
 
     \b
     Example:  trueup plan -o json
     """
     app = Api(api)
-    rows = app.get("plan")
-    if output == "json":
-        out.as_json(rows)
-    else:
-        columns = [*COLUMNS, Column("NEXT", lambda r: _next(app.now_ms, r))]
-        if any(row["kind"] in ("move", "cordon", "delete") for row in rows):
-            columns.append(Column("WHAT", lambda r: r["reason"], clips=True))
-        out.table(rows, columns, "Nothing to do.")
-        _hint(rows)
-    return codes.CHANGES if rows else codes.OK
+    found = app.rows("plan")
+    columns = [*COLUMNS, Column("NEXT", lambda r: _next(app.now_ms, r))]
+    if any(row["kind"] in ("move", "cordon", "delete") for row in found.rows):
+        columns.append(Column("WHAT", lambda r: r["reason"], clips=True))
+    code = out.listing(output, found, columns, "Nothing to do.")
+    if output != "json":
+        _hint(found.rows)
+    return code or (codes.CHANGES if found.rows else codes.OK)
 
 
 def _next(now_ms: int, row: Row) -> str:

@@ -6,6 +6,7 @@ from collections import Counter
 import click
 
 from state.errors import Retry, TrueupError
+from state.readiness import few
 from streams.cli import codes, options, out
 from streams.cli.client import Api
 from streams.cli.out import Column, Row, styled
@@ -34,15 +35,18 @@ STREAMS = (
 @click.option(
     "--wait", "wait_s", type=float, metavar="SECONDS", default=0, help="Wait until it is healthy, at most so long."
 )
-@click.option("--ready", is_flag=True, help="Ready is enough: everything has been seen, whatever it is like.")
+@click.option("--ready", is_flag=True, help="Ready is enough: everything has been judged, whatever the verdicts.")
 @options.output
 @options.api
 def status(api: str, output: str, wait_s: float, ready: bool) -> int:
     """Say whether the cluster is as it should be, and why not.
 
     Healthy means: every ledger is true, log directories are level, every source was heard lately, and every stream
-    runs. Exits with 0 when healthy (with --ready: when everything has been seen), else with 1; with 4 when Trueup does
-    not answer.
+    runs. Exits with 0 when healthy (with --ready: when ready), else with 1; with 4 when Trueup does not answer.
+
+    A ledger that was created or changed and has no verdict in its present version is unknown: it is not judged yet.
+    Trueup becomes ready when all ledgers that were there at its start have been judged. It is no longer ready when more
+    than 1% of the ledgers have not been judged for 10 s. --ready waits in addition until not more than 1% remain.
 
     \b
     Example:  trueup status --wait 60
@@ -58,7 +62,7 @@ def status(api: str, output: str, wait_s: float, ready: bool) -> int:
 
 
 def _good(found: Row, said: Health, ready: bool) -> bool:
-    return bool(found["ready"]) if ready else said.level == "healthy"
+    return bool(found["ready"]) and few(found["not_judged"], found["ledgers"]) if ready else said.level == "healthy"
 
 
 def _awaited(api: Api, deadline: float, ready: bool) -> tuple[Row, Health]:
@@ -107,6 +111,8 @@ def _show(found: Row, said: Health, bookies: str) -> None:
 
 def _show_ledgers(found: Row, bookies: str) -> None:
     counts, marks = found["counts"], found["marks"]
-    click.echo("Ledgers  " + ", ".join(f"{count:,} {verdict}" for verdict, count in counts.items()))
+    late = f" ({found['not_judged']:,} of them not judged yet)" if found["not_judged"] else ""
+    click.echo("Ledgers  " + ", ".join(f"{count:,} {verdict}" for verdict, count in counts.items()) + late)
     click.echo(f"Bookies  {bookies}")
+    click.echo(f"Auditor  {found['unbound'] or 'Trueup holds the vote: hold and approve bind BookKeeper'}")
     click.echo(f"Marks    {marks['outstanding']:,} outstanding of {marks['cap']:,} at most, {marks['ours']:,} ours")

@@ -1,9 +1,12 @@
 """The HTTP API: what `streams.web.engine.Engine` says, as JSON; probes, metrics and the status page.
 
 Errors are {"error", "expected", "found", "todo"}: 400 for what cannot be asked, 403 and 415 from the guard, 404,
-409 for what no longer holds, 503 for what may work later.
+409 for what no longer holds, 503 for what may work later. A list is an array of rows. The header Trueup-Total says how
+many rows there are without its limit; the header Trueup-Incomplete, a JSON string, is there when rows may be missing or
+old, and says why.
 """
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +18,7 @@ from state.keys import shown
 from state.link_rules import EVERY_RULE
 from state.rules import RULES
 from streams.metrics import CONTENT_TYPE, Metrics
-from streams.web.engine import VERDICTS, Engine, Row, rule_row
+from streams.web.engine import INCOMPLETE, TOTAL, VERDICTS, Engine, Listing, Row, rule_row
 from streams.web.guard import Rejected, admit
 from streams.web.page import Page
 from streams.web.server import Server, serve
@@ -65,18 +68,21 @@ def _reads(app: Flask, engine: Engine) -> None:
     def read(name: str, say: Callable[[], Any]) -> None:
         app.add_url_rule(f"/api/{name}", name, lambda: jsonify(say()))
 
+    def rows(name: str, say: Callable[[], list[Row]]) -> None:
+        app.add_url_rule(f"/api/{name}", name, lambda: _listed(engine, name, say()))
+
     read("status", engine.status)
-    read("bookies", engine.bookies)
-    read("marks", engine.marks)
-    read("plan", engine.plan)
+    rows("bookies", engine.bookies)
+    rows("marks", engine.marks)
+    rows("plan", engine.plan)
     read("config", engine.config)
-    read("findings", lambda: _findings(engine))
-    read("ledgers", lambda: _ledgers(engine))
-    read("unreferenced", lambda: _unreferenced(engine))
-    read("markers", engine.markers)
-    read("links", engine.links)
-    read("directories", engine.directories)
-    read("actions", lambda: _actions(engine))
+    rows("findings", lambda: _findings(engine))
+    rows("ledgers", lambda: _ledgers(engine))
+    rows("unreferenced", lambda: _unreferenced(engine))
+    rows("markers", engine.markers)
+    rows("links", engine.links)
+    rows("directories", engine.directories)
+    rows("actions", lambda: _actions(engine))
     read("rules", lambda: [rule_row(rule) for rule in EVERY_RULE])
     app.add_url_rule("/api/ledgers/<ledger>", "ledger", lambda ledger: jsonify(engine.ledger(_id(ledger))))
     app.add_url_rule("/api/links/<name>", "link", lambda name: jsonify(engine.link(name)))
@@ -84,6 +90,17 @@ def _reads(app: Flask, engine: Engine) -> None:
         "/api/brokers/<kafka>/<int:broker>", "broker", lambda kafka, broker: jsonify(engine.broker(kafka, broker))
     )
     app.add_url_rule("/api", "index", lambda: jsonify(_index(app)))
+
+
+def _listed(engine: Engine, name: str, rows: list[Row]) -> Response:
+    """Rows, and in headers how many there are in all and why they may not be all."""
+    every = name == "ledgers" and request.args.get("all") == "true"
+    incomplete = engine.incomplete("all ledgers" if every else name)
+    response = jsonify(rows)
+    response.headers[TOTAL] = str(rows.total if isinstance(rows, Listing) else len(rows))
+    if incomplete:
+        response.headers[INCOMPLETE] = json.dumps(incomplete)  # any text, in a header's characters
+    return response
 
 
 def _index(app: Flask) -> dict[str, list[str]]:

@@ -4,13 +4,24 @@ Everything is plain data that goes into JSON as it is. Times are ms since the ep
 `oldest_drift_ms`, which are ages. A verdict is "true", "drifted", "blocked" or "unknown".
 """
 
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any, Protocol
 
 from state.rules import Rule
 
 Row = dict[str, Any]
+TOTAL, INCOMPLETE = "Trueup-Total", "Trueup-Incomplete"
+"""Headers of a list: how many rows there are without its limit; why rows may be missing or old, as a JSON string."""
 VERDICTS = ("true", "drifted", "blocked", "unknown")
+
+
+class Listing(list[Row]):
+    """Rows of which a limit may have cut some: ``total`` is how many there are."""
+
+    def __init__(self, rows: Iterable[Row], total: int) -> None:
+        super().__init__(rows)
+        self.total = total
 
 
 class Engine(Protocol):
@@ -22,13 +33,19 @@ class Engine(Protocol):
         version, cluster, mode, paused, ready (bool), started_ms, now_ms, problems (texts), streams [name, state
         (running, waiting, failed, stopped), batch, rows_per_s, batch_ms, behind, restarts, error], sources [name
         (zookeeper, journal, vote, spark), state (up, slow, down), age_ms, detail], counts {verdict: ledgers},
-        ledgers, oldest_drift_ms (None: nothing drifted), marks {outstanding, ours, cap}, held (why, or ""),
+        ledgers, not_judged (of the unknown ones, those that wait for a verdict in their present version),
+        oldest_drift_ms (None: nothing drifted), marks {outstanding, ours, cap}, held (why, or ""),
+        unbound (why neither hold nor approve binds BookKeeper's Auditor, or ""),
         watches_ledgers (bool: without it all that concerns ledgers is empty), links [as `links` says], logdirs [kafka,
         mode, strategy, paused, brokers, directories, skew (of the worst broker), rules {rule: brokers}, planned
         (moves), planned_bytes, moving, at_ms, reason], spark_ui (address, or ""), deletion (None: no deletion stream)
         {mode, paused, unreferenced (ledgers), bytes, forgotten [namespace, rule, ledgers, bytes], markers
         {stage: count}, oldest_ms (None: no marker), complete}.
         """
+
+    def incomplete(self, noun: str) -> str:
+        """Why the list of this noun (a name of `/api`, or "all ledgers") may lack rows or show old ones; empty if it is
+        whole."""
 
     def findings(self, verdict: str | None, rule: str | None, limit: int) -> list[Row]:
         """Ledgers that are not true, riskiest first: ledger, verdict, rule, reason, copies, racks, since_ms,

@@ -51,6 +51,7 @@ class Page:
         return {
             "status": status, "now": status["now_ms"], "health": said,
             "findings": _or_none(lambda: self._engine.findings(None, None, FINDINGS)),
+            "incomplete": self._engine.incomplete("findings"),
             "directories": _or_none(self._engine.directories)[:DIRECTORIES], "forgotten": FORGOTTEN,
             "racks": racks(_or_none(self._engine.bookies)),
             "actions": _or_none(lambda: self._engine.actions(ACTIONS)),

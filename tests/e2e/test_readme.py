@@ -99,6 +99,10 @@ def test_the_steps_by_hand_find_and_repair_what_is_wrong(shell: Shell, tmp_path:
         done = shell.run(command)
         check(done, command, tmp_path)
         said[command] = done.stdout
+    first, last = said["trueup status --wait 120 --ready"], said["trueup status --wait 120"]
+    # All six are told before anybody is told that all is well, and that BookKeeper's Auditor is not bound.
+    assert ("6 ledgers drifted" in first, "neither hold nor approve binds it" in first) == (True, True), first
+    assert (last.startswith("Healthy: 6 ledgers true"), "Trueup holds the vote" in last) == (True, True), last
     assert "safe" in said["trueup get actions"]
 
 

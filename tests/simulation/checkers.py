@@ -4,15 +4,17 @@ Allowed is one race only, the one that a version check cannot see: the liveness 
 list of bookies that Trueup was given. Everything about the ledger itself is held against the instant of the write.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Any
 
 from state.observations import Sighting
 from state.rules import RULES, Verdict
 from state.settings import Placement
 from state.view import Rows
+from streams.placed import Placed
 from tests.simulation.bookkeeper import DEFAULT, Racks, adheres, can_refill, can_relocate, windows
 from tests.simulation.model import REFUSE_MS, TRUEUP, Ledger, Mark, World
 
@@ -95,6 +97,13 @@ class Oracle:
     before: Racks
     seen: Attendance
 
+    @property
+    def about(self) -> tuple[object, ...]:
+        """All that its verdicts depend on."""
+        seen = self.seen
+        racks = (self.racks.writable, self.before.writable, tuple(sorted(self.racks.rack.items())), self.racks.enforce)
+        return *racks, self.racks.least, frozenset(seen.since), frozenset(seen.given_up), seen.held
+
     def rank(self, ledger: Ledger, refusing: Iterable[str] = ()) -> Rank:
         if ledger.unreadable:
             return Rank.UNKNOWN
@@ -148,6 +157,7 @@ class Checkers:
         self.newest: dict[int, tuple[int, frozenset[str]]] = {}
         self.marks_told: dict[int, int] = {}
         self.marks_written = 0
+        self._bounds: dict[Any, set[Verdict]] = {}
 
     # What reached Trueup
 
@@ -169,6 +179,7 @@ class Checkers:
 
     def sighted(self, sightings: Sequence[Sighting]) -> None:
         self.blind = False
+        self.was_writable |= {s.bookie for s in sightings if not s.registered} - self.attendance.last.keys()
         self.attendance.see(sightings, self.clock_ms)
         listed = {s.bookie: s.registered for s in sightings if s.registered}
         self.writable = frozenset(b for b, how in listed.items() if how == "writable")
@@ -272,9 +283,39 @@ class Checkers:
 
     def bounds(self, ledger: Ledger) -> set[Verdict]:
         """The verdict if nobody refuses it, and if all do that ever held it."""
-        ever = [b for b, zxid in ledger.members_ever.items() if zxid]
+        ever = frozenset(b for b, zxid in ledger.members_ever.items() if zxid)
         oracle = self.oracle()
-        return {oracle.verdict(ledger), oracle.verdict(ledger, ever)}
+        fragments = tuple((*f.bookies, ledger.hollow(at)) for at, f in enumerate(ledger.fragments))
+        about = (fragments, ledger.quorum, ledger.closed, ledger.unreadable, ever, oracle.about)
+        if about not in self._bounds:
+            self._bounds[about] = {oracle.verdict(ledger), oracle.verdict(ledger, ever)}
+        return self._bounds[about]
+
+    def shown(self, placed: Placed, held: Mapping[int, int], now_ms: int) -> None:
+        """What the API says, with the ledgers in the versions that the capture holds: no verdict is told of more
+        ledgers than can have it, and a list that is not told to be incomplete lacks those only that wait."""
+        status = placed.status(now_ms, runs=True)
+        # Before Trueup has been told of bookies, it can have no verdict.
+        may = {number: frozenset() if self.blind else self._may(number, mzxid) for number, mzxid in held.items()}
+        counts, late = status["counts"], status["not_judged"]
+        for verdict in Verdict:
+            most = sum(verdict in verdicts for verdicts in may.values())
+            if verdict is not Verdict.UNKNOWN and counts[verdict.name.lower()] > most:
+                raise Violation(f"the API says {counts}, {late} not judged, of {may}")
+        if sum(counts.values()) != len(held):
+            raise Violation(f"the API says {counts} of {len(held)} ledgers")
+        if not placed.incomplete(judged=True):
+            said = {row["ledger"]: Verdict[row["verdict"].upper()] for row in placed.findings(None, None, 1_000)}
+            wrong = [i for i, verdicts in may.items() if said.get(i, Verdict.TRUE) not in verdicts]
+            if len(wrong) > late:
+                raise Violation(f"the API lists {said}, {late} not judged, and {wrong} are otherwise: {may}")
+
+    def _may(self, number: int, mzxid: int) -> frozenset[Verdict]:
+        """Verdicts that a ledger may have; all of them, where the capture could not know better."""
+        ledger = self.world.ledgers.get(number)
+        if ledger is None or ledger.mzxid != mzxid or not ledger.members <= self.attendance.last.keys():
+            return frozenset(Verdict)
+        return frozenset(self.bounds(ledger))
 
     def todo(self) -> list[int]:
         """Ledgers that BookKeeper could still make better for sure."""

@@ -10,7 +10,7 @@ from connectors.bookkeeper.actions import MarkOrder, Outcome
 from connectors.bookkeeper.marks import Mark
 from state.errors import Retry
 from state.ledgers import MANY, Ledgers, concat, row
-from state.observations import LedgerState, Sighting
+from state.observations import LedgerState, Observation, Sighting
 from state.view import MARK, Rows
 from streams.codec import decode, encode
 from streams.journal import Bad, Record
@@ -64,6 +64,10 @@ class Topics:
                 self._faults.journal()
         self._faults.seam()
 
+    def ends(self, what: str) -> dict[int, int]:
+        """See `Journal.ends`: all partitions are one."""
+        return {0: len(getattr(self, what))}
+
     def read(self, what: str, bad: Bad | None = None) -> Iterator[Record]:
         newest: dict[bytes, int] = {}
         for at, (key, _) in enumerate(self.bodies.get(what, [])):
@@ -94,7 +98,9 @@ class Eyes:
         self.due: dict[tuple[str, int], int] = {}
         self.said: dict[tuple[str, int], int] = {}
         self.lost_ms: int | None = world.now_ms
+        self.held: dict[int, int] = {}
         self.tell: Callable[[Sequence[Sighting]], None] = lambda _: None
+        self.published: Callable[[Sequence[Observation]], None] = lambda _: None
 
     def hear(self) -> None:
         """Take up events; without a connection they are lost."""
@@ -149,6 +155,12 @@ class Eyes:
         self.said["ledger", number] = zxid
         said = columns(ledger, world.now_ms) if ledger else gone(number, zxid, world.now_ms)
         self._publish(self.topics.ledgers, said)
+        value: Any = {"ledger": number, "state": int(said.state[0])}
+        self.published([Observation("ledgers", b"", value)])
+        if ledger:
+            self.held[number] = zxid
+        else:
+            self.held.pop(number, None)
 
     def _mark(self, number: int) -> None:
         world = self.world

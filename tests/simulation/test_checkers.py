@@ -17,6 +17,7 @@ from state.rules import Verdict
 from state.settings import Placement
 from state.topology import Topology
 from state.view import Bucket, Rows
+from streams.judging import Judging
 from streams.keeper import Keeper
 from streams.reconciler import MarkOrder, Reconciler
 from tests.simulation.checkers import Violation
@@ -125,6 +126,37 @@ class Rash(Keeper):
 class _Rash:
     def __init__(self, live: Any) -> None:
         self.now = replace(live.now, placement=replace(live.now.placement, grace_s=0.0, hold_share=1.0))
+
+
+class Sanguine(Judging):
+    """Takes for judged what was published."""
+
+    def published(self, observations: Any) -> None:
+        pass
+
+
+class Early(Judging):
+    """Takes for judged what an earlier run left in the journal."""
+
+    def load(self) -> None:
+        self._queue.start({})
+
+
+class Dated(Reconciler):
+    """Takes verdicts for those of the bookies as they are now, whatever they were when it was judged."""
+
+    @property
+    def settled(self) -> bool:
+        return self.complete
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [Parts(judging=Sanguine), Parts(judging=Early), Parts(reconciler=Dated)],
+    ids=["sanguine", "early", "dated"],
+)
+def test_an_api_that_says_more_than_was_judged_is_caught(parts: Parts):
+    assert "the API" in complaint(parts)
 
 
 @pytest.mark.parametrize(

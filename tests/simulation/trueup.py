@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
+from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,9 +20,11 @@ from state.settings import Settings
 from state.topology import Topology
 from state.view import NO_MARKS, Answer, Bucket, MemoryStore
 from streams.codec import decode, topology_bytes, topology_from
+from streams.judging import Judging
 from streams.keeper import Keeper
 from streams.live import Live
 from streams.metrics import Metrics
+from streams.placed import Placed
 from streams.reconciler import Reconciler
 from tests.simulation.checkers import Checkers
 from tests.simulation.faults import Faults
@@ -38,6 +42,7 @@ class Parts:
     reconciler: type[Reconciler] = Reconciler
     keeper: type[Keeper] = Keeper
     bucket: type[Bucket] = Bucket
+    judging: type[Judging] = Judging
 
 
 @dataclass
@@ -47,6 +52,26 @@ class Checkpoint:
     stores: list[MemoryStore] = field(default_factory=lambda: [MemoryStore() for _ in range(BUCKETS)])
     offsets: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TOPICS, 0))
     begun: dict[str, int] | None = None
+
+
+class Watched:
+    """What `Placed` asks of `streams.bookkeeper.BookKeeper`."""
+
+    def __init__(self, eyes: Eyes, hands: Hands, judging: Judging) -> None:
+        self.eyes, self.hands, self.judging = eyes, hands, judging
+
+    def health(self) -> SimpleNamespace:
+        seen = self.eyes.lost_ms is None
+        return SimpleNamespace(connected=seen, synced=seen, ledgers=len(self.eyes.held))
+
+    def age_ms(self, now_ms: int) -> int:
+        return 0 if self.eyes.lost_ms is None else max(0, now_ms - self.eyes.lost_ms)
+
+    def blind(self, now_ms: int) -> bool:
+        return self.eyes.lost_ms is not None and self.eyes.world.now_ms - self.eyes.lost_ms > self.hands.stale_ms
+
+    def unbound(self) -> str:
+        return ""
 
 
 class Frame:
@@ -69,7 +94,7 @@ class Application:
                  faults: Faults, checkers: Checkers, parts: Parts, clock: Callable[[], int]) -> None:  # fmt: skip
         self.topics, self.checkpoint, self.eyes, self.faults = topics, checkpoint, eyes, faults
         self.checkers, self.parts, self.clock = checkers, parts, clock
-        topics.followed = 0
+        topics.followed, self._reports = 0, Random(0)
         self.live = Live(settings, topics, clock)
         self.live.load()
         checkers.settings(self.live.now.placement)
@@ -81,7 +106,10 @@ class Application:
             hands, topics, lambda: self.live.now.placement, self.keeper, METRICS, clock, BUCKETS
         )
         self.reconciler.load()
-        eyes.tell = self.keeper.seen
+        self.judging = parts.judging(topics, clock)
+        self.judging.load()
+        self.placed = Placed(self.live, Watched(eyes, hands, self.judging), self.keeper, self.reconciler, clock)
+        eyes.tell, eyes.published = self.keeper.seen, self.judging.published
         if not faults.cut:
             eyes.connect()
 
@@ -98,6 +126,8 @@ class Application:
         self._supervised(self.keeper.tick)
         self._supervised(self.batch)
         self._supervised(self.reconciler.turn)
+        self._supervised(lambda: self.placed.tick(runs=True))
+        self.checkers.shown(self.placed, self.eyes.held, self.clock())
 
     def _supervised(self, part: Callable[[], None]) -> None:
         """The supervisor starts a part that failed anew; it tries again with the next step."""
@@ -133,6 +163,9 @@ class Application:
         self.faults.seam()
         self.checkers.folded(_members(ledgers))
         kept.stores, kept.offsets, kept.begun = stores, kept.begun, None
+        # Drawn apart, so that what else a seed does is as it was.
+        if not self.faults.on or self._reports.random() >= self.faults.late:
+            self.judging.taken({0: kept.offsets["ledgers"]})
 
     def _ends(self) -> dict[str, int]:
         """How far the next batch goes: to the end of each topic, or not quite."""

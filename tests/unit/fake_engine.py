@@ -7,6 +7,7 @@ from typing import Any
 from state.errors import BadSettings, Refused
 from state.keys import default_of
 from state.settings import Settings, change, live_keys, parse, value_of
+from streams.web.engine import Listing
 
 NOW = time.time_ns() // 1_000_000
 MINUTE = 60_000
@@ -33,7 +34,7 @@ def healthy_status() -> dict[str, Any]:
             {"name": "spark", "state": "up", "age_ms": 180, "detail": "local[2]"},
         ],
         "counts": {"true": 1204, "drifted": 0, "blocked": 0, "unknown": 0}, "ledgers": 1204, "oldest_drift_ms": None,
-        "marks": {"outstanding": 0, "ours": 0, "cap": 200}, "held": "", "spark_ui": "http://127.0.0.1:4040",
+        "marks": {"outstanding": 0, "ours": 0, "cap": 200}, "held": "", "unbound": "", "not_judged": 0, "spark_ui": "http://127.0.0.1:4040",
         "watches_ledgers": True, "links": [], "logdirs": [], "deletion": None,
     }  # fmt: skip
 
@@ -104,6 +105,7 @@ class FakeEngine:
         self.refill_stages = ["waiting", "copying"]
         self.settings: Settings = parse({"cluster": {"zookeeper": "127.0.0.1:2181"}})
         self.fail: Exception | None = None
+        self.lacking: dict[str, str] = {}
 
     def linked(self) -> "FakeEngine":
         """A link that has fallen behind, with one partition that needs a person."""
@@ -194,9 +196,13 @@ class FakeEngine:
             self.state = self.upcoming.pop(0)
         return deepcopy(self.state)
 
-    def findings(self, verdict: str | None, rule: str | None, limit: int) -> list[dict[str, Any]]:
+    def findings(self, verdict: str | None, rule: str | None, limit: int) -> Listing:
         self._check()
-        return [r for r in self.rows if verdict in (None, r["verdict"]) and rule in (None, r["rule"])][:limit]
+        found = [r for r in self.rows if verdict in (None, r["verdict"]) and rule in (None, r["rule"])]
+        return Listing(found[:limit], len(found))
+
+    def incomplete(self, noun: str) -> str:
+        return self.lacking.get(noun, "")
 
     def ledgers(self, limit: int, every: bool) -> list[dict[str, Any]]:
         self._check()

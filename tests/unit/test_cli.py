@@ -107,6 +107,61 @@ def test_ledgers_are_those_that_are_not_true(run: Run, engine: FakeEngine) -> No
     assert len(rows(run("get", "ledgers"))) == 1 + len(engine.rows)
 
 
+LISTS = [
+    (("get", "findings"), "findings"), (("get", "ledgers"), "ledgers"), (("get", "ledgers", "--all"), "all ledgers"),
+    (("get", "ledgers", "--unreferenced"), "unreferenced"), (("get", "bookies"), "bookies"),
+    (("get", "marks"), "marks"), (("get", "markers"), "markers"), (("get", "links"), "links"),
+    (("get", "dirs"), "directories"), (("get", "actions"), "actions"), (("plan",), "plan"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "noun"), LISTS)
+def test_a_list_that_may_be_incomplete_says_so(run: Run, engine: FakeEngine, words: tuple[str, ...], noun: str) -> None:
+    engine.lacking[noun] = "6 of 6 ledgers are not judged yet"
+    said = run(*words)
+    assert (said.code, said.out.splitlines()[-1]) == (
+        6, "This list may be incomplete: 6 of 6 ledgers are not judged yet",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "noun"), LISTS)
+def test_no_script_takes_a_list_that_may_be_incomplete_for_the_whole(
+    run: Run, engine: FakeEngine, words: tuple[str, ...], noun: str
+) -> None:
+    engine.lacking[noun] = "6 of 6 ledgers are not judged yet"
+    said = run(*words, "-o", "json")
+    assert (said.code, json.loads(said.out)["incomplete"]) == (6, "6 of 6 ledgers are not judged yet")
+
+
+def test_an_empty_list_that_may_be_incomplete_does_not_reassure(run: Run, engine: FakeEngine) -> None:
+    engine.rows, engine.lacking = [], {"findings": "the view is not complete yet"}
+    assert run("get", "findings").out.splitlines()[0] == "Nothing is known now."
+
+
+def test_a_list_that_is_cut_says_of_how_many(run: Run, engine: FakeEngine) -> None:
+    engine.rows = [engine.rows[0] | {"ledger": ledger} for ledger in range(1_026)]
+    assert run("get", "findings").out.splitlines()[-1] == "100 of 1,026; --limit shows more."
+
+
+def test_a_list_that_is_cut_stays_an_array_in_json(run: Run, engine: FakeEngine) -> None:
+    engine.rows = [engine.rows[0] | {"ledger": ledger} for ledger in range(1_026)]
+    said = run("get", "findings", "-o", "json")
+    assert (len(json.loads(said.out)), json.loads(said.err)) == (100, {"shown": 100, "total": 1026})
+
+
+@pytest.mark.parametrize(("waits", "code"), [(12, 0), (13, 1)])
+def test_ready_is_not_content_while_more_than_a_few_are_not_judged(
+    run: Run, engine: FakeEngine, waits: int, code: int
+) -> None:
+    engine.state = FakeEngine().state | {"not_judged": waits}
+    assert run("status", "--ready").code == code
+
+
+def test_status_says_who_audits(run: Run, engine: FakeEngine) -> None:
+    engine.state = FakeEngine().state | {"unbound": "ar1 holds the Auditor's vote"}
+    assert "Auditor  ar1 holds the Auditor's vote" in run("status").out
+
+
 def test_all_ledgers(run: Run) -> None:
     assert rows(run("get", "ledgers", "--all"))[-1][:5] == ["1", "true", "adheres", "closed", "3/2"]
 

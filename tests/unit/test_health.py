@@ -5,11 +5,27 @@ from typing import Any
 import pytest
 
 from streams.health import health
+from streams.web.engine import VERDICTS
 from tests.unit.fake_engine import FakeEngine, healthy_status, link_row
 
 
 def test_healthy() -> None:
     assert (health(healthy_status()).level, health(healthy_status()).reasons) == ("healthy", ())
+
+
+def test_few_that_are_not_judged_are_in_the_headline() -> None:
+    status = healthy_status() | {"not_judged": 4}
+    status["counts"] |= {"true": 1200, "unknown": 4}
+    assert health(status).line == "Healthy: 1,200 ledgers true, 4 not judged yet"
+
+
+def test_a_hold_that_does_not_bind_the_auditor_is_no_hold() -> None:
+    status = healthy_status() | {"held": "4 of 6 bookies went", "unbound": "ar1 holds the vote"}
+    assert health(status).line == "Held by Trueup; BookKeeper's Auditor is not bound"
+
+
+def test_whoever_observes_leaves_the_vote_to_others() -> None:
+    assert health(healthy_status() | {"unbound": "mode observe"}).level == "healthy"
 
 
 def test_drift_needs_attention() -> None:
@@ -27,6 +43,10 @@ def test_drift_needs_attention() -> None:
             "attention",
             "1 ledger unknown",
         ),
+        ({"not_judged": 9, "counts": dict.fromkeys(VERDICTS, 0) | {"unknown": 9}, "ledgers": 9}, "attention", "9 of 9"),
+        ({"not_judged": 13}, "attention", "13 of 1,204 ledgers not judged yet"),
+        ({"unbound": "ar1 holds the vote", "mode": "approve"}, "attention", "ar1 holds"),
+        ({"unbound": "ar1 holds the vote", "mode": "enforce", "held": "4 of 6 went"}, "held", "ar1 holds"),
         ({"held": "4 of 6 bookies went at once"}, "held", "4 of 6"),
         ({"problems": ["config record refused"]}, "attention", "refused"),
     ],

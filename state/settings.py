@@ -110,6 +110,7 @@ class Journal:
     prefix: str = key("trueup", "topics are called <prefix>.<cluster>.<what>")
     partitions: int = key(4, "partitions of a new ledger topic", least=1, most=1_000)
     replication: int = key(1, "replicas of a new topic", least=1, most=9)
+    history_days: int = key(90, "days for which `trueup get actions` remembers what was done", least=1, most=3_650)
     options: dict[str, str] = key(dict, "librdkafka settings (security.protocol, sasl.username ...)", secret=True)
 
 

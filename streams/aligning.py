@@ -48,9 +48,13 @@ class Aligner:
         )
         outcomes = self._alignment.apply(list(due.values())) if due else []
         done = [outcome for outcome in outcomes if outcome.result == "done"]
+        before = self._refused
         self._refused = {name_of(self._link.name, o.action): o for o in outcomes if o.result != "done"}
         for outcome in outcomes:
-            self._say(outcome)
+            known = before.get(name_of(self._link.name, outcome.action))
+            # What is refused at every turn is one row.
+            if known is None or known.result != outcome.result:
+                self._say(outcome)
         left = [outcome.action for outcome in done]
         self.actions = {name: action for name, action in found.items() if action not in left}
         self._approved &= self.actions.keys()
@@ -94,7 +98,8 @@ class Aligner:
         return mode == "enforce" or (mode == "approve" and name in self._approved)
 
     def _say(self, outcome: Outcome) -> None:
-        self._note(self._link.name, "align", outcome.result, f"{outcome.action.topic}: {outcome.action.said}")
+        action, detail = outcome.action, f": {outcome.detail}" if outcome.detail else ""
+        self._note(self._link.name, "align", outcome.result, f"{action.topic}: {action.said}{detail}", action.reason)
 
     def rows(self) -> list[Row]:
         """The plan."""

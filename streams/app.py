@@ -27,6 +27,7 @@ from state.settings import Settings
 from streams import deletion, logs, placement
 from streams.bookkeeper import BookKeeper
 from streams.engine import Application
+from streams.history import SAVE_S, History
 from streams.journal import Journal
 from streams.keeper import Keeper
 from streams.links import Links
@@ -80,21 +81,24 @@ class Running:
         self._metrics = Metrics(cluster=settings.cluster.name, links=settings.links, logdirs=settings.logdirs)
         self._supervisor = Supervisor(stop, self._metrics.restarted)
         stack.enter_context(_threads_seen_to(self._supervisor))
+        self._history = History()
         self._journal = self._open_journal()
+        self._history.load()
+        self._supervisor.loop("history", self._history.save, SAVE_S)
         self._live = Live(settings, self._journal, now_ms)
         self._live.load()
         self._ledgers = self._open_ledgers() if settings.cluster.zookeeper else None
         self._deletion = self._open_deletion()
-        self._links = Links(self._live, self._journal, self._metrics, now_ms, KafkaSides)
+        self._links = Links(self._live, self._journal, self._metrics, now_ms, KafkaSides, history=self._history)
         self._links.load()
-        self._logdirs = LogDirs(self._live, self._journal, self._metrics, now_ms)
+        self._logdirs = LogDirs(self._live, self._journal, self._metrics, now_ms, history=self._history)
         self._logdirs.load()
         self._listener = Listener(
             self._progressed, self._alive, now_ms, lambda act: self._supervisor.guarded("listener", act)
         )
 
     def _open_ledgers(self) -> "Ledgers":
-        ledgers = Ledgers(self._settings, self._live, self._journal, self._metrics, self._supervisor.run)
+        ledgers = Ledgers(self._settings, self._live, self._journal, self._metrics, self._supervisor.run, self._history)
         self._stack.callback(ledgers.cluster.close)
         ledgers.reconciler.load()
         return ledgers
@@ -102,7 +106,7 @@ class Running:
     def _open_deletion(self) -> "Deletion | None":
         if self._ledgers is None or self._settings.deletion.owners == "none":
             return None
-        made = Deletion(self._settings, self._live, self._journal, self._metrics, self._ledgers)
+        made = Deletion(self._settings, self._live, self._journal, self._metrics, self._ledgers, self._history)
         self._stack.callback(made.owners.close)
         made.load()
         return made
@@ -127,9 +131,11 @@ class Running:
             self._supervisor.loop("embedded journal", lambda: _keep_alive(broker), every_s=1.0)
             bootstrap = broker.bootstrap
         # Loops read the journal until they are stopped, so they go before it.
+        self._stack.callback(lambda: self._history.close())
         self._stack.callback(self._supervisor.close)
         journal = Journal(bootstrap, chosen, self._settings.cluster.name)
         journal.create()
+        self._history = History(journal)
         return journal
 
     def until_stopped(self) -> None:
@@ -144,7 +150,7 @@ class Running:
         said = self._deletion.said if self._deletion else None
         application = Application(
             self._live, self._journal, placed, said, self._links, self._logdirs, self._supervisor, self._listener,
-            now_ms,
+            now_ms, self._history,
         )  # fmt: skip
         http = Server(create_app(application, self._metrics), self._socket, self._supervisor.run)
         self._stack.callback(http.stop)
@@ -205,12 +211,21 @@ class Running:
 class Ledgers:
     """The parts that keep a BookKeeper cluster true."""
 
-    def __init__(self, settings: Settings, live: Live, journal: Journal, metrics: Metrics, run: Run) -> None:
+    def __init__(
+        self, settings: Settings, live: Live, journal: Journal, metrics: Metrics, run: Run, history: History
+    ) -> None:
         self.keeper = Keeper(journal, live, now_ms)
         self.keeper.load()
         self.cluster = BookKeeper(live, journal, self.keeper, metrics, now_ms, run)
         self.reconciler = Reconciler(
-            self.cluster, journal, lambda: live.now.placement, self.keeper, metrics, now_ms, settings.spark.buckets
+            self.cluster,
+            journal,
+            lambda: live.now.placement,
+            self.keeper,
+            metrics,
+            now_ms,
+            settings.spark.buckets,
+            history,
         )
 
     def placed(self, live: Live) -> Placed:
@@ -227,7 +242,9 @@ class Ledgers:
 class Deletion:
     """The parts that finish deletions."""
 
-    def __init__(self, settings: Settings, live: Live, journal: Journal, metrics: Metrics, ledgers: Ledgers) -> None:
+    def __init__(
+        self, settings: Settings, live: Live, journal: Journal, metrics: Metrics, ledgers: Ledgers, history: History
+    ) -> None:
         def policy() -> deleting.Deletion:
             return live.now.deletion
 
@@ -235,18 +252,18 @@ class Deletion:
         self.strays: Strays | None = None
         self.streams = settings.deletion.owners != deleting.OPERATOR
         if not self.streams:
-            orders = Orders(ledgers.cluster, journal, policy, metrics.deletion, now_ms)
+            orders = Orders(ledgers.cluster, journal, policy, metrics.deletion, now_ms, history)
             self.owners, self.markers, self.turn, self._load = orders.owners, orders.markers, orders.turn, orders.load
             self.said = Unreferenced(policy, self.markers, self.owners, now_ms, orders.order)
             return
         self.owners = Pulsar(ledgers.cluster, journal, policy, now_ms, settings.stores)
         self.markers = Markers(
             self.owners, journal, policy, lambda: ledgers.keeper.first_epoch, metrics.deletion, now_ms,
-            settings.spark.buckets, self.owners.check,
+            settings.spark.buckets, self.owners.check, history=history,
         )  # fmt: skip
         self.turn, self._load = self.markers.turn, self.markers.load
         self.strays = Strays(
-            self.owners.stores, settings.stores, self.owners, journal, policy, metrics.deletion, now_ms
+            self.owners.stores, settings.stores, self.owners, journal, policy, metrics.deletion, now_ms, history
         )
         self.said = Unreferenced(policy, self.markers, self.owners, now_ms, strays=self.strays)
 

@@ -1,6 +1,6 @@
 """What the running application says of itself and takes from operators: the API behind web page and command line."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from itertools import chain
 from typing import Any
@@ -8,6 +8,7 @@ from typing import Any
 from state.errors import Refused
 from state.keys import default_of
 from state.settings import all_keys, live_keys, value_of
+from streams.history import History
 from streams.journal import Journal
 from streams.links import Links
 from streams.listener import Listener
@@ -41,10 +42,11 @@ class Application:
         supervisor: Supervisor,
         listener: Listener,
         clock: Callable[[], int],
+        history: History,
     ) -> None:
         self._live, self._journal, self._placed, self._links = live, journal, placed, links
         self._logdirs, self._unreferenced = logdirs, unreferenced
-        self._supervisor, self._listener, self._clock = supervisor, listener, clock
+        self._supervisor, self._listener, self._clock, self._history = supervisor, listener, clock, history
         self._started_ms = clock()
         self.spark_ui = ""
         self.notes: list[str] = [*logdirs.left]
@@ -194,7 +196,12 @@ class Application:
         """Have a ledger deleted because an operator says so; its marker."""
         if self._unreferenced is None:
             raise Refused("deletion.owners operator", "none", "set it where no owner's metadata are to be asked")
-        return self._unreferenced.order(ledger)
+        row = self._unreferenced.order(ledger)
+        self._history.add({
+            "at_ms": self._clock(), "id": row["id"], "kind": "deletion", "ledger": ledger, "rule": row["rule"],
+            "outcome": "ordered",
+        })  # fmt: skip
+        return row
 
     def approve(self, ids: list[str] | None) -> Rows:
         """Say yes to actions of the present plan (None: to all of it); those it was said to."""
@@ -204,8 +211,15 @@ class Application:
             raise Refused("ids of the present plan", ", ".join(strange), "look at `trueup plan` again")
         mine = [*self._links.approve(ids), *self._logdirs.approve(ids)]
         mine += self._unreferenced.approve(ids) if self._unreferenced else []
+        self._history.add(*(self._approved(row) for row in mine))
         rest = None if ids is None else [i for i in ids if i not in {row["id"] for row in mine}]
         return [*(self._placed.approve(rest) if self._placed and rest != [] else []), *mine]
+
+    def _approved(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        about = {name: row.get(name) for name in ("id", "kind", "ledger", "link", "rule")}
+        kafka, broker = row["id"].partition("/")[0], row["evidence"].get("broker")
+        about |= {"broker": f"{kafka}/{broker}"} if broker is not None else {}
+        return {**about, "at_ms": self._clock(), "outcome": "approved", "detail": row["reason"]}
 
     def config(self) -> dict[str, Any]:
         """Live keys with value, default and meaning; the others as they are."""
@@ -225,11 +239,15 @@ class Application:
 
     def set_config(self, name: str, value: Any) -> dict[str, Any]:
         """Change a live key, here and wherever the config topic is followed."""
-        return {"name": name, "value": self._live.set(name, value)}
+        before = value_of(self._live.now, name) if name in live_keys(self._live.now) else None
+        after = self._live.set(name, value)
+        link = name.split(".")[1] if name.startswith("links.") else None
+        self._history.add({
+            "at_ms": self._clock(), "id": f"config-{name}", "kind": "config", "link": link,
+            "outcome": "set" if value is not None else "default", "detail": f"{name}: {before} > {after}",
+        })  # fmt: skip
+        return {"name": name, "value": after}
 
     def actions(self, limit: int) -> Rows:
-        """What was done lately, newest first."""
-        placed = self._placed.actions(limit) if self._placed else []
-        deleted = self._unreferenced.actions(limit) if self._unreferenced else []
-        rows = [*placed, *deleted, *self._links.actions(limit), *self._logdirs.actions(limit)]
-        return sorted(rows, key=lambda row: -int(row["at_ms"]))[:limit]
+        """What was done, newest first."""
+        return self._history.latest(limit)

@@ -1,5 +1,5 @@
 """The journal: Kafka topics that hold what was observed, decided and set; compacted, so read from the start
-they are the snapshot.
+they are the snapshot. The history alone is not: its rows expire.
 
 A publish returns when the brokers have acknowledged everything, or raises `Retry` and nothing may be assumed;
 the caller publishes the same again, which is harmless, as the newest version of a key wins.
@@ -27,7 +27,14 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_exponential
 
 from connectors.bookkeeper.bulk import Batch, keys
@@ -38,12 +45,15 @@ from streams.codec import SCHEMAS, decode, schema_text
 from streams.columns import encode_all, ledger_bodies
 from streams.reports import Channel
 
+log = logging.getLogger(__name__)
 FLUSH_S = 30.0
 ASK_S = 2.0
 _PARTITIONED = frozenset({"ledgers", "marks"})
 _COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1"}
 _CONFIGS = {"reports": {"cleanup.policy": "delete", "retention.ms": "600000", "segment.ms": "600000"}}
 """Of topics that are read while they are written, and never again."""
+HISTORY = "history"
+DAY_MS = 86_400_000
 _PERMANENT = frozenset({
     KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED, KafkaError.MSG_SIZE_TOO_LARGE,
     KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED,
@@ -97,10 +107,10 @@ class Journal:
 
     def create(self, timeout_s: float = 60.0) -> None:
         """Create the topics that are missing and wait until every one has leaders."""
-        admin = AdminClient(self.client)
+        admin, configs = AdminClient(self.client), {**_CONFIGS, HISTORY: self._expires()}
         new = [
             NewTopic(self.topic(what), self.settings.partitions if what in _PARTITIONED else 1,
-                     self.settings.replication, config=_CONFIGS.get(what, _COMPACTED))
+                     self.settings.replication, config=configs.get(what, _COMPACTED))
             for what in SCHEMAS
         ]  # fmt: skip
         for name, future in admin.create_topics(new, operation_timeout=timeout_s).items():
@@ -114,6 +124,20 @@ class Journal:
             if time.monotonic() > deadline:
                 raise Retry("leaders for all topics", f"none for {', '.join(missing)}", "look at the journal's brokers")
             time.sleep(0.05)
+        self._keep(admin, timeout_s)
+
+    def _expires(self) -> dict[str, str]:
+        return {"cleanup.policy": "delete", "retention.ms": str(self.settings.history_days * DAY_MS)}
+
+    def _keep(self, admin: Any, timeout_s: float) -> None:
+        """Have the history keep its rows for as long as the settings say now, where that is allowed."""
+        entries = [ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+                   for name, value in self._expires().items()]  # fmt: skip
+        asked = ConfigResource(ResourceType.TOPIC, self.topic(HISTORY), incremental_configs=entries)
+        try:
+            admin.incremental_alter_configs([asked])[asked].result(timeout_s)
+        except KafkaException as error:
+            log.warning("the retention of the history stays", extra={"problem": error.args[0].str()})
 
     def _without_leader(self, admin: Any) -> list[str]:
         topics = admin.list_topics(timeout=10).topics
@@ -182,25 +206,32 @@ class Journal:
         if error is not None:
             self._failed.append(error)
 
-    def read(self, what: str, head: int | None = None, bad: Bad | None = None) -> Iterator[Record]:
+    def read(
+        self, what: str, head: int | None = None, bad: Bad | None = None, last: int | None = None
+    ) -> Iterator[Record]:
         """Every record of a topic up to its present end, in order of each partition; with ``head`` only so many
-        leading fields of each (a bare Avro body can be read from its front). Those that do not parse go to ``bad``;
+        leading fields of each (a bare Avro body can be read from its front), with ``last`` only so many of the
+        newest of each partition. Those that do not parse go to ``bad``;
         without it they raise `BadBytes`."""
         parse = _head(what, head) if head else None
-        for message in self._messages(what):
+        for message in self._messages(what, last):
             body = message.value()
             if parse and body is not None:
                 yield Record(message.key() or b"", parse(body), _place(message), _offset(message))
             elif (record := _parsed(what, message, bad)) is not None:
                 yield record
 
-    def _messages(self, what: str) -> Iterator[Message]:
+    def _messages(self, what: str, last: int | None) -> Iterator[Message]:
         consumer = Consumer({**self.client, "group.id": "trueup", "enable.auto.commit": False, "fetch.wait.max.ms": 50})
         try:
             topic = self.topic(what)
             places = ends(consumer, topic)
-            consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in places])
-            left = {p for p, end in places.items() if end > 0}
+            begins = dict.fromkeys(places, OFFSET_BEGINNING)
+            if last is not None:
+                # Asked for its beginning, a partition of which all has expired would tell no position.
+                begins = {p: max(_start(consumer, topic, p), end - last) for p, end in places.items()}
+            consumer.assign([TopicPartition(topic, p, begin) for p, begin in begins.items()])
+            left = {p for p, end in places.items() if end > max(0, begins[p])}
             while left:
                 yield from _good(consumer.consume(10_000, 0.5), f"read topic {topic}")
                 for place in consumer.position([TopicPartition(topic, p) for p in left]):
@@ -268,6 +299,10 @@ def _ends(consumer: Consumer, topic: str, within_s: float) -> dict[int, int]:
         return {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=within_s)[1] for p in partitions}
     except KafkaException as error:
         raise translated(error.args[0], f"find the end of topic {topic}") from error
+
+
+def _start(consumer: Consumer, topic: str, partition: int) -> int:
+    return consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)[0]
 
 
 def _good(messages: list[Message], doing: str) -> Iterator[Message]:

@@ -11,7 +11,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from connectors.contract import Assignment, Endpoint, Lease, Limits, Partition, Progress
 from state.errors import Refused, Retry, TrueupError
@@ -35,8 +35,15 @@ SAFE = frozenset({"batches"})
 STOPPED_AGAIN_MS = 30_000
 LATE_MS = 5_000
 COUNTED = ("copied", "bytes", "dropped", "skipped", "dismissed", "filtered", "lost", "repeated", "foreign")
-Note = Callable[[str, str, str, str], None]
-"""Puts something into the history: link, kind, outcome, detail."""
+
+
+class Note(Protocol):
+    """Puts something into the history. ``rule``: why it was done."""
+
+    def __call__(self, link: str, kind: str, outcome: str, detail: str, rule: str = "", /) -> None:
+        """Put it there."""
+
+
 Starts = Callable[[Declared, Sequence[Partition]], Mapping[Partition, int]]
 """The first offsets to copy of partitions that were never copied, as the link's ``start`` says. Raises our errors."""
 

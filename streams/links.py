@@ -2,7 +2,6 @@
 
 import logging
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
@@ -17,6 +16,7 @@ from state.link_status import Stage
 from state.linking import Link as Declared
 from streams import copies
 from streams.copies import Copy
+from streams.history import History
 from streams.journal import Journal, Record
 from streams.link import CONNECTORS, COUNTED, Link
 from streams.link_status import Row as Observed
@@ -29,7 +29,6 @@ from streams.supervisor import Supervisor
 from streams.watching import Sides, Watch
 
 log = logging.getLogger(__name__)
-HISTORY = 1_000
 SLOW_MS = 10_000
 Row = dict[str, Any]
 
@@ -45,12 +44,13 @@ class Links:
         clock: Callable[[], int],
         sides: Callable[[Link], Sides],
         connectors: Mapping[str, str] = CONNECTORS,
+        history: History | None = None,
     ) -> None:
         self._live, self._journal, self._metrics, self._clock = live, journal, metrics, clock
         self._make_sides, self._connectors = sides, connectors
         self.by_name: dict[str, Link] = {}
         self.watches: dict[str, Watch] = {}
-        self.history: deque[Row] = deque(maxlen=HISTORY)
+        self.history = history or History()
 
     def load(self) -> None:
         """Take up what earlier runs copied."""
@@ -231,18 +231,13 @@ class Links:
             self.watches[row["link"]].approve([row["id"]])
         return chosen
 
-    def note(self, link: str, kind: str, outcome: str, detail: str) -> None:
+    def note(self, link: str, kind: str, outcome: str, detail: str, rule: str = "") -> None:
         """Put something that was done into the history."""
-        at_ms = self._clock()
-        self.history.append({
-            "at_ms": at_ms, "id": f"{kind}-{link}", "kind": kind, "ledger": None, "link": link,
-            "rule": "", "outcome": outcome, "detail": detail,
+        self.history.add({
+            "at_ms": self._clock(), "id": f"{kind}-{link}", "kind": kind, "link": link, "rule": rule,
+            "outcome": outcome, "detail": detail,
         })  # fmt: skip
         log.info(kind, extra={"link": link, "outcome": outcome, "detail": detail})
-
-    def actions(self, limit: int) -> list[Row]:
-        """What was done lately, newest first."""
-        return list(self.history)[-limit:][::-1]
 
     def _all(self) -> list[Link]:
         return list(self.by_name.values())

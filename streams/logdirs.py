@@ -1,7 +1,6 @@
 """Log directories of all clusters that are declared: their state, and what operators ask of them."""
 
 import logging
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -19,6 +18,7 @@ from state.seating import seats
 from streams.clock import turns
 from streams.dir_rows import cluster_row, directory_row, plan_rows, strategy_of
 from streams.dirs import Client, Dirs, Known, observed_of, observed_record
+from streams.history import History
 from streams.journal import Journal
 from streams.levelling import Leveller, ours_of, record_of
 from streams.live import Live
@@ -27,7 +27,7 @@ from streams.supervisor import Supervisor
 from streams.words import many
 
 log = logging.getLogger(__name__)
-HISTORY, LARGEST = 1_000, 20
+LARGEST = 20
 Row = dict[str, Any]
 
 
@@ -36,11 +36,11 @@ class LogDirs:
 
     def __init__(
         self, live: Live, journal: Journal, metrics: Metrics, clock: Callable[[], int],
-        connect: Callable[[Endpoint], Client] = Directories,
+        connect: Callable[[Endpoint], Client] = Directories, history: History | None = None,
     ) -> None:  # fmt: skip
         self._live, self._journal, self._metrics, self._clock, self._connect = live, journal, metrics, clock, connect
         self.by_name: dict[str, Dirs] = {}
-        self.history: deque[Row] = deque(maxlen=HISTORY)
+        self.history = history or History()
         self.left: list[str] = []
         self._told: dict[bytes, Row] = {}
 
@@ -195,15 +195,11 @@ class LogDirs:
     def note(self, name: str, broker: int, kind: str, outcome: str, rule: str, detail: str) -> None:
         """Put something that was done into the history."""
         about = f"{name}/{broker}" if broker >= 0 else name
-        self.history.append({
-            "at_ms": self._clock(), "id": f"{kind}-{about}", "kind": kind, "ledger": None, "link": None,
-            "broker": about, "rule": rule, "outcome": str(outcome), "detail": detail,
+        self.history.add({
+            "at_ms": self._clock(), "id": f"{kind}-{about}", "kind": kind, "broker": about, "rule": rule,
+            "outcome": str(outcome), "detail": detail,
         })  # fmt: skip
         log.info(kind, extra={"broker": about, "outcome": str(outcome), "detail": detail})
-
-    def actions(self, limit: int) -> list[Row]:
-        """What was done lately, newest first."""
-        return list(self.history)[-limit:][::-1]
 
     def _all(self) -> list[Dirs]:
         return list(self.by_name.values())

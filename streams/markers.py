@@ -7,7 +7,7 @@ again what is forgotten, the topic what was begun, and ZooKeeper and the bookies
 
 import logging
 import threading
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, Protocol
@@ -25,10 +25,11 @@ from state.rules import Verdict
 from state.strays import STRAYS
 from streams.codec import ledger_key
 from streams.deletion import leaks_of
+from streams.history import ITSELF, History
 from streams.journal import Journal
 
 log = logging.getLogger(__name__)
-HISTORY, AT_ONCE = 10_000, 500
+AT_ONCE = 500
 VERIFIED_AT_ONCE, VERIFYING_MS = 20, 5_000
 """Copies in tiered storage that are verified in one turn, and how long that may take before the next turn goes on."""
 ORDERED = (Stage.DELETING, Stage.GONE)
@@ -95,6 +96,7 @@ class Markers:
         buckets: int,
         check: Check = ready,
         topic: str = "markers",
+        history: History | None = None,
     ) -> None:
         self._cluster, self._journal, self._policy = cluster, journal, policy
         self._first_epoch, self._counted, self._clock, self._buckets = first_epoch, counted, clock, buckets
@@ -106,7 +108,7 @@ class Markers:
         self._epochs: dict[int, int] = {}
         self._said: Mapping[int, Leak] | None = None
         self.markers: dict[int, Marker] = {}
-        self.history: deque[dict[str, Any]] = deque(maxlen=HISTORY)
+        self.history = history or History()
         self.obstacle = "starting"
         self._doubted: set[int] = set()  # what the journal holds of these may not be what holds
         self._tokens, self._tokens_ms = 0.0, 0
@@ -300,7 +302,7 @@ class Markers:
         before = self.markers.get(marker.ledger)
         if before is not None and before.stage is marker.stage:
             return
-        self.history.append(entry(marker))
+        self.history.add(entry(marker))
         since_ms = before.at_ms if before is not None else marker.at_ms
         self._counted(marker.stage, marker.length, (marker.at_ms - since_ms) / 1000)
 
@@ -328,6 +330,7 @@ def entry(marker: Marker) -> dict[str, Any]:
     return {
         "at_ms": marker.at_ms, "id": action_id(marker), "kind": "deletion", "ledger": marker.ledger,
         "rule": marker.rule, "outcome": marker.stage.value, "detail": marker.detail,
+        "who": ITSELF,
     }  # fmt: skip
 
 

@@ -11,8 +11,12 @@ from connectors.contract import Partition
 from connectors.kafka.groups import Checkpoint, Groups, Way
 from streams.copies import Copy
 from streams.link import Link, Note
+from streams.words import many
 
 Row = dict[str, Any]
+TOLD_MS = 60_000
+SHOWN = 5
+"""Partitions of a round that the history names."""
 
 
 class Mover:
@@ -23,6 +27,7 @@ class Mover:
     ) -> None:
         self._link, self._there, self._back, self._opposite, self._note = link, there, back, opposite, note
         self._approved: set[str] = set()
+        self._told: dict[str, tuple[frozenset[str], int]] = {}
         self.names: Sequence[str] = ()
         self.checkpoints: Sequence[Checkpoint] = ()
 
@@ -35,10 +40,24 @@ class Mover:
             found += self._sync(self._back, self._back.names(declared.groups), ways_back(self._link), declared.mode)
         self.checkpoints = found
         self._approved &= {row.group for row in found if row.action == "due"}
-        for row in found:
-            if row.action in ("moved", "failed"):
-                self._note(self._link.name, "group", row.action, f"{row.group}: {row.source} {row.committed} is "
-                           f"{row.target} {row.translated}{f'; {row.reason}' if row.reason else ''}")  # fmt: skip
+        for outcome in ("moved", "failed"):
+            self._tell(outcome, [row for row in found if row.action == outcome])
+
+    def _tell(self, outcome: str, rows: Sequence[Checkpoint]) -> None:
+        """Put a round into the history as one row; rounds that go on with the same groups once a minute."""
+        groups, now_ms = {row.group for row in rows}, self._link.now_ms()
+        told, at_ms = self._told.get(outcome, (frozenset[str](), 0))
+        if not groups or (groups <= told and now_ms - at_ms < TOLD_MS):
+            return
+        self._told[outcome] = frozenset(groups if now_ms - at_ms >= TOLD_MS else groups | told), now_ms
+        said = [
+            f"{row.group}: {row.source} {row.committed} is {row.target} {row.translated}"
+            + (f" ({row.reason})" if row.reason else "")
+            for row in rows
+        ]
+        more = f"; and {many(len(said) - SHOWN, 'partition')} more" if len(said) > SHOWN else ""
+        head = f"{many(len(groups), 'group')}, {many(len(said), 'partition')}: "
+        self._note(self._link.name, "group", outcome, head + "; ".join(said[:SHOWN]) + more, "replication.group-behind")
 
     def _sync(self, groups: Groups, names: Sequence[str], by: Mapping[Partition, Way], mode: str) -> list[Checkpoint]:
         if not names or not by:

@@ -20,6 +20,7 @@ from state.markers import Marker, Stage
 from state.observations import LedgerRecord, LedgerState
 from state.owners import Component, Pointers
 from state.rules import Verdict
+from streams.history import History
 from streams.journal import Journal
 from streams.markers import Markers, Result
 
@@ -89,11 +90,12 @@ class Orders:
     def __init__(
         self, ledgers: BookKeeper, journal: Journal, policy: Callable[[], Deletion],
         counted: Callable[[str, int, float], None], clock: Callable[[], int],
+        history: History | None = None,
     ) -> None:  # fmt: skip
         self._ledgers, self._policy, self._clock = ledgers, policy, clock
         self._acting = threading.RLock()
         self.owners = Nobody(ledgers, policy, clock)
-        self.markers = Markers(self.owners, journal, self.policy, lambda: 0, counted, clock, 1)
+        self.markers = Markers(self.owners, journal, self.policy, lambda: 0, counted, clock, 1, history=history)
 
     def policy(self) -> Deletion:
         """The policy for what was ordered: the order was a person's yes, and it was given now."""

@@ -201,7 +201,7 @@ class Placed:
         with self._reconciler.lock:
             former, finding = self._board.former.at(self._clock()), self._board.finding(ledger)
             mark, repair = self._board.mark(ledger), self._reconciler.repairs.get(ledger)
-            history = [e for e in self._reconciler.history if e["ledger"] == ledger]
+            history = self._reconciler.history.rows(ledger)
         shown = evidence(row, 0, self._topology, former)
         found = RULES.find(shown["rule"])
         assert found is not None, "evidence names a rule of the table"
@@ -313,8 +313,3 @@ class Placed:
         chosen = list(rows) if ids is None else ids
         given = set(self._reconciler.approve([rows[i]["ledger"] for i in chosen])) if chosen else set()
         return [rows[i] for i in chosen if rows[i]["ledger"] in given]
-
-    def actions(self, limit: int) -> list[dict[str, Any]]:
-        """What was done lately, newest first."""
-        with self._reconciler.lock:
-            return list(self._reconciler.history)[-limit:][::-1]

@@ -6,7 +6,7 @@ with the first epoch of a run, the repairs from their topic, and an order is rem
 
 import logging
 import threading
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Protocol
@@ -29,6 +29,7 @@ from state.topology import Status, Topology
 from state.view import Rows
 from streams.codec import ledger_key
 from streams.findings import FindingsTopic
+from streams.history import ITSELF, WHO, History
 from streams.journal import Journal
 from streams.keeper import Keeper
 from streams.metrics import Metrics
@@ -36,7 +37,6 @@ from streams.placement import answer_of
 
 log = logging.getLogger(__name__)
 ORDERS_AT_ONCE = 1_000
-HISTORY = 10_000
 FIRST_WAIT_MS, LONGEST_WAIT_MS = 500, 30_000
 STRANGERS_AT_ONCE = 1_000
 LOOK_MS = 1_000  # marks that do not show are looked for this often
@@ -76,6 +76,7 @@ class Reconciler:
         metrics: Metrics,
         clock: Callable[[], int],
         buckets: int,
+        history: History | None = None,
     ) -> None:
         self._cluster, self._journal, self._metrics = cluster, journal, metrics
         self._policy, self._keeper, self._clock, self._buckets = policy, keeper, clock, buckets
@@ -84,7 +85,7 @@ class Reconciler:
         self.lock = threading.RLock()
         self.board = Board()
         self.repairs: dict[int, Repair] = {}
-        self._history: deque[Repair] = deque(maxlen=HISTORY)
+        self.history = history or History()
         self.waiting: dict[str, int] = {}
         self.obstacle = "starting"
         self._cleared: list[Cleared] = []
@@ -104,12 +105,6 @@ class Reconciler:
                 self.repairs.pop(ledger, None)
             else:
                 self.repairs[ledger] = Repair(**{**record.value, "stage": Stage(record.value["stage"])})
-
-    @property
-    def history(self) -> list[dict[str, Any]]:
-        """What became of repairs lately, oldest first."""
-        with self.lock:
-            return list(map(entry, self._history))
 
     def heard(self) -> None:
         """The stream gave a sign of life."""
@@ -351,8 +346,7 @@ class Reconciler:
     def _tell(self, repairs: Sequence[Repair]) -> None:
         for stage, count in Counter(repair.stage for repair in repairs).items():
             self._metrics.repair(stage, count)
-        with self.lock:
-            self._history.extend(repairs)
+        self.history.add(*map(entry, repairs))
 
     def _heard(self, cleared: Iterable[Cleared]) -> None:
         now_ms, topology = self._clock(), self._keeper.topology
@@ -393,6 +387,7 @@ def entry(repair: Repair) -> dict[str, Any]:
     return {
         "at_ms": repair.at_ms, "id": action_id(repair.ledger, repair.version), "kind": "repair",
         "ledger": repair.ledger, "rule": repair.rule, "outcome": repair.stage.value, "detail": repair.detail,
+        "who": WHO.get() if repair.stage is Stage.APPROVED else ITSELF,
     }  # fmt: skip
 
 

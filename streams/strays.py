@@ -24,6 +24,7 @@ from state.markers import LONGEST_MS, Marker
 from state.owners import Component, Pointers
 from state.strays import LOST, UNOWNED, Referenced, Stray
 from state.tiering import Store as Declared
+from streams.history import History
 from streams.journal import Journal
 from streams.markers import Markers, Result
 
@@ -50,6 +51,7 @@ class Strays:
     def __init__(
         self, stores: Mapping[str, Store], declared: Mapping[str, Declared], owners: Owners, journal: Journal,
         policy: Callable[[], Deletion], counted: Callable[[str, int, float], None], clock: Callable[[], int],
+        history: History | None = None,
     ) -> None:  # fmt: skip
         self._stores, self._declared, self._owners = stores, declared, owners
         self._policy, self._clock = policy, clock
@@ -61,7 +63,7 @@ class Strays:
         self._acting = threading.Lock()
         self.problems: dict[str, str] = {}
         self.obstacle = owners.obstacle
-        self.markers = Markers(self, journal, self.policy, lambda: 0, counted, clock, 1, topic=TOPIC)
+        self.markers = Markers(self, journal, self.policy, lambda: 0, counted, clock, 1, topic=TOPIC, history=history)
         self.load = self.markers.load
 
     def policy(self) -> Deletion:

@@ -162,14 +162,6 @@ class Unreferenced:
             given += [some[ledger] for ledger in (loop.approve(list(some)) if some else ())]
         return given
 
-    def actions(self, limit: int) -> list[Row]:
-        """What was done lately, newest first."""
-        found = list[Row]()
-        for loop in self._loops:
-            with loop.lock:
-                found += list(loop.history)[-limit:]
-        return sorted(found, key=lambda row: row["at_ms"])[-limit:][::-1]
-
 
 def namespace_of(owner: str) -> str:
     """Tenant and namespace of an owner; empty for one that is not known."""

@@ -226,7 +226,7 @@ class Watch:
             copy.bar(f"{silence.rule}: {silence.said}")
         if (copy.source, silence.rule) not in self._noted:
             self._noted.add((copy.source, silence.rule))
-            self.note(self.link.name, "found", silence.rule, f"{copy.source}: {silence.said}")
+            self.note(self.link.name, "found", silence.rule, f"{copy.source}: {silence.said}", silence.rule)
 
     def rows(self) -> list[dict[str, Any]]:
         """What would be changed."""

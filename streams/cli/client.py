@@ -1,5 +1,6 @@
 """The running application, over HTTP with short time-outs. Errors become ours."""
 
+import getpass
 import json
 import time
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ from urllib3.util import Timeout
 
 from state.errors import BadSettings, Retry
 from streams.cli.codes import Answered
-from streams.web.engine import INCOMPLETE, TOTAL
+from streams.web.engine import INCOMPLETE, TOTAL, USER
 
 CONNECT_S, READ_S = 2.0, 30.0
 
@@ -61,7 +62,7 @@ class Api:
     def _send(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Any:
         """The answer. Raises `Retry` when there is none, `Answered` or `BadSettings` when it is an error."""
         data = None if body is None else json.dumps(body)
-        headers = {"Content-Type": "application/json"} if data else {}
+        headers = {USER: _user(), **({"Content-Type": "application/json"} if data else {})}
         try:
             response = self._pool.request(method, f"{self.base}/api/{path}", body=data, headers=headers)
             found = json.loads(response.data)
@@ -77,6 +78,15 @@ class Api:
         if response.status >= 400:
             raise _error(response.status, found)
         return found
+
+
+def _user() -> str:
+    """Who asks, for the history."""
+    try:
+        name = getpass.getuser()
+    except (OSError, KeyError):
+        return ""
+    return name if name.isascii() and name.isprintable() else ""
 
 
 def segment(name: str) -> str:

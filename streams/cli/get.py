@@ -233,7 +233,9 @@ def dirs(api: str, output: str, kafka: str | None) -> int:
 @options.output
 @options.api
 def actions(api: str, output: str, limit: int) -> int:
-    """List the latest steps of repairs and moves, and changes that links made, in this run of the application.
+    """List what was done: steps of repairs, deletions and moves, changes that links made, and what operators asked for.
+    RULE says why, WHO by whom: trueup itself, or the user and address of a request. It is kept on the journal for
+    journal.history_days, over restarts.
 
     \b
     Example:  trueup get actions --limit 10
@@ -241,13 +243,14 @@ def actions(api: str, output: str, limit: int) -> int:
     app = Api(api)
     columns = [
         Column("ACTION", lambda r: r["id"]),
-        Column("ABOUT", lambda r: r.get("link") or r.get("broker") or str(r["ledger"])),
+        Column("ABOUT", lambda r: r["link"] or r["broker"] or r["ledger"] or ""),
         Column("OUTCOME", lambda r: r["outcome"]),
         Column("RULE", lambda r: short(r["rule"])),
+        Column("WHO", lambda r: r["who"]),
         Column("AGE", _ago(app, "at_ms")),
         Column("DETAIL", lambda r: r["detail"], clips=True),
     ]
-    return out.listing(output, app.rows("actions", limit=limit), columns, "Nothing was done in this run.")
+    return out.listing(output, app.rows("actions", limit=limit), columns, "Nothing was done yet.")
 
 
 def full_rule(rule: str | None) -> str | None:

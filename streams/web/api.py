@@ -17,13 +17,14 @@ from state.errors import BadSettings, Refused, Retry, TrueupError, Unknown
 from state.keys import shown
 from state.link_rules import EVERY_RULE
 from state.rules import RULES
+from streams.history import ITSELF, WHO
 from streams.metrics import CONTENT_TYPE, Metrics
-from streams.web.engine import INCOMPLETE, TOTAL, VERDICTS, Engine, Listing, Row, rule_row
+from streams.web.engine import INCOMPLETE, TOTAL, USER, VERDICTS, Engine, Listing, Row, rule_row
 from streams.web.guard import Rejected, admit
 from streams.web.page import Page
 from streams.web.server import Server, serve
 
-MOST = 100_000
+MOST, MOST_NAME = 100_000, 64
 Answer = tuple[Response, int]
 
 __all__ = ["Server", "create_app", "serve"]
@@ -35,7 +36,9 @@ def create_app(engine: Engine, metrics: Metrics) -> Flask:
     app.json.sort_keys = False  # type: ignore[attr-defined]
     app.url_map.strict_slashes = False
     app.before_request(lambda: admit(request))
+    app.before_request(lambda: _known(request.headers.get(USER, ""), request.remote_addr))
     app.after_request(_sealed)
+    app.teardown_request(lambda _error: _forgotten())
     _probes(app, engine, metrics)
     _reads(app, engine)
     _writes(app, engine)
@@ -44,6 +47,17 @@ def create_app(engine: Engine, metrics: Metrics) -> Flask:
     _errors(app, engine)
     Page(engine).attach(app)
     return app
+
+
+def _known(user: str, address: str | None) -> None:
+    """What this request has done is done by its user, as far as the user says who that is."""
+    name = "".join(letter for letter in user if letter.isprintable())[:MOST_NAME]
+    WHO.set(f"{name} at {address}" if name else f"somebody at {address}")
+
+
+def _forgotten() -> None:
+    """The thread serves others next."""
+    WHO.set(ITSELF)
 
 
 def _probes(app: Flask, engine: Engine, metrics: Metrics) -> None:

@@ -14,6 +14,8 @@ Row = dict[str, Any]
 TOTAL, INCOMPLETE = "Trueup-Total", "Trueup-Incomplete"
 """Headers of a list: how many rows there are without its limit; why rows may be missing or old, as a JSON string."""
 VERDICTS = ("true", "drifted", "blocked", "unknown")
+USER = "Trueup-User"
+"""Header in which a program says for whom it asks; it is believed, as there is no authentication."""
 
 
 class Listing(list[Row]):
@@ -136,7 +138,8 @@ class Engine(Protocol):
         """Set a live key, through the config topic; its new entry. Raises `BadSettings`."""
 
     def actions(self, limit: int) -> list[Row]:
-        """What was done, newest first: at_ms, id, kind, ledger, rule, outcome, detail."""
+        """What was done, newest first: at_ms, id, kind, ledger, link, broker (None: not about one), rule (why),
+        outcome, detail, who. It is kept for journal.history_days, restarts or not."""
 
 
 def rule_row(rule: Rule) -> Row:

@@ -161,6 +161,14 @@ def test_a_killed_worker_doubles_and_loses_nothing(trueup: Trueup, stream: Strea
     assert stream.same()
 
 
+@pytest.fixture(scope="module")
+def before_the_kill(trueup: Trueup) -> dict[str, Any]:
+    """What was done first, in an earlier run."""
+    found: dict[str, Any] = trueup.json("get", "actions", "--limit", "10000")[-1]
+    return found
+
+
+@pytest.mark.usefixtures("before_the_kill")
 def test_a_killed_application_doubles_and_loses_nothing(trueup: Trueup, whole: Stream, single: Stream) -> None:
     for stream in (whole, single):
         stream.write(500)
@@ -170,6 +178,10 @@ def test_a_killed_application_doubles_and_loses_nothing(trueup: Trueup, whole: S
     trueup.start()
     trueup.until("the records to arrive", lambda: whole.arrived() and single.arrived())
     assert (whole.same(), single.same()) == (True, True)
+
+
+def test_what_was_done_outlives_a_killed_application(trueup: Trueup, before_the_kill: dict[str, Any]) -> None:
+    assert before_the_kill in trueup.json("get", "actions", "--limit", "10000")
 
 
 def test_a_paused_link_copies_nothing_until_it_is_resumed(trueup: Trueup, whole: Stream) -> None:

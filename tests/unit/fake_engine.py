@@ -183,10 +183,11 @@ class FakeEngine:
             "oldest_drift_ms": 4 * MINUTE, "marks": {"outstanding": 31, "ours": 30, "cap": 200},
             "waiting": {"approval": 16},
         }  # fmt: skip
+        about = {"link": None, "broker": None, "who": "trueup"}
         self.done = [
-            {"at_ms": NOW - 4000, "id": "repair-21-v3", "kind": "repair", "ledger": 21,
+            {**about, "at_ms": NOW - 4000, "id": "repair-21-v3", "kind": "repair", "ledger": 21,
              "rule": "placement.lost-member", "outcome": "working", "detail": "ar1 took it"},
-            {"at_ms": NOW - 9000, "id": "repair-20-v3", "kind": "repair", "ledger": 20,
+            {**about, "at_ms": NOW - 9000, "id": "repair-20-v3", "kind": "repair", "ledger": 20,
              "rule": "placement.too-few-racks", "outcome": "safe", "detail": "metadata and liveness say so"},
         ]  # fmt: skip
         return self

@@ -194,7 +194,7 @@ def test_what_fails_takes_readiness_away(supervisor: Supervisor) -> None:
     none: Any = SimpleNamespace(not_ready=list, rows=list, sources=lambda _: [], left=[], longest_ms=lambda: 0)
     live: Any = SimpleNamespace(now=now, refused={})
     journal: Any = SimpleNamespace(reachable=lambda: True, bootstrap="none:0")
-    made = Application(live, journal, None, None, none, none, supervisor, Listener(lambda _: None), lambda: 0)
+    made = Application(live, journal, None, None, none, none, supervisor, Listener(lambda _: None), lambda: 0, none)
     before = made.status()
     flaky.broken = False
     supervisor.guarded("listener", flaky)

@@ -176,8 +176,3 @@ def test_how_owners_fare(synced: bool, problem: str, after_ms: int, state: str) 
     loop = Loop()
     loop.cluster.synced, loop.cluster.problem = synced, problem
     assert [(name, said) for name, said, _, _ in loop.said.sources(NOW + after_ms)] == [("owners", state)]
-
-
-def test_what_was_done_lately_stands_first() -> None:
-    loop = Loop("approve").marked(7)
-    assert [row["outcome"] for row in loop.said.actions(10)] == ["marked", "suspected"]

@@ -8,9 +8,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from state.errors import Retry, Stop, Unknown
 from state.link_rules import EVERY_RULE
+from streams.history import ITSELF, WHO
 from streams.metrics import Metrics
 from streams.web.api import create_app
-from streams.web.engine import Engine
+from streams.web.engine import USER, Engine
 from tests.unit.fake_engine import FakeEngine
 
 JSON = {"Content-Type": "application/json"}
@@ -174,6 +175,16 @@ def test_a_deletion_that_nobody_is_certain_of_is_refused(client: FlaskClient, bo
 
 def test_a_stale_approval_is_refused(client: FlaskClient) -> None:
     assert error(client.post("/api/approve", json={"ids": ["repair-100-v2"]}), 409)["found"] == "repair-100-v2"
+
+
+@pytest.mark.parametrize(("headers", "who"), [({USER: "alice"}, "alice at 127.0.0.1"), ({}, "somebody at 127.0.0.1")])
+def test_a_request_says_for_whom_it_asks(
+    client: FlaskClient, engine: FakeEngine, headers: dict[str, str], who: str
+) -> None:
+    seen = list[str]()
+    engine.approve = lambda _ids: seen.append(WHO.get()) or []  # type: ignore[func-returns-value, method-assign]
+    client.post("/api/approve", json={"all": True}, headers=headers)
+    assert (seen, WHO.get()) == ([who], ITSELF)
 
 
 def test_a_live_key_is_set(client: FlaskClient, engine: FakeEngine) -> None:

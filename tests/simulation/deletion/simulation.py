@@ -322,7 +322,7 @@ class Simulation:
         told = {int.from_bytes(key, "big"): value for key, value in self.journal.records.items() if value is not None}
         if acting is self.markers and not acting.obstacle and told.keys() != acting.markers.keys():
             raise Violation(f"the journal knows {sorted(told)} and the application {sorted(acting.markers)}")
-        for entry in acting.history:
+        for entry in acting.history.rows():
             if entry["outcome"] == Stage.GONE and entry["ledger"] in self.world.ledgers:
                 raise Violation(f"ledger {entry['ledger']} is said to be gone and is there")
         for number in self.journal.confirmed:

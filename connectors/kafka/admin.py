@@ -17,6 +17,8 @@ from connectors.kafka.options import librdkafka
 from state.errors import Retry, Stop, TrueupError, Unknown
 
 TIMEOUT_S = 15.0
+SILENT = 3
+"""Answers missing in a row after which the client is made anew: one may go deaf, and its cluster be well."""
 _LOGIN = frozenset({
     KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError.UNSUPPORTED_SASL_MECHANISM,
     KafkaError._SSL,
@@ -50,7 +52,11 @@ class Admin(Closing):
     def __init__(self, endpoint: Endpoint, timeout_s: float = TIMEOUT_S) -> None:
         self.endpoint, self.name, self.timeout_s = endpoint, endpoint.name, timeout_s
         self._login: KafkaError | None = None
-        self.client = AdminClient(librdkafka(endpoint, error_cb=self._heard))
+        self._silent = 0
+        self.client = self._made()
+
+    def _made(self) -> AdminClient:
+        return AdminClient(librdkafka(self.endpoint, error_cb=self._heard))
 
     def close(self) -> None:
         """Let go of all connections. The client is of no further use."""
@@ -84,6 +90,8 @@ class Admin(Closing):
         expected = f"{self.name} to {doing}"
         if code in _LOST and (login := self._trouble()) is not None:
             return Stop(expected, f"{login.name()}: {login.str()}", "check user, password and certificates")
+        if not changing:
+            self._count(code)
         if code in DENIED or code in _LOGIN:
             return Stop(expected, said, "give the link's user that right" if code in DENIED else "check user, password")
         if code in MISSING or code in _REFUSED:
@@ -91,6 +99,13 @@ class Admin(Closing):
         if code in _LOST and changing:
             return Unknown(expected, said, "look whether it happened")
         return Retry(expected, said, "see whether its brokers are well; it is tried again")
+
+    def _count(self, code: int) -> None:
+        """Note an answer that is an error, and make the client anew after too many that did not come."""
+        self._silent = self._silent + 1 if code in _LOST else 0
+        if self._silent >= SILENT:
+            self._silent = 0
+            self.client = self._made()
 
     def _heard(self, error: KafkaError) -> None:
         if error.code() in _LOGIN:
@@ -104,13 +119,15 @@ class Admin(Closing):
 
     def _result(self, doing: str, future: "Future[V]") -> V:
         try:
-            return future.result()
+            value = future.result()
         except KafkaException as error:
             raise self.error(doing, error.args[0]) from error
+        self._silent = 0
+        return value
 
     def _one(self, doing: str, future: "Future[Any]") -> Any:
         try:
-            return future.result()
+            value = future.result()
         except KafkaException as error:
             found = self.error(doing, error.args[0])
             found.__cause__ = error
@@ -118,6 +135,8 @@ class Admin(Closing):
             if code in _LOST or code in _LOGIN:
                 raise found from error
             return found
+        self._silent = 0
+        return value
 
     def _done(self, doing: str, future: "Future[Any]") -> Any:
         try:

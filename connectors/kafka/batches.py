@@ -240,8 +240,10 @@ class BatchCopier:
 
     def _led(self, lines: list[Line]) -> None:
         for line in lines:
+            track = line.track
             try:
-                leader = self._source.leader(line.track.source)
+                track.source_id = self._source.identify(track.source.topic, track.source_id)
+                leader = self._source.leader(track.source)
                 self._source.asking(leader)  # so that a short lease is not spent on connecting
                 line.source.found(leader)
             except TrueupError as error:
@@ -249,6 +251,7 @@ class BatchCopier:
 
     def _stand(self, lines: list[Line]) -> None:
         """Where each partition stands at the target; it begins again at its place."""
+        lines = [line for line in lines if self._meant(line)]
         places = {line.track.target: line.track.place for line in lines}
         found = stand(self._target, places, self._lease.flow)
         for line in lines:
@@ -258,6 +261,16 @@ class BatchCopier:
             else:
                 line.track.rewind(standing)
                 line.target.found(self._target.leader(line.track.target))
+
+    def _meant(self, line: Line) -> bool:
+        """Whether the target's topic is the one that is meant."""
+        track = line.track
+        try:
+            track.target_id = self._target.identify(track.target.topic, track.target_id)
+        except TrueupError as error:
+            self._failed(line, line.target, error)
+            return False
+        return True
 
     def _drain(self) -> None:
         """Wait for the answers to everything sent; then what the places count is all that the target has, unless

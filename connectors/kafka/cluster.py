@@ -12,11 +12,12 @@ from kafka.protocol.metadata import MetadataRequest
 from connectors.contract import Endpoint, Partition
 from connectors.kafka.connection import Connection, connect
 from connectors.kafka.options import addresses_of, settings_of
-from connectors.kafka.wire import problem
+from connectors.kafka.topic_ids import text_of
+from connectors.kafka.wire import Missing, problem
 from state.errors import Retry, Stop, TrueupError
 
 EARLIEST, LATEST = -2, -1
-_METADATA, _LIST_OFFSETS, _DESCRIBE_PRODUCERS = 7, 2, 0  # versions: all brokers from 2.8 on
+_METADATA, _LIST_OFFSETS, _DESCRIBE_PRODUCERS = 10, 2, 0  # versions: all brokers from 2.8 on
 T = TypeVar("T")
 
 
@@ -33,6 +34,7 @@ class Cluster:
         self._bootstrap = addresses_of(endpoint)
         self._nodes: dict[int, tuple[str, int]] = {}
         self._leaders: dict[Partition, int | TrueupError] = {}
+        self._ids: dict[str, bytes] = {}
         self._asking: dict[tuple[str, int], Connection] = {}
 
     def refresh(self, topics: Iterable[str]) -> None:
@@ -45,6 +47,7 @@ class Cluster:
         self._nodes = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
         for topic in answer.topics:
             self._forget(topic.name)
+            self._ids[topic.name] = topic.topic_id.bytes if topic.topic_id and not topic.error_code else b""
             if topic.error_code:
                 self._leaders[Partition(topic.name, -1)] = self._problem(topic.error_code, topic.name)
             for part in topic.partitions:
@@ -60,6 +63,17 @@ class Cluster:
         if isinstance(found, TrueupError):
             raise found
         return found
+
+    def identify(self, topic: str, meant: bytes) -> bytes:
+        """The id of a topic that is to have the id ``meant`` (empty: any). Raises `Missing` where it has another."""
+        found = self._ids.get(topic, b"")
+        if meant and found and meant != found:
+            raise Missing(
+                f"topic {topic} of {self.endpoint.name} with id {text_of(meant)}",
+                f"it was deleted and made anew with id {text_of(found)}",
+                "reset the link's partitions of this topic, or leave it out of the link",
+            )
+        return meant or found
 
     def take(self, node: int) -> Connection:
         """A connection to a broker for the caller alone, who closes it or gives it back. Raises `Retry` and `Stop`."""

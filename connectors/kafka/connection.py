@@ -65,8 +65,10 @@ class Connection:
     Every method raises `Retry` when the connection breaks or the broker is silent; nothing can be done with it then.
     """
 
-    def __init__(self, sock: socket.socket, name: str, client: str) -> None:
-        self.name = name
+    def __init__(
+        self, sock: socket.socket, name: str, client: str, versions: Mapping[int, tuple[int, int]] | None = None
+    ) -> None:
+        self.name, self._versions = name, versions or {}
         self._socket, self._client = sock, client.encode()
         self._id = self._expected = _FIRST_ID
         self._chunk, self._frames = bytearray(_CHUNK), Frames()
@@ -75,6 +77,10 @@ class Connection:
     def fileno(self) -> int:
         """For selectors."""
         return self._socket.fileno()
+
+    def takes(self, key: int, version: int) -> bool:
+        """Whether the broker knows this version of an API."""
+        return version <= self._versions.get(key, (0, -1))[1]
 
     @property
     def buffered(self) -> bool:
@@ -179,11 +185,12 @@ def connect(host: str, port: int, settings: Mapping[str, Any]) -> Connection:
         raise Retry(f"broker {name} to accept a connection", str(error), "start it, or check its address") from error
     net = NetworkSelector()
     transports: list[Any] = []
+    versions: dict[int, tuple[int, int]] = {}
     try:
         sock.setblocking(False)
         for level, option, value in _OPTIONS:
             sock.setsockopt(level, option, value)
-        _open(net, sock, host, name, settings, transports)
+        _open(net, sock, host, name, settings, transports, versions)
     except BaseException:
         for socket_ in (sock, *(transport._sock for transport in transports)):
             if socket_ is not None:  # TLS took it over, or kafka-python closed it
@@ -193,7 +200,7 @@ def connect(host: str, port: int, settings: Mapping[str, Any]) -> Connection:
         net.close()
     taken: socket.socket = transports[0]._sock
     taken.settimeout(ANSWER_S)
-    return Connection(taken, name, settings["client_id"])
+    return Connection(taken, name, settings["client_id"], versions)
 
 
 _OPTIONS = (
@@ -217,9 +224,15 @@ _REFUSALS = (
 
 
 def _open(
-    net: NetworkSelector, sock: socket.socket, host: str, name: str, settings: Mapping[str, Any], found: list[Any]
+    net: NetworkSelector,
+    sock: socket.socket,
+    host: str,
+    name: str,
+    settings: Mapping[str, Any],
+    found: list[Any],
+    versions: dict[int, tuple[int, int]],
 ) -> None:
-    """Let kafka-python open it; the transport is put into ``found``."""
+    """Let kafka-python open it; the transport is put into ``found``, least and most of each API's ``versions`` too."""
 
     async def open_it() -> None:
         kind = KafkaSSLTransport if settings["security_protocol"] in ("SSL", "SASL_SSL") else KafkaTCPTransport
@@ -230,6 +243,7 @@ def _open(
         connection.connection_made(found[0])
         await connection.initialize(time.monotonic() + CONNECT_S)
         await connection
+        versions.update(connection.broker_version_data.api_versions)
         found[0].pause_reading()
 
     future = net.call_soon_with_future(open_it())

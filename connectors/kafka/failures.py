@@ -7,13 +7,14 @@ record (``stop`` never says so, a dead-letter topic does once it has acknowledge
 A hook may be called again for the same record after a crash, and so may a dead letter be written twice.
 """
 
+import time
 from collections.abc import Sequence
 from typing import Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from connectors.contract import Failure, Hook, Lease
-from connectors.kafka.records_clients import BATCH_BYTES, producer
+from connectors.kafka.records_clients import BATCH_BYTES, dropped, producer, served
 from connectors.kafka.records_marks import Headers
 from connectors.kafka.transforms import Attempt, Record, entry_point
 from state.errors import BadSettings
@@ -117,10 +118,12 @@ class _DeadLetters:
             )
         except KafkaException as error:
             return str(error.args[0].str())
-        client.flush(TIMEOUT_S)
+        deadline, failed = time.monotonic() + TIMEOUT_S, None
+        while not answers and not failed and time.monotonic() < deadline:
+            failed = served(client, 0.05)
         if not answers:
             self.close()
-            return f"not acknowledged within {TIMEOUT_S:.0f} s"
+            return failed.str() if failed else f"not acknowledged within {TIMEOUT_S:.0f} s"
         return answers[0].str() if answers[0] else ""
 
     def _client(self) -> Producer:
@@ -133,7 +136,7 @@ class _DeadLetters:
 
     def close(self) -> None:
         if self._producer is not None:
-            self._producer.purge()
+            dropped(self._producer, 0.0)
             self._producer = None
 
 

@@ -9,6 +9,7 @@ from selectors import EVENT_READ, BaseSelector
 from connectors.contract import Partition
 from connectors.kafka.cluster import Cluster
 from connectors.kafka.connection import Connection
+from connectors.kafka.topic_ids import BY_ID, fetch_by_id, fetched_by_id
 from connectors.kafka.track import Track
 from connectors.kafka.wire import COMMITTED, FETCH, FETCH_VERSION, Fetched, fetch_body, fetched
 from state.errors import TrueupError
@@ -25,8 +26,30 @@ class Reader:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.asked: dict[Partition, tuple[Track, int]] = {}
+        self.names: dict[bytes, str] = {}
         self.turn = 0
         self.asked_s = 0.0
+
+    def ask(self, tracks: Iterable[Track], sizes: tuple[int, int, int, int]) -> None:
+        """Ask for what follows, of topics by id where the broker can."""
+        by_id: dict[bytes, list[tuple[int, int]]] = {}
+        by_name: dict[str, list[tuple[int, int]]] = {}
+        self.names = {}
+        for track in tracks:
+            place = track.source.number, track.reached
+            by_name.setdefault(track.source.topic, []).append(place)
+            by_id.setdefault(track.source_id, []).append(place)
+            self.names[track.source_id] = track.source.topic
+        if b"" not in self.names and self.connection.takes(FETCH, BY_ID):
+            self.connection.send(FETCH, BY_ID, fetch_by_id(by_id, *sizes))
+        else:
+            self.names = {}
+            self.connection.send(FETCH, FETCH_VERSION, fetch_body(by_name, *sizes))
+
+    def answers(self) -> dict[Partition, Fetched]:
+        """Read what the broker answered."""
+        body = self.connection.receive()
+        return fetched_by_id(body, self.names) if self.names else fetched(body)
 
 
 class Fetcher:
@@ -54,9 +77,7 @@ class Fetcher:
         reader = self._readers[node]
         asked, reader.asked = reader.asked, {}
         answers: dict[Partition, Fetched] = {}
-        self._guarded(
-            node, [track for track, _ in asked.values()], lambda: answers.update(fetched(reader.connection.receive()))
-        )
+        self._guarded(node, [track for track, _ in asked.values()], lambda: answers.update(reader.answers()))
         for partition, answer in answers.items():
             track, offset = asked[partition]
             yield track, offset, answer
@@ -81,13 +102,10 @@ class Fetcher:
         reader = self._readers[node]
         reader.turn, reader.asked_s = reader.turn + 1, time.monotonic()
         first = reader.turn % len(tracks)  # a broker fills its answer in the order of the request
-        topics: dict[str, list[tuple[int, int]]] = {}
-        for track in (*tracks[first:], *tracks[:first]):
-            topics.setdefault(track.source.topic, []).append((track.source.number, track.reached))
         reader.asked = {track.source: (track, track.reached) for track in tracks}
         wait = _SOME_FULL_MS if some_full else _WAIT_MS
         whole = max(self._each, min(_MOST_BYTES, self._each * len(tracks)))
-        reader.connection.send(FETCH, FETCH_VERSION, fetch_body(topics, self._each, whole, wait, COMMITTED))
+        reader.ask((*tracks[first:], *tracks[:first]), (self._each, whole, wait, COMMITTED))
 
     def _guarded(self, node: int, tracks: Iterable[Track], action: Callable[[], object]) -> None:
         try:

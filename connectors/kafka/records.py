@@ -15,14 +15,27 @@ from itertools import groupby, repeat, starmap
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from connectors.contract import Lease, Progress
+from connectors.contract import Lease, Partition, Progress
 from connectors.kafka.rate import Rate
 from connectors.kafka.records_alone import Alone
-from connectors.kafka.records_clients import BATCH_BYTES, LINK_WIDE, consumer, producer, translated
+from connectors.kafka.records_clients import (
+    BATCH_BYTES,
+    LINK_WIDE,
+    cluster_of,
+    consumer,
+    dropped,
+    producer,
+    purged,
+    served,
+    translated,
+)
 from connectors.kafka.records_flows import Flow, Lane
 from connectors.kafka.records_guard import Guard
+from connectors.kafka.records_identity import Identity
 from connectors.kafka.records_resume import Resume
 from connectors.kafka.records_shape import Broken, Shape
+from connectors.kafka.topic_ids import id_of
+from connectors.kafka.wire import Missing
 from state.errors import Retry, Stop, TrueupError
 
 BATCH, AHEAD = 2_000, 40_000
@@ -31,6 +44,8 @@ AHEAD_BYTES = 64 << 20
 YOUNG = 100_000
 """New objects before Python looks for cycles among them."""
 IDLE_S, GRACE_S, GUARD_S, ASK_S = 0.05, 5.0, 5.0, 6.0
+IDENTIFY_S = 0.1
+"""Less than a producer waits before it writes again."""
 CAREFUL = 1_000
 RECOVERIES = 5
 """In one call; then the link is tried again later."""
@@ -58,9 +73,13 @@ class RecordCopier:
         for lane in lanes.values():
             lane.shared = sum(a.target == lane.target for a in lease.assignments) > 1
         self._many = len({a.source.topic for a in lease.assignments}) > 1
-        self._alone = Alone(lease, self._shape)
+        source, target = cluster_of(lease.source), cluster_of(lease.target)
+        self._here = Identity(source, {a.source.topic: id_of(a.source_id) for a in lease.assignments})
+        self._there = Identity(target, {a.target.topic: id_of(a.target_id) for a in lease.assignments})
+        self._identified = 0.0
+        self._alone = Alone(lease, self._shape, self._there)
         self._rate = Rate(lease.limits, time.monotonic())
-        self._guard, self._guarded, self._told_apart = Guard(lease), 0.0, False
+        self._guard, self._guarded, self._told_apart = Guard(lease, source), 0.0, False
         self._batch_bytes, self._refused, self._recovered = BATCH_BYTES, 0, False
         self._resume = Resume(lease)
         self._producer: Producer | None = None
@@ -107,7 +126,7 @@ class RecordCopier:
         """Let go of all connections."""
         self._drop_producer()
         self._consumer.close()
-        for part in (self._resume, self._guard, self._alone):
+        for part in (self._resume, self._alone, self._here, self._there):
             part.close()
 
     def _begin(self, flows: Sequence[Flow], ours: bool) -> None:
@@ -117,7 +136,7 @@ class RecordCopier:
         try:
             if not self._told_apart:
                 self._tell_apart(self._producer)
-            self._resume.run(flows, ours)
+            self._resume.run(self._meant(flows), ours)
         except Retry:
             if not self._consumer.assignment():
                 self._consumer.poll(0)  # it tells of its connections only when it is asked for records
@@ -127,6 +146,19 @@ class RecordCopier:
             self._flows[source].miss(obstacle)
         self._guarded = time.monotonic()
         self._consumer.assign([TopicPartition(*flow.source, flow.reached) for flow in self._active()])
+
+    def _meant(self, flows: Sequence[Flow]) -> list[Flow]:
+        """Those whose topics were not made anew. What else is wrong with them is found by looking at their logs."""
+        wrong = self._here.unsure(flow.source for flow in flows)
+        there = self._there.unsure(flow.lane.target for flow in flows)
+        left = []
+        for flow in flows:
+            errors = wrong.get(flow.source), there.get(flow.lane.target)
+            if stop := next((error for error in errors if isinstance(error, Stop)), None):
+                flow.miss(stop)
+            else:
+                left.append(flow)
+        return left
 
     def _tell_apart(self, target: Producer) -> None:
         """Raises `Stop` when both ends are one cluster, `Retry` when one does not answer."""
@@ -194,8 +226,46 @@ class RecordCopier:
             messages = [one] if one is not None else []
         if messages:
             self._down.pop("source", None)
-            self._take(messages)
+            sure = self._sure(messages)
+            if not self._failed:  # else all are read again
+                self._take(sure)
             self._hear(0)
+
+    def _sure(self, messages: list[Message]) -> list[Message]:
+        """Those of ``messages`` that were read from the topics meant, and may be written to those meant."""
+        places = set(map(_place, messages))
+        flows = [flow for flow in self._active() if flow.source in places]
+        wrong = self._here.unsure(flow.source for flow in flows)
+        for flow in flows:
+            if (error := wrong.get(flow.source)) is not None:
+                self._doubt(flow, error)
+        doubted = {*wrong, *self._check_targets([flow for flow in flows if flow.source not in wrong])}
+        return [message for message in messages if _place(message) not in doubted] if doubted else messages
+
+    def _check_targets(self, flows: Sequence[Flow]) -> list[Partition]:
+        """Whether the topics that are written to, or are to be for ``flows``, are those meant; sources of those that
+        are not."""
+        self._identified = time.monotonic()
+        writing = {flow.source: flow for flow in (*flows, *(flow for flow in self._active() if flow.pending))}
+        wrong = self._there.unsure(flow.lane.target for flow in writing.values())
+        doubted = [flow for flow in writing.values() if flow.lane.target in wrong]
+        for flow in doubted:
+            error = wrong[flow.lane.target]
+            self._doubt(flow, error)
+            if isinstance(error, Stop | Missing):  # what waits in the client must not be written to another topic
+                flow.forget()
+                self._failed.append((flow, KafkaError(KafkaError._UNKNOWN_TOPIC, str(error))))
+                purged(self._producer)
+        return [flow.source for flow in doubted]
+
+    def _doubt(self, flow: Flow, error: TrueupError) -> None:
+        """Stop what was made anew; read again later what cannot be told now."""
+        if isinstance(error, Stop):
+            self._stop(flow, str(error))
+            return
+        flow.error = str(error)
+        with suppress(KafkaException):  # it is read from there anyhow once it is assigned again
+            self._consumer.seek(TopicPartition(*flow.source, flow.reached))
 
     def _waiting(self) -> int:
         return sum(chunk.size for flow in self._flows.values() for chunk in flow.pending)
@@ -312,21 +382,22 @@ class RecordCopier:
                         flow.lose("the target did not answer in time")
                 return
             self._hear(0.02)
+        if self._failed:
+            self._drop_producer()
 
     def _drop_producer(self) -> None:
         if self._producer is not None:
-            with suppress(KafkaException):  # one that failed for good says so again
-                self._producer.purge()
-                self._producer.flush(1.0)
+            dropped(self._producer)
             self._producer = None
 
     def _hear(self, wait_s: float) -> None:
         """Take the target's answers, waiting for some for so long. That the client failed for good is one as well."""
-        try:
-            if self._producer is not None:
-                self._producer.poll(wait_s)
-        except KafkaException as error:
-            self._failed.append((None, error.args[0]))
+        if self._producer is None:
+            return
+        if error := served(self._producer, wait_s):
+            self._failed.append((None, error))
+        if self._unanswered() and time.monotonic() - self._identified > IDENTIFY_S:
+            self._check_targets([])
 
     def _heard(self, side: str) -> Callable[[KafkaError], None]:
         """What the client of a side says about its connections."""

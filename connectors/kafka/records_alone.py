@@ -6,17 +6,19 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from connectors.contract import Lease
 from connectors.kafka.failures import failure_of, policy_of
-from connectors.kafka.records_clients import BATCH_BYTES, REFUSED, producer
+from connectors.kafka.records_clients import BATCH_BYTES, REFUSED, dropped, producer, served
 from connectors.kafka.records_flows import Chunk, Flow
+from connectors.kafka.records_identity import Identity
 from connectors.kafka.records_shape import Broken, Row, Shape, record_of
 
 
 class Alone:
     """The one-by-one side of a lease, with its policy for refused records."""
 
-    def __init__(self, lease: Lease, shape: Shape) -> None:
+    def __init__(self, lease: Lease, shape: Shape, target: Identity) -> None:
         self._lease, self._shape, self._policy = lease, shape, policy_of(lease)
         self._producer: Producer | None = None
+        self._target = target
         self.refused = 0
 
     def send(self, flow: Flow, message: Message, deadline_s: float) -> None:
@@ -53,14 +55,22 @@ class Alone:
             answers.append(error)
 
         (topic, number), (value, key, stamp, headers) = flow.lane.target, row
+        if doubt := self._unsure(flow):
+            return doubt
         client = self._client()
         try:
             client.produce(topic, value, key, number, timestamp=stamp, headers=headers, on_delivery=told)
         except KafkaException as error:
             return error.args[0]  # type: ignore[no-any-return]
         while not answers and time.monotonic() < deadline_s:
-            client.poll(0.05)
+            if ended := served(client, 0.05) or (None if answers else self._unsure(flow)):
+                return ended
         return answers[0] if answers else KafkaError(KafkaError._TIMED_OUT)
+
+    def _unsure(self, flow: Flow) -> KafkaError | None:
+        """Why the record must not be written now."""
+        error = self._target.unsure([flow.lane.target]).get(flow.lane.target)
+        return KafkaError(KafkaError._STATE, str(error)) if error else None
 
     def _refuse(self, flow: Flow, message: Message, reason: str) -> None:
         """Let the policy decide. Handled: the copy goes on behind the record."""
@@ -83,7 +93,7 @@ class Alone:
         """Let go of connections."""
         self._policy.close()
         if self._producer is not None:
-            self._producer.purge()
+            dropped(self._producer, 0.0)
             self._producer = None
 
 

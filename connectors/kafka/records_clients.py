@@ -4,16 +4,21 @@ librdkafka is not fork-safe: everything here is made in the process that uses it
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from connectors.contract import Endpoint, Limits, Partition
-from connectors.kafka.options import librdkafka
+from connectors.kafka.cluster import Cluster
+from connectors.kafka.options import librdkafka, only_records
 from state.errors import Retry, Stop, TrueupError
 
 TIMEOUT_S = 6.0
+RETRY_MS = 500
+"""So long a producer waits before it writes again what a broker refused: the topic may have been made anew, which
+`records_identity` learns before."""
 BATCH_BYTES = 512 << 10
 """Below the least usual max.message.bytes, so that a batch is refused only for a record in it."""
 ErrorSeen = Callable[[KafkaError], None]
@@ -80,8 +85,42 @@ def producer(endpoint: Endpoint, limits: Limits, seen: ErrorSeen, batch_bytes: i
         "queue_buffering_max_messages": 500_000,
         "queue_buffering_max_kbytes": 1 << 20,
     }
-    own = librdkafka(endpoint, **{**settings, **ours}, error_cb=seen)
+    own = librdkafka(endpoint, **{**settings, **ours, "retry_backoff_ms": RETRY_MS}, error_cb=seen)
     return Producer({"log_level": 3, "compression.type": "lz4", "linger.ms": 2, **own})
+
+
+def served(client: Producer, wait_s: float) -> KafkaError | None:
+    """Let a client call back for so long. The error that ended it, if one did.
+
+    It raises that error out of any call, and goes on calling back meanwhile: what is asked in a callback then raises
+    SystemError, which takes the place of the first.
+    """
+    try:
+        client.poll(wait_s)
+    except KafkaException as error:
+        return error.args[0]  # type: ignore[no-any-return]
+    except SystemError as error:
+        return KafkaError(KafkaError._FATAL, str(error.__cause__ or error))
+    return None
+
+
+def purged(client: Producer | None) -> None:
+    """Take back what a client has not sent."""
+    if client is not None:
+        with suppress(KafkaException, SystemError):  # one that failed for good says so again
+            client.purge()
+
+
+def dropped(client: Producer, wait_s: float = 1.0) -> None:
+    """Take back what a client has not sent, and hear what became of the rest."""
+    purged(client)
+    with suppress(KafkaException, SystemError):
+        client.flush(wait_s)
+
+
+def cluster_of(endpoint: Endpoint) -> Cluster | None:
+    """The cluster for questions that librdkafka cannot ask; None where only it understands the options."""
+    return None if only_records(endpoint.options) else Cluster(endpoint)
 
 
 def bounds(endpoint: Endpoint, partitions: Iterable[Partition]) -> dict[Partition, Bounds | TrueupError]:

@@ -20,6 +20,7 @@ from connectors.kafka.records_tails import Met
 from state.errors import Retry, Stop, TrueupError
 
 PATH = "records"
+_ELSEWHERE = "records were written before those that the target had acknowledged"
 END = "end"
 """Name in `Position.carry`: the target's end when the position was acknowledged."""
 
@@ -34,10 +35,12 @@ class Lane:
         self.target, self.next, self.shared = target, -1, False
 
     def extend(self, last: int, records: int) -> int:
-        """Take the news that ``records`` of ours end at offset ``last``; return how many of others are between."""
+        """Take the news that ``records`` of ours end at offset ``last``; return how many of others are between.
+        Negative: they stand before what was written already, so the log is another one, or lost its end."""
         gap = last + 1 - records - self.next
-        self.next = last + 1
-        self.shared |= gap > 0
+        if gap >= 0:
+            self.next = last + 1
+            self.shared |= gap > 0
         return gap
 
 
@@ -61,6 +64,9 @@ class Chunk:
             return
         last = message.offset() or 0
         gap = self.flow.lane.extend(last, self.sent)
+        if gap < 0:
+            self.flow.fail(KafkaError(KafkaError._STATE, _ELSEWHERE))
+            return
         self.flow.counts.foreign += gap
         if gap:  # where the others stand among ours is not known: only the last is certain
             self.flow.run(self.spans[-1][0] + self.spans[-1][1] - 1, last, 1)
@@ -77,7 +83,11 @@ class Chunk:
         if not self._counts(error):
             return
         last = message.offset() or 0
-        self.flow.counts.foreign += self.flow.lane.extend(last, 1)
+        gap = self.flow.lane.extend(last, 1)
+        if gap < 0:
+            self.flow.fail(KafkaError(KafkaError._STATE, _ELSEWHERE))
+            return
+        self.flow.counts.foreign += gap
         self.flow.run(offset, last, 1)
         self.left -= 1
         if not self.left:

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 
 from connectors.contract import Lease, Partition
 from connectors.kafka.cluster import Cluster
-from connectors.kafka.options import only_records
 from state.errors import Stop, TrueupError
 from state.provenance import onward, tag_of
 
@@ -17,9 +16,8 @@ class Guard:
     """Asks the source of a lease. A source whose options only librdkafka understands cannot be asked: all its links
     copy records then, and there is nothing to find."""
 
-    def __init__(self, lease: Lease) -> None:
-        self._lease = lease
-        self._source = None if only_records(lease.source.options) else Cluster(lease.source)
+    def __init__(self, lease: Lease, source: Cluster | None) -> None:
+        self._lease, self._source = lease, source
         self._refreshed = False
 
     def obstacles(self, partitions: Iterable[Partition]) -> dict[Partition, TrueupError]:
@@ -47,8 +45,3 @@ class Guard:
     def _loops(self, producer_id: int) -> bool:
         tag, lease = tag_of(producer_id), self._lease
         return tag is not None and onward(tag.path, lease.source.bit, lease.target.bit, lease.forward) is None
-
-    def close(self) -> None:
-        """Let go of the connections."""
-        if self._source is not None:
-            self._source.close()

@@ -13,6 +13,7 @@ from selectors import EVENT_READ, BaseSelector
 from connectors.contract import Partition
 from connectors.kafka.cluster import Cluster
 from connectors.kafka.connection import Connection
+from connectors.kafka.topic_ids import BY_ID, produce_by_id, produced_by_id
 from connectors.kafka.track import Entry, Track
 from connectors.kafka.wire import PRODUCE, PRODUCE_VERSION, Produced, produce_body, produced
 from state.errors import Retry, TrueupError
@@ -31,7 +32,27 @@ class Writer:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.flying: deque[Sent] = deque()
+        self.names: deque[dict[bytes, str]] = deque()
         self.heard_s = 0.0
+
+    def write(self, sent: Sent) -> None:
+        """Send a batch for each partition, to topics by id where the broker can."""
+        batches = {partition: entry.batch for partition, (_, entry) in sent.items()}
+        ids = {partition.topic: track.target_id for partition, (track, _) in sent.items()}
+        by_id = all(ids.values()) and self.connection.takes(PRODUCE, BY_ID)
+        self.flying.append(sent)
+        self.names.append({topic_id: topic for topic, topic_id in ids.items()} if by_id else {})
+        if by_id:
+            self.connection.send(PRODUCE, BY_ID, *produce_by_id(batches, ids, _REPLICATED_MS))
+        else:
+            self.connection.send(PRODUCE, PRODUCE_VERSION, *produce_body(batches, _REPLICATED_MS))
+
+    def answers(self) -> tuple[Sent, dict[Partition, Produced]]:
+        """Read the answer to the oldest request."""
+        body = self.connection.receive()
+        names = self.names.popleft()
+        found = produced_by_id(body, names) if names else produced(body)
+        return self.flying.popleft(), found
 
 
 class Sender:
@@ -62,9 +83,7 @@ class Sender:
             writer = self._writers.get(node) or self._open(node)
             if not writer.flying:
                 writer.heard_s = time.monotonic()
-            writer.flying.append(sent)
-            batches = {partition: entry.batch for partition, (_, entry) in sent.items()}
-            writer.connection.send(PRODUCE, PRODUCE_VERSION, *produce_body(batches, _REPLICATED_MS))
+            writer.write(sent)
         except TrueupError as error:
             if node not in self._writers:
                 self._fail(sent, error)
@@ -77,11 +96,11 @@ class Sender:
         writer = self._writers[node]
         while True:
             try:
-                answers = produced(writer.connection.receive())
+                sent, answers = writer.answers()
             except TrueupError as error:
                 self._drop(node, error)
                 return
-            for partition, (track, entry) in writer.flying.popleft().items():
+            for partition, (track, entry) in sent.items():
                 track.flying -= 1
                 if partition in answers:
                     self._answered(track, entry, answers[partition])

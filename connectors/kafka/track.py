@@ -14,6 +14,7 @@ from connectors.kafka.dense import dense
 from connectors.kafka.place import Place, ahead, following
 from connectors.kafka.route import Route
 from connectors.kafka.standing import Own, Standing
+from connectors.kafka.topic_ids import id_of
 from connectors.kafka.transactions import Aborted
 from connectors.kafka.wire import Fetched
 from state.errors import Retry, Stop
@@ -60,6 +61,7 @@ class Track:
 
     def __init__(self, assignment: Assignment, lease: Lease) -> None:
         self.source, self.target = assignment.source, assignment.target
+        self.source_id, self.target_id = id_of(assignment.source_id), id_of(assignment.target_id)
         self.place = Place.of(assignment.position, assignment.start)
         self.begun = assignment.position.offset >= 0
         self.reached = self.place.offset

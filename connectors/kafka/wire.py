@@ -16,7 +16,7 @@ from state.errors import Retry, Stop, TrueupError
 
 PRODUCE, PRODUCE_VERSION = 0, 7
 FETCH, FETCH_VERSION = 1, 10
-OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC = 1, 3
+OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC, UNKNOWN_ID, INCONSISTENT_ID = 1, 3, 100, 103
 UNCOMMITTED, COMMITTED = 0, 1
 
 _NO_TRANSACTION_ALL_REPLICAS = struct.Struct(">hhii")
@@ -131,8 +131,8 @@ def problem(code: int, doing: str) -> TrueupError:
     """What an error code means for one partition: `Retry`, or `Stop` when a person must change something."""
     kind = for_code(code)
     found = f"error {code} {kind.__name__.removesuffix('Error')}"
-    if code == UNKNOWN_TOPIC:
-        return Missing(f"to {doing}", found, _HINTS[code])
+    if code in (UNKNOWN_TOPIC, UNKNOWN_ID, INCONSISTENT_ID):
+        return Missing(f"to {doing}", found, _HINTS[UNKNOWN_TOPIC])
     if kind.retriable or code in _ASK_AGAIN or code == OFFSET_OUT_OF_RANGE:
         return Retry(f"to {doing}", found, _HINTS.get(code, "look at the brokers; it is tried again"))
     return Stop(f"to {doing}", found, _HINTS.get(code, "see the broker's log"))

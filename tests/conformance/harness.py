@@ -48,6 +48,9 @@ class Harness(Protocol):
     def worker(self, root: Path, lease: Lease, lease_s: float) -> Worker:
         """A process that copies, to be killed."""
 
+    def remake(self, side: str, topic: str) -> None:
+        """Delete a topic of one partition at one side and make it anew at once, under the same name."""
+
     def without_target(self, during: Callable[[], None]) -> None:
         """Do something while the target is killed, and start it again."""
 

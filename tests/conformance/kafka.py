@@ -4,7 +4,8 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from connectors.contract import Connector, Lease
 from connectors.sandbox.processes import wait_until
@@ -70,6 +71,21 @@ class KafkaHarness:
 
     def worker(self, root: Path, lease: Lease, lease_s: float) -> Worker:
         return Worker(root, lease, self._name, lease_s)
+
+    def remake(self, side: str, topic: str) -> None:
+        admin = AdminClient({"bootstrap.servers": self._address(side)})
+        admin.delete_topics([topic])[topic].result(30)
+
+        def made() -> bool:
+            try:
+                admin.create_topics([NewTopic(topic, 1, 1, config=KEEP)])[topic].result(30)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise
+                return False
+            return True
+
+        wait_until(made, 60.0, f"{topic} to be made anew")
 
     def without_target(self, during: Callable[[], None]) -> None:
         self._pair.west.kill()

@@ -1,15 +1,18 @@
 """The suite. Each test says one thing that `connectors.contract` promises."""
 
+import itertools
 import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from connectors.contract import Limits, Progress
+from connectors.contract import Assignment, Copier, Lease, Limits, Partition, Position, Progress
 from connectors.kafka.connector import Batches
 from connectors.kafka.rate import BURST_S
 from connectors.kafka.records import Records
@@ -180,6 +183,79 @@ def test_a_copier_survives_the_death_of_its_target(harness: Harness) -> None:
     wait_until(all_there, 180.0, "the copy to end")
     copier.close()
     assert contents(harness.read("west", topic)) == numbered(2_000)
+
+
+def until_each_ends(copier: Copier, topics: Iterable[str], then: Callable[[], None]) -> None:
+    """Copy, and do something meanwhile, until every topic stopped or is known to have been made anew."""
+    ended, over = threading.Event(), set[str]()
+
+    def copy() -> None:
+        while not ended.is_set():
+            with suppress(Retry):
+                copier.copy(time.monotonic() + 0.2)
+            over.update(row.source.topic for row in copier.progress() if row.stopped or "made anew" in row.error)
+
+    copying = threading.Thread(target=copy)
+    copying.start()
+    try:
+        then()
+        wait_until(lambda: over >= {*topics}, 60.0, "every topic to end")
+    finally:
+        ended.set()
+        copying.join()
+
+
+TIMES = 4
+
+
+def test_nothing_of_a_source_topic_made_anew_is_copied(harness: Harness) -> None:
+    topics = [harness.topic() for _ in range(TIMES)]
+    for topic in topics:
+        harness.write("east", topic, {0: numbered(300)})
+    copy = harness.copy(of_all(harness.lease(topics[0]), topics)).to_the_end()
+    with closing(harness.connector.open(copy.next_lease().lease)) as copier:
+
+        def remake() -> None:
+            for topic in topics:
+                harness.remake("east", topic)
+                harness.write("east", topic, {0: numbered(1_000, name=b"new ")})
+
+        until_each_ends(copier, topics, remake)
+    assert [contents(harness.read("west", topic)) for topic in topics] == [numbered(300)] * TIMES
+
+
+def test_nothing_is_written_into_a_target_topic_made_anew(harness: Harness) -> None:
+    topics, ended = [harness.topic() for _ in range(TIMES)], threading.Event()
+
+    def write() -> None:
+        for first in itertools.count(0, 10):
+            if ended.is_set():
+                return
+            for topic in topics:
+                harness.write("east", topic, {0: numbered(10, first)})
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        with closing(harness.connector.open(of_all(harness.lease(topics[0]), topics))) as copier:
+            wait_until(lambda: begun(copier, TIMES), 60.0, "the copy of each topic to begin")
+            until_each_ends(copier, topics, lambda: [harness.remake("west", topic) for topic in topics] and None)
+    finally:
+        ended.set()
+        writer.join()
+    assert [harness.read("west", topic) for topic in topics] == [[]] * TIMES
+
+
+def of_all(lease: Lease, topics: Iterable[str]) -> Lease:
+    """The lease with partition 0 of all these topics."""
+    each = (Partition(topic, 0) for topic in topics)
+    return replace(lease, assignments=tuple(Assignment(one, one, Position(), 0) for one in each))
+
+
+def begun(copier: Copier, partitions: int) -> bool:
+    """Whether records of so many partitions were acknowledged."""
+    copier.copy(time.monotonic() + 0.1)
+    return sum(row.position.offset > 0 for row in copier.progress()) == partitions
 
 
 def test_a_limit_is_kept(harness: Harness) -> None:

@@ -1,10 +1,10 @@
 """What the records path decides without a broker: marks, searches, chunks, rates."""
 
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from connectors.contract import Assignment, Endpoint, Lease, Limits, Partition, Position, Run
 from connectors.kafka.rate import Rate
-from connectors.kafka.records_clients import Bounds
+from connectors.kafka.records_clients import Bounds, dropped, served
 from connectors.kafka.records_flows import END, Flow, Lane
 from connectors.kafka.records_marks import MARK, Path, mark_of, prefix_of
 from connectors.kafka.records_shape import Shape, Shaped
@@ -169,3 +169,31 @@ def test_a_rate_grants_no_more_than_its_burst_beyond_time() -> None:
         rate.take(records, 0)
         granted += records
     assert 190 <= granted <= 100 * 2 + 10
+
+
+class Ended:
+    """A client that failed for good while it called back."""
+
+    def fail(self, *_: object) -> None:
+        try:
+            raise KafkaException(KafkaError(KafkaError._FATAL, "gone"))
+        except KafkaException as error:
+            raise SystemError("a call returned a result with an exception set") from error
+
+    poll = purge = flush = fail
+
+
+def test_a_client_that_fails_while_it_calls_back_is_an_error_of_the_client() -> None:
+    error = served(Ended(), 0.0)  # type: ignore[arg-type]
+    assert error is not None
+    assert (error.code(), "gone" in error.str()) == (KafkaError._FATAL, True)
+
+
+def test_a_client_that_failed_for_good_is_dropped() -> None:
+    dropped(Ended())  # type: ignore[arg-type]
+
+
+def test_records_that_stand_before_those_acknowledged_are_none_of_the_copy() -> None:
+    lane = Lane(Partition("orders", 0))
+    lane.next = 100
+    assert (lane.extend(9, 10), lane.next) == (-100, 100)

@@ -214,7 +214,8 @@ def across(there: OffsetMap, back: OffsetMap | None, offset: int) -> Translation
         end = int(there.target[-1] + there.count[-1]) if len(there) else -1
         ours = max(end, there.clear)
     theirs = _high(back.target, back.source, back.count, offset)
-    theirs = back.until if theirs is None else theirs
+    # What the opposite link did not come to yet is not unread where it is a copy of this cluster's own records.
+    theirs = _passed(there.target, there.count, back.until) if theirs is None else theirs
     if offset < there.sure:
         ours = there.translate(offset).offset
     low = back.backward(offset).offset
@@ -236,3 +237,13 @@ def _low(starts: Column, others: Column, count: Column, offset: int, floor: int)
 def _high(starts: Column, others: Column, count: Column, offset: int) -> int | None:
     at = int(np.searchsorted(starts + count, offset, "right"))
     return int(others[at] + max(offset - starts[at], 0)) if at < len(starts) else None
+
+
+def _passed(starts: Column, count: Column, offset: int) -> int:
+    """The first offset from ``offset`` on that is in no run."""
+    at = int(np.searchsorted(starts, offset, "right")) - 1
+    if at < 0 or offset >= starts[at] + count[at]:
+        return offset
+    ends = (starts + count)[at:]
+    gaps = np.flatnonzero(starts[at + 1 :] > ends[:-1])
+    return int(ends[gaps[0]] if len(gaps) else ends[-1])

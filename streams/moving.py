@@ -1,14 +1,21 @@
 """Consumer groups of a link: what they committed at its source is committed at its target, and back.
 
+The source is asked in a loop of its own. What it said last is carried to the target whenever more is known to be
+copied, also while the source does not answer: so a group goes on where it stood when its cluster died.
+
 A group that moved to the target can move back: where no link copies the other way, the map of this one is read
 backwards. Only groups without members are ever touched.
 """
 
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from connectors.contract import Partition
+from connectors.kafka.committed import Answer
 from connectors.kafka.groups import Checkpoint, Groups, Way
+from state.errors import Retry
+from state.patterns import matches
 from streams.copies import Copy
 from streams.link import Link, Note
 from streams.words import many
@@ -20,7 +27,7 @@ SHOWN = 5
 
 
 class Mover:
-    """The groups of one link. Used by one thread, read by several."""
+    """The groups of one link. Each of `look`, `turn` and `turn_back` is called by one thread."""
 
     def __init__(
         self, link: Link, there: Groups, back: Groups, opposite: Callable[[], Link | None], note: Note
@@ -28,20 +35,59 @@ class Mover:
         self._link, self._there, self._back, self._opposite, self._note = link, there, back, opposite, note
         self._approved: set[str] = set()
         self._told: dict[str, tuple[frozenset[str], int]] = {}
-        self.names: Sequence[str] = ()
-        self.checkpoints: Sequence[Checkpoint] = ()
+        self._committed: Mapping[str, Answer] = {}
+        self._forth: Sequence[Checkpoint] = ()
+        self._home: Sequence[Checkpoint] = ()
+        self._lock = threading.Lock()
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Groups of the source, as it was seen last."""
+        return tuple(self._committed)
+
+    @property
+    def checkpoints(self) -> Sequence[Checkpoint]:
+        """What became of each group and partition in the last pass of either direction."""
+        return [*self._forth, *self._home]
+
+    def look(self) -> None:
+        """Ask the source what its groups committed. While it does not answer, what it said last stays."""
+        try:
+            committed = self._there.committed(self._link.declared.groups)
+        except Retry:
+            return
+        if committed != self._committed:
+            self._committed = committed
+            self._link.grown.set()
 
     def turn(self) -> None:
-        """One pass in both directions. Raises our errors."""
-        declared, opposite = self._link.declared, self._opposite()
-        self.names = self._there.names(declared.groups)
-        found = self._sync(self._there, self.names, ways(self._link, opposite), declared.mode)
-        if opposite is None:
-            found += self._sync(self._back, self._back.names(declared.groups), ways_back(self._link), declared.mode)
-        self.checkpoints = found
-        self._approved &= {row.group for row in found if row.action == "due"}
-        for outcome in ("moved", "failed"):
-            self._tell(outcome, [row for row in found if row.action == outcome])
+        """One pass to the target. Raises our errors."""
+        patterns = self._link.declared.groups
+        known = {name: answer for name, answer in self._committed.items() if matches(patterns, name)}
+        self._forth = self._carry(self._there, known, ways(self._link, self._opposite()))
+        self._end(self._forth)
+
+    def turn_back(self) -> None:
+        """One pass to the source, where no link copies back. Raises our errors."""
+        found: list[Checkpoint] = []
+        if self._opposite() is None and (by := ways_back(self._link)):
+            found = self._carry(self._back, self._back.committed(self._link.declared.groups), by)
+        self._home = found
+        self._end(found)
+
+    def _carry(self, groups: Groups, committed: Mapping[str, Answer], by: Mapping[Partition, Way]) -> list[Checkpoint]:
+        mode = self._link.declared.mode
+        may = {name for name in committed if mode == "enforce" or (mode == "approve" and name in self._approved)}
+        chosen = {name: answer for name, answer in committed.items() if name in may}
+        rest = {name: answer for name, answer in committed.items() if name not in may}
+        return [*groups.carry(chosen, by), *groups.carry(rest, by, change=False)]
+
+    def _end(self, found: Sequence[Checkpoint]) -> None:
+        """Forget the approvals that were used, and note what was done."""
+        with self._lock:
+            self._approved &= {row.group for row in self.checkpoints if row.action == "due"}
+            for outcome in ("moved", "failed"):
+                self._tell(outcome, [row for row in found if row.action == outcome])
 
     def _tell(self, outcome: str, rows: Sequence[Checkpoint]) -> None:
         """Put a round into the history as one row; rounds that go on with the same groups once a minute."""
@@ -58,14 +104,6 @@ class Mover:
         more = f"; and {many(len(said) - SHOWN, 'partition')} more" if len(said) > SHOWN else ""
         head = f"{many(len(groups), 'group')}, {many(len(said), 'partition')}: "
         self._note(self._link.name, "group", outcome, head + "; ".join(said[:SHOWN]) + more, "replication.group-behind")
-
-    def _sync(self, groups: Groups, names: Sequence[str], by: Mapping[Partition, Way], mode: str) -> list[Checkpoint]:
-        if not names or not by:
-            return []
-        may = [name for name in names if mode == "enforce" or (mode == "approve" and name in self._approved)]
-        rest = [name for name in names if name not in may]
-        found = groups.sync(may, by) if may else []
-        return [*found, *(groups.sync(rest, by, change=False) if rest else [])]
 
     def rows(self) -> list[Row]:
         """Groups whose offsets would be set."""
@@ -88,7 +126,8 @@ class Mover:
     def approve(self, ids: Iterable[str]) -> None:
         """An operator's yes; carried out at the next turn."""
         head = f"group-{self._link.name}-"
-        self._approved |= {name.removeprefix(head) for name in ids if name.startswith(head)}
+        with self._lock:
+            self._approved |= {name.removeprefix(head) for name in ids if name.startswith(head)}
 
     def lag(self) -> int:
         """Records by which the copy is behind what a group committed, at worst."""

@@ -29,7 +29,10 @@ from streams.supervisor import Supervisor
 
 log = logging.getLogger(__name__)
 TARGET = frozenset({"replication.target-recreated", "replication.target-gone", "replication.target-lost-records"})
-LOOK_S, ALIGN_S, GROUPS_S = 2.0, 5.0, 3.0
+LOOK_S, ALIGN_S = 2.0, 5.0
+COMMITTED_S, GROUPS_S, BACK_S = 0.5, 1.0, 3.0
+SPACED_S = 0.2
+"""Between two passes over the groups."""
 BEAT_WAIT_S = 2.0
 
 
@@ -93,7 +96,9 @@ class Watch:
         name = self.link.name
         supervisor.loop(f"sides of {name}", self.look, LOOK_S)
         supervisor.loop(f"alignment of {name}", self.align, ALIGN_S)
-        supervisor.loop(f"groups of {name}", self.move, GROUPS_S)
+        supervisor.loop(f"groups of {name} at the source", self.committed, COMMITTED_S)
+        supervisor.loop(f"groups of {name}", self.move, SPACED_S)
+        supervisor.loop(f"groups of {name} on their way back", self.move_back, BACK_S)
         supervisor.loop(f"heartbeat of {name}", self.heart, self.link.declared.heartbeat_s)
 
     def look(self) -> None:
@@ -155,10 +160,26 @@ class Watch:
             if waiting != self.link.waiting:
                 self.link.wake()
 
+    def committed(self) -> None:
+        """Learn what consumer groups committed at the source."""
+        if self._may_move:
+            self.mover.look()
+
     def move(self) -> None:
-        """Move the places of consumer groups."""
-        if self.link.facts.complete and not self.link.obstacle:
+        """Move the places of consumer groups as soon as more is known to be copied or committed."""
+        self.link.grown.wait(GROUPS_S)
+        self.link.grown.clear()
+        if self._may_move:
             self.mover.turn()
+
+    def move_back(self) -> None:
+        """Move them back where no link does."""
+        if self._may_move:
+            self.mover.turn_back()
+
+    @property
+    def _may_move(self) -> bool:
+        return self.link.facts.complete and not self.link.obstacle
 
     def heart(self) -> None:
         """Beat, unless nothing may be written."""

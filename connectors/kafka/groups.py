@@ -6,16 +6,19 @@ Offsets of a group with members are the members' own: we look first, and the bro
 (UNKNOWN_MEMBER_ID). Of consumers that commit without joining their group nobody can know.
 """
 
+import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from connectors.contract import Partition
-from connectors.kafka.committed import WITHOUT_MEMBERS, Committed
+from connectors.kafka.committed import WITHOUT_MEMBERS, Answer, Committed
 from state.errors import TrueupError
 from state.offsets import OffsetMap, Translation, across
 from state.patterns import matches
 
 NEVER = -1
+TRUST_S = 10.0
+"""What a group has at the target is read again after so long, and before anything is set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,34 +81,62 @@ class Groups:
     group alone is told in its rows.
 
     A pass costs one request for each coordinator on both sides, one for each broker of the target, and one for each
-    group that moves.
+    group that moves; nothing at the target for groups that have what they are to have.
     """
 
     def __init__(self, source: Committed, target: Committed) -> None:
         self._source, self._target = source, target
+        self._present: dict[str, Answer] = {}
+        self._read_s = 0.0
 
     def names(self, patterns: Sequence[str]) -> list[str]:
         """Groups of the source that are one of ``patterns`` (see `state.patterns.matches`), sorted."""
         return sorted(name for name in self._source.states() if matches(patterns, name)) if patterns else []
 
+    def committed(self, patterns: Sequence[str]) -> dict[str, Answer]:
+        """What the groups of the source that are one of ``patterns`` committed there."""
+        return self._source.offsets(self.names(patterns))
+
     def sync(
         self, groups: Sequence[str], ways: Mapping[Partition, Way], reset: Collection[str] = (), change: bool = True
     ) -> list[Checkpoint]:
-        """One pass over ``groups``. Offsets at the target never go back, but for groups in ``reset``. Nothing is
-        changed unless ``change``."""
-        if not groups or not ways:
+        """One pass over ``groups``: `carry` what they have committed by now."""
+        return self.carry(self._source.offsets(groups), ways, reset, change) if groups and ways else []
+
+    def carry(
+        self, committed: Mapping[str, Answer], ways: Mapping[Partition, Way], reset: Collection[str] = (),
+        change: bool = True,
+    ) -> list[Checkpoint]:  # fmt: skip
+        """Set at the target what groups committed at the source, which is not asked. Offsets at the target never go
+        back, but for groups in ``reset``. Nothing is changed unless ``change``."""
+        if not committed or not ways:
             return []
-        told, present = self._source.offsets(groups), self._target.offsets(groups)
-        states = self._target.states()
+        found = {group: _rows(group, here, ways) for group, here in committed.items()}
+        asked = self._unsure(found)
+        self._present |= self._target.offsets(asked)
+        states = self._target.states() if asked else {}
         rows: list[Checkpoint] = []
-        for group in groups:
-            here, there = told[group], present[group]
+        for group, translated in found.items():
+            here, there = committed[group], self._present.get(group, {})
             if isinstance(here, TrueupError) or isinstance(there, TrueupError):
                 rows += _failed(group, ways, str(here if isinstance(here, TrueupError) else there))
                 continue
-            found = _least(_translated(group, here, there, ways))
-            rows += self._moved(group, [_judged(row, states.get(group, ""), group in reset) for row in found], change)
+            known = [replace(row, present=there.get(row.target, NEVER)) for row in translated]
+            rows += self._moved(group, [_judged(row, states.get(group, ""), group in reset) for row in known], change)
         return rows
+
+    def _unsure(self, found: Mapping[str, Sequence[Checkpoint]]) -> list[str]:
+        """Groups of which it must be read what they have at the target."""
+        now = time.monotonic()
+        if now - self._read_s > TRUST_S:
+            self._read_s, self._present = now, {}
+        return [group for group, rows in found.items() if not self._has(group, rows)]
+
+    def _has(self, group: str, rows: Sequence[Checkpoint]) -> bool:
+        there = self._present.get(group)
+        if there is None or isinstance(there, TrueupError):
+            return False
+        return all(row.translated in (NEVER, there.get(row.target, NEVER)) for row in rows)
 
     def _moved(self, group: str, rows: Sequence[Checkpoint], change: bool) -> list[Checkpoint]:
         """The rows once what is due was committed, in one request."""
@@ -116,19 +147,24 @@ class Groups:
             refusals = self._target.commit(group, due)
         except TrueupError as error:
             refusals = {to: str(error) for to in due}
+        there = self._present.get(group)
+        if not isinstance(there, TrueupError):
+            self._present[group] = {**(there or {}), **{to: at for to, at in due.items() if not refusals.get(to, "?")}}
         return [_done(row, refusals.get(row.target, "no answer")) if row.action == "due" else row for row in rows]
 
 
-def _translated(
-    group: str, here: Mapping[Partition, int], there: Mapping[Partition, int], ways: Mapping[Partition, Way]
-) -> list[Checkpoint]:
+def _rows(group: str, here: Answer, ways: Mapping[Partition, Way]) -> list[Checkpoint]:
+    """What is to be at the target; what is there is not known yet."""
+    return [] if isinstance(here, TrueupError) else _least(_translated(group, here, ways))
+
+
+def _translated(group: str, here: Mapping[Partition, int], ways: Mapping[Partition, Way]) -> list[Checkpoint]:
     rows = []
     for source, offset in sorted(here.items()):
         if (way := ways.get(source)) is not None:
             found, lag = way.translate(offset)
             known = NEVER if found.offset is None else found.offset
-            present = there.get(way.to, NEVER)
-            rows.append(Checkpoint(group, source, way.to, offset, known, present, lag, reason=found.reason))
+            rows.append(Checkpoint(group, source, way.to, offset, known, lag=lag, reason=found.reason))
     return rows
 
 

@@ -26,6 +26,8 @@ class Cluster:
         return {group: self.committed.get(group, {}) for group in groups}
 
     def states(self) -> dict[str, str]:
+        if isinstance(self.refusal, AssertionError):
+            raise self.refusal
         return self.listed
 
     def commit(self, group: str, offsets: Mapping[Partition, int]) -> dict[Partition, str]:
@@ -63,6 +65,26 @@ def test_where_both_sides_write_nothing_unread_is_passed_over() -> None:
     there = OffsetMap().extend([(0, 2, 3)], 5)
     back = OffsetMap().extend([(0, 3, 2)], 5)
     assert Way(THERE, there, back).translate(4)[0].offset == 1
+
+
+def test_copies_that_the_opposite_link_did_not_come_to_yet_hold_no_group_back() -> None:
+    there = OffsetMap().extend([(0, 2, 5), (7, 7, 25)], 32)
+    back = OffsetMap().extend([(0, 5, 2)], 5)
+    assert [Way(THERE, there, back).translate(offset)[0].offset for offset in (4, 20, 32)] == [0, 20, 32]
+
+
+def test_a_record_that_did_not_come_back_yet_holds_the_group_before_it() -> None:
+    there = OffsetMap().extend([(0, 0, 10), (10, 11, 10)], 20)
+    back = OffsetMap().extend([], 5, begin=0)
+    assert Way(THERE, there, back).translate(20)[0].offset == 10
+
+
+def test_groups_that_have_what_they_are_to_have_cost_the_target_nothing() -> None:
+    target = Cluster({})
+    groups = Groups(Cluster({"g": {HERE: 4}}), target)  # type: ignore[arg-type]
+    groups.sync(["g"], {HERE: Way(THERE, COPIED)})
+    target.refusal = AssertionError("asked again")
+    assert [row.action for row in groups.sync(["g"], {HERE: Way(THERE, COPIED)})] == ["kept"]
 
 
 def test_an_offset_that_is_there_already_is_not_committed_again() -> None:

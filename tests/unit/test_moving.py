@@ -18,13 +18,13 @@ class Rig:
         self.notes, self.now, self.found = list[tuple[str, ...]](), 0, list[Checkpoint]()
         declared = SimpleNamespace(groups=["/.*/"], mode="enforce")
         self.link = SimpleNamespace(name="east-west", copies={}, now_ms=lambda: self.now, declared=declared)
-        groups = SimpleNamespace(names=lambda _declared: [])
+        groups = SimpleNamespace()
         self.mover = Mover(self.link, groups, groups, lambda: self.link, lambda *said: self.notes.append(said))  # type: ignore[arg-type]
 
     def round(self, *names: str, partitions: int = 2, after_ms: int = 3_000) -> None:
         self.now += after_ms
         rows: Sequence[Checkpoint] = [moved(name, number) for name in names for number in range(partitions)]
-        self.mover._sync = lambda *_: list(rows)  # type: ignore[method-assign]
+        self.mover._carry = lambda *_: list(rows)  # type: ignore[method-assign]
         self.mover.turn()
 
     @property

@@ -1,0 +1,109 @@
+"""When groups are carried to the other cluster."""
+
+from typing import Any
+
+import pytest
+
+from connectors.contract import Partition, Position, Progress, Run
+from connectors.kafka.groups import Groups
+from state.errors import Retry
+from streams.moving import Mover
+from streams.reports import Heard, Report
+from tests.unit.test_kafka_groups import Cluster
+from tests.unit.test_link import Rig
+
+ZERO = Partition("orders", 0)
+
+
+class Dying(Cluster):
+    """A cluster that may stop answering."""
+
+    dead = False
+
+    def states(self) -> dict[str, str]:
+        if self.dead:
+            raise Retry("an answer", "none", "wait")
+        return dict.fromkeys(self.committed, "stable")
+
+    def offsets(self, groups: Any) -> dict[str, Any]:
+        if self.dead:
+            raise Retry("an answer", "none", "wait")
+        return super().offsets(groups)
+
+
+class Shop:
+    """A link whose lease runs, and a group at its source."""
+
+    def __init__(self, mode: str = "enforce") -> None:
+        self.rig = Rig(groups=["g"], tasks=1, mode=mode)
+        self.east, self.west = Dying({"g": {ZERO: 40}}), Cluster({})
+        self.notes: list[tuple[str, ...]] = []
+        there, back = Groups(self.east, self.west), Groups(self.west, self.east)  # type: ignore[arg-type]
+        self.mover = Mover(self.rig.link, there, back, lambda: None, lambda *note: self.notes.append(note))
+        (self.order,) = self.rig.link.orders()
+        self._at = 0
+
+    def report(self, offset: int) -> None:
+        """The lease says how far it copied by now."""
+        before, self._at = self.rig.link.copies[ZERO].offset, self._at + 1
+        run = (Run(before, before, offset - before),)
+        rows = [Progress(ZERO, ZERO, Position(offset), run, offset - before, path="batches")]
+        order = self.order
+        self.rig.link.hear(Heard("east-west", order.term, order.number, order.part, Report("a", self._at, rows)))
+
+    def turn(self) -> None:
+        self.mover.look()
+        self.mover.turn()
+
+
+@pytest.fixture
+def shop() -> Shop:
+    return Shop()
+
+
+def test_a_group_is_carried_while_the_lease_runs(shop: Shop) -> None:
+    shop.report(10)
+    shop.turn()
+    assert shop.west.commits == [("g", {ZERO: 10})]
+
+
+def test_a_group_goes_on_with_the_map_though_the_source_is_dead(shop: Shop) -> None:
+    shop.report(10)
+    shop.turn()
+    shop.east.dead = True
+    shop.report(30)
+    shop.turn()
+    shop.report(50)
+    shop.turn()
+    assert [offsets[ZERO] for _, offsets in shop.west.commits] == [10, 30, 40]
+
+
+def test_what_the_source_says_anew_wakes_the_pass(shop: Shop) -> None:
+    shop.mover.look()
+    shop.rig.link.grown.clear()
+    shop.mover.look()
+    quiet = shop.rig.link.grown.is_set()
+    shop.east.committed["g"] = {ZERO: 41}
+    shop.mover.look()
+    assert (quiet, shop.rig.link.grown.is_set()) == (False, True)
+
+
+def test_a_group_that_is_followed_is_news_once(shop: Shop) -> None:
+    for offset in (10, 20, 30):
+        shop.report(offset)
+        shop.turn()
+    assert [note[:3] for note in shop.notes] == [("east-west", "group", "moved")]
+
+
+def test_in_approve_each_move_needs_a_yes() -> None:
+    shop = Shop("approve")
+    shop.report(10)
+    shop.turn()
+    (row,) = shop.mover.rows()
+    shop.mover.approve([row["id"]])
+    shop.turn()
+    shop.report(20)
+    shop.turn()
+    assert (row["stage"], shop.west.commits, len(shop.mover.rows())) == (
+        "awaiting approval", [("g", {ZERO: 10})], 1,
+    )  # fmt: skip

@@ -47,6 +47,7 @@ class Result:
     disorder: int = 0
     missed: int = 0
     again: int = 0
+    again_s: float = 0.0
     loops: int = 0
     moving: int = 0
     unread: int = 0
@@ -181,7 +182,7 @@ class Failover:
         result.disorder = sum(disorder(part) for log in logs.values() for part in log.values())
         result.missed = skipped(logs[WEST], billing.first[WEST], billing.at_move)
         result.unread = len(wanted - billing.read.keys())
-        result.again = sum(count - 1 for count in billing.read.values())
+        result.again, result.again_s = sum(count - 1 for count in billing.read.values()), billing.again_s
         result.loops = sum(row["dropped"] for row in self._links.values())
         result.wrong = [text for text in (billing.error,) if text]
 
@@ -256,6 +257,7 @@ def screen(result: Result) -> Table:
         "acknowledged by it, and came over late": f"{result.late:,}",
         **{what: f"[bold {'red' if count else 'green'}]{count:,}[/]" for what, count in bad.items()},
         "orders read again by the group": f"{result.again:,}",
+        "  that is the last reading before the kill": f"{result.again_s:.1f} s",
         "loops prevented": f"{result.loops:,}",
         "from the kill to reading at the other": f"{result.moved_s:.1f} s",
         "from its return to level": f"{result.level_s:.1f} s",

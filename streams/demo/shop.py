@@ -79,10 +79,14 @@ class Orders:
 
 
 class Billing:
-    """The consumer group: one member that commits often. ``first``: what it read first in each partition."""
+    """The consumer group: one member that commits often. ``first``: what it read first in each partition. ``again_s``:
+    seconds of reading, up to the last order that was read before the move, that were read again after it."""
 
     def __init__(self) -> None:
         self.read: Counter[str] = Counter()
+        self.again_s = 0.0
+        self._read_s: dict[str, float] = {}
+        self._last_s = self._left_s = 0.0
         self.first: dict[str, dict[int, str]] = defaultdict(dict)
         self.at_move: set[str] = set()
         self.error = ""
@@ -92,6 +96,7 @@ class Billing:
     def begin(self, cluster: str, bootstrap: str, reset: str) -> None:
         """Go on at this cluster with what is committed there; ``reset`` is auto.offset.reset."""
         self.end()
+        self._left_s = self._last_s
         self.at_move, self._stop = set(self.read), threading.Event()
         arguments = (cluster, bootstrap, reset, self._stop)
         self._thread = threading.Thread(target=self._run, args=arguments, daemon=True)
@@ -124,6 +129,9 @@ class Billing:
         if message.error() is None:
             key = message.key().decode()
             self.read[key] += 1
+            self._last_s = time.monotonic()
+            if self._read_s.setdefault(key, self._last_s) <= self._left_s:
+                self.again_s = max(self.again_s, self._left_s - self._read_s[key])
             self.first[cluster].setdefault(message.partition(), key)
         elif message.error().code() == KafkaError._AUTO_OFFSET_RESET:
             self.error = f"partition {message.partition()} at {cluster}: {message.error().str()}"

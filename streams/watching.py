@@ -96,9 +96,9 @@ class Watch:
         name = self.link.name
         supervisor.loop(f"sides of {name}", self.look, LOOK_S)
         supervisor.loop(f"alignment of {name}", self.align, ALIGN_S)
-        supervisor.loop(f"groups of {name} at the source", self.committed, COMMITTED_S)
+        supervisor.loop(f"committed offsets of {name}", self.committed, COMMITTED_S)
         supervisor.loop(f"groups of {name}", self.move, SPACED_S)
-        supervisor.loop(f"groups of {name} on their way back", self.move_back, BACK_S)
+        supervisor.loop(f"groups back of {name}", self.move_back, BACK_S)
         supervisor.loop(f"heartbeat of {name}", self.heart, self.link.declared.heartbeat_s)
 
     def look(self) -> None:

@@ -105,7 +105,10 @@ def test_watchers_of_zookeeper_outlive_defects(supervisor: Supervisor, name: str
     made.close()
 
 
-LOOPS = {"sides": "look", "alignment": "align", "groups": "move", "heartbeat": "heart"}
+LOOPS = {
+    "sides": "look", "alignment": "align", "committed offsets": "committed", "groups": "move",
+    "groups back": "move_back", "heartbeat": "heart",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", LOOPS)

@@ -40,12 +40,16 @@ def encode(topic: str, record: Any) -> bytes:
 
 def decode(topic: str, body: bytes, where: str = "") -> Any:
     """The record in an Avro body. Raises `BadBytes`, naming where it came from."""
+    return read(body, _schema(topic), where or topic, f"an Avro {SCHEMAS[topic]}")
+
+
+def read(body: bytes, schema: Any, where: str, expected: str) -> Any:
+    """What a body holds by a parsed schema, and maybe more. Raises `BadBytes`."""
     stream = io.BytesIO(body)
     try:
-        return fastavro.schemaless_reader(stream, _schema(topic), None)
-    except (ValueError, EOFError, IndexError, UnicodeDecodeError) as error:
-        expected = f"an Avro {SCHEMAS[topic]}"
-        raise BadBytes(where or topic, stream.tell(), expected, str(error) or "its end", "remove the record") from error
+        return fastavro.schemaless_reader(stream, schema, None)
+    except (ValueError, EOFError, IndexError, OverflowError, MemoryError, TypeError) as error:
+        raise BadBytes(where, stream.tell(), expected, str(error)[:200] or "its end", "remove the record") from error
 
 
 def topology_record(topology: Topology) -> dict[str, Any]:

@@ -5,7 +5,6 @@ A publish returns when the brokers have acknowledged everything, or raises `Retr
 the caller publishes the same again, which is harmless, as the newest version of a key wins.
 """
 
-import io
 import json
 import logging
 import threading
@@ -41,7 +40,7 @@ from connectors.bookkeeper.bulk import Batch, keys
 from state.errors import Retry, Stop, TrueupError
 from state.observations import Observation
 from state.settings import Journal as JournalSettings
-from streams.codec import SCHEMAS, decode, schema_text
+from streams.codec import SCHEMAS, decode, read, schema_text
 from streams.columns import encode_all, ledger_bodies
 from streams.reports import Channel
 
@@ -217,7 +216,7 @@ class Journal:
         for message in self._messages(what, last):
             body = message.value()
             if parse and body is not None:
-                yield Record(message.key() or b"", parse(body), _place(message), _offset(message))
+                yield Record(message.key() or b"", parse(body, _place(message)), _place(message), _offset(message))
             elif (record := _parsed(what, message, bad)) is not None:
                 yield record
 
@@ -335,7 +334,7 @@ def _place(message: Message) -> str:
     return f"topic {message.topic()} partition {message.partition()} offset {message.offset()}"
 
 
-def _head(what: str, fields: int) -> Callable[[bytes], Any]:
+def _head(what: str, fields: int) -> Callable[[bytes, str], Any]:
     whole = json.loads(schema_text(what))
     front = fastavro.parse_schema({**whole, "name": whole["name"] + "Head", "fields": whole["fields"][:fields]})
-    return lambda body: fastavro.schemaless_reader(io.BytesIO(body), front, None)
+    return lambda body, where: read(body, front, where, f"the beginning of an Avro {SCHEMAS[what]}")

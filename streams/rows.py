@@ -66,8 +66,15 @@ class Bodies:
 
     def texts(self, starts: Array, sizes: Array) -> tuple[Array, tuple[str, ...]]:
         """Strings as codes (uint32) into the distinct ones of them."""
-        codes, distinct = self._distinct(starts, sizes, pa.large_string())
-        return codes, tuple(distinct.to_pylist())
+        codes, distinct = self._distinct(starts, sizes, pa.large_binary())
+        found = distinct.to_pylist()
+        try:
+            return codes, tuple(text.decode() for text in found)
+        except UnicodeDecodeError:
+            good = np.array([text.decode(errors="ignore").encode() == text for text in found])[codes]
+            at = starts[np.argmin(good) : np.argmin(good) + 1]
+            self.check(np.zeros(1, bool), np.searchsorted(self._ends, at, "right"), "strings of UTF-8")
+            raise
 
     def maps(self, rows: Array) -> tuple[Array, tuple[bytes, ...]]:
         """Maps of strings to bytes as codes (uint32) into the distinct ones of them, each as it is encoded."""
@@ -89,6 +96,11 @@ class Bodies:
         found = pa.Array.from_buffers(kind, len(sizes), [None, pa.py_buffer(edges), pa.py_buffer(content)])
         encoded = found.dictionary_encode()
         return encoded.indices.to_numpy().astype(np.uint32), encoded.dictionary
+
+    @property
+    def left(self) -> Array:
+        """Bytes of each body that follow its place."""
+        return self._ends - self.at
 
     def _move(self, rows: Array, to: Array) -> None:
         self.check(to <= self._ends[rows], rows, "the rest of the record")
@@ -145,6 +157,9 @@ def ledger_rows(bodies: Sequence[bytes]) -> Ledgers:
 
 def fragment_members(read: Bodies, fragments: Array, ensemble: Array) -> tuple[Array, Array, tuple[str, ...]]:
     """First entry of each row's last fragment; all members as codes, row after row; their names. Raises `BadBytes`."""
+    read.check(
+        (ensemble >= 0) & (ensemble <= read.left // np.maximum(fragments, 1)), read.all, "members that are there"
+    )
     first_entry = np.zeros(len(fragments), np.int64)
     ends = np.cumsum(fragments * ensemble)
     place = ends - fragments * ensemble

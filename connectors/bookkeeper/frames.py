@@ -51,12 +51,13 @@ class Frames:
         return int(size) + SIZE.size - have
 
     def _make_room(self, missing: int) -> None:
-        """Move what is left to the front where little room is behind it; into a larger buffer if it does not fit."""
+        """Move what is left to the front where little room is behind it. The buffer doubles once it is full of one
+        frame: a length is believed as far as bytes came."""
         have = self._end - self._at
         buffer = self._buffer
-        if have + missing > len(buffer):
-            self._buffer = bytearray(2 * (have + missing))  # views of the old one stay what they are
-        elif have and len(buffer) - self._end >= max(missing, _ROOM):
+        if have == len(buffer):
+            self._buffer = bytearray(2 * have)  # views of the old one stay what they are
+        elif have and (not self._at or len(buffer) - self._end >= max(missing, _ROOM)):
             return
         self._buffer[:have] = buffer[self._at : self._end]
         self._before += self._at

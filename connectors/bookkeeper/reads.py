@@ -57,7 +57,7 @@ class Reads(Closing):
                 self._batches = not fresh  # an old connection may have ended for any reason
                 continue
             self._flying = 0
-            entries = list(self._cut(frame, at))
+            entries = list(self._cut(frame, at, min(_MOST_ENTRIES, last - at + 1)))
             if at + len(entries) <= last:
                 self._carry(self._batch(at + len(entries), last), receive=False)
                 self._flying = 1
@@ -122,8 +122,8 @@ class Reads(Closing):
         size, count = _BATCH.size - _SIZE.size, min(_MOST_ENTRIES, last - first + 1)
         return (_BATCH.pack(size, _BATCH_HEAD, self._ledger, first, self._turn, count, _MOST_BYTES),)
 
-    def _cut(self, frame: memoryview, first: int) -> Iterator[memoryview]:
-        """The entries in the answer to a batch; at least one."""
+    def _cut(self, frame: memoryview, first: int, most: int) -> Iterator[memoryview]:
+        """The entries in the answer to a batch; at least one, and no more than were asked for."""
         code, _ = self._head(frame, _BATCH_OP, _BATCH_ANSWER)
         if code:
             raise self.failure(code, first)
@@ -134,6 +134,9 @@ class Reads(Closing):
             at = start + size
             if size < 0 or at > end:
                 raise self._strange(start, "an entry and its size", f"{end - start} bytes")
+            if not most:
+                raise self._strange(start, "the entries that were asked for", "more")
+            most -= 1
             yield frame[start:at]
 
     def _send(self, entries: Sequence[int]) -> None:

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
+from state.errors import BadBytes
+
 HEADER_BYTES = 61
 CODEC, APPEND_TIME, TRANSACTIONAL, CONTROL, HORIZON = 0x07, 0x08, 0x10, 0x20, 0x40
 """Bits of the attributes: codec, time of the log instead of the producer's, and KIP-534's delete horizon."""
@@ -20,6 +22,8 @@ _CRC_ATTRIBUTES = struct.Struct(">Ih")
 _CRC_AT, _ATTRIBUTES_AT, _BASE_TIME_AT, _PRODUCER_AT = 17, 21, 27, 43
 _SIZE_FIELDS = 12
 """Bytes before those that the length field counts."""
+_SHORTEST, _SHORTEST_OLD = HEADER_BYTES - _SIZE_FIELDS, 14
+_TODO = "read it with another client"
 
 
 class Header(NamedTuple):
@@ -59,12 +63,15 @@ def walk(buffer: memoryview) -> Iterator[tuple[Header, memoryview]]:
     """Header and bytes of each whole batch; a cut-off one at the end is left out.
 
     Old message sets (magic 0 and 1) have offset, length and magic at the same places: the caller looks at ``magic``.
+    Raises `BadBytes` for a length that none has.
     """
     at, size = 0, len(buffer)
     while at + HEADER_BYTES <= size:
         header = Header._make(_HEADER.unpack_from(buffer, at))
         end = at + _SIZE_FIELDS + header.length
-        if end > size or header.length <= 0:
+        if header.length < (_SHORTEST if header.magic == 2 else _SHORTEST_OLD):
+            raise BadBytes(f"the batch at offset {header.offset}", 8, "its length", str(header.length), _TODO)
+        if end > size:
             return
         yield header, buffer[at:end]
         at = end

@@ -20,6 +20,9 @@ _LZ4_MAGIC, _LZ4_PLAIN = 0x184D2204, 1 << 31
 _LZ4_BLOCK_SIZE = struct.Struct("<I")
 _FULL = "failed to write whole buffer"
 """What cramjam says when there is more than the place for it holds."""
+MOST = 1 << 27
+"""Bytes of records in one batch. What says or holds more is taken for damage: 8 KB of zstd may be 800 MB."""
+_SNAPPY_RATIO, _GUESS, _LEAST = 32, 8, 1 << 16
 
 
 def opened(codec: int, body: memoryview, where: str, most: int = 0) -> memoryview:
@@ -31,7 +34,7 @@ def opened(codec: int, body: memoryview, where: str, most: int = 0) -> memoryvie
         if codec == NONE:
             return body
         if codec == GZIP:
-            return memoryview(zlib.decompressobj(_GZIP_WINDOW).decompress(body, most))
+            return _bounded(memoryview(zlib.decompressobj(_GZIP_WINDOW).decompress(body, most or MOST + 1)))
         if codec == SNAPPY:
             return _snappy(body, most)
         if codec == LZ4:
@@ -59,7 +62,32 @@ def closed(codec: int, body: bytes | bytearray) -> bytes:
 
 
 def _whole(codec: Any, body: memoryview) -> memoryview:
-    return memoryview(codec.decompress(body))
+    """All of it, in room that grows with what comes."""
+    room = max(_LEAST, _GUESS * len(body))
+    while True:
+        room = min(room, MOST + 1)
+        out = bytearray(room)
+        try:
+            return _bounded(memoryview(out)[: codec.decompress_into(body, out)])
+        except cramjam.DecompressionError as error:
+            if str(error) != _FULL:
+                raise
+            _bounded(memoryview(out))
+        room *= 4
+
+
+def _bounded(found: memoryview) -> memoryview:
+    if len(found) > MOST:
+        raise ValueError(f"more than {MOST} bytes")
+    return found
+
+
+def _snappy_block(block: memoryview) -> memoryview:
+    """One block, which says its size itself; no snappy is 32 times smaller than what it holds."""
+    size = cramjam.snappy.decompress_raw_len(block)
+    if size > min(MOST, _SNAPPY_RATIO * (len(block) + 2)):
+        raise ValueError(f"{len(block)} bytes that say to be {size}")
+    return memoryview(cramjam.snappy.decompress_raw(block))
 
 
 def _lz4_start(body: memoryview) -> memoryview:
@@ -89,11 +117,13 @@ def _zstd_start(body: memoryview, most: int) -> memoryview:
 
 def _snappy(body: memoryview, most: int) -> memoryview:
     if body[: len(_XERIAL)] != _XERIAL:
-        return memoryview(cramjam.snappy.decompress_raw(body))
+        return _snappy_block(body)
     parts, at, length = [], _XERIAL_BYTES, 0
-    while at < len(body) and (not most or length < most):
+    while at < len(body) and length < (most or MOST + 1):
         size = _INT.unpack_from(body, at)[0]
-        parts.append(bytes(cramjam.snappy.decompress_raw(body[at + 4 : at + 4 + size])))
+        if not 0 < size <= len(body) - at - 4:
+            raise ValueError(f"a block of {size} bytes")
+        parts.append(_snappy_block(body[at + 4 : at + 4 + size]))
         length += len(parts[-1])
         at += 4 + size
-    return memoryview(b"".join(parts))
+    return _bounded(memoryview(b"".join(parts)))

@@ -26,9 +26,11 @@ _CHUNK = 1 << 16
 _BUFFERS = 4 << 20
 _HEAD = struct.Struct(">ihhih")
 _SIZE = struct.Struct(">i")
-_LARGEST = 1 << 30
+_LARGEST, _BELIEVED = 1 << 30, 1 << 20
 _FIRST_ID = 1 << 20
 Part = bytes | bytearray | memoryview
+UNREADABLE = (struct.error, ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError, MemoryError)
+"""What kafka-python raises for an answer that is none."""
 _KEPT, _ROUND = 16, 1 << 20
 
 
@@ -73,6 +75,7 @@ class Connection:
         self._id = self._expected = _FIRST_ID
         self._chunk, self._frames = bytearray(_CHUNK), Frames()
         self._at = self._end = 0
+        self._believed = _BELIEVED
 
     def fileno(self) -> int:
         """For selectors."""
@@ -122,7 +125,12 @@ class Connection:
             raise self._broken(error) from error
         answer = request.header.get_response_class()
         self._expected += 1
-        return answer.decode(bytes(self._frame()), version=version, header=True)
+        frame = bytes(self._frame())
+        try:
+            return answer.decode(frame, version=version, header=True)
+        except UNREADABLE as error:
+            expected, found = f"an answer to {type(request).__name__}", f"{len(frame)} other bytes"
+            raise BadBytes(self.name, 4, expected, found, "is it a Kafka broker?") from error
 
     def close(self) -> None:
         """Close it; what was not sent is lost."""
@@ -145,17 +153,29 @@ class Connection:
             size = _SIZE.unpack_from(self._chunk, self._at)[0]
             if not 4 <= size <= _LARGEST:
                 raise BadBytes(self.name, 0, f"a frame of 4 to {_LARGEST} bytes", f"{size}", "is it a Kafka broker?")
-            view = self._frames.take(size) if size > _CHUNK else memoryview(bytearray(size))
             self._at += _SIZE.size
-            have = min(size, self._end - self._at)
-            view[:have] = self._chunk[self._at : self._at + have]
-            self._at += have
-            rest = view[have:]
-            while rest:
-                rest = rest[self._read_into(rest) :]
+            return self._body(size)
         except OSError as error:
             raise self._broken(error) from error
-        return view
+
+    def _body(self, size: int) -> memoryview:
+        """So many bytes. Room for twice the largest frame so far is made at once; for more of them once they come."""
+        view, have = self._taken(min(size, self._believed)), 0
+        while True:
+            buffered = min(len(view) - have, self._end - self._at)
+            view[have : have + buffered] = self._chunk[self._at : self._at + buffered]
+            self._at += buffered
+            rest = view[have + buffered :]
+            while rest:
+                rest = rest[self._read_into(rest) :]
+            if (have := len(view)) == size:
+                self._believed = max(self._believed, 2 * size)
+                return view
+            small, view = view, self._taken(min(size, 2 * have))
+            view[:have] = small
+
+    def _taken(self, size: int) -> memoryview:
+        return self._frames.take(size) if size > _CHUNK else memoryview(bytearray(size))
 
     def _read_chunk(self) -> None:
         left = self._end - self._at

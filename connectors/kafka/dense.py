@@ -11,6 +11,7 @@ from connectors.kafka.compression import closed, opened
 from state.errors import BadBytes
 
 _PEEK_BYTES = 1 << 16
+_LONG, _SHIFTS = (1 << 64) - 1, 63
 
 
 class Dense(NamedTuple):
@@ -31,8 +32,9 @@ def dense(header: Header, batch: memoryview, where: str) -> Dense:
     try:
         for number in range(header.records):
             size, start = _varint(body, at)
-            at = start + size
+            at = _within(body, start, start + size)
             time, delta, rest = _deltas(body, start)
+            _within(body, rest, at)
             _extend(stretches, delta)
             record = body[start : start + 1].tobytes() + _zigzag(0 if restamp else time) + _zigzag(number)
             out += _zigzag(len(record) + at - rest) + record + body[rest:at]
@@ -72,7 +74,7 @@ def _header(body: memoryview, name: bytes) -> bytes | None:
     count, at = _varint(body, at)
     for _ in range(count):
         size, at = _varint(body, at)
-        key, at = body[at : at + size], at + size
+        key, at = body[at : at + size], _within(body, at, at + size)
         size, at = _varint(body, at)
         if key == name:
             return bytes(body[at : at + size]) if size >= 0 else b""
@@ -84,6 +86,13 @@ def _deltas(body: memoryview, start: int) -> tuple[int, int, int]:
     time, at = _varint(body, start + 1)
     delta, at = _varint(body, at)
     return time, delta, at
+
+
+def _within(body: memoryview, begin: int, end: int) -> int:
+    """The end of a part of the records that begins there."""
+    if not begin <= end <= len(body):
+        raise IndexError("a part that ends elsewhere")
+    return end
 
 
 def _extend(stretches: list[tuple[int, int]], delta: int) -> None:
@@ -100,8 +109,11 @@ def _varint(body: memoryview, at: int) -> tuple[int, int]:
         at += 1
         value |= (byte & 127) << shift
         if byte < 128:
+            value &= _LONG
             return value >> 1 ^ -(value & 1), at
         shift += 7
+        if shift > _SHIFTS:
+            raise IndexError("a varint of more than ten bytes")
 
 
 def _zigzag(value: int) -> bytes:

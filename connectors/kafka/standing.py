@@ -18,7 +18,7 @@ from connectors.kafka.compression import opened
 from connectors.kafka.connection import Connection
 from connectors.kafka.place import Place, ahead, following
 from connectors.kafka.wire import FETCH, FETCH_VERSION, UNCOMMITTED, fetch_body, fetched, problem
-from state.errors import Stop, TrueupError
+from state.errors import BadBytes, Stop, TrueupError
 from state.provenance import tag_of
 
 _READ_BYTES = 4 << 20
@@ -209,7 +209,10 @@ class _Look:
             FETCH_VERSION,
             fetch_body({where.topic: [(where.number, at)]}, _READ_BYTES, _READ_BYTES, _WAIT_MS, UNCOMMITTED),
         )
-        answer = fetched(leader.receive())[where]
+        answer = fetched(leader.receive()).get(where)
+        if answer is None:
+            name, todo = self._target.endpoint.name, "is it a Kafka broker?"
+            raise BadBytes(f"an answer of {name}", 0, f"records of {where}", "nothing of it", todo)
         if answer.error:
             raise problem(answer.error, f"read {where} of {self._target.endpoint.name}")
         return answer.records

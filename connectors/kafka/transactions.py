@@ -4,6 +4,7 @@ import struct
 from collections.abc import Sequence
 
 from connectors.kafka.batch import HEADER_BYTES, TRANSACTIONAL, Header
+from state.errors import BadBytes
 
 _ABORT = 0
 _KEY = struct.Struct(">hh")
@@ -24,9 +25,14 @@ class Aborted:
         return bool(header.attributes & TRANSACTIONAL) and header.producer_id in self._aborting
 
     def end(self, header: Header, batch: memoryview) -> None:
-        """A control batch: an abort marker ends its producer's transaction."""
+        """A control batch: an abort marker ends its producer's transaction. Raises `BadBytes`."""
         self.holds(header)
-        if header.records and _kind(batch) == _ABORT:
+        try:
+            aborts = header.records and _kind(batch) == _ABORT
+        except (IndexError, struct.error) as error:
+            where, todo = f"the control batch at offset {header.offset}", "read it with another client"
+            raise BadBytes(where, len(batch), "a control record", "its end", todo) from error
+        if aborts:
             self._aborting.discard(header.producer_id)
 
 

@@ -6,13 +6,13 @@ Kafka's clients/src/main/resources/common/message: the first that carry zstd (KI
 
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kafka.errors import for_code
 
 from connectors.contract import Partition
 from connectors.kafka.connection import Part
-from state.errors import Retry, Stop, TrueupError
+from state.errors import BadBytes, Retry, Stop, TrueupError
 
 PRODUCE, PRODUCE_VERSION = 0, 7
 FETCH, FETCH_VERSION = 1, 10
@@ -22,7 +22,7 @@ UNCOMMITTED, COMMITTED = 0, 1
 _NO_TRANSACTION_ALL_REPLICAS = struct.Struct(">hhii")
 _FETCH_HEAD = struct.Struct(">iiiibiii")
 _FETCH_PARTITION = struct.Struct(">iiqqi")
-_ANSWER_PARTITION = struct.Struct(">ihqqqi")
+_ANSWER_PARTITION = struct.Struct(">ihqqq")
 _ABORTED = struct.Struct(">qq")
 _PRODUCE_PARTITION = struct.Struct(">ii")
 _PRODUCED = struct.Struct(">ihqqq")
@@ -78,17 +78,15 @@ def fetch_body(
 def fetched(body: memoryview) -> dict[Partition, Fetched]:
     """An answer to `fetch_body`. An error of the whole answer is told for no partition."""
     found: dict[Partition, Fetched] = {}
-    at = _FETCHED_HEAD.size
-    topics, at = _INT.unpack_from(body, at)[0], at + 4
+    topics, at = _counted(body, _FETCHED_HEAD.size)
     for _ in range(topics):
         topic, at = _text(body, at)
-        partitions, at = _INT.unpack_from(body, at)[0], at + 4
+        partitions, at = _counted(body, at)
         for _ in range(partitions):
-            number, error, end, _stable, start, count = _ANSWER_PARTITION.unpack_from(body, at)
-            at += _ANSWER_PARTITION.size
-            aborted = [_ABORTED.unpack_from(body, at + _ABORTED.size * n) for n in range(count)] if count > 0 else ()
-            at += _ABORTED.size * max(count, 0)
-            size, at = max(_INT.unpack_from(body, at)[0], 0), at + 4
+            number, error, end, _stable, start = _unpacked(_ANSWER_PARTITION, body, at)
+            count, at = _counted(body, at + _ANSWER_PARTITION.size, _ABORTED.size)
+            aborted = [_ABORTED.unpack_from(body, at + _ABORTED.size * n) for n in range(count)] if count else ()
+            size, at = _counted(body, at + _ABORTED.size * count)
             found[Partition(topic, number)] = Fetched(error, end, start, aborted, body[at : at + size])
             at += size
     return found
@@ -112,12 +110,12 @@ def produce_body(batches: Mapping[Partition, Part], wait_ms: int) -> list[Part]:
 def produced(body: memoryview) -> dict[Partition, Produced]:
     """An answer to `produce_body`."""
     found: dict[Partition, Produced] = {}
-    topics, at = _INT.unpack_from(body, 0)[0], 4
+    topics, at = _counted(body, 0)
     for _ in range(topics):
         topic, at = _text(body, at)
-        partitions, at = _INT.unpack_from(body, at)[0], at + 4
+        partitions, at = _counted(body, at)
         for _ in range(partitions):
-            number, error, offset, _appended, _start = _PRODUCED.unpack_from(body, at)
+            number, error, offset, _appended, _start = _unpacked(_PRODUCED, body, at)
             at += _PRODUCED.size
             found[Partition(topic, number)] = Produced(error, offset)
     return found
@@ -145,5 +143,28 @@ def text(value: str) -> bytes:
 
 
 def _text(body: memoryview, at: int) -> tuple[str, int]:
-    size = _SHORT.unpack_from(body, at)[0]
-    return str(body[at + 2 : at + 2 + size], "utf-8"), at + 2 + size
+    (size,), at = _unpacked(_SHORT, body, at), at + _SHORT.size
+    try:
+        if 0 <= size <= len(body) - at:
+            return str(body[at : at + size], "utf-8"), at + size
+    except UnicodeDecodeError:
+        pass
+    raise _strange(at, "the name of a topic")
+
+
+def _counted(body: memoryview, at: int, each: int = 1) -> tuple[int, int]:
+    """How many follow, of so many bytes each at least, and where; null is none."""
+    (count,), at = _unpacked(_INT, body, at), at + _INT.size
+    if not -1 <= count <= (len(body) - at) // each:
+        raise _strange(at, f"as many of {each} bytes as the answer has room for")
+    return max(count, 0), at
+
+
+def _unpacked(form: struct.Struct, body: memoryview, at: int) -> tuple[Any, ...]:
+    if at + form.size > len(body):
+        raise _strange(at, f"{form.size} bytes")
+    return form.unpack_from(body, at)
+
+
+def _strange(at: int, expected: str) -> BadBytes:
+    return BadBytes("an answer of a broker", at, expected, "other bytes", "is it a Kafka broker?")

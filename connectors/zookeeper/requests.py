@@ -14,6 +14,8 @@ from kazoo.exceptions import EXCEPTIONS
 from kazoo.protocol import serialization as jute
 from numpy.typing import NDArray
 
+from state.errors import BadBytes
+
 INT, LONG = struct.Struct("!i"), struct.Struct("!q")
 STAT_BYTES = 68
 _OP = struct.Struct("!iBi")  # type, last, error
@@ -84,6 +86,17 @@ class Request:
     def __init__(self) -> None:
         self.zxid = 0
 
+    def deserialize(self, body: bytes, at: int) -> Any:
+        """What the answer holds from there on. Raises `BadBytes` where it is none, and kazoo's errors."""
+        try:
+            return self._decoded(body, at)
+        except (struct.error, IndexError, ValueError) as error:
+            expected, todo = f"an answer to {type(self).__name__}", "see what listens there"
+            raise BadBytes("an answer of ZooKeeper", at, expected, f"{len(body)} other bytes", todo) from error
+
+    def _decoded(self, body: bytes, at: int) -> Any:
+        raise NotImplementedError
+
 
 class AddWatch(Request):
     """Watch a whole subtree for as long as the session lives (opcode 106, mode PERSISTENT_RECURSIVE)."""
@@ -99,7 +112,7 @@ class AddWatch(Request):
         """Path and mode."""
         return bytes(jute.write_string(self.path)) + INT.pack(1)
 
-    def deserialize(self, _body: bytes, _at: int) -> int:
+    def _decoded(self, _body: bytes, _at: int) -> int:
         """Zxid from which on every event will be told."""
         return self.zxid
 
@@ -122,7 +135,7 @@ class SetWatches(Request):
         vectors = [INT.pack(len(paths)) + joined(b"", b"", paths, b"") for paths in (self.data, (), self.children)]
         return LONG.pack(self.since) + b"".join(vectors)
 
-    def deserialize(self, _body: bytes, _at: int) -> int:
+    def _decoded(self, _body: bytes, _at: int) -> int:
         """Zxid of the state that was compared."""
         return self.zxid
 
@@ -141,7 +154,7 @@ class GetChildren(Request):
         """Path, no watch."""
         return bytes(jute.write_string(self.path)) + b"\0"
 
-    def deserialize(self, body: bytes, at: int) -> tuple[list[bytes], int]:
+    def _decoded(self, body: bytes, at: int) -> tuple[list[bytes], int]:
         """Names in no order, and the zxid of the listing."""
         return names_at(body, at), self.zxid
 
@@ -160,9 +173,10 @@ class GetData(Request):
         """Path, no watch."""
         return bytes(jute.write_string(self.path)) + b"\0"
 
-    def deserialize(self, body: bytes, at: int) -> Znodes:
+    def _decoded(self, body: bytes, at: int) -> Znodes:
         """One row."""
         size = max(INT.unpack_from(body, at)[0], 0)
+        _within(body, at + 4 + size + STAT_BYTES)
         return Znodes(body, np.array([at + 4]), np.array([size]), self.zxid)
 
 
@@ -180,7 +194,7 @@ class MultiRead(Request):
         """One getData without a watch for each name."""
         return joined(_OP.pack(_GET_DATA, 0, -1), self.parent + b"/", self.names, b"\0") + _END
 
-    def deserialize(self, body: bytes, at: int) -> Znodes:
+    def _decoded(self, body: bytes, at: int) -> Znodes:
         """A row for each name. Raises kazoo's error when a znode fails in another way than gone or forbidden."""
         places, sizes = [], []
         read = _FOUND.unpack_from
@@ -196,7 +210,8 @@ class MultiRead(Request):
                 places.append(at)
                 sizes.append(error)
             else:
-                raise EXCEPTIONS[error]()
+                raise _failure(error)
+        _within(body, at)
         return Znodes(body, np.array(places, np.int64), np.array(sizes, np.int64), self.zxid)
 
 
@@ -215,7 +230,7 @@ class Listings(Request):
         """One getChildren without a watch for each path."""
         return joined(_OP.pack(self._OP_TYPE, 0, -1), b"", [path.encode() for path in self.paths], b"\0") + _END
 
-    def deserialize(self, body: bytes, at: int) -> tuple[list[list[bytes]], int]:
+    def _decoded(self, body: bytes, at: int) -> tuple[list[list[bytes]], int]:
         """Names under each path (none under one that does not exist), and their zxid."""
         found: list[list[bytes]] = []
         while not body[at + 4]:
@@ -229,7 +244,7 @@ class Listings(Request):
                 found.append([])
                 at += 4
             else:
-                raise EXCEPTIONS[error]()
+                raise _failure(error)
         return found, self.zxid
 
 
@@ -247,7 +262,7 @@ class Multi(Request):
         """The operations."""
         return b"".join(self._operations) + _END
 
-    def deserialize(self, body: bytes, at: int) -> list[int | None]:
+    def _decoded(self, body: bytes, at: int) -> list[int | None]:
         """An error code for each operation: None done, 0 undone for another's sake."""
         codes: list[int | None] = []
         while not body[at + 4]:
@@ -255,7 +270,7 @@ class Multi(Request):
             at += _OP.size
             codes.append(error if kind == -1 else None)
             if kind == _CREATE:
-                at += INT.unpack_from(body, at)[0]
+                at += _size(body, at)
             at += _RESULT_BYTES.get(kind, 0)
         return codes
 
@@ -308,24 +323,48 @@ def joined(before: bytes, root: bytes, names: Sequence[bytes], after: bytes) -> 
 
 
 def names_at(body: bytes, at: int) -> list[bytes]:
-    """A vector of strings."""
+    """A vector of strings. Raises `ValueError` where it goes beyond the body."""
     count = INT.unpack_from(body, at)[0]
     at += 4
     if count <= 0:
         return []
-    size = INT.unpack_from(body, at)[0]
+    if count > (len(body) - at) // 4:
+        raise ValueError(f"{count} names in {len(body) - at} bytes")
+    size = _size(body, at)
     step = size + 4
     block = body[at : at + count * step]
-    if len(block) == count * step:
+    if size and len(block) == count * step:
         rows = np.frombuffer(block, np.uint8).reshape(count, step)
         if (rows[:, :4] == rows[0, :4]).all():
             return np.ascontiguousarray(rows[:, 4:]).view(f"S{size}").ravel().tolist()
     names = []
     for _ in range(count):
-        size = INT.unpack_from(body, at)[0]
+        size = _size(body, at)
         names.append(body[at + 4 : at + 4 + size])
         at += 4 + size
     return names
+
+
+def _size(body: bytes, at: int) -> int:
+    """The size of the string there, all of which is in the body."""
+    size: int = INT.unpack_from(body, at)[0]
+    if size < 0:
+        raise ValueError(f"a string of {size} bytes")
+    _within(body, at + INT.size + size)
+    return size
+
+
+def _failure(error: int) -> Exception:
+    """kazoo's error of this number."""
+    if error not in EXCEPTIONS:
+        raise ValueError(f"error {error}")
+    failed: Exception = EXCEPTIONS[error]()
+    return failed
+
+
+def _within(body: bytes, end: int) -> None:
+    if end > len(body):
+        raise ValueError(f"{end} bytes in {len(body)}")
 
 
 def missing(error: int, zxid: int) -> Znodes:

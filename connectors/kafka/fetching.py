@@ -79,8 +79,9 @@ class Fetcher:
         answers: dict[Partition, Fetched] = {}
         self._guarded(node, [track for track, _ in asked.values()], lambda: answers.update(reader.answers()))
         for partition, answer in answers.items():
-            track, offset = asked[partition]
-            yield track, offset, answer
+            if partition in asked:
+                track, offset = asked[partition]
+                yield track, offset, answer
 
     def give_up(self, error: TrueupError, since_s: float) -> None:
         """Close the connections that owe an answer since then."""

@@ -50,6 +50,9 @@ def _batches(cluster: Cluster, partition: Partition, offset: int) -> list[tuple[
         leader = cluster.asking(cluster.leader(partition))
         asked = fetch_body({partition.topic: [(partition.number, offset)]}, BYTES, BYTES, 1, UNCOMMITTED)
         leader.send(FETCH, FETCH_VERSION, asked)
-        return [(header, len(batch)) for header, batch in walk(fetched(leader.receive())[partition].records)]
+        answers = fetched(leader.receive())
+        return (
+            [(header, len(batch)) for header, batch in walk(answers[partition].records)] if partition in answers else []
+        )
     except TrueupError:
         return []

@@ -5,7 +5,6 @@ generation. All through kafka-python: librdkafka 2.16 ends the whole process (rd
 coordinator that is asked through its admin client has moved or still loads.
 """
 
-import struct
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -18,6 +17,7 @@ from kafka.structs import OffsetAndMetadata
 from connectors.closing import Closing
 from connectors.contract import Endpoint, Partition
 from connectors.kafka.client import CleanClient
+from connectors.kafka.connection import UNREADABLE
 from connectors.kafka.options import kafka_python
 from state.errors import BadBytes, BadSettings, Retry, Stop, TrueupError, Unknown
 
@@ -86,7 +86,7 @@ class Committed(Closing):
                 if error.retriable or isinstance(error, kafka_errors.KafkaConnectionError):
                     raise Retry(f"{self.name} to {doing}", found, "it is tried again") from error
                 raise Stop(f"{self.name} to {doing}", found, "see what the broker says, and our rights") from error
-            except (struct.error, IndexError, UnicodeDecodeError) as error:
+            except UNREADABLE as error:
                 self.close()
                 where, expected = f"an answer of {self.name}", f"what it needs to {doing}"
                 raise BadBytes(where, 0, expected, "other bytes", "is it a Kafka broker?") from error

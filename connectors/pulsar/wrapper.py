@@ -15,6 +15,8 @@ from state.errors import BadBytes
 
 MOST = 1 << 26
 NONE, LZ4, ZLIB, ZSTD, SNAPPY = range(5)
+_RATIO, _LITTLE = {NONE: 1, LZ4: 255, ZLIB: 1_032, ZSTD: 1 << 15, SNAPPY: 32}, 64
+"""No codec makes a message smaller than this."""
 _MAGIC = b"\x47\x78"
 """No message begins like this: it would be field 8 with wire type 7, which there is none of."""
 _SIZE = struct.Struct(">i")
@@ -30,6 +32,8 @@ def opened(data: bytes, where: str) -> tuple[bytes, str]:
     codec, size = header.compressionType, header.uncompressedSize
     if codec not in range(5) or not 0 <= size <= MOST:
         raise BadBytes(where, _START, f"a codec of 0 to 4 and at most {MOST} bytes", f"{codec} and {size}", _TODO)
+    if size > _RATIO[codec] * (len(data) - at) + _LITTLE:
+        raise BadBytes(where, at, f"{size} compressed bytes", f"{len(data) - at}, which is too few", _TODO)
     try:
         plain = _plain(codec, data[at:], size)
     except (cramjam.DecompressionError, zlib.error) as error:

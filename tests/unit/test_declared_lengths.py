@@ -14,6 +14,8 @@ from connectors.kafka.batch import Header, assemble, walk
 from connectors.kafka.connection import Connection
 from connectors.kafka.dense import dense
 from connectors.kafka.wire import fetched, produced
+from connectors.pulsar import wrapper
+from connectors.pulsar.proto import Wrapper
 from connectors.zookeeper import requests
 from state.errors import BadBytes, Retry
 from streams import codec, rows
@@ -100,6 +102,14 @@ def test_what_compresses_well_is_opened() -> None:
 def test_snappy_takes_no_room_for_what_it_only_declares() -> None:
     with within(4 * MB), pytest.raises(BadBytes):
         compression.opened(compression.SNAPPY, memoryview(b"\xff\xff\xff\x3fabc"), "here")
+
+
+@pytest.mark.parametrize("codec", [wrapper.LZ4, wrapper.ZLIB, wrapper.ZSTD, wrapper.SNAPPY])
+def test_a_node_takes_no_room_for_what_its_header_only_declares(codec: int) -> None:
+    header = Wrapper(compressionType=codec, uncompressedSize=wrapper.MOST).SerializeToString()
+    data = b"\x47\x78" + struct.pack(">i", len(header)) + header + bytes(8)
+    with within(4 * MB), pytest.raises(BadBytes):
+        wrapper.opened(data, "here")
 
 
 def test_a_journal_row_takes_no_room_for_members_that_it_does_not_hold() -> None:

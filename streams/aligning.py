@@ -132,6 +132,6 @@ def rights_from(text: str) -> list[Right]:
     """Rights as they were remembered."""
     try:
         return [Right(*right) for right in json.loads(text)]
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         log.warning("rights are not remembered", extra={"problem": str(error)})
         return []

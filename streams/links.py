@@ -57,7 +57,11 @@ class Links:
         if not self._live.now.links:
             return
         known = copies.load(self._journal)
-        memory = {r.key.decode(): r.value["value"] for r in self._journal.read("memory") if r.value is not None}
+        memory = {
+            record.key.decode(errors="replace"): record.value["value"]
+            for record in self._journal.read("memory", bad=_not_remembered)
+            if record.value is not None
+        }
         for name in self._live.now.links:
             link = Link(
                 name, lambda: self._live.now, self._journal, known.get(name, {}), self._starts(name),
@@ -280,3 +284,7 @@ def partition_of(text: str) -> Partition:
     if not dash or not topic or not number.isdecimal():
         raise BadSettings([f"partition: expected topic-number, as orders-0; found {text!r}"])
     return Partition(topic, int(number))
+
+
+def _not_remembered(record: Record, error: TrueupError) -> None:
+    log.warning("rights are not remembered", extra={"where": record.where, "problem": str(error)})

@@ -4,6 +4,8 @@
 on the topic itself and taken off when they were taken off there; those that decide whether what arrives stays are
 carried from the cluster's defaults too, and stand before the first record: old records with short retention vanish
 on arrival. Timestamps are to arrive as they are, so the target may not rewrite or refuse them.
+Where an opposite link copies a topic back, its settings go one way only: from the cluster that it was made in by hand
+to the one where a link made it.
 
 **Rights** on topics and groups are carried for resources by name and by prefix. A right on every resource (``*``)
 becomes one for each topic or group of the link, as at the target there are others. What allows reading is allowed there
@@ -13,7 +15,7 @@ brought it or both once had it; rights on what the link copies no longer stay as
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -91,12 +93,14 @@ class Action(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Policy:
     """How a link aligns. ``topics``: name at the source to name at the target; ``align`` and ``exclude`` as the link
-    says; ``known``: settings that the target's version knows (empty: all)."""
+    says; ``known``: settings that the target's version knows (empty: all). ``origins``: topics of the source that an
+    opposite link copies back and that may have come from the target; there their settings are not touched."""
 
     topics: Mapping[str, str]
     align: Collection[str] = ("partitions", "configs")
     exclude: Collection[str] = ()
     known: Collection[str] = field(default_factory=frozenset)
+    origins: frozenset[str] = frozenset()
 
 
 def diff(source: Mapping[str, Topic], target: Mapping[str, Topic], policy: Policy) -> list[Action]:
@@ -115,7 +119,8 @@ def diff(source: Mapping[str, Topic], target: Mapping[str, Topic], policy: Polic
         if there is None:
             found += _created(called, count, configs or _keeping([source[name].configs for name in names]), policy)
         else:
-            found += [*_grown(called, count, there, policy), *_set(called, configs, there, policy)]
+            found += _grown(called, count, there, policy)
+            found += _set(called, configs, there, policy) if policy.origins.isdisjoint(names) else ()
     return sorted(found, key=lambda action: action.kind)
 
 
@@ -223,6 +228,16 @@ def _operations(right: Right, back: bool) -> Iterator[Right]:
         return
     allowed = READING[:2] if right.resource == "group" else (*READING, *(["write"] if back else []))
     yield from (right._replace(operation=one) for one in allowed if right.operation in (one, "all"))
+
+
+def disputed(source: Mapping[str, Topic], target: Mapping[str, Topic], policy: Policy) -> list[str]:
+    """Topics of ``policy.origins`` whose settings differ."""
+    free = replace(policy, origins=frozenset())
+    return [
+        name for name in sorted(policy.origins & source.keys())
+        if (there := target.get(policy.topics[name])) is not None
+        and any(_set(policy.topics[name], source[name].configs, there, free))
+    ]  # fmt: skip
 
 
 def diff_rights(

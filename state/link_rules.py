@@ -170,6 +170,12 @@ LINK_RULES = Rules([
         "It is set, or taken off. config_exclude of the link names settings that are the target's own.",
     ),
     Rule(
+        "alignment.origin-unknown", _B, "a topic's settings differ, and either side may be its origin",
+        "Links copy the topic both ways, and none of them made it: it was made by hand at both ends. Settings go only "
+        "from the origin of a topic to its copy.",
+        "Nothing is set on either side and the copy goes on. Give both topics the same settings.",
+    ),
+    Rule(
         "alignment.right-missing", _D, "a right is missing at the target",
         "The source lets somebody read a topic or use a group of the link, or denies it, and the target does not. "
         "Writing is allowed at the target only where a link copies back; altering and deleting never.",

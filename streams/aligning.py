@@ -11,7 +11,7 @@ from typing import Any
 from zlib import crc32
 
 from connectors.kafka.alignment import Alignment, Outcome, Seen
-from state.alignment import Action, Kind, Policy, Right, Scope, diff, diff_rights
+from state.alignment import Action, Kind, Policy, Right, Scope, diff, diff_rights, disputed
 from state.linking import Link as Declared
 from streams.link import Hold, Link, Note
 
@@ -21,13 +21,34 @@ FINAL = ("refused", "skipped")
 """Results that end only when an operator changes something."""
 
 
+class Made:
+    """Topics that links made at their targets: there they are copies. ``remember`` keeps them over restarts."""
+
+    def __init__(self, text: str = "[]", remember: Callable[[str], None] = lambda _text: None) -> None:
+        self._topics = frozenset(str(name) for name in json.loads(text))
+        self._remember = remember
+
+    def add(self, topics: Iterable[str]) -> None:
+        """Topics that the link is about to make."""
+        after = self._topics | set(topics)
+        if after != self._topics:
+            self._remember(json.dumps(sorted(after)))
+            self._topics = after
+
+    def __contains__(self, topic: str) -> bool:
+        """Whether the link made it."""
+        return topic in self._topics
+
+
 class Aligner:
     """The alignment of one link. Used by one thread, read by several."""
 
-    def __init__(self, link: Link, alignment: Alignment, rights: Iterable[Right], backwards: Callable[[], bool],
-                 note: Note, remember: Callable[[str], None]) -> None:  # fmt: skip
-        self._link, self._alignment, self._note = link, alignment, note
-        self._backwards, self._remember = backwards, remember
+    def __init__(self, link: Link, alignment: Alignment, rights: Iterable[Right],
+                 opposite: Callable[[], "Aligner | None"], note: Note, remember: Callable[[str], None],
+                 made: Made | None = None) -> None:  # fmt: skip
+        self._link, self._alignment, self._note, self._opposite = link, alignment, note, opposite
+        self._made, self._disputed = made or Made(), frozenset[str]()
+        self._remember = remember
         self._rights = set(rights)
         self._known: frozenset[str] = frozenset()
         self._approved: set[str] = set()
@@ -46,6 +67,7 @@ class Aligner:
         self._answer_for(
             self._rights | {a.right for a in due.values() if a.right and a.kind in (Kind.ALLOW, Kind.DENY)}
         )
+        self._made.add(action.topic for action in due.values() if action.kind is Kind.CREATE)
         outcomes = self._alignment.apply(list(due.values())) if due else []
         done = [outcome for outcome in outcomes if outcome.result == "done"]
         before = self._refused
@@ -75,16 +97,38 @@ class Aligner:
         # A topic made anew, by whatever was first to write to a source that lost its data, has no settings to follow.
         others = self._link.others({name: topic.id for name, topic in seen.source.items()})
         called = {name: target for name, target in called.items() if name not in others}
-        policy = Policy(called, declared.align, declared.config_exclude, self._known)
+        policy = Policy(called, declared.align, declared.config_exclude, self._known, self._origins(called))
+        self._dispute(seen, policy)
         actions = diff(seen.source, seen.target, policy)
         if "acls" in declared.align and not others:
             actions += self._right_differences(declared, called, groups)
         return {name_of(self._link.name, action): action for action in actions}
 
+    def _origins(self, called: Mapping[str, str]) -> frozenset[str]:
+        """Topics of the source that an opposite link copies back, unless this link made them at the target."""
+        if (opposite := self._opposite()) is None:
+            return frozenset()
+        back = opposite._link.called(called.values())
+        return frozenset(
+            name for name, target in called.items() if back.get(target) == name and target not in self._made
+        )
+
+    def _dispute(self, seen: Seen, policy: Policy) -> None:
+        """Say once of which topics nobody knows where they were made first, if their settings differ."""
+        opposite = self._opposite()
+        found = frozenset(
+            topic for topic in disputed(seen.source, seen.target, policy)
+            if opposite is not None and topic not in opposite._made
+        )  # fmt: skip
+        for topic in sorted(found - self._disputed):
+            said = f"{topic}: its settings differ, it is copied both ways, and no link made it"
+            self._note(self._link.name, "found", "alignment.origin-unknown", said, "alignment.origin-unknown")
+        self._disputed = found
+
     def _right_differences(self, declared: Declared, called: Mapping[str, str], groups: Sequence[str]) -> list[Action]:
         here, there = self._alignment.rights()
         rename = declared.rename.replace("{source}", declared.source)
-        scope = Scope(called, groups, self._backwards(), rename)
+        scope = Scope(called, groups, self._opposite() is not None, rename)
         actions, rights = diff_rights(here, there, scope, self._rights)
         self._answer_for(rights)
         return actions

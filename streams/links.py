@@ -10,16 +10,14 @@ from confluent_kafka import OFFSET_END
 from pyspark.sql import SparkSession
 
 from connectors.contract import Partition, Progress
-from connectors.kafka.groups import Checkpoint
 from state.errors import BadSettings, Refused, TrueupError
 from state.link_status import Stage
 from state.linking import Link as Declared
 from streams import copies
-from streams.copies import Copy
 from streams.history import History
 from streams.journal import Journal, Record
 from streams.link import CONNECTORS, COUNTED, Link
-from streams.link_status import Row as Observed
+from streams.link_rows import by_topic, checkpoint, partition
 from streams.live import Live
 from streams.metrics import Metrics
 from streams.refilling import Refilling, undecided
@@ -182,7 +180,8 @@ class Links:
         link, watch = self._link(name), self.watches[name]
         with link.lock:
             rows = watch.status.rows(self._clock())
-            found = {**self._row(link), "copies": [_partition(link, source, row) for source, row in rows.items()]}
+            copies = [partition(link, source, row) for source, row in rows.items()]
+            found = {**self._row(link), "by_topic": by_topic(copies), "copies": copies}
         return {
             **found, "checkpoints": [checkpoint(row) for row in watch.mover.checkpoints],
             "unreadable": [f"{topic}: {why}" for topic, why in watch.aligner.problems.items()],
@@ -252,30 +251,6 @@ class Links:
                 f"a link {name}", f"links {', '.join(self.by_name) or 'of no name'}", "look at `trueup get links`"
             )
         return self.by_name[name]
-
-
-def checkpoint(row: Checkpoint) -> Row:
-    """One group and partition, as the API gives it."""
-    return {
-        "group": row.group, "source": str(row.source), "target": str(row.target), "committed": row.committed,
-        "translated": row.translated, "present": row.present, "lag": row.lag, "action": row.action,
-        "reason": row.reason,
-    }  # fmt: skip
-
-
-def _partition(link: Link, source: Partition, row: Observed) -> Row:
-    """One partition, as the API gives it."""
-    copy = row.copy or Copy(source, Partition(link.target(source.topic), source.number), -1)
-    last = copy.last
-    return {
-        "topic": source.topic, "partition": source.number, "target_topic": copy.target.topic,
-        "target_partition": copy.target.number, "stage": row.stage.value, "start": copy.start, "offset": copy.offset,
-        "source_end": last.source_end if last else link.facts.source.logs.get(source, (-1, -1))[1],
-        "target_end": last.target_end if last else -1, "lag_records": row.left, "lag_ms": row.lag_ms,
-        "path": copy.path, "runs": len(copy.map), "reset": copy.reset, "at_ms": copy.at_ms, "error": row.error,
-        "stopped": row.stage is Stage.STOPPED,
-        "refill_until": copy.refill.until if copy.refill is not None else -1,
-    }  # fmt: skip
 
 
 def partition_of(text: str) -> Partition:

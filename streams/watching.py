@@ -19,7 +19,7 @@ from state.linking import Link as Declared
 from state.replication import Facts as Qualities
 from state.replication import Look, Silence, bare, choose_together, silences, target_replaced
 from state.routes import meeting, routes_of, second_ways
-from streams.aligning import Aligner, rights_from
+from streams.aligning import Aligner, Made, rights_from
 from streams.copies import Copy
 from streams.facts import NOTHING, Facts, ids, look, seen
 from streams.link import Link, Note
@@ -77,8 +77,9 @@ class Watch:
         self.link, self.sides, self._others, self.note = link, sides, others, note
         name = link.name
         self.aligner = Aligner(
-            link, sides.alignment(), rights_from(memory.get(name, "[]")), lambda: self.opposite() is not None, note,
+            link, sides.alignment(), rights_from(memory.get(name, "[]")), self._opposite_aligner, note,
             lambda text: remember(name, text),
+            Made(memory.get(f"{name}/made", "[]"), partial(remember, f"{name}/made")),
         )  # fmt: skip
         self._remember, self._cluster = partial(remember, f"{name}/target"), memory.get(f"{name}/target", "")
         self.mover = Mover(link, sides.groups(), sides.groups(back=True), self.opposite, note)
@@ -188,6 +189,10 @@ class Watch:
         self._heartbeat = self._heartbeat or self.sides.heartbeat()
         self.beat = self._heartbeat.beat(BEAT_WAIT_S)
         self.link.arrived_ms = self.beat.arrived_ms
+
+    def _opposite_aligner(self) -> Aligner | None:
+        link = self.opposite()
+        return self._others[link.name].aligner if link is not None else None
 
     def opposite(self) -> Link | None:
         """The link that copies these topics back, if there is one."""

@@ -116,6 +116,9 @@ def link(api: str, output: str, name: str) -> None:
         out.as_json(found)
         return
     _titled(_link_head(found, app.now_ms))
+    if len(found["by_topic"]) > 1:
+        click.echo()
+        out.table(found["by_topic"], out.TOPIC, "")
     click.echo()
     out.table(found["copies"], COPIES, "The link has no partition.")
     if found["checkpoints"]:

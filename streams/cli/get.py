@@ -7,13 +7,13 @@ import click
 
 from state.link_rules import EVERY_RULE
 from streams.cli import options, out
-from streams.cli.client import Api
+from streams.cli.client import Api, segment
 from streams.cli.out import DIRECTORY, Column, Row
 from streams.web.engine import VERDICTS
 from streams.words import age, short, since, size
 
 
-@click.group(short_help="List ledgers, findings, bookies, marks, links, dirs or actions.")
+@click.group(short_help="List ledgers, findings, bookies, marks, links, topics, dirs or actions.")
 def get() -> None:
     """List things, one row each, the riskiest first.
 
@@ -200,6 +200,28 @@ def links(api: str, output: str) -> int:
         Column("REASON", lambda r: r["error"] or r["reason"], clips=True),
     ]
     return out.listing(output, Api(api).rows("links"), columns, "No links are declared.")
+
+
+@get.command(short_help="Topics of links, with stage and lag.")
+@click.option("--link", "name", metavar="NAME", help="Only those of this link.")
+@options.output
+@options.api
+def topics(api: str, output: str, name: str | None) -> None:
+    """List the topics that links copy: how far the copy of each is, and what is wrong.
+
+    STAGE is that of its partition which needs most attention; `trueup describe link` shows each partition.
+
+    \b
+    Example:  trueup get topics --link east-west
+    """
+    app = Api(api)
+    names = [row["link"] for row in app.get("links")] if name is None else [name]
+    rows = [{"link": one, **row} for one in names for row in app.get(f"links/{segment(one)}")["by_topic"]]
+    columns = [Column("LINK", lambda r: r["link"]), *out.TOPIC]
+    if output == "json":
+        out.as_json(rows)
+    else:
+        out.table(rows, columns, "No link has a topic.")
 
 
 @get.command(short_help="Log directories of Kafka brokers, with what they hold.")

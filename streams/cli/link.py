@@ -4,12 +4,17 @@ import time
 
 import click
 
+from state.errors import Refused
+from state.patterns import matches
 from streams.cli import codes, options, out
 from streams.cli.client import Api, segment
+from streams.cli.options import Command
 from streams.cli.out import Column, Row
-from streams.words import size
+from streams.words import many, size
 
 LOOK_S = 0.5
+FEW = 10
+"""Partitions of a reset that are printed."""
 REFILLED = (
     Column("TOPIC", lambda r: r["target_topic"]),
     Column("PARTITIONS", lambda r: r["partitions"], number=True),
@@ -29,41 +34,67 @@ def link() -> None:
     """
 
 
+def _topics(command: Command) -> Command:
+    return click.option(
+        "--topic", "topics", metavar="TOPIC", multiple=True, help="Only this topic of the source. Repeatable."
+    )(command)
+
+
 @link.command(short_help="Copy nothing more.")
 @click.argument("name")
+@_topics
 @options.output
 @options.api
-def pause(api: str, output: str, name: str) -> None:
-    """Let link NAME copy nothing until it is resumed. Its partitions stop at the end of their leases, and it lasts over
-    restarts. Heartbeats, alignment and groups go on.
+def pause(api: str, output: str, name: str, topics: tuple[str, ...]) -> None:
+    """Let link NAME, or only some of its topics, copy nothing until it is resumed. Its partitions stop at the end of
+    their leases, and it lasts over restarts. Heartbeats, alignment and groups go on.
 
     \b
-    Example:  trueup link pause east-west
+    Examples:  trueup link pause east-west
+               trueup link pause east-west --topic orders
     """
-    _set(api, output, name, True)
+    _set(api, output, name, topics, True)
 
 
 @link.command(short_help="Go on where it was paused.")
 @click.argument("name")
+@_topics
 @options.output
 @options.api
-def resume(api: str, output: str, name: str) -> None:
-    """Let link NAME go on where it was paused.
+def resume(api: str, output: str, name: str, topics: tuple[str, ...]) -> None:
+    """Let link NAME, or only some of its topics, go on where it was paused.
 
     \b
-    Example:  trueup link resume east-west
+    Examples:  trueup link resume east-west
+               trueup link resume east-west --topic orders
     """
-    _set(api, output, name, False)
+    _set(api, output, name, topics, False)
 
 
-def _set(api: str, output: str, name: str, paused: bool) -> None:
+def _set(api: str, output: str, name: str, topics: tuple[str, ...], paused: bool) -> None:
     app = Api(api)
-    app.get(f"links/{segment(name)}")
-    found = app.put(f"config/{segment(f'links.{name}.paused')}", {"value": paused})
+    known = {row["topic"] for row in app.get(f"links/{segment(name)}")["by_topic"]}
+    if strange := sorted(set(topics) - known):
+        raise Refused(f"topics of link {name}", ", ".join(strange), f"look at `trueup describe link {name}`")
+    key = f"links.{name}.paused_topics" if topics else f"links.{name}.paused"
+    value = _paused(app.get("config")["live"][key]["value"], topics, paused) if topics else paused
+    found = app.put(f"config/{segment(key)}", {"value": value})
     if output == "json":
         out.as_json(found)
-    else:
-        click.echo(f"{name} is {'paused' if found['value'] else 'resumed'}")
+        return
+    for what in topics or (name,):
+        click.echo(f"{what} is {'paused' if paused else 'resumed'}")
+
+
+def _paused(patterns: list[str], topics: tuple[str, ...], paused: bool) -> list[str]:
+    """The topics that are paused from now on. Raises `Refused` for one that an expression pauses."""
+    left = [pattern for pattern in patterns if pattern not in topics]
+    if paused:
+        return [*left, *topics]
+    if held := sorted(topic for topic in topics if matches(left, topic)):
+        todo = "set links.NAME.paused_topics without the expression"
+        raise Refused("topics that are paused by name", f"{', '.join(held)}, paused by {', '.join(left)}", todo)
+    return left
 
 
 @link.command(short_help="Copy again from another source offset.")
@@ -86,8 +117,14 @@ def reset(api: str, output: str, name: str, partitions: tuple[str, ...], to: str
     if output == "json":
         out.as_json(rows)
         return
-    columns = [Column("PARTITION", lambda r: r["partition"]), Column("OFFSET", lambda r: r["offset"], number=True)]
-    out.table(rows, columns, "The link copies nothing yet.")
+    if not rows:
+        click.echo("The link copies nothing yet.")
+        return
+    click.echo(f"{many(len(rows), 'partition')} of {name} to go on at {to}:")
+    for row in rows[:FEW]:
+        click.echo(f"  {row['partition']} at {row['offset']:,}")
+    if len(rows) > FEW:
+        click.echo(f"  and {len(rows) - FEW:,} more: trueup describe link {name}")
 
 
 @link.command(short_help="Give a target that lost its data everything back.")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streams.cli import codes
-from streams.words import size
+from streams.words import age, size
 
 if TYPE_CHECKING:
     from streams.cli.client import Listed
@@ -60,6 +60,18 @@ DIRECTORY = (
     Column("STATE", _state),
 )
 """Of a log directory."""
+
+TOPIC = (
+    Column("TOPIC", lambda r: r["topic"]),
+    Column("TO", lambda r: r["target_topic"]),
+    Column("STAGE", lambda r: r["stage"]),
+    Column("PARTITIONS", lambda r: r["partitions"], number=True),
+    Column("STOPPED", lambda r: r["stopped"], number=True),
+    Column("LAG", lambda r: r["lag_records"], number=True),
+    Column("AGE", lambda r: age(r["lag_ms"]) if r["lag_ms"] >= 0 else "", number=True),
+    Column("REASON", lambda r: r["error"], clips=True),
+)
+"""Of a topic of a link."""
 
 
 def table(rows: Sequence[Row], columns: Sequence[Column], empty: str) -> None:

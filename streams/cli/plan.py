@@ -27,17 +27,17 @@ def plan(api: str, output: str) -> int:
     ACTION names what it was decided on, of a ledger its version: once that changes, the action is void. Behind the
     ledgers come the changes that links would make at their targets (topics, settings, rights, places of groups), and
     moves and cordons of log directories, with bytes, from, to, and the skew that each leads to; deletions of ledgers
-    that their owners forgot stand with their bytes and owner. Exits with 0 when there is nothing to do, with 3 when the
-    plan holds changes, with 6 when actions may be missing; -o json has the form that `trueup get --help` describes.
+    that their owners forgot stand with their bytes and owner. REASON says what differs.
+
+    Exits with 0 when there is nothing to do, with 3 when the plan holds changes, with 6 when actions may be missing; -o
+    json has the form that `trueup get --help` describes.
 
     \b
     Example:  trueup plan -o json
     """
     app = Api(api)
     found = app.rows("plan")
-    columns = [*COLUMNS, Column("NEXT", lambda r: _next(app.now_ms, r))]
-    if any(row["kind"] in ("move", "cordon", "delete") for row in found.rows):
-        columns.append(Column("WHAT", lambda r: r["reason"], clips=True))
+    columns = [*COLUMNS, Column("NEXT", lambda r: _next(app.now_ms, r)), Column("REASON", _reason, clips=True)]
     code = out.listing(output, found, columns, "Nothing to do.")
     if output != "json":
         _hint(found.rows)
@@ -47,6 +47,12 @@ def plan(api: str, output: str) -> int:
 def _next(now_ms: int, row: Row) -> str:
     """When a ledger that a worker left as it was is tried again."""
     return f"in {since(row['next_ms'], now_ms)}" if row["next_ms"] and row["next_ms"] > now_ms else ""
+
+
+def _reason(row: Row) -> str:
+    """Why, and what keeps it from being done."""
+    detail = row["evidence"].get("detail")
+    return f"{row['reason']} ({detail})" if detail else str(row["reason"])
 
 
 def _hint(rows: list[Row]) -> None:

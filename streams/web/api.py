@@ -202,7 +202,11 @@ def _writes(app: Flask, engine: Engine) -> None:
 
     @app.put("/api/config/<name>")
     def set_config(name: str) -> Response:
-        live = engine.config()["live"]
+        known = engine.config()
+        live = known["live"]
+        if name in known["fixed"]:
+            found = f"{shown(name)}, which needs a restart"
+            raise Rejected(409, "a live key", found, "change it in the configuration file, then restart Trueup")
         if name not in live:
             raise Rejected(404, f"a live key, one of {', '.join(live)}", repr(name), "GET /api/config shows all")
         body = _body()

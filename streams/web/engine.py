@@ -90,10 +90,11 @@ class Engine(Protocol):
         copied); since this run began copied, bytes, dropped, skipped, dismissed, filtered, lost, repeated, foreign."""
 
     def link(self, name: str) -> Row:
-        """A row of `links` with path_reason and copies [topic, partition, target_topic, target_partition, stage,
-        start, offset, source_end, target_end, lag_records, lag_ms, path, runs, reset, at_ms, error, stopped,
-        refill_until (-1: nothing is refilled)] of every partition, checkpoints [group, source, target, committed,
-        translated, present, lag, action, reason] and unreadable (texts). Raises `Refused`."""
+        """A row of `links` with path_reason, by_topic [topic, target_topic, partitions, stage (the first in the order
+        of docs/links.md), stopped, lag_records, lag_ms, error] and copies [topic, partition, target_topic,
+        target_partition, stage, start, offset, source_end, target_end, lag_records, lag_ms, path, runs, reset, at_ms,
+        error, stopped, refill_until (-1: nothing is refilled)] of every partition, checkpoints [group, source, target,
+        committed, translated, present, lag, action, reason] and unreadable (texts). Raises `Refused`."""
 
     def reset_link(self, name: str, partitions: list[str] | None, to: str) -> list[Row]:
         """Let a link go on at other source offsets, for all its partitions or these (topic-number): earliest, latest or

@@ -7,6 +7,7 @@ from typing import Any
 from state.errors import BadSettings, Refused
 from state.keys import default_of
 from state.settings import Settings, change, live_keys, parse, value_of
+from streams.link_rows import by_topic
 from streams.web.engine import Listing
 
 NOW = time.time_ns() // 1_000_000
@@ -273,7 +274,7 @@ class FakeEngine:
             "present": 2400, "lag": 0, "action": "kept", "reason": "",
         }  # fmt: skip
         copies = [copy(number) for number in range(row["partitions"])]
-        return {**row, "copies": copies, "checkpoints": [checkpoint], "unreadable": []}
+        return {**row, "by_topic": by_topic(copies), "copies": copies, "checkpoints": [checkpoint], "unreadable": []}
 
     def reset_link(self, name: str, partitions: list[str] | None, to: str) -> list[dict[str, Any]]:
         rows = [{"partition": p, "offset": 0} for p in partitions or ("orders-0", "orders-1")]

@@ -1,6 +1,6 @@
 """What a link may change at its target, and when."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import pytest
@@ -9,7 +9,7 @@ from connectors.kafka.alignment import Outcome, Seen
 from state.alignment import Action, Kind, Right, Setting, Topic
 from state.errors import Retry
 from state.linking import Link as Declared
-from streams.aligning import Aligner, rights_from
+from streams.aligning import Aligner, Made, rights_from
 from streams.facts import Facts, Side
 from streams.link import Hold
 
@@ -71,9 +71,10 @@ class Rig:
     def __init__(self, mode: str, result: str = "done", memory: list[str] | None = None) -> None:
         self.link, self.target, self.notes = FakeLink(mode), FakeTarget(result), list[tuple[str, ...]]()
         self.memory = list[str]() if memory is None else memory
+        self.opposite: Aligner | None = None
         self.aligner = Aligner(
-            self.link, self.target, [], lambda: False,  # type: ignore[arg-type]
-            lambda *said: self.notes.append(said), self.memory.append,
+            self.link, self.target, [], lambda: self.opposite,  # type: ignore[arg-type]
+            lambda *said: self.notes.append(said), self.memory.append, Made(),
         )  # fmt: skip
 
     def turn(self) -> "Rig":
@@ -153,3 +154,42 @@ def test_a_source_topic_that_is_another_one_is_not_followed() -> None:
     rig = Rig("enforce")
     rig.link.copied["orders"] = "before"
     assert rig.turn().target.applied == []
+
+
+class Pair:
+    """A topic that links of both directions copy, with another retention at each end."""
+
+    def __init__(self, made: str = "") -> None:
+        self.here, self.there = Rig("enforce"), Rig("enforce")
+        self.here.opposite, self.there.opposite = self.there.aligner, self.here.aligner
+        for rig, mine, theirs in ((self.here, "1000", "2000"), (self.there, "2000", "1000")):
+            rig.target.look = seen(mine, theirs)  # type: ignore[method-assign]
+        for name, rig in (("here", self.here), ("there", self.there)):
+            if name == made:
+                rig.aligner._made.add(["orders"])
+
+    def turn(self) -> tuple[list[Action], list[Action]]:
+        return self.here.turn().target.applied, self.there.turn().target.applied
+
+
+def seen(mine: str, theirs: str) -> Callable[[dict[str, str]], Seen]:
+    sides = [{"orders": Topic(2, {"retention.ms": Setting(value, True)})} for value in (mine, theirs)]
+    return lambda _called: Seen(sides[0], sides[1])
+
+
+@pytest.mark.parametrize(("made", "changed"), [("here", [1, 0]), ("there", [0, 1])])
+def test_settings_go_to_the_copy_and_never_to_its_origin(made: str, changed: list[int]) -> None:
+    assert [len(applied) for applied in Pair(made).turn()] == changed
+
+
+def test_where_nobody_knows_the_origin_nothing_is_set_and_that_is_told_once() -> None:
+    pair = Pair()
+    pair.turn()
+    assert (pair.turn(), [note[2] for note in pair.here.notes]) == (([], []), ["alignment.origin-unknown"])
+
+
+def test_a_topic_that_a_link_makes_is_a_copy_also_after_a_restart() -> None:
+    kept = list[str]()
+    made = Made("[]", kept.append)
+    made.add(["orders"])
+    assert "orders" in Made(kept[-1])

@@ -231,10 +231,14 @@ def test_describe_demands_a_number(run: Run) -> None:
 
 def test_plan_exits_with_three_when_it_holds_changes(run: Run) -> None:
     said = run("plan")
-    assert (said.code, rows(said)[1]) == (
+    assert (said.code, rows(said)[1][:8]) == (
         3,
         ["repair-21-v3", "mark", "lost-member", "21", "1", "1", "working", "-"],
     )
+
+
+def test_a_plan_shows_its_reason(run: Run, engine: FakeEngine) -> None:
+    assert engine.plan()[0]["reason"] in run("plan").out
 
 
 def test_an_empty_plan_is_fine(run: Run, engine: FakeEngine) -> None:
@@ -313,6 +317,43 @@ def test_pause_and_resume_are_settings(run: Run, engine: FakeEngine) -> None:
         ["east-west is paused\n", "east-west is resumed\n"],
         False,
     )
+
+
+def test_pause_and_resume_of_a_topic(run: Run, engine: FakeEngine) -> None:
+    engine.linked()
+    paused = run("link", "pause", "east-west", "--topic", "orders").out
+    during = list(engine.settings.links["east-west"].paused_topics)
+    resumed = run("link", "resume", "east-west", "--topic", "orders").out
+    after = engine.settings.links["east-west"].paused_topics
+    assert (paused, during, resumed, after) == ("orders is paused\n", ["orders"], "orders is resumed\n", [])
+
+
+def test_pause_of_a_topic_that_the_link_does_not_copy(run: Run, engine: FakeEngine) -> None:
+    engine.linked()
+    assert run("link", "pause", "east-west", "--topic", "other").code == 5
+
+
+def test_a_topic_that_an_expression_pauses_is_not_resumed_alone(run: Run, engine: FakeEngine) -> None:
+    engine.linked()
+    run("config", "set", "links.east-west.paused_topics", "/or.*/")
+    assert run("link", "resume", "east-west", "--topic", "orders").code == 5
+
+
+def test_topics_of_links(run: Run, engine: FakeEngine) -> None:
+    engine.linked()
+    assert rows(run("get", "topics"))[1] == [
+        "east-west", "orders", "orders", "stopped", "2", "1", "200", "1m5s", "too", "large",
+    ]  # fmt: skip
+
+
+def test_a_fixed_key_needs_a_restart(run: Run) -> None:
+    said = run("config", "set", "data_dir", "elsewhere")
+    assert (said.code, "needs a restart" in said.err) == (5, True)
+
+
+def test_a_reset_of_many_partitions_is_brief(run: Run, engine: FakeEngine) -> None:
+    engine.reset_link = lambda *_: [{"partition": f"orders-{n}", "offset": n} for n in range(500)]  # type: ignore[method-assign]
+    assert len(run("link", "reset", "east-west", "--to", "earliest").out.splitlines()) == 12
 
 
 def test_pause_of_a_link_that_is_not_there(run: Run) -> None:

@@ -115,7 +115,7 @@ class Application:
         """Why the list of this noun may lack rows or show old ones; empty if it is whole."""
         reasons = []
         if self._placed and noun in ("findings", "ledgers", "marks", "plan"):
-            reasons.append(self._placed.incomplete(judged=True))
+            reasons.append(self._placed.incomplete(judged=True, runs=self._supervisor.runs("placement")))
         elif self._placed and noun in ("bookies", "all ledgers"):
             reasons.append(self._placed.incomplete(judged=False))
         if self._unreferenced and noun in ("unreferenced", "markers", "plan"):

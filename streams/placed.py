@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from connectors.bookkeeper.capture import Health
 from connectors.bookkeeper.marks import Mark
 from state.board import Board, riskiest, wanted
 from state.errors import Refused
@@ -23,6 +24,7 @@ from streams.keeper import Keeper
 from streams.live import Live
 from streams.reconciler import Reconciler, action_id
 from streams.web.engine import Listing
+from streams.words import many
 
 SLOW_MS = 5_000
 Source = tuple[str, str, int, str]
@@ -107,14 +109,16 @@ class Placed:
     def _counts(self, now_ms: int, runs: bool) -> tuple[dict[str, int], int]:
         """Ledgers by verdict, and how many of the unknown ones wait for the stream."""
         # In this order: what the capture holds by the first answer waits by the second, or has been judged.
-        ledgers, waiting = self._cluster.health().ledgers, self._cluster.judging.waiting
+        health, waiting = self._cluster.health(), self._cluster.judging.waiting
+        ledgers = health.ledgers + health.hidden
         with self._reconciler.lock:
             findings, settled = self._board.findings, self._reconciler.settled
         if waiting is None or not settled:
             return {"true": 0, "drifted": 0, "blocked": 0, "unknown": ledgers}, ledgers
         if not self._seen(now_ms, runs):
             return {"true": 0, "drifted": 0, "blocked": 0, "unknown": ledgers}, min(waiting.present, ledgers)
-        return counted(findings, waiting, ledgers), min(waiting.present, ledgers)
+        counts = counted(findings, waiting, health.ledgers)
+        return counts | {"unknown": counts["unknown"] + health.hidden}, min(waiting.present, ledgers)
 
     def _oldest(self, now_ms: int) -> int | None:
         drifted = self._board.findings["since_ms"][self._board.findings["verdict"] == Verdict.DRIFTED]
@@ -126,11 +130,11 @@ class Placed:
         age = self._cluster.age_ms(now_ms)
         zookeeper = "down" if not health.connected else "up" if health.synced and age < SLOW_MS else "slow"
         return [
-            ("zookeeper", zookeeper, age, f"{health.ledgers} ledgers, {health.unreadable} unreadable"),
+            ("zookeeper", zookeeper, age, _seen(health)),
             ("vote", "up", 0, self._cluster.vote_holder()),
         ]
 
-    def incomplete(self, judged: bool) -> str:
+    def incomplete(self, judged: bool, runs: bool = True) -> str:
         """Why a list of what was observed may be incomplete, or, with ``judged``, one of verdicts; empty if it is
         whole but for a `few` ledgers."""
         now_ms, reasons = self._clock(), []
@@ -139,12 +143,16 @@ class Placed:
             reasons.append("ZooKeeper is not connected and in step")
         elif self._cluster.blind(now_ms):
             reasons.append(f"what was seen of ZooKeeper is {self._cluster.age_ms(now_ms) // 1000} s old")
-        if judged and not self._reconciler.complete:
+        if health.forbidden:
+            reasons.append(f"ZooKeeper forbids to read {many(health.forbidden, 'ledger')}")
+        if judged and not runs:
+            reasons.append("the placement stream does not run")
+        elif judged and not self._reconciler.complete:
             reasons.append("the view is not complete yet")
         elif judged and (silent := self._reconciler.silent()):
             reasons.append(silent)
         elif judged:
-            counts, not_judged = self._counts(now_ms, runs=True)
+            counts, not_judged = self._counts(now_ms, runs)
             if not few(not_judged, ledgers := sum(counts.values())):
                 reasons.append(f"{not_judged:,} of {ledgers:,} ledgers are not judged yet")
         return "; ".join(reasons)
@@ -313,3 +321,8 @@ class Placed:
         chosen = list(rows) if ids is None else ids
         given = set(self._reconciler.approve([rows[i]["ledger"] for i in chosen])) if chosen else set()
         return [rows[i] for i in chosen if rows[i]["ledger"] in given]
+
+
+def _seen(health: Health) -> str:
+    forbidden = f", {health.forbidden} that ZooKeeper forbids to read" if health.forbidden else ""
+    return f"{health.ledgers} ledgers, {health.unreadable} unreadable{forbidden}"

@@ -33,8 +33,9 @@ class Health:
     """How the capture fares. Times in ms since the epoch, durations in s.
 
     ``synced``: nothing is missing but ``behind`` paths whose events wait to be read. ``complete_ms``: all that had
-    happened by then is published. ``last_zxid``: every write up to it was heard of. ``problem``: what keeps it from
-    going on, empty if nothing. ``strange``: paths of znodes with ids that no ledger can have, a hundred at most.
+    happened by then is published. ``last_zxid``: every write up to it was heard of. ``hidden``: how many of the
+    ``forbidden`` ledgers are not among ``ledgers``. ``problem``: what keeps it from going on, empty if nothing.
+    ``strange``: paths of znodes with ids that no ledger can have, a hundred at most.
     """
 
     connected: bool
@@ -47,6 +48,7 @@ class Health:
     ledgers: int
     unreadable: int
     forbidden: int
+    hidden: int
     snapshots: int
     resyncs: int
     last_resync_s: float
@@ -103,6 +105,7 @@ class Capture(Follower):
             ledgers=len(self._ledgers),
             unreadable=len(self._ledgers.unreadable),
             forbidden=len(self._ledgers.forbidden),
+            hidden=self._ledgers.hidden,
             snapshots=self._snapshots,
             resyncs=self._resyncs,
             last_resync_s=self._resync_s,

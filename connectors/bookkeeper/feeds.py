@@ -32,14 +32,16 @@ _NO_MARK = marks.Mark()
 
 
 class LedgerFeed:
-    """Ledger metadata. ``unreadable`` and ``forbidden``: ids of ledgers that could not be decoded or read. ``strange``:
-    paths of znodes that are named like ledgers or marks, with ids that no ledger can have; the first that were seen."""
+    """Ledger metadata. ``unreadable`` and ``forbidden``: ids of ledgers that could not be decoded or read; ``hidden``:
+    how many of the forbidden ones were never read. ``strange``: paths of znodes that are named like ledgers or marks,
+    with ids that no ledger can have; the first that were seen."""
 
     def __init__(self, deliver: Deliver, known: Known, now: Callable[[], int], pace: Pace) -> None:
         self._deliver, self._now, self._pace = deliver, now, pace
         self._held = Held(known.ledgers, known.mzxids)
         self.unreadable, self.forbidden = set(known.unreadable), set[int]()
         self.strange: dict[str, None] = {}
+        self.hidden = 0
         self._asked_again_ms = 0
 
     def __len__(self) -> int:
@@ -121,6 +123,8 @@ class LedgerFeed:
             self._publish([*told.records, *gone])
             self.forbidden.difference_update(ids.tolist())
             self.forbidden.update(told.forbidden)
+        unread = np.array(sorted(self.forbidden), np.int64)
+        self.hidden = int(np.count_nonzero(self._held.versions(unread) < 0))
 
     def _gone(self, ledger: int, zxid: int) -> LedgerRecord:
         return metadata.gone(ledger, zxid, self._now())

@@ -254,6 +254,13 @@ def test_a_forbidden_ledger_is_not_a_deleted_one(setting: Setting) -> None:
     assert (sorted(setting.journal.published()), capture.health().forbidden) == ([0, 1, 2, 3, 5, 6, 7, 8, 9], 1)
 
 
+def test_a_ledger_that_was_never_readable_is_counted(setting: Setting) -> None:
+    setting.tree.ledgers(range(10))
+    setting.tree.client.set_acls(setting.tree.paths.ledger(4), [make_digest_acl("u", "p", all=True)])
+    health = setting.capture().health()
+    assert (health.ledgers, health.hidden) == (9, 1)
+
+
 def test_a_permission_given_later_is_noticed_after_the_next_reconnect(setting: Setting) -> None:
     setting.tree.ledgers(range(10))
     path = setting.tree.paths.ledger(4)

@@ -62,7 +62,7 @@ class Watched:
 
     def health(self) -> SimpleNamespace:
         seen = self.eyes.lost_ms is None
-        return SimpleNamespace(connected=seen, synced=seen, ledgers=len(self.eyes.held))
+        return SimpleNamespace(connected=seen, synced=seen, ledgers=len(self.eyes.held), hidden=0, forbidden=0)
 
     def age_ms(self, now_ms: int) -> int:
         return 0 if self.eyes.lost_ms is None else max(0, now_ms - self.eyes.lost_ms)

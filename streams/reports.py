@@ -21,7 +21,8 @@ from connectors.contract import Partition, Position, Progress, Run
 from streams.codec import encode
 
 TOPIC = "reports"
-REPORT_S = 0.5
+REPORT_S, IDLE_S = 0.5, 5.0
+"""Between two reports, and where nothing changed."""
 RUNS = 20_000
 """Runs and partitions in one report, so that it stays below what a broker takes as one record."""
 TIMEOUT_MS = 5_000
@@ -60,7 +61,7 @@ class Reporter:
 
     def __init__(self, channel: Channel | None, heard: Callable[[Report], Heard]) -> None:
         self._channel, self._heard = channel, heard
-        self._attempt, self._due_s = uuid.uuid4().hex, 0.0
+        self._attempt, self._due_s, self._said_s = uuid.uuid4().hex, 0.0, 0.0
         self._last: dict[Partition, Progress] = {}
         self.reports: list[Report] = []
 
@@ -69,7 +70,10 @@ class Reporter:
         now = time.monotonic()
         if now >= self._due_s:
             self._due_s = now + REPORT_S
-            self.report([one for one in progress() if one != self._last.get(one.source)])
+            changed = [one for one in progress() if one != self._last.get(one.source)]
+            if changed or now - self._said_s >= IDLE_S:
+                self._said_s = now
+                self.report(changed)
 
     def report(self, progress: list[Progress]) -> None:
         """Report this now."""

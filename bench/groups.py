@@ -9,11 +9,12 @@ import struct
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.clusters import TOPIC as SETTINGS
@@ -80,16 +81,17 @@ def _prepare(broker: Kafka) -> None:
 def _measure(clusters: Clusters, to: str, pid: int) -> Waits:
     writer, since_ms = Writer(clusters.source.bootstrap), int(time.time() * 1_000)
     writer.turn(1.0)
-    there = AdminClient({"bootstrap.servers": clusters.target.bootstrap})
-    known = ConsumerGroupTopicPartitions("group-0")
+    there = Consumer({"bootstrap.servers": clusters.target.bootstrap, "group.id": "group-0"})
     begun = time.monotonic()
 
     def followed() -> bool:
         writer.turn(1.0)
-        found = there.list_consumer_group_offsets([known])["group-0"].result(30)
-        return any(place.topic == to and place.offset > 0 for place in found.topic_partitions)
+        with suppress(KafkaException):  # its coordinator is not there before the first commit
+            return any(place.offset > 0 for place in there.committed([TopicPartition(to, 0)], timeout=10))
+        return False
 
     wait_until(followed, START_S, f"a group at {to}")
+    there.close()
     tell(f"  the first commit after {time.monotonic() - begun:.0f} s")
     spent, begun, begun_ms = cpu_s(pid), time.monotonic(), int(time.time() * 1_000)
     while time.monotonic() - begun < SECONDS:

@@ -18,6 +18,7 @@ from connectors.kafka.rate import BURST_S
 from connectors.kafka.records import Records
 from connectors.sandbox.processes import wait_until
 from state.errors import Retry
+from state.provenance import Refill
 from streams.link import CONNECTORS
 from tests.conformance import hooks
 from tests.conformance.harness import TOO_LARGE, Harness, Written, contents, numbered, untrue
@@ -26,7 +27,7 @@ from tests.replication.pair import Pair
 
 pytestmark = pytest.mark.servers
 
-KILLS, LEASE_S = 20, 0.7
+KILLS, REFILL_KILLS, LEASE_S = 20, 4, 0.7
 TODAY_MS = int(time.time() * 1000)
 POISON = Written(b"poison", random.Random(1).randbytes(TOO_LARGE), TODAY_MS)
 AROUND_POISON = [*numbered(300, since_ms=TODAY_MS), POISON, *numbered(300, 300, since_ms=TODAY_MS)]
@@ -127,6 +128,34 @@ def test_nothing_is_lost_or_doubled_however_often_the_worker_is_killed(harness: 
         worker.close()
     harness.copy(harness.lease(topic, 2)).to_the_end()
     assert {number: contents(harness.read("west", topic, number)) for number in written} == written
+
+
+def test_a_log_that_was_lost_is_refilled_once_however_often_the_worker_is_killed(
+    harness: Harness, tmp_path: Path
+) -> None:
+    topic, chance = harness.topic(), random.Random(5)
+    harness.write("east", topic, {0: numbered(300, name=b"east ")})
+    harness.copy(harness.lease(topic)).to_the_end()
+    harness.write("west", topic, {0: numbered(300, name=b"west ")})
+    harness.copy(harness.lease(topic, back=True)).to_the_end()
+    harness.write("west", topic, {0: numbered(100, name=b"late ")})
+    harness.remake("east", topic)
+    anew = Assignment(Partition(topic, 0), Partition(topic, 0), Position(0, chosen=True), 0)
+    slow = Limits(records_per_s=200.0)
+    lease = harness.lease(topic, back=True, assignments=(anew._replace(refill=Refill(600, 700)),), limits=slow)
+    worker = harness.worker(tmp_path, lease, LEASE_S)
+    worker.start()
+    try:
+        for _ in range(REFILL_KILLS):
+            time.sleep(chance.uniform(0.3, 1.2))
+            worker.crash()
+        harness.write("west", topic, {0: numbered(50, name=b"new ")})
+        wait_until(lambda: len(harness.read("east", topic)) >= 750, 180.0, "the end of the refill")
+    finally:
+        worker.close()
+    refilled, held = (contents(harness.read(side, topic)) for side in ("east", "west"))
+    back = harness.copy(harness.lease(topic, assignments=(anew,))).to_the_end()
+    assert (refilled == held, back.totals["copied"], back.totals["dropped"]) == (True, 0, 750)
 
 
 def test_a_lost_position_doubles_nothing(harness: Harness) -> None:

@@ -1,6 +1,5 @@
 """Active-active and rings: writers of every kind on every side, workers and brokers killed, whole logs compared."""
 
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -9,9 +8,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from connectors.contract import Assignment, Endpoint, Lease, Partition, Position
 from connectors.sandbox.kafka import Kafka
-from state.provenance import Refill
 from streams.link import CONNECTORS
-from tests.replication.audit import audit, ends, read
+from tests.replication.audit import audit
 from tests.replication.faults import Faults
 from tests.replication.worker import Worker
 from tests.replication.writers import KINDS, Site, Writers
@@ -20,7 +18,6 @@ pytestmark = pytest.mark.servers
 
 BITS = {"east": 0, "west": 1, "north": 2}
 CRASHES, EVERY_S = 5, 2.0
-NOWHERE = Position()
 
 
 @pytest.fixture(scope="module")
@@ -39,13 +36,9 @@ def brokers(new_root: Callable[[], Path]) -> Iterator[dict[str, Kafka]]:
 def sites(brokers: Mapping[str, Kafka], request: pytest.FixtureRequest) -> dict[str, Site]:
     topic = f"orders-{abs(hash(request.node.name)) % 10**6}"
     for broker in brokers.values():
-        create(broker, topic)
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.create_topics([NewTopic(topic, 2, 1, config={"retention.ms": "-1"})])[topic].result(30)
     return {name: Site(name, broker.bootstrap, topic) for name, broker in brokers.items()}
-
-
-def create(broker: Kafka, topic: str) -> None:
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.create_topics([NewTopic(topic, 2, 1, config={"retention.ms": "-1"})])[topic].result(30)
 
 
 @pytest.fixture
@@ -53,9 +46,9 @@ def link(tmp_path: Path) -> Iterator[Callable[..., Worker]]:
     """Starts workers, ``link(source, target, path, forward)``, that go with the test."""
     started: list[Worker] = []
 
-    def start(source: Site, target: Site, path: str, forward: bool, **more: object) -> Worker:
-        lease = lease_of(source, target, path, forward, len(started) + 1, **more)
-        started.append(Worker(tmp_path / f"{lease.link}-{len(started)}", lease, CONNECTORS[path]))
+    def start(source: Site, target: Site, path: str, forward: bool) -> Worker:
+        lease = lease_of(source, target, path, forward, len(started) + 1)
+        started.append(Worker(tmp_path / lease.link, lease, CONNECTORS[path]))
         started[-1].start()
         return started[-1]
 
@@ -64,13 +57,10 @@ def link(tmp_path: Path) -> Iterator[Callable[..., Worker]]:
         worker.close()
 
 
-def lease_of(
-    source: Site, target: Site, path: str, forward: bool, flow: int,
-    position: Position = NOWHERE, refills: Sequence[Refill | None] = (None, None),
-) -> Lease:  # fmt: skip
+def lease_of(source: Site, target: Site, path: str, forward: bool, flow: int) -> Lease:
     assignments = tuple(
-        Assignment(Partition(source.topic, number), Partition(target.topic, number), position, 0, refill)
-        for number, refill in enumerate(refills)
+        Assignment(Partition(source.topic, number), Partition(target.topic, number), Position(), 0)
+        for number in range(source.partitions)
     )
     ends = [Endpoint(site.name, site.bootstrap, BITS[site.name]) for site in (source, target)]
     return Lease(f"{source.name}-{target.name}", ends[0], ends[1], flow, path, assignments, forward, clusters=BITS)
@@ -117,44 +107,3 @@ def test_brokers_that_die_on_either_side_cost_nothing_but_time(
     east, west = sites["east"], sites["west"]
     workers = [link(east, west, "batches", True), link(west, east, "batches", True)]
     prove([east, west], workers, {f"death of {name}": brokers[name].restart for name in ("east", "west")})
-
-
-@pytest.mark.parametrize("path", ["batches", "records"])
-def test_a_cluster_that_comes_back_empty_gets_everything_once(
-    sites: dict[str, Site], link: Callable[..., Worker], brokers: dict[str, Kafka], path: str
-) -> None:
-    east, west = sites["east"], sites["west"]
-    workers = [link(east, west, path, True), link(west, east, path, True)]
-    with Writers([east, west], ("idempotent", "transactional"), 100.0) as writers:
-        writers.wait_acknowledged(300)
-        assert (before := audit([east, west], writers)).right, before
-    held = ends(west)
-    for worker in workers:
-        worker.close()
-    # What west gets while east is dead belongs to the refill, and was never at east.
-    with Writers([west], ("zipped",), 100.0) as writers:
-        writers.wait_acknowledged(100)
-    lose(brokers["east"], east.topic)
-    refills = [Refill(*each) for each in zip(held, ends(west), strict=True)]
-    chosen = Position(0, chosen=True)
-    again = [
-        link(west, east, path, True, position=chosen, refills=refills),
-        link(east, west, path, True, position=chosen),
-    ]
-    kinds = {f"crash of worker {number}": worker.crash for number, worker in enumerate(again)}
-    with Writers([east, west], ("leader-only",), 60.0) as later:
-        with Faults({**kinds, "death of east": brokers["east"].restart}, EVERY_S, seed=3) as faults:
-            faults.wait_done(CRASHES)
-        found = audit([east, west], later)
-    assert found.right, found
-    # All logs hold the same records, and none of those that east had is left out.
-    counts = {name: sum(map(len, read(site).values())) for name, site in (("east", east), ("west", west))}
-    assert counts["east"] == counts["west"] > before.clusters["east"].records
-
-
-def lose(broker: Kafka, topic: str) -> None:
-    """The cluster dies, loses its data and its name, and comes back with an empty topic."""
-    broker.kill()
-    shutil.rmtree(broker.root / "data")
-    broker.up()
-    create(broker, topic)

@@ -59,6 +59,16 @@ class Application:
         """Change a live key."""
         self._api.put(f"config/{key}", {"value": value})
 
+    def link(self, name: str) -> dict[str, Any]:
+        """Everything about a link."""
+        found: dict[str, Any] = self._api.get(f"links/{name}")
+        return found
+
+    def refill(self, link: str) -> list[dict[str, Any]]:
+        """What the target of a link gets back, as far as that can begin now."""
+        rows: list[dict[str, Any]] = self._api.post(f"links/{link}/refill", {"certain": True})
+        return rows
+
     def status(self) -> dict[str, Any] | None:
         """Its status, None while it does not answer yet. Raises `Stop` when it ended."""
         if self._process is not None and self._process.poll() is not None:

@@ -2,8 +2,11 @@
 
 What the death of a cluster may cost is told, not hidden: copying is asynchronous, so orders that it acknowledged in
 its last moments stand at it alone until it returns. They come over then, late and not lost, and are counted.
+
+In the second act the cluster dies again and returns without its data: that is noticed, and it is refilled.
 """
 
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -32,6 +35,7 @@ BURST = 20_000
 LIMIT_S = 180.0
 STILL_S = 3.0
 LOOK_S = 0.25
+REPLACED = "replication.target-replaced"
 BARS = " ▁▂▃▄▅▆▇█"
 
 
@@ -53,6 +57,9 @@ class Result:
     unread: int = 0
     moved_s: float = 0.0
     level_s: float = 0.0
+    refilled: int = 0
+    noticed_s: float = 0.0
+    refill_s: float = 0.0
     took_s: float = 0.0
     wrong: list[str] = field(default_factory=list)
     lag: list[int] = field(default_factory=list)
@@ -118,10 +125,14 @@ class Failover:
             self._shop_in_east()
             self._east_dies()
             self._east_returns()
+            self._billing.end()
+            self._compare()
+            self._judge_readers()
+            self._east_loses_its_data()
+            self._compare()
         finally:
             self._orders.end()
             self._billing.end()
-        self._compare()
         self.result.took_s = time.monotonic() - begun
         return self.result
 
@@ -163,6 +174,41 @@ class Failover:
         self._say(f"both clusters have every order, {self.result.level_s:.1f} s after east was started")
         self._wait("the group to have read every order", lambda: wanted <= self._billing.read.keys())
 
+    def _east_loses_its_data(self) -> None:
+        self._east.kill()
+        shutil.rmtree(self._east.root / "data")
+        self._say("east is killed again, and all its data are destroyed; orders are written at west")
+        self._orders.begin(WEST, self._west.bootstrap)
+        self._east.up()
+        back = time.monotonic()
+        self._wait(
+            "the loss to be noticed", lambda: any(REPLACED in copy["error"] for copy in self._copies("west-east"))
+        )
+        self.result.noticed_s = time.monotonic() - back
+        self._say(f"east is back, empty: noticed after {self.result.noticed_s:.1f} s, and the links stopped")
+        begun = time.monotonic()
+        self._wait("the refill to begin", self._refill)
+        self._say(f"west-east refills east with the {self.result.refilled:,} orders that west holds")
+        self._watch(TRAFFIC_S / 2)
+        self._wait("the refill to end", lambda: all(copy["refill_until"] < 0 for copy in self._copies("west-east")))
+        self._orders.begin(EAST, self._east.bootstrap)
+        self._say("east has what it had lost; orders are written there again")
+        self._watch(TRAFFIC_S / 2)
+        self._orders.end()
+        wanted = set().union(*self._orders.acknowledged.values())
+        self._wait("both clusters to have every order again", lambda: self._have(wanted), 2 * LIMIT_S)
+        self.result.refill_s = time.monotonic() - begun
+        self._say(f"both clusters have every order, {self.result.refill_s:.1f} s after the refill began")
+
+    def _refill(self) -> bool:
+        rows = self._trueup.refill("west-east")
+        self.result.refilled = sum(row["records"] for row in rows)
+        return all(row["stage"] == "copying" for row in rows)
+
+    def _copies(self, link: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self._trueup.link(link)["copies"]
+        return found
+
     def _have(self, wanted: set[str]) -> bool:
         return all(wanted <= keys(shop.whole(broker.bootstrap)) for broker in (self._east, self._west))
 
@@ -170,20 +216,24 @@ class Failover:
         """Both logs, twice, some seconds apart: nothing may move any more."""
         first = [shop.ends(broker.bootstrap) for broker in (self._east, self._west)]
         time.sleep(STILL_S)
-        logs = {EAST: shop.whole(self._east.bootstrap), WEST: shop.whole(self._west.bootstrap)}
+        logs = [shop.whole(broker.bootstrap) for broker in (self._east, self._west)]
         later = [shop.ends(broker.bootstrap) for broker in (self._east, self._west)]
         self._look()
-        result, orders, billing = self.result, self._orders, self._billing
+        result, orders = self.result, self._orders
         wanted = set().union(*orders.acknowledged.values())
-        result.moving = sum(map(sum, later)) - sum(map(sum, first))
+        result.moving += sum(map(sum, later)) - sum(map(sum, first))
         result.acknowledged, result.unanswered = len(wanted), orders.sent - len(wanted)
-        result.lost = sum(len(wanted - keys(log)) for log in logs.values())
-        result.duplicates = sum(len(part) - len(set(part)) for log in logs.values() for part in log.values())
-        result.disorder = sum(disorder(part) for log in logs.values() for part in log.values())
-        result.missed = skipped(logs[WEST], billing.first[WEST], billing.at_move)
+        result.lost += sum(len(wanted - keys(log)) for log in logs)
+        result.duplicates += sum(len(part) - len(set(part)) for log in logs for part in log.values())
+        result.disorder += sum(disorder(part) for log in logs for part in log.values())
+        result.loops = sum(row["dropped"] for row in self._links.values())
+
+    def _judge_readers(self) -> None:
+        result, billing = self.result, self._billing
+        wanted = set().union(*self._orders.acknowledged.values())
+        result.missed = skipped(shop.whole(self._west.bootstrap), billing.first[WEST], billing.at_move)
         result.unread = len(wanted - billing.read.keys())
         result.again, result.again_s = sum(count - 1 for count in billing.read.values()), billing.again_s
-        result.loops = sum(row["dropped"] for row in self._links.values())
         result.wrong = [text for text in (billing.error,) if text]
 
     def _translated(self) -> list[int]:
@@ -240,7 +290,13 @@ def skipped(log: Log, first: dict[int, str], read: set[str]) -> int:
 
 def screen(result: Result) -> Table:
     """The last screen."""
-    table = Table(title="A cluster dies and returns", title_justify="left", box=None, pad_edge=False, show_header=False)
+    table = Table(
+        title="A cluster dies and returns, then returns without its data",
+        title_justify="left",
+        box=None,
+        pad_edge=False,
+        show_header=False,
+    )
     table.add_column("")
     table.add_column("", justify="right")
     bad = {
@@ -261,6 +317,9 @@ def screen(result: Result) -> Table:
         "loops prevented": f"{result.loops:,}",
         "from the kill to reading at the other": f"{result.moved_s:.1f} s",
         "from its return to level": f"{result.level_s:.1f} s",
+        "orders refilled after it lost its data": f"{result.refilled:,}",
+        "from its empty return to the finding": f"{result.noticed_s:.1f} s",
+        "from the refill's begin to level, at most": f"{result.refill_s:.1f} s",
         f"records behind, at most {max(result.lag, default=0):,}": spark(result.lag),
         "the drill took": f"{result.took_s:.1f} s",
     }

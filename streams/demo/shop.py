@@ -28,6 +28,7 @@ class Orders:
     def __init__(self) -> None:
         self.acknowledged: dict[str, set[str]] = defaultdict(set)
         self.sent = 0
+        self._next: Counter[str] = Counter()
         self._extra = 0
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -60,6 +61,7 @@ class Orders:
             "message.timeout.ms": 30_000,
         })  # fmt: skip
         kept, begun, sent, first = self.acknowledged[cluster], time.monotonic(), 0, self._extra
+        number = self._next[cluster]
 
         def delivered(error: KafkaError | None, message: Any) -> None:
             if error is None:
@@ -68,14 +70,15 @@ class Orders:
         while not stop.wait(0.01):
             for _ in range(int((time.monotonic() - begun) * PER_S) + self._extra - first - sent):
                 producer.produce(
-                    TOPIC, b"order", f"{cluster}-{sent}", partition=sent % PARTITIONS, on_delivery=delivered
+                    TOPIC, b"order", f"{cluster}-{number}", partition=number % PARTITIONS, on_delivery=delivered
                 )
-                sent += 1
+                sent, number = sent + 1, number + 1
             producer.poll(0)
         producer.flush(5)
         producer.purge()
         producer.flush(5)
         self.sent += sent
+        self._next[cluster] = number
 
 
 class Billing:

@@ -22,6 +22,7 @@ _STATUS = {
     Kind.PENDING_READONLY: "pending",
     Kind.PENDING_ODD: "pending",
     Kind.LOST: "lost",
+    Kind.UNPLACED: "writable",
     Kind.STRANGER: "never seen",
 }
 

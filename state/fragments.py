@@ -44,6 +44,7 @@ PENDING = _code("pending-member")
 DEPTH = _code("odd-rack-depth")
 UNREADABLE = _code("unreadable")
 STRANGER = _code("unknown-bookie")
+UNPLACED = _code("unknown-rack")
 
 _TABLE = 1 << 22  # patterns are told apart by a table of this size, by sorting beyond
 
@@ -129,6 +130,7 @@ class Bench:
     def _rules(self, facts: Facts, stage: Column, quorum: int, refusing: Mapping[Rack, int]) -> Column:
         lost, absent = DEAD[facts.kinds].any(axis=1), ABSENT[facts.kinds].any(axis=1)
         closed, hollow = stage <= Stage.HOLLOW, stage == Stage.HOLLOW
+        unplaced = (facts.kinds == Kind.UNPLACED).any(axis=1)
         full = (stage == Stage.CLOSED) | (stage == Stage.OPEN_OLDER)
         first_that_holds = [
             ((facts.kinds == Kind.STRANGER).any(axis=1), STRANGER),
@@ -138,6 +140,7 @@ class Bench:
             (lost & (stage == Stage.OPEN_TAIL), WRITER),
             (lost & ~hollow & (facts.present == 0), PENDING),
             (lost, LOST),
+            (unplaced & (facts.fails | self.topology.enforce_min_racks), UNPLACED),
             (facts.fails & ~closed, OPEN_RACKS),
             (facts.fails & absent, PENDING),
             (facts.fails, RACKS),
@@ -191,6 +194,8 @@ class Bench:
             return cause
         if refusing and self.reachable(facts, at, quorum, {}):
             return REFUSED
+        if self.standing.unplaced:
+            return UNPLACED  # a bookie without a known rack may be the one that is needed
         return NO_WALK if self.colourable(facts.kinds.shape[1], quorum) else CANNOT
 
     def refill(self, facts: Facts, at: int, refusing: Mapping[Rack, int],

@@ -2,8 +2,8 @@
 
 A bookie without a registration is PENDING until the grace has passed and LOST from then on; one that returns in time
 was never lost. A cookie alone, and a name that ledgers use and nobody registers (a sighting without either), are
-treated alike. A bookie whose cookie and registration both went was decommissioned: it stays LOST, for as long as a
-ledger may name it its entries are missing.
+treated alike. A bookie whose cookie and registration both went was decommissioned: it stays LOST as long as a ledger
+may name it, and is forgotten once no ledger names a lost bookie.
 
 When too many go at once the topology is *held*: nobody becomes LOST until enough return or an operator lets go.
 One bookie alone is never too many, however few there are.
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from state.observations import Sighting
-from state.topology import Bookie, Status, Topology
+from state.topology import UNKNOWN_RACK, Bookie, Status, Topology
 
 _REGISTERED = {"writable": Status.WRITABLE, "readonly": Status.READONLY}
 _NAMES_SHOWN = 5
@@ -24,7 +24,8 @@ class MembershipPolicy:
     """``grace_ms``: how long a bookie may be away. ``hold_share``: a loss of more than this share at once is held.
 
     ``release_hold`` is a counter: raising it ends the hold in force, and only that one. ``min_racks``,
-    ``enforce_min_racks``, ``collect_ms`` and ``restarted`` only travel with the topology.
+    ``enforce_min_racks``, ``collect_ms`` and ``restarted`` only travel with the topology. ``unnamed``: no ledger names
+    a lost bookie.
     """
 
     grace_ms: int = 60_000
@@ -34,6 +35,7 @@ class MembershipPolicy:
     release_hold: int = 0
     collect_ms: int = 86_400_000
     restarted: int = 0
+    unnamed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,8 @@ def settle(seen: Sequence[Sighting], before: Topology | None, policy: Membership
     known = {bookie.id: bookie for bookie in before.bookies} if before else {}
     sightings = {sighting.bookie: sighting for sighting in seen}
     bookies = [_step(known.get(name), sightings.get(name), now_ms) for name in sorted({*known, *sightings})]
+    if policy.unnamed:
+        bookies = [bookie for bookie in bookies if not _decommissioned(bookie, sightings.get(bookie.id))]
     held = _held(bookies, policy)
     let_go = bool(held and before and before.held and 0 <= before.released < policy.release_hold)
     if let_go or not held:
@@ -87,6 +91,8 @@ def _step(before: Bookie | None, seen: Sighting | None, now_ms: int) -> Bookie:
     status = _REGISTERED.get(seen.registered) if seen else None
     rack = seen.rack if seen else None
     zxid = seen.registered_zxid if seen else 0
+    if rack == UNKNOWN_RACK and before:
+        rack = before.rack  # the last answer holds
     if status is None and before:
         # Nobody can resolve the rack of a bookie that is away: the last one known stays.
         rack, zxid = rack or before.rack, zxid or before.registered_zxid
@@ -101,6 +107,11 @@ def _step(before: Bookie | None, seen: Sighting | None, now_ms: int) -> Bookie:
     turned = before.status in _REGISTERED.values() and before.status is not status
     begun = before.begun_zxid if turned or zxid == before.registered_zxid else zxid
     return Bookie(name, rack, status, since if status is before.status else now_ms, zxid, status, begun)
+
+
+def _decommissioned(bookie: Bookie, seen: Sighting | None) -> bool:
+    """Whether nothing is left of a bookie that was lost."""
+    return bookie.status is Status.LOST and (seen is None or not (seen.cookie or seen.registered))
 
 
 def _expire(bookie: Bookie, grace_ms: int, now_ms: int) -> Bookie:
@@ -130,7 +141,8 @@ def _next(topology: Topology, policy: MembershipPolicy) -> int | None:
 
 
 def _notes(known: dict[str, Bookie], bookies: Sequence[Bookie], now_ms: int) -> list[str]:
-    out = []
+    left = {bookie.id for bookie in bookies}
+    out = [f"{name} was decommissioned" for name in sorted(known) if name not in left]
     for bookie in bookies:
         before = known.get(bookie.id)
         if before is None or before.status is bookie.status:

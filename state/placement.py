@@ -37,6 +37,7 @@ ORDER = (
     "placement.odd-rack-depth",
     "placement.no-walk",
     "placement.cannot-adhere",
+    "placement.unknown-rack",
     "placement.open-waits-for-writer",
     "placement.open-older-fragment",
     "placement.open-not-adhering",

@@ -184,4 +184,12 @@ RULES = Rules([
         "behind the ledgers, or so old that its cookie was removed.",
         "Nothing is marked until the bookie is seen, or has been looked for in vain for the whole grace.",
     ),
+    Rule(
+        "placement.unknown-rack", _U, "the rack map has not answered for a bookie that the verdict depends on",
+        "A member, or a bookie that could take its place, is writable and its rack is not known: racks.script failed, "
+        "was too slow or answered something else than a location, or Pulsar's znode could not be read, and no earlier "
+        "answer exists. Copies of lost bookies are repaired all the same.",
+        "Nothing is marked for the sake of racks. The source racks of `trueup status` has the error; the map is asked "
+        "again by itself.",
+    ),
 ])  # fmt: skip

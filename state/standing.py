@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from state.ledgers import Column
-from state.topology import Bookie, Status, Topology
+from state.topology import UNKNOWN_RACK, Bookie, Status, Topology
 from state.walk import DEFAULT_RACK
 
 
@@ -28,7 +28,8 @@ class Kind(IntEnum):
     PENDING_READONLY = 4
     PENDING_ODD = 5
     LOST = 6
-    STRANGER = 7  # not in the topology at all
+    UNPLACED = 7  # writable, and the rack map has not answered for it
+    STRANGER = 8  # not in the topology at all
 
 
 _PENDING = {Kind.WRITABLE: Kind.PENDING_WRITABLE, Kind.READONLY: Kind.PENDING_READONLY, Kind.ODD: Kind.PENDING_ODD}
@@ -40,7 +41,7 @@ class Standing:
 
     ``racks``: names by code, ``default`` being that of the default rack; ``writable``: how many known writable bookies
     each has; ``depth``: of their racks; ``level``: whether no bookie stands at another; ``others``: the other depths
-    of writable bookies; ``depths``: of each rack by code.
+    of writable bookies; ``depths``: of each rack by code; ``unplaced``: whether any writable one's is unknown.
     """
 
     of: Mapping[str, int]
@@ -53,6 +54,7 @@ class Standing:
     level: bool
     others: tuple[int, ...]
     depths: Column
+    unplaced: bool
 
     @property
     def peopled(self) -> list[str]:
@@ -95,6 +97,7 @@ def stand(topology: Topology) -> Standing:
         all(depth(_location(bookie)) == level for bookie in topology.bookies),
         tuple(sorted(votes.keys() - {level})),
         np.array([depth(rack) for rack in number], np.int32),
+        any(kind is Kind.UNPLACED for _, kind in classes),
     )
 
 
@@ -123,6 +126,8 @@ def _kind(bookie: Bookie, level: int) -> Kind:
     if was in (Status.LOST, Status.PENDING):
         return Kind.LOST
     kind = Kind.READONLY
+    if was is Status.WRITABLE and bookie.rack == UNKNOWN_RACK:
+        return Kind.PENDING_READONLY if bookie.status is Status.PENDING else Kind.UNPLACED
     if was is Status.WRITABLE:
         kind = Kind.WRITABLE if depth(_location(bookie)) == level else Kind.ODD
     return _PENDING[kind] if bookie.status is Status.PENDING else kind

@@ -7,6 +7,9 @@ is a function of (ledger, topology) and of nothing else.
 from dataclasses import dataclass
 from enum import IntEnum
 
+UNKNOWN_RACK = "?"
+"""The rack of a bookie for which the rack map has not answered: no location, and not the default rack either."""
+
 
 class Status(IntEnum):
     """How a bookie stands. Only WRITABLE ones give a rack to BookKeeper's adherence rule."""
@@ -19,7 +22,8 @@ class Status(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Bookie:
-    """One bookie. ``since_ms``: when it took this status. ``rack`` None: no rack known (the default rack).
+    """One bookie. ``since_ms``: when it took this status. ``rack`` None: the map has none for it (the
+    default rack); `UNKNOWN_RACK`: the map has not answered.
 
     ``registered_zxid``: of its present registration; ``begun_zxid``: of the first one since it was away last, for one
     that turns read-only or writable registers anew in the same process.

@@ -40,6 +40,7 @@ from streams.ordered import Nobody, Orders
 from streams.placed import Placed
 from streams.pulsar import Pulsar
 from streams.reconciler import Reconciler
+from streams.repair_workers import RepairWorkers
 from streams.session import session
 from streams.sides import KafkaSides
 from streams.strays import Strays
@@ -50,7 +51,7 @@ from streams.web.api import create_app
 from streams.web.server import Server, claim
 
 log = logging.getLogger(__name__)
-TICK_S, DELETE_S = 0.2, 1.0
+TICK_S, DELETE_S, LOOK_S, RACKS_S = 0.2, 1.0, 10.0, 0.5
 
 
 def now_ms() -> int:
@@ -142,7 +143,10 @@ class Running:
         """Start everything, tend it, and stop in order."""
         self._supervisor.loop("config", lambda: self._live.follow(self._stop))
         if self._ledgers:
-            self._ledgers.cluster.start()
+            cluster = self._ledgers.cluster
+            if cluster.racks is not None:
+                self._supervisor.loop("racks", lambda: cluster.ask_racks(RACKS_S))
+            cluster.start()
         if self._deletion:
             self._deletion.owners.start(self._supervisor.run)
         self._links.watch(self._supervisor)
@@ -177,6 +181,7 @@ class Running:
             self._supervisor.query("placement", lambda: self._placement(spark, ledgers))
             self._supervisor.loop("reconcile", ledgers.tick, TICK_S)
             self._supervisor.loop("judging", application.tick, TICK_S)
+            self._supervisor.loop("autorecovery", ledgers.workers.look, LOOK_S)
         if self._deletion:
             markers = self._deletion.markers
             if self._deletion.streams:
@@ -227,16 +232,19 @@ class Ledgers:
             settings.spark.buckets,
             history,
         )
+        self.workers = RepairWorkers(self.cluster.voters, len(settings.cluster.autorecovery), now_ms)
 
     def placed(self, live: Live) -> Placed:
         """What is said of them."""
-        return Placed(live, self.cluster, self.keeper, self.reconciler, now_ms)
+        return Placed(live, self.cluster, self.keeper, self.reconciler, self.workers, now_ms)
 
     def tick(self) -> None:
         """See to what time alone changes."""
         self.cluster.tick()
         self.keeper.tick()
+        self.keeper.name_lost(not self.reconciler.names_lost())
         self.reconciler.turn()
+        self.workers.step(self.reconciler.board.marks)
 
 
 class Deletion:

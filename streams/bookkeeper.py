@@ -16,6 +16,7 @@ from connectors.bookkeeper.capture import Capture, Health
 from connectors.bookkeeper.known import Known
 from connectors.bookkeeper.layout import Paths
 from connectors.bookkeeper.presence import Answer, presence
+from connectors.bookkeeper.rack_source import RackHealth, RackSource
 from connectors.bookkeeper.racks import Pulsar, Racks, Script, Static, Unmapped
 from connectors.bookkeeper.removal import RemovalOrder, Removed, remove
 from connectors.bookkeeper.vote import Orders, Role, Vote
@@ -49,11 +50,10 @@ class BookKeeper:
         self._run = run
         self._live, self._keeper, self._metrics, self._clock = live, keeper, metrics, clock
         self._root = live.now.cluster.ledgers_root
-        self._racks_asked_ms = clock()
         self._journal, self.judging = journal, Judging(journal, clock)
-        racks = rack_map(live.now.racks)
+        self._racks = self._rack_map(live.now.racks)
         self._capture = Capture(
-            self.connect, self._root, racks, self._publish, keeper.seen, known(journal, clock()), clock
+            self.connect, self._root, self._racks, self._publish, keeper.seen, known(journal, clock()), clock
         )
         self.judging.load()
         self._tls = bookie_tls(live.now.cluster.bookies)
@@ -66,6 +66,12 @@ class BookKeeper:
         taken = observations if isinstance(observations, bulk.Batch) else list(observations)
         self._journal.publish(taken)
         self.judging.published(taken)
+
+    def _rack_map(self, chosen: declared.Racks) -> Racks:
+        found = rack_map(chosen)
+        if not isinstance(found, Script):
+            return found
+        return RackSource(found, chosen.refresh_s * 1000, lambda: self._capture.racks_changed(), self._clock)
 
     def connect(self) -> Client:
         """A client of the cluster's ZooKeeper, not open yet."""
@@ -103,11 +109,8 @@ class BookKeeper:
                 self._client.shut()
 
     def tick(self) -> None:
-        """Hold the vote or give it back as the mode says; ask the rack script again when it is time."""
-        now_ms, chosen = self._clock(), self._live.now
-        if now_ms - self._racks_asked_ms >= chosen.racks.refresh_s * 1000:
-            self._racks_asked_ms = now_ms
-            self._capture.reload_racks()
+        """Hold the vote or give it back as the mode says."""
+        chosen = self._live.now
         wanted = chosen.placement.hold_vote and chosen.placement.mode != "observe"
         with self._lock:
             if wanted and self._vote is None:
@@ -142,6 +145,22 @@ class BookKeeper:
             return ""
         wanted = instance or "as the key deletion.instance, which is empty"
         return f"expected INSTANCEID {wanted}; found {found or 'none'}; set deletion.instance if that is the cluster"
+
+    def ask_racks(self, wait_s: float) -> None:
+        """Ask the rack script when it is time, after at most ``wait_s`` seconds. Blocks as long as the script does."""
+        assert isinstance(self._racks, RackSource)
+        self._racks.ask(wait_s)
+
+    @property
+    def racks(self) -> RackHealth | None:
+        """How a rack map fares that has to be asked; None: there is none such."""
+        return self._racks.health() if isinstance(self._racks, RackSource) else None
+
+    def voters(self) -> list[str]:
+        """Who votes for the Auditor, without this process. Raises `Retry`."""
+        client, vote = self.session(), self._vote
+        ours = vote.session if vote is not None else 0
+        return [name for name, owner in reading.voters(client, self._capture.paths) if owner != ours]
 
     def health(self) -> Health:
         """How the capture fares."""

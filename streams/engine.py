@@ -21,7 +21,8 @@ from streams.unreferenced import Unreferenced
 SILENT_MS = 30_000  # a query without input still reports every 10 s
 NOTHING = {
     "counts": {"true": 0, "drifted": 0, "blocked": 0, "unknown": 0}, "not_judged": 0, "ledgers": 0,
-    "oldest_drift_ms": None, "waiting": {}, "marks": {"outstanding": 0, "ours": 0, "cap": 0}, "held": "", "unbound": "",
+    "oldest_drift_ms": None, "waiting": {}, "marks": {"outstanding": 0, "ours": 0, "cap": 0, "idle_ms": 0}, "held": "",
+    "unbound": "", "bookies": {},
 }  # fmt: skip
 """What the status says of ledgers where no BookKeeper cluster is watched."""
 Rows = list[dict[str, Any]]

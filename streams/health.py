@@ -1,7 +1,7 @@
 """Healthy or not, in one line, and why. Blind is not green: what cannot be seen counts against health."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,9 @@ from streams.words import age, many, short
 HELD = "Held: a mass loss waits for an operator"
 LEVELS = ("healthy", "attention", "held", "blind")
 """From good to bad; `healthy` alone is good."""
+BLINDING = ("zookeeper", "journal", "spark", "owners")
+"""Sources without which nothing that is shown is known to hold; each link and each Kafka cluster stands for itself."""
+NAMED = 3
 TROUBLED = ("stopped", "down", "stalled", "waiting", "slow")
 """States of a link that somebody should know of."""
 CALM = ("logdirs.cannot-cordon",)
@@ -55,9 +58,8 @@ def _blind(status: Mapping[str, Any]) -> Iterator[str]:
     if not status["ready"]:
         yield from status["problems"] or ["not ready: the view is not complete yet"]
     for source in status["sources"]:
-        if source["state"] == "down":
-            detail = f": {source['detail']}" if source["detail"] else ""
-            yield f"{source['name']} is down, last heard {age(source['age_ms'])} ago{detail}"
+        if source["state"] == "down" and source["name"] in BLINDING:
+            yield _silent(source)
     if status["counts"]["unknown"] == status["ledgers"] > status["not_judged"]:
         yield f"{many(status['ledgers'], 'ledger')} unknown, which is all"
 
@@ -87,6 +89,7 @@ def _ledgers(status: Mapping[str, Any]) -> Iterator[str]:
 
 def _attention(status: Mapping[str, Any]) -> Iterator[str]:
     yield from _ledgers(status)
+    yield from _lost(status["bookies"].get("lost", []))
     yield from status["problems"]
     for link in status["links"]:
         if link["state"] in TROUBLED:
@@ -99,6 +102,21 @@ def _attention(status: Mapping[str, Any]) -> Iterator[str]:
     for stream in status["streams"]:
         if stream["state"] == "failed":
             yield f"stream {stream['name']} failed: {stream['error']}"
-    for source in status["sources"]:
-        if source["state"] == "slow":
-            yield f"{source['name']} is slow, last heard {age(source['age_ms'])} ago"
+    yield from _quiet(status["sources"])
+
+
+def _quiet(sources: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for source in sources:
+        if source["state"] == "slow" or (source["state"] == "down" and source["name"] not in BLINDING):
+            yield _silent(source)
+
+
+def _lost(bookies: Sequence[str]) -> Iterator[str]:
+    if bookies:
+        more = f" and {len(bookies) - NAMED} more" if len(bookies) > NAMED else ""
+        yield f"{many(len(bookies), 'bookie')} lost: {', '.join(bookies[:NAMED])}{more}"
+
+
+def _silent(source: Mapping[str, Any]) -> str:
+    detail = f": {source['detail']}" if source["detail"] else ""
+    return f"{source['name']} is {source['state']}, last heard {age(source['age_ms'])} ago{detail}"

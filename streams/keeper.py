@@ -12,7 +12,7 @@ from state.errors import Retry
 from state.membership import MembershipPolicy, settle
 from state.observations import Sighting
 from state.settings import Placement
-from state.topology import Topology
+from state.topology import Status, Topology
 from streams.codec import topology_of, topology_record
 from streams.journal import Journal
 from streams.live import Live
@@ -22,8 +22,9 @@ KEY = b"topology"
 AGAIN_MS = 600_000  # all is judged again for the sake of time alone at most this often
 
 
-def membership(policy: Placement, least_ms: int = 0) -> MembershipPolicy:
-    """The part of the placement settings that bookies are judged by; ``least_ms`` is the least grace."""
+def membership(policy: Placement, least_ms: int = 0, unnamed: bool = False) -> MembershipPolicy:
+    """The part of the placement settings that bookies are judged by; ``least_ms`` is the least grace; ``unnamed``:
+    no ledger names a lost bookie."""
     return MembershipPolicy(
         grace_ms=max(int(policy.grace_s * 1000), least_ms),
         hold_share=policy.hold_share,
@@ -32,6 +33,7 @@ def membership(policy: Placement, least_ms: int = 0) -> MembershipPolicy:
         collect_ms=int(policy.collect_s * 1000),
         restarted=policy.restarted,
         release_hold=policy.release_hold,
+        unnamed=unnamed,
     )
 
 
@@ -49,7 +51,7 @@ class Keeper:
         self._due_ms: int | None = None
         self.again_ms: int | None = None
         self._unpublished = True
-        self._least_ms = 0
+        self._least_ms, self._unnamed = 0, False
         self.topology: Topology | None = None
         self.first_epoch: int | None = None
         self.notes: tuple[str, ...] = ()
@@ -73,6 +75,7 @@ class Keeper:
         with self._lock:
             if not self._strange.issuperset(bookies):
                 self._strange |= set(bookies)
+                self._unnamed = False
                 self.settle()
 
     def tick(self) -> None:
@@ -98,6 +101,13 @@ class Keeper:
                 self._least_ms = least_ms
                 self.settle()
 
+    def name_lost(self, unnamed: bool) -> None:
+        """Take whether no ledger names a lost bookie: then those that were decommissioned are forgotten."""
+        with self._lock:
+            if unnamed != self._unnamed:
+                self._unnamed = unnamed
+                self.settle()
+
     def settle(self, at_once: bool = False) -> None:
         """Judge the bookies now and publish the topology if it changed, or if this run has not published one.
 
@@ -106,8 +116,11 @@ class Keeper:
         with self._lock:
             if self._seen is None:
                 return
-            policy = membership(self._live.now.placement, self._least_ms)
+            policy = membership(self._live.now.placement, self._least_ms, self._unnamed)
             policy = replace(policy, grace_ms=0) if at_once else policy
+            if self._unnamed and self.topology is not None:
+                lost = {bookie.id for bookie in self.topology.bookies if bookie.status is Status.LOST}
+                self._strange -= lost
             unregistered = self._strange.difference(sighting.bookie for sighting in self._seen)
             seen = [*self._seen, *(Sighting(name, None, "", False, 0) for name in sorted(unregistered))]
             settled = settle(seen, self.topology, policy, self._clock())

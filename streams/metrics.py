@@ -70,6 +70,10 @@ class Metrics:
             "zookeeper_sessions", "our ZooKeeper sessions by state; those that ended are not counted", "state"
         )
         self.marks = self._gauge("marks_outstanding", "under-replication marks, by who wrote them", "owner")
+        self.marks_idle = self._gauge(
+            "marks_idle_seconds", "for how long there were marks and no worker took one; 0: none, or one does"
+        )
+        self.bookies = self._gauge("bookies", "bookies by status", "status")
         self.cap = self._gauge("marks_cap", "placement.max_marks: no more marks are written beyond it")
         self.mode = self._gauge("mode", "1 for the mode of the placement stream", "mode")
         self.paused = self._gauge("paused", "1 while placement.paused holds")
@@ -312,6 +316,9 @@ class Metrics:
         self.marks.at("ours").set(marks["ours"])
         self.marks.at("others").set(max(0, marks["outstanding"] - marks["ours"]))
         self.cap.at().set(marks["cap"])
+        self.marks_idle.at().set(marks["idle_ms"] / 1000)
+        for name, bookies in status["bookies"].items():
+            self.bookies.at(name).set(len(bookies))
         for source in status["sources"]:
             self.age.at(source["name"]).set(source["age_ms"] / 1000)
             self.source.one_of(SOURCE_STATES, source["state"], source["name"])

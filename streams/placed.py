@@ -7,6 +7,7 @@ import numpy as np
 
 from connectors.bookkeeper.capture import Health
 from connectors.bookkeeper.marks import Mark
+from connectors.bookkeeper.rack_source import RackHealth
 from state.board import Board, riskiest, wanted
 from state.errors import Refused
 from state.judging import counted
@@ -17,14 +18,15 @@ from state.placement import evidence, judge
 from state.readiness import Readiness, few
 from state.repairs import Repair, Stage
 from state.rules import RULES, Verdict
-from state.topology import Topology
+from state.topology import Status, Topology
 from state.view import MARK, Rows
 from streams.bookkeeper import BookKeeper
 from streams.keeper import Keeper
 from streams.live import Live
 from streams.reconciler import Reconciler, action_id
+from streams.repair_workers import RepairWorkers
 from streams.web.engine import Listing
-from streams.words import many
+from streams.words import age, many
 
 SLOW_MS = 5_000
 Source = tuple[str, str, int, str]
@@ -35,10 +37,16 @@ class Placed:
     """The placement stream's share of `streams.web.engine.Engine`."""
 
     def __init__(
-        self, live: Live, cluster: BookKeeper, keeper: Keeper, reconciler: Reconciler, clock: Callable[[], int]
+        self,
+        live: Live,
+        cluster: BookKeeper,
+        keeper: Keeper,
+        reconciler: Reconciler,
+        workers: RepairWorkers,
+        clock: Callable[[], int],
     ) -> None:
         self._live, self._cluster, self._keeper = live, cluster, keeper
-        self._reconciler, self._clock = reconciler, clock
+        self._reconciler, self._workers, self._clock = reconciler, workers, clock
         self._readiness = Readiness()
 
     @property
@@ -66,9 +74,10 @@ class Placed:
             "marks": {
                 "outstanding": int((marks["version"] >= 0).sum()),
                 "ours": sum(r.stage in (Stage.MARKED, Stage.WORKING) for r in repairs.values()),
-                "cap": self._live.now.placement.max_marks,
+                "cap": self._live.now.placement.max_marks, "idle_ms": self._workers.idle_ms(now_ms),
             },
             "held": topology.held if topology else "", "unbound": self._cluster.unbound(),
+            "bookies": _bookies(topology),
         }  # fmt: skip
 
     def tick(self, runs: bool) -> None:
@@ -100,7 +109,7 @@ class Placed:
         acting = self._live.now.placement.mode != "observe" and not self._live.now.placement.paused
         obstacle = self._reconciler.obstacle
         stopped = [f"nothing is changed now: {obstacle}"] if obstacle and acting else []
-        return [*stopped, *self._cluster.problems()]
+        return [*stopped, *self._cluster.problems(), *self._workers.problems(self._clock())]
 
     def _seen(self, now_ms: int, runs: bool) -> bool:
         """Whether verdicts are of the cluster as it is now, but for ledgers that wait for theirs."""
@@ -132,6 +141,8 @@ class Placed:
         return [
             ("zookeeper", zookeeper, age, _seen(health)),
             ("vote", "up", 0, self._cluster.vote_holder()),
+            *_racks(self._cluster.racks, health.rack_problem, now_ms),
+            *self._workers.source(now_ms, self._live.now.placement.mode != "observe"),
         ]
 
     def incomplete(self, judged: bool, runs: bool = True) -> str:
@@ -326,3 +337,25 @@ class Placed:
 def _seen(health: Health) -> str:
     forbidden = f", {health.forbidden} that ZooKeeper forbids to read" if health.forbidden else ""
     return f"{health.ledgers} ledgers, {health.unreadable} unreadable{forbidden}"
+
+
+def _bookies(topology: Topology | None) -> dict[str, list[str]]:
+    """Names of bookies that are not writable, by status; how many are."""
+    found: dict[str, list[str]] = {status.name.lower(): [] for status in Status}
+    for bookie in topology.bookies if topology else ():
+        found[bookie.status.name.lower()].append(bookie.id)
+    return found
+
+
+def _racks(asked: RackHealth | None, problem: str, now_ms: int) -> list[Source]:
+    """The rack map, where it is one that can fail."""
+    if asked is None:
+        return [("racks", "slow", 0, f"the last racks hold: {problem}")] if problem else []
+    age_ms = now_ms - asked.answered_ms if asked.answered_ms else 0
+    if asked.unknown:
+        why = asked.problem or "being asked"
+        detail = f"no rack of {many(asked.unknown, 'host')} of {asked.hosts} is known: {why}"
+        return [("racks", "down" if asked.problem else "slow", age_ms, detail)]
+    if asked.problem:
+        return [("racks", "slow", age_ms, f"racks of {age(age_ms)} ago hold: {asked.problem}")]
+    return [("racks", "up", age_ms, many(asked.hosts, "host"))]

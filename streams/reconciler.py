@@ -43,6 +43,13 @@ LOOK_MS = 1_000  # marks that do not show are looked for this often
 LEAST_SILENCE_MS = 30_000  # an idle query says so every 10 s
 APPROVE_S = 5.0
 _UNKNOWN_BOOKIE = RULES.code("placement.unknown-bookie")
+_NAME_LOST = [
+    RULES.code(f"placement.{name}") for name in (
+        "unreadable", "unknown-bookie", "mass-loss-held", "lost-member", "all-copies-lost", "too-few-bookies",
+        "refused-by-target", "pending-member", "open-waits-for-writer", "open-older-fragment",
+    )
+]  # fmt: skip
+"""Rules of ledgers that name a lost bookie, or may."""
 
 
 class Cluster(Protocol):
@@ -109,6 +116,14 @@ class Reconciler:
     def heard(self) -> None:
         """The stream gave a sign of life."""
         self._heard_ms = self._clock()
+
+    def names_lost(self) -> bool:
+        """Whether some ledger may name a lost bookie: each that does has a finding of one of these rules."""
+        topology = self._keeper.topology
+        with self.lock:
+            if not self.complete or topology is None or not self.board.settled(self._buckets, topology.epoch):
+                return True
+            return bool(np.isin(self.board.findings["rule"], _NAME_LOST).any())
 
     def silent(self) -> str:
         """Why the stream is not to be believed: it has been silent for too long. Empty if it is not."""

@@ -86,8 +86,8 @@ class Capture(Follower):
         self._snapshots = self._resyncs = 0
         self._resync_s = 0.0
 
-    def reload_racks(self) -> None:
-        """Have the rack map asked again."""
+    def racks_changed(self) -> None:
+        """Have all bookies resolved again."""
         self._reload.set()
         self._watch.wake.set()
 
@@ -193,7 +193,6 @@ class Capture(Follower):
             self._bookies.load_racks(client)
         if self._reload.is_set():
             self._reload.clear()
-            self._racks.reload()
             bookies = True
         if bookies or racks:
             self._bookies.read_all(client, self._paths)

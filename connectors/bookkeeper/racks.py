@@ -9,18 +9,30 @@ import ipaddress
 import json
 import logging
 import os
+import signal
 import socket
 import subprocess
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
-from state.errors import BadBytes, BadSettings
+from state.errors import BadBytes, BadSettings, Retry
 from state.standing import depth
+from state.topology import UNKNOWN_RACK
 
 log = logging.getLogger(__name__)
+REMEDY = "correct the script of racks.script"
+SHOWN = 64
 NOBODY: Mapping[str, str] = {}
-SCRIPT_S = 60.0
+SCRIPT_S = 5.0
+MOST_BYTES = 1 << 20
+"""Of a script's output: a thousand times what a hundred locations take."""
+
+
+class _Late(Retry):
+    """The script took too long: to ask for one bookie at a time would take as long for each."""
 
 
 class Racks(Protocol):
@@ -33,9 +45,6 @@ class Racks(Protocol):
 
     def load(self, data: bytes | None) -> None:
         """Take over the content of ``znode`` (None: it does not exist). Raises `BadBytes` and keeps what it had."""
-
-    def reload(self) -> None:
-        """Ask whoever knows again, where nobody tells of changes."""
 
 
 def normal(location: str | None) -> str | None:
@@ -81,9 +90,6 @@ class Unmapped:
     def load(self, data: bytes | None) -> None:
         """Nothing to take over."""
 
-    def reload(self) -> None:
-        """Nothing to ask."""
-
 
 class Static:
     """A table of bookie ids or hosts and their racks."""
@@ -107,72 +113,111 @@ class Static:
     def load(self, data: bytes | None) -> None:
         """Nothing to take over."""
 
-    def reload(self) -> None:
-        """Nothing to ask."""
-
 
 class Script:
     """The script of networkTopologyScriptFileName, called as ScriptBasedMapping calls it.
 
-    Arguments are addresses, at most ``most`` a call; output is one location for each. What it said once holds until
-    `reload`, as it does in BookKeeper until a restart.
+    Arguments are addresses, at most ``most`` a call; output is one location for each. A call that takes longer than
+    ``limit_s`` is ended, with all that it started.
     """
 
     znode = ""
 
-    def __init__(self, path: str | os.PathLike[str], most: int = 100) -> None:
-        self._path, self._most = str(Path(path).absolute()), most
-        self._known: dict[str, str | None] = {}
-        self._addresses: dict[str, str] = {}
-        if self._run([]) is None:
+    def __init__(self, path: str | os.PathLike[str], most: int = 100, limit_s: float = SCRIPT_S) -> None:
+        self._path, self._most, self._limit_s = str(Path(path).absolute()), most, limit_s
+        self._known: dict[str, str] = {}
+        try:
+            self._run([])
+        except Retry as error:
             # BookKeeper calls it like this first, and else puts all bookies in the default rack.
-            raise BadSettings([f"racks.script: {str(path)!r}: expected a script that exits with 0 without arguments"])
+            expected = "expected a script that exits with 0 without arguments"
+            raise BadSettings([f"racks.script: {str(path)!r}: {expected}; found {error.found}"]) from error
 
     def resolve(self, bookies: Iterable[str], hosts: Mapping[str, str] = NOBODY) -> dict[str, str | None]:
-        """By address; the script is only called for addresses it was not asked about yet."""
-        addresses = {bookie: self._address(host_of(bookie, hosts)) for bookie in bookies}
-        self._ask(sorted({address for address in addresses.values() if address not in self._known}))
-        return {bookie: self._known.get(address) for bookie, address in addresses.items()}
+        """By host, asking for those that it gave no location yet; None for those it gives none. Blocks."""
+        by_bookie = {bookie: host_of(bookie, hosts) for bookie in bookies}
+        found, problem = self.locations(sorted({*by_bookie.values()} - self._known.keys()))
+        if problem:
+            log.warning("the rack script has no location for a bookie", extra={"problem": problem})
+        self._known.update(found)
+        return {bookie: self._known.get(host) for bookie, host in by_bookie.items()}
 
-    def reload(self) -> None:
-        """Ask about every known address again. An address that the script fails on now keeps its rack."""
-        self._addresses.clear()
-        self._ask(sorted(self._known))
+    def locations(self, hosts: Sequence[str]) -> tuple[dict[str, str], str]:
+        """The location of each host that the script has one for, and what went wrong with another. Blocks."""
+        addresses = {host: address_of(host) for host in hosts}
+        distinct, found, problem = sorted({*addresses.values()}), dict[str, str](), ""
+        for at in range(0, len(distinct), self._most):
+            try:
+                found |= self._ask(distinct[at : at + self._most])
+            except Retry as error:
+                problem = error.found
+                if isinstance(error, _Late):
+                    break
+        missing = [host for host, address in addresses.items() if address not in found]
+        if missing and not problem:
+            problem = f"no location for {missing[0]}"
+        return {host: found[address] for host, address in addresses.items() if address in found}, problem
 
     def load(self, data: bytes | None) -> None:
         """Nothing to take over."""
 
-    def _address(self, host: str) -> str:
-        if host not in self._addresses:
-            found = address_of(host)
-            if found == host and not _is_address(host):
-                return host  # its name may resolve next time
-            self._addresses[host] = found
-        return self._addresses[host]
-
-    def _ask(self, addresses: Sequence[str]) -> None:
-        for at in range(0, len(addresses), self._most):
-            some = addresses[at : at + self._most]
-            locations = self._run(some)
-            if locations is not None and len(locations) == len(some):
-                self._known.update({address: normal(place) for address, place in zip(some, locations, strict=True)})
-            elif len(some) > 1:
-                # BookKeeper asks for one bookie at a time, so one bad address must not take the others along.
-                for address in some:
-                    self._ask([address])
-            else:
-                log.warning("the rack script has no location for a bookie", extra={"address": some[0]})
-
-    def _run(self, addresses: Sequence[str]) -> list[str] | None:
-        """Its words, None if it failed."""
+    def _ask(self, addresses: Sequence[str]) -> dict[str, str]:
+        """Those of these addresses that have a usable location. Raises `Retry` where none has."""
         try:
-            done = subprocess.run(
-                [self._path, *addresses], capture_output=True, stdin=subprocess.DEVNULL, timeout=SCRIPT_S, check=True
-            )
-        except (OSError, subprocess.SubprocessError) as error:
-            log.warning("the rack script failed", extra={"script": self._path, "problem": str(error)})
-            return None
-        return done.stdout.decode(errors="replace").split()
+            words = self._run(addresses)
+            if len(words) != len(addresses):
+                raise Retry(f"{len(addresses)} locations", f"{len(words)} words", REMEDY)
+            found = {address: place for address, word in zip(addresses, words, strict=True) if (place := normal(word))}
+            if not found:
+                raise Retry("a location such as /rack1", repr(words[0][:SHOWN]), REMEDY)
+        except _Late:
+            raise
+        except Retry:
+            if len(addresses) == 1:
+                raise
+            # BookKeeper asks for one bookie at a time, so one bad address must not take the others along.
+            return self._ask_singly(addresses)
+        return found
+
+    def _ask_singly(self, addresses: Sequence[str]) -> dict[str, str]:
+        found, last = dict[str, str](), None
+        for address in addresses:
+            try:
+                found |= self._ask([address])
+            except Retry as error:
+                last = error
+        if last is not None and not found:
+            raise last
+        return found
+
+    def _run(self, addresses: Sequence[str]) -> list[str]:
+        """Its words. Raises `Retry`."""
+        expected = "the rack script to exit with 0"
+        try:
+            # Its output goes to a file: a process that it leaves behind may hold a pipe open for ever.
+            with tempfile.TemporaryFile() as output, subprocess.Popen(
+                [self._path, *addresses], stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            ) as process:  # fmt: skip
+                code = self._ended(process)
+                output.seek(0)
+                said = output.read(MOST_BYTES + 1)
+        except OSError as error:
+            raise Retry(expected, str(error), REMEDY) from error
+        if code:
+            raise Retry(expected, f"exit code {code}", REMEDY)
+        if len(said) > MOST_BYTES:
+            raise Retry(expected, f"more than {MOST_BYTES} bytes of output", REMEDY)
+        return said.decode(errors="replace").split()
+
+    def _ended(self, process: "subprocess.Popen[bytes]") -> int:
+        try:
+            return process.wait(self._limit_s)
+        except subprocess.TimeoutExpired as error:
+            raise _Late("the rack script to end", f"no end after {self._limit_s:g} s", REMEDY) from error
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 class Pulsar:
@@ -180,11 +225,14 @@ class Pulsar:
 
     def __init__(self, znode: str = "/bookies") -> None:
         self.znode = znode
-        self._racks: dict[str, str | None] = {}
+        self._racks: dict[str, str | None] | None = None
 
     def resolve(self, bookies: Iterable[str], hosts: Mapping[str, str] = NOBODY) -> dict[str, str | None]:
         """By id, else by host."""
-        return {b: self._racks.get(b, self._racks.get(host_of(b, hosts))) for b in bookies}
+        known = self._racks
+        if known is None:
+            return dict.fromkeys(bookies, UNKNOWN_RACK)
+        return {b: known.get(b, known.get(host_of(b, hosts))) for b in bookies}
 
     def load(self, data: bytes | None) -> None:
         """Take over the JSON. A missing leading slash is added; an empty rack or "/" is none, as in Pulsar."""
@@ -197,9 +245,6 @@ class Pulsar:
             expected = "groups of bookies with their racks as JSON"
             raise BadBytes(self.znode, at, expected, str(error), "set racks with pulsar-admin bookies") from error
         self._racks = {host_of(bookie): rack for bookie, rack in racks.items()} | racks
-
-    def reload(self) -> None:
-        """Nothing to ask: the watch tells."""
 
 
 def _pulsar_rack(rack: str | None) -> str | None:

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from connectors.bookkeeper import bulk, metadata
+from connectors.bookkeeper import bulk, marks, metadata
 from connectors.bookkeeper.addresses import endpoint
 from connectors.bookkeeper.layout import Kind, Layout, Paths, holds_ledgers, is_directory, leaves
 from connectors.bookkeeper.wire import Array
@@ -226,3 +226,13 @@ def _registrations(client: Client, parent: str, names: list[bytes], hosts: dict[
         if place:
             hosts[bookie] = place[0]
     return found
+
+
+def voters(client: Client, paths: Paths) -> list[tuple[str, int]]:
+    """Bookie id and session of each vote for the Auditor: every AutoRecovery daemon has one (AutoRecoveryMain)."""
+    names = [name for name in client.listings([paths.election])[0][0] if name.startswith(b"V_")]
+    found = client.multi_read(paths.election, names) if names else iter(())
+    return [
+        (marks.holder(part.data(row)), part.stat(row).owner)
+        for part in found for row in range(len(part)) if part.size[row] >= 0
+    ]  # fmt: skip

@@ -90,6 +90,12 @@ class Vote(Watcher):
         """Who audits now."""
         return self._holder
 
+    @property
+    def session(self) -> int:
+        """The session that holds the vote, 0 without one."""
+        client = self._client
+        return client.session if client is not None else 0
+
     def problems(self) -> list[str]:
         """What stands in the way of reading votes and orders; the rest of them holds."""
         return list(self._problems.values())

@@ -52,7 +52,7 @@ def content(cluster: Cluster, writer: Writer) -> Content:
 def trueup(cluster: Cluster, content: Content, new_root: Callable[[], Path]) -> Iterator[Trueup]:
     plant = {"auth": {"digest": f"trueup:{secret('zookeeper')}"}}
     journal, spark = {"options": {"sasl.password": secret("journal")}}, {"conf": {"spark.planted": secret("spark")}}
-    with Trueup(cluster, new_root(), cluster=plant, journal=journal, spark=spark) as made:
+    with Trueup(cluster, new_root(), cluster=plant, journal=journal, spark=spark, racks={"refresh_s": 2}) as made:
         made.start()
         made.wait("the narrow ledgers to be found", lambda status: status["counts"]["drifted"] == len(content.narrow))
         yield made
@@ -294,6 +294,31 @@ def test_a_killed_embedded_journal_is_started_again(trueup: Trueup, writer: Writ
         trueup.until("the journal", lambda: trueup.source("journal")["state"] == "up")
         trueup.wait("the new ledger to be seen", lambda status: status["counts"]["true"] == before + 1)
     assert (dict(marked), ledger in trueup.findings()) == ({}, False)
+
+
+@pytest.fixture
+def hanging_script(cluster: Cluster) -> Iterator[None]:
+    before = cluster.rack_script.read_text()
+    cluster.rack_script.write_text("#!/bin/sh\nexec sleep 600\n")
+    yield
+    cluster.rack_script.write_text(before)
+
+
+@pytest.mark.usefixtures("hanging_script")
+def test_a_rack_script_that_hangs_is_told_and_the_last_racks_hold(trueup: Trueup, writer: Writer) -> None:
+    before = trueup.api("status")["counts"]["true"]
+    trueup.until("the script to be missed", lambda: "no end after 5 s" in trueup.source("racks")["detail"])
+    writer.write(2, 2, 2, ENTRIES)
+    trueup.wait("a new ledger to be judged by them", lambda status: status["counts"]["true"] == before + 1)
+    assert trueup.source("racks")["state"] == "slow"
+
+
+def test_autorecovery_daemons_that_are_gone_are_missed(trueup: Trueup, cluster: Cluster) -> None:
+    cluster.stop("autorecovery")
+    trueup.until("the daemons to be missed", lambda: trueup.source("autorecovery")["state"] == "down")
+    cluster.start("autorecovery")
+    trueup.until("their return", lambda: trueup.source("autorecovery")["state"] == "up")
+    assert trueup.source("autorecovery")["detail"].startswith("2 AutoRecovery daemons are registered")
 
 
 def test_sigterm_ends_it_in_order_and_gives_the_vote_back(trueup: Trueup, witness: Witness) -> None:

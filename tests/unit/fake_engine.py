@@ -35,7 +35,9 @@ def healthy_status() -> dict[str, Any]:
             {"name": "spark", "state": "up", "age_ms": 180, "detail": "local[2]"},
         ],
         "counts": {"true": 1204, "drifted": 0, "blocked": 0, "unknown": 0}, "ledgers": 1204, "oldest_drift_ms": None,
-        "marks": {"outstanding": 0, "ours": 0, "cap": 200}, "held": "", "unbound": "", "not_judged": 0, "spark_ui": "http://127.0.0.1:4040",
+        "marks": {"outstanding": 0, "ours": 0, "cap": 200, "idle_ms": 0}, "held": "", "unbound": "", "not_judged": 0,
+        "bookies": {"writable": ["b1:3181", "b2:3181"], "readonly": [], "pending": [], "lost": []},
+        "spark_ui": "http://127.0.0.1:4040",
         "watches_ledgers": True, "links": [], "logdirs": [], "deletion": None,
     }  # fmt: skip
 
@@ -181,7 +183,7 @@ class FakeEngine:
         self.members[5] |= {"status": "readonly", "since_ms": NOW - 2 * MINUTE}
         self.state |= {
             "mode": "approve", "counts": {"true": 1184, "drifted": 17, "blocked": 2, "unknown": 1},
-            "oldest_drift_ms": 4 * MINUTE, "marks": {"outstanding": 31, "ours": 30, "cap": 200},
+            "oldest_drift_ms": 4 * MINUTE, "marks": {"outstanding": 31, "ours": 30, "cap": 200, "idle_ms": 0},
             "waiting": {"approval": 16},
         }  # fmt: skip
         about = {"link": None, "broker": None, "who": "trueup"}

@@ -2,10 +2,14 @@
 
 from pathlib import Path
 
+import psutil
 import pytest
 
+from connectors.bookkeeper.rack_source import AGAIN_MS, RackHealth, RackSource
 from connectors.bookkeeper.racks import Pulsar, Script, Static, Unmapped, address_of, host_of, normal
+from connectors.sandbox.processes import wait_until
 from state.errors import BadBytes, BadSettings
+from state.topology import UNKNOWN_RACK
 
 BOOKIES = ["127.0.0.1:3181", "127.0.0.2:3181"]
 
@@ -77,12 +81,11 @@ def test_a_script_is_asked_by_address(tmp_path: Path) -> None:
     )
 
 
-def test_a_script_is_asked_once_until_told_to_reload(tmp_path: Path) -> None:
+def test_a_script_is_asked_once(tmp_path: Path) -> None:
     racks = Script(script(tmp_path, PER_ADDRESS))
     racks.resolve(BOOKIES)
     racks.resolve(BOOKIES)
-    racks.reload()
-    assert calls(tmp_path) == ["", "127.0.0.1 127.0.0.2", "127.0.0.1 127.0.0.2"]
+    assert calls(tmp_path) == ["", "127.0.0.1 127.0.0.2"]
 
 
 def test_a_script_gets_a_hundred_addresses_at_most(tmp_path: Path) -> None:
@@ -101,12 +104,42 @@ def test_a_script_that_fails_later_keeps_what_it_said(tmp_path: Path) -> None:
     racks = Script(script(tmp_path, f"[ -e {tmp_path}/broken ] && exit 1; {PER_ADDRESS}"))
     before = racks.resolve(BOOKIES)
     (tmp_path / "broken").touch()
-    racks.reload()
     assert racks.resolve(BOOKIES) == before
 
 
 def test_a_script_with_the_wrong_number_of_words_knows_nothing(tmp_path: Path) -> None:
     assert Script(script(tmp_path, "echo /r1 /r2 /r3")).resolve(BOOKIES) == dict.fromkeys(BOOKIES)
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        ("exit 3", "exit code 3"),
+        ("echo /r1 /r2 /r3", "3 words"),
+        ('for a in "$@"; do echo rack; done', "'rack'"),
+        ("head -c 2000000 /dev/zero | tr '\\0' x", "more than 1048576 bytes of output"),
+    ],
+)
+def test_what_is_wrong_with_a_script_is_told(tmp_path: Path, body: str, problem: str) -> None:
+    racks = Script(script(tmp_path, f"[ $# = 0 ] || {{ {body}; }}"))
+    found, told = racks.locations(["127.0.0.1", "127.0.0.2"])
+    assert (found, problem in told) == ({}, True)
+
+
+def _ended(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def test_a_script_that_hangs_is_ended_with_all_that_it_started_and_asked_once(tmp_path: Path) -> None:
+    body = f"[ $# = 0 ] || {{ sleep 600 & echo $! > {tmp_path}/child; wait; }}"
+    racks = Script(script(tmp_path, body), most=2, limit_s=0.2)
+    told = racks.locations([f"127.0.0.{number}" for number in range(1, 9)])
+    child = int((tmp_path / "child").read_text())
+    wait_until(lambda: _ended(child), 30.0, "the end of what the script started")
+    assert (told, len(calls(tmp_path))) == (({}, "no end after 0.2 s"), 2)
 
 
 @pytest.mark.parametrize("body", ["exit 1", "kill -9 $$"])
@@ -152,3 +185,60 @@ def test_a_missing_pulsar_znode_maps_nothing() -> None:
     racks.load(PULSAR)
     racks.load(None)
     assert racks.resolve(BOOKIES) == dict.fromkeys(BOOKIES)
+
+
+def test_until_pulsars_znode_was_read_no_rack_is_known() -> None:
+    assert Pulsar().resolve(BOOKIES) == dict.fromkeys(BOOKIES, UNKNOWN_RACK)
+
+
+class Asked:
+    """A rack source over a script that can be broken, with a clock set by hand."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.now_ms, self.changes, self.broken = 1_000, 0, tmp_path / "broken"
+        body = f"[ $# = 0 ] || [ ! -e {self.broken} ] || exit 7; {PER_ADDRESS}"
+        self.source = RackSource(Script(script(tmp_path, body)), 300_000, self.changed, lambda: self.now_ms)
+
+    def changed(self) -> None:
+        self.changes += 1
+
+
+def test_a_source_answers_at_once_and_tells_of_the_answer(tmp_path: Path) -> None:
+    asked = Asked(tmp_path)
+    before = asked.source.resolve(BOOKIES)
+    asked.source.ask(0.0)
+    assert (before, asked.source.resolve(BOOKIES), asked.changes) == (
+        dict.fromkeys(BOOKIES, UNKNOWN_RACK), {"127.0.0.1:3181": "/r1", "127.0.0.2:3181": "/r2"}, 1,
+    )  # fmt: skip
+
+
+def test_the_last_answers_of_a_source_hold_and_their_age_is_told(tmp_path: Path) -> None:
+    asked = Asked(tmp_path)
+    asked.source.resolve(BOOKIES)
+    asked.source.ask(0.0)
+    asked.broken.touch()
+    asked.now_ms += 300_000
+    asked.source.ask(0.0)
+    held = asked.source.resolve(BOOKIES)
+    assert (list(held.values()), asked.source.health()) == (["/r1", "/r2"], RackHealth(1_000, "exit code 7", 0, 2))
+
+
+def test_a_source_that_failed_is_asked_again_soon(tmp_path: Path) -> None:
+    asked = Asked(tmp_path)
+    asked.broken.touch()
+    asked.source.resolve(BOOKIES)
+    asked.source.ask(0.0)
+    before = asked.source.health()
+    asked.broken.unlink()
+    asked.now_ms += AGAIN_MS
+    asked.source.ask(0.0)
+    assert (before, asked.source.health().problem) == (RackHealth(0, "exit code 7", 2, 2), "")
+
+
+def test_a_source_is_asked_for_a_new_bookie_at_once(tmp_path: Path) -> None:
+    asked = Asked(tmp_path)
+    asked.source.resolve(BOOKIES)
+    asked.source.ask(0.0)
+    asked.source.resolve([*BOOKIES, "127.0.0.3:3181"])
+    asked.source.ask(0.0)
+    assert asked.source.health().unknown == 0

@@ -83,3 +83,14 @@ def test_a_failed_stream_counts() -> None:
 def test_a_reason_is_told_once() -> None:
     status = healthy_status() | {"ready": False, "problems": ["one", "one"]}
     assert health(status).reasons == ("one",)
+
+
+def test_a_dead_cluster_of_a_link_does_not_make_the_application_blind() -> None:
+    status = healthy_status()
+    status["sources"].append({"name": "link east-west", "state": "down", "age_ms": 90_000, "detail": "no answer"})
+    assert health(status).level == "attention"
+
+
+def test_a_lost_bookie_is_not_healthy() -> None:
+    status = healthy_status() | {"bookies": {"lost": ["b1:3181", "b2:3181", "b3:3181", "b4:3181"]}}
+    assert health(status).reasons == ("4 bookies lost: b1:3181, b2:3181, b3:3181 and 1 more",)

@@ -244,3 +244,25 @@ def test_a_registration_in_the_same_mode_that_was_never_seen_away_begins_anew():
 
 def test_a_registration_that_was_only_missed_goes_on():
     assert begun((1, registered(5)), (2, registered(0, "")), (3, registered(5))) == 5
+
+
+def decommissioned(unnamed: bool) -> list[str]:
+    policy = replace(POLICY, unnamed=unnamed)
+    gone = [sight(name) for name in ALL[1:]]
+    settled = run((5, seen("b1")), (2_000, seen("b1")), (3_000, gone), policy=policy)
+    return [found.id for found in settled.topology.bookies]
+
+
+def test_a_decommissioned_bookie_is_forgotten_once_no_ledger_names_it():
+    assert (decommissioned(False), decommissioned(True)) == ([*ALL], [*ALL[1:]])
+
+
+def test_a_lost_bookie_with_a_cookie_is_not_forgotten():
+    settled = run((5, seen("b1")), (2_000, seen("b1")), policy=replace(POLICY, unnamed=True))
+    assert bookie(settled).status is Status.LOST
+
+
+def test_the_last_rack_of_a_bookie_holds_where_the_map_does_not_answer():
+    silent = [sight(name, rack="?") for name in ("b1", "b2", "b3", "b4", "b5")]
+    settled = run((5, silent))
+    assert [found.rack for found in settled.topology.bookies] == ["/r", "/r", "/r", "/r", "?"]

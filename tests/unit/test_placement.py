@@ -401,3 +401,22 @@ def test_evidence_of_what_was_not_judged_has_the_same_form():
 def test_evidence_says_how_sure_a_repair_is():
     shown = evidence(closed("a1", "a2"), 0, topology(), former("b1"))
     assert "random choices" in shown["fragments"][0]["repair"]
+
+
+def test_a_member_whose_rack_is_not_known_leaves_the_verdict_open():
+    assert rule_of(closed("a1", "b1"), topology({**RACKS, "b1": "?"})) == "unknown-rack"
+
+
+def test_a_ring_that_adheres_without_that_member_adheres():
+    seen = topology({**RACKS, "c1": "?"})
+    assert rule_of(closed("a1", "b1", "c1", quorum=3), seen) == "adheres"
+
+
+def test_a_lost_member_is_repaired_whatever_rack_is_not_known():
+    seen = topology({**RACKS, "c1": "?"}, lost=["a1"])
+    assert rule_of(closed("a1", "c1"), seen) == "lost-member"
+
+
+def test_a_spare_whose_rack_is_not_known_may_be_what_is_needed():
+    seen = topology({"a1": "/a", "a2": "/a", "c1": "?"})
+    assert rule_of(closed("a1", "a2"), seen) == "unknown-rack"

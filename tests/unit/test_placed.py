@@ -9,6 +9,7 @@ import pytest
 from state.observations import LedgerState, Observation
 from streams.judging import Judging
 from streams.placed import Placed
+from streams.repair_workers import RepairWorkers
 from tests.unit.test_reconciler import Driven, finding
 
 
@@ -34,7 +35,8 @@ class Said:
             judging=self.judging, health=lambda: self.capture, blind=lambda _: False, unbound=lambda: "",
         )  # fmt: skip
         live = SimpleNamespace(now=SimpleNamespace(placement=self.driven.policy))
-        parts: tuple[Any, ...] = (live, cluster, self.driven.keeper, self.driven.reconciler, self.clock)
+        workers = RepairWorkers(list, 0, self.clock)
+        parts: tuple[Any, ...] = (live, cluster, self.driven.keeper, self.driven.reconciler, workers, self.clock)
         self.placed = Placed(*parts)
         self.driven.answer()
         self.placed.tick(runs=True)
@@ -135,7 +137,9 @@ def test_it_is_not_ready_before_all_was_judged() -> None:
     said = Said()
     said.journal.end = 6
     said.judging.load()
-    said.placed = Placed(*(getattr(said.placed, n) for n in ("_live", "_cluster", "_keeper", "_reconciler", "_clock")))
+    said.placed = Placed(*(getattr(said.placed, n) for n in (
+        "_live", "_cluster", "_keeper", "_reconciler", "_workers", "_clock",
+    )))  # fmt: skip
     said.capture.ledgers = 6
     said.placed.tick(runs=True)
     before = said.placed.not_ready()

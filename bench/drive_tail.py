@@ -56,7 +56,7 @@ def main(job: dict[str, Any]) -> None:
     """Copy until killed."""
     data = Path(job["data"])
     spark = session(parse(SETTINGS), data)
-    Replication(spark, Rounds(job), str(data / "rounds")).start().awaitTermination()
+    Replication(lambda: spark, Rounds(job), str(data / "rounds")).start().awaitTermination()
 
 
 if __name__ == "__main__":

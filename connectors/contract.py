@@ -173,11 +173,11 @@ class Copier(Protocol):
     or loses a record on paths that promise so.
     """
 
-    def copy(self, until_s: float, pulse: Callable[[], None] = lambda: None) -> None:
+    def copy(self, until_s: float, pulse: Callable[[], bool] = lambda: True) -> None:
         """Tail the source until ``time.monotonic()`` reaches ``until_s``, everything sent acknowledged or known not
         to be. Errors of a partition end that partition and are told by `progress`; Retry and Stop of the whole
         link are raised. ``pulse`` is called at least twice a second meanwhile, and may ask for `progress`: nothing
-        waits for acknowledgements because of it."""
+        waits for acknowledgements because of it. False ends the copying as ``until_s`` does."""
 
     def progress(self) -> list[Progress]:
         """What was acknowledged since the last call, one for each partition of the lease. While records are on their

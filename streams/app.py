@@ -22,10 +22,11 @@ from pyspark.sql.streaming import StreamingQuery
 from connectors.sandbox.kafka import Kafka
 from connectors.zookeeper.watcher import Run
 from state import deleting
-from state.errors import BadSettings
+from state.errors import BadSettings, Retry
 from state.settings import Settings
 from streams import deletion, logs, placement
 from streams.bookkeeper import BookKeeper
+from streams.driver import Driver
 from streams.engine import Application
 from streams.history import SAVE_S, History
 from streams.journal import Journal
@@ -90,7 +91,11 @@ class Running:
         self._live.load()
         self._ledgers = self._open_ledgers() if settings.cluster.zookeeper else None
         self._deletion = self._open_deletion()
-        self._links = Links(self._live, self._journal, self._metrics, now_ms, KafkaSides, history=self._history)
+        here = settings.spark.master.startswith("local")
+        self._links = Links(
+            self._live, self._journal, self._metrics, now_ms, KafkaSides, history=self._history,
+            stop=data / "stopping" if here else None,
+        )  # fmt: skip
         self._links.load()
         self._logdirs = LogDirs(self._live, self._journal, self._metrics, now_ms, history=self._history)
         self._logdirs.load()
@@ -159,40 +164,53 @@ class Running:
         http = Server(create_app(application, self._metrics), self._socket, self._supervisor.run)
         self._stack.callback(http.stop)
         log.info("listening", extra={"address": f"http://{self._settings.http.host}:{http.port}"})
-        spark = session(self._settings, self._data)
-        self._stack.callback(spark.stop)
+        driver = Driver(lambda: session(self._settings, self._data), self._listener)
+        self._stack.callback(driver.close)
         self._stack.callback(self._supervisor.close)  # and queries before their session
-        spark.streams.addListener(self._listener)
-        application.spark_ui = spark.sparkContext.uiWebUrl or ""
-        self._begin_queries(spark, application)
-        while not self._stop.wait(TICK_S):
-            self._supervisor.tend()
+        driver.begin()
+        application.spark_ui = driver.session.sparkContext.uiWebUrl or ""
+        self._supervisor.check("spark", lambda: self._keep_spark(driver, application))
+        self._begin_queries(driver, application)
+        # A JVM that hangs holds up who asks it: that must not be the thread that is told to stop.
+        self._supervisor.loop("queries", self._supervisor.tend, TICK_S)
+        self._stop.wait()
         log.info("stopping")
         # With nothing more to take, queries come to the end of a batch.
+        self._links.end()
         if self._ledgers:
             self._ledgers.cluster.end()
         if self._deletion:
             self._deletion.owners.close()
-        self._links.end()
 
-    def _begin_queries(self, spark: SparkSession, application: Application) -> None:
+    def _keep_spark(self, driver: Driver, application: Application) -> None:
+        """Start another session after the end of one. Queries go on from their checkpoints."""
+        if application.spark_ended:
+            driver.begin()
+            application.spark_ui, application.spark_ended = driver.session.sparkContext.uiWebUrl or "", ""
+            log.info("another session of Spark", extra={"ui": application.spark_ui})
+        elif why := driver.ended():
+            self._supervisor.lose_queries(f"Spark: {why}")
+            application.spark_ended = why
+            raise Retry("Spark to run", why, "another session is started, and queries go on from their checkpoints")
+
+    def _begin_queries(self, driver: Driver, application: Application) -> None:
         if self._ledgers:
             ledgers = self._ledgers
-            self._supervisor.query("placement", lambda: self._placement(spark, ledgers))
+            self._supervisor.query("placement", lambda: self._placement(driver.session, ledgers))
             self._supervisor.loop("reconcile", ledgers.tick, TICK_S)
             self._supervisor.loop("judging", application.tick, TICK_S)
             self._supervisor.loop("autorecovery", ledgers.workers.look, LOOK_S)
         if self._deletion:
             markers = self._deletion.markers
             if self._deletion.streams:
-                self._supervisor.query("deletion", lambda: self._deleting(spark, markers))
+                self._supervisor.query("deletion", lambda: self._deleting(driver.session, markers))
             self._supervisor.loop("delete", self._deletion.turn, DELETE_S)
             if self._deletion.strays and self._settings.stores:
                 self._supervisor.loop("objects", self._deletion.strays.turn, DELETE_S)
         others = self._settings.spark.partitions if self._ledgers else 0
-        application.notes += self._links.fit(spark.sparkContext.defaultParallelism - others)
-        self._links.copy(spark, self._supervisor, f"{self._checkpoints()}/links")
-        self._logdirs.begin(spark, self._supervisor, f"{self._checkpoints()}/logdirs")
+        application.notes += self._links.fit(driver.session.sparkContext.defaultParallelism - others)
+        self._links.copy(lambda: driver.session, self._supervisor, f"{self._checkpoints()}/links")
+        self._logdirs.begin(lambda: driver.session, self._supervisor, f"{self._checkpoints()}/logdirs")
 
     def _deleting(self, spark: SparkSession, markers: Markers) -> StreamingQuery:
         checkpoint = self._checkpoint("deletion", deletion.FORM)

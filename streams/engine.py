@@ -49,7 +49,7 @@ class Application:
         self._logdirs, self._unreferenced = logdirs, unreferenced
         self._supervisor, self._listener, self._clock, self._history = supervisor, listener, clock, history
         self._started_ms = clock()
-        self.spark_ui = ""
+        self.spark_ui, self.spark_ended = "", ""
         self.notes: list[str] = [*logdirs.left]
 
     def tick(self) -> None:
@@ -104,6 +104,9 @@ class Application:
 
     def _spark(self, now_ms: int) -> tuple[str, str, int, str]:
         """The session, by the signs of life of its queries: one that is silent for long hangs."""
+        if self.spark_ended:
+            ago_ms = now_ms - max(self._listener.heard.values(), default=self._started_ms)
+            return "spark", "down", ago_ms, f"{self.spark_ended}; another session is started"
         if not self.spark_ui:
             return "spark", "down", now_ms - self._started_ms, "starting"
         heard = self._listener.heard

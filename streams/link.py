@@ -84,6 +84,7 @@ class Link:
         self.slots, self.rounds = 1 << 30, 0
         self.ended: Callable[[], None] = lambda: None
         self.channel: Channel | None = None  # where leases report while they run
+        self.stop = ""  # the file that ends leases
         self.grown = threading.Event()  # more is known to be copied
         self.totals: Counter[str] = Counter()
         self.taken_ms, self.arrived_ms = 0, 0
@@ -133,14 +134,15 @@ class Link:
         self._changed.set()
 
     def end(self) -> None:
-        """Copy nothing more; what is open is closed in the next round."""
+        """Copy nothing more; leases that can be told so end at once, others in their time."""
         self._ending = True
         self._changed.set()
 
     def rest(self) -> None:
         """Wait until there may be something to copy, or for a lease's time."""
-        self._changed.wait(self.declared.lease_s)
-        self._changed.clear()
+        if not self._ending:
+            self._changed.wait(self.declared.lease_s)
+            self._changed.clear()
 
     def orders(self) -> list[Order]:
         """The leases of the next round; none when nothing is to be copied now."""
@@ -260,7 +262,7 @@ class Link:
             Order(
                 self._lease(declared, [due[source] for source in part], len(parts)), self._connectors[self.path],
                 self._term, self._number, at, lease_s, len(parts) == 1 and not chosen, False, self._alone_s(),
-                self.channel,
+                self.channel, self.stop,
             )
             for at, part in enumerate(parts)
         ]  # fmt: skip

@@ -4,6 +4,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from confluent_kafka import OFFSET_END
@@ -32,7 +33,8 @@ Row = dict[str, Any]
 
 
 class Links:
-    """Every declared link. Safe to use from several threads."""
+    """Every declared link. Safe to use from several threads. ``stop``: a file that workers can see, too; it ends their
+    leases."""
 
     def __init__(
         self,
@@ -43,7 +45,9 @@ class Links:
         sides: Callable[[Link], Sides],
         connectors: Mapping[str, str] = CONNECTORS,
         history: History | None = None,
+        stop: Path | None = None,
     ) -> None:
+        self._stop = stop
         self._live, self._journal, self._metrics, self._clock = live, journal, metrics, clock
         self._make_sides, self._connectors = sides, connectors
         self.by_name: dict[str, Link] = {}
@@ -52,6 +56,8 @@ class Links:
 
     def load(self) -> None:
         """Take up what earlier runs copied."""
+        if self._stop is not None:
+            self._stop.unlink(missing_ok=True)
         if not self._live.now.links:
             return
         known = copies.load(self._journal)
@@ -66,7 +72,7 @@ class Links:
                 self._counted(name), self._clock, self._connectors,
             )  # fmt: skip
             self.by_name[name], link.ended = link, partial(self._metrics.round, name)
-            link.channel = self._journal.channel(TOPIC)
+            link.channel, link.stop = self._journal.channel(TOPIC), str(self._stop or "")
             self.watches[name] = Watch(link, self._make_sides(link), self.watches, memory, self.note, self._remember)
             self._live.listeners.append(link.wake)
 
@@ -98,8 +104,8 @@ class Links:
         if heard.link in self.by_name:
             self.by_name[heard.link].hear(heard)
 
-    def copy(self, spark: SparkSession, supervisor: Supervisor, checkpoints: str) -> None:
-        """Keep the query of every link running."""
+    def copy(self, spark: Callable[[], SparkSession], supervisor: Supervisor, checkpoints: str) -> None:
+        """Keep the query of every link running, in the session that ``spark`` gives."""
         for link in self.by_name.values():
             query = Replication(spark, link, f"{checkpoints}/{link.name}")
             supervisor.query(query.name, query.start)
@@ -119,6 +125,8 @@ class Links:
 
     def end(self) -> None:
         """Copy nothing more."""
+        if self._stop is not None:
+            self._stop.touch()
         for link in self.by_name.values():
             link.end()
 

@@ -79,13 +79,13 @@ class LogDirs:
         record = record_of(name, broker, ours, self._clock())
         self._journal.put([("changes", f"{name}/{broker}".encode(), record)])
 
-    def begin(self, spark: SparkSession, supervisor: Supervisor, checkpoints: str) -> None:
-        """Keep the query of every cluster running."""
+    def begin(self, spark: Callable[[], SparkSession], supervisor: Supervisor, checkpoints: str) -> None:
+        """Keep the query of every cluster running, in the session that ``spark`` gives."""
         for dirs in self._all():
             checkpoint = f"{checkpoints}/{dirs.name}"
             supervisor.query(f"logdirs-{dirs.name}", partial(self._query, spark, dirs, checkpoint))
 
-    def _query(self, spark: SparkSession, dirs: Dirs, checkpoint: str) -> StreamingQuery:
+    def _query(self, spark: Callable[[], SparkSession], dirs: Dirs, checkpoint: str) -> StreamingQuery:
         """A batch is one turn."""
 
         def turn(_frame: DataFrame, _batch: int) -> None:
@@ -93,7 +93,7 @@ class LogDirs:
             self._publish(dirs)
 
         every = f"{int(1000 * dirs.policy.poll_s)} milliseconds"
-        return turns(spark, f"logdirs-{dirs.name}", every, turn, checkpoint)
+        return turns(spark(), f"logdirs-{dirs.name}", every, turn, checkpoint)
 
     def _publish(self, dirs: Dirs) -> None:
         """Put onto the journal what changed."""

@@ -44,6 +44,17 @@ class Seldom(logging.Filter):
         return seldom
 
 
+class Gone(logging.Filter):
+    """Leaves out what py4j says at length of calls to a JVM that is gone or cancelled them: the supervisor tells it."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record goes on."""
+        error = record.exc_info[1] if isinstance(record.exc_info, tuple) else None
+        theirs = record.name.startswith("py4j") or "/py4j/" in record.pathname
+        lost = isinstance(error, OSError | EOFError) or type(error).__module__.startswith("py4j.")
+        return not (theirs and lost)
+
+
 def _word(value: object) -> str:
     text = str(value)
     return text if text and not set(text) & set(' "=\n') else json.dumps(text)
@@ -53,6 +64,7 @@ def start(level: str = "info") -> None:
     """Log to stderr from now on: ours from this level, others' from WARNING, or only errors if ours are."""
     handler = logging.StreamHandler()
     handler.setFormatter(Line())
+    handler.addFilter(Gone())
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(max(logging.WARNING, logging.getLevelNamesMapping()[level.upper()]))

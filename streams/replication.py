@@ -8,7 +8,7 @@ of knowledge, which the copier that opens next finds at the target.
 
 import pickle
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -46,7 +46,7 @@ class Leasing(Protocol):
 class Replication:
     """The query of one link."""
 
-    def __init__(self, spark: SparkSession, link: Leasing, checkpoint: str) -> None:
+    def __init__(self, spark: Callable[[], SparkSession], link: Leasing, checkpoint: str) -> None:
         self._spark, self._link, self._checkpoint = spark, link, checkpoint
 
     @property
@@ -57,7 +57,7 @@ class Replication:
     def start(self) -> StreamingQuery:
         """Start the query from its checkpoint, which counts rounds and holds nothing else."""
         self._link.begin()
-        return turns(self._spark, self.name, EVERY, self._round, self._checkpoint)
+        return turns(self._spark(), self.name, EVERY, self._round, self._checkpoint)
 
     def _round(self, frame: DataFrame, _batch: int) -> None:
         orders = self._link.orders()

@@ -55,7 +55,7 @@ def line() -> Line:
 
 
 def session(settings: Settings, data: Path) -> SparkSession:
-    """The one session of the application. Seconds to start; call once in a process."""
+    """The one session of the application. Seconds to start; the one before must be cleared away."""
     os.environ["JAVA_HOME"] = str(spark_java_home(data / "java"))
     local = settings.spark.master.startswith("local")
     os.environ.setdefault("PYSPARK_PYTHON", str(_python(data / "python")) if local else sys.executable)

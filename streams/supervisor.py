@@ -146,10 +146,9 @@ class Supervisor:
         """Start what is not running and due. Call often, on one thread."""
         for name, check in self._checks.items():
             task, now = self.tasks[name], time.monotonic()
-            if now >= task.next_start and not self.stop.is_set():
-                task.state = "running"
-                if not self._attempt(task, check):
-                    return
+            task.state = "running" if now >= task.next_start else "failed"
+            if self.stop.is_set() or task.state == "failed" or not self._attempt(task, check):
+                return
         for name, start in self._starts.items():
             task, now = self.tasks[name], time.monotonic()
             if task.query is not None and (ended := _ended(task.query)):
@@ -195,6 +194,7 @@ class Supervisor:
             ending[-1].start()
         _join(ending, DRAIN_S + STOP_S)
         _join(self._threads, JOIN_S)
+        self._threads.clear()
 
     def _end(self, task: Task) -> None:
         assert task.query is not None, "only those that run are ended"

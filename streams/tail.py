@@ -7,12 +7,14 @@ one that lingers in another process must have ended.
 """
 
 import gc
+import os
 import sys
 import threading
 import time
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from typing import NamedTuple
 
@@ -35,7 +37,8 @@ class Order(NamedTuple):
     ``number`` counts the orders of a ``term``; whoever held ``number`` - 1 of the same term and ``part`` knows that
     nobody has copied since. ``lingers``: the copier tails on until the next lease. ``last``: close it afterwards.
     ``alone_s``: who does not know that waits so long before opening a copier. ``channel``: where to report while the
-    lease runs.
+    lease runs. ``stop``: leases end once there is a file of this name, and close their copiers; empty: they run to
+    their end.
     """
 
     lease: Lease
@@ -48,6 +51,11 @@ class Order(NamedTuple):
     last: bool
     alone_s: float = 0.0
     channel: Channel | None = None
+    stop: str = ""
+
+    def ended(self) -> bool:
+        """Whether the lease is to end before its time."""
+        return self.stop != "" and os.path.exists(self.stop)
 
 
 class Answer(NamedTuple):
@@ -103,21 +111,21 @@ class Tail:
             self._close()
             self._untold = []
             if not self._held(order):
-                time.sleep(order.alone_s)
+                _alone(order)
         self._last, told, error = order, self._untold, None
         if told:
             # What was copied since the last lease ended by a copier that is closed comes first.
             reporter.report(told)
         try:
-            if self._copier is None:
+            if self._copier is None and not order.ended():
                 self._copier = _connector(order.connector).open(from_there(order.lease, told))
-            copier = self._copier
-            copier.copy(until_s, lambda: reporter.pulse(copier.progress))
+            if self._copier is not None:
+                self._copier.copy(until_s, partial(_pulse, order, reporter, self._copier))
         except TrueupError as problem:
             error = problem
         if self._copier is not None:
             reporter.keep(self._copier.progress())
-        if error is not None:
+        if error is not None or order.ended():
             self._close()
         self._untold = []
         return Answer(reporter.reports, error)
@@ -155,6 +163,20 @@ class Tail:
         if self._copier is not None:
             copier, self._copier = self._copier, None
             copier.close()
+
+
+def _pulse(order: Order, reporter: Reporter, copier: Copier) -> bool:
+    """Report what is due; whether to go on copying."""
+    reporter.pulse(copier.progress)
+    return not order.ended()
+
+
+def _alone(order: Order) -> None:
+    """Wait until nobody else copies."""
+    left_s = order.alone_s
+    while left_s > 0 and not order.ended():
+        time.sleep(min(left_s, SLICE_S))
+        left_s -= SLICE_S
 
 
 _tails: dict[tuple[str, int], Tail] = {}

@@ -87,10 +87,9 @@ class BatchCopier:
             self.close()
             raise
 
-    def copy(self, until_s: float, pulse: Callable[[], None] = lambda: None) -> None:
+    def copy(self, until_s: float, pulse: Callable[[], bool] = lambda: True) -> None:
         """See the contract."""
-        while (now := time.monotonic()) < until_s:
-            pulse()
+        while (now := time.monotonic()) < until_s and pulse():
             self._mend(now)
             self._send(now)
             self._fetcher.ask(

@@ -90,18 +90,17 @@ class RecordCopier:
             self.close()
             raise
 
-    def copy(self, until_s: float, pulse: Callable[[], None] = lambda: None) -> None:
+    def copy(self, until_s: float, pulse: Callable[[], bool] = lambda: True) -> None:
         """Copy until then. See `connectors.contract.Copier.copy`."""
         with _few_collections():
             self._copy(until_s, pulse)
 
-    def _copy(self, until_s: float, pulse: Callable[[], None]) -> None:
+    def _copy(self, until_s: float, pulse: Callable[[], bool]) -> None:
         recoveries = 0
         away = [flow for flow in self._flows.values() if not flow.known and not flow.stopped]
         if away or self._producer is None:
             self._begin(away, ours=True)
-        while (now := time.monotonic()) < until_s:
-            pulse()
+        while (now := time.monotonic()) < until_s and pulse():
             if self._failed:
                 recoveries += 1
                 if recoveries > RECOVERIES:

@@ -15,6 +15,7 @@ from state.errors import Retry, Stop, TrueupError
 
 log = logging.getLogger(__name__)
 FIRST_WAIT_S, LONGEST_WAIT_S, IDLE_S = 0.1, 5.0, 1.0
+CLOSE_S = 3.0
 LONGEST_DEFECT = 500
 Run = Callable[[str, Callable[[], None], threading.Event], threading.Thread]
 """Starts a thread of this name that takes a turn again and again until the event is set, whatever the turn raises."""
@@ -52,12 +53,12 @@ class Watcher(ABC):
         self._thread = run(self._name, self.turn, self._stop)
 
     def close(self) -> None:
-        """Stop, and end the session with everything that is bound to it."""
+        """Stop, and end the session with everything that is bound to it: a turn that goes on will not get far."""
         self._stop.set()
         self._watch.turned.set()
         self._watch.wake.set()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(CLOSE_S)
         if self._client is not None:
             self._client.shut()
 

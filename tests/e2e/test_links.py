@@ -3,6 +3,7 @@
 Each test begins with both links copying, at the end of what was written, and knowing it.
 """
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from tests.replication.pair import Pair
 
 pytestmark = pytest.mark.servers
 PARTITIONS = 2
+END_S = 40.0
+"""Ten seconds, on a machine that has four times as much to do."""
 
 
 @pytest.fixture(scope="module")
@@ -246,3 +249,27 @@ def test_no_secret_is_shown_anywhere(trueup: Trueup) -> None:
 def test_status_counts_links(trueup: Trueup) -> None:
     said = trueup.run("get", "links").out.splitlines()
     assert [line.split()[0] for line in said] == ["LINK", "whole", "single", "quiet"]
+
+
+def test_a_killed_jvm_is_replaced_and_links_go_on_copying(trueup: Trueup, whole: Stream, single: Stream) -> None:
+    pid, streams = trueup.process.pid, (whole, single)
+    wanted = [sum(ends(stream.there)) + 300 for stream in streams]
+    trueup.jvm().kill()
+    trueup.until("the loss to be told", lambda: trueup.source("spark")["state"] == "down")
+    told = trueup.get("readyz")[0], "SIGKILL" in trueup.source("spark")["detail"]
+    for stream in streams:
+        stream.write(300)
+    trueup.until("what was written", lambda: [sum(ends(stream.there)) for stream in streams] >= wanted)
+    trueup.wait("readiness", lambda status: status["ready"])
+    arrived = [sum(ends(stream.there)) for stream in streams]
+    assert (*told, trueup.process.pid, arrived) == (503, True, pid, wanted)
+
+
+def test_it_ends_long_before_its_leases_would(trueup: Trueup) -> None:
+    for name in ("whole", "single"):
+        trueup.set(f"links.{name}.lease_s", 60)
+        rounds = link(trueup, name)["rounds"]
+        trueup.until("a lease of a minute", lambda name=name, rounds=rounds: link(trueup, name)["rounds"] > rounds)
+    begun_s = time.monotonic()
+    code = trueup.end()
+    assert (code, time.monotonic() - begun_s < END_S) == (0, True), trueup.told()

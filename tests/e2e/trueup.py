@@ -190,6 +190,11 @@ class Trueup:
         except psutil.NoSuchProcess:
             return []
 
+    def jvm(self) -> psutil.Process:
+        """Spark's driver."""
+        (found,) = [process for process in self.processes() if "pyspark-shell" in words(process)]
+        return found
+
     def workers(self) -> list[psutil.Process]:
         """Python processes of Spark's that hold leases."""
         daemons = [process for process in self.processes() if "pyspark.daemon" in " ".join(words(process))]

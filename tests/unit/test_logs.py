@@ -3,8 +3,9 @@
 import logging
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 
-from streams.logs import EVERY_S, Line, Seldom
+from streams.logs import EVERY_S, Gone, Line, Seldom
 
 
 def line(message: str, **extra: object) -> str:
@@ -27,3 +28,17 @@ def test_the_same_message_passes_once_a_minute() -> None:
     seldom = Seldom()
     records = [logging.makeLogRecord({"msg": "no broker", "created": at}) for at in (0.0, 1.0, EVERY_S, EVERY_S + 1)]
     assert [seldom.filter(record) for record in records] == [True, False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "passes"),
+    [
+        ("py4j.clientserver", ConnectionRefusedError(), False),
+        ("py4j.clientserver", Py4JNetworkError("gone"), False),
+        ("py4j.clientserver", KeyError("ours"), True),
+        ("streams.x", ConnectionRefusedError(), True),
+    ],
+)
+def test_what_py4j_says_of_a_jvm_that_is_gone_is_left_out(name: str, error: Exception, passes: bool) -> None:
+    record = logging.makeLogRecord({"name": name, "exc_info": (type(error), error, None)})
+    assert Gone().filter(record) is passes

@@ -202,3 +202,38 @@ def test_what_fails_takes_readiness_away(supervisor: Supervisor) -> None:
     flaky.broken = False
     supervisor.guarded("listener", flaky)
     assert (before["ready"], "listener failed" in before["problems"][0], made.status()["ready"]) == (False, True, True)
+
+
+def test_queries_end_at_once_and_together(supervisor: Supervisor) -> None:
+    """Each waits until the others are asked whether a batch is under way."""
+    together = threading.Barrier(3)
+
+    class Busy(Query):
+        @property
+        def status(self) -> dict[str, bool]:
+            together.wait(WAIT_S)
+            return {"isTriggerActive": False}
+
+        @status.setter
+        def status(self, _: Any) -> None:
+            pass
+
+    queries: list[Any] = [Busy() for _ in range(3)]
+    for number, query in enumerate(queries):
+        supervisor.query(f"link-{number}", lambda query=query: query)
+    supervisor.tend()
+    supervisor.close()
+    assert [query.isActive for query in queries] == [False, False, False]
+
+
+def test_a_check_that_fails_keeps_queries_from_starting(supervisor: Supervisor) -> None:
+    flaky, queries = Flaky(Retry("Spark to run", "nothing", "wait")), list[Any]()
+    supervisor.check("spark", flaky)
+    supervisor.query("placement", lambda: queries.append(Query()) or queries[-1])  # type: ignore[func-returns-value]
+    supervisor.tend()
+    told, early = supervisor.failing(), len(queries)
+    flaky.broken = False
+    wait_until(lambda: supervisor.tend() or queries, WAIT_S, "the query")  # type: ignore[func-returns-value]
+    assert (told[0].startswith("spark failed: Retry: expected Spark to run"), early, supervisor.failing()) == (
+        True, 0, [],
+    )  # fmt: skip

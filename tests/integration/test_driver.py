@@ -1,0 +1,68 @@
+"""Spark's session ends in several ways, and another takes its place in the same process."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from subprocess import Popen
+
+import pytest
+from pyspark import SparkContext
+
+from connectors.sandbox.processes import wait_until
+from state.settings import parse
+from streams.clock import turns
+from streams.driver import Driver, _process
+from streams.listener import Listener
+from streams.session import session
+from streams.supervisor import drain
+
+pytestmark = pytest.mark.servers
+WAIT_S = 180.0
+
+
+@pytest.fixture(scope="module")
+def heard() -> list[str]:
+    return []
+
+
+@pytest.fixture(scope="module")
+def driver(new_root: Callable[[], Path], heard: list[str]) -> Iterator[Driver]:
+    root = new_root()
+    settings = parse({
+        "kafka": {"east": {"bootstrap": "none:1", "bit": 0}}, "logdirs": {"east": {}},
+        "spark": {"memory": "512m", "master": "local[1]"},
+    })  # fmt: skip
+    listener = Listener(lambda progress: heard.append(progress["name"]))
+    made = Driver(lambda: session(settings, root), listener)
+    made.begin()
+    yield made
+    made.close()
+
+
+def killed(process: "Popen[bytes]") -> None:
+    process.kill()
+
+
+def stopped(_: "Popen[bytes]") -> None:
+    """As Spark does where its heartbeats went unanswered, because the machine slept."""
+    context = SparkContext._active_spark_context
+    assert context is not None
+    context._jsc.stop()
+
+
+@pytest.mark.parametrize(("end", "reason"), [(killed, "signal SIGKILL"), (stopped, "its context was stopped")])
+def test_another_session_takes_the_place_of_one_that_ended(
+    driver: Driver, heard: list[str], tmp_path: Path, end: Callable[["Popen[bytes]"], None], reason: str
+) -> None:
+    process = _process()
+    assert process is not None
+    assert driver.ended() == ""
+    end(process)
+    wait_until(driver.ended, WAIT_S, "the end to be noticed")
+    found = driver.ended()
+    driver.begin()
+    heard.clear()
+    taken: list[int] = []
+    query = turns(driver.session, "clock", "0 seconds", lambda _, batch: taken.append(batch), f"file://{tmp_path}")
+    wait_until(lambda: taken and "clock" in heard, WAIT_S, "a batch, and its report")
+    drain(query)
+    assert (reason in found, driver.ended()) == (True, "")

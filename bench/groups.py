@@ -126,7 +126,7 @@ class Writer:
         places = [TopicPartition(TOPIC, number, end) for number, end in enumerate(self._ends)]
         asked = [ConsumerGroupTopicPartitions(f"group-{number}", places) for number in range(GROUPS)]
         for future in [next(iter(self._admin.alter_consumer_group_offsets([one]).values())) for one in asked]:
-            future.result(30)
+            future.result(START_S)  # the first one waits for its coordinator
 
     def _taken(self, error: object, message: object) -> None:
         if error is None:

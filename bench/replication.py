@@ -172,7 +172,7 @@ def followed(clusters: Clusters, rounds: int, root: Path) -> Mapping[str, Sequen
     """Groups through both, in turn."""
     found = defaultdict(list)
     for number in range(rounds):
-        for name, contender in (("mirror", groups.mirror), ("ours", groups.ours)):
+        for name, contender in (("ours", groups.ours), ("mirror", groups.mirror)):
             tell(f"groups: {name}, round {number + 1} of {rounds}")
             found[name].append(contender(clusters, root / f"groups-{number}-{name}"))
             clusters.clean()

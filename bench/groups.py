@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.clusters import TOPIC as SETTINGS
 from bench.clusters import Clusters
-from bench.measure import cpu_s, tell
+from bench.measure import Failed, cpu_s, tell
+from connectors.contract import Endpoint, Partition
+from connectors.kafka.committed import Committed
 from connectors.sandbox.kafka import Kafka
 from connectors.sandbox.mirror import Mirror
 from connectors.sandbox.processes import wait_until
@@ -110,7 +112,7 @@ class Writer:
 
     def __init__(self, bootstrap: str) -> None:
         self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5})
-        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+        self._groups = Committed(Endpoint("source", bootstrap, 0))
         self._ends = [0] * PARTITIONS
         self._sent = 0
 
@@ -123,10 +125,11 @@ class Writer:
                 self._sent, sent = self._sent + 1, sent + 1
             self._producer.poll(0)
             time.sleep(0.005)
-        places = [TopicPartition(TOPIC, number, end) for number, end in enumerate(self._ends)]
-        asked = [ConsumerGroupTopicPartitions(f"group-{number}", places) for number in range(GROUPS)]
-        for future in [next(iter(self._admin.alter_consumer_group_offsets([one]).values())) for one in asked]:
-            future.result(START_S)  # the first one waits for its coordinator
+        places = {Partition(TOPIC, number): end for number, end in enumerate(self._ends)}
+        for number in range(GROUPS):
+            refused = [why for why in self._groups.commit(f"group-{number}", places).values() if why]
+            if refused:
+                raise Failed(f"the source did not take commits: {refused[0]}")
 
     def _taken(self, error: object, message: object) -> None:
         if error is None:

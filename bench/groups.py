@@ -25,6 +25,7 @@ from connectors.kafka.committed import Committed
 from connectors.sandbox.kafka import Kafka
 from connectors.sandbox.mirror import Mirror
 from connectors.sandbox.processes import wait_until
+from state.errors import TrueupError
 from streams.demo.application import Application
 
 TOPIC = "followed"
@@ -82,7 +83,7 @@ def _prepare(broker: Kafka) -> None:
 
 def _measure(clusters: Clusters, to: str, pid: int) -> Waits:
     writer, since_ms = Writer(clusters.source.bootstrap), int(time.time() * 1_000)
-    writer.turn(1.0)
+    wait_until(writer.accepted, START_S, "a coordinator of groups")
     there = Consumer({"bootstrap.servers": clusters.target.bootstrap, "group.id": "group-0"})
     begun = time.monotonic()
 
@@ -115,6 +116,13 @@ class Writer:
         self._groups = Committed(Endpoint("source", bootstrap, 0))
         self._ends = [0] * PARTITIONS
         self._sent = 0
+
+    def accepted(self) -> bool:
+        """Whether the source takes commits by now."""
+        with suppress(TrueupError):
+            self.turn(1.0)
+            return True
+        return False
 
     def turn(self, seconds: float) -> None:
         """Write for so long at the rate, then commit."""

@@ -1,13 +1,12 @@
 """Links beside MirrorMaker 2 and Spark's own connector, on the same two brokers, in turn.
 
-    python -m bench.replication [--only copy|latency|groups] [--quick] [-o table|json]
+    python -m bench.replication [--only copy|latency] [--quick] [-o table|json]
 
-Prints one table and writes bench/results/replication.json, where what was not measured stays as it is. Exit 0 when
-everything was measured, whether or not the targets are reached; 1 when something could not be.
+Prints one table and writes bench/results/replication.json. Exit 0 when everything was measured, whether or not the
+targets are reached; 1 when something could not be.
 """
 
 import argparse
-import json
 import random
 import shutil
 import sys
@@ -16,22 +15,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
-from bench import contenders, groups, latency
+from bench import contenders, latency
 from bench.clusters import Clusters, Load
 from bench.contenders import Contender, Copied
-from bench.groups import Waits
 from bench.keeping import keep
 from bench.latency import Lags
 from bench.measure import tell
 from bench.rows import Row, less, more
 
 RESULTS = Path(__file__).parent / "results" / "replication.json"
-PARTS = ("copy", "latency", "groups")
-ALWAYS = ("copy", "latency")
-"""Groups are measured when they are asked for."""
-HEADS = {"latency": "Latency", "groups": "Groups"}
-"""How the first row of a figure begins; all others are of copies."""
-PROMISE_S = 2.0
+PARTS = ("copy", "latency")
 LARGE, SMALL = 900, 10
 LOADS = (Load(100, LARGE, 2_700_000), Load(100, SMALL, 1_000_000), Load(1_000, LARGE, 700_000),
          Load(1_000, SMALL, 500_000))  # fmt: skip
@@ -56,25 +49,11 @@ Runs = Mapping[str, Sequence[Copied]]
 def main() -> int:
     """Measure, print, keep."""
     chosen = _arguments()
-    return keep(lambda root: _beside_others(_measure(chosen, root), chosen.only or ALWAYS), RESULTS, chosen.output)
-
-
-def _beside_others(found: Sequence[Row], parts: Sequence[str]) -> list[Row]:
-    """The rows with those of earlier runs of the parts that were not measured."""
-    kept: dict[str, list[Row]] = {part: [] for part in PARTS}
-    before = [Row(**row) for row in json.loads(RESULTS.read_text())] if RESULTS.exists() else []
-    for rows, mine in ((before, False), (found, True)):
-        part = "copy"
-        for row in rows:
-            if not row.what.startswith(" "):
-                part = next((name for name, head in HEADS.items() if row.what.startswith(head)), "copy")
-            if mine == (part in parts):
-                kept[part].append(row)
-    return [row for part in PARTS for row in kept[part]]
+    return keep(lambda root: _measure(chosen, root), RESULTS, chosen.output)
 
 
 def _measure(chosen: argparse.Namespace, root: Path) -> list[Row]:
-    parts, rounds = chosen.only or ALWAYS, 1 if chosen.quick else ROUNDS
+    parts, rounds = chosen.only or PARTS, 1 if chosen.quick else ROUNDS
     found: list[Row] = []
     with Clusters(root / "clusters") as clusters:
         if "copy" in parts:
@@ -83,8 +62,6 @@ def _measure(chosen: argparse.Namespace, root: Path) -> list[Row]:
                 found += _rows(each, copies(clusters, each, names, rounds, root))
         if "latency" in parts:
             found += _lag_rows(lags(clusters, rounds, root))
-        if "groups" in parts:
-            found += _wait_rows(followed(clusters, rounds, root))
     return found
 
 
@@ -168,28 +145,6 @@ def _lag_rows(found: Mapping[str, Sequence[Lags]]) -> list[Row]:
                 less("  cores", "", [lag.cores for lag in one], [lag.cores for lag in own]),
             ]
     return rows_
-
-
-def followed(clusters: Clusters, rounds: int, root: Path) -> Mapping[str, Sequence[Waits]]:
-    """Groups through both, in turn."""
-    found = defaultdict(list)
-    for number in range(rounds):
-        for name, contender in (("ours", groups.ours), ("mirror", groups.mirror)):
-            tell(f"groups: {name}, round {number + 1} of {rounds}")
-            found[name].append(contender(clusters, root / f"groups-{number}-{name}"))
-            clusters.clean()
-    return found
-
-
-def _wait_rows(found: Mapping[str, Sequence[Waits]]) -> list[Row]:
-    one, own = found["mirror"], found["ours"]
-    what = f"Groups, {groups.GROUPS} on {groups.PARTITIONS} partitions, from commit to commit, p99"
-    return [
-        less(f"{what}; peer: MirrorMaker 2 at its tightest", "s", [w.p99 for w in one], [w.p99 for w in own], 1.0),
-        less("  beside what is promised", "s", [PROMISE_S], [w.p99 for w in own], 1.0),
-        less("  p50", "s", [w.p50 for w in one], [w.p50 for w in own]),
-        less("  cores", "", [w.cores for w in one], [w.cores for w in own]),
-    ]
 
 
 def _arguments() -> argparse.Namespace:

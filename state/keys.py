@@ -2,8 +2,9 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, field, fields, is_dataclass
+from difflib import get_close_matches
 from functools import cache
 from math import isfinite
 from reprlib import Repr
@@ -13,7 +14,7 @@ MODES = ("observe", "approve", "enforce")
 """How far a stream may go: report, do what is approved, do all."""
 COUNT, YEAR_S, BYTES = (1 << 31) - 1, 366 * 86_400, 1 << 50
 """The most that a counter, a time in seconds and a number of bytes may be."""
-_LONGEST, _ITEMS = 100_000, 10_000
+_LONGEST, _ITEMS, _LONGEST_NAME = 100_000, 10_000, 200
 _UNSENDABLE = re.compile("[\0\ud800-\udfff]")
 _TEXT = f"UTF-8 text of at most {_LONGEST:,} characters, without NUL"
 
@@ -68,7 +69,10 @@ def build(cls: Any, raw: Any, path: str, problems: list[str]) -> Any:
         return None
     before, hints, known = len(problems), hints_of(cls), {f.name: f for f in fields(cls)}
     strange = sorted(set(map(shown_name, raw)) - set(known))
-    problems += [f"{path}{name}: expected one of {', '.join(known)}; found this unknown key" for name in strange]
+    problems += [
+        f"{path}{name}: expected one of {', '.join(known)}; found this unknown key{near(name, known)}"
+        for name in strange
+    ]
     values: dict[str, Any] = {}
     for name, spec in known.items():
         given = raw.get(name)
@@ -154,6 +158,12 @@ def from_text(raw: Any, kind: Any) -> Any:
         return json.loads(raw.lower() if kind is bool else raw)
     except (ValueError, RecursionError):
         return raw
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """What may have been meant by a name that is not among these, as the end of a message."""
+    found = get_close_matches(name[:_LONGEST_NAME], list(known), 1, 0.75)
+    return f"; did you mean {found[0]}?" if found else ""
 
 
 class _Shown(Repr):

@@ -4,13 +4,14 @@
 topic does. Both say everything that is wrong, naming key, value and what was expected.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
 from state import deleting, keys, levelling, linking, tiering, wiring
 from state.errors import BadSettings
-from state.keys import COUNT, MODES, YEAR_S, build, entries, from_text, hints_of, key, shown, shown_name
+from state.keys import COUNT, MODES, YEAR_S, build, entries, from_text, hints_of, key, near, shown, shown_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +140,10 @@ class Spark:
     conf: dict[str, str] = key(dict, "further Spark settings", secret=True)
 
 
+_MEMORY = re.compile(r"[1-9][0-9]{0,8}[kmgt]b?", re.IGNORECASE)
+"""As Java takes -Xmx, and Spark spark.driver.memory (JavaUtils.byteStringAs)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Http:
     """The API and status page."""
@@ -201,7 +206,9 @@ def change(settings: Settings, name: str, value: Any) -> Settings:
     """The settings with one live key changed. Raises `BadSettings` when it is unknown, fixed or out of bounds."""
     live = live_keys(settings)
     if name not in live:
-        raise BadSettings([f"{name[:200]}: expected a live key, one of {', '.join(live)}; found this one"])
+        raise BadSettings(
+            [f"{name[:200]}: expected a live key, one of {', '.join(live)}; found this one{near(name, live)}"]
+        )
     problems: list[str] = []
     section, *table, leaf = name.split(".")
     part = _part(settings, name)
@@ -259,6 +266,8 @@ def _together(settings: Settings) -> list[str]:
         problems.append("racks.script: expected the path of the rack script, as racks.source is script; found nothing")
     if racks.source == "static" and not racks.table:
         problems.append("racks.table: expected bookie: /rack pairs, as racks.source is static; found nothing")
+    if not _MEMORY.fullmatch(settings.spark.memory):
+        problems.append(f"spark.memory: expected a size such as 512m or 2g; found {shown(settings.spark.memory)}")
     if not root.startswith("/"):
         problems.append(f"cluster.ledgers_root: expected a path like /ledgers; found {shown(root)}")
     if settings.deletion.owners != "none" and not settings.cluster.zookeeper:

@@ -20,7 +20,9 @@ TABLE = """Exit codes:
   3  trueup plan, trueup delete: there is something to be done
   4  no answer (the application, a server, a repository); may work later
   5  refused: there is no such thing, or it has changed meanwhile
-  6  trueup get, trueup plan: rows may be missing or old; the answer says why"""
+  6  trueup get, trueup plan: rows may be missing or old; the answer says why
+
+With -o json an error is one JSON object on stderr: {"error": {"expected", "found", "todo", "code"}}."""
 
 
 class Answered(TrueupError):  # noqa: N818 - as in state.errors

@@ -1,10 +1,13 @@
 """trueup config: live keys through the running application; the file without it."""
 
+import os
 from pathlib import Path
 from typing import Any
 
 import click
 
+from state.errors import BadSettings
+from state.keys import near
 from streams.cli import options, out
 from streams.cli.client import Api, segment
 from streams.cli.out import Column
@@ -35,7 +38,8 @@ def get_(api: str, output: str, key: str | None) -> None:
         return
     known = {**found["fixed"], **{name: entry["value"] for name, entry in found["live"].items()}}
     if key not in known:
-        raise click.BadParameter(f"expected one of {', '.join(sorted(known))}; found {key!r}", param_hint="KEY")
+        expected = f"expected one of {', '.join(sorted(known))}"
+        raise click.BadParameter(f"{expected}; found {key!r}{near(key, known)}", param_hint="KEY")
     if output == "json" or isinstance(known[key], list | dict):
         out.as_json(known[key])
     else:
@@ -88,10 +92,16 @@ def set_(api: str, output: str, key: str, value: str | None, reset: bool) -> Non
 def check(path: Path | None, pairs: tuple[str, ...]) -> None:
     """Read the configuration as `trueup run` would and say everything that is wrong with it, with exit code 2.
 
+    Checks the files, variables and addresses that it names as well. Connects to nothing; see `trueup doctor`.
+
     \b
     Example:  trueup config check -c conf/trueup.yaml
     """
-    options.settings(path, pairs)
+    from streams import config_check
+
+    found = config_check.problems(options.settings(path, pairs), os.environ)
+    if found:
+        raise BadSettings(found)
     click.echo("The configuration can be used.")
 
 

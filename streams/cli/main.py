@@ -1,7 +1,10 @@
-"""`trueup`: the commands, and what becomes of errors: three lines on stderr and an exit code, never a traceback."""
+"""`trueup`: the commands, and what becomes of errors: lines or one JSON object on stderr, and an exit code, never
+a traceback."""
 
+import json
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 
 import click
 
@@ -80,15 +83,33 @@ def invoke(arguments: Sequence[str]) -> int:
     try:
         code = cli.main(list(arguments), prog_name="trueup", standalone_mode=False)
     except click.ClickException as error:
-        error.show()
+        if for_programs(arguments):
+            click.echo(json.dumps({"error": {"message": error.format_message(), "code": error.exit_code}}), err=True)
+        else:
+            error.show()
         return error.exit_code
     except click.Abort:
         click.echo("interrupted", err=True)
         return codes.INTERRUPTED
     except TrueupError as error:
-        click.echo(told(error), err=True)
+        click.echo(as_json(error) if for_programs(arguments) else told(error), err=True)
         return codes.code_of(error)
     return code if isinstance(code, int) else codes.OK
+
+
+def for_programs(arguments: Sequence[str]) -> bool:
+    """Whether JSON is wanted, also where the command line cannot be understood."""
+    words = list(arguments)
+    joined = {"-ojson", "-o=json", "--output=json"} & set(words)
+    return bool(joined) or any(pair in (("-o", "json"), ("--output", "json")) for pair in pairwise(words))
+
+
+def as_json(error: TrueupError) -> str:
+    """An error as programs read it, on stderr: ``{"error": {expected, found, todo, code}}``, with ``problems`` where
+    settings are wrong."""
+    found = {"expected": error.expected, "found": error.found, "todo": error.todo, "code": codes.code_of(error)}
+    problems = {"problems": list(error.problems)} if isinstance(error, BadSettings) else {}
+    return json.dumps({"error": {**found, **problems}})
 
 
 def told(error: TrueupError) -> str:

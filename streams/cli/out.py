@@ -82,6 +82,9 @@ def table(rows: Sequence[Row], columns: Sequence[Column], empty: str) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    def _cell(word: str, clips: bool) -> Text:
+        return Text(word, STYLES.get(word, ""), no_wrap=clips or None, overflow="ellipsis" if clips else None)
+
     cells = [[_text(column.cell(row)) for column in columns] for row in rows]
     made, least = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold"), 0
     for at, column in enumerate(columns):
@@ -90,13 +93,14 @@ def table(rows: Sequence[Row], columns: Sequence[Column], empty: str) -> None:
         made.add_column(
             column.title,
             justify="right" if column.number else "left",
-            no_wrap=not column.wraps,
+            # rich makes only columns narrower that may wrap; the cells of one that clips do not.
+            no_wrap=not (column.wraps or column.clips),
             overflow="ellipsis" if column.clips else "fold",
             min_width=width,
         )
         least += width + 2
     for row in cells:
-        made.add_row(*(Text(word, STYLES.get(word, "")) for word in row))
+        made.add_row(*(_cell(word, column.clips) for word, column in zip(row, columns, strict=True)))
     show(made, least)
 
 

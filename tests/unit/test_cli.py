@@ -11,6 +11,7 @@ from state.errors import Refused, Retry
 from state.link_rules import EVERY_RULE
 from streams.cli import out
 from streams.cli.main import invoke
+from streams.cli.out import Column
 from streams.metrics import Metrics
 from streams.web.api import create_app, serve
 from tests.unit.fake_engine import FakeEngine
@@ -447,6 +448,27 @@ def test_errors_of_the_application_keep_their_words(run: Run, engine: FakeEngine
     )
 
 
+def test_errors_are_json_for_programs(run: Run, engine: FakeEngine) -> None:
+    engine.fail = Refused("a ledger", "no such ledger", "look at `trueup get ledgers --all`")
+    said = run("get", "bookies", "-o", "json")
+    wanted = {
+        "expected": "a ledger",
+        "found": "no such ledger",
+        "todo": "look at `trueup get ledgers --all`",
+        "code": 5,
+    }
+    assert (said.out, json.loads(said.err)) == ("", {"error": wanted})
+
+
+def test_wrong_usage_is_json_for_programs(run: Run) -> None:
+    assert json.loads(run("get", "nothing", "--output=json").err)["error"]["code"] == 2
+
+
+def test_a_key_that_nobody_knows_is_wrong_usage_and_the_nearest_is_named(run: Run) -> None:
+    said = run("config", "get", "placement.mod")
+    assert (said.code, "did you mean placement.mode?" in said.err) == (2, True)
+
+
 def test_before_the_first_observation_it_says_so(run: Run, engine: FakeEngine) -> None:
     engine.state["ready"] = False
     engine.fail = Refused("the bookies to have been seen", "no observation yet", "wait")
@@ -466,6 +488,22 @@ def test_a_narrow_terminal_keeps_one_line_for_each_row(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     assert len(run("get", "findings").out.splitlines()) == 1 + len(engine.rows)
+
+
+def test_what_is_cut_ends_with_an_ellipsis(run: Run, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    engine.rows[0]["reason"] = "word " * 60
+    assert run("get", "findings").out.splitlines()[1].endswith("\u2026")
+
+
+def test_of_two_columns_that_clip_neither_vanishes(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    columns = [Column("A", lambda r: r["a"]), *(Column(n, lambda r: r["b"], clips=True) for n in ("B", "C"))]
+    out.table([{"a": "x" * 30, "b": "y" * 90}], columns, "")
+    head, line = capsys.readouterr().out.splitlines()
+    assert (head.split(), line.count("\u2026"), len(line) <= 80) == (["A", "B", "C"], 2, True)
 
 
 def test_an_id_is_never_cut(run: Run, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:

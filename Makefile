@@ -73,6 +73,10 @@ bench-replication: setup ## Links beside MirrorMaker 2 and Spark's own connector
 soak: setup ## Links both ways while workers, brokers and Trueup are killed: make soak MINUTES=60
 	$(BIN)/python -m tests.replication.soak --minutes $(or $(MINUTES),60)
 
+.PHONY: alerts
+alerts: ## Print the alerts with absolute links to runbooks: make -s alerts DOCS=https://HOST/docs
+	@sed 's#runbook_url: docs/#runbook_url: $(if $(DOCS),$(DOCS),docs)/#' conf/prometheus/alerts.yml
+
 .PHONY: lock
 lock: setup ## Renew requirements.lock (needs uv)
 	uv pip compile pyproject.toml --extra dev --generate-hashes --universal --python-version 3.11 --no-header -q -o requirements.lock

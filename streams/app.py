@@ -131,7 +131,8 @@ class Running:
         chosen = self._settings.journal
         bootstrap = chosen.bootstrap
         if not bootstrap:
-            broker = Kafka(self._data / "journal")
+            log.info("starting", extra={"part": "journal", "data_dir": str(self._data)})
+            broker = Kafka(self._data / "journal", progress=logs.Downloads())
             broker.up()
             self._stack.callback(broker.stop)
             self._supervisor.loop("embedded journal", lambda: _keep_alive(broker), every_s=1.0)
@@ -164,6 +165,7 @@ class Running:
         http = Server(create_app(application, self._metrics), self._socket, self._supervisor.run)
         self._stack.callback(http.stop)
         log.info("listening", extra={"address": f"http://{self._settings.http.host}:{http.port}"})
+        log.info("starting", extra={"part": "Spark"})
         driver = Driver(lambda: session(self._settings, self._data), self._listener)
         self._stack.callback(driver.close)
         self._stack.callback(self._supervisor.close)  # and queries before their session

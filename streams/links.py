@@ -256,7 +256,9 @@ class Links:
     def _link(self, name: str) -> Link:
         if name not in self.by_name:
             raise Refused(
-                f"a link {name}", f"links {', '.join(self.by_name) or 'of no name'}", "look at `trueup get links`"
+                f"a link {name}",
+                f"links {', '.join(self.by_name)}" if self.by_name else "no link",
+                "look at `trueup get links`",
             )
         return self.by_name[name]
 

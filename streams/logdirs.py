@@ -206,7 +206,7 @@ class LogDirs:
 
     def _named(self, name: str) -> Dirs:
         if name not in self.by_name:
-            known = ", ".join(self.by_name) or "of no name"
+            known = ", ".join(self.by_name) or "none"
             raise Refused(f"log directories of a cluster {name}", f"clusters {known}", "declare it in logdirs:")
         return self.by_name[name]
 

@@ -5,7 +5,8 @@ import logging
 import time
 
 LEVELS = ("debug", "info", "warning", "error")
-SAME, EVERY_S = 60, 60.0
+SAME, EVERY_S, DOWNLOAD_S = 60, 60.0, 2.0
+log = logging.getLogger(__name__)
 _PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
@@ -53,6 +54,19 @@ class Gone(logging.Filter):
         theirs = record.name.startswith("py4j") or "/py4j/" in record.pathname
         lost = isinstance(error, OSError | EOFError) or type(error).__module__.startswith("py4j.")
         return not (theirs and lost)
+
+
+class Downloads:
+    """Logs how far a download of jars is, every `DOWNLOAD_S` seconds. Called with bytes that are there and in all."""
+
+    def __init__(self) -> None:
+        self._next_s = time.monotonic() + DOWNLOAD_S
+
+    def __call__(self, done: int, total: int) -> None:
+        """Take note of progress."""
+        if time.monotonic() >= self._next_s:
+            self._next_s = time.monotonic() + DOWNLOAD_S
+            log.info("downloading jars", extra={"megabytes": done // 1_000_000, "of": total // 1_000_000})
 
 
 def _word(value: object) -> str:

@@ -166,7 +166,7 @@ def progress(what: str) -> Iterator[Callable[[str], None]]:
     from rich.console import Console
 
     console = Console(stderr=True, highlight=False)
-    status = console.status(what)
+    status, last = console.status(what), [what]
     said = threading.Event()
 
     def begin() -> None:
@@ -174,9 +174,10 @@ def progress(what: str) -> Iterator[Callable[[str], None]]:
         if console.is_terminal:
             status.start()
         else:
-            click.echo(f"{what} ...", err=True)
+            click.echo(f"{last[0]} ...", err=True)
 
     def better(text: str) -> None:
+        last[0] = text
         status.update(text)
 
     timer = threading.Timer(QUIET_S, begin)

@@ -103,7 +103,7 @@ def _leave(root: Path, words: list[str]) -> None:
     root.mkdir(parents=True, exist_ok=True)
     log = root / "sandbox.log"
     command = [sys.executable, "-m", "streams.cli.main", "sandbox", "up", "--dir", str(root), *words]
-    with log.open("w") as stream, out.progress("starting the sandbox"):
+    with log.open("w") as stream, out.progress("starting the sandbox") as better:
         child = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, start_new_session=True
         )
@@ -111,6 +111,7 @@ def _leave(root: Path, words: list[str]) -> None:
         while not _answers(root):
             if child.poll() is not None:
                 raise Stop("the sandbox to start", log.read_text().strip()[-2000:] or "nothing", f"see {log}")
+            better(_last_line(log) or "starting the sandbox")
             if time.monotonic() > deadline:
                 child.terminate()
                 raise Retry("the sandbox to be up", f"not after {READY_S:.0f} s", f"see {log}")
@@ -131,6 +132,11 @@ def _configure(root: Path, zookeeper: str, script: Path, autorecovery: list[str]
         "data_dir": str((root / "trueup").absolute()),
     }
     path.write_text(yaml.safe_dump(settings, sort_keys=False))
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text(errors="replace").split()
+    return " ".join(lines[-12:])
 
 
 def _ready(root: Path) -> str:

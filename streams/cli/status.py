@@ -2,6 +2,7 @@
 
 import time
 from collections import Counter
+from collections.abc import Callable
 
 import click
 
@@ -52,8 +53,8 @@ def status(api: str, output: str, wait_s: float, ready: bool) -> int:
     Example:  trueup status --wait 60
     """
     app = Api(api)
-    with out.progress(f"waiting until it is {'ready' if ready else 'healthy'}"):
-        found, said = _awaited(app, time.monotonic() + wait_s, ready)
+    with out.progress(f"waiting until it is {'ready' if ready else 'healthy'}") as better:
+        found, said = _awaited(app, time.monotonic() + wait_s, ready, better)
     if output == "json":
         out.as_json({**found, "health": said.level, "reasons": list(said.reasons)})
     else:
@@ -65,7 +66,7 @@ def _good(found: Row, said: Health, ready: bool) -> bool:
     return bool(found["ready"]) and few(found["not_judged"], found["ledgers"]) if ready else said.level == "healthy"
 
 
-def _awaited(api: Api, deadline: float, ready: bool) -> tuple[Row, Health]:
+def _awaited(api: Api, deadline: float, ready: bool, better: Callable[[str], None]) -> tuple[Row, Health]:
     """The status once it is good, or as it is when time runs out."""
     while True:
         late = time.monotonic() >= deadline
@@ -74,9 +75,11 @@ def _awaited(api: Api, deadline: float, ready: bool) -> tuple[Row, Health]:
             said = health(found)
             if late or _good(found, said, ready):
                 return found, said
-        except Retry:
+            better(said.line)
+        except Retry as error:
             if late:
                 raise
+            better(f"waiting for an answer of {api.base}: {error.found}")
         time.sleep(POLL_S)
 
 

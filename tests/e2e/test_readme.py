@@ -50,8 +50,9 @@ class Shell:
             self.behind.append(subprocess.Popen(words, cwd=self._place, env=self._env, stdout=log, stderr=log))
             log.close()
             return subprocess.CompletedProcess(command, 0, "", "")
+        place = REPOSITORY if command.startswith("make ") else self._place
         return subprocess.run(
-            ["bash", "-c", command], cwd=self._place, env=self._env, capture_output=True, text=True, timeout=timeout_s,
+            ["bash", "-c", command], cwd=place, env=self._env, capture_output=True, text=True, timeout=timeout_s,
             stdin=subprocess.DEVNULL,
         )  # fmt: skip
 

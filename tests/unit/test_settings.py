@@ -61,3 +61,8 @@ def test_owners_of_ledgers_want_their_cluster():
     with pytest.raises(BadSettings, match=r"deletion\.owners: expected none without cluster\.zookeeper"):
         parse({"kafka": {"east": {"bootstrap": "e:9092", "bit": 0}}, "logdirs": {"east": {}},
                "deletion": {"owners": "pulsar"}})  # fmt: skip
+
+
+def test_the_nearest_key_is_named():
+    (found,) = problems({**GOOD, "placement": {"max_mark": 5}})
+    assert found.endswith("; did you mean max_marks?")

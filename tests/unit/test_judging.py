@@ -76,6 +76,13 @@ def test_what_waits_is_unknown_whatever_was_found_before() -> None:
     assert counted(found, waiting, 6) == {"true": 3, "drifted": 0, "blocked": 1, "unknown": 2}
 
 
+def test_so_many_that_wait_are_not_sorted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("state.judging.EXACT", 1)
+    made = queue(2, 1, 2)
+    found = np.concatenate([finding(1, Verdict.DRIFTED), finding(5, Verdict.DRIFTED)])
+    assert counted(found, made.waiting, 9) == {"true": 5, "drifted": 1, "blocked": 0, "unknown": 3}
+
+
 def test_what_was_deleted_and_waits_is_nothing() -> None:
     found = finding(1, Verdict.DRIFTED)
     assert counted(found, Waiting(ids(1), 0), 2) == {"true": 2, "drifted": 0, "blocked": 0, "unknown": 0}

@@ -94,6 +94,12 @@ LINK_RULES = Rules([
         "The link copies nothing. The text names the keys of the configuration that have to change.",
     ),
     Rule(
+        "replication.loop-failing", _U, "alignment or groups of a link fail",
+        "Settings, rights and topics of both clusters could not be compared, or offsets of groups could not be read. "
+        "The text says why. Records are copied all the same, except into topics that were not compared yet.",
+        "It is tried again every few seconds. Where a right is missing the text names it.",
+    ),
+    Rule(
         "replication.awaiting-approval", _B, "records wait for an operator's approval",
         "mode of the link is approve, and a change at the target has to come before the first record of a topic: the "
         "topic is missing there, or its settings would delete or refuse what arrives.",

@@ -32,7 +32,7 @@ MEANINGS: Mapping[LinkState, str] = {
     LinkState.STOPPED: "the link must not copy, or at least one partition needs an operator; others go on",
     LinkState.STALLED: "for longer than stalled_s no heartbeat arrived, or records waited and none was copied",
     LinkState.WAITING: "at least one partition waits for `trueup approve`, or no topic is found; others go on",
-    LinkState.SLOW: "a record or a heartbeat has waited for longer than slow_s, or a partition is tried again",
+    LinkState.SLOW: "a record or a heartbeat waits for longer than slow_s, or a partition or alignment is tried again",
     LinkState.STARTING: "at least one partition has not been copied in this run, for slow_s at most",
     LinkState.CATCHING_UP: "records that were there when their copy began are being copied",
     LinkState.UP: "every partition is copied, and records and heartbeats arrive within slow_s",
@@ -132,10 +132,10 @@ def stage_of(part: Part) -> Stage:
 class Signs:
     """What is observed of a link. Times are ms since the epoch, 0: never.
 
-    ``looked``: both clusters were asked. ``refused``: why it must not copy; ``source`` and ``target``: why that cluster
-    does not answer. ``arrived_ms``: when the newest heartbeat that arrived was written, ``beat_error``: what a cluster
-    answered to the last one. ``told_ms``: when a task last reported. ``since_ms``: since when records are to move,
-    without interruption.
+    ``looked``: both clusters were asked. ``refused``: why it must not copy; ``source`` and ``target``: why that
+    cluster does not answer. ``arrived_ms``: when the newest heartbeat that arrived was written, ``beat_error``: what a
+    cluster answered to the last one. ``failing``: what else of the link fails, and why. ``told_ms``: when a task last
+    reported. ``since_ms``: since when records are to move, without interruption.
     """
 
     looked: bool = True
@@ -147,6 +147,7 @@ class Signs:
     parts: Sequence[Part] = ()
     arrived_ms: int = 0
     beat_error: str = ""
+    failing: Sequence[str] = ()
     told_ms: int = 0
     since_ms: int = 0
     slow_ms: int = 30_000
@@ -177,6 +178,9 @@ def _signs(signs: Signs, now_ms: int) -> Iterator[Found]:
         if problem:
             yield LinkState.DOWN, Reason("replication.down", f"the {side} does not answer: {problem}")
     yield from _parts(signs.parts)
+    if not any(sides.values()):
+        for text in signs.failing:
+            yield LinkState.SLOW, Reason("replication.loop-failing", text)
     if signs.observing or signs.paused:
         return
     if not signs.parts and not any(sides.values()):

@@ -25,7 +25,7 @@ class Made:
     """Topics that links made at their targets: there they are copies. ``remember`` keeps them over restarts."""
 
     def __init__(self, text: str = "[]", remember: Callable[[str], None] = lambda _text: None) -> None:
-        self._topics = frozenset(str(name) for name in json.loads(text))
+        self._topics = frozenset(_names(text))
         self._remember = remember
 
     def add(self, topics: Iterable[str]) -> None:
@@ -170,6 +170,14 @@ def name_of(link: str, action: Action) -> str:
     """Name of an action: another one when anything of it changes."""
     what = json.dumps([action.kind, action.topic, action.partitions, sorted(action.configs.items()), action.right])
     return f"align-{link}-{crc32(what.encode()):08x}"
+
+
+def _names(text: str) -> list[str]:
+    try:
+        return [str(name) for name in json.loads(text)]
+    except (ValueError, TypeError, RecursionError) as error:
+        log.warning("topics are not remembered", extra={"problem": str(error)})
+        return []
 
 
 def rights_from(text: str) -> list[Right]:

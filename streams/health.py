@@ -1,7 +1,7 @@
 """Healthy or not, in one line, and why. Blind is not green: what cannot be seen counts against health."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,22 +87,42 @@ def _ledgers(status: Mapping[str, Any]) -> Iterator[str]:
         yield str(status["unbound"])
 
 
+def _names(status: Mapping[str, Any]) -> list[str]:
+    """What links are called among sources and problems; their state says what is wrong with them."""
+    return [f"link {link['link']}" for link in status["links"]]
+
+
+def _links(links: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """A cluster that does not answer is one fault, however many links it has."""
+    down: dict[str, list[Mapping[str, Any]]] = {}
+    for link in links:
+        for cluster in link["down"]:
+            down.setdefault(cluster, []).append(link)
+    for cluster, some in down.items():
+        names = ", ".join(link["link"] for link in some[:NAMED])
+        more = f" and {len(some) - NAMED} more" if len(some) > NAMED else ""
+        said = f"Kafka cluster {cluster} does not answer, {'link' if len(some) == 1 else 'links'} {names}{more}"
+        yield f"{said}: {some[0]['down'][cluster]}"
+    for link in links:
+        if link["state"] in TROUBLED and not link["down"]:
+            yield f"link {link['link']} is {link['state']}" + (f": {link['reason']}" if link["reason"] else "")
+
+
 def _attention(status: Mapping[str, Any]) -> Iterator[str]:
     yield from _ledgers(status)
     yield from _lost(status["bookies"].get("lost", []))
-    yield from status["problems"]
-    for link in status["links"]:
-        if link["state"] in TROUBLED:
-            yield f"link {link['link']} is {link['state']}" + (f": {link['reason']}" if link["reason"] else "")
+    links = _names(status)
+    yield from (text for text in status["problems"] if not text.startswith(tuple(f"{name}: " for name in links)))
+    yield from _links(status["links"])
     for row in status["logdirs"]:
         wrong = {rule: count for rule, count in row["rules"].items() if rule not in CALM}
         if wrong:
             told = ", ".join(f"{short(rule)} on {many(count, 'broker')}" for rule, count in wrong.items())
             yield f"log directories of {row['kafka']}: {told}"
     for stream in status["streams"]:
-        if stream["state"] == "failed":
+        if stream["state"] == "failed" and not any(stream["error"] in text for text in status["problems"]):
             yield f"stream {stream['name']} failed: {stream['error']}"
-    yield from _quiet(status["sources"])
+    yield from _quiet([source for source in status["sources"] if source["name"] not in links])
 
 
 def _quiet(sources: Sequence[Mapping[str, Any]]) -> Iterator[str]:

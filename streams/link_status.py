@@ -27,12 +27,14 @@ class Row(NamedTuple):
 
 @dataclass(slots=True)
 class LinkStatus:
-    """The state of one link. ``unreadable``: topics that cannot be compared, and why. Safe to use from several
+    """The state of one link. ``unreadable``: topics that cannot be compared, and why;
+    ``failing``: what else fails, and why. Safe to use from several
     threads."""
 
     link: Link
     beat: Callable[[], Beat] = Beat
     unreadable: Callable[[], Mapping[str, str]] = dict
+    failing: Callable[[], Mapping[str, str]] = dict
     _waits: dict[Partition, Wait] = field(default_factory=dict)
     _since_ms: int = 0
 
@@ -47,7 +49,8 @@ class LinkStatus:
             Signs(
                 looked=facts is not NOTHING, observing=declared.mode == "observe", paused=declared.paused,
                 refused=link.obstacle, source=facts.source.problem, target=facts.target.problem, parts=parts,
-                arrived_ms=link.arrived_ms, beat_error=beat.target_error or beat.source_error, told_ms=told_ms,
+                arrived_ms=link.arrived_ms, beat_error=beat.target_error or beat.source_error,
+                failing=[f"{what}: {why}" for what, why in self.failing().items()], told_ms=told_ms,
                 since_ms=self._since_ms, slow_ms=int(declared.slow_s * 1000), stalled_ms=int(declared.stalled_s * 1000),
             ),
             now_ms,

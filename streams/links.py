@@ -15,6 +15,7 @@ from state.errors import BadSettings, Refused, TrueupError
 from state.link_status import Stage
 from state.linking import Link as Declared
 from streams import copies
+from streams.facts import NOTHING
 from streams.history import History
 from streams.journal import Journal, Record
 from streams.link import CONNECTORS, COUNTED, Link
@@ -164,6 +165,11 @@ class Links:
         return {
             "link": link.name, "source": declared.source, "target": declared.target, "mode": declared.mode,
             "paused": declared.paused, "state": state.value, "reason": "; ".join(reason.said for reason in reasons),
+            "down": {
+                name: side.problem
+                for name, side in ((declared.source, link.facts.source), (declared.target, link.facts.target))
+                if side.problem and link.facts is not NOTHING
+            },
             "path": link.path, "path_reason": choice.reason if choice else "",
             "topics": len({source.topic for source in rows}), "partitions": len(rows),
             "lag_records": sum(row.left for row in rows.values() if row.left > 0),

@@ -84,7 +84,8 @@ class Watch:
         self._remember, self._cluster = partial(remember, f"{name}/target"), memory.get(f"{name}/target", "")
         self.mover = Mover(link, sides.groups(), sides.groups(back=True), self.opposite, note)
         self.beat = Beat()
-        self.status = LinkStatus(link, lambda: self.beat, lambda: self.aligner.problems)
+        self.failing: Mapping[str, str] = {}
+        self.status = LinkStatus(link, lambda: self.beat, lambda: self.aligner.problems, lambda: self.failing)
         self.qualities: Qualities | None = None
         self._heartbeat: Heartbeat | None = None
         self._looking = threading.Lock()
@@ -152,31 +153,36 @@ class Watch:
         """Align the target, once the source was seen."""
         if self.link.facts.complete and not self.link.obstacle:
             waiting = self.link.waiting
-            try:
-                self.aligner.turn(self.mover.names)
-            except TrueupError as error:
-                self.link.unfit = str(error)
-                raise
-            self.link.unfit = ""
+            self._tried("alignment", lambda: self.aligner.turn(self.mover.names))
+            self.link.unfit = self.failing.get("alignment", "")
             if waiting != self.link.waiting:
                 self.link.wake()
 
     def committed(self) -> None:
         """Learn what consumer groups committed at the source."""
         if self._may_move:
-            self.mover.look()
+            self._tried("groups at the source", self.mover.look)
 
     def move(self) -> None:
         """Move the places of consumer groups as soon as more is known to be copied or committed."""
         self.link.grown.wait(GROUPS_S)
         self.link.grown.clear()
         if self._may_move:
-            self.mover.turn()
+            self._tried("groups", self.mover.turn)
 
     def move_back(self) -> None:
         """Move them back where no link does."""
         if self._may_move:
-            self.mover.turn_back()
+            self._tried("groups of the target", self.mover.turn_back)
+
+    def _tried(self, what: str, act: Callable[[], None]) -> None:
+        """What one link cannot do is told by its state, and by nothing else."""
+        try:
+            act()
+        except TrueupError as error:
+            self.failing = {**self.failing, what: str(error)}
+        else:
+            self.failing = {name: why for name, why in self.failing.items() if name != what}
 
     @property
     def _may_move(self) -> bool:

@@ -83,11 +83,12 @@ class Engine(Protocol):
         """ledger, ours (bool), locked_by, ctime_ms, replicas, verdict, stage."""
 
     def links(self) -> list[Row]:
-        """link, source, target, mode, paused, state, reason, path, topics, partitions, stopped (partitions that need a
-        person), lag_records, lag_ms (age of the oldest record not copied, 0: none, -1: not known), leases (held now;
-        0: nothing is written), rounds, taken_ms, error, heartbeat_age_ms and heartbeat_lag_ms (-1: none arrived),
-        differences (changes due at the target), groups, group_lag (records that a group has read and that are not
-        copied); since this run began copied, bytes, dropped, skipped, dismissed, filtered, lost, repeated, foreign."""
+        """link, source, target, mode, paused, state, reason, down {cluster that does not answer: why}, path, topics,
+        partitions, stopped (partitions that need a person), lag_records, lag_ms (age of the oldest record not copied,
+        0: none, -1: not known), leases (held now; 0: nothing is written), rounds, taken_ms, error, heartbeat_age_ms
+        and heartbeat_lag_ms (-1: none arrived), differences (changes due at the target), groups, group_lag (records
+        that a group has read and that are not copied); since this run began copied, bytes, dropped, skipped,
+        dismissed, filtered, lost, repeated, foreign."""
 
     def link(self, name: str) -> Row:
         """A row of `links` with path_reason, by_topic [topic, target_topic, partitions, stage (the first in the order

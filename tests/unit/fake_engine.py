@@ -46,7 +46,7 @@ def link_row(name: str, **more: Any) -> dict[str, Any]:
     counted = ("bytes", "dropped", "skipped", "dismissed", "filtered", "lost", "repeated", "foreign")
     return {
         "link": name, "source": "east", "target": "west", "mode": "enforce", "paused": False, "state": "up",
-        "reason": "", "path": "batches", "path_reason": "", "topics": 1, "partitions": 2, "stopped": 0,
+        "reason": "", "down": {}, "path": "batches", "path_reason": "", "topics": 1, "partitions": 2, "stopped": 0,
         "heartbeat_age_ms": 3000, "heartbeat_lag_ms": 12, "differences": 0, "groups": 1, "group_lag": 0,
         "lag_records": 0, "lag_ms": 0, "leases": 1, "rounds": 7, "taken_ms": NOW - 4000, "copied": 5000, "error": "",
         **dict.fromkeys(counted, 0), **more,

@@ -1,5 +1,6 @@
 """The parts of trueup doctor that need no servers."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from state.errors import Stop
 from state.settings import Settings, parse
 from streams.cli.checks import Check, machine, ok, tried, workers
+from streams.cli.main import invoke
 from streams.session import LINES
 
 ZOOKEEPER = {"cluster": {"zookeeper": "zk:2181"}}
@@ -98,3 +100,20 @@ def test_the_embedded_journal_needs_no_broker() -> None:
 def test_the_last_line_of_a_failure_is_told() -> None:
     text = "Traceback (most recent call last):\n  File x\n    y\nstate.errors.Stop: expected a; found b; c\n"
     assert machine._last_error(text) == "state.errors.Stop: expected a; found b; c"
+
+
+@pytest.mark.parametrize(("words", "shown"), [([], ["warn"]), (["--all"], ["ok", "warn"])])
+def test_what_is_wrong_is_shown_as_soon_as_it_is_found(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], shown: list[str]
+) -> None:
+    before = list[str]()
+
+    def checks(*_: object) -> Iterator[Check]:
+        yield ok("java", "21")
+        yield Check("http", "warn", "0.0.0.0", "listen on 127.0.0.1")
+        before.append(capsys.readouterr().out)
+        yield ok("spark", "4.3.0")
+
+    monkeypatch.setattr("streams.cli.doctor.examined", checks)
+    invoke(["doctor", *words, "--set", "cluster.zookeeper=zk:2181"])
+    assert [line.split()[0] for line in before[0].splitlines()] == shown

@@ -94,3 +94,25 @@ def test_a_dead_cluster_of_a_link_does_not_make_the_application_blind() -> None:
 def test_a_lost_bookie_is_not_healthy() -> None:
     status = healthy_status() | {"bookies": {"lost": ["b1:3181", "b2:3181", "b3:3181", "b4:3181"]}}
     assert health(status).reasons == ("4 bookies lost: b1:3181, b2:3181, b3:3181 and 1 more",)
+
+
+def dead(*links: str) -> dict[str, Any]:
+    """The status while the cluster west, which these links copy to, does not answer."""
+    status = healthy_status()
+    down, said = {"west": "timed out"}, "the target does not answer: timed out"
+    status["links"] = [link_row(name, state="down", down=down, reason=said) for name in links]
+    status["sources"] += [
+        {"name": f"link {name}", "state": "down", "age_ms": 9, "detail": "timed out"} for name in links
+    ]
+    return status
+
+
+def test_a_cluster_that_does_not_answer_is_told_once_by_its_name() -> None:
+    said = health(dead("east-west", "north-west") | {"problems": ["link east-west: timed out"]})
+    assert said.reasons == ("Kafka cluster west does not answer, links east-west, north-west: timed out",)
+
+
+def test_what_is_wrong_with_a_stream_is_told_once() -> None:
+    status = healthy_status() | {"problems": ["placement failed 3 times: boom"]}
+    status["streams"][0] |= {"state": "failed", "error": "boom"}
+    assert health(status).reasons == ("placement failed 3 times: boom",)

@@ -1,11 +1,14 @@
 """The state of a link follows from the progress of its partitions."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
+from state.errors import Stop
 from state.link_status import MEANINGS, STAGES, LinkState, Part, Signs, Stage, stage_of, state_of
 from state.waits import Wait
+from streams.watching import Watch
 
 NOW = 1_000_000
 WELL = Signs(parts=[Part("orders-0"), Part("orders-1", left=5)], arrived_ms=NOW - 1_000, told_ms=NOW - 10, since_ms=1)
@@ -129,6 +132,12 @@ def test_a_link_that_goes_on_after_a_pause_is_not_late_for_the_pause():
     assert state(told_ms=1, arrived_ms=1, since_ms=NOW - 1_000) is LinkState.UP
 
 
+@pytest.mark.parametrize(("target", "found"), [("", LinkState.SLOW), ("timed out", LinkState.DOWN)])
+def test_alignment_that_fails_is_told_unless_a_cluster_is_down(target: str, found: LinkState):
+    said = [reason.rule for reason in state_of(replace(WELL, target=target, failing=["groups: no right"]), NOW)[1]]
+    assert (state(target=target, failing=["groups: no right"]), len(said)) == (found, 1)
+
+
 def test_an_error_of_heartbeats_is_reported_with_their_silence():
     _, (reason,) = state_of(replace(WELL, arrived_ms=0, since_ms=NOW - 31_000, told_ms=NOW, beat_error="no right"), NOW)
     assert reason.said == "no heartbeat has arrived for 31 s: no right"
@@ -174,3 +183,14 @@ def test_idleness_counts_from_when_the_copy_may_go_on():
 
 def test_ends_that_are_kept_stay_few():
     assert len(wait(*((0, end, end) for end in range(1, 1_000))).ends) <= 64
+
+
+def test_what_a_link_cannot_do_is_told_by_its_state_until_it_can():
+    def refused() -> None:
+        raise Stop("a right", "none", "give it")
+
+    watch = SimpleNamespace(failing={})
+    Watch._tried(watch, "groups", refused)
+    during = dict(watch.failing)
+    Watch._tried(watch, "groups", lambda: None)
+    assert (list(during), watch.failing) == (["groups"], {})

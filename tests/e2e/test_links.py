@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 
 from tests.e2e.planted import MARK, secret, shown
 from tests.e2e.trueup import Trueup
@@ -226,6 +227,27 @@ def test_a_reset_is_a_record_and_holds(trueup: Trueup, whole: Stream) -> None:
     wanted = before[0] + ends(whole.here)[0]
     trueup.until("all of the partition to be written again", lambda: ends(whole.there)[0] == wanted)
     assert (link(trueup, "whole")["copies"][0]["reset"], ends(whole.there)[1]) == ("earliest", before[1])
+
+
+def test_a_reset_fills_a_deleted_target_topic(trueup: Trueup, pair: Pair, whole: Stream, single: Stream) -> None:
+    streams = {"whole": whole, "single": single}
+    topics = [stream.topic for stream in streams.values()]
+    for deleted in AdminClient({"bootstrap.servers": pair.west.bootstrap}).delete_topics(topics).values():
+        deleted.result(30)
+
+    def barred(name: str) -> bool:
+        """Whether the link stopped because its target topic is another one."""
+        return all("recreated" in copy["error"] for copy in link(trueup, name)["copies"])
+
+    for name, stream in streams.items():
+        trueup.until(f"{name} to stop", lambda name=name: barred(name))
+        assert trueup.run("link", "reset", name, "--to", "earliest").code == 0
+        trueup.until("all records to be there again", stream.arrived)
+    rounds = {name: link(trueup, name)["rounds"] for name in streams}
+    for name, before in rounds.items():
+        trueup.until("two more leases", lambda name=name, before=before: link(trueup, name)["rounds"] >= before + 2)
+    stopped = [copy["stopped"] for name in streams for copy in link(trueup, name)["copies"]]
+    assert ([stream.same() for stream in streams.values()], any(stopped)) == ([True, True], False)
 
 
 def test_who_else_writes_to_the_target_is_told(trueup: Trueup, single: Stream) -> None:

@@ -1,16 +1,19 @@
-"""The batches path where a cluster has several brokers, TLS and users: leaders change, strangers are refused."""
+"""Both paths where a cluster has several brokers, TLS and users: leaders change, strangers are refused."""
 
+import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from connectors.contract import Assignment, Endpoint, Lease, Partition, Position
 from connectors.kafka.connector import Batches
+from connectors.kafka.records import Records
 from connectors.sandbox.brokers import Brokers
 from connectors.sandbox.kafka import Kafka
 from connectors.sandbox.processes import wait_until
@@ -93,6 +96,37 @@ def test_leaders_change_on_both_sides_of_a_link(east: Brokers, west: Kafka, tmp_
             wait_until(in_sync, 180.0, "both replicas in sync")
         found = audit(sites, writers)
     assert found.right, found
+
+
+def test_records_below_min_insync_wait_and_are_counted_once(east: Brokers, west: Kafka) -> None:
+    topic, count = "guarded", 3_000
+    for client, settings in ((west.client(), {}), (east.client(), {"min.insync.replicas": "2"})):
+        admin = AdminClient(client)  # one that nothing holds is destroyed before it answers
+        admin.create_topics([NewTopic(topic, 1, config=settings)])[topic].result(30)
+    producer = Producer(west.client())
+    for number in range(count):
+        producer.produce(topic, b"%d" % number, partition=0)
+    producer.flush(60)
+    one = Partition(topic, 0)
+    into_east = lease(Endpoint("west", west.bootstrap, 1), east_end(east))
+    copied, reached = 0, 0
+    with closing(Records().open(replace(into_east, assignments=(Assignment(one, one, Position(), 0),)))) as copier:
+
+        def copy() -> bool:
+            nonlocal copied, reached
+            with suppress(Retry):
+                copier.copy(time.monotonic() + 0.2)
+            [row] = copier.progress()
+            copied, reached = copied + row.copied, row.position.offset
+            return reached == count
+
+        east.kill(2)
+        try:
+            assert not copy()
+        finally:
+            east.start(2)
+        wait_until(copy, 180.0, "the records to arrive")
+    assert (copied, ends(Site("east", east.bootstrap, topic, 1))) == (count, [count])
 
 
 def refused(source: Endpoint, target: Endpoint) -> str:

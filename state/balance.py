@@ -63,6 +63,12 @@ def followed_by(ours: Ours, broker: Broker, now_ms: int) -> tuple[Broker, Ours]:
     return replace(broker, freeing=freeing), ours._replace(moves=moves)
 
 
+def cordons(broker: Broker, ours: Ours) -> frozenset[str]:
+    """Directories that are cordoned. A broker does not tell it of an offline one: ours are, until they are opened."""
+    shown = frozenset(d.path for d in broker.dirs if d.cordoned)
+    return shown | (ours.cordoned & frozenset(d.path for d in broker.dirs if not d.online))
+
+
 def decide(broker: Broker, policy: LogDirs, ours: Ours, now_ms: int, throttled: int | None = None) -> Decision:
     """The decision for one broker. Time is ms since the epoch; ``throttled``: the limit that is set there now, 0: none,
     None: the one that we set."""
@@ -175,7 +181,7 @@ def _steer(free: Broker, policy: LogDirs, ours: Ours, moves: tuple[Move, ...]) -
 
 def _cordon(broker: Broker, policy: LogDirs, ours: Ours, steer: frozenset[str]) -> frozenset[str] | None:
     """What is to be cordoned now; None where that is so already, or nobody said yes to it."""
-    present = frozenset(d.path for d in broker.dirs if d.cordoned)
+    present = cordons(broker, ours)
     idle = policy.paused or policy.mode == "observe"
     wanted = present - ours.cordoned if idle else steer
     if policy.mode == "approve" and wanted - present and cordon_name(broker.id, wanted) not in ours.approved:

@@ -168,6 +168,18 @@ class Dirs:
                 if known.decision is not None and (mine := _names(known.decision) & chosen):
                     self._approved[broker] = self._approved.get(broker, frozenset()) | mine
 
+    def left(self) -> list[str]:
+        """What is ours on brokers that cannot be told now to take it back, and why they cannot."""
+        found = []
+        for broker, ours in sorted(dict(self.leveller.ours).items()):
+            parts = (("a throttle", ours.throttles), ("cordons", ours.cordoned), ("moves", ours.moves))
+            what = " and ".join(name for name, some in parts if some)
+            known = self.known.get(broker)
+            why = self.problem or (known.error if known else "it was not looked at since the start")
+            if what and why:
+                found.append(f"broker {broker} of {self.name} still has {what} of ours: {why}")
+        return found
+
     def waits(self, broker: int, name: str) -> bool:
         """Whether this action waits for an operator."""
         known = self.known[broker]

@@ -76,7 +76,7 @@ class Application:
     def _problems(self) -> list[str]:
         refused = [f"config record refused, {where}: {why}" for where, why in list(self._live.refused.values())]
         stopped = [part.stopped() for part in (self._placed, self._unreferenced) if part is not None]
-        return [*self.notes, *refused, *chain(*stopped)]
+        return [*self.notes, *refused, *chain(*stopped), *self._logdirs.problems()]
 
     def _streams(self) -> list[dict[str, Any]]:
         out = []

@@ -9,7 +9,7 @@ from dataclasses import fields
 from typing import Protocol
 
 from connectors.kafka.logdirs import Outcome, Place
-from state.balance import NOTHING, Decision, Ours, after, ordered
+from state.balance import NOTHING, Decision, Ours, after, cordons, ordered
 from state.logdirs import Broker
 from state.relocations import ENDS, Event, Relocation, Stage, advance
 from streams.journal import Record
@@ -137,7 +137,7 @@ def record_of(kafka: str, broker: int, ours: Ours, at_ms: int) -> dict[str, obje
 
 def _intended(broker: Broker, ours: Ours, decision: Decision, throttled: int | None, now_ms: int) -> Ours:
     """What will be ours once the decision is carried out, or may be if it is carried out in part."""
-    present, others = frozenset(d.path for d in broker.dirs if d.cordoned), _others(broker, ours)
+    present, others = cordons(broker, ours), _others(broker, ours)
     cordoned = (ours.cordoned & present) | ((decision.cordon or frozenset()) - others)
     theirs = bool(throttled) and throttled not in ours.throttles
     throttles = (frozenset() if theirs else ours.throttles) | (

@@ -119,6 +119,10 @@ class LogDirs:
         some = (d for d in self._all() if d.problem or not d.at_ms)
         return [f"logdirs {d.name}: {d.problem or 'not looked at yet'}" for d in some]
 
+    def problems(self) -> list[str]:
+        """What was changed and cannot be taken back now."""
+        return [f"logdirs: {each}" for dirs in self._all() for each in dirs.left()]
+
     def sources(self, now_ms: int) -> list[tuple[str, str, int, str]]:
         """Name, state, age and detail of what is listened to."""
         found = []

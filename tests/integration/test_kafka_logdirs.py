@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from confluent_kafka import Producer
+from kafka.protocol.metadata import MetadataResponse
 
 from connectors.contract import Endpoint
 from connectors.kafka.logdirs import LogDirs, Place
@@ -148,6 +149,15 @@ def test_a_move_outlasts_the_broker_that_is_killed_in_it(broker: Kafka, logdirs:
     logdirs.throttle(NODE, None)
     wait_until(lambda: homes(logdirs, "large") == [target], 180.0, "the move to end by itself")
     assert not seen(logdirs).moving
+
+
+def test_a_broker_that_was_away_when_metadata_were_read_is_asked(logdirs: LogDirs) -> None:
+    manager = logdirs._admin._manager
+    known = manager.cluster._brokers
+    other = MetadataResponse.MetadataResponseBroker(NODE + 1, known[NODE].host, known[NODE].port, None)
+    manager.cluster._brokers = {other.node_id: other}
+    manager.close(NODE)
+    assert seen(logdirs).id == NODE
 
 
 def test_a_plan_on_one_volume_moves_nothing(logdirs: LogDirs) -> None:

@@ -165,6 +165,38 @@ def test_a_broker_that_does_not_answer_is_unknown_and_keeps_what_is_ours() -> No
     assert (bench.turn(), bench.dirs.known[1].rule, bench.ours.throttles) == ([], "logdirs.unseen", {7})
 
 
+def test_what_cannot_be_taken_back_yet_is_a_problem() -> None:
+    bench = Bench()
+    bench.turn()
+    bench.policy, well = replace(bench.policy, mode="observe"), bench.dirs.left()
+    bench.client.broker, was = None, bench.client.broker
+    bench.turn()
+    away = bench.dirs.left()
+    bench.client.broker = was
+    bench.turn()
+    expected = "broker 1 of east still has a throttle and cordons and moves of ours: no answer"
+    assert (well, away, bench.dirs.left()) == ([], [expected], [])
+
+
+def test_a_cordon_that_was_set_by_hand_and_is_the_same_as_ours_would_be_is_not_ours() -> None:
+    bench = Bench(strategy="size", paused=False)
+    bench.client.cordon(1, ["/small"])
+    bench.turn()
+    ours, bench.policy = bench.ours.cordoned, replace(bench.policy, mode="observe")
+    bench.turn()
+    assert bench.client.broker is not None
+    assert (ours, [d.cordoned for d in bench.client.broker.dirs]) == (frozenset(), [True, False])
+
+
+def test_a_cordon_of_ours_is_taken_back_while_its_directory_is_offline() -> None:
+    bench = Bench(Ours(frozenset({"/small"})), mode="observe")
+    assert bench.client.broker is not None
+    small, large = bench.client.broker.dirs
+    bench.client.broker = replace(bench.client.broker, dirs=(small._replace(online=False), large))
+    bench.turn()
+    assert (("cordon",) in bench.client.log, bench.ours) == (True, NOTHING)
+
+
 def test_a_cluster_that_does_not_answer_is_asked_anew() -> None:
     bench = Bench()
     bench.client.away = True

@@ -36,6 +36,8 @@ class Claim(NamedTuple):
 
 
 NOBODY = Claim(Component.UNKNOWN)
+LONGEST = 4_096
+"""Characters of an owner and a cursor: more than the path of any node that Pulsar makes."""
 _CURSOR = "pulsar/cursor"
 _OF_OTHERS = frozenset({
     "pulsar/compactedTopic", "pulsar/schemaId", "pulsar/delayedIndexBucketKey", "pulsar/delayedIndexTopic",
@@ -79,13 +81,14 @@ class Pointers(NamedTuple):
 
 def claim_of(custom: Mapping[str, bytes]) -> Claim:
     """What custom metadata says; `NOBODY` for what is not Pulsar's, of a component that is not known, or no text of one
-    line."""
+    line and at most `LONGEST` characters."""
     try:
         said = {key: value.decode() for key, value in custom.items() if key != "pulsar/compactedTo"}
     except UnicodeDecodeError:
         return NOBODY
     claim = _claim(said)
-    return NOBODY if "\n" in claim.owner + claim.name else claim  # line by line is how names are kept
+    named = claim.owner + claim.name
+    return NOBODY if "\n" in named or len(named) > LONGEST else claim  # line by line is how names are kept
 
 
 def pulsars(custom: Mapping[str, bytes]) -> bool:

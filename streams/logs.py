@@ -4,9 +4,14 @@ import json
 import logging
 import time
 
+from streams.words import cut
+
 LEVELS = ("debug", "info", "warning", "error")
 SAME, EVERY_S, DOWNLOAD_S = 60, 60.0, 2.0
 log = logging.getLogger(__name__)
+
+LONGEST = 4_096
+"""Characters of a message, and of each value beside it."""
 _PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
@@ -23,7 +28,10 @@ class Line(logging.Formatter):
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
         """One line, whatever the message holds."""
         extras = {name: value for name, value in vars(record).items() if name not in _PLAIN}
-        words = [super().formatMessage(record).replace("\n", " "), *(f"{k}={_word(v)}" for k, v in extras.items())]
+        words = [
+            cut(super().formatMessage(record).replace("\n", " "), LONGEST),
+            *(f"{k}={_word(v)}" for k, v in extras.items()),
+        ]
         return " ".join(words)
 
 
@@ -70,7 +78,7 @@ class Downloads:
 
 
 def _word(value: object) -> str:
-    text = str(value)
+    text = cut(str(value), LONGEST)
     return text if text and not set(text) & set(' "=\n') else json.dumps(text)
 
 

@@ -1,6 +1,7 @@
 """Times and counts as people read them, for the command line and the status page."""
 
 from itertools import pairwise
+from typing import Any
 
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 
@@ -34,6 +35,20 @@ def size(count: float) -> str:
             return f"{count:.0f} {unit}" if count >= 10 or unit == "B" else f"{count:.1f} {unit}"
         count /= 1024
     return f"{count:,.1f} TiB"
+
+
+def cut(text: str, most: int) -> str:
+    """At most so many characters, the last one an ellipsis where some are left out."""
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def bounded(value: Any, most: int) -> Any:
+    """The same lists and mappings with every text in them `cut`."""
+    if isinstance(value, str):
+        return cut(value, most)
+    if isinstance(value, dict):
+        return {bounded(name, most): bounded(part, most) for name, part in value.items()}
+    return [bounded(part, most) for part in value] if isinstance(value, list | tuple) else value
 
 
 def short(rule: str) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streams.cli import codes
-from streams.words import age, size
+from streams.words import age, cut, size
 
 if TYPE_CHECKING:
     from streams.cli.client import Listed
@@ -27,6 +27,8 @@ STYLES = {
 QUIET_S = 2.0
 ENDLESS = 100_000
 FLEXIBLE = 14
+LONGEST = 500
+"""Characters of a cell: longer than the name of anything that can be asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,7 @@ def listing(output: str, found: "Listed", columns: Sequence[Column], empty: str)
 def _text(value: object) -> str:
     if value is None or value == "":
         return "-"
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else cut(str(value), LONGEST)
 
 
 def show(renderable: object, least: int = 0) -> None:

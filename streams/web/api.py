@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from flask import Flask, Response, jsonify, request
+from flask.json.provider import DefaultJSONProvider
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from state.errors import BadSettings, Refused, Retry, TrueupError, Unknown
@@ -23,17 +24,29 @@ from streams.web.engine import INCOMPLETE, TOTAL, USER, VERDICTS, Engine, Listin
 from streams.web.guard import Rejected, admit
 from streams.web.page import Page
 from streams.web.server import Server, serve
+from streams.words import bounded
 
 MOST, MOST_NAME = 100_000, 64
+LONGEST = 16_384
 Answer = tuple[Response, int]
 
 __all__ = ["Server", "create_app", "serve"]
 
 
+class Bounded(DefaultJSONProvider):
+    """No text in an answer is longer than `LONGEST`: names come from whoever may write metadata."""
+
+    sort_keys = False
+
+    def dumps(self, obj: Any, **kwargs: Any) -> str:
+        """As JSON."""
+        return super().dumps(bounded(obj, LONGEST), **kwargs)
+
+
 def create_app(engine: Engine, metrics: Metrics) -> Flask:
     """The application that answers for a running engine."""
     app = Flask(__name__, static_folder=None)
-    app.json.sort_keys = False  # type: ignore[attr-defined]
+    app.json = Bounded(app)
     app.url_map.strict_slashes = False
     app.before_request(lambda: admit(request))
     app.before_request(lambda: _known(request.headers.get(USER, ""), request.remote_addr))

@@ -1,19 +1,22 @@
 """The status page: rendered here, section by section; a small script on it asks for the sections again and again."""
 
+import json
 import secrets
 from collections.abc import Callable, Mapping
 from itertools import groupby
 from typing import Any
 
-from flask import Flask, Response, jsonify, render_template
+from flask import Flask, Response, render_template
 
 from state.errors import TrueupError
 from streams.health import health
 from streams.web.engine import Engine, Row
-from streams.words import age, many, short, since, size
+from streams.words import age, cut, many, short, since, size
 
 SECTIONS = ("health", "counts", "links", "logdirs", "deletion", "attention", "actions", "bookies", "engine")
 FINDINGS, ACTIONS, DIRECTORIES, FORGOTTEN = 12, 12, 60, 24
+LONGEST = 500
+"""Characters of a text."""
 CHIPS, CHIPS_OF_MANY = 12, 4
 
 
@@ -26,10 +29,11 @@ class Page:
     def attach(self, app: Flask) -> None:
         """Add `/` and what its script asks for."""
         app.jinja_env.filters |= {"age": age, "short": short, "size": size}
+        app.jinja_env.finalize = _cut
         app.jinja_env.globals |= {"many": many, "since": since}
         app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
         app.add_url_rule("/", "page", self._page)
-        app.add_url_rule("/api/page", "sections", lambda: jsonify(self._sections()))
+        app.add_url_rule("/api/page", "sections", self._answer)
 
     def _page(self) -> Response:
         nonce = secrets.token_urlsafe(16)
@@ -41,21 +45,27 @@ class Page:
         )
         return response
 
+    def _answer(self) -> Response:
+        return Response(json.dumps(self._sections()), mimetype="application/json")
+
     def _sections(self) -> dict[str, str]:
         known = self._known()
         return {name: render_template(f"{name}.html", **known) for name in SECTIONS}
 
     def _known(self) -> Mapping[str, Any]:
         status = self._engine.status()
-        said = health(status)
         return {
-            "status": status, "now": status["now_ms"], "health": said,
+            "status": status, "now": status["now_ms"], "health": health(status),
             "findings": _or_none(lambda: self._engine.findings(None, None, FINDINGS)),
             "incomplete": self._engine.incomplete("findings"),
             "directories": _or_none(self._engine.directories)[:DIRECTORIES], "forgotten": FORGOTTEN,
             "racks": racks(_or_none(self._engine.bookies)),
             "actions": _or_none(lambda: self._engine.actions(ACTIONS)),
         }  # fmt: skip
+
+
+def _cut(value: Any) -> Any:
+    return cut(value, LONGEST) if type(value) is str else value
 
 
 def racks(bookies: list[Row]) -> list[Row]:

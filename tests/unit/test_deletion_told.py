@@ -9,6 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from state.markers import ENDS, Stage
 from streams.cli.main import invoke
+from streams.cli.out import LONGEST
 from streams.metrics import Metrics
 from streams.web.api import create_app, serve
 from tests.unit.fake_engine import DAY, NOW, FakeEngine, finding
@@ -188,3 +189,16 @@ def test_describe_a_ledger_that_is_forgotten(run: Run, engine: FakeEngine) -> No
 def test_without_owners_a_ledger_has_no_such_section(run: Run, engine: FakeEngine) -> None:
     engine.rows = [finding(20, "drifted", "placement.lost-member", "a member is lost")]
     assert [line for line in run("describe", "ledger", "20")[1] if line[:1] in (["Owner"], ["In"])] == []
+
+
+@pytest.mark.parametrize("place", ["/api/unreferenced", "/api/plan", "/api/page", "/"])
+def test_a_name_of_any_length_is_cut_where_it_is_told(client: FlaskClient, engine: FakeEngine, place: str) -> None:
+    engine.unclaimed[0]["owner"] = engine.moves[0]["reason"] = "x" * 200_000
+    assert len(client.get(place).get_data()) < 100_000
+
+
+def test_a_cell_is_cut(run: Run, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS")
+    engine.unclaimed[0]["owner"] = "x" * 200_000
+    lines = run("get", "ledgers", "--unreferenced")[1]
+    assert max(len(word) for line in lines for word in line) == LONGEST

@@ -5,7 +5,7 @@ import logging
 import pytest
 from py4j.protocol import Py4JNetworkError
 
-from streams.logs import EVERY_S, Gone, Line, Seldom
+from streams.logs import EVERY_S, LONGEST, Gone, Line, Seldom
 
 
 def line(message: str, **extra: object) -> str:
@@ -42,3 +42,8 @@ def test_the_same_message_passes_once_a_minute() -> None:
 def test_what_py4j_says_of_a_jvm_that_is_gone_is_left_out(name: str, error: Exception, passes: bool) -> None:
     record = logging.makeLogRecord({"name": name, "exc_info": (type(error), error, None)})
     assert Gone().filter(record) is passes
+
+
+def test_a_line_has_an_end() -> None:
+    long = "x" * 200_000
+    assert len(line(long, found=long)) < 2 * LONGEST + 20

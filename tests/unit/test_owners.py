@@ -48,6 +48,7 @@ def test_pulsar_names_the_owner_of_its_ledgers(custom: dict[str, bytes], claim: 
         OF_TOPIC | {"pulsar/compactedTopic": b""},
         OF_TOPIC | {"pulsar/schemaId": b"t/ns/a"},
         OF_TOPIC | {"pulsar/managed-ledger": b"\xff"},
+        OF_TOPIC | {"pulsar/managed-ledger": b"x" * 200_000},
         PULSAR | {"component": b"schema"},
     ],
 )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from streams.words import age, many, short, since, size
+from streams.words import age, bounded, many, short, since, size
 
 
 @pytest.mark.parametrize(
@@ -32,3 +32,7 @@ def test_size(count: int, text: str) -> None:
 
 def test_short_rule() -> None:
     assert short("placement.no-walk") == "no-walk"
+
+
+def test_texts_are_cut_wherever_they_are() -> None:
+    assert bounded({"a": ["12345", ("123456", 7)], "123456": None}, 5) == {"a": ["12345", ["1234…", 7]], "1234…": None}

@@ -3,9 +3,7 @@
 Started in the order in which things are needed: journal, what it remembers, capture, Spark, the stream, the API.
 """
 
-import fcntl
 import logging
-import os
 import signal
 import sys
 import threading
@@ -22,7 +20,7 @@ from pyspark.sql.streaming import StreamingQuery
 from connectors.sandbox.kafka import Kafka
 from connectors.zookeeper.watcher import Run
 from state import deleting
-from state.errors import BadSettings, Retry
+from state.errors import Retry
 from state.settings import Settings
 from streams import deletion, logs, placement
 from streams.bookkeeper import BookKeeper
@@ -34,6 +32,7 @@ from streams.keeper import Keeper
 from streams.links import Links
 from streams.listener import Listener
 from streams.live import Live
+from streams.lock import alone
 from streams.logdirs import LogDirs
 from streams.markers import Markers
 from streams.metrics import Metrics
@@ -67,7 +66,7 @@ def run(settings: Settings, level: str = logs.LEVELS[1]) -> int:
     data = Path(settings.data_dir).absolute()
     data.mkdir(parents=True, exist_ok=True)
     stop = threading.Event()
-    with _alone(data), _signals(stop), ExitStack() as stack:
+    with alone(data), _signals(stop), ExitStack() as stack:
         parts = Running(settings, data, stop, stack)
         parts.until_stopped()
     return 0
@@ -306,20 +305,6 @@ def _keep_alive(broker: Kafka) -> None:
     if not broker.alive:
         log.error("the embedded journal died; starting it again")
         broker.restart()
-
-
-@contextmanager
-def _alone(data: Path) -> Iterator[None]:
-    """Two applications on one data directory would undo each other's checkpoints."""
-    with (data / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            found = f"data_dir: expected {data} for this process alone; found another Trueup that uses it"
-            raise BadSettings([f"{found}; stop that one, or set another data_dir"]) from error
-        lock.write(str(os.getpid()))
-        lock.flush()
-        yield
 
 
 @contextmanager

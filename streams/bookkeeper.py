@@ -6,14 +6,11 @@ import ssl
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-import numpy as np
-
 from connectors.bookkeeper import bulk, marks, reading
 from connectors.bookkeeper.actions import MarkOrder, Marks, Outcome
 from connectors.bookkeeper.addresses import Addresses
 from connectors.bookkeeper.bookie import tls_of
 from connectors.bookkeeper.capture import Capture, Health
-from connectors.bookkeeper.known import Known
 from connectors.bookkeeper.layout import Paths
 from connectors.bookkeeper.presence import Answer, presence
 from connectors.bookkeeper.rack_source import RackHealth, RackSource
@@ -25,24 +22,23 @@ from connectors.zookeeper.watcher import Run
 from state import settings as declared
 from state.errors import BadSettings, Refused
 from state.ledgers import EMPTY, Ledgers, concat
-from state.observations import LedgerRecord, LedgerState, Observation
-from streams.codec import ledger_key
+from state.observations import LedgerRecord, Observation
 from streams.journal import Journal
 from streams.judging import Judging
 from streams.keeper import Keeper
 from streams.live import Live
 from streams.metrics import Metrics
+from streams.reached import Reached, known
 
 log = logging.getLogger(__name__)
-FORGET_MS = 86_400_000  # records of deleted ledgers leave the journal after a day: nothing replays further back
 _AUDITS = "BookKeeper's Auditor marks the ledgers of lost bookies, and neither hold nor approve binds it"
 ASK_S = 5.0  # for a bookie's answer
 SHOWN = 200
-_HEAD = 6  # leading fields of a ledger record that `known` needs: ledger to state
 
 
 class BookKeeper:
-    """Implements `streams.reconciler.Cluster`. Safe to use from several threads once started."""
+    """Implements `streams.reconciler.Cluster`. Safe to use from several threads once started. ``reached``: the highest
+    zxid that earlier runs observed."""
 
     def __init__(
         self, live: Live, journal: Journal, keeper: Keeper, metrics: Metrics, clock: Callable[[], int], run: Run
@@ -52,9 +48,9 @@ class BookKeeper:
         self._root = live.now.cluster.ledgers_root
         self._journal, self.judging = journal, Judging(journal, clock)
         self._racks = self._rack_map(live.now.racks)
-        self._capture = Capture(
-            self.connect, self._root, self._racks, self._publish, keeper.seen, known(journal, clock()), clock
-        )
+        held = known(journal, clock())
+        self.reached, self._reached = held.zxid, Reached(journal, clock)
+        self._capture = Capture(self.connect, self._root, self._racks, self._publish, keeper.seen, held, clock)
         self.judging.load()
         self._tls = bookie_tls(live.now.cluster.bookies)
         self._lock = threading.RLock()
@@ -111,6 +107,7 @@ class BookKeeper:
     def tick(self) -> None:
         """Hold the vote or give it back as the mode says."""
         chosen = self._live.now
+        self._reached.observe(self._capture.health())
         wanted = chosen.placement.hold_vote and chosen.placement.mode != "observe"
         with self._lock:
             if wanted and self._vote is None:
@@ -207,16 +204,22 @@ class BookKeeper:
             return ""
         return f"Trueup has no vote yet ({holder.problem or 'no session yet'}): {_AUDITS}"
 
-    def obstacle(self) -> str:
-        """Why nothing may be changed now; empty if it may."""
+    def unseen(self) -> str:
+        """Why the cluster is not seen as it is now; empty if it is."""
         health = self._capture.health()
         if not health.connected or not health.synced:
             return f"ZooKeeper: {health.problem or 'not in step yet'}"
         if self.blind(self._clock()):
             return "ZooKeeper: what was observed is too old"
+        return f"what ZooKeeper holds cannot be followed: {self._capture.defect}" if self._capture.defect else ""
+
+    def obstacle(self) -> str:
+        """Why nothing may be changed now; empty if it may."""
+        if unseen := self.unseen():
+            return unseen
         vote = self._vote
-        if defect := self._capture.defect or (vote.defect if vote is not None else ""):
-            return f"what ZooKeeper holds cannot be followed: {defect}"
+        if vote is not None and vote.defect:
+            return f"what ZooKeeper holds cannot be followed: {vote.defect}"
         orders = vote.orders() if vote is not None else None
         return "replication is disabled in BookKeeper" if orders is not None and orders.disabled else ""
 
@@ -294,31 +297,3 @@ def rack_map(chosen: declared.Racks) -> Racks:
     if chosen.source == "static":
         return Static(chosen.table)
     return Pulsar() if chosen.source == "pulsar" else Unmapped()
-
-
-def known(journal: Journal, now_ms: int) -> Known:
-    """What the journal holds, for the capture to compare with. Takes long forgotten ledgers out of it."""
-    newest: dict[int, tuple[int, int, int]] = {}
-    for record in journal.read("ledgers", head=_HEAD):
-        ledger = int.from_bytes(record.key, "big")
-        if record.value is None:
-            newest.pop(ledger, None)
-            continue
-        seen = (record.value["mzxid"], record.value["state"], record.value["seen_ms"])
-        newest[ledger] = max(seen, newest.get(ledger, seen))
-    old = [i for i, (_, state, at) in newest.items() if state == LedgerState.GONE and now_ms - at > FORGET_MS]
-    journal.put(("ledgers", ledger_key(ledger), None) for ledger in old)
-    live = sorted((i, mzxid) for i, (mzxid, state, _) in newest.items() if state != LedgerState.GONE)
-    columns = np.array(live, np.int64).reshape(-1, 2)
-    unreadable = frozenset(i for i, (_, state, _) in newest.items() if state == LedgerState.UNREADABLE)
-    return Known(columns[:, 0].copy(), columns[:, 1].copy(), _known_marks(journal), unreadable)
-
-
-def _known_marks(journal: Journal) -> dict[int, int]:
-    found: dict[int, tuple[int, bool]] = {}
-    for record in journal.read("marks"):
-        if record.value is not None:
-            value = record.value
-            seen = (value["zxid"], value["version"] >= 0 or bool(value["locked_by"]))
-            found[value["ledger"]] = max(seen, found.get(value["ledger"], seen))
-    return {ledger: zxid for ledger, (zxid, present) in found.items() if present}

@@ -15,7 +15,7 @@ SCHEMAS = {
     "ledgers": "ledger", "marks": "mark", "topology": "topology", "findings": "finding", "repairs": "repair",
     "config": "setting", "links": "copy", "offsets": "offsets",
     "memory": "setting", "directories": "directories", "changes": "changes", "owners": "owner", "markers": "marker",
-    "strays": "marker", "reports": "report", "history": "history",
+    "strays": "marker", "reports": "report", "history": "history", "reached": "setting",
 }  # fmt: skip
 """Schema of each topic."""
 

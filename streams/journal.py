@@ -138,6 +138,20 @@ class Journal:
         except KafkaException as error:
             log.warning("the retention of the history stays", extra={"problem": error.args[0].str()})
 
+    def forget(self, topics: Iterable[str], timeout_s: float = 60.0) -> list[str]:
+        """Delete these topics with all their records, and make them again, empty; their full names. Blocks. Raises
+        `Retry`, and `Stop` where the brokers do not allow it."""
+        admin, names = AdminClient(self.client), [self.topic(what) for what in topics]
+        # The client has to outlive its futures: one that is collected first fails them.
+        for name, future in admin.delete_topics(names, operation_timeout=timeout_s).items():
+            try:
+                future.result(timeout_s)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise translated(error.args[0], f"delete topic {name}") from error
+        self.create(timeout_s)
+        return names
+
     def _without_leader(self, admin: Any) -> list[str]:
         topics = admin.list_topics(timeout=10).topics
         names = [self.topic(what) for what in SCHEMAS]

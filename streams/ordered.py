@@ -43,8 +43,8 @@ class BookKeeper(Protocol):
     def held(self, asked: Mapping[int, Sequence[str]]) -> dict[int, dict[str, str]]:
         """Which of these bookies do not say that they have no such ledger, and what they say."""
 
-    def blind(self, now_ms: int) -> bool:
-        """Whether what was observed is too old."""
+    def unseen(self) -> str:
+        """Why the cluster is not seen as it is now; empty if it is."""
 
     def unlike(self, instance: str) -> str:
         """Why this is not the cluster of this INSTANCEID; empty if it is."""
@@ -70,8 +70,8 @@ class Nobody:
 
     def obstacle(self) -> str:
         """Why nothing may be deleted now; empty if it may."""
-        if self._ledgers.blind(self._clock()):
-            return "ZooKeeper: what was observed is too old"
+        if unseen := self._ledgers.unseen():
+            return unseen
         policy = self._policy()
         return "" if policy.mode == "observe" else self._ledgers.unlike(policy.instance)
 

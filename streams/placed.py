@@ -95,7 +95,7 @@ class Placed:
         health = self._cluster.health()
         reasons = []
         if not (health.connected and health.synced):
-            reasons.append("ZooKeeper is not connected and in step")
+            reasons.append(f"ZooKeeper is not connected and in step{f': {health.problem}' if health.problem else ''}")
         if not self._reconciler.complete:
             reasons.append("the view is not complete yet")
         elif silent := self._reconciler.silent():

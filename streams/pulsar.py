@@ -38,7 +38,10 @@ class Pulsar:
         self._paths = Paths(policy().root)
         self.stores = {name: store_of(store) for name, store in stores.items()}
         self._tiered = Tiered(self.stores)
-        self._capture = Capture(ledgers.connect, self._paths, self._publish, known(journal), clock)
+        held, reached = known(journal)
+        self._capture = Capture(
+            ledgers.connect, self._paths, self._publish, held, clock, reached=max(reached, ledgers.reached)
+        )
 
     def start(self, run: Run) -> None:
         """Begin to observe."""
@@ -70,11 +73,11 @@ class Pulsar:
 
     def obstacle(self) -> str:
         """Why nothing may be deleted now; empty if it may."""
-        health, now_ms = self._capture.health(), self._clock()
+        health = self._capture.health()
         if not health.connected or not health.synced:
             return f"owners of ledgers: {health.problem or 'not in step yet'}"
-        if self._ledgers.blind(now_ms):
-            return "ZooKeeper: what was observed is too old"
+        if unseen := self._ledgers.unseen():
+            return unseen
         policy = self._policy()
         if policy.mode != "observe" and not policy.exclusive:
             return "expected deletion.exclusive to be true; found false; set it if no other Pulsar uses this BookKeeper"
@@ -123,13 +126,16 @@ def record_of(node: Pointers) -> dict[str, object]:
     return {**said, "ledgers": list(node.ledgers), "dropped": list(node.dropped), "status": int(node.status)}
 
 
-def known(journal: Journal) -> dict[str, int]:
-    """What the journal holds, for the capture to compare with: the mzxid of readable nodes, -1 of others."""
+def known(journal: Journal) -> tuple[dict[str, int], int]:
+    """What the journal holds, for the capture to compare with: the mzxid of readable nodes, -1 of others; and the
+    highest zxid of all records."""
     found: dict[str, int] = {}
+    reached = 0
     for record in journal.read("owners"):
         value, path = record.value, record.key.decode()
+        reached = max(reached, value["mzxid"] if value else 0)
         if value is None or value["status"] == Status.GONE:
             found.pop(path, None)
         else:
             found[path] = value["mzxid"] if value["status"] == Status.READABLE else -1
-    return found
+    return found, reached

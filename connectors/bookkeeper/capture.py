@@ -19,8 +19,9 @@ from connectors.bookkeeper.known import Known
 from connectors.bookkeeper.layout import Kind, Paths
 from connectors.bookkeeper.racks import Racks
 from connectors.zookeeper.client import FAST, Client, Event, Pace
+from connectors.zookeeper.history import ensure_instance, ensure_later
 from connectors.zookeeper.requests import Stat
-from connectors.zookeeper.watcher import Follower, ensure_later
+from connectors.zookeeper.watcher import Follower
 from connectors.zookeeper.watching import Heard, Watch
 from state.ledgers import Ledgers
 from state.observations import LedgerRecord, Observation, Sighting
@@ -35,7 +36,8 @@ class Health:
     ``synced``: nothing is missing but ``behind`` paths whose events wait to be read. ``complete_ms``: all that had
     happened by then is published. ``last_zxid``: every write up to it was heard of. ``hidden``: how many of the
     ``forbidden`` ledgers are not among ``ledgers``. ``problem``: what keeps it from going on, empty if nothing.
-    ``strange``: paths of znodes with ids that no ledger can have, a hundred at most.
+    ``strange``: paths of znodes with ids that no ledger can have, a hundred at most. ``instance``: INSTANCEID of the
+    cluster.
     """
 
     connected: bool
@@ -55,6 +57,7 @@ class Health:
     problem: str
     rack_problem: str
     strange: tuple[str, ...] = ()
+    instance: str = ""
 
 
 class Capture(Follower):
@@ -85,6 +88,7 @@ class Capture(Follower):
         self._reload = threading.Event()
         self._snapshots = self._resyncs = 0
         self._resync_s = 0.0
+        self._reached, self._instance = known.zxid, known.instance
 
     def racks_changed(self) -> None:
         """Have all bookies resolved again."""
@@ -112,6 +116,7 @@ class Capture(Follower):
             problem=self.problem,
             rack_problem=self._bookies.problem,
             strange=tuple(self._ledgers.strange),
+            instance=self._instance,
         )
 
     @property
@@ -133,10 +138,13 @@ class Capture(Follower):
         # A new session may be on a server that lags behind the last one; listing there would undo history.
         client.settle(self._paths.root)
         self._paths = reading.paths_of(client, self._paths.root)
+        ensure_instance(self._instance, instance := reading.instance(client, self._paths.root))
         watched = client.add_watch(self._paths.root)
         if self._racks.znode:
             client.add_watch(self._racks.znode)
-        ensure_later(watched, covered)
+        self._reached = max(self._reached, covered or 0)
+        ensure_later(watched, self._reached)
+        self._ledgers.ensure_history(client, self._paths)
         if covered is None or self._ledgers.forbidden:
             self._ledgers.read_all(client, self._paths)
             self._snapshots += 1
@@ -146,6 +154,7 @@ class Capture(Follower):
         self._marks.read_all(client, self._paths)
         self._bookies.load_racks(client)
         self._bookies.read_all(client, self._paths)
+        self._instance = instance
         self._resync_s = time.monotonic() - started
 
     def _compare(self, client: Client, covered: int, watched: int) -> None:

@@ -17,6 +17,8 @@ from connectors.bookkeeper.layout import Paths
 from connectors.bookkeeper.racks import Racks
 from connectors.bookkeeper.wire import Array
 from connectors.zookeeper.client import Client, Event, Pace
+from connectors.zookeeper.errors import GONE
+from connectors.zookeeper.history import ensure_deleted, rewound
 from connectors.zookeeper.requests import Znodes
 from connectors.zookeeper.watching import Heard
 from state.errors import BadBytes
@@ -28,6 +30,7 @@ Deliver = Callable[[Iterable[Observation]], None]
 _FORBIDDEN_AGAIN_MS = 60_000
 _COMPARED_TOGETHER = 1_500
 _STRANGE = 100
+_LOOKED_AT = 1_000
 _NO_MARK = marks.Mark()
 
 
@@ -39,6 +42,7 @@ class LedgerFeed:
     def __init__(self, deliver: Deliver, known: Known, now: Callable[[], int], pace: Pace) -> None:
         self._deliver, self._now, self._pace = deliver, now, pace
         self._held = Held(known.ledgers, known.mzxids)
+        self._ended = Held(known.gone, known.gone_zxids)
         self.unreadable, self.forbidden = set(known.unreadable), set[int]()
         self.strange: dict[str, None] = {}
         self.hidden = 0
@@ -46,6 +50,25 @@ class LedgerFeed:
 
     def __len__(self) -> int:
         return len(self._held)
+
+    def ensure_history(self, client: Client, paths: Paths) -> None:
+        """Raise `Rewound` if a ledger is older than it was observed to be. Looks at the ones written last, which a
+        restored copy lacks first, before anything is published; all others are looked at as they are read."""
+        ids, mzxids = self._held.columns()
+        last = np.argpartition(mzxids, -_LOOKED_AT)[-_LOOKED_AT:] if len(ids) > _LOOKED_AT else slice(None)
+        missing: dict[str, int] = {}
+        for some, found in reading.read(client, paths, np.sort(ids[last]), None, self._pace):
+            mzxid = bulk.mzxids(found)
+            self._ensure_newer(paths, some, mzxid)
+            sizes = np.concatenate([part.size for part in found])
+            gone = some[sizes == GONE]
+            missing |= dict(zip(map(paths.ledger, gone.tolist()), self._held.versions(gone).tolist(), strict=True))
+        ensure_deleted(client, missing)
+
+    def _ensure_newer(self, paths: Paths, ids: Array, mzxids: Array) -> None:
+        observed = np.maximum(self._held.versions(ids), self._ended.versions(ids))
+        for at in np.flatnonzero((mzxids >= 0) & (mzxids < observed)).tolist():
+            raise rewound(paths.ledger(int(ids[at])), int(observed[at]), int(mzxids[at]))
 
     def read_all(self, client: Client, paths: Paths) -> None:
         """Read every ledger; publish those that are not held in that version, and those that are no more."""
@@ -114,6 +137,7 @@ class LedgerFeed:
         """Publish those of the ledgers read that are not as they are held."""
         for ids, found in parts:
             mzxid = bulk.mzxids(found)
+            self._ensure_newer(paths, ids, mzxid)
             news = (mzxid != self._held.versions(ids)) | (mzxid < 0)
             told = reading.records(ids, found, paths, self._now(), news)
             # A znode that is not there is gone as of the reading, whatever its events will say.

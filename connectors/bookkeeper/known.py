@@ -18,13 +18,19 @@ def _none() -> Array:
 class Known:
     """What the journal holds. ``ledgers`` sorted ids that are not GONE, ``mzxids`` their versions, both int64.
 
-    ``marks``: zxid of the newest record of each ledger that is marked or locked. ``unreadable``: ids.
+    ``marks``: zxid of the newest record of each ledger that is marked or locked. ``unreadable``: ids. ``gone``: ids
+    that are GONE, ``gone_zxids``: as of which zxid. ``zxid``: the highest that was observed. ``instance``: INSTANCEID
+    of the cluster, empty if it was not observed yet.
     """
 
     ledgers: Array = field(default_factory=_none)
     mzxids: Array = field(default_factory=_none)
     marks: dict[int, int] = field(default_factory=dict)
     unreadable: frozenset[int] = frozenset()
+    gone: Array = field(default_factory=_none)
+    gone_zxids: Array = field(default_factory=_none)
+    zxid: int = 0
+    instance: str = ""
 
 
 class Held:

@@ -14,7 +14,8 @@ from connectors.pulsar.nodes import forbidden, gone, pointers_of
 from connectors.pulsar.paths import Paths
 from connectors.pulsar.reading import GONE, PACE, Node, below, owned, read, walk
 from connectors.zookeeper.client import Client, Pace
-from connectors.zookeeper.watcher import Follower, ensure_later
+from connectors.zookeeper.history import ensure_later, rewound
+from connectors.zookeeper.watcher import Follower
 from connectors.zookeeper.watching import Watch
 from state.owners import Pointers, Status
 
@@ -98,9 +99,12 @@ class NodeFeed:
                 self._forbidden.update([told.path] if told.version < 0 else [])
 
     def _news(self, node: Node) -> Pointers | None:
-        """What to say of a node, None if it was said or there is nothing to say."""
+        """What to say of a node, None if it was said or there is nothing to say. Raises `Rewound` for one that is older
+        than it was observed to be."""
         held = self._held.get(node.path)
         if node.stat:
+            if held is not None and node.stat.mzxid < held:
+                raise rewound(node.path, held, node.stat.mzxid)
             if node.stat.mzxid == held and node.path not in self._forbidden:
                 return None
             told = pointers_of(self._paths, node.path, node.data, node.stat, self._now())
@@ -118,6 +122,7 @@ class Capture(Follower):
     ``publish`` may block, and may raise: it is called again with the same until it succeeds, and nothing else is
     published before. ``known``: what the journal holds by path, all but those that are GONE: the mzxid of a node that
     is READABLE there, -1 of others. ``now``: the time in ms since the epoch. A later record of the same mzxid holds.
+    ``reached``: the highest zxid that was observed.
     """
 
     def __init__(
@@ -128,9 +133,10 @@ class Capture(Follower):
         known: Mapping[str, int],
         now: Callable[[], int],
         pace: Pace = PACE,
+        reached: int = 0,
     ) -> None:
         super().__init__("owners", connect, Watch((), now), now)
-        self._paths = paths
+        self._paths, self._reached = paths, reached
         self._feed = NodeFeed(lambda news: self._until_done(lambda: publish(news)), paths, known, now, pace)
         self._tops = (paths.ledgers, paths.schemas)
 
@@ -150,7 +156,8 @@ class Capture(Follower):
         covered = self._watch.covered
         # A new session may be on a server that lags behind the last one; listing there would undo history.
         client.settle(self._paths.ledgers)
-        ensure_later(min([client.add_watch(top) for top in self._tops]), covered)
+        self._reached = max(self._reached, covered or 0)
+        ensure_later(min([client.add_watch(top) for top in self._tops]), self._reached)
         self._feed.read_all(client)
 
     def _handle(self, client: Client) -> None:

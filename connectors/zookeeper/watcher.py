@@ -10,8 +10,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from connectors.zookeeper.client import Client
+from connectors.zookeeper.history import Rewound
 from connectors.zookeeper.watching import Watch
-from state.errors import Retry, Stop, TrueupError
+from state.errors import Retry, TrueupError
 
 log = logging.getLogger(__name__)
 FIRST_WAIT_S, LONGEST_WAIT_S, IDLE_S = 0.1, 5.0, 1.0
@@ -143,14 +144,10 @@ class Follower(Watcher):
         self._watch.wait(IDLE_S)
         if self._watch.armed:
             begun_ms = self._now()
-            self._handle(client)
+            try:
+                self._handle(client)
+            except Rewound:
+                self._watch.disarm(forget=True)
+                raise
             if self._watch.armed:
                 self.complete_ms = int(min(begun_ms, self._watch.told_ms()))
-
-
-def ensure_later(watched: int, covered: int | None) -> None:
-    """Raise `Stop` if watches were added at a zxid before the one up to which events were delivered."""
-    if covered is not None and watched < covered:
-        raise Stop(
-            f"ZooKeeper at zxid {covered:#x} or later", f"{watched:#x}", "if it was restored, start a new journal"
-        )

@@ -1,5 +1,7 @@
-"""`trueup delete ledger` on a BookKeeper without Pulsar: what an operator orders is gone from every bookie."""
+"""`trueup delete ledger` on a BookKeeper without Pulsar: what an operator orders is gone from every bookie. At the end
+the cluster's ZooKeeper is put back to an older copy, and `trueup journal begin-anew` is what helps."""
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,7 +12,7 @@ from connectors.bookkeeper.presence import Answer, presence
 from connectors.sandbox.cluster import Cluster
 from connectors.sandbox.writer import Writer
 from streams.demo.leak import instance
-from tests.e2e.trueup import Trueup, Witness
+from tests.e2e.trueup import Trueup, Witness, command
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(900)]
 
@@ -61,3 +63,30 @@ def test_an_open_ledger_is_refused(trueup: Trueup, writer: Writer, witness: Witn
     ledger = writer.create(3, 2, 2).ledger
     said = trueup.run("delete", "ledger", str(ledger), "--yes")
     assert (said.code, witness.client.look(witness.paths.ledger(ledger)) is not None) == (5, True)
+
+
+def test_a_restored_zookeeper_is_noticed_and_begun_anew_with(
+    trueup: Trueup, cluster: Cluster, writer: Writer, witness: Witness, new_root: Callable[[], Path]
+) -> None:
+    data, copy, kept = cluster.zookeeper.root / "data", new_root() / "copy", writer.write(3, 2, 2, 20)
+    held = trueup.api("status")["ledgers"]
+    cluster.kill("zookeeper")
+    shutil.copytree(data, copy)
+    cluster.start("zookeeper")
+    metadata = witness.client.retry(witness.client.get, witness.paths.ledger(kept))[0]
+    witness.client.retry(witness.client.create, witness.paths.ledger(1_000_000), metadata, makepath=True)
+    trueup.wait("the ledger to be observed", lambda status: status["ready"] and status["ledgers"] > held)
+    trueup.end()
+    cluster.kill("zookeeper")
+    shutil.rmtree(data)
+    shutil.copytree(copy, data)
+    cluster.start("zookeeper")
+    trueup.process.start()
+    trueup.wait("the copy to be noticed", lambda status: any("begin-anew" in each for each in status["problems"]))
+    ready, anew = trueup.get("readyz")[0], ["journal", "begin-anew", "-c", str(trueup.file), "--yes"]
+    running = command(*anew)
+    trueup.end()
+    done = command(*anew)
+    trueup.start()
+    found = ready, running.code, done.code, trueup.api("status")["ledgers"]
+    assert found == (503, 2, 0, held), (running, done)

@@ -37,8 +37,8 @@ class FakeBookKeeper(FakeCluster):
         self.versions = {i: v for i, v in self.versions.items() if i not in {order.ledger for order in orders}}
         return [Removed(order.ledger, "deleted") for order in orders]
 
-    def blind(self, _now_ms: int) -> bool:
-        return False
+    def unseen(self) -> str:
+        return ""
 
     def unlike(self, instance: str) -> str:
         return "" if instance == "x" else "another cluster"

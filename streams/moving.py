@@ -9,11 +9,11 @@ backwards. Only groups without members are ever touched.
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from connectors.contract import Partition
-from connectors.kafka.committed import Answer
-from connectors.kafka.groups import Checkpoint, Groups, Way
+from connectors.kafka.groups import Checkpoint, Commits, Groups, Way
 from state.errors import Retry
 from state.patterns import matches
 from streams.copies import Copy
@@ -35,7 +35,7 @@ class Mover:
         self._link, self._there, self._back, self._opposite, self._note = link, there, back, opposite, note
         self._approved: set[str] = set()
         self._told: dict[str, tuple[frozenset[str], int]] = {}
-        self._committed: Mapping[str, Answer] = {}
+        self._committed = Commits({})
         self._forth: Sequence[Checkpoint] = ()
         self._home: Sequence[Checkpoint] = ()
         self._lock = threading.Lock()
@@ -43,7 +43,7 @@ class Mover:
     @property
     def names(self) -> Sequence[str]:
         """Groups of the source, as it was seen last."""
-        return tuple(self._committed)
+        return tuple(self._committed.groups)
 
     @property
     def checkpoints(self) -> Sequence[Checkpoint]:
@@ -53,7 +53,7 @@ class Mover:
     def look(self) -> None:
         """Ask the source what its groups committed. While it does not answer, what it said last stays."""
         try:
-            committed = self._there.committed(self._link.declared.groups)
+            committed = self._there.committed(self._link.declared.groups, self._topics(back=False))
         except Retry:
             return
         if committed != self._committed:
@@ -63,23 +63,31 @@ class Mover:
     def turn(self) -> None:
         """One pass to the target. Raises our errors."""
         patterns = self._link.declared.groups
-        known = {name: answer for name, answer in self._committed.items() if matches(patterns, name)}
-        self._forth = self._carry(self._there, known, ways(self._link, self._opposite()))
+        known = {name: answer for name, answer in self._committed.groups.items() if matches(patterns, name)}
+        self._forth = self._carry(
+            self._there, self._committed._replace(groups=known), ways(self._link, self._opposite())
+        )
         self._end(self._forth)
 
     def turn_back(self) -> None:
         """One pass to the source, where no link copies back. Raises our errors."""
         found: list[Checkpoint] = []
         if self._opposite() is None and (by := ways_back(self._link)):
-            found = self._carry(self._back, self._back.committed(self._link.declared.groups), by)
+            found = self._carry(
+                self._back, self._back.committed(self._link.declared.groups, self._topics(back=True)), by
+            )
         self._home = found
         self._end(found)
 
-    def _carry(self, groups: Groups, committed: Mapping[str, Answer], by: Mapping[Partition, Way]) -> list[Checkpoint]:
-        mode = self._link.declared.mode
-        may = {name for name in committed if mode == "enforce" or (mode == "approve" and name in self._approved)}
-        chosen = {name: answer for name, answer in committed.items() if name in may}
-        rest = {name: answer for name, answer in committed.items() if name not in may}
+    def _topics(self, back: bool) -> set[str]:
+        with self._link.lock:
+            return {(copy.target if back else copy.source).topic for copy in self._link.copies.values()}
+
+    def _carry(self, groups: Groups, committed: Commits, by: Mapping[Partition, Way]) -> list[Checkpoint]:
+        mode, told = self._link.declared.mode, committed.groups
+        may = {name for name in told if mode == "enforce" or (mode == "approve" and name in self._approved)}
+        chosen = committed._replace(groups={name: answer for name, answer in told.items() if name in may})
+        rest = committed._replace(groups={name: answer for name, answer in told.items() if name not in may})
         return [*groups.carry(chosen, by), *groups.carry(rest, by, change=False)]
 
     def _end(self, found: Sequence[Checkpoint]) -> None:
@@ -134,17 +142,36 @@ class Mover:
         return max((row.lag for row in self.checkpoints), default=0)
 
 
-def _mapped(link: Link) -> list[Copy]:
-    """Copies whose maps hold: a partition that was stopped may have another log at an end."""
-    return [copy for copy in list(link.copies.values()) if not copy.barred]
-
-
 def ways(link: Link, opposite: Link | None) -> dict[Partition, Way]:
     """How offsets of the source are told at the target."""
-    back = {} if opposite is None else {copy.source: copy.map for copy in _mapped(opposite)}
-    return {copy.source: Way(copy.target, copy.map, back.get(copy.target)) for copy in _mapped(link)}
+    with link.lock:
+        found = {copy.source: _way(copy, copy.target) for copy in link.copies.values()}
+    if opposite is None:
+        return found
+    with opposite.lock:
+        back = {copy.source: _way(copy, copy.target) for copy in opposite.copies.values()}
+    return {source: _joined(source, way, back.get(way.to)) for source, way in found.items()}
 
 
 def ways_back(link: Link) -> dict[Partition, Way]:
     """How offsets of the target are told at the source, by the map of this link alone."""
-    return {copy.target: Way(copy.source, copy.map, reverse=True) for copy in _mapped(link)}
+    with link.lock:
+        return {copy.target: _way(copy, copy.source, reverse=True) for copy in link.copies.values()}
+
+
+def _way(copy: Copy, to: Partition, reverse: bool = False) -> Way:
+    """By one copy alone. Of a partition that is stopped either log may be gone, so its map does not hold."""
+    ids = copy.source_id, copy.target_id
+    reason = "the partition is stopped" if copy.barred else ""
+    return Way(to, copy.map, reverse=reverse, ids=ids[::-1] if reverse else ids, blocked_reason=reason)
+
+
+def _joined(source: Partition, way: Way, back: Way | None) -> Way:
+    """With the map of the opposite link. Without it records born at the target would be passed over unread, so the map
+    of this link alone does not hold where the opposite one has none of the same two logs."""
+    if back is None or back.to != source or way.blocked_reason:
+        return way
+    logs = zip(way.ids, back.ids[::-1], strict=True)
+    if back.blocked_reason or any(one and other and one != other for one, other in logs):
+        return replace(way, blocked_reason="the partition is stopped in the opposite link")
+    return replace(way, back=back.there)

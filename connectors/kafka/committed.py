@@ -1,12 +1,14 @@
 """What consumer groups committed, as their coordinators tell it, and offsets committed for groups without members.
 
 ListGroups (KIP-518 tells states), OffsetFetch (KIP-709: many groups at once), OffsetCommit as a client that is in no
-generation. All through kafka-python: librdkafka 2.16 ends the whole process (rd_kafka_handle_OffsetFetch) when a
-coordinator that is asked through its admin client has moved or still loads.
+generation, Metadata for the ids of topics, which the others name only. All through kafka-python: librdkafka 2.16 ends
+the whole process (rd_kafka_handle_OffsetFetch) when a coordinator that is asked through its admin client has moved or
+still loads.
 """
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -19,6 +21,7 @@ from connectors.contract import Endpoint, Partition
 from connectors.kafka.client import CleanClient
 from connectors.kafka.connection import UNREADABLE
 from connectors.kafka.options import kafka_python
+from connectors.kafka.topic_ids import plain_text_of
 from state.errors import BadBytes, BadSettings, Retry, Stop, TrueupError, Unknown
 
 CONNECT_S = 10.0
@@ -66,6 +69,13 @@ class Committed(Closing):
             return {groups[0]: error} if len(groups) == 1 else {g: self.offsets([g])[g] for g in groups}
         return {group: _places(told.get(group, {})) for group in groups}
 
+    def ids(self, topics: Iterable[str]) -> dict[str, str]:
+        """Id of each of these topics that the cluster has; empty where its brokers do not tell it (before 2.8)."""
+        names = sorted(set(topics))
+        found = self._ask("tell the ids of topics", lambda client: client.describe_topics(names)) if names else []
+        absent = kafka_errors.UnknownTopicOrPartitionError.errno
+        return {topic["name"]: _id(topic.get("topic_id")) for topic in found if topic["error_code"] != absent}
+
     def commit(self, group: str, offsets: Mapping[Partition, int]) -> dict[Partition, str]:
         """Set what a group committed. Why a partition was refused, by partition; empty for those that were set. Raises
         `Unknown` when there is no answer."""
@@ -95,6 +105,10 @@ class Committed(Closing):
         if self._client is None:
             self._client = CleanClient(**kafka_python(self._endpoint), bootstrap_timeout_ms=self._connect_ms)
         return self._client
+
+
+def _id(found: str | None) -> str:
+    return plain_text_of(uuid.UUID(found).bytes) if found else ""
 
 
 def _places(told: Mapping[Any, Any]) -> dict[Partition, int]:

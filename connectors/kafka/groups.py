@@ -4,11 +4,15 @@ A group may run at one cluster only. Where it has no members its offsets are set
 first record that they may not have read. The same is done the other way round, so a group that moved can move back.
 Offsets of a group with members are the members' own: we look first, and the broker refuses ours if one came meanwhile
 (UNKNOWN_MEMBER_ID). Of consumers that commit without joining their group nobody can know.
+
+An offset means something in one log only. So a map holds for the topics with the ids that it was made of: what was
+committed in another topic of that name is not translated, and the target is asked for its ids before anything is set.
 """
 
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from connectors.contract import Partition
 from connectors.kafka.committed import WITHOUT_MEMBERS, Answer, Committed
@@ -19,6 +23,8 @@ from state.patterns import matches
 NEVER = -1
 TRUST_S = 10.0
 """What a group has at the target is read again after so long, and before anything is set."""
+SURE_S = 0.5
+"""So long the ids of the target's topics hold. A request that failed ends that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,16 +32,21 @@ class Way:
     """How offsets of one partition here are told as offsets of ``to`` there.
 
     ``there``: map of the link from here to there, ``back``: of the opposite link over the same partitions (None:
-    there is none). ``reverse``: only a link from there to here exists, and ``there`` is its map.
+    there is none). ``reverse``: only a link from there to here exists, and ``there`` is its map. ``ids``: of the topics
+    here and there that the maps speak of (empty: not known). ``blocked_reason``: why no map holds now.
     """
 
     to: Partition
     there: OffsetMap
     back: OffsetMap | None = None
     reverse: bool = False
+    ids: tuple[str, str] = ("", "")
+    blocked_reason: str = ""
 
     def translate(self, offset: int) -> tuple[Translation, int]:
         """The offset there, never past what was copied, and how many offsets of here it leaves out for that."""
+        if self.blocked_reason:
+            return Translation(None, self.blocked_reason), 0
         if self.reverse:
             return self.there.backward(offset), 0
         reached = min(offset, self.there.until) if self.there.until >= 0 else offset
@@ -76,53 +87,73 @@ class Checkpoint:
     reason: str = ""
 
 
+class Commits(NamedTuple):
+    """What groups committed at a cluster, and the ids of the topics in question that it has."""
+
+    groups: Mapping[str, Answer]
+    ids: Mapping[str, str] = {}
+
+
 class Groups:
     """Carries groups from one cluster to the other. Calls block and raise what `Committed` does; what concerns one
     group alone is told in its rows.
 
-    A pass costs one request for each coordinator on both sides, one for each broker of the target, and one for each
-    group that moves; nothing at the target for groups that have what they are to have.
+    A pass costs one request for each coordinator on both sides, one for each broker of the target, one for each group
+    that moves, and one for topic ids on either side; nothing at the target for groups that have what they are to have.
     """
 
     def __init__(self, source: Committed, target: Committed) -> None:
         self._source, self._target = source, target
         self._present: dict[str, Answer] = {}
         self._read_s = 0.0
+        self._ids_here: Mapping[str, str] = {}
+        self._ids_there: dict[str, str] = {}
+        self._sure_s = 0.0
 
     def names(self, patterns: Sequence[str]) -> list[str]:
         """Groups of the source that are one of ``patterns`` (see `state.patterns.matches`), sorted."""
         return sorted(name for name in self._source.states() if matches(patterns, name)) if patterns else []
 
-    def committed(self, patterns: Sequence[str]) -> dict[str, Answer]:
-        """What the groups of the source that are one of ``patterns`` committed there."""
-        return self._source.offsets(self.names(patterns))
+    def committed(self, patterns: Sequence[str], topics: Collection[str]) -> Commits:
+        """What the groups of the source that are one of ``patterns`` committed there; ids of those of ``topics`` that
+        they commit to. A topic that was made anew since the last call has none: an offset may be of the former one."""
+        found = self._source.offsets(self.names(patterns))
+        ids = self._source.ids(
+            {place.topic for one in found.values() if isinstance(one, dict) for place in one} & {*topics}
+        )
+        before, self._ids_here = self._ids_here, ids
+        return Commits(found, {topic: one for topic, one in ids.items() if before.get(topic, one) == one})
 
     def sync(
         self, groups: Sequence[str], ways: Mapping[Partition, Way], reset: Collection[str] = (), change: bool = True
     ) -> list[Checkpoint]:
         """One pass over ``groups``: `carry` what they have committed by now."""
-        return self.carry(self._source.offsets(groups), ways, reset, change) if groups and ways else []
+        if not groups or not ways:
+            return []
+        found = self._source.offsets(groups)
+        return self.carry(Commits(found, self._source.ids({place.topic for place in ways})), ways, reset, change)
 
     def carry(
-        self, committed: Mapping[str, Answer], ways: Mapping[Partition, Way], reset: Collection[str] = (),
+        self, committed: Commits, ways: Mapping[Partition, Way], reset: Collection[str] = (),
         change: bool = True,
     ) -> list[Checkpoint]:  # fmt: skip
         """Set at the target what groups committed at the source, which is not asked. Offsets at the target never go
         back, but for groups in ``reset``. Nothing is changed unless ``change``."""
-        if not committed or not ways:
+        if not committed.groups or not ways:
             return []
-        found = {group: _rows(group, here, ways) for group, here in committed.items()}
+        found = {group: _rows(group, here, ways, committed.ids) for group, here in committed.groups.items()}
         asked = self._unsure(found)
         self._present |= self._target.offsets(asked)
         states = self._target.states() if asked else {}
         rows: list[Checkpoint] = []
         for group, translated in found.items():
-            here, there = committed[group], self._present.get(group, {})
+            here, there = committed.groups[group], self._present.get(group, {})
             if isinstance(here, TrueupError) or isinstance(there, TrueupError):
                 rows += _failed(group, ways, str(here if isinstance(here, TrueupError) else there))
                 continue
             known = [replace(row, present=there.get(row.target, NEVER)) for row in translated]
-            rows += self._moved(group, [_judged(row, states.get(group, ""), group in reset) for row in known], change)
+            judged = [_judged(row, states.get(group, ""), group in reset) for row in known]
+            rows += self._moved(group, judged, ways) if change else judged
         return rows
 
     def _unsure(self, found: Mapping[str, Sequence[Checkpoint]]) -> list[str]:
@@ -138,30 +169,56 @@ class Groups:
             return False
         return all(row.translated in (NEVER, there.get(row.target, NEVER)) for row in rows)
 
-    def _moved(self, group: str, rows: Sequence[Checkpoint], change: bool) -> list[Checkpoint]:
+    def _moved(self, group: str, rows: Sequence[Checkpoint], ways: Mapping[Partition, Way]) -> list[Checkpoint]:
         """The rows once what is due was committed, in one request."""
-        due = {row.target: row.translated for row in rows if row.action == "due"}
-        if not due or not change:
+        if not any(row.action == "due" for row in rows):
             return list(rows)
+        due: dict[Partition, int] = {}
         try:
-            refusals = self._target.commit(group, due)
+            rows = self._meant(rows, ways)
+            due = {row.target: row.translated for row in rows if row.action == "due"}
+            refusals = self._target.commit(group, due) if due else {}
         except TrueupError as error:
-            refusals = {to: str(error) for to in due}
+            self._ids_there = {}
+            refusals = {row.target: str(error) for row in rows if row.action == "due"}
         there = self._present.get(group)
         if not isinstance(there, TrueupError):
             self._present[group] = {**(there or {}), **{to: at for to, at in due.items() if not refusals.get(to, "?")}}
         return [_done(row, refusals.get(row.target, "no answer")) if row.action == "due" else row for row in rows]
 
+    def _meant(self, rows: Sequence[Checkpoint], ways: Mapping[Partition, Way]) -> list[Checkpoint]:
+        """The rows without offsets of topics that the target no longer has. Asked as late as possible: the target may
+        have come back without its data since the maps were taken."""
+        topics = {row.target.topic for row in rows if row.action == "due"}
+        if time.monotonic() - self._sure_s > SURE_S or not topics <= self._ids_there.keys():
+            self._sure_s, self._ids_there = time.monotonic(), self._target.ids(topics | self._ids_there.keys())
+        gone = {row.target for row in rows if not _same(ways[row.source].ids[1], self._ids_there.get(row.target.topic))}
+        return [
+            replace(row, action="waiting", reason=f"{row.target.topic} there is not the topic that was copied to")
+            if row.action == "due" and row.target in gone
+            else row
+            for row in rows
+        ]
 
-def _rows(group: str, here: Answer, ways: Mapping[Partition, Way]) -> list[Checkpoint]:
+
+def _same(meant: str, found: str | None) -> bool:
+    """Whether a topic is the one that is meant. ``found``: its id, None where there is no such topic."""
+    return not meant or found in ("", meant)
+
+
+def _rows(group: str, here: Answer, ways: Mapping[Partition, Way], ids: Mapping[str, str]) -> list[Checkpoint]:
     """What is to be at the target; what is there is not known yet."""
-    return [] if isinstance(here, TrueupError) else _least(_translated(group, here, ways))
+    return [] if isinstance(here, TrueupError) else _least(_translated(group, here, ways, ids))
 
 
-def _translated(group: str, here: Mapping[Partition, int], ways: Mapping[Partition, Way]) -> list[Checkpoint]:
+def _translated(
+    group: str, here: Mapping[Partition, int], ways: Mapping[Partition, Way], ids: Mapping[str, str]
+) -> list[Checkpoint]:
     rows = []
     for source, offset in sorted(here.items()):
         if (way := ways.get(source)) is not None:
+            if not _same(way.ids[0], ids.get(source.topic)):
+                way = replace(way, blocked_reason=f"{source.topic} here is not the topic that was copied")
             found, lag = way.translate(offset)
             known = NEVER if found.offset is None else found.offset
             rows.append(Checkpoint(group, source, way.to, offset, known, lag=lag, reason=found.reason))

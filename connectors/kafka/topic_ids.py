@@ -45,6 +45,11 @@ def text_of(topic_id: bytes) -> str:
     return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
 
 
+def plain_text_of(topic_id: bytes) -> str:
+    """A topic id as librdkafka prints it; empty for the id of no topic."""
+    return base64.b64encode(topic_id).decode().rstrip("=") if any(topic_id) else ""
+
+
 def fetch_by_id(
     wanted: Mapping[bytes, Iterable[tuple[int, int]]], each: int, whole: int, wait_ms: int, isolation: int
 ) -> bytes:

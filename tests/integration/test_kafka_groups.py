@@ -180,3 +180,12 @@ def test_names_are_matched_whole(both: tuple[Side, Side]) -> None:
     for group in ("pay-1", "pay-2", "repay"):
         east.commit(group, {Partition("named", 0): 0})
     assert Groups(east.groups, west.groups).names(["/pay-.*/"]) == ["pay-1", "pay-2"]
+
+
+def test_a_group_is_set_only_between_the_topics_that_were_copied(both: tuple[Side, Side]) -> None:
+    place, east = Partition("anew", 0), both[0]
+    known = prepared(both, "anew")
+    here, there = (side.discovery.topics(["anew"], configs=False)["anew"].id for side in both)
+    east.commit("late", {place: 4})
+    ways = [Way(place, known, ids=ids) for ids in ((here, here), (there, there), (here, there))]
+    assert [passed(both, "late", way, "anew").action for way in ways] == ["waiting", "waiting", "moved"]

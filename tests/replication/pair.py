@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from connectors.contract import Assignment, Connector, Endpoint, Lease, Partition, Position, Progress, Run
 from connectors.sandbox.kafka import Kafka
 from connectors.sandbox.processes import wait_until
+from state.errors import Retry
 from tests.replication.audit import ends
 from tests.replication.writers import Site
 
@@ -95,12 +96,18 @@ class Copy:
         copier = self._connector.open(self.lease)
         try:
 
+            def pulse() -> bool:
+                self._note(copier.progress())
+                return True
+
             def there() -> bool:
-                copier.copy(time.monotonic() + 0.1, lambda: self._note(copier.progress()))
+                copier.copy(time.monotonic() + 0.1, pulse)
                 self._note(copier.progress())
                 return all(row.stopped or row.position.offset >= wanted[p] for p, row in self.rows.items())
 
             wait_until(there, limit_s, f"{self.lease.link} at the end of its source")
+        except Retry as error:
+            raise AssertionError(f"{error}; wanted {wanted}, stands at {self.rows}") from error
         finally:
             copier.close()
         return self

@@ -1,6 +1,6 @@
 """Which offset a group gets at the other cluster, without any cluster."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -21,6 +21,10 @@ class Cluster:
         self.committed, self.listed = dict(offsets), dict(states or {})
         self.commits: list[tuple[str, dict[Partition, int]]] = []
         self.refusal: Exception | None = None
+        self.topic_ids: dict[str, str] = {}
+
+    def ids(self, topics: Iterable[str]) -> dict[str, str]:
+        return {topic: self.topic_ids.get(topic, "") for topic in topics}
 
     def offsets(self, groups: Sequence[str]) -> dict[str, Any]:
         return {group: self.committed.get(group, {}) for group in groups}
@@ -110,6 +114,36 @@ def test_a_group_that_cannot_be_read_is_told_and_keeps_no_other() -> None:
     source = Cluster({"g": Retry("a", "b", "c"), "h": {HERE: 4}})
     rows = Groups(source, Cluster({})).sync(["g", "h"], {HERE: Way(THERE, COPIED)})  # type: ignore[arg-type]
     assert [(row.group, row.action) for row in rows] == [("g", "failed"), ("h", "moved")]
+
+
+def test_nothing_is_set_in_another_topic_than_was_copied_to() -> None:
+    target = Cluster({})
+    target.topic_ids = {THERE.topic: "new"}
+    [row] = sync(Cluster({"g": {HERE: 4}}), target, {HERE: Way(THERE, COPIED, ids=("", "old"))})
+    assert (row.action, target.commits) == ("waiting", [])
+
+
+def test_what_was_committed_in_another_topic_is_not_translated() -> None:
+    source, target = Cluster({"g": {HERE: 4}}), Cluster({})
+    source.topic_ids = {HERE.topic: "old"}
+    [row] = sync(source, target, {HERE: Way(THERE, COPIED, ids=("new", ""))})
+    assert (row.action, target.commits) == ("waiting", [])
+
+
+def test_an_offset_that_was_read_as_its_topic_was_made_anew_has_no_topic() -> None:
+    source = Cluster({"g": {HERE: 4}}, {"g": "empty"})
+    groups, ids = Groups(source, Cluster({})), []  # type: ignore[arg-type]
+    for now in ("old", "new", "new"):
+        source.topic_ids = {HERE.topic: now}
+        ids.append(groups.committed(["g"], {HERE.topic}).ids.get(HERE.topic))
+    assert ids == ["old", None, "new"]
+
+
+def test_a_partition_that_is_stopped_holds_those_that_go_into_the_same() -> None:
+    other = Partition("other", 0)
+    ways = {HERE: Way(THERE, COPIED), other: Way(THERE, COPIED, blocked_reason="it is stopped")}
+    rows = sync(Cluster({"g": {HERE: 4, other: 1}}), Cluster({}), ways)
+    assert [row.action for row in rows] == ["waiting"] * 2
 
 
 def test_a_commit_without_an_answer_is_told() -> None:

@@ -1,5 +1,6 @@
 """What the history says of groups that go on at the target."""
 
+import threading
 from collections.abc import Sequence
 from types import SimpleNamespace
 
@@ -17,7 +18,9 @@ class Rig:
     def __init__(self) -> None:
         self.notes, self.now, self.found = list[tuple[str, ...]](), 0, list[Checkpoint]()
         declared = SimpleNamespace(groups=["/.*/"], mode="enforce")
-        self.link = SimpleNamespace(name="east-west", copies={}, now_ms=lambda: self.now, declared=declared)
+        self.link = SimpleNamespace(
+            name="east-west", copies={}, lock=threading.RLock(), now_ms=lambda: self.now, declared=declared
+        )
         groups = SimpleNamespace()
         self.mover = Mover(self.link, groups, groups, lambda: self.link, lambda *said: self.notes.append(said))  # type: ignore[arg-type]
 

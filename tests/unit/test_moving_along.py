@@ -1,5 +1,6 @@
 """When groups are carried to the other cluster."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -7,7 +8,9 @@ import pytest
 from connectors.contract import Partition, Position, Progress, Run
 from connectors.kafka.groups import Groups
 from state.errors import Retry
-from streams.moving import Mover
+from state.offsets import OffsetMap
+from streams.copies import Copy
+from streams.moving import Mover, ways
 from streams.reports import Heard, Report
 from tests.unit.test_kafka_groups import Cluster
 from tests.unit.test_link import Rig
@@ -86,6 +89,40 @@ def test_what_the_source_says_anew_wakes_the_pass(shop: Shop) -> None:
     shop.east.committed["g"] = {ZERO: 41}
     shop.mover.look()
     assert (quiet, shop.rig.link.grown.is_set()) == (False, True)
+
+
+def test_no_group_is_set_in_a_target_that_comes_back_empty_during_the_pass(shop: Shop) -> None:
+    """The pass began with maps that held, and the target answers only after it lost its data."""
+    shop.rig.link.copies[ZERO].target_id = "old"
+    shop.west.topic_ids = {"orders": "old"}
+    shop.report(10)
+    answer = shop.west.offsets
+
+    def lost(groups: Any) -> dict[str, Any]:
+        shop.west.topic_ids = {"orders": "new"}
+        return answer(groups)
+
+    shop.west.offsets = lost  # type: ignore[method-assign]
+    shop.turn()
+    assert (shop.west.commits, [row.action for row in shop.mover.checkpoints]) == ([], ["waiting"])
+
+
+def test_what_was_committed_before_the_source_was_lost_is_not_told_by_the_map_of_its_new_log(shop: Shop) -> None:
+    shop.east.topic_ids = {"orders": "old"}
+    shop.turn()
+    shop.east.dead = True
+    copy = shop.rig.link.copies[ZERO]
+    copy.map, copy.source_id = OffsetMap().extend([(0, 0, 50)], 50), "new"
+    shop.turn()
+    assert shop.west.commits == []
+
+
+def test_where_the_opposite_link_is_stopped_nothing_unread_is_passed_over(shop: Shop) -> None:
+    shop.report(10)
+    back = Copy(ZERO, ZERO, 0)
+    back.bar("replication.source-lost-records")
+    opposite: Any = SimpleNamespace(lock=shop.rig.link.lock, copies={ZERO: back})
+    assert ways(shop.rig.link, opposite)[ZERO].translate(5)[0].offset is None
 
 
 def test_a_group_that_is_followed_is_news_once(shop: Shop) -> None:

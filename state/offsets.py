@@ -134,6 +134,8 @@ class OffsetMap:
         """Where a group that reads ``offset`` of the source next goes on in the target: low, never past a record that
         it has not read. Ask for ``min(offset, until)`` to learn where a group that is ahead of the copy would."""
         problem = self._unknown(offset)
+        if not problem and self._untold(offset):
+            problem = "not all of what stands at the target is known"
         found = None if problem else _low(self.source, self.target, self.count, offset, self.floor)
         return Translation(found, "" if found is not None else problem or "nothing of it stands in the target yet")
 
@@ -154,6 +156,10 @@ class OffsetMap:
         if offset < self.begin:
             return f"before source offset {self.begin}, where the map begins"
         return f"past source offset {self.until}, up to which records were copied" if offset > self.until else ""
+
+    def _untold(self, offset: int) -> bool:
+        """Whether records before the first run, from ``offset`` on, may stand at the target."""
+        return offset < self.sure and self.floor < 0 and (not len(self) or offset < int(self.source[0]))
 
     def prune(self, before: int) -> "OffsetMap":
         """The map without what lies before a source offset."""

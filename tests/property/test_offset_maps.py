@@ -1,6 +1,6 @@
 """An offset map against a plain dictionary of every record, and a group that moves between two clusters."""
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from state.offsets import OffsetMap, across, from_records
@@ -109,6 +109,9 @@ def test_of_reports_that_contradict_each_other_the_newest_counts(runs):
     assert {s + at: t + at for s, t, n in found for at in range(n)} == places
 
 
+FORGETS = {"forget", "forget all but the last"}
+
+
 def both_ways(moves):
     """Two clusters that write one topic, and the links between them: logs of (origin, number), one map for each way."""
     logs, maps, at = {"a": [], "b": []}, {"a": OffsetMap(), "b": OffsetMap()}, {"a": 0, "b": 0}
@@ -123,8 +126,10 @@ def both_ways(moves):
                 untold[side].append((at[side], len(logs[other]), 1))
                 logs[other].append(record)
             at[side] += 1
-        if what in ("report", "forget"):
-            told = untold[side] if what == "report" else untold[side][::2]
+        if what in FORGETS | {"report"}:
+            told = {"report": untold[side], "forget": untold[side][::2], "forget all but the last": untold[side][-1:]}[
+                what
+            ]
             whole = len(told) == len(untold[side])
             maps[side] = maps[side].extend(told, at[side], 0, len(logs[other]), whole)
             untold[side] = []
@@ -132,11 +137,12 @@ def both_ways(moves):
 
 
 moves = st.lists(
-    st.tuples(st.sampled_from(["write", "copy", "report", "forget"]), st.sampled_from("ab"), st.integers(1, 6)),
+    st.tuples(st.sampled_from(["write", "copy", "report", *sorted(FORGETS)]), st.sampled_from("ab"), st.integers(1, 6)),
     max_size=30,
 )
 
 
+@example([("write", "a", 3), ("forget all but the last", "a", 3), ("report", "b", 3)], 1)
 @given(moves, st.integers(0, 60))
 def test_a_group_that_moves_while_both_sides_write_passes_over_nothing(moves, offset):
     logs, maps = both_ways(moves)
@@ -147,7 +153,7 @@ def test_a_group_that_moves_while_both_sides_write_passes_over_nothing(moves, of
 
 @given(moves, st.integers(0, 60))
 def test_a_group_that_moves_after_all_was_copied_goes_on_at_the_first_unread_record(moves, offset):
-    moves = [(what.replace("forget", "report"), side, count) for what, side, count in moves]
+    moves = [("report" if what in FORGETS else what, side, count) for what, side, count in moves]
     everything = [("write", "a", 1), ("write", "b", 1), *[("report", side, 500) for side in "abab"]]
     logs, maps = both_ways([*moves, *everything])
     read = logs["a"][: min(offset, len(logs["a"]))]

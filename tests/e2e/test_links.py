@@ -232,7 +232,8 @@ def test_a_reset_is_a_record_and_holds(trueup: Trueup, whole: Stream) -> None:
 def test_a_reset_fills_a_deleted_target_topic(trueup: Trueup, pair: Pair, whole: Stream, single: Stream) -> None:
     streams = {"whole": whole, "single": single}
     topics = [stream.topic for stream in streams.values()]
-    for deleted in AdminClient({"bootstrap.servers": pair.west.bootstrap}).delete_topics(topics).values():
+    admin = AdminClient({"bootstrap.servers": pair.west.bootstrap})  # a client that nobody holds ends its requests
+    for deleted in admin.delete_topics(topics).values():
         deleted.result(30)
 
     def barred(name: str) -> bool:

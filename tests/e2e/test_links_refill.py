@@ -1,0 +1,197 @@
+"""A cluster loses all its data and returns: noticed, refilled on both paths through kills while writers go on."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+
+from tests.e2e.trueup import Trueup
+from tests.replication.audit import audit, read
+from tests.replication.pair import Pair
+from tests.replication.writers import Site, Writers
+
+pytestmark = pytest.mark.servers
+PATHS = {"whole": "batches", "single": "records"}
+SLOW = 20
+"""Records a second, so that the kills come in the midst of the refill."""
+GROUP, PLACE = "readers", 20
+SETTINGS = {"retention.ms": "-1", "max.message.bytes": "2097152"}
+
+
+class World:
+    """Two clusters with a topic for each path, a link each way for each topic, and the application."""
+
+    def __init__(self, pair: Pair, root: Path) -> None:
+        self.pair = pair
+        self.topics = {name: pair.topic(2, east=SETTINGS, west=SETTINGS) for name in PATHS}
+        common = {"mode": "enforce", "lease_s": 2, "heartbeat_s": 1}
+        links: dict[str, dict[str, object]] = {}
+        for name, path in PATHS.items():
+            own = {**common, "topics": [self.topics[name]], "copy": path}
+            links[name] = {"source": "east", "target": "west", **own}
+            links[f"{name}-back"] = {"source": "west", "target": "east", **own, "groups": [GROUP]}
+        brokers = {"east": (pair.east, 0), "west": (pair.west, 1)}
+        kafka = {name: {"bootstrap": broker.bootstrap, "bit": bit} for name, (broker, bit) in brokers.items()}
+        self.trueup = Trueup(None, root, kafka=kafka, links=links)
+
+    def sites(self, name: str) -> list[Site]:
+        return [self.pair.site(side, self.topics[name], 2) for side in ("east", "west")]
+
+    def writers(self, kinds: tuple[str, ...], sides: slice = slice(None)) -> Writers:
+        """On both topics."""
+        return Writers([site for name in PATHS for site in self.sites(name)[sides]], kinds, 60.0)
+
+    def link(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.trueup.api(f"links/{name}")
+        return found
+
+    def lose_east(self) -> None:
+        """It comes back as a new cluster without a topic."""
+        shutil.rmtree(self.pair.east.root / "data")
+        self.pair.east.up()
+
+    def limit(self, records_per_s: int) -> None:
+        for name in PATHS:
+            self.trueup.set(f"links.{name}-back.records_per_s", records_per_s)
+
+    def copied(self, name: str) -> int:
+        """How far every partition of a path is refilled."""
+        return min(copy["offset"] for copy in self.link(f"{name}-back")["copies"])
+
+    def refilling(self) -> list[str]:
+        """Paths on which something is left to refill."""
+        return [name for name in PATHS if any(c["refill_until"] >= 0 for c in self.link(f"{name}-back")["copies"])]
+
+
+@pytest.fixture(scope="module")
+def world(new_root: Callable[[], Path]) -> Iterator[World]:
+    with Pair(new_root) as pair:
+        made = World(pair, new_root())
+        with made.trueup:
+            made.trueup.start()
+            yield made
+
+
+@pytest.fixture(scope="module")
+def lost(world: World) -> dict[str, set[tuple[object, ...]]]:
+    """East lost its data, which the links have noticed; what both clusters held of each topic before."""
+    with world.writers(("idempotent", "transactional")) as writers:
+        writers.wait_acknowledged(100)
+    world.trueup.until("both clusters to be level", lambda: all(level(world.sites(name)) for name in PATHS))
+    before = {name: keys(world.sites(name)[1]) for name in PATHS}
+    for topic in world.topics.values():
+        commit(world.pair.west.bootstrap, topic)
+    world.pair.east.kill()
+    with world.writers(("zipped",), slice(1, 2)) as writers:
+        writers.wait_acknowledged(50)
+    world.lose_east()
+    world.trueup.until("the loss to be noticed", lambda: all(replaced(world.link(f"{name}-back")) for name in PATHS))
+    return before
+
+
+@pytest.fixture(scope="module")
+def refilled(world: World, lost: dict[str, set[tuple[object, ...]]]) -> Writers:
+    """East got its data again, while new records were written on both sides and everything was killed; the writers."""
+    trueup = world.trueup
+    world.limit(SLOW)
+    for name in PATHS:
+        answer = trueup.run("link", "refill", f"{name}-back", "--yes", "--wait", "240")
+        assert answer.code == 0, (answer, trueup.told())
+    # What is written at east from here on stands behind the record that the group reads next.
+    trueup.until("the groups to follow", lambda: all(committed(world.sites(name)[0]) > 0 for name in PATHS))
+    trueup.until("the groups' place to be copied", lambda: all(world.copied(name) > PLACE for name in PATHS))
+    with world.writers(("leader-only",)) as writers:
+        for victim in trueup.until("leases that are held", trueup.workers):
+            victim.kill()
+        trueup.until("a lease after that", lambda: all(world.link(f"{name}-back")["leases"] for name in PATHS))
+        trueup.kill()
+        trueup.start()
+        world.pair.east.restart()
+        assert world.refilling() == [*PATHS], "it was over before the kills: copy more slowly"
+        world.limit(0)
+        # Until then west holds records of east that east does not, which no audit waits for.
+        trueup.until("the refill to end", lambda: not world.refilling())
+    return writers
+
+
+def test_a_loss_stops_the_link_and_no_group_is_moved_to_the_empty_cluster(
+    world: World, lost: dict[str, set[tuple[object, ...]]]
+) -> None:
+    assert (world.link("whole-back")["state"], committed(world.sites("whole")[0])) == ("stopped", -1)
+    assert (lost["whole"] != set(), world.trueup.run("link", "refill", "whole-back").code) == (True, 3)
+
+
+@pytest.mark.parametrize("name", PATHS)
+def test_every_record_is_there_once_and_in_order_and_none_comes_back(
+    world: World, lost: dict[str, set[tuple[object, ...]]], refilled: Writers, name: str
+) -> None:
+    mine = Writers([], ())
+    mine.all = [writer for writer in refilled.all if writer.site.topic == world.topics[name]]
+    found = audit(world.sites(name), mine)
+    assert found.right, found
+    assert lost[name] <= keys(world.sites(name)[0])
+
+
+@pytest.mark.parametrize("name", PATHS)
+@pytest.mark.usefixtures("refilled")
+def test_a_group_goes_on_with_the_record_that_it_would_have_read_next(world: World, name: str) -> None:
+    east, west = world.sites(name)
+    wanted = key_at(west, PLACE)
+    world.trueup.until(
+        "the group to be there", lambda: (at := committed(east)) >= 0 and key_at(east, at) == wanted, 60.0
+    )
+
+
+@pytest.mark.parametrize("name", PATHS)
+@pytest.mark.usefixtures("refilled")
+def test_the_topic_has_its_settings_again(world: World, name: str) -> None:
+    admin = AdminClient({"bootstrap.servers": world.pair.east.bootstrap})
+    asked = ConfigResource(ResourceType.TOPIC, world.topics[name])
+    found = admin.describe_configs([asked])[asked].result(30)
+    assert {key: found[key].value for key in SETTINGS} == SETTINGS
+
+
+def replaced(link: dict[str, Any]) -> bool:
+    return all("replication.target-replaced" in copy["error"] for copy in link["copies"])
+
+
+def keys(site: Site) -> set[tuple[object, ...]]:
+    return {(stream, record.number) for stream, records in read(site).items() for record in records}
+
+
+def level(sites: list[Site]) -> bool:
+    return keys(sites[0]) == keys(sites[1])
+
+
+def commit(bootstrap: str, topic: str) -> None:
+    """As a group that read so far."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    place = ConsumerGroupTopicPartitions(GROUP, [TopicPartition(topic, 0, PLACE)])
+    admin.alter_consumer_group_offsets([place])[GROUP].result(60)
+
+
+def committed(site: Site) -> int:
+    """Negative: nothing."""
+    admin = AdminClient({"bootstrap.servers": site.bootstrap})
+    asked = ConsumerGroupTopicPartitions(GROUP, [TopicPartition(site.topic, 0)])
+    try:
+        (place,) = admin.list_consumer_group_offsets([asked])[GROUP].result(60).topic_partitions
+    except KafkaException:  # a coordinator that still begins
+        return -1
+    return max(-1, int(place.offset))
+
+
+def key_at(site: Site, offset: int) -> bytes | None:
+    """The key of the record that a reader meets first from an offset on."""
+    consumer = Consumer({
+        "bootstrap.servers": site.bootstrap, "group.id": "look", "isolation.level": "read_committed", "log_level": 0,
+    })  # fmt: skip
+    consumer.assign([TopicPartition(site.topic, 0, offset)])
+    message = consumer.poll(60)
+    consumer.close()
+    assert message is not None
+    return message.key()

@@ -1,12 +1,13 @@
 """Links beside MirrorMaker 2 and Spark's own connector, on the same two brokers, in turn.
 
-    python -m bench.replication [--only copy|latency] [--quick] [-o table|json]
+    python -m bench.replication [--only copy|latency|groups] [--quick] [-o table|json]
 
-Prints one table and writes bench/results/replication.json. Exit 0 when everything was measured, whether or not the
-targets are reached; 1 when something could not be.
+Prints one table and writes bench/results/replication.json, where what was not measured stays as it is. Exit 0 when
+everything was measured, whether or not the targets are reached; 1 when something could not be.
 """
 
 import argparse
+import json
 import random
 import shutil
 import sys
@@ -15,16 +16,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
-from bench import contenders, latency
+from bench import contenders, groups, latency
 from bench.clusters import Clusters, Load
 from bench.contenders import Contender, Copied
+from bench.groups import Size, Waits
 from bench.keeping import keep
 from bench.latency import Lags
 from bench.measure import tell
 from bench.rows import Row, less, more
 
 RESULTS = Path(__file__).parent / "results" / "replication.json"
-PARTS = ("copy", "latency")
+PARTS = ("copy", "latency", "groups")
+HEADS = {"latency": "Latency", "groups": "Groups"}
+"""How the first row of a figure begins; all others are of copies."""
+PROMISE_S = 2.0
 LARGE, SMALL = 900, 10
 LOADS = (Load(100, LARGE, 2_700_000), Load(100, SMALL, 1_000_000), Load(1_000, LARGE, 700_000),
          Load(1_000, SMALL, 500_000))  # fmt: skip
@@ -49,7 +54,21 @@ Runs = Mapping[str, Sequence[Copied]]
 def main() -> int:
     """Measure, print, keep."""
     chosen = _arguments()
-    return keep(lambda root: _measure(chosen, root), RESULTS, chosen.output)
+    return keep(lambda root: _beside_others(_measure(chosen, root), chosen.only or PARTS), RESULTS, chosen.output)
+
+
+def _beside_others(found: Sequence[Row], parts: Sequence[str]) -> list[Row]:
+    """The rows with those of earlier runs of the parts that were not measured."""
+    kept: dict[str, list[Row]] = {part: [] for part in PARTS}
+    before = [Row(**row) for row in json.loads(RESULTS.read_text())] if RESULTS.exists() else []
+    for rows, mine in ((before, False), (found, True)):
+        part = "copy"
+        for row in rows:
+            if not row.what.startswith(" "):
+                part = next((name for name, head in HEADS.items() if row.what.startswith(head)), "copy")
+            if mine == (part in parts):
+                kept[part].append(row)
+    return [row for part in PARTS for row in kept[part]]
 
 
 def _measure(chosen: argparse.Namespace, root: Path) -> list[Row]:
@@ -62,6 +81,9 @@ def _measure(chosen: argparse.Namespace, root: Path) -> list[Row]:
                 found += _rows(each, copies(clusters, each, names, rounds, root))
         if "latency" in parts:
             found += _lag_rows(lags(clusters, rounds, root))
+        if "groups" in parts:
+            size = groups.QUICK if chosen.quick else groups.FULL
+            found += _wait_rows(size, followed(clusters, size, rounds, root))
     return found
 
 
@@ -147,10 +169,32 @@ def _lag_rows(found: Mapping[str, Sequence[Lags]]) -> list[Row]:
     return rows_
 
 
+def followed(clusters: Clusters, size: Size, rounds: int, root: Path) -> Mapping[str, Sequence[Waits]]:
+    """Groups through both, in turn."""
+    found = defaultdict(list)
+    for number in range(rounds):
+        for name, contender in (("ours", groups.ours), ("mirror", groups.mirror)):
+            tell(f"groups: {name}, round {number + 1} of {rounds}")
+            found[name].append(contender(clusters, size, root / f"groups-{number}-{name}"))
+            clusters.clean()
+    return found
+
+
+def _wait_rows(size: Size, found: Mapping[str, Sequence[Waits]]) -> list[Row]:
+    one, own = found["mirror"], found["ours"]
+    what = f"Groups, {size.groups} on {size.partitions} partitions, from commit to commit, p99"
+    return [
+        less(f"{what}; peer: MirrorMaker 2 at its tightest", "s", [w.p99 for w in one], [w.p99 for w in own], 1.0),
+        less(f"  p99 beside the {PROMISE_S:g} s that are promised", "s", [PROMISE_S], [w.p99 for w in own], 1.0),
+        less("  p50", "s", [w.p50 for w in one], [w.p50 for w in own]),
+        less("  cores", "", [w.cores for w in one], [w.cores for w in own]),
+    ]
+
+
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.replication", description="Benchmarks of links")
     parser.add_argument("--only", action="append", choices=PARTS, help="measure this part; may be given again")
-    parser.add_argument("--quick", action="store_true", help="one round, fewer records, 100 B alone")
+    parser.add_argument("--quick", action="store_true", help="one round, fewer records and groups, 100 B alone")
     parser.add_argument("-o", dest="output", choices=("table", "json"), default="table", help="what to print")
     return parser.parse_args()
 

@@ -29,6 +29,11 @@ class Application:
         self._api = Api(f"http://127.0.0.1:{port}", read_s=5.0)
         self._process: subprocess.Popen[bytes] | None = None
 
+    @property
+    def pid(self) -> int:
+        """Its process id; 0 while it does not run."""
+        return self._process.pid if self._process is not None else 0
+
     def __enter__(self) -> Self:
         with self.log.open("ab") as log:
             command = [sys.executable, "-m", "streams.cli.main", "run", "-c", str(self._file)]

@@ -174,7 +174,8 @@ class Writer(Closing):
     def _commit(self, group: str) -> str:
         """Commit every partition; why one was refused."""
         places = {Partition(TOPIC, number): end for number, end in enumerate(self._ends)}
-        return next((why for why in self._groups.commit(group, places).values() if why), "")
+        told = self._groups.commit({group: places})[group]
+        return str(told) if isinstance(told, TrueupError) else next(filter(None, told.values()), "")
 
     def _taken(self, error: object, message: object) -> None:
         if error is None:

@@ -29,6 +29,8 @@ WITHOUT_MEMBERS = ("", "empty", "dead")
 """States in which a group takes offsets from outside; empty: there is no such group."""
 T = TypeVar("T")
 Answer = dict[Partition, int] | TrueupError
+Refusals = dict[Partition, str] | TrueupError
+"""Why a partition was refused, by partition; empty for those that were set."""
 
 
 class Committed(Closing):
@@ -76,15 +78,25 @@ class Committed(Closing):
         absent = kafka_errors.UnknownTopicOrPartitionError.errno
         return {topic["name"]: _id(topic.get("topic_id")) for topic in found if topic["error_code"] != absent}
 
-    def commit(self, group: str, offsets: Mapping[Partition, int]) -> dict[Partition, str]:
-        """Set what a group committed. Why a partition was refused, by partition; empty for those that were set. Raises
-        `Unknown` when there is no answer."""
-        asked = {TopicPartition(*place): OffsetAndMetadata(offset, "", None) for place, offset in offsets.items()}
+    def commit(self, offsets: Mapping[str, Mapping[Partition, int]]) -> dict[str, Refusals]:
+        """Set what groups committed, in one request for each. Raises `Unknown` when there is no answer to one of them;
+        where one group is refused, each is asked alone."""
+        asked = {group: {TopicPartition(*at): OffsetAndMetadata(o, "", None) for at, o in places.items()}
+                 for group, places in offsets.items()}  # fmt: skip
+        if not asked:
+            return {}
+        what = f"group {next(iter(asked))}" if len(asked) == 1 else f"{len(asked)} groups"
         try:
-            told = self._ask(f"set offsets of group {group}", lambda c: c.alter_group_offsets(group, asked))
+            told = self._ask(f"set offsets of {what}", lambda client: client.alter_offsets(asked))
         except Retry as error:
             raise Unknown(error.expected, error.found, "look whether it happened") from error
-        return {Partition(place.topic, place.partition): _refusal(answer) for place, answer in told.items()}
+        except BadSettings:
+            raise
+        except Stop as error:
+            if len(asked) == 1:
+                return dict.fromkeys(asked, error)
+            return {group: self.commit({group: places})[group] for group, places in offsets.items()}
+        return {group: _refusals(answers) for group, answers in told.items()}
 
     def _ask(self, doing: str, call: Callable[[Any], T]) -> T:
         with self._lock:
@@ -113,6 +125,10 @@ def _id(found: str | None) -> str:
 
 def _places(told: Mapping[Any, Any]) -> dict[Partition, int]:
     return {Partition(place.topic, place.partition): found.offset for place, found in told.items() if found.offset >= 0}
+
+
+def _refusals(told: Mapping[Any, Any]) -> dict[Partition, str]:
+    return {Partition(place.topic, place.partition): _refusal(answer) for place, answer in told.items()}
 
 
 def _refusal(answer: Any) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from connectors.contract import Partition
-from connectors.kafka.committed import WITHOUT_MEMBERS, Answer, Committed
+from connectors.kafka.committed import WITHOUT_MEMBERS, Answer, Committed, Refusals
 from state.errors import TrueupError
 from state.offsets import OffsetMap, Translation, across
 from state.patterns import matches
@@ -25,6 +25,8 @@ TRUST_S = 10.0
 """What a group has at the target is read again after so long, and before anything is set."""
 SURE_S = 0.5
 """So long the ids of the target's topics hold. A request that failed ends that."""
+TOGETHER = 100
+"""Groups whose offsets are set at once, after one look at the ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +63,7 @@ class Way:
         return self.back is None and not len(known) and 0 <= known.begin <= offset >= known.sure and known.clear >= 0
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
+class Checkpoint(NamedTuple):
     """One group and partition, after one pass.
 
     ``committed``: here; ``translated``: what that is there (-1: not known); ``present``: what is committed there (-1:
@@ -99,7 +100,8 @@ class Groups:
     group alone is told in its rows.
 
     A pass costs one request for each coordinator on both sides, one for each broker of the target, one for each group
-    that moves, and one for topic ids on either side; nothing at the target for groups that have what they are to have.
+    that moves, of which none waits for another, and one for topic ids on either side; nothing at the target for groups
+    that have what they are to have.
     """
 
     def __init__(self, source: Committed, target: Committed) -> None:
@@ -151,10 +153,9 @@ class Groups:
             if isinstance(here, TrueupError) or isinstance(there, TrueupError):
                 rows += _failed(group, ways, str(here if isinstance(here, TrueupError) else there))
                 continue
-            known = [replace(row, present=there.get(row.target, NEVER)) for row in translated]
-            judged = [_judged(row, states.get(group, ""), group in reset) for row in known]
-            rows += self._moved(group, judged, ways) if change else judged
-        return rows
+            state, again = states.get(group, ""), group in reset
+            rows += [_judged(row, there.get(row.target, NEVER), state, again) for row in translated]
+        return self._moved(rows, ways) if change else rows
 
     def _unsure(self, found: Mapping[str, Sequence[Checkpoint]]) -> list[str]:
         """Groups of which it must be read what they have at the target."""
@@ -169,22 +170,37 @@ class Groups:
             return False
         return all(row.translated in (NEVER, there.get(row.target, NEVER)) for row in rows)
 
-    def _moved(self, group: str, rows: Sequence[Checkpoint], ways: Mapping[Partition, Way]) -> list[Checkpoint]:
-        """The rows once what is due was committed, in one request."""
-        if not any(row.action == "due" for row in rows):
-            return list(rows)
-        due: dict[Partition, int] = {}
+    def _moved(self, rows: Sequence[Checkpoint], ways: Mapping[Partition, Way]) -> list[Checkpoint]:
+        """The rows once what is due was committed."""
+        due: dict[str, list[Checkpoint]] = {}
+        for row in rows:
+            if row.action == "due":
+                due.setdefault(row.group, []).append(row)
+        names, done = list(due), dict[tuple[str, Partition], Checkpoint]()
+        for start in range(0, len(names), TOGETHER):
+            found = self._set([row for name in names[start : start + TOGETHER] for row in due[name]], ways)
+            done |= {(row.group, row.source): row for row in found}
+        return [done.get((row.group, row.source), row) for row in rows]
+
+    def _set(self, rows: Sequence[Checkpoint], ways: Mapping[Partition, Way]) -> list[Checkpoint]:
+        """Commit rows that are due, of each group in one request."""
+        due: dict[str, dict[Partition, int]] = {}
         try:
             rows = self._meant(rows, ways)
-            due = {row.target: row.translated for row in rows if row.action == "due"}
-            refusals = self._target.commit(group, due) if due else {}
+            for row in rows:
+                if row.action == "due":
+                    due.setdefault(row.group, {})[row.target] = row.translated
+            told = self._target.commit(due) if due else {}
         except TrueupError as error:
+            told = {row.group: error for row in rows}
+        if any(isinstance(one, TrueupError) for one in told.values()):
             self._ids_there = {}
-            refusals = {row.target: str(error) for row in rows if row.action == "due"}
-        there = self._present.get(group)
-        if not isinstance(there, TrueupError):
-            self._present[group] = {**(there or {}), **{to: at for to, at in due.items() if not refusals.get(to, "?")}}
-        return [_done(row, refusals.get(row.target, "no answer")) if row.action == "due" else row for row in rows]
+        for group, refusals in told.items():
+            there = self._present.get(group)
+            if not isinstance(refusals, TrueupError) and not isinstance(there, TrueupError):
+                moved = {to: at for to, at in due[group].items() if not refusals.get(to, "?")}
+                self._present[group] = {**(there or {}), **moved}
+        return [_done(row, told[row.group]) if row.action == "due" else row for row in rows]
 
     def _meant(self, rows: Sequence[Checkpoint], ways: Mapping[Partition, Way]) -> list[Checkpoint]:
         """The rows without offsets of topics that the target no longer has. Asked as late as possible: the target may
@@ -194,7 +210,7 @@ class Groups:
             self._sure_s, self._ids_there = time.monotonic(), self._target.ids(topics | self._ids_there.keys())
         gone = {row.target for row in rows if not _same(ways[row.source].ids[1], self._ids_there.get(row.target.topic))}
         return [
-            replace(row, action="waiting", reason=f"{row.target.topic} there is not the topic that was copied to")
+            row._replace(action="waiting", reason=f"{row.target.topic} there is not the topic that was copied to")
             if row.action == "due" and row.target in gone
             else row
             for row in rows
@@ -234,27 +250,28 @@ def _least(rows: Iterable[Checkpoint]) -> list[Checkpoint]:
     return [
         row
         if row.translated == least[row.target]
-        else replace(
-            row, translated=least[row.target], reason=row.reason or f"another partition goes into {row.target}"
+        else row._replace(
+            translated=least[row.target], reason=row.reason or f"another partition goes into {row.target}"
         )
         for row in rows
     ]
 
 
-def _judged(row: Checkpoint, state: str, reset: bool) -> Checkpoint:
+def _judged(row: Checkpoint, present: int, state: str, reset: bool) -> Checkpoint:
     if row.translated == NEVER:
-        return row
-    if row.translated == row.present:
-        return replace(row, action="kept", reason="")
+        return row._replace(present=present)
+    if row.translated == present:
+        return row._replace(present=present, action="kept", reason="")
     if state not in WITHOUT_MEMBERS:
-        return replace(row, action="active", reason=f"the group is {state} there")
-    if row.translated < row.present and not reset:
-        return replace(row, action="kept", reason=f"the group is further there, at {row.present}")
-    return replace(row, action="due")
+        return row._replace(present=present, action="active", reason=f"the group is {state} there")
+    if row.translated < present and not reset:
+        return row._replace(present=present, action="kept", reason=f"the group is further there, at {present}")
+    return row._replace(present=present, action="due")
 
 
-def _done(row: Checkpoint, refusal: str) -> Checkpoint:
-    return replace(row, action="failed" if refusal else "moved", reason=refusal)
+def _done(row: Checkpoint, told: Refusals) -> Checkpoint:
+    refusal = str(told) if isinstance(told, TrueupError) else told.get(row.target, "no answer")
+    return row._replace(action="failed" if refusal else "moved", reason=refusal)
 
 
 def _failed(group: str, ways: Mapping[Partition, Way], reason: str) -> list[Checkpoint]:

@@ -115,7 +115,7 @@ def test_starts(east: Discovery, start: Start, offsets: list[int]) -> None:
 def test_a_start_where_a_group_is_and_the_first_record_where_it_never_was(east: Discovery) -> None:
     with Committed(east.admin.endpoint) as groups:
         wait_until(lambda: coordinated(groups), 180.0, "a coordinator")
-        groups.commit("readers", {ORDERS[1]: 3})
+        groups.commit({"readers": {ORDERS[1]: 3}})
     assert list(east.starts(ORDERS, Start("group", group="readers")).values()) == [0, 3, 0]
 
 
@@ -158,6 +158,6 @@ def test_groups_are_told_over_tls_and_refusals_group_by_group(broker: Kafka, eas
     place = ORDERS[2]
     with groups("admin") as admin, groups("guest") as guest:
         wait_until(lambda: coordinated(admin), 180.0, "a coordinator")
-        admin.commit("secret", {place: 1})
+        admin.commit({"secret": {place: 1}})
         told, refused = admin.offsets(["secret"])["secret"], guest.offsets(["secret", "other"])["secret"]
     assert (told, isinstance(refused, Stop), "GroupAuthorizationFailed" in str(refused)) == ({place: 1}, True, True)

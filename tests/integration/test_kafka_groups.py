@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from connectors.contract import Partition
+from connectors.kafka.client import AT_ONCE
 from connectors.kafka.groups import Checkpoint, Groups, Way
 from connectors.sandbox.processes import wait_until
 from state.offsets import OffsetMap
@@ -91,6 +92,19 @@ def test_the_broker_itself_refuses_offsets_of_a_group_with_members(both: tuple[S
         patch.setattr(west.groups, "states", lambda: looked)  # it joins after we looked
         row = passed(both, "raced", way, "raced")
         assert (row.action, "UNKNOWN_MEMBER_ID" in row.reason, at(west, "raced", "raced")) == ("failed", True, 1)
+
+
+def test_offsets_of_more_groups_are_set_than_are_on_the_way_at_once(both: tuple[Side, Side]) -> None:
+    east, _ = both
+    east.create("crowd")
+    asked = {f"crowd-{number}": {Partition("crowd", 0): number} for number in range(2 * AT_ONCE + 1)}
+    east.commit("crowd-0", {Partition("crowd", 0): 0})
+    wait_until(lambda: not any(any(told.values()) for told in commit(east, asked)), 60.0, "their coordinators")
+    assert east.groups.offsets(list(asked)) == asked
+
+
+def commit(side: Side, asked: dict[str, dict[Partition, int]]) -> list[dict[Partition, str]]:
+    return list(side.groups.commit(asked).values())  # type: ignore[arg-type]
 
 
 def test_a_group_never_goes_back_unless_told_to(both: tuple[Side, Side]) -> None:

@@ -4,10 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pytest
+from kafka import errors as kafka_errors
 
-from connectors.contract import Partition
+from connectors.contract import Endpoint, Partition
+from connectors.kafka.committed import Committed
 from connectors.kafka.groups import Groups, Way
-from state.errors import Retry, Unknown
+from state.errors import Retry, Stop, Unknown
 from state.offsets import OffsetMap
 
 HERE, THERE = Partition("topic", 0), Partition("topic-there", 0)
@@ -20,6 +22,8 @@ class Cluster:
     def __init__(self, offsets: Mapping[str, Any], states: Mapping[str, str] | None = None) -> None:
         self.committed, self.listed = dict(offsets), dict(states or {})
         self.commits: list[tuple[str, dict[Partition, int]]] = []
+        self.together: list[list[str]] = []
+        self.refused: dict[str, Any] = {}
         self.refusal: Exception | None = None
         self.topic_ids: dict[str, str] = {}
 
@@ -34,11 +38,12 @@ class Cluster:
             raise self.refusal
         return self.listed
 
-    def commit(self, group: str, offsets: Mapping[Partition, int]) -> dict[Partition, str]:
+    def commit(self, offsets: Mapping[str, Mapping[Partition, int]]) -> dict[str, Any]:
         if self.refusal:
             raise self.refusal
-        self.commits.append((group, dict(offsets)))
-        return dict.fromkeys(offsets, "")
+        self.together.append(list(offsets))
+        self.commits += [(group, dict(places)) for group, places in offsets.items()]
+        return {group: self.refused.get(group, dict.fromkeys(places, "")) for group, places in offsets.items()}
 
 
 def sync(source: Cluster, target: Cluster, ways: Mapping[Partition, Way], **more: Any) -> list[Any]:
@@ -108,6 +113,36 @@ def test_partitions_that_the_link_does_not_copy_are_left_alone() -> None:
     target = Cluster({})
     sync(Cluster({"g": {HERE: 4, Partition("theirs", 0): 9}}), target, {HERE: Way(THERE, COPIED)})
     assert target.commits == [("g", {THERE: 7})]
+
+
+def test_groups_that_move_are_committed_together() -> None:
+    target = Cluster({})
+    source = Cluster({"g": {HERE: 4}, "h": {HERE: 5}})
+    Groups(source, target).sync(["g", "h"], {HERE: Way(THERE, COPIED)})  # type: ignore[arg-type]
+    assert target.together == [["g", "h"]]
+
+
+def test_a_group_that_is_refused_keeps_no_other() -> None:
+    target = Cluster({})
+    target.refused = {"g": Stop("rights", "none", "ask for them")}
+    source = Cluster({"g": {HERE: 4}, "h": {HERE: 5}})
+    rows = Groups(source, target).sync(["g", "h"], {HERE: Way(THERE, COPIED)})  # type: ignore[arg-type]
+    assert [(row.group, row.action) for row in rows] == [("g", "failed"), ("h", "moved")]
+
+
+class Forbidding:
+    """A client with no right to one group."""
+
+    def alter_offsets(self, asked: Mapping[str, Mapping[Any, Any]]) -> dict[str, Any]:
+        if "forbidden" in asked:
+            raise kafka_errors.GroupAuthorizationFailedError
+        return {group: dict.fromkeys(places, kafka_errors.NoError) for group, places in asked.items()}
+
+
+def test_where_a_group_is_forbidden_the_others_are_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Committed, "_connected", lambda _: Forbidding())
+    told = Committed(Endpoint("west", "", 0)).commit({"forbidden": {HERE: 4}, "h": {HERE: 5}})
+    assert (type(told["forbidden"]), told["h"]) == (Stop, {HERE: ""})
 
 
 def test_a_group_that_cannot_be_read_is_told_and_keeps_no_other() -> None:

@@ -261,7 +261,7 @@ class Ledgers:
         """See to what time alone changes."""
         self.cluster.tick()
         self.keeper.tick()
-        self.keeper.name_lost(not self.reconciler.names_lost())
+        self.keeper.name_lost(self.reconciler.unnamed())
         self.reconciler.turn()
         self.workers.step(self.reconciler.board.marks)
 

@@ -51,7 +51,8 @@ class Keeper:
         self._due_ms: int | None = None
         self.again_ms: int | None = None
         self._unpublished = True
-        self._least_ms, self._unnamed = 0, False
+        self._least_ms = 0
+        self._unnamed: int | None = None
         self.topology: Topology | None = None
         self.first_epoch: int | None = None
         self.notes: tuple[str, ...] = ()
@@ -75,7 +76,7 @@ class Keeper:
         with self._lock:
             if not self._strange.issuperset(bookies):
                 self._strange |= set(bookies)
-                self._unnamed = False
+                self._unnamed = None
                 self.settle()
 
     def tick(self) -> None:
@@ -101,8 +102,9 @@ class Keeper:
                 self._least_ms = least_ms
                 self.settle()
 
-    def name_lost(self, unnamed: bool) -> None:
-        """Take whether no ledger names a lost bookie: then those that were decommissioned are forgotten."""
+    def name_lost(self, unnamed: int | None) -> None:
+        """Take the epoch by which no ledger names a lost bookie; None: by none. While it is in force, those that were
+        decommissioned are forgotten."""
         with self._lock:
             if unnamed != self._unnamed:
                 self._unnamed = unnamed
@@ -116,9 +118,11 @@ class Keeper:
         with self._lock:
             if self._seen is None:
                 return
-            policy = membership(self._live.now.placement, self._least_ms, self._unnamed)
+            # A bookie that is lost only now may be named: no bucket has judged by that yet.
+            unnamed = self.topology is not None and self._unnamed == self.topology.epoch
+            policy = membership(self._live.now.placement, self._least_ms, unnamed)
             policy = replace(policy, grace_ms=0) if at_once else policy
-            if self._unnamed and self.topology is not None:
+            if unnamed and self.topology is not None:
                 lost = {bookie.id for bookie in self.topology.bookies if bookie.status is Status.LOST}
                 self._strange -= lost
             unregistered = self._strange.difference(sighting.bookie for sighting in self._seen)

@@ -117,13 +117,14 @@ class Reconciler:
         """The stream gave a sign of life."""
         self._heard_ms = self._clock()
 
-    def names_lost(self) -> bool:
-        """Whether some ledger may name a lost bookie: each that does has a finding of one of these rules."""
+    def unnamed(self) -> int | None:
+        """The epoch in force if no ledger names a bookie that is lost by it: each that does has a finding of one of
+        these rules. None if some may."""
         topology = self._keeper.topology
         with self.lock:
-            if not self.complete or topology is None or not self.board.settled(self._buckets, topology.epoch):
-                return True
-            return bool(np.isin(self.board.findings["rule"], _NAME_LOST).any())
+            if topology is None or not self.complete or not self.board.settled(self._buckets, topology.epoch):
+                return None
+            return None if np.isin(self.board.findings["rule"], _NAME_LOST).any() else topology.epoch
 
     def silent(self) -> str:
         """Why the stream is not to be believed: it has been silent for too long. Empty if it is not."""

@@ -144,7 +144,7 @@ def test_objects_are_told_by_owner_with_bytes_and_why(make: Any) -> None:
     }  # fmt: skip
 
 
-def test_what_an_owner_counts_on_and_is_not_there_is_told(make: Any) -> None:
+def test_what_an_owner_counts_on_and_is_not_there_is_told_after_a_while(make: Any) -> None:
     setting = make()
     setting.owned.lists(OWNER, 5, 6, copies={5: UIDS[0]})
     setting.owned.owners[OWNER] = setting.owned.owners[OWNER]._replace(
@@ -154,7 +154,10 @@ def test_what_an_owner_counts_on_and_is_not_there_is_told(make: Any) -> None:
     setting.put(UIDS[0], 6)
     setting.client.delete_object(Bucket=setting.bucket, Key=pair.index_key)
     setting.turn()
-    assert (setting.rules(), setting.stages()) == ({5: ("copy-lost", OWNER, 0)}, {})
+    before = setting.rules()
+    setting.now_ms += int(setting.policy.missing_s * 1000)
+    setting.turn()
+    assert (before, setting.rules(), setting.stages()) == ({}, {5: ("copy-lost", OWNER, 0)}, {})
 
 
 def test_none_goes_without_a_persons_yes_and_then_only_what_it_was_said_to(make: Any) -> None:

@@ -26,6 +26,7 @@ from streams.live import Live
 from streams.metrics import Metrics
 from streams.placed import Placed
 from streams.reconciler import Reconciler
+from streams.repair_workers import RepairWorkers
 from tests.simulation.checkers import Checkers
 from tests.simulation.faults import Faults
 from tests.simulation.surroundings import BUCKETS, Eyes, Hands, Topics
@@ -108,7 +109,8 @@ class Application:
         self.reconciler.load()
         self.judging = parts.judging(topics, clock)
         self.judging.load()
-        self.placed = Placed(self.live, Watched(eyes, hands, self.judging), self.keeper, self.reconciler, clock)
+        watched, workers = Watched(eyes, hands, self.judging), RepairWorkers(list, 0, clock)
+        self.placed = Placed(self.live, watched, self.keeper, self.reconciler, workers, clock)
         eyes.tell, eyes.published = self.keeper.seen, self.judging.published
         if not faults.cut:
             eyes.connect()
@@ -124,6 +126,7 @@ class Application:
         self._supervised(self.eyes.look)
         self.checkers.tick(self.clock())
         self._supervised(self.keeper.tick)
+        self._supervised(lambda: self.keeper.name_lost(self.reconciler.unnamed()))
         self._supervised(self.batch)
         self._supervised(self.reconciler.turn)
         self._supervised(lambda: self.placed.tick(runs=True))

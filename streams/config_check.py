@@ -1,15 +1,14 @@
 """What a configuration names outside of itself: files, variables, addresses. `parse` cannot see whether they hold."""
 
 import os
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from state.keys import shown
 from state.settings import Settings
 from state.standing import depth
+from state.wiring import ADDRESS
 
-_HOST = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s:/,\[\]]+):[0-9]{1,5}")
 WANTED = "host:port[,host:port...]"
 
 
@@ -22,11 +21,11 @@ def _addresses(settings: Settings) -> Iterator[str]:
     # A chroot may follow the last of ZooKeeper's servers.
     servers = settings.cluster.zookeeper.partition("/")[0]
     for name, addresses in (("cluster.zookeeper", servers), ("journal.bootstrap", settings.journal.bootstrap)):
-        wrong = [address for address in addresses.split(",") if not _HOST.fullmatch(address.strip())]
+        wrong = [address for address in addresses.split(",") if not ADDRESS.fullmatch(address.strip())]
         if addresses and wrong:
             yield f"{name}: expected {WANTED}; found {shown(wrong[0])}"
     for address in settings.cluster.autorecovery:
-        if not _HOST.fullmatch(address.partition("://")[2].rstrip("/") or address):
+        if not ADDRESS.fullmatch(address.partition("://")[2].rstrip("/") or address):
             yield f"cluster.autorecovery: expected [http://]host:port; found {shown(address)}"
 
 

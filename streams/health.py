@@ -99,9 +99,8 @@ def _links(links: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         for cluster in link["down"]:
             down.setdefault(cluster, []).append(link)
     for cluster, some in down.items():
-        names = ", ".join(link["link"] for link in some[:NAMED])
-        more = f" and {len(some) - NAMED} more" if len(some) > NAMED else ""
-        said = f"Kafka cluster {cluster} does not answer, {'link' if len(some) == 1 else 'links'} {names}{more}"
+        names = _first([link["link"] for link in some])
+        said = f"Kafka cluster {cluster} does not answer, {'link' if len(some) == 1 else 'links'} {names}"
         yield f"{said}: {some[0]['down'][cluster]}"
     for link in links:
         if link["state"] in TROUBLED and not link["down"]:
@@ -133,8 +132,12 @@ def _quiet(sources: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 def _lost(bookies: Sequence[str]) -> Iterator[str]:
     if bookies:
-        more = f" and {len(bookies) - NAMED} more" if len(bookies) > NAMED else ""
-        yield f"{many(len(bookies), 'bookie')} lost: {', '.join(bookies[:NAMED])}{more}"
+        yield f"{many(len(bookies), 'bookie')} lost: {_first(bookies)}"
+
+
+def _first(names: Sequence[str]) -> str:
+    """Some of these names, and how many more there are."""
+    return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
 
 
 def _silent(source: Mapping[str, Any]) -> str:

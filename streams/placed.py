@@ -340,7 +340,7 @@ def _seen(health: Health) -> str:
 
 
 def _bookies(topology: Topology | None) -> dict[str, list[str]]:
-    """Names of bookies that are not writable, by status; how many are."""
+    """Names of bookies by status."""
     found: dict[str, list[str]] = {status.name.lower(): [] for status in Status}
     for bookie in topology.bookies if topology else ():
         found[bookie.status.name.lower()].append(bookie.id)

@@ -251,11 +251,3 @@ def _pulsar_rack(rack: str | None) -> str | None:
     if not rack or rack.strip() == "/":
         return None
     return normal(rack if rack.startswith("/") else f"/{rack}")
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True

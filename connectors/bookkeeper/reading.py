@@ -231,8 +231,12 @@ def _registrations(client: Client, parent: str, names: list[bytes], hosts: dict[
 def voters(client: Client, paths: Paths) -> list[tuple[str, int]]:
     """Bookie id and session of each vote for the Auditor: every AutoRecovery daemon has one (AutoRecoveryMain)."""
     names = [name for name in client.listings([paths.election])[0][0] if name.startswith(b"V_")]
-    found = client.multi_read(paths.election, names) if names else iter(())
+    return votes(client, paths, names) if names else []
+
+
+def votes(client: Client, paths: Paths, names: Sequence[bytes]) -> list[tuple[str, int]]:
+    """Bookie id and session of these votes for the Auditor, in this order; those that are gone are left out."""
     return [
         (marks.holder(part.data(row)), part.stat(row).owner)
-        for part in found for row in range(len(part)) if part.size[row] >= 0
+        for part in client.multi_read(paths.election, names) for row in range(len(part)) if part.size[row] >= 0
     ]  # fmt: skip

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from connectors.bookkeeper import marks
+from connectors.bookkeeper import marks, reading
 from connectors.bookkeeper.layout import Paths
 from connectors.bookkeeper.metadata import valid_bookie
 from connectors.zookeeper.client import Client
@@ -163,13 +163,7 @@ class Vote(Watcher):
         strange = next((name for name in listed if name.startswith(_PREFIX.encode()) and name not in names), None)
         self._note(self._paths.election, strange, "a vote with the number of ZooKeeper's sequence", "delete it")
         names.sort(key=lambda name: int(name[len(_PREFIX) :]))
-        parts = client.multi_read(self._paths.election, names)
-        return [
-            (marks.holder(part.data(row)), part.stat(row).owner)
-            for part in parts
-            for row in range(len(part))
-            if part.size[row] >= 0
-        ]
+        return reading.votes(client, self._paths, names)
 
     def _obey(self, client: Client) -> None:
         """Read delay and switch; tell what changed."""

@@ -13,6 +13,7 @@ from connectors.zookeeper.errors import FORBIDDEN, TooOld
 from state.deleting import OPERATOR
 from state.errors import Retry
 from state.settings import Settings
+from state.standing import depth
 from streams.cli.checks import Check, fail, ok, tried, warn, workers
 from streams.words import many
 
@@ -157,7 +158,7 @@ def racks(seen: Seen, places: dict[str, str]) -> Check:
         return fail("racks", f"{many(len(by_rack), 'rack')}: {shown}", todo)
     if DEFAULT_RACK in by_rack:
         return warn("racks", shown, f"give {many(by_rack[DEFAULT_RACK], 'bookie')} of {DEFAULT_RACK} a rack in the map")
-    if len({rack.count("/") for rack in by_rack}) > 1:
+    if len({depth(rack) for rack in by_rack}) > 1:
         return warn("racks", f"{shown}: not of one depth", "give every bookie a rack of the same depth")
     return ok("racks", shown)
 

@@ -11,7 +11,8 @@ import subprocess
 from collections.abc import Callable
 from contextlib import suppress
 
-from py4j.protocol import Py4JError
+from py4j import java_gateway
+from py4j.protocol import Py4JError, get_return_value
 from pyspark import SparkContext
 from pyspark.sql import SparkSession, SQLContext
 from pyspark.sql.streaming import StreamingQueryListener
@@ -90,6 +91,8 @@ class Driver:
         SparkSession._instantiatedSession = SparkSession._activeSession = None
         SQLContext._instantiatedContext = None
         SparkContext._gateway = SparkContext._jvm = None
+        # pyspark's own reads the session that is gone, so a Java exception of any JVM would be an AssertionError.
+        java_gateway.get_return_value = get_return_value
         if gateway is not None:
             with suppress(Py4JError, OSError):
                 gateway.close(keep_callback_server=True)

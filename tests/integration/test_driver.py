@@ -1,12 +1,15 @@
 """Spark's session ends in several ways, and another takes its place in the same process."""
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from subprocess import Popen
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 
+from connectors.sandbox.gateway import Gateway
 from connectors.sandbox.processes import wait_until
 from state.settings import parse
 from streams.clock import turns
@@ -26,7 +29,7 @@ def heard() -> list[str]:
 
 @pytest.fixture(scope="module")
 def driver(new_root: Callable[[], Path], heard: list[str]) -> Iterator[Driver]:
-    root = new_root()
+    root, before = new_root(), dict(os.environ)
     settings = parse({
         "kafka": {"east": {"bootstrap": "none:1", "bit": 0}}, "logdirs": {"east": {}},
         "spark": {"memory": "512m", "master": "local[1]"},
@@ -36,6 +39,9 @@ def driver(new_root: Callable[[], Path], heard: list[str]) -> Iterator[Driver]:
     made.begin()
     yield made
     made.close()
+    # The session names an interpreter within ``root``, which goes; sessions of other tests would look for it.
+    os.environ.clear()
+    os.environ.update(before)
 
 
 def killed(process: "Popen[bytes]") -> None:
@@ -66,3 +72,15 @@ def test_another_session_takes_the_place_of_one_that_ended(
     wait_until(lambda: taken and "clock" in heard, WAIT_S, "a batch, and its report")
     drain(query)
     assert (reason in found, driver.ended()) == (True, "")
+
+
+def test_the_end_of_the_session_leaves_exceptions_of_other_jvms_readable(
+    driver: Driver, new_root: Callable[[], Path]
+) -> None:
+    driver.close()
+    other = Gateway("other", new_root(), "bookkeeper-4.17.3")
+    try:
+        with pytest.raises(Py4JJavaError, match="NoSuchElementException"):
+            other.java.java.util.ArrayList().iterator().next()
+    finally:
+        other.close()

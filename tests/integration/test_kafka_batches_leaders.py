@@ -120,8 +120,13 @@ def test_records_below_min_insync_wait_and_are_counted_once(east: Brokers, west:
             copied, reached = copied + row.copied, row.position.offset
             return reached == count
 
+        def alone() -> bool:
+            return admin.list_topics(topic, timeout=30).topics[topic].partitions[0].isrs == [1]
+
         east.kill(2)
         try:
+            # Until the leader drops the replica it appends what it cannot confirm, and a second producer doubles it.
+            wait_until(alone, 180.0, "the leader to be alone")
             assert not copy()
         finally:
             east.start(2)

@@ -14,16 +14,18 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import ConfigResource, ConfigSource, OffsetSpec, ResourceType
+from confluent_kafka.admin import ClusterMetadata, ConfigResource, ConfigSource, OffsetSpec, ResourceType
 
 from connectors.contract import Endpoint, Partition
 from connectors.kafka.admin import Admin, missing
 from connectors.kafka.committed import Committed
 from state.alignment import Setting
-from state.errors import TrueupError
+from state.errors import Retry, TrueupError
 from state.linking import Start
 
 NEVER = -1
+_NO_TOPIC = "/"
+"""A name that no broker takes, so that an answer is of the cluster alone and nothing is made."""
 _EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
@@ -70,15 +72,22 @@ class Discovery:
 
     def cluster_id(self) -> str:
         """The id that the cluster was formatted with: no other has it."""
-        found = self.admin.ask("describe the cluster", self.admin.client.describe_cluster)
-        return str(found.cluster_id)
+        # Not describe_cluster: librdkafka 2.16 ends the process by an assertion (rd_kafka_admin_response_parse) where a
+        # broker that has just started knows of no broker yet.
+        found: object = self._listed(_NO_TOPIC).cluster_id
+        if not found:
+            raise Retry(f"{self.admin.name} to have a cluster id", "none yet", "it is asked again; Kafka 2.8 has one")
+        return str(found)
 
     def names(self) -> list[str]:
         """Names of all topics that we may see, internal ones too, sorted. The list to match patterns against."""
+        return sorted(self._listed().topics)
+
+    def _listed(self, *topic: str) -> ClusterMetadata:
         try:
-            return sorted(self.admin.client.list_topics(timeout=self.admin.timeout_s).topics)
+            return self.admin.client.list_topics(*topic, timeout=self.admin.timeout_s)
         except KafkaException as error:
-            raise self.admin.error("list its topics", error.args[0]) from error
+            raise self.admin.error("tell its topics", error.args[0]) from error
 
     def topics(self, names: Iterable[str], configs: bool = True) -> dict[str, Topic]:
         """Those of ``names`` that exist, with all settings in force unless ``configs`` is false."""

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Event
 
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from connectors.contract import Endpoint, Partition
 from connectors.kafka.admin import Admin
@@ -18,6 +20,7 @@ from state.alignment import Setting
 from state.errors import Retry, Stop
 from state.linking import Start
 from tests.integration.mirror import coordinated
+from tests.proxy import Proxy
 
 pytestmark = pytest.mark.servers
 
@@ -50,6 +53,42 @@ def east(broker: Kafka) -> Iterator[Discovery]:
 def test_a_cluster_has_one_id(broker: Kafka, east: Discovery) -> None:
     written = (broker.root / "data" / "meta.properties").read_text()
     assert f"cluster.id={east.cluster_id()}\n" in written
+
+
+def test_a_broker_that_knows_of_no_broker_yet_is_asked_again(broker: Kafka) -> None:
+    """So answers a broker of KRaft in its first moments; librdkafka's describe_cluster ends the process by it."""
+    asked: dict[bytes, int] = {}
+    begins = Event()
+
+    def changed(frame: bytes) -> bytes:
+        """Header of version 1 (no tagged fields), then the body."""
+        answer = MetadataResponse.decode(frame[5:], version=asked[frame[:4]])
+        if begins.is_set():
+            answer.brokers, answer.topics = [], []
+        for node in answer.brokers:
+            node.port = int(proxy.address.split(":")[1])
+        return frame[:5] + bytes(answer.encode())
+
+    def change(way: str, data: bytes) -> bytes:
+        out = b""
+        while data:
+            size = 4 + int.from_bytes(data[:4])
+            frame, data = data[4:size], data[size:]
+            if way == "asked" and int.from_bytes(frame[:2]) == MetadataRequest.API_KEY:
+                asked[frame[4:8]] = int.from_bytes(frame[2:4])
+            elif way == "said" and frame[:4] in asked:
+                frame = changed(frame)
+            out += len(frame).to_bytes(4) + frame
+        return out
+
+    with Proxy(broker.bootstrap) as proxy:
+        proxy.change = change
+        with Admin(Endpoint("east", proxy.address, 0), 5.0) as admin:
+            discovery = Discovery(admin.endpoint, admin)
+            discovery.cluster_id()
+            begins.set()
+            with pytest.raises(Retry, match="east to"):
+                discovery.cluster_id()
 
 
 def test_topics_are_told_with_what_they_are_made_of(east: Discovery) -> None:

@@ -6,6 +6,7 @@ loop begins again from what it can observe.
 """
 
 import logging
+import re
 import threading
 import time
 import traceback
@@ -24,6 +25,7 @@ PROVEN_S = 10.0
 """A turn that lasts so long after a failure counts as one that succeeded."""
 DRAIN_S, STOP_S, JOIN_S = 5.0, 2.0, 2.0
 LONGEST_TEXT = 2_000
+_FRAMES = re.compile(r"^\s*(?:at \S+\(.*\)|\.\.\. \d+ more)\n?", re.MULTILINE)
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("state", "connectors", "streams")
 Stopped = Callable[[], bool]
@@ -215,7 +217,7 @@ def drain(query: StreamingQuery, limit_s: float = 60.0) -> None:
 
 def told(error: BaseException) -> str:
     """An error in one line; a defect with its place in our code."""
-    text = f"{type(error).__name__}: {error}".split("JVM stacktrace")[0].strip()[-LONGEST_TEXT:]
+    text = _said(f"{type(error).__name__}: {error}")
     return text if isinstance(error, TrueupError) else f"{text}, at {_place(error)}"
 
 
@@ -245,4 +247,9 @@ def _ended(query: StreamingQuery) -> str:
         error = query.exception()
     except Exception as unanswered:
         return f"Spark does not answer: {type(unanswered).__name__}"
-    return str(error).split("JVM stacktrace")[0].strip()[-LONGEST_TEXT:] if error else "the query stopped by itself"
+    return _said(str(error)) if error else "the query stopped by itself"
+
+
+def _said(text: str) -> str:
+    """A text of Spark's without Java's frames, which would leave no room for what happened."""
+    return _FRAMES.sub("", text.split("JVM stacktrace")[0]).strip()[-LONGEST_TEXT:]

@@ -153,6 +153,16 @@ def test_sparks_listener_hides_no_defect_and_goes_on(supervisor: Supervisor) -> 
     )  # fmt: skip
 
 
+def test_the_frames_of_java_do_not_hide_what_happened() -> None:
+    frames = "".join(f"\tat org.apache.spark.Class{n}$.run(File.scala:{n})\n" for n in range(200))
+    error = RuntimeError(
+        f"Python worker exited unexpectedly (crashed)\n{frames}Caused by: java.io.EOFException\n\t... 9 more"
+    )
+    assert module.told(error).startswith(
+        "RuntimeError: Python worker exited unexpectedly (crashed)\nCaused by: java.io.EOFException, at "
+    )
+
+
 def test_threads_of_libraries_that_die_are_told(supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threading, "excepthook", supervisor.died)
     thread = threading.Thread(target=Flaky(), name="library")

@@ -24,7 +24,7 @@ def client(engine: FakeEngine) -> FlaskClient:
 
 
 class Outline(HTMLParser):
-    """Tags opened and not closed, ids, and addresses."""
+    """Tags opened and not closed, ids, addresses, and of each table whether it lies within a card."""
 
     VOID = frozenset({"meta", "link", "br"})
 
@@ -33,16 +33,22 @@ class Outline(HTMLParser):
         self.open: list[str] = []
         self.ids: list[str] = []
         self.addresses: list[str] = []
+        self.cards: list[bool] = []
+        self.wide: list[bool] = []
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag not in self.VOID:
             self.open.append(tag)
+            self.cards.append("card" in (dict(attrs).get("class") or "").split())
+        if tag == "table":
+            self.wide.append(any(self.cards))
         self.ids += [value for name, value in attrs if name == "id" and value]
         self.addresses += [value for name, value in attrs if name in ("src", "href") and value]
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag
+        self.cards.pop()
 
 
 def test_the_page_is_well_formed(client: FlaskClient) -> None:
@@ -56,6 +62,13 @@ def test_every_section_is_on_the_page(client: FlaskClient) -> None:
 def test_the_script_gets_every_section_as_it_is_on_the_page(client: FlaskClient) -> None:
     page, sections = client.get("/").text, client.get("/api/page").get_json()
     assert [name for name in SECTIONS if sections[name] not in page] == []
+
+
+def test_on_a_narrow_screen_tables_scroll_within_their_cards(client: FlaskClient) -> None:
+    page = client.get("/").text
+    narrow = page[page.index("@media (max-width: 520px)") :]
+    tables = Outline(page).wide
+    assert (bool(tables) and all(tables), ".card { overflow-x: auto; }" in narrow) == (True, True)
 
 
 def test_nothing_comes_from_elsewhere(client: FlaskClient, engine: FakeEngine) -> None:

@@ -147,7 +147,7 @@ def _rule(broker: Broker, policy: LogDirs, why: str, planned: bool, waiting: str
     if offline:
         return "logdirs.offline", f"offline: {', '.join(offline)}; nothing moves on this broker until it is back"
     if not broker.sized:
-        return "logdirs.sizes-unknown", f"broker {broker.id} does not tell the sizes of its log directories"
+        return "logdirs.sizes-unknown", "it does not tell the sizes of its log directories"
     full = [
         d.path for d, free in zip(broker.dirs, usable_after(broker).tolist(), strict=True)
         if free < headroom(limits_of(broker, policy), d.total)

@@ -22,6 +22,7 @@ def strategy_of(dirs: Dirs, known: Known) -> str:
 def cluster_row(dirs: Dirs) -> Row:
     """One cluster at a glance."""
     policy, known = dirs.policy, list(dirs.known.values())
+    reasons = (f"broker {broker}: {one.reason}" for broker, one in dirs.known.items() if one.rule or one.error)
     rules = Counter(one.rule for one in known if one.rule)
     decisions = [one.decision for one in known if one.decision]
     planned = [move for decision in decisions for move in decision.moves]
@@ -32,7 +33,7 @@ def cluster_row(dirs: Dirs) -> Row:
         "skew": max((one.skew for one in seen), default=0.0), "rules": dict(rules),
         "planned": len(planned), "planned_bytes": sum(move.bytes for move in planned),
         "moving": sum(len(one.copying) for one in seen), "at_ms": dirs.at_ms,
-        "reason": dirs.problem or next((one.reason for one in known if one.rule or one.error), ""),
+        "reason": dirs.problem or next(reasons, ""),
     }  # fmt: skip
 
 

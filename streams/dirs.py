@@ -14,6 +14,7 @@ from state.directories import Copying, Directory, Observed, cordoned, observed
 from state.errors import Stop, TrueupError
 from state.levelling import LogDirs
 from state.logdirs import Broker
+from state.relocations import UNDER_WAY
 from streams.levelling import Leveller, Say
 
 Row = dict[str, Any]
@@ -175,7 +176,7 @@ class Dirs:
             parts = (("a throttle", ours.throttles), ("cordons", ours.cordoned), ("moves", ours.moves))
             what = " and ".join(name for name, some in parts if some)
             known = self.known.get(broker)
-            why = self.problem or (known.error if known else "it was not looked at since the start")
+            why = self.problem or (_hindrance(known, ours) if known else "it was not looked at since the start")
             if what and why:
                 found.append(f"broker {broker} of {self.name} still has {what} of ours: {why}")
         return found
@@ -201,6 +202,13 @@ def observed_of(record: Mapping[str, Any]) -> Observed:
     values = {name: record[name] for name in Observed._fields}
     directories = tuple(Directory(**row) for row in record["directories"])
     return Observed(**{**values, "directories": directories, "copying": tuple(Copying(**r) for r in record["copying"])})
+
+
+def _hindrance(known: Known, ours: Ours) -> str:
+    """Why what is ours on a broker cannot be taken back now. A directory that is offline tells nothing of its moves,
+    and their throttle stays as long."""
+    stuck = known.rule == "logdirs.offline" and any(move.stage in UNDER_WAY for move in ours.moves)
+    return known.error or (known.reason if stuck else "")
 
 
 def _names(decision: Decision) -> frozenset[str]:

@@ -12,11 +12,12 @@ AT_ONCE = 32
 
 
 class CleanClient(KafkaAdminClient):  # type: ignore[misc]
-    """One that leaves no thread behind when it cannot connect, that knows every broker that it is sent to, and that
-    sets the offsets of many groups at once.
+    """One that leaves no thread behind when it cannot connect, that knows every broker that it is sent to and who is
+    the controller, and that sets the offsets of many groups at once.
 
     Its metadata are five minutes old at most. A broker that was away when they were read is not in them, and every
-    request to it would fail until they are read again.
+    request to it would fail until they are read again. The controller is kept until it answers that it is not any
+    more, which one that is away never does.
     """
 
     def __init__(self, **configs: object) -> None:
@@ -39,6 +40,10 @@ class CleanClient(KafkaAdminClient):  # type: ignore[misc]
         cluster = self._manager.cluster
         if node_id is not None and cluster.broker_metadata(node_id) is None:
             await cluster.refresh_metadata()
+
+    async def _send_request_to_controller(self, *request: Any, **more: Any) -> Any:
+        self._controller_id = None
+        return await super()._send_request_to_controller(*request, **more)
 
     def alter_offsets(self, asked: Mapping[str, Mapping[Any, Any]]) -> dict[str, dict[Any, Any]]:
         """What `alter_group_offsets` does and tells, for each group. Its requests do not wait for each other: a thread

@@ -26,6 +26,7 @@ CORDON = "cordoned.log.dirs"
 _TOGETHER = 16
 _RECORDED = (3, 9)
 """UNKNOWN_TOPIC_OR_PARTITION and REPLICA_NOT_AVAILABLE: the broker remembers the directory for when it is made."""
+_AWAY = "it is away: registered, and no other broker has an address of it"
 _WHY = {
     17: ("refused", "the name of the topic is too long for a future replica's directory"),
     29: ("failed", "no permission: ALTER on the cluster is needed"),
@@ -157,7 +158,8 @@ class LogDirs(Closing):
             return Seen(broker, _broker(broker, answer.results, self._profile(broker)))
         except kafka_errors.KafkaError as error:
             self._profiles.pop(broker, None)  # it may come back as a newer one
-            return Seen(broker, None, f"{type(error).__name__}: {error}")
+            away = isinstance(error, kafka_errors.UnknownBrokerIdError)
+            return Seen(broker, None, _AWAY if away else f"{type(error).__name__}: {error}")
 
     async def _describe(self, broker: int) -> Any:
         return await self._admin._manager.send(DescribeLogDirsRequest(topics=None), node_id=broker)

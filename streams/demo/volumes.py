@@ -72,25 +72,35 @@ class Volumes(Closing):
         return self._holder.output()
 
 
-class Broker(Kafka):
-    """A broker whose log directories are these volumes."""
+class OnVolumes(Kafka):
+    """A node of any cluster whose log directories are ``volumes``. Its settings take `settings_of` them."""
 
-    def __init__(self, root: Path, volumes: Volumes) -> None:
-        self._volumes = volumes
-        settings = {
-            "log.dirs": ",".join(map(str, volumes.sizes)), "log.segment.bytes": 4 << 20,
-            "log.index.size.max.bytes": 1 << 16, "log.cleaner.enable": "false",
-            "log.segment.delete.delay.ms": 1_000,  # a minute by default, and nobody wants to wait for it
-        }  # fmt: skip
-        super().__init__(root, "256m", settings)
+    volumes: Volumes
 
     def prepare(self) -> None:
         """Format every directory."""
-        if not all((self._volumes.path(f"{path}/meta.properties")).exists() for path in self._volumes.sizes):
+        if not all((self.volumes.path(f"{path}/meta.properties")).exists() for path in self.volumes.sizes):
             self._format()
 
     def jvm(self, name: str, root: Path, main: Sequence[object], flags: Sequence[str]) -> Process:
         """A Java process that sees the volumes."""
         made = super().jvm(name, root, main, flags)
-        made.within(self._volumes.enter)
+        made.within(self.volumes.enter)
         return made
+
+
+class Broker(OnVolumes):
+    """A broker by itself whose log directories are these volumes."""
+
+    def __init__(self, root: Path, volumes: Volumes) -> None:
+        self.volumes = volumes
+        super().__init__(root, "256m", settings_of(volumes))
+
+
+def settings_of(volumes: Volumes) -> dict[str, object]:
+    """Settings of a broker that fit such disks."""
+    return {
+        "log.dirs": ",".join(map(str, volumes.sizes)), "log.segment.bytes": 4 << 20,
+        "log.index.size.max.bytes": 1 << 16, "log.cleaner.enable": "false",
+        "log.segment.delete.delay.ms": 1_000,  # a minute by default, and nobody wants to wait for it
+    }  # fmt: skip

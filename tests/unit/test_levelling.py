@@ -197,6 +197,19 @@ def test_a_cordon_of_ours_is_taken_back_while_its_directory_is_offline() -> None
     assert (("cordon",) in bench.client.log, bench.ours) == (True, NOTHING)
 
 
+def test_a_move_that_an_offline_directory_keeps_from_ending_is_a_problem() -> None:
+    bench = Bench()
+    bench.turn()
+    well, found = bench.dirs.left(), bench.client.broker
+    assert found is not None
+    small, large = found.dirs
+    bench.client.broker = replace(found, dirs=(small, large._replace(online=False, total=-1, usable=-1)))
+    bench.turn()
+    bench.client.broker, broken = found, bench.dirs.left()
+    bench.turn()
+    assert (well, ["offline: /large" in told for told in broken], bench.dirs.left()) == ([], [True], [])
+
+
 def test_a_cluster_that_does_not_answer_is_asked_anew() -> None:
     bench = Bench()
     bench.client.away = True

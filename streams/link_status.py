@@ -107,9 +107,10 @@ class LinkStatus:
         )  # fmt: skip
         if part.stopped:
             return part
-        if facts.source.partitions.get(topic) == 0:
-            said = self.unreadable().get(topic, "the source does not show its partitions")
-            return part._replace(error=said, stopped=True)
+        for side, seen, name in (("source", facts.source, topic), ("target", facts.target, link.target(topic))):
+            if seen.partitions.get(name) == 0:  # there, and not to be read
+                said = self.unreadable().get(topic, f"the {side} does not show the partitions of {name}")
+                return part._replace(error=said, stopped=True)
         if link.waiting and (hold := link.waiting.get(link.target(source.topic))) is not None:
             approval = hold.reason if hold.approval else ""
             return part._replace(error=hold.reason, approval=approval, stopped=hold.stopped, begun=False)

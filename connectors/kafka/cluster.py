@@ -1,6 +1,7 @@
 """One Kafka cluster as a copier sees it: who leads which partition, and questions to the leaders."""
 
 import contextlib
+import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, TypeVar
@@ -17,7 +18,10 @@ from connectors.kafka.wire import Missing, problem
 from state.errors import Retry, Stop, TrueupError
 
 EARLIEST, LATEST = -2, -1
+_CONSUMER, _DEBUGGER = -1, -2
+"""Replica ids: the ends that a consumer sees, and those that the leader has (ReplicaManager.fetchOffset)."""
 _METADATA, _LIST_OFFSETS, _DESCRIBE_PRODUCERS = 10, 2, 0  # versions: all brokers from 2.8 on
+SETTLE_S = 0.5
 T = TypeVar("T")
 
 
@@ -92,7 +96,9 @@ class Cluster:
         """The connection for questions to a broker. Raises `Retry` and `Stop`."""
         return self._connection(self._address_of(node))
 
-    def ends(self, partitions: Iterable[Partition], which: int = LATEST) -> dict[Partition, int | TrueupError]:
+    def ends(
+        self, partitions: Iterable[Partition], which: int = LATEST, replica_id: int = _CONSUMER
+    ) -> dict[Partition, int | TrueupError]:
         """The first offset (`EARLIEST`) or the one after the last replicated record (`LATEST`)."""
         kind = ListOffsetsRequest.ListOffsetsTopic
 
@@ -104,9 +110,40 @@ class Cluster:
                 )
                 for name, numbers in topics.items()
             ]
-            return ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=asked)
+            return ListOffsetsRequest(replica_id=replica_id, isolation_level=0, topics=asked)
 
         return self._ask_leaders(partitions, request, _LIST_OFFSETS, "read the ends of", lambda part: int(part.offset))
+
+    def settled(self, partitions: Iterable[Partition]) -> dict[Partition, int | TrueupError]:
+        """The ends of logs in which everything is replicated that their leaders have now, or had and lost since.
+
+        A leader shows nothing that a replica in sync lacks, so what a copier wrote may be there out of sight. `Retry`
+        where it is not replicated in `SETTLE_S`.
+        """
+        found, left = dict[Partition, int | TrueupError](), dict[Partition, int]()
+        deadline = time.monotonic() + SETTLE_S
+        wanted = set(partitions)
+        while True:
+            for partition, end in self.ends(wanted, replica_id=_DEBUGGER).items():
+                if isinstance(end, TrueupError):
+                    found[partition] = end
+                else:
+                    left[partition] = min(end, left.get(partition, end))
+            wanted -= found.keys()
+            for partition, end in self.ends(wanted).items():
+                if isinstance(end, TrueupError) or end >= left[partition]:
+                    found[partition] = end
+            wanted -= found.keys()
+            if not wanted or time.monotonic() > deadline:
+                return found | {partition: self._alone(partition) for partition in wanted}
+            time.sleep(SETTLE_S / 10)
+
+    def _alone(self, partition: Partition) -> Retry:
+        return Retry(
+            f"the last records of {partition} in {self.endpoint.name} on all replicas in sync",
+            "its leader alone has them, and they may be lost or stay",
+            "look at the brokers that have its other replicas; nothing is written twice while it is not known",
+        )
 
     def producers(self, partitions: Iterable[Partition]) -> dict[Partition, dict[int, int] | TrueupError]:
         """Producer ids that the leader remembers (KIP-664), each with its last sequence."""

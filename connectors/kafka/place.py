@@ -38,6 +38,10 @@ class Place:
         ids = {f"{_ID}{producer:x}": count for producer, count in sorted(self.counts.items())}
         return Position(self.offset, {_FLOOR: self.floor, **ids}, self.chosen)
 
+    def ahead(self, last: Mapping[int, int]) -> dict[int, int]:
+        """Those last sequences of ours, by producer id, before which there are batches that are not counted here."""
+        return {producer: n for producer, n in last.items() if ahead(following(n), self.counts.get(producer, 0)) > 0}
+
     def agrees(self, last: Mapping[int, int]) -> bool:
         """Whether no last sequence of ours, by producer id, is another than is counted here. A leader that forgot a
         producer does not tell it."""

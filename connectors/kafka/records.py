@@ -81,7 +81,7 @@ class RecordCopier:
         self._rate = Rate(lease.limits, time.monotonic())
         self._guard, self._guarded, self._told_apart = Guard(lease, source), 0.0, False
         self._batch_bytes, self._refused, self._recovered = BATCH_BYTES, 0, False
-        self._resume = Resume(lease)
+        self._resume = Resume(lease, target)
         self._producer: Producer | None = None
         self._consumer: Consumer = consumer(lease.source, lease.limits, self._heard("source"))
         try:

@@ -243,7 +243,7 @@ class Flow:
         counts, self.counts = self.counts, Counts()
         runs, target_end = self._settled()
         carry = {END: self.floor} if self.floor >= 0 else {}
-        error, self.error = self.error, self.error if self.stopped else ""
+        error, self.error = self.error, self.error if self.stopped or not self.known else ""
         return Progress(
             self.source, self.lane.target, Position(self.offset, carry, self.chosen), runs,
             source_start=self.bounds.start, source_end=self.bounds.end, target_end=target_end,

@@ -1,9 +1,10 @@
 """Brings flows to where the target says that they stand, and looks again for what a predecessor had on the wire."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from connectors.contract import Lease, Partition
+from connectors.kafka.cluster import Cluster
 from connectors.kafka.records_clients import Bounds, bounds
 from connectors.kafka.records_flows import Flow
 from connectors.kafka.records_tails import Search, Tails
@@ -14,10 +15,11 @@ LATE_S = 0.25
 
 
 class Resume:
-    """Opens flows of one lease, again and again."""
+    """Opens flows of one lease, again and again. ``target`` None: its options are such that it cannot be asked whether
+    its leaders have what they do not show."""
 
-    def __init__(self, lease: Lease) -> None:
-        self._lease = lease
+    def __init__(self, lease: Lease, target: Cluster | None) -> None:
+        self._lease, self._target = lease, target
         self._tails = Tails(lease.target)
 
     def run(self, flows: Sequence[Flow], ours: bool) -> None:
@@ -34,12 +36,9 @@ class Resume:
 
     def _look(self, flows: Sequence[Flow], ours: bool) -> list[Flow]:
         """Take what stands in the tails of the targets; those flows for which this could be done."""
-        ends = bounds(self._lease.target, [flow.lane.target for flow in flows])
+        ends = self._ends([flow.lane.target for flow in flows])
         found = {target: end for target, end in ends.items() if isinstance(end, Bounds)}
-        for flow in flows:
-            if isinstance(end := ends[flow.lane.target], TrueupError):
-                flow.miss(end)
-        known = [flow for flow in flows if flow.lane.target in found]
+        known = _seen(flows, ends)
         for flow in known:
             if flow.chosen:
                 flow.floor, flow.chosen = found[flow.lane.target].end, False
@@ -51,7 +50,8 @@ class Resume:
             flow.shrunk(found[flow.lane.target].end)
         while more:
             time.sleep(LATE_S)
-            later = bounds(self._lease.target, found)
+            later = self._ends(found)
+            known = _seen(known, later)
             grown = {
                 target: Bounds(found[target].end, end.end)
                 for target, end in later.items()
@@ -60,6 +60,17 @@ class Resume:
             more = bool(grown) and self._read([f for f in known if f.lane.target in grown], grown, ours)
             found |= grown
         return known
+
+    def _ends(self, targets: Iterable[Partition]) -> Mapping[Partition, Bounds | TrueupError]:
+        """Where targets start and end, once all that their leaders have is replicated: before that they do not show
+        it, and it may be ours."""
+        wanted = set(targets)
+        if self._target is None:
+            return bounds(self._lease.target, wanted)
+        self._target.refresh(target.topic for target in wanted)
+        settled = self._target.settled(wanted)
+        wrong = {target: end for target, end in settled.items() if isinstance(end, TrueupError)}
+        return {**bounds(self._lease.target, wanted), **wrong}
 
     def _read(self, flows: Sequence[Flow], ends: Mapping[Partition, Bounds], ours: bool) -> bool:
         """Read the tails below ``ends``. Whether records were found that no position told of."""
@@ -77,6 +88,14 @@ class Resume:
     def close(self) -> None:
         """Let go of connections."""
         self._tails.close()
+
+
+def _seen(flows: Sequence[Flow], ends: Mapping[Partition, Bounds | TrueupError]) -> list[Flow]:
+    """Those whose targets' ends are known; the others say why."""
+    for flow in flows:
+        if isinstance(end := ends[flow.lane.target], TrueupError):
+            flow.miss(end)
+    return [flow for flow in flows if isinstance(ends[flow.lane.target], Bounds)]
 
 
 def _enter(flow: Flow, end: Bounds | TrueupError) -> None:

@@ -68,11 +68,16 @@ class Standing:
 
 def stand(target: Cluster, places: Mapping[Partition, Place], flow: int) -> dict[Partition, Standing | TrueupError]:
     """Where each partition of the target stands. The end is asked before the producers: every batch before it is then
-    known to them."""
+    known to them. Where they know more than is counted, that is looked at once every replica in sync has it."""
     found: dict[Partition, Standing | TrueupError] = {}
-    for partition, (end, last) in _facts(target, places, flow, found).items():
+    facts = _facts(target, places, flow, found)
+    settled = target.settled(p for p, (_, last) in facts.items() if not places[p].chosen and places[p].ahead(last))
+    for partition, (end, last) in facts.items():
+        until = settled.get(partition, end)
         try:
-            found[partition] = _Look(target, partition, places[partition], flow).standing(end, last)
+            if isinstance(until, TrueupError):
+                raise until
+            found[partition] = _Look(target, partition, places[partition], flow, until).standing(end, last)
         except TrueupError as error:
             found[partition] = error
     return found
@@ -111,10 +116,10 @@ def _ours(producer_id: int, flow: int) -> bool:
 
 
 class _Look:
-    """One partition of the target, looked at for one place."""
+    """One partition of the target, looked at for one place. ``until``: what is read ends there."""
 
-    def __init__(self, target: Cluster, partition: Partition, place: Place, flow: int) -> None:
-        self._target, self._partition, self._place = target, partition, place
+    def __init__(self, target: Cluster, partition: Partition, place: Place, flow: int, until: int) -> None:
+        self._target, self._partition, self._place, self._until = target, partition, place, until
         self._flow = flow
         self._first = self._bytes = 0
         self._counted = place.floor
@@ -129,7 +134,7 @@ class _Look:
         if end in (0, place.floor) and place.agrees(last):
             return Standing(end, frozenset(last))
         self._first = self._start()
-        own = self._search(end, last) if place.floor < 0 else self._after(place.floor, end, last)
+        own = self._search(last) if place.floor < 0 else self._after(place.floor, last)
         newest = {producer: batches[-1].last_sequence for producer, batches in own.items() if batches}
         ahead_of = {p: s for p, s in {**newest, **last}.items() if ahead(following(s), place.counts.get(p, 0)) > 0}
         return Standing(end, frozenset(last), ahead_of, own, self._counted, self._whole)
@@ -144,17 +149,13 @@ class _Look:
             if ahead(following(sequence), count) < 0:
                 raise Stop(f"{where} to have {count} records of producer {producer:#x}", f"{following(sequence)}", todo)
 
-    def _after(self, start: int, end: int, last: Mapping[int, int]) -> dict[int, deque[Own]]:
+    def _after(self, start: int, last: Mapping[int, int]) -> dict[int, deque[Own]]:
         """Batches of ours from an offset on, until the end and all that the leader knows were seen."""
         own: dict[int, deque[Own]] = {}
-        missing = {
-            producer: sequence
-            for producer, sequence in last.items()
-            if ahead(following(sequence), self._place.counts.get(producer, 0)) > 0
-        }
+        missing = self._place.ahead(last)
         if start < self._first:
             self._whole = False
-        for header, batch in self._read(max(start, self._first), end, missing):
+        for header, batch in self._read(max(start, self._first), missing):
             if _ours(header.producer_id, self._flow) and header.last_delta >= 0:
                 if missing.get(header.producer_id) == header.last_sequence:
                     del missing[header.producer_id]
@@ -165,13 +166,13 @@ class _Look:
         self._whole = self._whole and not missing
         return own
 
-    def _search(self, end: int, last: Mapping[int, int]) -> dict[int, deque[Own]]:
+    def _search(self, last: Mapping[int, int]) -> dict[int, deque[Own]]:
         """Nothing is known of the past: look back from the end for the first batches of ours, which have sequence 0.
         If the leader knows none, only the newest part is looked at."""
         step = _FIRST_STEP
         while True:
-            start = max(self._first, end - step)
-            own = self._after(start, end, last)
+            start = max(self._first, self._until - step)
+            own = self._after(start, last)
             begun = own and all(own.get(producer) for producer in last)
             if start == self._first or (begun and all(batches[0].sequence == 0 for batches in own.values())):
                 return own
@@ -185,10 +186,10 @@ class _Look:
             raise found
         return found
 
-    def _read(self, start: int, end: int, missing: Mapping[int, int]) -> Iterator[tuple[Header, memoryview]]:
+    def _read(self, start: int, missing: Mapping[int, int]) -> Iterator[tuple[Header, memoryview]]:
         at, waits, self._bytes = start, 0, 0
         leader = self._target.asking(self._target.leader(self._partition))
-        while at < end or (missing and waits < _WAITS):
+        while at < self._until or (missing and waits < _WAITS):
             answer = self._fetch(leader, at)
             begun = at
             for header, batch in walk(answer):

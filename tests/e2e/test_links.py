@@ -19,6 +19,9 @@ from tests.replication.pair import Pair
 
 pytestmark = pytest.mark.servers
 PARTITIONS = 2
+LEASE_S, SLOW_S = 2, 1.5
+NOTICED_S = LEASE_S + SLOW_S + 4.0
+"""A record is seen, may have been copied by a lease that has not told it yet, and then is late."""
 END_S = 40.0
 """Ten seconds, on a machine that has four times as much to do."""
 
@@ -37,7 +40,9 @@ def topics(pair: Pair) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def trueup(pair: Pair, topics: dict[str, str], new_root: Callable[[], Path]) -> Iterator[Trueup]:
-    common = {"source": "east", "target": "west", "lease_s": 2, "mode": "enforce", "heartbeat_s": 1}
+    common = {
+        "source": "east", "target": "west", "lease_s": LEASE_S, "mode": "enforce", "heartbeat_s": 1, "slow_s": SLOW_S,
+    }  # fmt: skip
     links = {
         "whole": {**common, "topics": [topics["whole"]], "copy": "batches"},
         "single": {**common, "topics": [topics["single"]], "copy": "records"},
@@ -282,10 +287,13 @@ def test_a_killed_jvm_is_replaced_and_links_go_on_copying(trueup: Trueup, whole:
     told = trueup.get("readyz")[0], "SIGKILL" in trueup.source("spark")["detail"]
     for stream in streams:
         stream.write(300)
-    trueup.until("what was written", lambda: [sum(ends(stream.there)) for stream in streams] >= wanted)
+    written_s = time.monotonic()
+    with trueup.sampled("links") as seen:
+        trueup.until("what was written", lambda: [sum(ends(stream.there)) for stream in streams] >= wanted)
     trueup.wait("readiness", lambda status: status["ready"])
     arrived = [sum(ends(stream.there)) for stream in streams]
-    assert (*told, trueup.process.pid, arrived) == (503, True, pid, wanted)
+    late = {row["state"] for at_s, rows in seen for row in rows if row["lag_records"] and at_s > written_s + NOTICED_S}
+    assert (*told, trueup.process.pid, arrived, "up" in late) == (503, True, pid, wanted, False)
 
 
 def test_it_ends_long_before_its_leases_would(trueup: Trueup) -> None:

@@ -1,5 +1,6 @@
 """What an operator may choose for a link, end to end: many topics into one, a yes to every change, rights, consumer
-groups, and what becomes of records that the target refuses."""
+groups, what becomes of records that the target refuses, and settings of topics that are copied both ways; and what is
+shown of links whose records cannot move."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -20,6 +21,14 @@ SMALL = 20_000
 """Largest batch that the target takes of topics whose records it refuses, in bytes."""
 GROUP = "billing"
 READER = Right("topic", "literal", "asked", "User:guest", "*", "read", "allow")
+BOTH_WAYS, CHANGED = ("made", "disputed"), "9000000"
+"""Topics that links copy both ways: one that a link made, and one that was there on both sides."""
+BARRED = {"stranger": ("guest", "SASL_PLAINTEXT"), "reader": ("link", "SASL_SSL")}
+"""Links that may not write, and who they are at the target, by which listener: a user without any right, and one
+without WRITE."""
+READABLE = [
+    Right("topic", "literal", "reader", "User:link", "*", what, "allow") for what in ("read", "describe_configs")
+]
 WRITTEN = [f"value {number}" for number in range(40)]
 REFUSED = random.Random(1).randbytes(2 * SMALL).hex()
 
@@ -31,6 +40,8 @@ class Place:
     east: Side
     west: Side
     trueup: Trueup
+    seen: list[tuple[float, Any]]
+    """Rows of all links, over and over."""
 
     def values(self, topic: str) -> list[str]:
         """What stands in partition 0 at the target."""
@@ -56,6 +67,20 @@ class Place:
         found: str = self.trueup.api(f"links/{link}")["path"]
         return found
 
+    def waited(self, link: str, since: int = 0) -> set[str]:
+        """The states that a link was shown in while records waited and none was copied in that run."""
+        rows = [row for _, rows in self.seen[since:] for row in rows if row["link"] == link]
+        return {row["state"] for row in rows if row["lag_records"] and not row["copied"]}
+
+    def retention(self, side: Side, topic: str) -> str:
+        found = side.discovery.topics([topic])
+        return found[topic].configs["retention.ms"].value if topic in found else ""
+
+    def retain(self, side: Side, *topics: str) -> None:
+        """Another retention, as an operator of that cluster sets it."""
+        new = [Action(Kind.SET, topic, "", "", configs={"retention.ms": CHANGED}) for topic in topics]
+        Alignment(side.discovery, side.discovery).apply(new)
+
 
 def _behind(found: dict[str, Any], records: int) -> dict[str, Any] | None:
     return found if found["lag_records"] == records else None
@@ -71,17 +96,28 @@ def place(new_root: Callable[[], Path]) -> Iterator[Place]:
         "letters": {**common, "mode": "enforce", "topics": ["letters"], "failures": "dead-letter", "align": []},
         "hooked": {**common, "mode": "enforce", "topics": ["hooked"], "failures": "hook", "align": [],
                    "hook": "tests.conformance.hooks:handle"},
+        "there": {**common, "mode": "enforce", "topics": [*BOTH_WAYS]},
+        "back": {**common, "source": "west", "target": "east", "mode": "enforce", "topics": [*BOTH_WAYS, "western"]},
+        **{link: {**common, "target": link, "mode": "enforce", "topics": [link], "align": []} for link in BARRED},
     }  # fmt: skip
     with sides(new_root()) as (east, west):
-        for topic in ("part-1", "part-2", "asked", "letters", "hooked"):
+        for topic in ("part-1", "part-2", "asked", "letters", "hooked", "made", *BARRED):
             east.create(topic, 1, retention_ms="-1")
         for topic in ("letters", "hooked"):
             west.create(topic, 1, retention_ms="-1", max_message_bytes=str(SMALL))
-        west.create("letters.dead-letters", 1)
+        for topic in ("letters.dead-letters", "western", *BARRED):
+            west.create(topic, 1, retention_ms="-1")
+        for side, retention_ms in ((east, "7000000"), (west, "8000000")):
+            side.create("disputed", 1, retention_ms=retention_ms)
+        Alignment(east.discovery, west.discovery).apply([Action(Kind.ALLOW, "", "", "", right=one) for one in READABLE])
         kafka = {side.name: {"bootstrap": side.broker.bootstrap, "bit": side.endpoint.bit} for side in (east, west)}
-        with Trueup(None, new_root(), kafka=kafka, links=links) as trueup:
+        for bit, (link, (user, listener)) in enumerate(BARRED.items(), len(kafka)):
+            east.write(link, WRITTEN)
+            options = west.broker.client(listener, user)
+            kafka[link] = {"bootstrap": options.pop("bootstrap.servers"), "bit": bit, "options": options}
+        with Trueup(None, new_root(), kafka=kafka, links=links) as trueup, trueup.sampled("links") as seen:
             trueup.start()
-            yield Place(east, west, trueup)
+            yield Place(east, west, trueup, seen)
 
 
 def test_topics_go_into_one(place: Place) -> None:
@@ -148,3 +184,46 @@ def test_a_refused_record_is_what_the_hook_says_and_the_copy_goes_on(place: Plac
     place.east.write("hooked", [*WRITTEN[:3], REFUSED, *WRITTEN[3:]])
     place.arrives("hooked", *WRITTEN)
     place.trueup.until("it to be counted", lambda: place.trueup.api("links/hooked")["dismissed"] == 1)
+
+
+@pytest.mark.parametrize("link", BARRED)
+def test_a_link_that_may_not_write_stops_and_names_the_right(place: Place, link: str) -> None:
+    found = place.trueup.until("it to stop", lambda: stopped(place.trueup.api(f"links/{link}")))
+    assert (found["lag_records"], "AUTHORIZATION" in found["reason"].upper()) == (40, True), found["reason"]
+
+
+@pytest.mark.parametrize("link", BARRED)
+def test_a_link_that_may_not_write_is_never_up(place: Place, link: str) -> None:
+    assert ("stopped" in place.waited(link), "up" in place.waited(link)) == (True, False)
+
+
+def test_a_link_is_not_up_before_spark_is_there(place: Place) -> None:
+    place.trueup.until("the topic that a link made", lambda: place.retention(place.west, "made") == "-1")
+    place.trueup.kill()
+    place.east.write("made", WRITTEN)
+    since = len(place.seen)
+    place.trueup.start()
+    place.arrives("made", *WRITTEN)
+    states = {link: place.waited(link, since) for link in ("there", *BARRED)}
+    assert ("starting" in states["there"], [link for link in states if "up" in states[link]]) == (True, []), states
+
+
+def test_settings_of_a_copy_do_not_go_back_to_its_origin(place: Place) -> None:
+    """Another setting that the same link carries shows that it has looked since."""
+    place.trueup.set("links.there.mode", "observe")
+    try:
+        place.retain(place.west, "made", "western")
+        place.trueup.until("what goes back", lambda: place.retention(place.east, "western") == CHANGED)
+        assert place.retention(place.east, "made") == "-1"
+    finally:
+        place.trueup.set("links.there.mode", "enforce")
+    place.trueup.until("what goes there", lambda: place.retention(place.west, "made") == "-1")
+
+
+def test_where_nobody_knows_the_origin_no_setting_goes_anywhere(place: Place) -> None:
+    assert [place.retention(side, "disputed") for side in (place.east, place.west)] == ["7000000", "8000000"]
+    assert "alignment.origin-unknown" in str(place.trueup.json("get", "actions", "--limit", "10000"))
+
+
+def stopped(found: dict[str, Any]) -> dict[str, Any] | None:
+    return found if found["state"] == "stopped" else None

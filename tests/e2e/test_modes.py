@@ -21,6 +21,7 @@ from tests.integration.tree import encoded
 pytestmark = pytest.mark.servers
 ENTRIES = 20
 UNREADABLE, STRANGE = 4242, 4343
+UNBOUND = "BookKeeper's Auditor marks the ledgers of lost bookies, and neither hold nor approve binds it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +177,13 @@ def test_beyond_observe_the_auditors_place_is_asked_for(trueup: Trueup, approvin
     assert [vote.partition("-")[0] for vote in votes][-1] == "trueup"
 
 
+def test_in_approve_the_status_says_that_an_auditor_which_came_first_is_not_bound(
+    trueup: Trueup, approving: None
+) -> None:
+    said = trueup.run("status")
+    assert (said.code, said.out.startswith("Needs attention"), said.out.count(UNBOUND)) == (1, True, 2), said
+
+
 def test_an_approval_repairs_that_ledger_alone(approved: Approved, content: Content, truth: Truth) -> None:
     ledger = approved.row["ledger"]
     left = {*content.narrow, content.blocked} - {ledger}
@@ -315,6 +323,20 @@ def test_a_rack_script_that_hangs_is_told_and_the_last_racks_hold(trueup: Trueup
     writer.write(2, 2, 2, ENTRIES)
     trueup.wait("a new ledger to be judged by them", lambda status: status["counts"]["true"] == before + 1)
     assert trueup.source("racks")["state"] == "slow"
+
+
+def test_a_mass_loss_that_does_not_bind_the_auditor_is_in_the_headline_in_approve(
+    trueup: Trueup, approving: None, cluster: Cluster
+) -> None:
+    cluster.stop("/rack2")
+    trueup.wait("the hold", lambda status: status["held"])
+    said = trueup.run("status")
+    cluster.start("/rack2")
+    trueup.wait("its end", lambda status: not status["held"])
+    assert (said.out.splitlines()[0], said.out.count(UNBOUND)) == (
+        "Held by Trueup; BookKeeper's Auditor is not bound",
+        2,
+    ), said
 
 
 def test_autorecovery_daemons_that_are_gone_are_missed(trueup: Trueup, cluster: Cluster) -> None:

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -156,6 +157,27 @@ class Trueup:
             return condition()
 
         return until(look, limit_s, what, self.told)
+
+    @contextmanager
+    def sampled(self, path: str) -> Iterator[list[tuple[float, Any]]]:
+        """What the API says at a path, over and over, and when it was asked (monotonic); nothing while it is down."""
+        seen: list[tuple[float, Any]] = []
+        done = threading.Event()
+
+        def look() -> None:
+            while not done.wait(0.05):
+                at_s = time.monotonic()
+                code, text = self.get(f"api/{path}")
+                if code == 200:
+                    seen.append((at_s, json.loads(text)))
+
+        thread = threading.Thread(target=look)
+        thread.start()
+        try:
+            yield seen
+        finally:
+            done.set()
+            thread.join()
 
     def findings(self, rule: str | None = None) -> dict[int, dict[str, Any]]:
         """Findings by ledger."""

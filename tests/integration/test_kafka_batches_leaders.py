@@ -2,16 +2,18 @@
 
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from connectors.contract import Assignment, Endpoint, Lease, Partition, Position
+from connectors.contract import Assignment, Connector, Endpoint, Lease, Partition, Position
 from connectors.kafka.connector import Batches
 from connectors.kafka.records import Records
 from connectors.sandbox.brokers import Brokers
@@ -25,7 +27,7 @@ from tests.replication.writers import Site, Writers
 
 pytestmark = pytest.mark.servers
 
-TOPIC, PARTITIONS = "everywhere", 4
+TOPIC, PARTITIONS, RECORDS = "everywhere", 4, 3_000
 ORDERLY = ("idempotent", "zipped", "transactional")
 """Writers that keep their own order while leaders change."""
 
@@ -98,40 +100,78 @@ def test_leaders_change_on_both_sides_of_a_link(east: Brokers, west: Kafka, tmp_
     assert found.right, found
 
 
-def test_records_below_min_insync_wait_and_are_counted_once(east: Brokers, west: Kafka) -> None:
-    topic, count = "guarded", 3_000
-    for client, settings in ((west.client(), {}), (east.client(), {"min.insync.replicas": "2"})):
-        admin = AdminClient(client)  # one that nothing holds is destroyed before it answers
-        admin.create_topics([NewTopic(topic, 1, config=settings)])[topic].result(30)
-    producer = Producer(west.client())
-    for number in range(count):
-        producer.produce(topic, b"%d" % number, partition=0)
-    producer.flush(60)
-    one = Partition(topic, 0)
-    into_east = lease(Endpoint("west", west.bootstrap, 1), east_end(east))
-    copied, reached = 0, 0
-    with closing(Records().open(replace(into_east, assignments=(Assignment(one, one, Position(), 0),)))) as copier:
+class Guarded:
+    """A topic whose records need both replicas of the east, and its copy."""
 
-        def copy() -> bool:
-            nonlocal copied, reached
-            with suppress(Retry):
-                copier.copy(time.monotonic() + 0.2)
-            [row] = copier.progress()
-            copied, reached = copied + row.copied, row.position.offset
-            return reached == count
+    def __init__(self, east: Brokers, west: Kafka, topic: str, connector: Connector) -> None:
+        led_by_1 = NewTopic(topic, 1, replica_assignment=[[1, 2]], config={"min.insync.replicas": "2"})
+        for client, new in ((west.client(), NewTopic(topic, 1)), (east.client(), led_by_1)):
+            admin = AdminClient(client)  # one that nothing holds is destroyed before it answers
+            admin.create_topics([new])[topic].result(30)
+        producer = Producer(west.client())
+        for number in range(RECORDS):
+            producer.produce(topic, b"%d" % number, partition=0)
+        producer.flush(60)
+        one = Partition(topic, 0)
+        into_east = lease(Endpoint("west", west.bootstrap, 1), east_end(east))
+        self.site, self.counted, self.reached = Site("east", east.bootstrap, topic, 1), 0, 0
+        self._copier = connector.open(replace(into_east, assignments=(Assignment(one, one, Position(), 0),)))
+
+    def copy(self) -> bool:
+        """A short lease; whether all is copied."""
+        with suppress(Retry):
+            self._copier.copy(time.monotonic() + 0.2)
+        [row] = self._copier.progress()
+        self.counted, self.reached = self.counted + row.copied + row.skipped, row.position.offset
+        return self.reached == RECORDS
+
+    def close(self) -> None:
+        self._copier.close()
+
+
+class Outage(NamedTuple):
+    """What was counted while one replica was dead, and in the end; and what the target has."""
+
+    during: int
+    counted: int
+    there: list[int]
+
+
+@pytest.fixture(scope="module")
+def outages(east: Brokers, west: Kafka) -> Iterator[dict[str, Outage]]:
+    """The first two write what their leader appends and cannot confirm, the last what it refuses, as it knows by then
+    that it is alone."""
+    admin = AdminClient(east.client())
+    with ExitStack() as stack, ThreadPoolExecutor(3) as pool:
+        copies = {
+            name: stack.enter_context(closing(Guarded(east, west, name, connector)))
+            for name, connector in (("records", Records()), ("batches", Batches()), ("refused", Records()))
+        }
 
         def alone() -> bool:
-            return admin.list_topics(topic, timeout=30).topics[topic].partitions[0].isrs == [1]
+            with suppress(KafkaException):  # the broker that was asked is the one that was killed
+                topics = admin.list_topics(timeout=5).topics
+                return all(topics[name].partitions[0].isrs == [1] for name in copies)
+            return False
 
+        early, every = [copies["records"], copies["batches"]], list(copies.values())
         east.kill(2)
         try:
-            # Until the leader drops the replica it appends what it cannot confirm, and a second producer doubles it.
+            began = pool.map(Guarded.copy, early)
             wait_until(alone, 180.0, "the leader to be alone")
-            assert not copy()
+            list(began)
+            for some in (every, [copies["batches"]], [copies["batches"]]):  # it looks, reads, and then counts
+                list(pool.map(Guarded.copy, some))
+            during = {name: copy.reached for name, copy in copies.items()}
         finally:
             east.start(2)
-        wait_until(copy, 180.0, "the records to arrive")
-    assert (copied, ends(Site("east", east.bootstrap, topic, 1))) == (count, [count])
+        wait_until(lambda: all(pool.map(Guarded.copy, every)), 180.0, "the records to arrive")
+        yield {name: Outage(during[name], copy.counted, ends(copy.site)) for name, copy in copies.items()}
+
+
+@pytest.mark.parametrize("name", ["records", "batches", "refused"])
+def test_records_below_min_insync_wait_and_stand_once(outages: dict[str, Outage], name: str) -> None:
+    assert outages[name] == Outage(0, RECORDS, [RECORDS])
 
 
 def refused(source: Endpoint, target: Endpoint) -> str:
@@ -164,8 +204,9 @@ def test_a_certificate_that_nobody_trusts_is_told(east: Brokers, west: Kafka) ->
     assert told == "check the cluster's options"
 
 
-def test_a_user_without_rights_stops_every_partition(east: Brokers, west: Kafka) -> None:
-    copier = Batches().open(lease(Endpoint("west", west.bootstrap, 1), east_end(east, "guest")))
+@pytest.mark.parametrize("connector", [Batches(), Records()], ids=["batches", "records"])
+def test_a_user_without_rights_stops_every_partition(east: Brokers, west: Kafka, connector: Connector) -> None:
+    copier = connector.open(lease(Endpoint("west", west.bootstrap, 1), east_end(east, "guest")))
     rows = copier.progress()
     copier.close()
     assert [(row.stopped, "grant" in row.error) for row in rows] == [(True, True)] * PARTITIONS

@@ -26,6 +26,14 @@ def flow(position: Position = NOTHING) -> Flow:
     return made
 
 
+def test_a_partition_that_waits_to_be_looked_up_says_why_until_it_is() -> None:
+    made = flow()
+    made.lose("no answer")
+    lost = [made.progress(0).error for _ in range(2)]
+    made.known = True
+    assert (lost, [made.progress(0).error for _ in range(2)]) == (["no answer"] * 2, ["no answer", ""])
+
+
 def written(offset: int) -> Message:
     return Message(topic="orders", partition=0, offset=offset)
 

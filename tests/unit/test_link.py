@@ -537,9 +537,10 @@ def test_why_clusters_cannot_be_compared_is_reported_at_once(rig: Rig) -> None:
     assert said(rig)[1].endswith("orders-0: expected a right; found none")
 
 
-def test_a_topic_that_cannot_be_read_stops_the_link() -> None:
+@pytest.mark.parametrize("sides", [(Side({"secret": 0}), Side()), (Side({"secret": 1}), Side({"secret": 0}))])
+def test_a_topic_that_cannot_be_read_stops_the_link(sides: tuple[Side, Side]) -> None:
     rig = Rig(topics=["secret"])
-    rig.link.facts = Facts(Side({"secret": 0}), Side(), NOW)
+    rig.link.facts = Facts(*sides, NOW)
     assert said(rig) == (LinkState.STOPPED, "1 of 1 partitions need an operator; secret-0: no right to read it")
 
 

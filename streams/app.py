@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
@@ -25,6 +25,7 @@ from state.settings import Settings
 from streams import deletion, logs, placement
 from streams.bookkeeper import BookKeeper
 from streams.driver import Driver
+from streams.ending import BATCHES_S, CLOSED_S, KILL_S, QUIET_S, SAVED_S, Ending
 from streams.engine import Application
 from streams.history import SAVE_S, History
 from streams.journal import Journal
@@ -59,29 +60,34 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def run(settings: Settings, level: str = logs.LEVELS[1]) -> int:
-    """Run until SIGTERM or SIGINT; the exit code. Raises our errors when it cannot start. ``level`` of our own log."""
+def run(settings: Settings, level: str = logs.LEVELS[1]) -> None:
+    """Run until SIGTERM or SIGINT, then end the process. Raises our errors when it cannot start. ``level`` of our own
+    log."""
     logs.start(level)
     sys.setswitchinterval(SWITCH_S)
     data = Path(settings.data_dir).absolute()
     data.mkdir(parents=True, exist_ok=True)
-    stop = threading.Event()
-    with alone(data), _signals(stop), ExitStack() as stack:
-        parts = Running(settings, data, stop, stack)
+    ending = Ending(threading.Event())
+    with alone(data), _signals(ending.begin), ExitStack() as stack:
+        parts = Running(settings, data, ending, stack)
         parts.until_stopped()
-    return 0
+    ending.leave()
 
 
 class Running:
     """The parts of a running application. What concerns ledgers is there only with a BookKeeper cluster."""
 
-    def __init__(self, settings: Settings, data: Path, stop: threading.Event, stack: ExitStack) -> None:
-        self._settings, self._data, self._stop, self._stack = settings, data, stop, stack
+    def __init__(self, settings: Settings, data: Path, ending: Ending, stack: ExitStack) -> None:
+        self._settings, self._data, self._ending = settings, data, ending
+        self._quiet: dict[str, Callable[[], None]] = {}  # what ends with the queries, side by side
+        self._closes: dict[str, Callable[[], None]] = {}  # what ends after them, side by side
         # Taken before anything is started: whoever has to choose another port need not wait to be told.
         self._socket = stack.enter_context(claim(settings.http.host, settings.http.port))
         self._metrics = Metrics(cluster=settings.cluster.name, links=settings.links, logdirs=settings.logdirs)
-        self._supervisor = Supervisor(stop, self._metrics.restarted)
+        self._supervisor = Supervisor(ending.stop, self._metrics.restarted)
         stack.enter_context(_threads_seen_to(self._supervisor))
+        self._supervisor.run("end", ending.force, threading.Event())
+        stack.callback(self._end)
         self._history = History()
         self._journal = self._open_journal()
         self._history.load()
@@ -96,15 +102,21 @@ class Running:
             stop=data / "stopping" if here else None,
         )  # fmt: skip
         self._links.load()
+        self._quiet["links"] = self._links.end
         self._logdirs = LogDirs(self._live, self._journal, self._metrics, now_ms, history=self._history)
         self._logdirs.load()
         self._listener = Listener(
-            self._progressed, self._alive, now_ms, lambda act: self._supervisor.guarded("listener", act)
+            self._progressed,
+            self._alive,
+            now_ms,
+            lambda act: self._supervisor.guarded("listener", act),
+            self._supervisor.progressed,
         )
 
     def _open_ledgers(self) -> "Ledgers":
         ledgers = Ledgers(self._settings, self._live, self._journal, self._metrics, self._supervisor.run, self._history)
-        self._stack.callback(ledgers.cluster.close)
+        # With nothing more to take, queries come to the end of a batch.
+        self._quiet["capture"], self._closes["BookKeeper"] = ledgers.cluster.end, ledgers.cluster.close
         ledgers.reconciler.load()
         return ledgers
 
@@ -112,7 +124,7 @@ class Running:
         if self._ledgers is None or self._settings.deletion.owners == "none":
             return None
         made = Deletion(self._settings, self._live, self._journal, self._metrics, self._ledgers, self._history)
-        self._stack.callback(made.owners.close)
+        self._quiet["owners"] = made.owners.close
         made.load()
         return made
 
@@ -129,16 +141,14 @@ class Running:
     def _open_journal(self) -> Journal:
         chosen = self._settings.journal
         bootstrap = chosen.bootstrap
+        self._closes["journal"] = self._close_journal
         if not bootstrap:
             log.info("starting", extra={"part": "journal", "data_dir": str(self._data)})
             broker = Kafka(self._data / "journal", progress=logs.Downloads())
+            self._closes["journal"] = lambda: self._close_journal(broker)
             broker.up()
-            self._stack.callback(broker.stop)
             self._supervisor.loop("embedded journal", lambda: _keep_alive(broker), every_s=1.0)
             bootstrap = broker.bootstrap
-        # Loops read the journal until they are stopped, so they go before it.
-        self._stack.callback(lambda: self._history.close())
-        self._stack.callback(self._supervisor.close)
         journal = Journal(bootstrap, chosen, self._settings.cluster.name)
         journal.create()
         self._history = History(journal)
@@ -146,7 +156,7 @@ class Running:
 
     def until_stopped(self) -> None:
         """Start everything, tend it, and stop in order."""
-        self._supervisor.loop("config", lambda: self._live.follow(self._stop))
+        self._supervisor.loop("config", lambda: self._live.follow(self._ending.stop))
         if self._ledgers:
             cluster = self._ledgers.cluster
             if cluster.racks is not None:
@@ -162,26 +172,38 @@ class Running:
             now_ms, self._history,
         )  # fmt: skip
         http = Server(create_app(application, self._metrics), self._socket, self._supervisor.run)
-        self._stack.callback(http.stop)
+        self._quiet["http"] = http.stop
         log.info("listening", extra={"address": f"http://{self._settings.http.host}:{http.port}"})
-        log.info("starting", extra={"part": "Spark"})
         driver = Driver(lambda: session(self._settings, self._data), self._listener)
-        self._stack.callback(driver.close)
-        self._stack.callback(self._supervisor.close)  # and queries before their session
+        if not self._ending.stop.is_set():
+            self._run_queries(driver, application)
+        self._ending.stop.wait()
+        log.info("stopping")
+
+    def _run_queries(self, driver: Driver, application: Application) -> None:
+        log.info("starting", extra={"part": "Spark"})
+        self._closes["Spark"], self._ending.last = lambda: driver.close(self._ending.at(KILL_S)), driver.kill
         driver.begin()
         application.spark_ui = driver.session.sparkContext.uiWebUrl or ""
         self._supervisor.check("spark", lambda: self._keep_spark(driver, application))
         self._begin_queries(driver, application)
         # A JVM that hangs holds up who asks it: that must not be the thread that is told to stop.
         self._supervisor.loop("queries", self._supervisor.tend, TICK_S)
-        self._stop.wait()
-        log.info("stopping")
-        # With nothing more to take, queries come to the end of a batch.
-        self._links.end()
-        if self._ledgers:
-            self._ledgers.cluster.end()
-        if self._deletion:
-            self._deletion.owners.close()
+
+    def _end(self) -> None:
+        """End all that was started, in order and in time; see `streams.ending`."""
+        at = self._ending.at
+        self._supervisor.close(at(BATCHES_S), at(QUIET_S), self._quiet)
+        self._supervisor.together(self._closes, at(CLOSED_S))
+        log.info("ended", extra={"after_s": round(self._ending.passed_s(), 1)})
+
+    def _close_journal(self, broker: Kafka | None = None) -> None:
+        """What was done last is saved first."""
+        self._history.close(self._ending.left_s(SAVED_S))
+        if broker is not None:
+            broker.stop(self._ending.left_s(KILL_S))
+            if broker.process.exit_code == -signal.SIGKILL:
+                log.warning("the embedded journal did not end in time: it was killed")
 
     def _keep_spark(self, driver: Driver, application: Application) -> None:
         """Start another session after the end of one. Queries go on from their checkpoints."""
@@ -318,9 +340,9 @@ def _threads_seen_to(supervisor: Supervisor) -> Iterator[None]:
 
 
 @contextmanager
-def _signals(stop: threading.Event) -> Iterator[None]:
+def _signals(told: Callable[[], None]) -> Iterator[None]:
     def halt(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
+        told()
 
     before = {number: signal.signal(number, halt) for number in (signal.SIGTERM, signal.SIGINT)}
     try:

@@ -8,6 +8,7 @@ by hand.
 import logging
 import signal
 import subprocess
+import time
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -18,7 +19,7 @@ from pyspark.sql import SparkSession, SQLContext
 from pyspark.sql.streaming import StreamingQueryListener
 
 log = logging.getLogger(__name__)
-EXIT_S, STOP_S, KILL_S = 1.0, 3.0, 5.0
+EXIT_S, KILL_S = 1.0, 5.0
 CODES = {
     52: "it ran out of memory",
     56: "no heartbeat of its own was answered, as after a sleep of the machine",
@@ -64,14 +65,22 @@ class Driver:
                     return f"its JVM ended with {_code(process.wait(EXIT_S))}"
             return f"its JVM does not answer: {type(error).__name__}"
 
-    def close(self) -> None:
-        """End the JVM, which stops its context first; one that does not end in time is killed."""
+    def close(self, until: float) -> None:
+        """End the JVM, which stops its context first; one that runs until then, by `time.monotonic`, is killed."""
         process = _process()
         if process is not None:
             process.terminate()
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(STOP_S)
+            try:
+                process.wait(max(0.0, until - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                log.warning("Spark's JVM did not end in time: it is killed")
         self._clear()
+
+    def kill(self) -> None:
+        """End the JVM at once; nothing can be done with the session any more."""
+        process = _process()
+        if process is not None:
+            process.kill()
 
     def _clear(self) -> None:
         """Forget the session, and end its JVM if it still runs."""

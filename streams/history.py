@@ -66,9 +66,9 @@ class History:
                     del self._unsaved[: len(some)]
                     self._saved += len(some)
 
-    def close(self) -> None:
+    def close(self, within_s: float = CLOSE_S) -> None:
         """Save what was done last."""
-        self.save(CLOSE_S)
+        self.save(within_s)
 
     def latest(self, limit: int) -> list[Row]:
         """The newest rows, newest first. More than memory holds are read from the journal."""

@@ -17,7 +17,8 @@ class Listener(StreamingQueryListener):
     """Hands each progress report on as a dictionary and keeps the last of each query.
 
     ``alive`` gets the name of a query with every sign of life, and ``heard`` keeps their times in ms: a query without
-    input gives one every 10 s, one that hangs gives none. Runs in py4j's callback thread: what it calls must be short.
+    input gives one every 10 s, one that hangs gives none. ``idle`` gets the name of a query that had nothing to do: a
+    batch that has to be repeated comes before that. Runs in py4j's callback thread: what it calls must be short.
     ``guard`` calls what it is given, and sees to what that raises: Spark only logs it.
     """
 
@@ -27,8 +28,9 @@ class Listener(StreamingQueryListener):
         alive: Callable[[str], None] = lambda _: None,
         clock: Callable[[], int] = lambda: 0,
         guard: Callable[[Callable[[], None]], None] = lambda act: act(),
+        idle: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self._seen, self._told, self._clock, self._guard = seen, alive, clock, guard
+        self._seen, self._told, self._clock, self._guard, self._idle = seen, alive, clock, guard, idle
         self._names: dict[str, str] = {}
         self.last: dict[str, dict[str, Any]] = {}
         self.heard: dict[str, int] = {}
@@ -42,6 +44,10 @@ class Listener(StreamingQueryListener):
         self._alive(progress["name"])
         self._seen(progress)
 
+    def _rested(self, query: str) -> None:
+        self._alive(query)
+        self._idle(query)
+
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
         """See `StreamingQueryListener`."""
         self._names[str(event.id)] = event.name or ""
@@ -53,7 +59,7 @@ class Listener(StreamingQueryListener):
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
         """See `StreamingQueryListener`."""
-        self._guard(lambda: self._alive(self._names.get(str(event.id), "")))
+        self._guard(lambda: self._rested(self._names.get(str(event.id), "")))
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         """See `StreamingQueryListener`."""

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pyspark
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
@@ -25,7 +26,7 @@ from pyspark.sql import SparkSession
 
 from connectors.sandbox.jars import jars
 from connectors.sandbox.java import spark_java_home
-from state.errors import Stop
+from state.errors import Retry, Stop
 from state.settings import Settings
 
 
@@ -55,7 +56,9 @@ def line() -> Line:
 
 
 def session(settings: Settings, data: Path) -> SparkSession:
-    """The one session of the application. Seconds to start; the one before must be cleared away."""
+    """The one session of the application. Seconds to start; the one before must be cleared away. Raises `Stop` where
+    the settings or the machine do not allow one, `Retry` when its JVM ended meanwhile."""
+    shutil.rmtree(data / "spark-local", ignore_errors=True)  # a JVM that was killed left its files
     os.environ["JAVA_HOME"] = str(spark_java_home(data / "java"))
     local = settings.spark.master.startswith("local")
     os.environ.setdefault("PYSPARK_PYTHON", str(_python(data / "python")) if local else sys.executable)
@@ -66,7 +69,13 @@ def session(settings: Settings, data: Path) -> SparkSession:
     for key, value in options.items():
         builder = builder.config(key, value)
     _launch({"spark.master": master_of(settings), **options}, data)
-    spark = builder.getOrCreate()
+    try:
+        spark = builder.getOrCreate()
+    except Py4JJavaError as error:
+        found = error.java_exception.toString()
+        raise Stop("settings that Spark accepts", found, "correct spark.conf in the settings") from error
+    except (Py4JError, OSError) as error:
+        raise Retry("a session of Spark", f"its JVM ended: {type(error).__name__}", "try again") from error
     spark.sparkContext.setLogLevel("ERROR")
     return spark
 
@@ -174,6 +183,9 @@ def _where(settings: Settings, data: Path) -> dict[str, str]:
         return {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
+            # After a sleep of the machine no heartbeat is answered and no task is run until the JVM ends itself. With
+            # Spark's own 60 failures that takes up to ten minutes.
+            "spark.executor.heartbeat.maxFailures": "6",
             "spark.driver.extraClassPath": os.pathsep.join(paths),
         }
     return {"spark.jars": ",".join(paths), "spark.submit.pyFiles": str(bundle(data / "trueup.zip"))}

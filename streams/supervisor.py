@@ -10,9 +10,11 @@ import re
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 from pyspark.sql.streaming import StreamingQuery
 
@@ -23,7 +25,6 @@ FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 60.0
 HEALTHY_S = 120.0  # a loop that ran this long starts again with the first wait
 PROVEN_S = 10.0
 """A turn that lasts so long after a failure counts as one that succeeded."""
-DRAIN_S, STOP_S, JOIN_S = 5.0, 2.0, 2.0
 LONGEST_TEXT = 2_000
 _FRAMES = re.compile(r"^\s*(?:at \S+\(.*\)|\.\.\. \d+ more)\n?", re.MULTILINE)
 ROOT = Path(__file__).parents[1]
@@ -140,7 +141,7 @@ class Supervisor:
         self.tasks[name] = Task(name, proven_s=HEALTHY_S)
 
     def progressed(self, name: str) -> None:
-        """A batch of this query ended well."""
+        """A batch of this query ended well, or it has nothing to do."""
         if name in self._starts:
             self.tasks[name].failing = False
 
@@ -185,34 +186,48 @@ class Supervisor:
         now, tasks = time.monotonic(), list(self.tasks.values())
         return [f"{'stream ' * (t.name in self._starts)}{t.name} failed: {t.error}" for t in tasks if t.fails(now)]
 
-    def close(self) -> None:
-        """Stop all queries at once, each between batches, so that its last batch is committed, and the loops. What
-        does not end in time is left behind. Again: nothing."""
+    def close(
+        self, drained: float, until: float, beside: Mapping[str, Callable[[], None]] = MappingProxyType({})
+    ) -> None:
+        """Stop all queries and loops, with these other steps ``beside`` them. Each query ends between two batches, so
+        that its last one is committed, or at ``drained`` amid one. What does not end until then is left behind. Times
+        are those of `time.monotonic`."""
         self.stop.set()
-        running = [task for task in self.tasks.values() if task.query is not None]
-        ending = []
-        for task in running:
-            ending.append(threading.Thread(target=self._end, args=(task,), name=f"end of {task.name}", daemon=True))
-            ending[-1].start()
-        _join(ending, DRAIN_S + STOP_S)
-        _join(self._threads, JOIN_S)
+        running = [task for task in list(self.tasks.values()) if task.query is not None]
+        self.together({**beside, **{task.name: partial(self._end, task, drained) for task in running}}, until)
+        _join(self._threads, until)
         self._threads.clear()
 
-    def _end(self, task: Task) -> None:
+    def together(self, steps: Mapping[str, Callable[[], None]], until: float) -> None:
+        """Take these steps side by side. Those that take longer than until then are left behind."""
+        threads = [
+            threading.Thread(target=_take, args=(name, step), name=name, daemon=True) for name, step in steps.items()
+        ]
+        for thread in threads:
+            thread.start()
+        _join(threads, until)
+
+    def _end(self, task: Task, drained: float) -> None:
         assert task.query is not None, "only those that run are ended"
         query, task.query, task.state = task.query, None, "stopped"
-        try:
-            drain(query, DRAIN_S)
-        except Exception as error:
-            log.warning("a query did not end", extra={"task": task.name, "error": told(error)})
+        if not drain(query, drained - time.monotonic()):
+            log.warning("a batch is interrupted; the next start repeats it", extra={"task": task.name})
 
 
-def drain(query: StreamingQuery, limit_s: float = 60.0) -> None:
-    """Stop a query once no batch is under way: a batch that `stop` interrupts is not committed."""
+def drain(query: StreamingQuery, limit_s: float = 60.0) -> bool:
+    """Stop a query once no batch is under way: a batch that `stop` interrupts is not committed. Whether it was so."""
     deadline = time.monotonic() + limit_s
-    while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
+    while (under_way := query.isActive and query.status["isTriggerActive"]) and time.monotonic() < deadline:
         time.sleep(0.02)
     query.stop()
+    return not under_way
+
+
+def _take(name: str, step: Callable[[], None]) -> None:
+    try:
+        step()
+    except Exception as error:
+        log.warning("did not end well", extra={"part": name, "error": told(error)})
 
 
 def told(error: BaseException) -> str:
@@ -233,10 +248,12 @@ def _place(error: BaseException) -> str:
     return f"{path}:{line}"
 
 
-def _join(threads: list[threading.Thread], limit_s: float) -> None:
-    deadline = time.monotonic() + limit_s
+def _join(threads: Iterable[threading.Thread], until: float) -> None:
+    """Wait for them until then, and say which are left behind."""
     for thread in threads:
-        thread.join(max(0.0, deadline - time.monotonic()))
+        thread.join(max(0.0, until - time.monotonic()))
+        if thread.is_alive():
+            log.warning("did not end in time: it is left behind", extra={"part": thread.name})
 
 
 def _ended(query: StreamingQuery) -> str:

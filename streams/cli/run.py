@@ -14,7 +14,7 @@ from streams.logs import LEVELS
     "--log-level", "level", type=click.Choice(LEVELS), default="info", show_default=True,
     help="What of Trueup's own doings is logged, to stderr.",
 )  # fmt: skip
-def run(path: Path | None, pairs: tuple[str, ...], level: str) -> int:
+def run(path: Path | None, pairs: tuple[str, ...], level: str) -> None:
     """Watch a cluster until SIGTERM or Ctrl-C.
 
     Needs one key, cluster.zookeeper. Starts in mode observe and changes nothing until an operator sets placement.mode
@@ -27,4 +27,4 @@ def run(path: Path | None, pairs: tuple[str, ...], level: str) -> int:
     chosen = options.settings(path, pairs)
     from streams import app
 
-    return app.run(chosen, level)
+    app.run(chosen, level)

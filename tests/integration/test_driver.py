@@ -1,6 +1,7 @@
 """Spark's session ends in several ways, and another takes its place in the same process."""
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from subprocess import Popen
@@ -10,6 +11,7 @@ from pyspark import SparkContext
 
 from connectors.sandbox.gateway import Gateway
 from connectors.sandbox.processes import wait_until
+from state.errors import Stop
 from state.settings import parse
 from streams.clock import turns
 from streams.driver import Driver, _process
@@ -18,7 +20,7 @@ from streams.session import session
 from streams.supervisor import drain
 
 pytestmark = pytest.mark.servers
-WAIT_S = 180.0
+WAIT_S, CLOSE_S = 180.0, 3.0
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +39,7 @@ def driver(new_root: Callable[[], Path], heard: list[str]) -> Iterator[Driver]:
     made = Driver(lambda: session(settings, root), listener)
     made.begin()
     yield made
-    made.close()
+    made.close(time.monotonic() + CLOSE_S)
     # The session names an interpreter within ``root``, which goes; sessions of other tests would look for it.
     os.environ.clear()
     os.environ.update(before)
@@ -76,10 +78,24 @@ def test_another_session_takes_the_place_of_one_that_ended(
 def test_the_end_of_the_session_leaves_exceptions_of_other_jvms_readable(
     driver: Driver, new_root: Callable[[], Path]
 ) -> None:
-    driver.close()
+    driver.close(time.monotonic() + CLOSE_S)
     other = Gateway("other", new_root(), "bookkeeper-4.17.3")
     try:
         # py4j ends a loop by Java's NoSuchElementException.
         assert list(other.java.java.util.ArrayList()) == []
     finally:
         other.close()
+
+
+def test_settings_that_spark_refuses_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", "python3")  # which a session sets for good
+    settings = parse({
+        "kafka": {"east": {"bootstrap": "none:1", "bit": 0}}, "logdirs": {"east": {}},
+        "spark": {"memory": "512m", "master": "local[1]", "conf": {"spark.network.timeout": "1s"}},
+    })  # fmt: skip
+    refused = Driver(lambda: session(settings, tmp_path), Listener(lambda _: None))
+    try:
+        with pytest.raises(Stop, match=r"settings that Spark accepts; found .*spark\.network\.timeout"):
+            refused.begin()
+    finally:
+        refused.close(time.monotonic() + CLOSE_S)

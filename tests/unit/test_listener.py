@@ -20,3 +20,13 @@ def test_progress_is_a_sign_of_life():
     progress: Any = SimpleNamespace(progress=SimpleNamespace(json='{"name": "placement"}'))
     listener.onQueryProgress(progress)
     assert told == ["placement"]
+
+
+def test_a_query_is_idle_only_once_it_has_nothing_to_do() -> None:
+    idle: list[str] = []
+    listener = Listener(lambda _: None, idle=idle.append)
+    event: Any = SimpleNamespace(id="1", name="placement")
+    listener.onQueryStarted(event)
+    before = list(idle)
+    listener.onQueryIdle(event)
+    assert (before, idle) == ([], ["placement"])

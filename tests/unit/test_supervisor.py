@@ -1,6 +1,7 @@
 """Whatever a thread raises is told with its place, takes readiness away, and is tried again."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -36,7 +37,12 @@ def supervisor(monkeypatch: pytest.MonkeyPatch) -> Iterator[Supervisor]:
     monkeypatch.setattr(module, "FIRST_WAIT_S", 0.001)
     made = Supervisor(threading.Event(), lambda _: None)
     yield made
-    made.close()
+    closed(made)
+
+
+def closed(supervisor: Supervisor, drain_s: float = 5.0, limit_s: float = 10.0) -> None:
+    now = time.monotonic()
+    supervisor.close(now + drain_s, now + limit_s)
 
 
 class Flaky:
@@ -234,7 +240,7 @@ def test_queries_end_at_once_and_together(supervisor: Supervisor) -> None:
     for number, query in enumerate(queries):
         supervisor.query(f"link-{number}", lambda query=query: query)
     supervisor.tend()
-    supervisor.close()
+    closed(supervisor)
     assert [query.isActive for query in queries] == [False, False, False]
 
 

@@ -190,7 +190,7 @@ def test_a_topic_is_made_while_the_broker_that_was_the_controller_is_away(loop: 
     assert isinstance(client, LogDirs)
     client._admin._controller_id = GOES  # type: ignore[assignment]  # kafka-python's first value is None
     client.create_topic("meanwhile", {0: [STAYS]}, {})
-    assert "meanwhile" in seen(disks, STAYS).replicas.topics
+    wait_until(lambda: "meanwhile" in seen(disks, STAYS).replicas.topics, SOON_S, "the partition")
 
 
 def test_a_broker_that_is_back_is_seen_at_once(loop: Loop, brokers: Brokers) -> None:
@@ -276,10 +276,10 @@ def test_nothing_is_planned_while_a_directory_is_offline(loop: Loop, broken: str
 def test_new_partitions_go_to_the_best_directory_that_is_left(
     loop: Loop, disks: LogDirs, broken: str, paths: dict[int, list[str]]
 ) -> None:
-    loop.until("the cordon", lambda: cordoned(disks, GOES) == paths[GOES][:1])
+    loop.until("the cordon", lambda: cordoned(disks, GOES) == paths[GOES][:1], SOON_S)
     disks.create_topic("later", {number: [GOES] for number in range(3)}, {})
-    wait_until(lambda: "later" in seen(disks, GOES).replicas.topics, 60.0, "the partitions")
-    assert len(on(disks, GOES, rest(paths, broken), "later")) == 3
+    left = rest(paths, broken)
+    wait_until(lambda: len(on(disks, GOES, left, "later")) == 3, SOON_S, "all partitions to be there")
 
 
 def test_the_broker_refuses_moves_between_directories_that_are_well(

@@ -161,7 +161,10 @@ class Flow:
             self.floor = self.lane.next
 
     def end(self, offset: int) -> None:
-        """The source has nothing more before ``offset``: what is between is no record."""
+        """The source has nothing more before ``offset``: what is between is no record. One read may tell that, and
+        records from there on that came since; they are read once."""
+        if offset < self.reached:
+            return
         self.reached, self.idle = offset, True
         if self.pending:
             self.pending[-1].after = max(self.pending[-1].after, offset)

@@ -146,6 +146,13 @@ def test_a_run_is_told_together_with_the_count_of_its_chunk() -> None:
     assert told == [(0, 0, (), 4), (2, 2, (Run(0, 4, 1), Run(1, 6, 1)), 7)]
 
 
+def test_an_end_that_records_of_the_same_read_passed_takes_nothing_back() -> None:
+    made = flow()
+    made.chunk(10, 0, [8, 9])
+    made.end(8)
+    assert (made.reached, made.idle) == (10, False)
+
+
 def test_nothing_is_told_of_what_was_not_acknowledged() -> None:
     copied = flow()
     first, second = copied.chunk(1, 0, [0]), copied.chunk(2, 0, [1])

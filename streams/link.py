@@ -313,8 +313,8 @@ class Link:
                     self._failed(order, answer.error, now_ms)
             self.ended()
             self._exact = all(order.last for order in self._held) and not any(a.error for a in answers)
-        self._save(())
         self.grown.set()
+        self._save(())
 
     def hear(self, heard: Heard) -> None:
         """A report of a lease while it runs. One that does not follow on the last one waits for the result."""

@@ -22,6 +22,8 @@ from streams.words import many
 
 Row = dict[str, Any]
 TOLD_MS = 60_000
+PARTS, PART = 4, 25
+"""Parts of a pass at most, as each costs requests of its own, and groups of one at least."""
 SHOWN = 5
 """Partitions of a round that the history names."""
 
@@ -61,13 +63,17 @@ class Mover:
             self._link.grown.set()
 
     def turn(self) -> None:
-        """One pass to the target. Raises our errors."""
-        patterns = self._link.declared.groups
-        known = {name: answer for name, answer in self._committed.groups.items() if matches(patterns, name)}
-        self._forth = self._carry(
-            self._there, self._committed._replace(groups=known), ways(self._link, self._opposite())
-        )
-        self._end(self._forth)
+        """One pass to the target, in parts: what is learnt while one is carried counts for the next. Raises our
+        errors."""
+        patterns, found = self._link.declared.groups, list[Checkpoint]()
+        names = [name for name in self._committed.groups if matches(patterns, name)]
+        size = max(PART, -(-len(names) // PARTS))
+        for start in range(0, len(names), size):
+            now = self._committed
+            part = {name: now.groups[name] for name in names[start : start + size] if name in now.groups}
+            found += self._carry(self._there, now._replace(groups=part), ways(self._link, self._opposite()))
+        self._forth = found
+        self._end(found)
 
     def turn_back(self) -> None:
         """One pass to the source, where no link copies back. Raises our errors."""

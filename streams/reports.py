@@ -21,7 +21,7 @@ from connectors.contract import Partition, Position, Progress, Run
 from streams.codec import encode
 
 TOPIC = "reports"
-REPORT_S, IDLE_S = 0.5, 5.0
+REPORT_S, IDLE_S = 0.25, 5.0
 """Between two reports, and where nothing changed."""
 RUNS = 20_000
 """Runs and partitions in one report, so that it stays below what a broker takes as one record."""

@@ -30,7 +30,7 @@ from streams.supervisor import Supervisor
 log = logging.getLogger(__name__)
 TARGET = frozenset({"replication.target-recreated", "replication.target-gone", "replication.target-lost-records"})
 LOOK_S, ALIGN_S = 2.0, 5.0
-COMMITTED_S, GROUPS_S, BACK_S = 0.5, 1.0, 3.0
+COMMITTED_S, GROUPS_S, BACK_S = 0.25, 1.0, 3.0
 SPACED_S = 0.2
 """Between two passes over the groups."""
 BEAT_WAIT_S = 2.0

@@ -12,9 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from kafka import TopicPartition
 from kafka import errors as kafka_errors
-from kafka.structs import OffsetAndMetadata
 
 from connectors.closing import Closing
 from connectors.contract import Endpoint, Partition
@@ -69,7 +67,7 @@ class Committed(Closing):
             raise
         except Stop as error:
             return {groups[0]: error} if len(groups) == 1 else {g: self.offsets([g])[g] for g in groups}
-        return {group: _places(told.get(group, {})) for group in groups}
+        return {group: told.get(group, {}) for group in groups}
 
     def ids(self, topics: Iterable[str]) -> dict[str, str]:
         """Id of each of these topics that the cluster has; empty where its brokers do not tell it (before 2.8)."""
@@ -81,22 +79,19 @@ class Committed(Closing):
     def commit(self, offsets: Mapping[str, Mapping[Partition, int]]) -> dict[str, Refusals]:
         """Set what groups committed, in one request for each. Raises `Unknown` when there is no answer to one of them;
         where one group is refused, each is asked alone."""
-        asked = {group: {TopicPartition(*at): OffsetAndMetadata(o, "", None) for at, o in places.items()}
-                 for group, places in offsets.items()}  # fmt: skip
-        if not asked:
+        if not offsets:
             return {}
-        what = f"group {next(iter(asked))}" if len(asked) == 1 else f"{len(asked)} groups"
+        what = f"group {next(iter(offsets))}" if len(offsets) == 1 else f"{len(offsets)} groups"
         try:
-            told = self._ask(f"set offsets of {what}", lambda client: client.alter_offsets(asked))
+            return {**self._ask(f"set offsets of {what}", lambda client: client.alter_offsets(offsets))}
         except Retry as error:
             raise Unknown(error.expected, error.found, "look whether it happened") from error
         except BadSettings:
             raise
         except Stop as error:
-            if len(asked) == 1:
-                return dict.fromkeys(asked, error)
+            if len(offsets) == 1:
+                return dict.fromkeys(offsets, error)
             return {group: self.commit({group: places})[group] for group, places in offsets.items()}
-        return {group: _refusals(answers) for group, answers in told.items()}
 
     def _ask(self, doing: str, call: Callable[[Any], T]) -> T:
         with self._lock:
@@ -121,15 +116,3 @@ class Committed(Closing):
 
 def _id(found: str | None) -> str:
     return plain_text_of(uuid.UUID(found).bytes) if found else ""
-
-
-def _places(told: Mapping[Any, Any]) -> dict[Partition, int]:
-    return {Partition(place.topic, place.partition): found.offset for place, found in told.items() if found.offset >= 0}
-
-
-def _refusals(told: Mapping[Any, Any]) -> dict[Partition, str]:
-    return {Partition(place.topic, place.partition): _refusal(answer) for place, answer in told.items()}
-
-
-def _refusal(answer: Any) -> str:
-    return "" if not answer.errno else f"{answer.message}: {answer.description}"

@@ -4,8 +4,13 @@ import struct
 import threading
 
 import pytest
+from kafka import TopicPartition
+from kafka import errors as kafka_errors
+from kafka.protocol.consumer import OffsetFetchResponse
+from kafka.structs import OffsetAndMetadata
 
-from connectors.contract import Endpoint
+from connectors.contract import Endpoint, Partition
+from connectors.kafka.client import CleanClient, commit_request
 from connectors.kafka.committed import Committed
 from connectors.sandbox.processes import free_port, wait_until
 from state.errors import BadBytes, BadSettings, Retry
@@ -45,3 +50,29 @@ def test_an_answer_that_kafka_python_cannot_read_is_one_error_and_ends_the_conne
     with pytest.raises(BadBytes, match="an answer of east"):
         groups.states()
     assert client.closed
+
+
+@pytest.mark.parametrize("version", range(2, 9))
+def test_a_commit_has_the_bytes_of_the_client_library(version: int) -> None:
+    offsets = {Partition("orders", 0): 7, Partition("mail", 3): 0, Partition("orders", 2): 1 << 40}
+    theirs = {TopicPartition(*place): OffsetAndMetadata(offset, "", None) for place, offset in offsets.items()}
+    known = CleanClient._alter_group_offsets_request("g", theirs)
+    assert commit_request("g", offsets).encode(version=version) == known.encode(version=version)
+
+
+def fetched(offset: int, error: int = 0, refused: int = 0) -> object:
+    group = OffsetFetchResponse.OffsetFetchResponseGroup
+    topic = group.OffsetFetchResponseTopics
+    place = topic.OffsetFetchResponsePartitions(partition_index=3, committed_offset=offset, error_code=error)
+    return group(group_id="g", error_code=refused, topics=[topic(name="mail", partitions=[place])])
+
+
+@pytest.mark.parametrize(("offset", "expected"), [(7, {Partition("mail", 3): 7}), (-1, {})])
+def test_a_partition_without_a_commit_has_no_place(offset: int, expected: dict[Partition, int]) -> None:
+    assert CleanClient._parse_group_offsets(fetched(offset)) == expected
+
+
+@pytest.mark.parametrize(("error", "refused"), [(16, 0), (0, 16)])
+def test_a_refused_group_or_partition_is_an_error(error: int, refused: int) -> None:
+    with pytest.raises(kafka_errors.NotCoordinatorError):
+        CleanClient._parse_group_offsets(fetched(7, error, refused))

@@ -96,6 +96,22 @@ def test_groups_that_have_what_they_are_to_have_cost_the_target_nothing() -> Non
     assert [row.action for row in groups.sync(["g"], {HERE: Way(THERE, COPIED)})] == ["kept"]
 
 
+def test_a_group_that_is_further_there_costs_the_target_nothing() -> None:
+    target = Cluster({"g": {THERE: 11}}, {"g": "stable"})
+    groups = Groups(Cluster({"g": {HERE: 4}}), target)  # type: ignore[arg-type]
+    groups.sync(["g"], {HERE: Way(THERE, COPIED)})
+    target.refusal = AssertionError("asked again")
+    assert [row.action for row in groups.sync(["g"], {HERE: Way(THERE, COPIED)})] == ["active"]
+
+
+def test_what_a_group_has_there_is_read_right_before_it_is_set() -> None:
+    source, target = Cluster({"g": {HERE: 4}}), Cluster({})
+    groups = Groups(source, target)  # type: ignore[arg-type]
+    groups.sync(["g"], {HERE: Way(THERE, COPIED)})
+    source.committed["g"], target.committed["g"] = {HERE: 6}, {THERE: 12}
+    assert [(row.action, row.present) for row in groups.sync(["g"], {HERE: Way(THERE, COPIED)})] == [("kept", 12)]
+
+
 def test_an_offset_that_is_there_already_is_not_committed_again() -> None:
     target = Cluster({"g": {THERE: 7}})
     [row] = sync(Cluster({"g": {HERE: 4}}), target, {HERE: Way(THERE, COPIED)})
@@ -136,7 +152,7 @@ class Forbidding:
     def alter_offsets(self, asked: Mapping[str, Mapping[Any, Any]]) -> dict[str, Any]:
         if "forbidden" in asked:
             raise kafka_errors.GroupAuthorizationFailedError
-        return {group: dict.fromkeys(places, kafka_errors.NoError) for group, places in asked.items()}
+        return {group: dict.fromkeys(places, "") for group, places in asked.items()}
 
 
 def test_where_a_group_is_forbidden_the_others_are_committed(monkeypatch: pytest.MonkeyPatch) -> None:

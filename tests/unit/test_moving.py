@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from connectors.contract import Partition
-from connectors.kafka.groups import Checkpoint
+from connectors.kafka.groups import Checkpoint, Commits
 from streams import moving
 from streams.moving import Mover
 
@@ -27,6 +27,7 @@ class Rig:
     def round(self, *names: str, partitions: int = 2, after_ms: int = 3_000) -> None:
         self.now += after_ms
         rows: Sequence[Checkpoint] = [moved(name, number) for name in names for number in range(partitions)]
+        self.mover._committed = Commits({name: {} for name in names})
         self.mover._carry = lambda *_: list(rows)  # type: ignore[method-assign]
         self.mover.turn()
 

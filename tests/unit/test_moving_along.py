@@ -10,7 +10,7 @@ from connectors.kafka.groups import Groups
 from state.errors import Retry
 from state.offsets import OffsetMap
 from streams.copies import Copy
-from streams.moving import Mover, ways
+from streams.moving import PART, Mover, ways
 from streams.reports import Heard, Report
 from tests.unit.test_kafka_groups import Cluster
 from tests.unit.test_link import Rig
@@ -38,7 +38,7 @@ class Shop:
     """A link whose lease runs, and a group at its source."""
 
     def __init__(self, mode: str = "enforce") -> None:
-        self.rig = Rig(groups=["g"], tasks=1, mode=mode)
+        self.rig = Rig(groups=["/g.*/"], tasks=1, mode=mode)
         self.east, self.west = Dying({"g": {ZERO: 40}}), Cluster({})
         self.notes: list[tuple[str, ...]] = []
         there, back = Groups(self.east, self.west), Groups(self.west, self.east)  # type: ignore[arg-type]
@@ -89,6 +89,21 @@ def test_what_the_source_says_anew_wakes_the_pass(shop: Shop) -> None:
     shop.east.committed["g"] = {ZERO: 41}
     shop.mover.look()
     assert (quiet, shop.rig.link.grown.is_set()) == (False, True)
+
+
+def test_what_is_learnt_while_a_part_is_carried_counts_for_the_next(shop: Shop) -> None:
+    shop.east.committed = {f"g-{number:02}": {ZERO: 40} for number in range(PART + 1)}
+    shop.report(10)
+    commit = shop.west.commit
+
+    def slow(offsets: Any) -> Any:
+        shop.west.commit = commit  # type: ignore[method-assign]
+        shop.report(30)
+        return commit(offsets)
+
+    shop.west.commit = slow  # type: ignore[method-assign]
+    shop.turn()
+    assert [offsets[ZERO] for _, offsets in shop.west.commits] == [10] * PART + [30]
 
 
 def test_no_group_is_set_in_a_target_that_comes_back_empty_during_the_pass(shop: Shop) -> None:

@@ -9,7 +9,7 @@ the last record before it that the target has: nothing unread stands before it, 
 **high** translation is the place of the first record from it on that the target has. Within a run they are the same.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -18,6 +18,12 @@ from numpy.typing import NDArray
 
 Column = NDArray[np.int64]
 PART = 4_096
+"""Runs in one record."""
+HEAD = -1
+"""The record that is none of runs."""
+ROOM = 64
+_NUMBERS = ("begin", "until", "clear", "sure", "floor", "number")
+_LISTS = ("source", "target", "count")
 
 
 class Translation(NamedTuple):
@@ -31,9 +37,27 @@ def _none() -> Column:
     return np.zeros(0, np.int64)
 
 
+class _Rows:
+    """Runs of maps that grew out of each other, in columns with room for more; each map sees as many as it has. With
+    the newest map its last run grows for the older ones too, which say nothing of offsets from their ``until`` on."""
+
+    __slots__ = ("columns", "used")
+
+    def __init__(self, columns: Sequence[Column], used: int, room: int) -> None:
+        self.columns, self.used = np.empty((3, used + room), np.int64), used
+        for column, mine in zip(self.columns, columns, strict=True):
+            column[:used] = mine[:used]
+
+    def put(self, at: int, rows: Column) -> None:
+        """Write runs from this row on, after which none is used."""
+        self.used = at + len(rows)
+        self.columns[:, at : self.used] = rows.T
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class OffsetMap:
-    """The runs of one source partition in one target partition: int64 columns. Never changed, only made anew.
+    """The runs of one source partition in one target partition: int64 columns. Never changed, only made anew; what is
+    appended costs what it is, however large the map.
 
     ``begin``: first source offset that the map speaks of (-1: nothing was ever copied). ``until``: all source records
     before it are acknowledged, dropped or dismissed. ``clear``: no record from ``until`` on stands before this target
@@ -51,6 +75,7 @@ class OffsetMap:
     sure: int = -1
     floor: int = -1
     number: int = 0
+    _rows: _Rows | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         return len(self.source)
@@ -95,22 +120,38 @@ class OffsetMap:
         if not len(self):
             return np.zeros(len(rows), bool)
         at = np.maximum(np.searchsorted(self.source, rows[:, 0], "right") - 1, 0)
-        inside = (self.source[at] <= rows[:, 0]) & (rows[:, 0] + rows[:, 2] <= (self.source + self.count)[at])
-        inside &= (self.target - self.source)[at] == rows[:, 1] - rows[:, 0]
+        source, target, count = self.source[at], self.target[at], self.count[at]
+        inside: NDArray[np.bool_] = (source <= rows[:, 0]) & (rows[:, 0] + rows[:, 2] <= source + count)
+        inside &= target - source == rows[:, 1] - rows[:, 0]
         return inside
 
     def _appended(self, rows: Column) -> "OffsetMap | None":
         """With runs that follow the map's, and each other, on both sides; None where they do not."""
-        source, target, count = (
-            np.concatenate([mine, new])
-            for mine, new in zip((self.source, self.target, self.count), rows.T, strict=True)
-        )
+        kept = max(0, len(self) - 1)
+        last = np.stack([self.source[kept:], self.target[kept:], self.count[kept:]], 1)
+        source, target, count = np.concatenate([last, rows]).T
         step, hop = source[1:] - (source + count)[:-1], target[1:] - (target + count)[:-1]
         if (step < 0).any() or (hop < 0).any():
             return None
-        heads = np.flatnonzero(np.concatenate([np.ones(min(len(source), 1), bool), (step > 0) | (hop > 0)]))
-        merged = np.add.reduceat(count, heads) if len(heads) else count
-        return replace(self, source=source[heads], target=target[heads], count=merged)
+        if not len(rows):
+            return self
+        heads = np.flatnonzero(np.concatenate([[True], (step > 0) | (hop > 0)]))
+        return self._grown(kept, np.stack([source[heads], target[heads], np.add.reduceat(count, heads)], 1))
+
+    def _grown(self, kept: int, rows: Column) -> "OffsetMap":
+        """With these runs behind the first ``kept`` of the map's, of which at most the last is not kept."""
+        store, end = self._rows, kept + len(rows)
+        # What another map appended, or what was cut out of one, is not ours to write to.
+        if (
+            store is None
+            or store.used != len(self)
+            or self.source.base is not store.columns
+            or end > len(store.columns[0])
+        ):
+            store = _Rows((self.source, self.target, self.count), kept, len(rows) + max(ROOM, kept))
+        store.put(kept, rows)
+        source, target, count = store.columns[:, :end]
+        return replace(self, source=source, target=target, count=count, _rows=store)
 
     def _with(self, source: int, target: int, count: int) -> "OffsetMap":
         """With one run wherever it belongs."""
@@ -174,23 +215,43 @@ class OffsetMap:
             begin=before, floor=floor, number=self.number + int((~kept).sum()),
         )  # fmt: skip
 
-    def records(self) -> list[dict[str, Any]]:
-        """Plain data, in pieces: the head (part -1), then parts of the runs. As a map grows only the last ones change,
-        so a compacted topic keyed by part takes little."""
-        names = ("begin", "until", "clear", "sure", "floor", "number")
-        head = {"part": -1, "runs": len(self), **{name: getattr(self, name) for name in names}}
-        parts = (np.arange(len(self)) + self.number) // PART
-        return [head, *({"part": int(part), **self._slice(parts == part)} for part in np.unique(parts))]
+    def records(self, chosen: Collection[int] | None = None) -> list[dict[str, Any]]:
+        """Plain data, in pieces: the head (part -1), then parts of the runs; all, or those chosen. As a map grows only
+        the last ones change, so a compacted topic keyed by part takes little."""
+        parts = {part: {"part": part, **self._slice(rows)} for part, rows in self._parts(chosen)}
+        return [*([self._head()] if chosen is None or HEAD in chosen else []), *parts.values()]
 
-    def _slice(self, chosen: NDArray[np.bool_]) -> dict[str, list[int]]:
-        columns = {"source": self.source, "target": self.target, "count": self.count}
-        return {name: column[chosen].tolist() for name, column in columns.items()}
+    def digests(self) -> dict[int, int]:
+        """`digest` of each of `records`, made without them."""
+        columns = self.source, self.target, self.count
+        parts = {part: hash(tuple(c[rows].tobytes() for c in columns)) for part, rows in self._parts(None)}
+        return {HEAD: digest(self._head()), **parts}
+
+    def _head(self) -> dict[str, Any]:
+        return {"part": HEAD, "runs": len(self), **{name: getattr(self, name) for name in _NUMBERS}}
+
+    def _parts(self, chosen: Collection[int] | None) -> Iterator[tuple[int, slice]]:
+        """Parts, and their rows."""
+        last = (self.number + len(self) - 1) // PART
+        for part in range(self.number // PART, last + 1) if len(self) else ():
+            if chosen is None or part in chosen:
+                yield part, slice(max(0, part * PART - self.number), (part + 1) * PART - self.number)
+
+    def _slice(self, rows: slice) -> dict[str, list[int]]:
+        return {name: getattr(self, name)[rows].tolist() for name in _LISTS}
+
+
+def digest(record: Mapping[str, Any]) -> int:
+    """A number that tells one of `OffsetMap.records` from what it was, in this process."""
+    if record["part"] == HEAD:
+        return hash((record["runs"], *(record.get(name, -1) for name in _NUMBERS)))
+    return hash(tuple(np.array(record[name], np.int64).tobytes() for name in _LISTS))
 
 
 def from_records(records: Iterable[Mapping[str, Any]]) -> OffsetMap:
     """The map that `records` told. A part that is missing is a gap; one that the head does not cover is left out."""
     parts = {record["part"]: record for record in records}
-    head = parts.pop(-1, None)
+    head = parts.pop(HEAD, None)
     if head is None:
         return OffsetMap()
     first, last = head["number"] // PART, (head["number"] + head["runs"] - 1) // PART
@@ -241,7 +302,8 @@ def _low(starts: Column, others: Column, count: Column, offset: int, floor: int)
 
 
 def _high(starts: Column, others: Column, count: Column, offset: int) -> int | None:
-    at = int(np.searchsorted(starts + count, offset, "right"))
+    at = int(np.searchsorted(starts, offset, "right")) - 1
+    at += at < 0 or offset >= starts[at] + count[at]
     return int(others[at] + max(offset - starts[at], 0)) if at < len(starts) else None
 
 

@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from connectors.contract import Assignment, Carry, Partition, Position, Progress
-from state.offsets import OffsetMap, from_records
+from state.offsets import HEAD, OffsetMap, digest, from_records
 from state.provenance import Refill
 from streams.journal import Journal
 
 JournalRecord = tuple[str, bytes, Any]
 LISTS = ("source", "target", "count")
-HEAD = -1
 REFILL = "refill"
 """Stands on the journal where else the name of a path does."""
 
@@ -27,6 +26,7 @@ class Copy:
     this run and ``at_ms`` its time. ``again_ms``: not leased before, as a person has to change something; ``barred``:
     not before it is reset. ``source_id`` and ``target_id``: of the topics that it was begun with. ``foreign``: records
     of others between ours at the target, seen in this run. ``refill``: the target gets again what it lost.
+    ``written``: digests of the map's parts that the journal has.
     """
 
     source: Partition
@@ -48,7 +48,7 @@ class Copy:
     target_id: str = ""
     foreign: int = 0
     refill: Refill | None = None
-    written: dict[int, Mapping[str, Any]] = field(default_factory=dict)
+    written: dict[int, int] = field(default_factory=dict)
 
     @property
     def offset(self) -> int:
@@ -131,14 +131,14 @@ class Copy:
         """What has to be on the journal and is not yet."""
         base = f"{link}/{self.source}"
         yield "links", base.encode(), self._record(link, now_ms)
-        parts = {part["part"]: part for part in self.map.records()}
-        for number in self.written.keys() - parts.keys():
+        digests = self.map.digests()
+        for number in self.written.keys() - digests.keys():
             yield "offsets", f"{base}/{number}".encode(), None
         where = {"link": link, "topic": self.source.topic, "partition": self.source.number}
-        for number, part in parts.items():
-            if self.written.get(number) != part:
-                yield "offsets", f"{base}/{number}".encode(), {**where, **_as_record(part)}
-        self.written = {**parts}
+        changed = {number for number, made in digests.items() if self.written.get(number) != made}
+        for part in self.map.records(changed):
+            yield "offsets", f"{base}/{part['part']}".encode(), {**where, **_as_record(part)}
+        self.written = digests
 
     def _record(self, link: str, now_ms: int) -> dict[str, Any]:
         kept = {**self.carries, **({REFILL: self.refill._asdict()} if self.refill is not None else {})}
@@ -164,7 +164,8 @@ def load(journal: Journal) -> dict[str, dict[Partition, Copy]]:
         parts.setdefault(place, {})[value["part"]] = _part(value)
     for (link, source), known in parts.items():
         if (made := found.get(link, {}).get(source)) is not None:
-            made.map, made.written = from_records(known.values()), dict(known)
+            made.map = from_records(known.values())
+            made.written = {number: digest(part) for number, part in known.items()}
     return found
 
 

@@ -3,7 +3,7 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from state.offsets import OffsetMap, across, from_records
+from state.offsets import HEAD, OffsetMap, across, digest, from_records
 
 steps = st.lists(st.tuples(st.sampled_from(["copy", "drop", "other"]), st.integers(1, 5)), max_size=14)
 starts = st.tuples(st.integers(0, 20), st.integers(0, 20))
@@ -86,6 +86,29 @@ def test_records_hold_the_whole_map(steps, start, before):
     found = made(steps, start)[0].prune(before)
     again = from_records(found.records())
     assert (list(again), again.records()) == (list(found), found.records())
+
+
+@given(steps, starts, st.integers(0, 14), st.integers(0, 90))
+def test_maps_that_grow_out_of_one_another_do_not_disturb_each_other(steps, start, common, offset):
+    runs, _, until = history(steps, start)
+    some = runs[:common]
+    first = OffsetMap().extend(some, some[-1][0] + some[-1][2] if some else start[0], start[0])
+    before = first.translate(min(offset, first.until))
+    grown = first.extend(runs[common:], until)
+    other = first.extend([(until + 100, until + 1_000, 1)], until + 101)
+    alone = OffsetMap().extend(runs, until, start[0])
+    assert (list(grown), first.translate(min(offset, first.until)), list(other)[-1]) == (
+        list(alone), before, (until + 100, until + 1_000, 1),
+    )  # fmt: skip
+
+
+@given(steps, starts, st.integers(0, 90))
+def test_a_part_on_the_journal_is_told_from_what_it_became(steps, start, before):
+    found = made(steps, start)[0].prune(before)
+    grown = found.extend([(found.until + 5, found.until + 500, 1)], found.until + 6)
+    told = {record["part"]: digest(record) for record in found.records()}
+    changed = {part for part, made in grown.digests().items() if told.get(part) != made}
+    assert (found.digests(), changed) == (told, {HEAD, *list(grown.digests())[-1:]})
 
 
 rows = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30), st.integers(1, 6)), max_size=8)

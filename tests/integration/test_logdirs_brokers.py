@@ -25,6 +25,8 @@ pytestmark = pytest.mark.servers
 MB = 1 << 20
 STAYS, GOES = 1, 2
 TOPIC, EACH = "orders", 10 * MB
+FILLED = 1
+"""A partition of the broker that goes."""
 SLOW, FAST = 300_000, 100 * MB
 WALL = "replication-offset-checkpoint.tmp"
 """The broker writes a file of this name into each directory twice a second, and takes one offline where it cannot."""
@@ -237,8 +239,12 @@ def broken(
     loop: Loop, brokers: Brokers, disks: LogDirs, volumes: dict[int, Volumes], paths: dict[int, list[str]]
 ) -> str:
     """The directory that a move goes to, offline from the middle of it on."""
+    loop.set(mode="observe")
+    loop.until("nothing of ours to be there", lambda: loop.ours(GOES) == NOTHING and not cordoned(disks, GOES))
+    disks.place([Place(GOES, TOPIC, FILLED, paths[GOES][0])])  # the small one may be empty by now
+    wait_until(lambda: FILLED in on(disks, GOES, paths[GOES][0]), 60.0, "the partition to be there")
+    write(brokers, FILLED, 2 * EACH)
     loop.set(mode="enforce", throttle_bytes_per_s=SLOW)
-    write(brokers, on(disks, GOES, paths[GOES][0])[0], 2 * EACH)
     copying(loop, GOES)
     (move,) = loop.ours(GOES).moves
     (volumes[GOES].path(move.target) / WALL).mkdir()
@@ -285,8 +291,7 @@ def test_new_partitions_go_to_the_best_directory_that_is_left(
 def test_the_broker_refuses_moves_between_directories_that_are_well(
     disks: LogDirs, broken: str, paths: dict[int, list[str]]
 ) -> None:
-    number = on(disks, GOES, paths[GOES][0])[0]
-    answer = disks.place([Place(GOES, TOPIC, number, rest(paths, broken))])[0]
+    answer = disks.place([Place(GOES, TOPIC, FILLED, rest(paths, broken))])[0]
     assert (answer.result, "offline" in answer.detail) == ("retry", True)
 
 

@@ -23,7 +23,8 @@ HEAD = -1
 """The record that is none of runs."""
 ROOM = 64
 _NUMBERS = ("begin", "until", "clear", "sure", "floor", "number")
-_LISTS = ("source", "target", "count")
+LISTS = ("source", "target", "count")
+"""The columns, as records name them."""
 
 
 class Translation(NamedTuple):
@@ -218,13 +219,13 @@ class OffsetMap:
     def records(self, chosen: Collection[int] | None = None) -> list[dict[str, Any]]:
         """Plain data, in pieces: the head (part -1), then parts of the runs; all, or those chosen. As a map grows only
         the last ones change, so a compacted topic keyed by part takes little."""
-        parts = {part: {"part": part, **self._slice(rows)} for part, rows in self._parts(chosen)}
-        return [*([self._head()] if chosen is None or HEAD in chosen else []), *parts.values()]
+        head = [self._head()] if chosen is None or HEAD in chosen else []
+        return [*head, *({"part": part, **self._slice(rows)} for part, rows in self._parts(chosen))]
 
     def digests(self) -> dict[int, int]:
         """`digest` of each of `records`, made without them."""
         columns = self.source, self.target, self.count
-        parts = {part: hash(tuple(c[rows].tobytes() for c in columns)) for part, rows in self._parts(None)}
+        parts = {part: _digest(column[rows] for column in columns) for part, rows in self._parts(None)}
         return {HEAD: digest(self._head()), **parts}
 
     def _head(self) -> dict[str, Any]:
@@ -238,14 +239,18 @@ class OffsetMap:
                 yield part, slice(max(0, part * PART - self.number), (part + 1) * PART - self.number)
 
     def _slice(self, rows: slice) -> dict[str, list[int]]:
-        return {name: getattr(self, name)[rows].tolist() for name in _LISTS}
+        return {name: getattr(self, name)[rows].tolist() for name in LISTS}
 
 
 def digest(record: Mapping[str, Any]) -> int:
     """A number that tells one of `OffsetMap.records` from what it was, in this process."""
     if record["part"] == HEAD:
         return hash((record["runs"], *(record.get(name, -1) for name in _NUMBERS)))
-    return hash(tuple(np.array(record[name], np.int64).tobytes() for name in _LISTS))
+    return _digest(np.array(record[name], np.int64) for name in LISTS)
+
+
+def _digest(columns: Iterable[Column]) -> int:
+    return hash(tuple(column.tobytes() for column in columns))
 
 
 def from_records(records: Iterable[Mapping[str, Any]]) -> OffsetMap:

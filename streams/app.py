@@ -199,7 +199,7 @@ class Running:
 
     def _close_journal(self, broker: Kafka | None = None) -> None:
         """What was done last is saved first."""
-        self._history.close(self._ending.left_s(SAVED_S))
+        self._history.save(self._ending.left_s(SAVED_S))
         if broker is not None:
             broker.stop(self._ending.left_s(KILL_S))
             if broker.process.exit_code == -signal.SIGKILL:

@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from connectors.contract import Assignment, Carry, Partition, Position, Progress
-from state.offsets import HEAD, OffsetMap, digest, from_records
+from state.offsets import HEAD, LISTS, OffsetMap, digest, from_records
 from state.provenance import Refill
 from streams.journal import Journal
 
 JournalRecord = tuple[str, bytes, Any]
-LISTS = ("source", "target", "count")
 REFILL = "refill"
 """Stands on the journal where else the name of a path does."""
 

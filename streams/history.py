@@ -16,7 +16,6 @@ from streams.journal import Journal, Record
 
 Row = dict[str, Any]
 SAVE_S = 0.5
-CLOSE_S = 2.0
 KEPT, UNSAVED, AT_ONCE = 10_000, 100_000, 5_000
 """Rows in memory; rows that wait for a journal that does not answer, at most; rows put at once."""
 DETAIL = 2_000
@@ -65,10 +64,6 @@ class History:
                 with self._lock:
                     del self._unsaved[: len(some)]
                     self._saved += len(some)
-
-    def close(self, within_s: float = CLOSE_S) -> None:
-        """Save what was done last."""
-        self.save(within_s)
 
     def latest(self, limit: int) -> list[Row]:
         """The newest rows, newest first. More than memory holds are read from the journal."""

@@ -136,8 +136,7 @@ class _Look:
         self._first = self._start()
         own = self._search(last) if place.floor < 0 else self._after(place.floor, last)
         newest = {producer: batches[-1].last_sequence for producer, batches in own.items() if batches}
-        ahead_of = {p: s for p, s in {**newest, **last}.items() if ahead(following(s), place.counts.get(p, 0)) > 0}
-        return Standing(end, frozenset(last), ahead_of, own, self._counted, self._whole)
+        return Standing(end, frozenset(last), place.ahead({**newest, **last}), own, self._counted, self._whole)
 
     def _check(self, end: int, last: Mapping[int, int]) -> None:
         where = f"{self._partition} of {self._target.endpoint.name}"

@@ -144,7 +144,7 @@ def test_an_embedded_journal_that_had_to_be_killed_is_told(caplog: pytest.LogCap
     running: Any = object.__new__(app.Running)
     saved: list[float] = []
     running._ending = Ending(threading.Event(), lambda: 0.0)
-    running._history = SimpleNamespace(close=saved.append)
+    running._history = SimpleNamespace(save=saved.append)
     graces: list[float] = []
     running._close_journal(SimpleNamespace(stop=graces.append, process=SimpleNamespace(exit_code=-9)))
     assert (saved, graces, "killed" in caplog.text) == ([ending.SAVED_S], [ending.KILL_S], True)

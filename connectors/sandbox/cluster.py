@@ -10,7 +10,7 @@ from connectors.sandbox.bookkeeper import AutoRecovery, Bookie, Site, client_con
 from connectors.sandbox.jars import jars
 from connectors.sandbox.kafka import SET as KAFKA_SET
 from connectors.sandbox.kafka import Kafka
-from connectors.sandbox.processes import Port
+from connectors.sandbox.processes import Port, wait_until
 from connectors.sandbox.server import SMALL_JVM, Server, write_whole
 from connectors.sandbox.zookeeper import JVM as ZOOKEEPER_JVM
 from connectors.sandbox.zookeeper import ZooKeeper
@@ -18,6 +18,9 @@ from state.errors import Stop
 
 Progress = Callable[[str, int, int], None]
 """Told (what, done, in all): bytes of jars, then servers that are ready."""
+
+LOST_S = 60.0
+"""Sessions of bookies last 4 s; more on a machine that is busy."""
 
 RACKS: Mapping[str, int] = MappingProxyType({"/rack1": 3, "/rack2": 3})
 
@@ -129,6 +132,12 @@ class Cluster(Closing):
         """SIGKILL a server, or all of a group."""
         for server in self._named(name):
             server.kill()
+
+    def wait_lost(self, name: str) -> None:
+        """Wait until ZooKeeper has let go of the bookies of a name that do not run: nobody writes to them then."""
+        dead = [server for server in self._named(name) if isinstance(server, Bookie) and not server.alive]
+        registered = {f"/ledgers/available/{bookie.id}" for bookie in dead}
+        wait_until(lambda: not registered & self.zookeeper.ephemerals(), LOST_S, f"the end of {name}'s sessions")
 
     def stop(self, name: str, grace_s: float = 10.0) -> None:
         """Shut down a server, or all of a group, in order."""

@@ -109,7 +109,7 @@ def _perform(cluster: Cluster, do: str, name: str, ended: threading.Event) -> di
     acts: dict[str, Callable[[], None]] = {
         "status": lambda: None,
         "start": lambda: cluster.start(name),
-        "kill": lambda: cluster.kill(name),
+        "kill": lambda: _kill(cluster, name),
         "stop": lambda: cluster.stop(name),
         "down": lambda: _down(cluster, ended),
     }
@@ -117,6 +117,12 @@ def _perform(cluster: Cluster, do: str, name: str, ended: threading.Event) -> di
         raise Stop(f"one of {', '.join(acts)}", repr(do), "ask for one of these")
     acts[do]()
     return describe(cluster)
+
+
+def _kill(cluster: Cluster, name: str) -> None:
+    """Whoever writes next must not be sent to what was killed: its ledgers would be marked, and repaired, as lost."""
+    cluster.kill(name)
+    cluster.wait_lost(name)
 
 
 def _write(cluster: Cluster, request: dict[str, Any]) -> dict[str, Any]:

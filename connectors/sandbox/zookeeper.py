@@ -53,12 +53,20 @@ class ZooKeeper(Server):
 
     def is_ready(self) -> bool:
         """Whether it answers imok."""
+        return self._ask(b"ruok") == b"imok"
+
+    def ephemerals(self) -> set[str]:
+        """Paths of all znodes that end with their sessions (the command ``dump``); none while it does not answer."""
+        return {line.strip() for line in self._ask(b"dump").decode().splitlines() if line.startswith("\t")}
+
+    def _ask(self, word: bytes) -> bytes:
+        """The answer to a four-letter word, empty without one."""
         try:
             with socket.create_connection((self._port.host, self._port.number), 2.0) as connection:
-                connection.sendall(b"ruok")
-                return connection.recv(4) == b"imok"
+                connection.sendall(word)
+                return b"".join(iter(lambda: connection.recv(65_536), b""))
         except OSError:
-            return False
+            return b""
 
 
 def log4j2(directory: Path, target: str = "SYSTEM_OUT", level: str = "INFO") -> Path:

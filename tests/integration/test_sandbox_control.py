@@ -5,6 +5,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from kazoo.client import KazooClient
 
 from connectors.sandbox.control import Remote
 from connectors.sandbox.processes import wait_until
@@ -71,6 +72,17 @@ def test_servers_are_killed_and_started_from_another_process(supervisor: "subpro
     killed = Remote(root).request("kill", "bookie1")["servers"]["bookie1"]
     started = Remote(root).request("start", "bookie1")["servers"]["bookie1"]
     assert (killed["alive"], started["alive"], killed["pid"] != started["pid"]) == (False, True, True)
+
+
+def test_a_kill_is_over_when_nobody_is_sent_to_the_bookie_any_more(
+    supervisor: "subprocess.Popen[bytes]", root: Path
+) -> None:
+    zookeeper = KazooClient(Remote(root).request("kill", "bookie1")["zookeeper"])
+    zookeeper.start()
+    registered = zookeeper.get_children("/ledgers/available")
+    zookeeper.stop()
+    Remote(root).request("start", "bookie1")
+    assert registered == ["readonly"]
 
 
 def test_an_unknown_name_is_refused_with_the_reason(supervisor: "subprocess.Popen[bytes]", root: Path) -> None:

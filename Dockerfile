@@ -11,10 +11,11 @@ COPY pyproject.toml README.md LICENSE ./
 COPY state ./state
 COPY connectors ./connectors
 COPY streams ./streams
+COPY trueup ./trueup
 RUN pip install --no-cache-dir --no-deps --no-build-isolation .
 
 USER trueup
-RUN python -c "from connectors.sandbox.jars import jars; jars('spark-4.3'); jars('kafka-4.3.1')"
+RUN python -c "from trueup.connectors.sandbox.jvm.jars import jars; jars('spark-4.3'); jars('kafka-4.3.1')"
 
 ENV TRUEUP__DATA_DIR=/var/lib/trueup
 VOLUME /var/lib/trueup

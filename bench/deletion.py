@@ -16,33 +16,33 @@ from pathlib import Path
 import numpy as np
 from pyspark.sql import DataFrame
 
-from bench import rows
-from bench.measure import Failed, machine, tell
-from bench.rows import Row
-from connectors.bookkeeper import metadata, reading
-from connectors.bookkeeper.layout import Paths as LedgerPaths
-from connectors.bookkeeper.metadata import Where
-from connectors.pulsar import proto
-from connectors.pulsar.deleting import DeleteOrder, Deleter
-from connectors.pulsar.paths import Paths
-from connectors.pulsar.tiered import Tiered
-from connectors.sandbox.kafka import Kafka
-from connectors.sandbox.processes import wait_until
-from connectors.sandbox.zookeeper import ZooKeeper
-from connectors.zookeeper.client import Client, Committed, check, deletion
-from connectors.zookeeper.requests import Stat
-from state.deletion import judge
-from state.observations import LedgerRecord, LedgerState
-from state.owned import NODE, OWNED, Table, nodes_of
-from state.owners import Claim, Component, Pointers, Status
-from state.settings import parse
-from state.topology import Topology
-from streams import deletion as stream
-from streams.codec import ledger_key, topology_record
-from streams.journal import Journal
-from streams.pulsar import record_of
-from streams.session import session
-from streams.supervisor import drain
+from bench.common import rows
+from bench.common.measure import Failed, machine, tell
+from bench.common.rows import Row
+from trueup.connectors.bookkeeper.metadata import metadata, queries
+from trueup.connectors.bookkeeper.metadata.layout import Paths as LedgerPaths
+from trueup.connectors.bookkeeper.metadata.metadata import Where
+from trueup.connectors.pulsar import messages
+from trueup.connectors.pulsar.guarded_delete import DeleteOrder, Deleter
+from trueup.connectors.pulsar.layout import Paths
+from trueup.connectors.pulsar.offload_verify import Tiered
+from trueup.connectors.sandbox.jvm.processes import wait_until
+from trueup.connectors.sandbox.servers.kafka import Kafka
+from trueup.connectors.sandbox.servers.zookeeper import ZooKeeper
+from trueup.connectors.zookeeper.client import Client, Committed, check, deletion
+from trueup.connectors.zookeeper.requests import Stat
+from trueup.state.bookkeeper.observations import LedgerRecord, LedgerState
+from trueup.state.bookkeeper.topology import Topology
+from trueup.state.deletion.owned_ledgers import NODE, OWNED, Table, nodes_of
+from trueup.state.deletion.owners import Claim, Component, Pointers, Status
+from trueup.state.deletion.verdicts import judge
+from trueup.state.settings.settings import parse
+from trueup.streams.deletion import query as stream
+from trueup.streams.deletion.owners import record_of
+from trueup.streams.journal.codec import ledger_key, topology_record
+from trueup.streams.journal.journal import Journal
+from trueup.streams.runtime.session import session
+from trueup.streams.runtime.supervisor import drain
 
 RESULTS = Path(__file__).parent / "results" / "deletion.json"
 OWNERS, BUCKETS, ROUNDS = 10_000, 64, 3
@@ -187,7 +187,7 @@ class Site:
         for number in range(100):
             path = self._paths.node(owner(number))
             client.ensure_path(path.rpartition("/")[0])
-            client.make(path, proto.ManagedLedger(ledgerInfo=[{"ledgerId": 1 << 30}]).SerializeToString())
+            client.make(path, messages.ManagedLedger(ledgerInfo=[{"ledgerId": 1 << 30}]).SerializeToString())
 
     def fill(self, ids: Sequence[int]) -> None:
         """Have these ledgers."""
@@ -221,7 +221,7 @@ class Site:
 
     def _decode(self, ledger: int, data: bytes, stat: Stat) -> LedgerRecord:
         where = Where(ledger, self._ledgers.ledger(ledger), stat.mzxid, stat.version, stat.ctime, 0)
-        return reading.decoded(data, where)
+        return queries.decoded(data, where)
 
 
 def encoded_for(ledger: int) -> bytes:

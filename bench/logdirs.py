@@ -17,10 +17,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bench import rows
-from bench.rows import Row
-from state.logdirs import Broker, LogDir, Replicas, spread, used
-from state.moves import Balance, fewest_bytes, plan
+from bench.common import rows
+from bench.common.rows import Row
+from trueup.state.logdirs.model import Broker, LogDir, Replicas, spread, used
+from trueup.state.logdirs.plan import Balance, fewest_bytes, plan
 
 RESULTS = Path(__file__).parent / "results" / "logdirs.json"
 DIRS, REPLICAS, BAND = 10, 2_000, 0.09

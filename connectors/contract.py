@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from state.provenance import Refill
+from trueup.state.replication.provenance import Refill
 
 Carry = Mapping[str, int]
 """What a copy path must remember beside the offset to resume exactly: its own names and numbers, opaque to others."""

@@ -17,39 +17,41 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from connectors.sandbox.kafka import Kafka
-from connectors.zookeeper.watcher import Run
-from state import deleting
-from state.errors import Retry
-from state.settings import Settings
-from streams import deletion, logs, placement
-from streams.bookkeeper import BookKeeper
-from streams.driver import Driver
-from streams.ending import BATCHES_S, CLOSED_S, KILL_S, QUIET_S, SAVED_S, Ending
-from streams.engine import Application
-from streams.history import SAVE_S, History
-from streams.journal import Journal
-from streams.keeper import Keeper
-from streams.links import Links
-from streams.listener import Listener
-from streams.live import Live
-from streams.lock import alone
-from streams.logdirs import LogDirs
-from streams.markers import Markers
-from streams.metrics import Metrics
-from streams.ordered import Nobody, Orders
-from streams.placed import Placed
-from streams.pulsar import Pulsar
-from streams.reconciler import Reconciler
-from streams.repair_workers import RepairWorkers
-from streams.session import session
-from streams.sides import KafkaSides
-from streams.strays import Strays
-from streams.supervisor import Supervisor
-from streams.tail import SWITCH_S
-from streams.unreferenced import Unreferenced
-from streams.web.api import create_app
-from streams.web.server import Server, claim
+from trueup.connectors.sandbox.servers.kafka import Kafka
+from trueup.connectors.zookeeper.follower import Run
+from trueup.state.common.errors import Retry
+from trueup.state.deletion import settings as deleting
+from trueup.state.settings.settings import Settings
+from trueup.streams.api import Application
+from trueup.streams.bookkeeper.cluster import BookKeeper
+from trueup.streams.bookkeeper.repair_workers import RepairWorkers
+from trueup.streams.bookkeeper.topology import Keeper
+from trueup.streams.config.live import Live
+from trueup.streams.deletion import query as deletion
+from trueup.streams.deletion.manual import Nobody, Orders
+from trueup.streams.deletion.orphan_objects import Strays
+from trueup.streams.deletion.owners import Pulsar
+from trueup.streams.deletion.reconciler import Markers
+from trueup.streams.deletion.report import Unreferenced
+from trueup.streams.journal.history import SAVE_S, History
+from trueup.streams.journal.journal import Journal
+from trueup.streams.logdirs.manager import LogDirs
+from trueup.streams.placement import query as placement
+from trueup.streams.placement.reconciler import Reconciler
+from trueup.streams.placement.report import Placed
+from trueup.streams.replication.clusters import KafkaSides
+from trueup.streams.replication.manager import Links
+from trueup.streams.replication.worker import SWITCH_S
+from trueup.streams.runtime import logs
+from trueup.streams.runtime.driver import Driver
+from trueup.streams.runtime.ending import BATCHES_S, CLOSED_S, KILL_S, QUIET_S, SAVED_S, Ending
+from trueup.streams.runtime.listener import Listener
+from trueup.streams.runtime.lock import alone
+from trueup.streams.runtime.metrics import Metrics
+from trueup.streams.runtime.session import session
+from trueup.streams.runtime.supervisor import Supervisor
+from trueup.streams.web.api import create_app
+from trueup.streams.web.server import Server, claim
 
 log = logging.getLogger(__name__)
 TICK_S, DELETE_S, LOOK_S, RACKS_S = 0.2, 1.0, 10.0, 0.5
@@ -191,7 +193,7 @@ class Running:
         self._supervisor.loop("queries", self._supervisor.tend, TICK_S)
 
     def _end(self) -> None:
-        """End all that was started, in order and in time; see `streams.ending`."""
+        """End all that was started, in order and in time; see `streams.runtime.ending`."""
         at = self._ending.at
         self._supervisor.close(at(BATCHES_S), at(QUIET_S), self._quiet)
         self._supervisor.together(self._closes, at(CLOSED_S))

@@ -1,17 +1,20 @@
-"""Pages that are printed from the code they describe: `python -m streams.docs` writes them all."""
+"""Pages that are printed from the code they describe: `python -m trueup.streams.docs` writes them all."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
 
-from state import link_status, markers, relocations
-from state.life import diagram
-from state.link_rules import EVERY_RULE
-from state.repairs import ENDS, TRANSITIONS
-from state.rules import Rule, Verdict
-from streams import config, metrics
-from streams.cli.main import cli
+from trueup.state.common.lifecycle import diagram
+from trueup.state.deletion import lifecycle as markers
+from trueup.state.logdirs import lifecycle
+from trueup.state.placement.lifecycle import ENDS, TRANSITIONS
+from trueup.state.placement.rules import Rule, Verdict
+from trueup.state.replication import status
+from trueup.state.replication.rules import EVERY_RULE
+from trueup.streams.cli.main import cli
+from trueup.streams.config import file
+from trueup.streams.runtime import metrics
 
 HELP_WIDTH = 100
 MEANINGS = {
@@ -22,7 +25,7 @@ MEANINGS = {
 }
 STAGES = """# The life of a repair
 
-Generated from the table in `state/repairs.py` by `python -m streams.docs`; a test compares.
+Generated from the table in `state/placement/lifecycle.py` by `python -m trueup.streams.docs`; a test compares.
 
 BookKeeper repairs; Trueup writes the mark that asks for it and watches. A repair is `safe` when the ledger's own
 metadata and the liveness of its bookies say so: a mark that went away proves nothing. An event that the table does not
@@ -32,7 +35,7 @@ know is refused and changes nothing.
 
 MOVES = """# The life of a move between log directories
 
-Generated from the table in `state/relocations.py` by `python -m streams.docs`; a test compares.
+Generated from the table in `state/logdirs/lifecycle.py` by `python -m trueup.streams.docs`; a test compares.
 
 The broker copies; Trueup orders, and looks with DescribeLogDirs how far it is. Every order is on the journal before it
 is sent. A move has `arrived` when the replica is in its target and no copy is under way, and is `done` when what it
@@ -42,7 +45,7 @@ left behind is deleted (file.delete.delay.ms). One that the broker forgot is ord
 
 DELETIONS = """# The life of a deletion
 
-Generated from the table in `state/markers.py` by `python -m streams.docs`; a test compares.
+Generated from the table in `state/deletion/lifecycle.py` by `python -m trueup.streams.docs`; a test compares.
 
 A marker is on the journal before anything is done on its behalf, and stays until storage confirms: the ledger's
 metadata are gone, and every bookie that any of its ensembles named says that it has no such ledger. What is tried in
@@ -52,7 +55,7 @@ vain is tried again with growing waits, an hour at most. See [deletion.md](delet
 
 LINKS = """# The states of a link
 
-Generated from the tables in `state/link_status.py` by `python -m streams.docs`; a test compares.
+Generated from the tables in `state/replication/status.py` by `python -m trueup.streams.docs`; a test compares.
 
 A state is derived from the progress of the link's partitions, its heartbeats and the answers of both clusters each
 time it is asked for: a link whose records should move and do not is never `up`. Where several states hold, the first in
@@ -69,7 +72,7 @@ link's state graver than its stages do.
 
 def rules() -> str:
     """docs/rules.md."""
-    head = "# Rules\n\nGenerated from `state/*rules.py` by `python -m streams.docs`; a test compares.\n"
+    head = "# Rules\n\nGenerated from `state/*/rules.py` by `python -m trueup.streams.docs`; a test compares.\n"
     command = "`trueup explain RULE` prints the same; `trueup get findings --rule RULE` lists the ledgers.\n"
     verdicts = "\n".join(f"- `{verdict.name.lower()}`: {meaning}." for verdict, meaning in MEANINGS.items())
     parts = [head, f"{command}\n{verdicts}\n", *(_rule(rule) for rule in EVERY_RULE)]
@@ -87,7 +90,7 @@ def repairs() -> str:
 
 def moves() -> str:
     """docs/moves.md."""
-    return f"{MOVES}```mermaid\n{diagram(relocations.TRANSITIONS, relocations.ENDS)}```\n"
+    return f"{MOVES}```mermaid\n{diagram(lifecycle.TRANSITIONS, lifecycle.ENDS)}```\n"
 
 
 def deletions() -> str:
@@ -97,8 +100,8 @@ def deletions() -> str:
 
 def links() -> str:
     """docs/links.md."""
-    states = [f"| `{state}` | {meaning} |" for state, meaning in link_status.MEANINGS.items()]
-    stages = [f"| `{stage}` | {row.holds} | {row.ends} | `{row.state}` |" for stage, row in link_status.STAGES.items()]
+    states = [f"| `{state}` | {meaning} |" for state, meaning in status.MEANINGS.items()]
+    stages = [f"| `{stage}` | {row.holds} | {row.ends} | `{row.state}` |" for stage, row in status.STAGES.items()]
     parts = [LINKS, "| state | holds when |", "|---|---|", *states]
     parts += [PARTITIONS, "| stage | holds when | ends with | the link is |", "|---|---|---|---|", *stages]
     return "\n".join(parts) + "\n"
@@ -106,7 +109,8 @@ def links() -> str:
 
 def commands() -> str:
     """docs/commands.md."""
-    parts = ["# Commands\n\nGenerated from `trueup --help` and its kin by `python -m streams.docs`; a test compares.\n"]
+    origin = "Generated from `trueup --help` and its kin by `python -m trueup.streams.docs`; a test compares."
+    parts = [f"# Commands\n\n{origin}\n"]
     parts += [
         f"## {' '.join(path)}\n\n```\n{_help(path, command)}\n```\n" for path, command in _commands(cli, ("trueup",))
     ]
@@ -130,7 +134,7 @@ def _help(path: tuple[str, ...], command: click.Command) -> str:
 
 
 PAGES: dict[str, Callable[[], str]] = {
-    "conf/trueup.yaml": config.reference,
+    "conf/trueup.yaml": file.reference,
     "docs/commands.md": commands,
     "docs/links.md": links,
     "docs/markers.md": deletions,

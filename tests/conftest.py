@@ -8,12 +8,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from connectors.sandbox.cluster import Cluster
-from connectors.sandbox.kafka import Kafka
-from connectors.sandbox.processes import wait_until
-from connectors.sandbox.zookeeper import ZooKeeper
-from state.errors import Retry
+from trueup.connectors.sandbox.cluster import Cluster
+from trueup.connectors.sandbox.jvm.processes import wait_until
+from trueup.connectors.sandbox.servers.kafka import Kafka
+from trueup.connectors.sandbox.servers.zookeeper import ZooKeeper
+from trueup.state.common.errors import Retry
 
+HERE = Path(__file__).parent
 _PR_SET_CHILD_SUBREAPER = 36
 _PYSPARK = "pyspark-shell"
 """The JVM of pyspark serves every session of this process and ends with it."""
@@ -30,7 +31,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     summary names each of them as RERUN, for that is a race to be found, in the test or in what it tests.
     """
     order = {name: at for at, name in enumerate(_LONGEST_FIRST)}
-    items.sort(key=lambda item: order.get(item.path.parent.name, len(order)))
+    items.sort(key=lambda item: order.get(item.path.relative_to(HERE).parts[0], len(order)))
     for item in items:
         if item.get_closest_marker("servers"):
             item.add_marker(pytest.mark.flaky(reruns=1))

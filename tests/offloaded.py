@@ -4,7 +4,7 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from connectors.pulsar import proto
+from trueup.connectors.pulsar import messages
 
 PADDING = b"\xfe\xdc\xde\xad"
 DATA = {"application": "pulsar", "component": "managed-ledger"}
@@ -46,7 +46,7 @@ def offloaded(
 
 
 def metadata(last: int, length: int, owner: str, state: int = 3) -> bytes:
-    message = proto.LedgerMetadata(lastEntryId=last, length=length, state=state)
+    message = messages.LedgerMetadata(lastEntryId=last, length=length, state=state)
     for name, value in {**DATA, "pulsar/managed-ledger": owner}.items():
         message.customMetadata.add(key=name.encode(), value=value.encode())
     made: bytes = message.SerializeToString()

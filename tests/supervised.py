@@ -2,7 +2,7 @@
 
 import threading
 
-from streams.supervisor import Supervisor
+from trueup.streams.runtime.supervisor import Supervisor
 
 supervisor = Supervisor(threading.Event(), lambda _: None)
 run = supervisor.run

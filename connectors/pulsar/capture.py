@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
-from connectors.pulsar.nodes import forbidden, gone, pointers_of
-from connectors.pulsar.paths import Paths
-from connectors.pulsar.reading import GONE, PACE, Node, below, owned, read, walk
-from connectors.zookeeper.client import Client, Pace
-from connectors.zookeeper.history import ensure_later, rewound
-from connectors.zookeeper.watcher import Follower
-from connectors.zookeeper.watching import Watch
-from state.owners import Pointers, Status
+from trueup.connectors.pulsar.layout import Paths
+from trueup.connectors.pulsar.nodes import forbidden, gone, pointers_of
+from trueup.connectors.pulsar.queries import GONE, PACE, Node, below, owned, read, walk
+from trueup.connectors.zookeeper.client import Client, Pace
+from trueup.connectors.zookeeper.follower import Follower
+from trueup.connectors.zookeeper.history import ensure_later, rewound
+from trueup.connectors.zookeeper.watch import Watch
+from trueup.state.deletion.owners import Pointers, Status
 
 log = logging.getLogger(__name__)
 Deliver = Callable[[list[Pointers]], None]

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from connectors.protobuf import TextError, first_damage, read_text
-from connectors.pulsar import proto, wrapper
-from connectors.pulsar.blob import uid_of
-from state.copies import Copy, Pair
-from state.errors import BadBytes
+from trueup.connectors.protobuf import TextError, first_damage, read_text
+from trueup.connectors.pulsar import compressed, messages
+from trueup.connectors.pulsar.offload_index import uid_of
+from trueup.state.common.errors import BadBytes
+from trueup.state.deletion.offloads import Copy, Pair
 
 COMPACTED = b"CompactedTopicLedger"
 """The property under which the cursor of a compaction keeps its ledger (Compactor)."""
@@ -38,8 +38,8 @@ class Listed(NamedTuple):
 
 def managed_ledger(data: bytes, where: str) -> Listed:
     """Ledgers that a managed ledger lists. One that was just made is empty, and lists none. Raises `BadBytes`."""
-    data, where = wrapper.opened(data, where)
-    message = _parsed(proto.ManagedLedger(), data, where)
+    data, where = compressed.opened(data, where)
+    message = _parsed(messages.ManagedLedger(), data, where)
     ids: set[int] = set()
     dropped: set[int] = set()
     copies: list[Copy] = []
@@ -65,8 +65,8 @@ def _copy(ledger: int, said: Any) -> Copy:
 def cursor(data: bytes, where: str) -> tuple[Listed, bool]:
     """All ledgers that a cursor points to: of its position, of the compaction, of delayed messages; and whether it
     keeps its position in a ledger. Raises `BadBytes`."""
-    data, where = wrapper.opened(data, where)
-    message = _parsed(proto.Cursor(), data, where)
+    data, where = compressed.opened(data, where)
+    message = _parsed(messages.Cursor(), data, where)
     found = [message.cursorsLedgerId]
     found += [held.value for held in message.properties if held.name == COMPACTED]
     found += [_bucket(held.value, where) for held in message.cursorProperties if held.name.startswith(BUCKET)]
@@ -75,7 +75,7 @@ def cursor(data: bytes, where: str) -> tuple[Listed, bool]:
 
 def schema(data: bytes, where: str) -> Listed:
     """Ledgers of all versions of a schema. Raises `BadBytes`."""
-    message = _parsed(proto.Schema(), data, where)
+    message = _parsed(messages.Schema(), data, where)
     return Listed(_in_order([entry.position.ledgerId for entry in (message.info, *message.index)]))
 
 

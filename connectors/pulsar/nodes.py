@@ -1,11 +1,11 @@
-"""What one znode points to, as `state.owners.Pointers`."""
+"""What one znode points to, as `state.deletion.owners.Pointers`."""
 
-from connectors.pulsar import metadata
-from connectors.pulsar.metadata import Listed
-from connectors.pulsar.paths import Kind, Paths, Place
-from connectors.zookeeper.requests import Stat
-from state.errors import BadBytes
-from state.owners import Pointers, Status
+from trueup.connectors.pulsar import metadata
+from trueup.connectors.pulsar.layout import Kind, Paths, Place
+from trueup.connectors.pulsar.metadata import Listed
+from trueup.connectors.zookeeper.requests import Stat
+from trueup.state.common.errors import BadBytes
+from trueup.state.deletion.owners import Pointers, Status
 
 _STRANGE = "a managed ledger or a cursor where Pulsar keeps them"
 

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError, ConnectTimeoutError, NoCredentialsError
 
-from state.errors import Retry, Stop, TrueupError, Unknown
-from state.tiering import Store as Declared
+from trueup.state.common.errors import Retry, Stop, TrueupError, Unknown
+from trueup.state.deletion.stores import Store as Declared
 
 TRIES, CONNECT_S, ANSWER_S = 3, 5.0, 30.0
 TOGETHER = 1_000

@@ -5,16 +5,23 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from connectors.closing import Closing
-from connectors.sandbox.bookkeeper import AutoRecovery, Bookie, Site, client_conf, metaformat, rack_script
-from connectors.sandbox.jars import jars
-from connectors.sandbox.kafka import SET as KAFKA_SET
-from connectors.sandbox.kafka import Kafka
-from connectors.sandbox.processes import Port, wait_until
-from connectors.sandbox.server import SMALL_JVM, Server, write_whole
-from connectors.sandbox.zookeeper import JVM as ZOOKEEPER_JVM
-from connectors.sandbox.zookeeper import ZooKeeper
-from state.errors import Stop
+from trueup.connectors.closing import Closing
+from trueup.connectors.sandbox.jvm.jars import jars
+from trueup.connectors.sandbox.jvm.processes import Port, wait_until
+from trueup.connectors.sandbox.jvm.server import SMALL_JVM, Server, write_whole
+from trueup.connectors.sandbox.servers.bookkeeper import (
+    AutoRecovery,
+    Bookie,
+    Site,
+    client_conf,
+    metaformat,
+    rack_script,
+)
+from trueup.connectors.sandbox.servers.kafka import SET as KAFKA_SET
+from trueup.connectors.sandbox.servers.kafka import Kafka
+from trueup.connectors.sandbox.servers.zookeeper import JVM as ZOOKEEPER_JVM
+from trueup.connectors.sandbox.servers.zookeeper import ZooKeeper
+from trueup.state.common.errors import Stop
 
 Progress = Callable[[str, int, int], None]
 """Told (what, done, in all): bytes of jars, then servers that are ready."""

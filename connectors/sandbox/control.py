@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from connectors.sandbox.cluster import Cluster
-from connectors.sandbox.writer import Writer
-from state.errors import Stop, TrueupError, Unknown
+from trueup.connectors.sandbox.cluster import Cluster
+from trueup.connectors.sandbox.writer import Writer
+from trueup.state.common.errors import Stop, TrueupError, Unknown
 
 SOCKET = "control.sock"
 REQUEST_TIMEOUT_S = 300.0

@@ -12,9 +12,9 @@ from contextlib import closing, contextmanager
 from kazoo.client import KazooClient
 from kazoo.security import ACL, ANYONE_ID_UNSAFE, OPEN_ACL_UNSAFE, Permissions
 
-from connectors.sandbox.processes import wait_until
-from connectors.sandbox.pulsar import Pulsar
-from state.errors import Stop, Unknown
+from trueup.connectors.sandbox.jvm.processes import wait_until
+from trueup.connectors.sandbox.pulsar import Pulsar
+from trueup.state.common.errors import Stop, Unknown
 
 LEDGERS = "/ledgers"
 _ALL_BUT_DELETE = [ACL(Permissions.READ | Permissions.WRITE | Permissions.CREATE | Permissions.ADMIN, ANYONE_ID_UNSAFE)]

@@ -14,8 +14,8 @@ from typing import NamedTuple, TypeVar
 
 import pulsar
 
-from connectors.closing import Closing
-from state.errors import Unknown
+from trueup.connectors.closing import Closing
+from trueup.state.common.errors import Unknown
 
 PATIENCE_S = 120
 """A broker that is killed and started again answers within this."""

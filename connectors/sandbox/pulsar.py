@@ -11,13 +11,13 @@ from typing import Any
 
 import urllib3
 
-from connectors.sandbox.cluster import Cluster
-from connectors.sandbox.jars import jars
-from connectors.sandbox.objects import CREDENTIALS, REGION, Objects
-from connectors.sandbox.processes import Port, Process
-from connectors.sandbox.server import Server, jvm, write_properties
-from connectors.sandbox.zookeeper import log4j2
-from state.errors import Retry, Stop
+from trueup.connectors.sandbox.cluster import Cluster
+from trueup.connectors.sandbox.jvm.jars import jars
+from trueup.connectors.sandbox.jvm.processes import Port, Process
+from trueup.connectors.sandbox.jvm.server import Server, jvm, write_properties
+from trueup.connectors.sandbox.servers.objects import CREDENTIALS, REGION, Objects
+from trueup.connectors.sandbox.servers.zookeeper import log4j2
+from trueup.state.common.errors import Retry, Stop
 
 VERSION = "4.2.4"
 NAME = "lab"

@@ -12,9 +12,9 @@ from typing import Any, Self
 from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JJavaError
 
-from connectors.sandbox.cluster import Cluster
-from connectors.sandbox.gateway import Gateway
-from state.errors import Unknown
+from trueup.connectors.sandbox.cluster import Cluster
+from trueup.connectors.sandbox.jvm.gateway import Gateway
+from trueup.state.common.errors import Unknown
 
 PASSWORD = b"sandbox"
 CHUNK = 200

@@ -1,6 +1,6 @@
 """A ZooKeeper session: kazoo's (reconnects, SASL, TLS), with recursive watches, bulk reads and our errors.
 
-`look`, `listing`, `make`, `put`, `drop`, `commit` and the bulk requests raise `state.errors` and the few that
+`look`, `listing`, `make`, `put`, `drop`, `commit` and the bulk requests raise `state.common.errors` and the few that
 `connectors.zookeeper.errors` adds; kazoo's own methods are there too and raise kazoo's.
 """
 
@@ -19,11 +19,11 @@ from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
 from kazoo.security import OPEN_ACL_UNSAFE
 
-from connectors.zookeeper import requests
-from connectors.zookeeper.connection import Connection, Sink, fail_unsent
-from connectors.zookeeper.errors import FORBIDDEN, GONE, Forbidden, NoNode, NotSent, TooOld, translated
-from connectors.zookeeper.requests import Request, Stat, Znodes, check, deletion, writing
-from state.errors import BadSettings, Retry, Stop, TrueupError
+from trueup.connectors.zookeeper import requests
+from trueup.connectors.zookeeper.connection import Connection, Sink, fail_unsent
+from trueup.connectors.zookeeper.errors import FORBIDDEN, GONE, Forbidden, NoNode, NotSent, TooOld, translated
+from trueup.connectors.zookeeper.requests import Request, Stat, Znodes, check, deletion, writing
+from trueup.state.common.errors import BadSettings, Retry, Stop, TrueupError
 
 log = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from kazoo.exceptions import EXCEPTIONS, ConnectionDropped
 from kazoo.protocol import connection as kazoo
 from kazoo.protocol.serialization import ReplyHeader, read_string
 
-from connectors.zookeeper.errors import NotSent
-from connectors.zookeeper.requests import INT, Request
+from trueup.connectors.zookeeper.errors import NotSent
+from trueup.connectors.zookeeper.requests import INT, Request
 
 Events = Sequence[tuple[int, int, str]]
 """Zxid, kind and path of each."""

@@ -11,7 +11,7 @@ from kazoo import exceptions as kazoo
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.retry import RetryFailedError
 
-from state.errors import Refused, Retry, Stop, TrueupError, Unknown
+from trueup.state.common.errors import Refused, Retry, Stop, TrueupError, Unknown
 
 
 class NoNode(Refused):

@@ -3,9 +3,9 @@ zxids and the ids of ledgers are given out a second time, so nothing that was ob
 
 from collections.abc import Mapping
 
-from connectors.zookeeper.client import Client
-from connectors.zookeeper.errors import GONE
-from state.errors import Stop
+from trueup.connectors.zookeeper.client import Client
+from trueup.connectors.zookeeper.errors import GONE
+from trueup.state.common.errors import Stop
 
 _TODO = (
     "nothing is changed; if ZooKeeper was restored from a copy, or is another one on purpose, stop Trueup and run "

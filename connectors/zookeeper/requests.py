@@ -14,7 +14,7 @@ from kazoo.exceptions import EXCEPTIONS
 from kazoo.protocol import serialization as jute
 from numpy.typing import NDArray
 
-from state.errors import BadBytes
+from trueup.state.common.errors import BadBytes
 
 INT, LONG = struct.Struct("!i"), struct.Struct("!q")
 STAT_BYTES = 68

@@ -13,9 +13,9 @@ import urllib3
 from urllib3.exceptions import HTTPError
 from urllib3.util import Timeout
 
-from state.errors import BadSettings, Retry
-from streams.cli.codes import Answered
-from streams.web.engine import INCOMPLETE, TOTAL, USER
+from trueup.state.common.errors import BadSettings, Retry
+from trueup.streams.cli.codes import Answered
+from trueup.streams.web.engine import INCOMPLETE, TOTAL, USER
 
 CONNECT_S, READ_S = 2.0, 30.0
 

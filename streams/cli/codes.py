@@ -1,6 +1,6 @@
 """Exit codes, the same for every command."""
 
-from state.errors import BadSettings, Refused, Retry, TrueupError, Unknown
+from trueup.state.common.errors import BadSettings, Refused, Retry, TrueupError, Unknown
 
 OK = 0
 ATTENTION = 1
@@ -25,7 +25,7 @@ TABLE = """Exit codes:
 With -o json an error is one JSON object on stderr: {"error": {"expected", "found", "todo", "code"}}."""
 
 
-class Answered(TrueupError):  # noqa: N818 - as in state.errors
+class Answered(TrueupError):  # noqa: N818 - as in trueup.state.common.errors
     """The application answered with an error. ``status`` is the HTTP status."""
 
     def __init__(self, status: int, expected: str, found: str, todo: str) -> None:

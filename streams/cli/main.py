@@ -8,9 +8,9 @@ from itertools import pairwise
 
 import click
 
-from state.errors import BadSettings, TrueupError
-from streams.cli import (
-    codes,
+from trueup.state.common.errors import BadSettings, TrueupError
+from trueup.streams.cli import codes
+from trueup.streams.cli.commands import (
     config,
     delete,
     demo,

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from state.settings import Http, Settings
+from trueup.state.settings.settings import Http, Settings
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -58,7 +58,7 @@ def configuration(command: Command) -> Command:
 
 def settings(path: Path | None, pairs: tuple[str, ...]) -> Settings:
     """The settings that hold. Raises `BadSettings`; `UsageError` for a pair that is none."""
-    from streams.config import load
+    from trueup.streams.config.file import load
 
     flags: dict[str, object] = {}
     for pair in pairs:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from streams.cli import codes
-from streams.words import age, cut, size
+from trueup.streams.cli import codes
+from trueup.streams.runtime.format import age, cut, size
 
 if TYPE_CHECKING:
-    from streams.cli.client import Listed
+    from trueup.streams.cli.client import Listed
 
 Row = dict[str, Any]
 STYLES = {

@@ -9,10 +9,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from connectors.sandbox.cluster import Cluster
-from connectors.sandbox.processes import free_port, wait_until
-from state.errors import Retry, Stop, TrueupError
-from streams.cli.client import Api
+from trueup.connectors.sandbox.cluster import Cluster
+from trueup.connectors.sandbox.jvm.processes import free_port, wait_until
+from trueup.state.common.errors import Retry, Stop, TrueupError
+from trueup.streams.cli.client import Api
 
 READY_S = 180.0
 
@@ -36,7 +36,7 @@ class Application:
 
     def __enter__(self) -> Self:
         with self.log.open("ab") as log:
-            command = [sys.executable, "-m", "streams.cli.main", "run", "-c", str(self._file)]
+            command = [sys.executable, "-m", "trueup.streams.cli.main", "run", "-c", str(self._file)]
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
         return self
 

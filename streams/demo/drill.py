@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from connectors.sandbox.cluster import Cluster
-from connectors.sandbox.processes import wait_until
-from connectors.sandbox.writer import Handle, Writer
-from state.errors import Unknown
-from streams.demo.application import Trueup
-from streams.demo.truth import Truth
+from trueup.connectors.sandbox.cluster import Cluster
+from trueup.connectors.sandbox.jvm.processes import wait_until
+from trueup.connectors.sandbox.writer import Handle, Writer
+from trueup.state.common.errors import Unknown
+from trueup.streams.demo.application import Trueup
+from trueup.streams.demo.truth import Truth
 
 Say = Callable[[str], None]
 ENTRIES = 20

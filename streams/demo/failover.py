@@ -20,13 +20,13 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 from rich.table import Table
 
-from connectors.sandbox.kafka import SET, Kafka
-from connectors.sandbox.processes import wait_until
-from streams.demo import shop
-from streams.demo.application import Application
-from streams.demo.rack_drill import fetch, teller
-from streams.demo.shop import GROUP, PARTITIONS, TOPIC, Billing, Log, Orders
-from streams.session import line
+from trueup.connectors.sandbox.jvm.processes import wait_until
+from trueup.connectors.sandbox.servers.kafka import SET, Kafka
+from trueup.streams.demo import shop
+from trueup.streams.demo.application import Application
+from trueup.streams.demo.rack_drill import fetch, teller
+from trueup.streams.demo.shop import GROUP, PARTITIONS, TOPIC, Billing, Log, Orders
+from trueup.streams.runtime.session import line
 
 Say = Callable[[str], None]
 EAST, WEST = "east", "west"

@@ -12,18 +12,18 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from connectors.s3.store import Place, Store
-from connectors.sandbox import forgetting
-from connectors.sandbox.messages import LiveWriter, Messages
-from connectors.sandbox.objects import CREDENTIALS, REGION
-from connectors.sandbox.processes import wait_until
-from connectors.sandbox.pulsar import BUCKET, NAME, OFFLOADER, Pulsar
-from state.errors import TrueupError
-from state.strays import STRAYS
-from streams.demo.application import Application
-from streams.demo.rack_drill import fetch, seconds, teller
-from streams.session import line
-from streams.words import short, size
+from trueup.connectors.s3.store import Place, Store
+from trueup.connectors.sandbox import forgetting
+from trueup.connectors.sandbox.jvm.processes import wait_until
+from trueup.connectors.sandbox.messages import LiveWriter, Messages
+from trueup.connectors.sandbox.pulsar import BUCKET, NAME, OFFLOADER, Pulsar
+from trueup.connectors.sandbox.servers.objects import CREDENTIALS, REGION
+from trueup.state.common.errors import TrueupError
+from trueup.state.deletion.orphan_objects import STRAYS
+from trueup.streams.demo.application import Application
+from trueup.streams.demo.rack_drill import fetch, seconds, teller
+from trueup.streams.runtime.format import short, size
+from trueup.streams.runtime.session import line
 
 TENANT = "public/default"
 FORGETTING, KEEPING, LIVE = ("clicks", "orders", "payments"), ("invoices",), "stream"

@@ -16,18 +16,18 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 from rich.table import Table
 
-from connectors.contract import Endpoint
-from connectors.kafka.logdirs import LogDirs
-from connectors.sandbox.kafka import SET
-from connectors.sandbox.processes import wait_until
-from state.directories import Directory, Observed, observed
-from state.errors import Stop
-from state.logdirs import Broker as Seen
-from streams.demo.application import Application
-from streams.demo.picture import Shot, lines, name, svg
-from streams.demo.rack_drill import fetch, teller
-from streams.demo.volumes import Broker, Volumes
-from streams.session import line
+from trueup.connectors.contract import Endpoint
+from trueup.connectors.kafka.logdirs.client import LogDirs
+from trueup.connectors.sandbox.jvm.processes import wait_until
+from trueup.connectors.sandbox.servers.kafka import SET
+from trueup.state.common.errors import Stop
+from trueup.state.logdirs.model import Broker as Seen
+from trueup.state.logdirs.snapshot import Directory, Observed, observed
+from trueup.streams.demo.application import Application
+from trueup.streams.demo.picture import Shot, lines, name, svg
+from trueup.streams.demo.rack_drill import fetch, teller
+from trueup.streams.demo.volumes import Broker, Volumes
+from trueup.streams.runtime.session import line
 
 MB = 1 << 20
 SIZES = {"small": 128 * MB, "medium": 192 * MB, "large": 384 * MB}

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.sax.saxutils import escape
 
-from state.directories import Directory
-from streams.words import size
+from trueup.state.logdirs.snapshot import Directory
+from trueup.streams.runtime.format import size
 
 BAR = 40
 WIDTH, LINE, LEFT, RIGHT = 640, 26, 90, 150

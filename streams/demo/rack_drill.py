@@ -8,9 +8,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from connectors.sandbox.jars import jars
-from streams.demo.drill import Result, drill
-from streams.session import line
+from trueup.connectors.sandbox.jvm.jars import jars
+from trueup.streams.demo.drill import Result, drill
+from trueup.streams.runtime.session import line
 
 LEDGERS, CONTROL_LEDGERS = 120, 40
 CONTROL_WAIT_S = 15.0

@@ -13,7 +13,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from connectors.sandbox.processes import wait_until
+from trueup.connectors.sandbox.jvm.processes import wait_until
 
 TOPIC, GROUP, PARTITIONS = "orders", "billing", 4
 PER_S = 500.0

@@ -3,11 +3,11 @@
 from types import TracebackType
 from typing import Self
 
-from connectors.bookkeeper import reading
-from connectors.sandbox.cluster import Cluster
-from connectors.zookeeper.client import Client
-from state.ledgers import Ledgers, concat
-from state.observations import LedgerState
+from trueup.connectors.bookkeeper.metadata import queries
+from trueup.connectors.sandbox.cluster import Cluster
+from trueup.connectors.zookeeper.client import Client
+from trueup.state.bookkeeper.ledgers import Ledgers, concat
+from trueup.state.bookkeeper.observations import LedgerState
 
 
 class Truth:
@@ -16,7 +16,7 @@ class Truth:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._client = Client(str(cluster.zookeeper.address)).open()
-        self._paths = reading.paths_of(self._client, "/ledgers")
+        self._paths = queries.paths_of(self._client, "/ledgers")
         bookies = range(1, 1 + sum(name.startswith("bookie") for name in cluster.servers))
         self._rack = {cluster.bookie_id(n): cluster.rack_of(n) for n in bookies}
 
@@ -30,12 +30,12 @@ class Truth:
 
     def ledgers(self) -> Ledgers:
         """All ledgers as they are now."""
-        batches = reading.snapshot(self._client, self._paths, 0)
+        batches = queries.snapshot(self._client, self._paths, 0)
         return concat([batch.ledgers for batch in batches])
 
     def registered(self, rack: str) -> int:
         """How many bookies of a rack are registered as writable."""
-        writable = reading.registered(self._client, self._paths).writable
+        writable = queries.registered(self._client, self._paths).writable
         return sum(self._rack.get(bookie) == rack for bookie in writable)
 
     def on_one_rack(self) -> set[int]:

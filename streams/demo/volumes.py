@@ -8,10 +8,10 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from connectors.closing import Closing
-from connectors.sandbox.kafka import Kafka
-from connectors.sandbox.processes import Process
-from state.errors import Stop
+from trueup.connectors.closing import Closing
+from trueup.connectors.sandbox.jvm.processes import Process
+from trueup.connectors.sandbox.servers.kafka import Kafka
+from trueup.state.common.errors import Stop
 
 _HOLD = (
     'set -e; while [ $# -gt 0 ]; do mount -t tmpfs -o size=$2 tmpfs "$1"; shift 2; done; echo mounted; exec sleep 1d'

@@ -14,17 +14,17 @@ from flask import Flask, Response, jsonify, request
 from flask.json.provider import DefaultJSONProvider
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
-from state.errors import BadSettings, Refused, Retry, TrueupError, Unknown
-from state.keys import shown
-from state.link_rules import EVERY_RULE
-from state.rules import RULES
-from streams.history import ITSELF, WHO
-from streams.metrics import CONTENT_TYPE, Metrics
-from streams.web.engine import INCOMPLETE, TOTAL, USER, VERDICTS, Engine, Listing, Row, rule_row
-from streams.web.guard import Rejected, admit
-from streams.web.page import Page
-from streams.web.server import Server, serve
-from streams.words import bounded
+from trueup.state.common.errors import BadSettings, Refused, Retry, TrueupError, Unknown
+from trueup.state.common.options import shown
+from trueup.state.placement.rules import RULES
+from trueup.state.replication.rules import EVERY_RULE
+from trueup.streams.journal.history import ITSELF, WHO
+from trueup.streams.runtime.format import bounded
+from trueup.streams.runtime.metrics import CONTENT_TYPE, Metrics
+from trueup.streams.web.engine import INCOMPLETE, TOTAL, USER, VERDICTS, Engine, Listing, Row, rule_row
+from trueup.streams.web.guard import Rejected, admit
+from trueup.streams.web.page import Page
+from trueup.streams.web.server import Server, serve
 
 MOST, MOST_NAME = 100_000, 64
 LONGEST = 16_384

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from flask import Request
 
-from state.errors import Stop
+from trueup.state.common.errors import Stop
 
 OPEN_TO_ALL = ("/healthz", "/readyz", "/metrics")
 READS = ("GET", "HEAD", "OPTIONS")

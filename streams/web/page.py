@@ -8,10 +8,10 @@ from typing import Any
 
 from flask import Flask, Response, render_template
 
-from state.errors import TrueupError
-from streams.health import health
-from streams.web.engine import Engine, Row
-from streams.words import age, cut, many, short, since, size
+from trueup.state.common.errors import TrueupError
+from trueup.streams.runtime.format import age, cut, many, short, since, size
+from trueup.streams.runtime.health import health
+from trueup.streams.web.engine import Engine, Row
 
 SECTIONS = ("health", "counts", "links", "logdirs", "deletion", "attention", "actions", "bookies", "engine")
 FINDINGS, ACTIONS, DIRECTORIES, FORGOTTEN = 12, 12, 60, 24

@@ -8,9 +8,9 @@ from typing import Any
 from flask import Flask
 from waitress import create_server, wasyncore
 
-from connectors.zookeeper.watcher import Run
-from state.errors import Stop
-from streams.supervisor import Supervisor
+from trueup.connectors.zookeeper.follower import Run
+from trueup.state.common.errors import Stop
+from trueup.streams.runtime.supervisor import Supervisor
 
 THREADS = 8
 BODY_BYTES = 1 << 20

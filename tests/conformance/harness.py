@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from connectors.contract import Connector, Lease, Run
 from tests.replication.pair import Copy
 from tests.replication.worker import Worker
+from trueup.connectors.contract import Connector, Lease, Run
 
 TOO_LARGE = 60_000
 """Bytes of a value that no target of `Harness.narrow_topic` takes, and that every source does."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from connectors.contract import Failure
+from trueup.connectors.contract import Failure
 
 seen: list[Failure] = []
 

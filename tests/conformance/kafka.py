@@ -7,12 +7,12 @@ from pathlib import Path
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from connectors.contract import Connector, Lease
-from connectors.sandbox.processes import wait_until
 from tests.conformance.harness import TOO_LARGE, Written
 from tests.replication.audit import OURS
 from tests.replication.pair import Copy, Pair
 from tests.replication.worker import Worker
+from trueup.connectors.contract import Connector, Lease
+from trueup.connectors.sandbox.jvm.processes import wait_until
 
 KEEP = {"retention.ms": "-1"}
 

@@ -12,18 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from connectors.contract import Assignment, Copier, Lease, Limits, Partition, Position, Progress
-from connectors.kafka.connector import Batches
-from connectors.kafka.rate import BURST_S
-from connectors.kafka.records import Records
-from connectors.sandbox.processes import wait_until
-from state.errors import Retry
-from state.provenance import Refill
-from streams.link import CONNECTORS
 from tests.conformance import hooks
 from tests.conformance.harness import TOO_LARGE, Harness, Written, contents, numbered, untrue
 from tests.conformance.kafka import KafkaHarness
 from tests.replication.pair import Pair
+from trueup.connectors.contract import Assignment, Copier, Lease, Limits, Partition, Position, Progress
+from trueup.connectors.kafka.client.rate_limit import BURST_S
+from trueup.connectors.kafka.replication.connector import Batches
+from trueup.connectors.kafka.replication.records.copier import Records
+from trueup.connectors.sandbox.jvm.processes import wait_until
+from trueup.state.common.errors import Retry
+from trueup.state.replication.provenance import Refill
+from trueup.streams.replication.link import CONNECTORS
 
 pytestmark = pytest.mark.servers
 

@@ -1,6 +1,6 @@
 """Operators' code: what is written for a record."""
 
-from connectors.kafka.transforms import Record
+from trueup.connectors.kafka.replication.records.transforms import Record
 
 
 def even_shouted(record: Record) -> Record | None:

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from connectors.sandbox.cluster import Cluster
-from connectors.sandbox.messages import Messages
-from connectors.sandbox.pulsar import Pulsar
-from connectors.sandbox.writer import Writer
-from streams.demo.truth import Truth
 from tests.e2e.trueup import Witness
+from trueup.connectors.sandbox.cluster import Cluster
+from trueup.connectors.sandbox.messages import Messages
+from trueup.connectors.sandbox.pulsar import Pulsar
+from trueup.connectors.sandbox.writer import Writer
+from trueup.streams.demo.truth import Truth
 
 
 @pytest.fixture(scope="module")

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from connectors.sandbox.cluster import Cluster
-from connectors.sandbox.writer import Writer
-from state.errors import Retry, Unknown
-from streams.demo.truth import Truth
 from tests.e2e.trueup import SETTINGS, Trueup, Witness, command, source_of
+from trueup.connectors.sandbox.cluster import Cluster
+from trueup.connectors.sandbox.writer import Writer
+from trueup.state.common.errors import Retry, Unknown
+from trueup.streams.demo.truth import Truth
 
 pytestmark = pytest.mark.servers
 ENTRIES = 10

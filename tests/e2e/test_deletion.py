@@ -11,16 +11,16 @@ from typing import Any
 import pulsar as library
 import pytest
 
-from connectors.bookkeeper.addresses import Addresses
-from connectors.bookkeeper.presence import Answer, presence
-from connectors.pulsar.nodes import pointers_of
-from connectors.pulsar.paths import Paths
-from connectors.sandbox.forgetting import data_of, forget, listed, plant, truncate, unload
-from connectors.sandbox.messages import Messages
-from connectors.sandbox.processes import wait_until
-from connectors.sandbox.pulsar import Pulsar
-from streams.demo.leak import instance
 from tests.e2e.trueup import Trueup, Witness
+from trueup.connectors.bookkeeper.deletion.presence import Answer, presence
+from trueup.connectors.bookkeeper.metadata.addresses import Addresses
+from trueup.connectors.pulsar.layout import Paths
+from trueup.connectors.pulsar.nodes import pointers_of
+from trueup.connectors.sandbox.forgetting import data_of, forget, listed, plant, truncate, unload
+from trueup.connectors.sandbox.jvm.processes import wait_until
+from trueup.connectors.sandbox.messages import Messages
+from trueup.connectors.sandbox.pulsar import Pulsar
+from trueup.streams.demo.leak import instance
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(900)]
 PER_LEDGER, SIZE = 20, 1_000

@@ -10,11 +10,11 @@ import psutil
 import pytest
 from confluent_kafka import Producer
 
-from connectors.sandbox.cluster import Cluster
 from tests.e2e.trueup import Trueup
 from tests.replication.audit import ends
 from tests.replication.pair import Pair
 from tests.replication.writers import Site
+from trueup.connectors.sandbox.cluster import Cluster
 
 pytestmark = pytest.mark.servers
 EACH, RECORDS = 5, 200

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from connectors.contract import Partition
-from connectors.kafka.alignment import Alignment
-from state.alignment import Action, Kind, Right
 from tests.e2e.trueup import Trueup
-from tests.integration.mirror import Side, sides
+from tests.integration.replication.mirror import Side, sides
+from trueup.connectors.contract import Partition
+from trueup.connectors.kafka.replication.config_sync import Alignment
+from trueup.state.replication.config_sync import Action, Kind, Right
 
 pytestmark = pytest.mark.servers
 SMALL = 20_000

@@ -9,9 +9,9 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
 
-from connectors.sandbox.kafka import Kafka
-from connectors.sandbox.processes import wait_until
 from tests.e2e.trueup import Trueup
+from trueup.connectors.sandbox.jvm.processes import wait_until
+from trueup.connectors.sandbox.servers.kafka import Kafka
 
 pytestmark = pytest.mark.servers
 

@@ -8,13 +8,13 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from connectors.contract import Endpoint
-from connectors.kafka.logdirs import LogDirs, Place
-from connectors.sandbox.processes import wait_until
-from state.errors import Retry
-from state.logdirs import Broker as Seen
-from streams.demo.volumes import Broker, Volumes
 from tests.e2e.trueup import Trueup
+from trueup.connectors.contract import Endpoint
+from trueup.connectors.kafka.logdirs.client import LogDirs, Place
+from trueup.connectors.sandbox.jvm.processes import wait_until
+from trueup.state.common.errors import Retry
+from trueup.state.logdirs.model import Broker as Seen
+from trueup.streams.demo.volumes import Broker, Volumes
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(600)]
 MB = 1 << 20

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from connectors.sandbox.cluster import Cluster
-from connectors.sandbox.writer import Handle, Writer
-from streams.demo.truth import Truth
 from tests.e2e.trueup import SETTINGS, Trueup, Witness
+from trueup.connectors.sandbox.cluster import Cluster
+from trueup.connectors.sandbox.writer import Handle, Writer
+from trueup.streams.demo.truth import Truth
 
 pytestmark = pytest.mark.servers
 ENTRIES = 10

@@ -10,13 +10,13 @@ import psutil
 import pytest
 from confluent_kafka import Producer
 
-from connectors.sandbox.cluster import Cluster
-from connectors.sandbox.writer import Writer
-from streams.codec import encode
-from streams.demo.truth import Truth
 from tests.e2e.planted import MARK, secret, shown
 from tests.e2e.trueup import SETTINGS, Said, Trueup, Witness, command
-from tests.integration.tree import encoded
+from tests.integration.bookkeeper.tree import encoded
+from trueup.connectors.sandbox.cluster import Cluster
+from trueup.connectors.sandbox.writer import Writer
+from trueup.streams.demo.truth import Truth
+from trueup.streams.journal.codec import encode
 
 pytestmark = pytest.mark.servers
 ENTRIES = 20

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from connectors.bookkeeper.addresses import Addresses
-from connectors.bookkeeper.presence import Answer, presence
-from connectors.sandbox.cluster import Cluster
-from connectors.sandbox.writer import Writer
-from streams.demo.leak import instance
 from tests.e2e.trueup import Trueup, Witness, command
+from trueup.connectors.bookkeeper.deletion.presence import Answer, presence
+from trueup.connectors.bookkeeper.metadata.addresses import Addresses
+from trueup.connectors.sandbox.cluster import Cluster
+from trueup.connectors.sandbox.writer import Writer
+from trueup.streams.demo.leak import instance
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(900)]
 

@@ -8,13 +8,13 @@ from typing import Any
 import boto3
 import pytest
 
-from connectors.sandbox.forgetting import drop_offloaded, forget
-from connectors.sandbox.messages import Messages
-from connectors.sandbox.objects import REGION
-from connectors.sandbox.pulsar import BUCKET, NAME, Pulsar
-from streams.demo.leak import instance
 from tests.e2e.test_deletion import confirmed, found, owner, standing, topic
 from tests.e2e.trueup import Trueup, Witness
+from trueup.connectors.sandbox.forgetting import drop_offloaded, forget
+from trueup.connectors.sandbox.messages import Messages
+from trueup.connectors.sandbox.pulsar import BUCKET, NAME, Pulsar
+from trueup.connectors.sandbox.servers.objects import REGION
+from trueup.streams.demo.leak import instance
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(900)]
 PER_LEDGER, COUNT = 120, 241

@@ -17,12 +17,13 @@ import psutil
 import urllib3
 from urllib3.exceptions import HTTPError
 
-from connectors.bookkeeper import marks, reading
-from connectors.bookkeeper.layout import Kind, Paths
-from connectors.sandbox.cluster import Cluster
-from connectors.sandbox.processes import Port, Process
-from connectors.zookeeper.client import Client, Event
-from connectors.zookeeper.connection import Events
+from trueup.connectors.bookkeeper.metadata import queries
+from trueup.connectors.bookkeeper.metadata.layout import Kind, Paths
+from trueup.connectors.bookkeeper.placement import mark_codec
+from trueup.connectors.sandbox.cluster import Cluster
+from trueup.connectors.sandbox.jvm.processes import Port, Process
+from trueup.connectors.zookeeper.client import Client, Event
+from trueup.connectors.zookeeper.connection import Events
 
 WAIT_S = 420.0
 """What a machine with four times as much to do as it can still keeps; what cannot come right any more ends at once."""
@@ -31,7 +32,7 @@ SETTINGS = {
     # A worker idles this long after a repair that did not lead to an adhering ensemble (5 s by default).
     "rwRereplicateBackoffMs": 100,
 }
-TRUEUP = [sys.executable, "-m", "streams.cli.main"]
+TRUEUP = [sys.executable, "-m", "trueup.streams.cli.main"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,21 +259,21 @@ class Witness:
     def __init__(self, cluster: Cluster) -> None:
         self._address = cluster.zookeeper.address
         self.client = Client(self._address, timeout=30.0).open()
-        self.paths: Paths = reading.paths_of(self.client, "/ledgers")
+        self.paths: Paths = queries.paths_of(self.client, "/ledgers")
 
-    def marks(self) -> dict[int, marks.Mark]:
+    def mark_codec(self) -> dict[int, mark_codec.Mark]:
         """Marks that stand now. Waits for a connection."""
         until(lambda: self.client.connected, WAIT_S, "the witness to be connected", lambda: "")
         found = {
-            ledger: self.client.look(self.paths.mark(ledger)) for ledger in reading.marked(self.client, self.paths)
+            ledger: self.client.look(self.paths.mark(ledger)) for ledger in queries.marked(self.client, self.paths)
         }
-        return {ledger: marks.decode(seen[0]) for ledger, seen in found.items() if seen is not None}
+        return {ledger: mark_codec.decode(seen[0]) for ledger, seen in found.items() if seen is not None}
 
     def votes(self) -> list[str]:
         """Who votes for the Auditor's place, lowest first."""
         names = sorted(self.client.get_children(self.paths.election), key=lambda name: int(name.rpartition("_")[2]))
         found = [self.client.look(f"{self.paths.election}/{name}") for name in names]
-        return [marks.holder(seen[0]) for seen in found if seen is not None]
+        return [mark_codec.holder(seen[0]) for seen in found if seen is not None]
 
     @contextmanager
     def counting(self) -> Iterator[Counter[int]]:

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from connectors.sandbox.zookeeper import ZooKeeper
-from connectors.zookeeper.client import Client
-from tests.integration.tree import Tree
+from tests.integration.bookkeeper.tree import Tree
+from trueup.connectors.sandbox.servers.zookeeper import ZooKeeper
+from trueup.connectors.zookeeper.client import Client
 
 
 @pytest.fixture(scope="module")

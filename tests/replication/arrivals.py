@@ -8,8 +8,8 @@ from typing import NamedTuple, Self
 
 from confluent_kafka import OFFSET_END, Consumer, TopicPartition
 
-from connectors.sandbox.processes import wait_until
 from tests.replication.writers import Site
+from trueup.connectors.sandbox.jvm.processes import wait_until
 
 BATCH, POLL_S = 2_000, 0.5
 

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
-from connectors.sandbox.processes import wait_until
-from state.errors import Retry
 from tests.replication.writers import Site, Writers
+from trueup.connectors.sandbox.jvm.processes import wait_until
+from trueup.state.common.errors import Retry
 
 OURS = "trueup-"
 """Headers of links begin so; they are not the writer's."""

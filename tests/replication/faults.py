@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType, TracebackType
 from typing import Self
 
-from connectors.sandbox.processes import wait_until
-from state.errors import TrueupError
+from trueup.connectors.sandbox.jvm.processes import wait_until
+from trueup.state.common.errors import TrueupError
 
 
 class Faults:

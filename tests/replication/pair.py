@@ -10,12 +10,12 @@ from typing import Self
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from connectors.contract import Assignment, Connector, Endpoint, Lease, Partition, Position, Progress, Run
-from connectors.sandbox.kafka import Kafka
-from connectors.sandbox.processes import wait_until
-from state.errors import Retry
 from tests.replication.audit import ends
 from tests.replication.writers import Site
+from trueup.connectors.contract import Assignment, Connector, Endpoint, Lease, Partition, Position, Progress, Run
+from trueup.connectors.sandbox.jvm.processes import wait_until
+from trueup.connectors.sandbox.servers.kafka import Kafka
+from trueup.state.common.errors import Retry
 
 QUICK: Mapping[str, object] = {
     "broker.session.timeout.ms": 3_000,

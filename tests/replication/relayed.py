@@ -4,9 +4,9 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from connectors.sandbox.kafka import Kafka
-from connectors.sandbox.processes import Port
 from tests.proxy import Proxy
+from trueup.connectors.sandbox.jvm.processes import Port
+from trueup.connectors.sandbox.servers.kafka import Kafka
 
 DELAY_S = 0.25
 PROTOCOLS = ",".join(f"{listener}:PLAINTEXT" for listener in ("CONTROLLER", "PLAINTEXT", "RELAY"))

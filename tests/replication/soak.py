@@ -28,10 +28,9 @@ from typing import NamedTuple
 import psutil
 from confluent_kafka import KafkaException
 
-from bench.keeping import keep
-from bench.measure import Failed, tell
-from bench.rows import Row, alone, less
-from connectors.sandbox.kafka import Kafka
+from bench.common.keeping import keep
+from bench.common.measure import Failed, tell
+from bench.common.rows import Row, alone, less
 from tests.e2e.trueup import Trueup
 from tests.replication.arrivals import Arrivals
 from tests.replication.audit import Audit, audit, ends
@@ -39,6 +38,7 @@ from tests.replication.faults import Faults
 from tests.replication.pair import QUICK, Pair
 from tests.replication.relayed import Relayed
 from tests.replication.writers import Site, Writers
+from trueup.connectors.sandbox.servers.kafka import Kafka
 
 RESULTS = Path(__file__).parents[2] / "bench" / "results" / "soak.json"
 PATHS, SIDES = ("batches", "records"), ("east", "west")

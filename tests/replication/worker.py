@@ -12,9 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from connectors.contract import Connector, Lease, Partition, Position
-from connectors.sandbox.processes import Process
-from state.errors import Retry
+from trueup.connectors.contract import Connector, Lease, Partition, Position
+from trueup.connectors.sandbox.jvm.processes import Process
+from trueup.state.common.errors import Retry
 
 AGAIN_S = 0.5
 

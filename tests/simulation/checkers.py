@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
-from state.observations import Sighting
-from state.rules import RULES, Verdict
-from state.settings import Placement
-from state.view import Rows
-from streams.placed import Placed
 from tests.simulation.bookkeeper import DEFAULT, Racks, adheres, can_refill, can_relocate, windows
 from tests.simulation.model import REFUSE_MS, TRUEUP, Ledger, Mark, World
+from trueup.state.bookkeeper.observations import Sighting
+from trueup.state.placement.rules import RULES, Verdict
+from trueup.state.placement.view import Rows
+from trueup.state.settings.settings import Placement
+from trueup.streams.placement.report import Placed
 
 
 class Violation(AssertionError):  # noqa: N818

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from random import Random
 
-from state.errors import Retry
+from trueup.state.common.errors import Retry
 
 
 class Crash(BaseException):

@@ -8,8 +8,8 @@ ScanAndCompareGarbageCollector of 4.17.
 from dataclasses import dataclass, field
 from random import Random
 
-from state.observations import LedgerState
 from tests.simulation.bookkeeper import DEFAULT, Racks, adheres, refill, relocate, windows
+from trueup.state.bookkeeper.observations import LedgerState
 
 LOCK_FIRST_MS, LOCK_DOUBLINGS, LOCK_LONGEST_MS = 9_375, 5, 300_000
 WORKER_BACKOFF_MS = 5_000

@@ -4,15 +4,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 
-from state.errors import Retry
-from state.observations import LedgerState
-from state.settings import Cluster, Placement, Settings
-from streams.codec import encode
 from tests.simulation.checkers import Checkers, Violation
 from tests.simulation.faults import Crash, Faults
 from tests.simulation.model import COLLECT_MS, Ledger, World
 from tests.simulation.surroundings import Eyes, Hands, Topics
 from tests.simulation.trueup import Application, Checkpoint, Parts
+from trueup.state.bookkeeper.observations import LedgerState
+from trueup.state.common.errors import Retry
+from trueup.state.settings.settings import Cluster, Placement, Settings
+from trueup.streams.journal.codec import encode
 
 STALE_MS = (30_000, 120_000)
 QUIET_STEPS = 500

@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from connectors.bookkeeper.actions import MarkOrder, Outcome
-from connectors.bookkeeper.marks import Mark
-from state.errors import Retry
-from state.ledgers import MANY, Ledgers, concat, row
-from state.observations import LedgerState, Observation, Sighting
-from state.view import MARK, Rows
-from streams.codec import decode, encode
-from streams.journal import Bad, Record
 from tests.simulation.checkers import Checkers
 from tests.simulation.faults import Faults
 from tests.simulation.model import TRUEUP, Ledger, World
+from trueup.connectors.bookkeeper.placement.mark_codec import Mark
+from trueup.connectors.bookkeeper.placement.marks import MarkOrder, Outcome
+from trueup.state.bookkeeper.ledgers import MANY, Ledgers, concat, row
+from trueup.state.bookkeeper.observations import LedgerState, Observation, Sighting
+from trueup.state.common.errors import Retry
+from trueup.state.placement.view import MARK, Rows
+from trueup.streams.journal.codec import decode, encode
+from trueup.streams.journal.journal import Bad, Record
 
 BUCKETS = 3
 
@@ -36,8 +36,8 @@ def gone(ledger: int, zxid: int, seen_ms: int) -> Ledgers:
 
 
 class Topics:
-    """Stands for `streams.journal.Journal`: topics of (key, Avro body), of which a reader may see only the newest of
-    each key. Rows of ledgers and marks stay columns, for Spark's own decoder is not part of this."""
+    """Stands for `streams.journal.journal.Journal`: topics of (key, Avro body), of which a reader may see only the
+    newest of each key. Rows of ledgers and marks stay columns, for Spark's own decoder is not part of this."""
 
     def __init__(self, faults: Faults, checkers: Checkers) -> None:
         self._faults, self._checkers = faults, checkers
@@ -188,7 +188,8 @@ class Eyes:
 
 
 class Hands:
-    """Stands for the connector: `streams.reconciler.Cluster` over the true state, with answers that get lost."""
+    """Stands for the connector: `streams.placement.reconciler.Cluster` over the true state, with answers that get
+    lost."""
 
     def __init__(self, world: World, faults: Faults, eyes: Eyes, checkers: Checkers, stale_ms: int) -> None:
         self.world, self.faults, self.eyes, self.checkers, self.stale_ms = world, faults, eyes, checkers, stale_ms
@@ -212,7 +213,7 @@ class Hands:
         return [self._mark(order) for order in orders]
 
     def _mark(self, order: MarkOrder) -> Outcome:
-        """As `connectors.bookkeeper.actions.Marks` settles and writes one order."""
+        """As `connectors.bookkeeper.placement.marks.Marks` settles and writes one order."""
         self.faults.seam()
         lost = self.faults.answer_lost()
         if lost and self.faults.happens(0.5):

@@ -7,22 +7,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-import streams.reconciler as reconciler
-from state.board import Plan, plan
-from state.former import Former
-from state.ledgers import Ledgers
-from state.placement import Verdicts, judge
-from state.repairs import Event, advance
-from state.rules import Verdict
-from state.settings import Placement
-from state.topology import Topology
-from state.view import Bucket, Rows
-from streams.judging import Judging
-from streams.keeper import Keeper
-from streams.reconciler import MarkOrder, Reconciler
+import trueup.streams.placement.reconciler as reconciler
 from tests.simulation.checkers import Violation
 from tests.simulation.simulation import simulate
 from tests.simulation.trueup import Parts
+from trueup.state.bookkeeper.ledgers import Ledgers
+from trueup.state.bookkeeper.topology import Topology
+from trueup.state.placement.board import Plan, plan
+from trueup.state.placement.fencing import Former
+from trueup.state.placement.lifecycle import Event, advance
+from trueup.state.placement.rules import Verdict
+from trueup.state.placement.verdicts import Verdicts, judge
+from trueup.state.placement.view import Bucket, Rows
+from trueup.state.settings.settings import Placement
+from trueup.streams.bookkeeper.topology import Keeper
+from trueup.streams.placement.judging import Judging
+from trueup.streams.placement.reconciler import MarkOrder, Reconciler
 
 SEEDS = 400
 
@@ -200,7 +200,7 @@ def test_a_policy_that_is_not_kept_is_caught(monkeypatch: pytest.MonkeyPatch, po
     ids=["open", "blocked", "unknown", "healthy"],
 )
 def test_a_wrong_judgement_is_caught(monkeypatch: pytest.MonkeyPatch, chosen: Callable[[Ledgers, Verdicts], Rows]):
-    monkeypatch.setattr("state.view.judge", drifted(chosen))
+    monkeypatch.setattr("trueup.state.placement.view.judge", drifted(chosen))
     monkeypatch.setattr(reconciler, "judge", drifted(chosen))
     assert complaint(Parts())
 

@@ -13,23 +13,23 @@ from typing import Any
 
 import numpy as np
 
-from state.errors import TrueupError
-from state.ledgers import EMPTY, Ledgers, concat
-from state.observations import LedgerState
-from state.settings import Settings
-from state.topology import Topology
-from state.view import NO_MARKS, Answer, Bucket, MemoryStore
-from streams.codec import decode, topology_bytes, topology_from
-from streams.judging import Judging
-from streams.keeper import Keeper
-from streams.live import Live
-from streams.metrics import Metrics
-from streams.placed import Placed
-from streams.reconciler import Reconciler
-from streams.repair_workers import RepairWorkers
 from tests.simulation.checkers import Checkers
 from tests.simulation.faults import Faults
 from tests.simulation.surroundings import BUCKETS, Eyes, Hands, Topics
+from trueup.state.bookkeeper.ledgers import EMPTY, Ledgers, concat
+from trueup.state.bookkeeper.observations import LedgerState
+from trueup.state.bookkeeper.topology import Topology
+from trueup.state.common.errors import TrueupError
+from trueup.state.placement.view import NO_MARKS, Answer, Bucket, MemoryStore
+from trueup.state.settings.settings import Settings
+from trueup.streams.bookkeeper.repair_workers import RepairWorkers
+from trueup.streams.bookkeeper.topology import Keeper
+from trueup.streams.config.live import Live
+from trueup.streams.journal.codec import decode, topology_bytes, topology_from
+from trueup.streams.placement.judging import Judging
+from trueup.streams.placement.reconciler import Reconciler
+from trueup.streams.placement.report import Placed
+from trueup.streams.runtime.metrics import Metrics
 
 METRICS = Metrics(cluster="simulated")
 _decoded = lru_cache(16)(topology_from)
@@ -56,7 +56,7 @@ class Checkpoint:
 
 
 class Watched:
-    """What `Placed` asks of `streams.bookkeeper.BookKeeper`."""
+    """What `Placed` asks of `streams.bookkeeper.cluster.BookKeeper`."""
 
     def __init__(self, eyes: Eyes, hands: Hands, judging: Judging) -> None:
         self.eyes, self.hands, self.judging = eyes, hands, judging

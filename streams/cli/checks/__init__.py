@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from state.errors import TrueupError
+from trueup.state.common.errors import TrueupError
 
 
 @dataclass(frozen=True, slots=True)

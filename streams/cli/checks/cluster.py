@@ -5,17 +5,18 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from connectors.bookkeeper import marks, reading
-from connectors.bookkeeper.layout import Paths
-from connectors.pulsar.paths import Paths as Owners
-from connectors.zookeeper.client import Client, Committed, deletion
-from connectors.zookeeper.errors import FORBIDDEN, TooOld
-from state.deleting import OPERATOR
-from state.errors import Retry
-from state.settings import Settings
-from state.standing import depth
-from streams.cli.checks import Check, fail, ok, tried, warn, workers
-from streams.words import many
+from trueup.connectors.bookkeeper.metadata import queries
+from trueup.connectors.bookkeeper.metadata.layout import Paths
+from trueup.connectors.bookkeeper.placement import mark_codec
+from trueup.connectors.pulsar.layout import Paths as Owners
+from trueup.connectors.zookeeper.client import Client, Committed, deletion
+from trueup.connectors.zookeeper.errors import FORBIDDEN, TooOld
+from trueup.state.common.errors import Retry
+from trueup.state.deletion.settings import OPERATOR
+from trueup.state.placement.bookie_classes import depth
+from trueup.state.settings.settings import Settings
+from trueup.streams.cli.checks import Check, fail, ok, tried, warn, workers
+from trueup.streams.runtime.format import many
 
 OPEN_S = 5.0
 DEFAULT_RACK = "/default-rack"
@@ -45,7 +46,7 @@ def all_of(settings: Settings) -> Iterator[Check]:
 
 
 def _bookkeeper(settings: Settings, client: Client) -> Iterator[Check]:
-    seen = Seen(settings, client, reading.paths_of(client, settings.cluster.ledgers_root))
+    seen = Seen(settings, client, queries.paths_of(client, settings.cluster.ledgers_root))
     yield layout(seen)
     yield from tried("bulk reads", lambda: bulk(seen))
     yield from tried("rights", lambda: rights(seen))
@@ -55,7 +56,7 @@ def _bookkeeper(settings: Settings, client: Client) -> Iterator[Check]:
 
 
 def _bookies(seen: Seen) -> Iterator[Check]:
-    found = reading.registered(seen.client, seen.paths)
+    found = queries.registered(seen.client, seen.paths)
     yield bookies(found)
     places = locations(seen, found)
     yield racks(seen, places)
@@ -67,7 +68,7 @@ def _bookies(seen: Seen) -> Iterator[Check]:
 
 def layout(seen: Seen) -> Check:
     """BookKeeper's root can be read, and names a layout that we know."""
-    name = reading.instance(seen.client, seen.paths.root) or "none"
+    name = queries.instance(seen.client, seen.paths.root) or "none"
     return ok("bookkeeper", f"{seen.paths.root}, {seen.paths.layout.value}, instance {name}")
 
 
@@ -77,7 +78,7 @@ def owners(seen: Seen) -> Iterator[Check]:
     chosen = seen.settings.deletion
     if chosen.owners == "none":
         return
-    found = reading.instance(seen.client, seen.paths.root) or "none"
+    found = queries.instance(seen.client, seen.paths.root) or "none"
     if chosen.instance == found:
         yield ok("deletion: instance", found)
     elif chosen.instance:
@@ -128,7 +129,7 @@ def _may_create(seen: Seen, parent: str) -> str:
     return str(answer)
 
 
-def bookies(found: reading.Registered) -> Check:
+def bookies(found: queries.Registered) -> Check:
     """Bookies are there."""
     lost = len(found.cookies - set(found.writable) - set(found.readonly))
     counts = f"{len(found.writable)} writable, {len(found.readonly)} read-only, {lost} with a cookie only"
@@ -137,9 +138,9 @@ def bookies(found: reading.Registered) -> Check:
     return warn("bookies", counts, "return or decommission those that are away") if lost else ok("bookies", counts)
 
 
-def locations(seen: Seen, found: reading.Registered) -> dict[str, str]:
+def locations(seen: Seen, found: queries.Registered) -> dict[str, str]:
     """Rack of every bookie as our settings have it, the default rack where none is known."""
-    from streams.bookkeeper import rack_map
+    from trueup.streams.bookkeeper.cluster import rack_map
 
     known = rack_map(seen.settings.racks)
     if known.znode:
@@ -184,5 +185,5 @@ def _holder(seen: Seen) -> str:
     votes = sorted(name for name in names if name.startswith(b"V_"))
     for name in votes:
         if found := seen.client.look(f"{seen.paths.election}/{name.decode()}"):
-            return marks.holder(found[0])
+            return mark_codec.holder(found[0])
     return ""

@@ -3,15 +3,15 @@
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from connectors.contract import Endpoint
-from connectors.kafka.discovery import Discovery
-from connectors.kafka.options import problems
-from state.leases import target_of, topics_of
-from state.linking import Link
-from state.routes import check_topology, routes_of
-from state.settings import Settings
-from streams.cli.checks import Check, fail, ok, tried, warn
-from streams.words import many
+from trueup.connectors.contract import Endpoint
+from trueup.connectors.kafka.client.metadata import Discovery
+from trueup.connectors.kafka.client.options import problems
+from trueup.state.replication.leases import target_of, topics_of
+from trueup.state.replication.settings import Link
+from trueup.state.replication.topology import check_topology, routes_of
+from trueup.state.settings.settings import Settings
+from trueup.streams.cli.checks import Check, fail, ok, tried, warn
+from trueup.streams.runtime.format import many
 
 
 class Seen(NamedTuple):

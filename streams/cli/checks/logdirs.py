@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
-from connectors.contract import Endpoint
-from connectors.kafka.logdirs import LogDirs, Seen
-from connectors.kafka.options import problems
-from state.levelling import SIZE
-from state.logdirs import Broker, skew
-from state.settings import Settings
-from streams.cli.checks import Check, fail, ok, tried, warn
+from trueup.connectors.contract import Endpoint
+from trueup.connectors.kafka.client.options import problems
+from trueup.connectors.kafka.logdirs.client import LogDirs, Seen
+from trueup.state.logdirs.model import Broker, skew
+from trueup.state.logdirs.settings import SIZE
+from trueup.state.settings.settings import Settings
+from trueup.streams.cli.checks import Check, fail, ok, tried, warn
 
 
 def all_of(settings: Settings) -> Iterator[Check]:

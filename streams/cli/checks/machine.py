@@ -7,24 +7,26 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from connectors.sandbox import jars as locked
-from connectors.sandbox.java import feature_version, java
-from connectors.sandbox.kafka import SET as KAFKA_SET
-from connectors.sandbox.processes import Port
-from state.errors import Retry
-from state.settings import Settings
-from streams.cli.checks import Check, fail, ok, warn
-from streams.cli.client import Api
-from streams.words import many, size
+from trueup.connectors.sandbox.jvm import jars as locked
+from trueup.connectors.sandbox.jvm.java import feature_version, java
+from trueup.connectors.sandbox.jvm.processes import Port
+from trueup.connectors.sandbox.servers.kafka import SET as KAFKA_SET
+from trueup.state.common.errors import Retry
+from trueup.state.settings.settings import Settings
+from trueup.streams.cli.checks import Check, fail, ok, warn
+from trueup.streams.cli.client import Api
+from trueup.streams.runtime.format import many, size
 
 SPARK_SET = "spark-4.3"
 LEAST_BYTES, ENOUGH_BYTES = 200 << 20, 2 << 30
 SPARK_S = 300.0
 JOURNAL_S = 5.0
 ASK_S = 2.0
-_SELF_TEST = (
-    "import pickle, sys; from streams.selftest import self_test; print(self_test(pickle.load(sys.stdin.buffer)))"
-)
+_SELF_TEST = """
+import pickle, sys
+from trueup.streams.cli.selftest import self_test
+print(self_test(pickle.load(sys.stdin.buffer)))
+"""
 
 
 def runtime() -> Check:
@@ -94,7 +96,7 @@ def journal(settings: Settings) -> Check:
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
-    from streams.journal import Journal, translated
+    from trueup.streams.journal.journal import Journal, translated
 
     client = AdminClient(Journal(chosen.bootstrap, chosen, settings.cluster.name).client)
     try:

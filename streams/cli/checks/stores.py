@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-from connectors.pulsar.blob import pair_of
-from connectors.s3.store import store_of
-from state.settings import Settings
-from state.tiering import Store
-from streams.cli.checks import Check, ok, tried, warn
-from streams.words import many
+from trueup.connectors.pulsar.offload_index import pair_of
+from trueup.connectors.s3.store import store_of
+from trueup.state.deletion.stores import Store
+from trueup.state.settings.settings import Settings
+from trueup.streams.cli.checks import Check, ok, tried, warn
+from trueup.streams.runtime.format import many
 
 
 def all_of(settings: Settings) -> Iterator[Check]:

@@ -12,11 +12,11 @@ import urllib3
 from urllib3.exceptions import HTTPError
 from urllib3.util import Timeout
 
-from connectors.bookkeeper.racks import Racks, Script, Unmapped
-from state.errors import BadSettings
-from state.settings import Settings
-from streams.cli.checks import Check, fail, ok, warn
-from streams.words import many
+from trueup.connectors.bookkeeper.metadata.racks import Racks, Script, Unmapped
+from trueup.state.common.errors import BadSettings
+from trueup.state.settings.settings import Settings
+from trueup.streams.cli.checks import Check, fail, ok, warn
+from trueup.streams.runtime.format import many
 
 REPAIRS = "repairedPlacementPolicyNotAdheringBookieEnabled"
 MIN_RACKS, ENFORCE = "minNumRacksPerWriteQuorum", "enforceMinNumRacksPerWriteQuorum"

@@ -4,15 +4,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
 
-from connectors.pulsar.blob import pair_of
-from connectors.s3.store import Head, Object, Place, Upload
-from state.copies import Copy, Pair
-from state.errors import Retry, Unknown
-from state.owners import Pointers, Status
-from state.strays import Referenced
-from streams.codec import ledger_key
 from tests.simulation.checkers import Violation
 from tests.simulation.deletion.world import World
+from trueup.connectors.pulsar.offload_index import pair_of
+from trueup.connectors.s3.store import Head, Object, Place, Upload
+from trueup.state.common.errors import Retry, Unknown
+from trueup.state.deletion.offloads import Copy, Pair
+from trueup.state.deletion.orphan_objects import Referenced
+from trueup.state.deletion.owners import Pointers, Status
+from trueup.streams.journal.codec import ledger_key
 
 CLUSTER = "lab"
 
@@ -86,7 +86,7 @@ class Shelf:
 
 
 class Asked:
-    """What `streams.strays.Owners` is, over the world, which goes on whenever it is asked."""
+    """What `streams.deletion.orphan_objects.Owners` is, over the world, which goes on whenever it is asked."""
 
     def __init__(self, world: World, shelf: Shelf) -> None:
         self.world, self.shelf = world, shelf

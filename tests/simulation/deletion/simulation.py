@@ -11,26 +11,26 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from connectors.pulsar.blob import pair_of
-from state.copies import Pair
-from state.deleting import Deletion
-from state.errors import Retry
-from state.forgotten import OwnerBucket
-from state.leak_rules import DROPPED, LEAK_RULES
-from state.ledgers import Ledgers
-from state.markers import Marker, Stage
-from state.observations import LedgerState
-from state.owned import NO_LEDGERS, NO_NODES, OWNED, Table, nodes_of
-from state.owners import Component, Pointers, Status
-from state.strays import LOST
-from state.tiering import Store
-from state.view import MemoryStore
-from streams.codec import ledger_key
-from streams.markers import Markers, Result
-from streams.strays import Strays
 from tests.simulation.checkers import Violation
 from tests.simulation.deletion.shelf import CLUSTER, Asked, Shelf
 from tests.simulation.deletion.world import BOOKIES, OWNERS, Node, World
+from trueup.connectors.pulsar.offload_index import pair_of
+from trueup.state.bookkeeper.ledgers import Ledgers
+from trueup.state.bookkeeper.observations import LedgerState
+from trueup.state.common.errors import Retry
+from trueup.state.deletion.lifecycle import Marker, Stage
+from trueup.state.deletion.offloads import Pair
+from trueup.state.deletion.orphan_objects import LOST
+from trueup.state.deletion.owned_ledgers import NO_LEDGERS, NO_NODES, OWNED, Table, nodes_of
+from trueup.state.deletion.owners import Component, Pointers, Status
+from trueup.state.deletion.rules import DROPPED, LEAK_RULES
+from trueup.state.deletion.settings import Deletion
+from trueup.state.deletion.stores import Store
+from trueup.state.deletion.view import OwnerBucket
+from trueup.state.placement.view import MemoryStore
+from trueup.streams.deletion.orphan_objects import Strays
+from trueup.streams.deletion.reconciler import Markers, Result
+from trueup.streams.journal.codec import ledger_key
 
 STEPS, BUCKETS = 60, 2
 GRACE_S = 20.0
@@ -71,7 +71,7 @@ class Journal:
 
 
 class Connector:
-    """Implements `streams.markers.Cluster` over the world."""
+    """Implements `streams.deletion.reconciler.Cluster` over the world."""
 
     def __init__(self, world: World, journal: Journal) -> None:
         self.world, self.journal, self.calm = world, journal, False

@@ -6,23 +6,23 @@ from typing import Any
 
 import pytest
 
-from state.copies import Pair
-from state.deleting import Deletion
-from state.forgotten import Leaks, OwnerBucket
-from state.leak_rules import LEAK_RULES
-from state.markers import Event, Marker, Stage, observed
-from state.observations import LedgerState
-from state.owned import NO_LEDGERS, NO_NODES, Table
-from state.owners import Pointers, Status
-from state.rules import Verdict
-from state.strays import Referenced
-from streams import markers as loop
-from streams.markers import Markers, Result
-from streams.strays import Strays
 from tests.simulation.checkers import Violation
 from tests.simulation.deletion.shelf import Asked
 from tests.simulation.deletion.simulation import Connector, Parts, simulate
 from tests.simulation.deletion.world import Node
+from trueup.state.bookkeeper.observations import LedgerState
+from trueup.state.deletion.lifecycle import Event, Marker, Stage, observed
+from trueup.state.deletion.offloads import Pair
+from trueup.state.deletion.orphan_objects import Referenced
+from trueup.state.deletion.owned_ledgers import NO_LEDGERS, NO_NODES, Table
+from trueup.state.deletion.owners import Pointers, Status
+from trueup.state.deletion.rules import LEAK_RULES
+from trueup.state.deletion.settings import Deletion
+from trueup.state.deletion.view import Leaks, OwnerBucket
+from trueup.state.placement.rules import Verdict
+from trueup.streams.deletion import reconciler as loop
+from trueup.streams.deletion.orphan_objects import Strays
+from trueup.streams.deletion.reconciler import Markers, Result
 
 SEEDS = 200
 

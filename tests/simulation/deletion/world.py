@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from state.copies import Pair
+from trueup.state.deletion.offloads import Pair
 
 OWNERS = ("t/n/persistent/a", "t/n/persistent/b", "t/n/persistent/c")
 BOOKIES = ("b1:1", "b2:1", "b3:1", "b4:1")

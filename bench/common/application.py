@@ -1,0 +1,69 @@
+"""The running application, `trueup run`, as an operator starts it: a process of its own with a settings file."""
+
+import json
+import sys
+from types import TracebackType
+from typing import Any, Self
+
+import urllib3
+import yaml
+
+from bench.placement.site import Site
+from trueup.connectors.sandbox.jvm.processes import Process, free_port, wait_until
+
+READY_S = 240.0
+NO_LIMIT = 1_000_000_000
+
+
+class Application:
+    """Trueup over a site: it enforces, without grace, hold or limits. Its data outlast it."""
+
+    def __init__(self, site: Site) -> None:
+        self._root = site.root / "trueup"
+        self._port = free_port()
+        settings = {
+            "cluster": {"zookeeper": site.cluster.zookeeper.address, "name": "bench"},
+            "racks": {"source": "script", "script": str(site.cluster.rack_script)},
+            "placement": {
+                "mode": "enforce", "grace_s": 0, "hold_share": 1.0, "max_marks": NO_LIMIT, "marks_per_s": NO_LIMIT,
+            },
+            "http": {"port": self._port},
+            "data_dir": str(self._root / "data"),
+        }  # fmt: skip
+        self._root.mkdir(parents=True, exist_ok=True)
+        config = self._root / "trueup.yaml"
+        config.write_text(yaml.safe_dump(settings))
+        command = [sys.executable, "-m", "trueup.streams.cli.main", "run", "-c", config]
+        self._process = Process("trueup", command, self._root / "trueup.log")
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid or 0
+
+    def __enter__(self) -> Self:
+        self._process.start()
+        self._process.wait_ready(lambda: self._ask("/readyz") is not None, READY_S)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.stop(60.0 if kind is None else 0.0)
+
+    def wait_quiet(self, marks: int, limit_s: float) -> None:
+        """Wait until it sees this many marks in the cluster and has its Auditor parked."""
+        wait_until(lambda: self._sees(marks), limit_s, f"{marks} marks in the view")
+
+    def _sees(self, marks: int) -> bool:
+        status = self._ask("/api/status")
+        sources = {row["name"]: row["detail"] for row in status["sources"]} if status else {}
+        return status is not None and status["marks"]["outstanding"] == marks and sources["vote"] == "ours"
+
+    def _ask(self, path: str) -> Any:
+        """What it answers, None unless it is 200."""
+        try:
+            answer = urllib3.request("GET", f"http://127.0.0.1:{self._port}{path}", timeout=10.0, retries=False)
+        except urllib3.exceptions.HTTPError:
+            return None
+        return json.loads(answer.data) if answer.status == 200 else None

@@ -1,0 +1,44 @@
+"""Drivers of a benchmark as processes of their own: a job in, lines of figures out."""
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bench.common.measure import Failed, tell
+from trueup.connectors.sandbox.jvm.processes import Process, wait_until
+from trueup.state.common.errors import Retry
+
+
+def run(module: str, job: Mapping[str, object], root: Path, limit_s: float) -> list[dict[str, Any]]:
+    """Run `python -m module` on a job; what it said, told on stderr as it comes. Raises `Failed`."""
+    process = driver(module, job, root)
+    said: list[dict[str, Any]] = []
+
+    def ended() -> bool:
+        alive = process.alive
+        lines = [json.loads(line) for line in process.output().splitlines() if line.startswith('{"what"')]
+        for line in lines[len(said) :]:
+            tell("  ".join(f"{k} {v:.2f}" if isinstance(v, float) else f"{k} {v}" for k, v in line.items()))
+        said.extend(lines[len(said) :])
+        return not alive
+
+    process.start()
+    try:
+        wait_until(ended, limit_s, f"{module} to end")
+    except Retry as error:
+        raise Failed(str(error)) from error
+    finally:
+        process.kill()
+    if process.exit_code:
+        raise Failed(f"{module}: exit code {process.exit_code}; it wrote\n{process.tail()}")
+    return said
+
+
+def driver(module: str, job: Mapping[str, object], root: Path) -> Process:
+    """The process, not started."""
+    root.mkdir(parents=True, exist_ok=True)
+    path = root / "job.json"
+    path.write_text(json.dumps(job))
+    return Process(module, [sys.executable, "-m", module, path], root / "driver.log")

@@ -1,0 +1,30 @@
+"""What every benchmark on real servers does around its measuring: a directory, a table, a file for programs."""
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from bench.common import rows
+from bench.common.measure import Failed, load, machine, tell
+from bench.common.rows import Row
+from trueup.state.common.errors import TrueupError
+
+
+def keep(measure: Callable[[Path], list[Row]], results: Path, output: str) -> int:
+    """Measure in a new directory, write ``results``, print; the exit code."""
+    root, before = Path(tempfile.mkdtemp(prefix="trueup-bench-")), load()
+    try:
+        found = measure(root)
+    except (Failed, TrueupError) as error:
+        tell(f"could not measure; the servers' logs are in {root}")
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    shutil.rmtree(root, ignore_errors=True)
+    rows.write(results, found)
+    if output == "json":
+        print(rows.text(found), end="")
+    else:
+        rows.show(found, f"{machine()}; load average {before:.1f} at the start, {load():.1f} at the end; medians")
+    return 0

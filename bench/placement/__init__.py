@@ -1,0 +1,1 @@
+"""Placement beside BookKeeper's own Auditor: `python -m bench.placement`."""

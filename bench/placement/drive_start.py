@@ -1,0 +1,153 @@
+"""The parts of the running application from an empty journal to a complete view, and through a lost connection.
+
+    python -m bench.placement.drive_start JOB.json
+
+The job holds: zookeeper, racks (the script that maps them), data, ledgers, starts, losses, changes, touched (ledger:
+its metadata in hexadecimal).
+Standard output gets one JSON object a line. One Spark session serves all starts; each has a journal, a view and
+sessions of its own. Connections are lost by one more start, which goes through a relay and is not measured itself.
+"""
+
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from bench.common.measure import cpu_s
+from bench.common.relay import Relay
+from bench.placement.drive_stream import say
+from trueup.connectors.sandbox.jvm.processes import wait_until
+from trueup.connectors.sandbox.servers.kafka import Kafka
+from trueup.connectors.zookeeper.client import Client
+from trueup.state.settings.settings import Settings, parse
+from trueup.streams.app import now_ms
+from trueup.streams.bookkeeper.cluster import BookKeeper
+from trueup.streams.bookkeeper.topology import Keeper
+from trueup.streams.config.live import Live
+from trueup.streams.journal.journal import Journal, ends
+from trueup.streams.placement.query import start
+from trueup.streams.placement.reconciler import Reconciler
+from trueup.streams.replication.worker import SWITCH_S
+from trueup.streams.runtime.metrics import Metrics
+from trueup.streams.runtime.session import session
+from trueup.streams.runtime.supervisor import Supervisor, drain
+
+LIMIT_S = 300.0
+
+
+class Start:
+    """Journal, capture, keeper, stream and reconciler of one start, put together as `streams.app` does."""
+
+    def __init__(self, settings: Settings, bootstrap: str) -> None:
+        self._settings = settings
+        self._journal = Journal(bootstrap, settings.journal, settings.cluster.name)
+        self._journal.create()
+        live, metrics = Live(settings, self._journal, now_ms), Metrics()
+        self._keeper = Keeper(self._journal, live, now_ms)
+        supervisor = Supervisor(threading.Event(), lambda _: None)
+        self.cluster = BookKeeper(live, self._journal, self._keeper, metrics, now_ms, supervisor.run)
+        self.reconciler = Reconciler(
+            self.cluster, self._journal, lambda: live.now.placement, self._keeper, metrics, now_ms,
+            settings.spark.buckets,
+        )  # fmt: skip
+        self.reconciler.load()
+
+    def query(self, spark: SparkSession, checkpoint: Path) -> StreamingQuery:
+        """The placement stream of this start."""
+        return start(
+            spark, self._journal, self._settings.spark, self.reconciler.batch, f"file://{checkpoint}"
+        )  # fmt: skip
+
+    def taken(self, query: StreamingQuery, ledgers: int) -> bool:
+        """Whether the view is complete: every bucket has spoken, and every ledger was in a batch that is done."""
+        if not self.reconciler.complete:
+            if query.exception() is not None:
+                raise SystemExit(str(query.exception()))
+            return False
+        last: Any = query.lastProgress
+        read = [json.loads(s["endOffset"]) if isinstance(s["endOffset"], str) else s["endOffset"]
+                for s in last["sources"]] if last else []  # fmt: skip
+        topic = self._journal.topic("ledgers")
+        return sum(sum((end or {}).get(topic, {}).values()) for end in read) >= ledgers
+
+    def written(self) -> int:
+        """Records that the topic of ledgers was given so far."""
+        topic = self._journal.topic("ledgers")
+        consumer = Consumer({**self._journal.client, "group.id": "bench"})
+        written = sum(ends(consumer, topic).values())
+        consumer.close()
+        return written
+
+
+@contextmanager
+def started(job: dict[str, Any], number: int, broker: Kafka, spark: SparkSession, address: str) -> Iterator[Start]:
+    """One start, measured until its view is complete. ``address``: of ZooKeeper or of a relay to it."""
+    settings = parse({
+        "cluster": {"zookeeper": address, "name": f"start{number}"},
+        "racks": {"source": "script", "script": job["racks"]},
+    })  # fmt: skip
+    made = Start(settings, broker.bootstrap)
+    spent, begun = cpu_s(os.getpid()), time.monotonic()
+    made.cluster.start()
+    query = made.query(spark, Path(job["data"]) / f"checkpoint{number}")
+    try:
+        wait_until(lambda: made.cluster.health().synced, LIMIT_S, "the capture to be in step")
+        captured = time.monotonic() - begun
+        wait_until(lambda: made.taken(query, job["ledgers"]), LIMIT_S, "the view to be complete")
+        what = "start" if address == job["zookeeper"] else "relayed start"
+        say(what=what, s=time.monotonic() - begun, captured_s=captured, cpu_s=cpu_s(os.getpid()) - spent)
+        yield made
+    finally:
+        drain(query)
+        made.cluster.close()
+
+
+def lose(start: Start, relay: Relay, direct: Client, touched: dict[str, str]) -> None:
+    """Cut the connection, change ledgers meanwhile, and measure from its return until all of it is in the journal, and
+    nothing else."""
+    before, written = start.cluster.health().resyncs, start.written()
+    relay.cut()
+    wait_until(lambda: not start.cluster.health().connected, LIMIT_S, "the loss to be noticed")
+    for path, data in touched.items():
+        direct.put(path, bytes.fromhex(data), -1)
+    begun = time.monotonic()
+    relay.open()
+    wait_until(lambda: start.cluster.health().synced, LIMIT_S, "the capture to be in step again")
+    taken, health = time.monotonic() - begun, start.cluster.health()
+    if health.resyncs != before + 1:
+        raise SystemExit("the capture was not resynchronised")
+    if (news := start.written() - written) != len(touched):
+        raise SystemExit(f"expected the {len(touched)} changed ledgers in the journal; found {news} records")
+    say(what="resync", s=taken, compared_s=health.last_resync_s)
+
+
+def main(path: str) -> None:
+    sys.setswitchinterval(SWITCH_S)
+    job = json.loads(Path(path).read_text())
+    data = Path(job["data"])
+    with Kafka(data / "journal") as broker, Relay(job["zookeeper"]) as relay:
+        broker.up()
+        spark = session(parse({"cluster": {"zookeeper": job["zookeeper"]}}), data)
+        for number in range(job["starts"]):
+            with started(job, number, broker, spark, job["zookeeper"]):
+                pass
+        if job["losses"]:
+            with started(job, job["starts"], broker, spark, relay.address) as start:
+                direct = Client(job["zookeeper"]).open()
+                for _ in range(job["losses"]):
+                    lose(start, relay, direct, job["touched"])
+                direct.shut()
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

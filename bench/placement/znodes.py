@@ -1,0 +1,123 @@
+"""BookKeeper's znodes for a benchmark: ledgers written by hand, marks told and removed, by a session of its own."""
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence, Set
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.common.measure import Failed
+from trueup.connectors.bookkeeper.metadata import metadata, queries
+from trueup.connectors.sandbox.jvm.processes import wait_until
+from trueup.connectors.zookeeper.client import Client, Committed, Event, deletion
+from trueup.connectors.zookeeper.connection import Events
+from trueup.state.bookkeeper.observations import LedgerRecord, LedgerState
+
+TOGETHER = 100
+ROOT = "/ledgers"
+Times = NDArray[np.float64]
+Members = Callable[[int], Sequence[str]]
+
+
+class Znodes:
+    """The metadata of one cluster, through ZooKeeper at ``address``."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._gone: dict[str, float] = {}
+        self._heard = threading.Event()
+        self.client = Client(address, sink=self._hear, timeout=30.0).open()
+        self.paths = queries.paths_of(self.client, ROOT)
+        self.client.add_watch(self.paths.available)
+
+    def close(self) -> None:
+        self.client.shut()
+
+    def _hear(self, events: Events) -> None:
+        for _, kind, path in events:
+            if kind == Event.DELETED:
+                self._gone[path] = time.time()
+                self._heard.set()
+
+    def write(self, ids: Sequence[int], members: Members) -> None:
+        """Create closed ledgers of one fragment, 100 in a transaction."""
+        for parent in sorted({self.paths.ledger(i).rpartition("/")[0] for i in ids}):
+            self.client.ensure_path(parent)
+        self._commit(self.client.creation(self.paths.ledger(i), encoded(i, members(i))) for i in ids)
+
+    def touch(self, ids: Iterable[int], members: Members) -> None:
+        """Write ledgers once more as they are: the change is in the version."""
+        for ledger in ids:
+            self.client.put(self.paths.ledger(ledger), encoded(ledger, members(ledger)), -1)
+
+    def _commit(self, operations: Iterable[Any]) -> None:
+        left = iter(operations)
+        for answer in self.client.commit(iter(lambda: list(islice(left, TOGETHER)), [])):
+            if not isinstance(answer, Committed) or any(answer.codes):
+                raise Failed(f"could not write znodes: {answer}")
+
+    def gone_s(self, bookie: str, after_s: float) -> float:
+        """When the registration of a bookie went, seconds since the epoch; waits for it."""
+        path, deadline = f"{self.paths.available}/{bookie}", time.monotonic() + 60
+        while self._gone.get(path, 0.0) < after_s:
+            self._heard.clear()
+            if self._gone.get(path, 0.0) < after_s and not self._heard.wait(deadline - time.monotonic()):
+                raise Failed(f"the registration of {bookie} did not go")
+        return self._gone[path]
+
+    def count(self) -> int:
+        """How many znodes there are: a number that costs the server nothing to say."""
+        host, port = self._address.split(":")
+        with socket.create_connection((host, int(port)), 5.0) as connection:
+            connection.sendall(b"mntr")
+            said = b"".join(iter(lambda: connection.recv(65_536), b"")).decode()
+        return int(next(line.split()[1] for line in said.splitlines() if line.startswith("zk_znode_count")))
+
+    def marked_s(self, wanted: Set[int]) -> Times:
+        """When the marks of these ledgers were created by ZooKeeper's own clock, seconds since the epoch, in order."""
+        below = len(ROOT) + 1
+        ids = sorted(wanted & queries.marked(self.client, self.paths))
+        names = [self.paths.mark(i)[below:].encode() for i in ids]
+        parts = self.client.multi_read(ROOT, names)
+        times = [part.stat(row).ctime / 1000 for part in parts for row in range(len(part)) if part.size[row] >= 0]
+        return np.sort(np.array(times, np.float64))
+
+    def wait_marks(self, wanted: Set[int], znodes_before: int, limit_s: float) -> Times:
+        """Wait until these ledgers are marked, without asking before they can be: when each mark was created."""
+        # A mark is two znodes: itself and the last level above it.
+        wait_until(lambda: self.count() >= znodes_before + 2 * len(wanted) - TOGETHER, limit_s, f"{len(wanted)} marks")
+        deadline = time.monotonic() + 30
+        while len(found := self.marked_s(wanted)) < len(wanted):
+            if time.monotonic() > deadline:
+                raise Failed(f"expected {len(wanted)} marks, found {len(found)}")
+            time.sleep(0.1)
+        return found
+
+    def clear_marks(self) -> None:
+        """Remove all marks with their parents, as workers do after a repair."""
+        for together in (TOGETHER, 1):  # a worker that took one of a transaction away spoils it
+            ids = sorted(queries.marked(self.client, self.paths))
+            removals = [op for i in ids for op in self._removal(self.paths.mark(i))]
+            step = 2 * together
+            for _ in self.client.commit(removals[at : at + step] for at in range(0, len(removals), step)):
+                pass
+        wait_until(lambda: not queries.marked(self.client, self.paths), 30.0, "no marks left")
+
+    @staticmethod
+    def _removal(mark: str) -> list[Any]:
+        return [deletion(mark, -1), deletion(mark.rpartition("/")[0], -1)]
+
+
+def encoded(ledger: int, members: Sequence[str]) -> bytes:
+    """Metadata of a closed ledger as BookKeeper writes it (LedgerMetadataSerDe, version 3)."""
+    record: LedgerRecord = {
+        "ledger": ledger, "mzxid": 0, "version": 0, "ctime_ms": 1_700_000_000_000 + ledger, "seen_ms": 0,
+        "state": int(LedgerState.CLOSED), "ensemble": len(members), "quorum": 2, "ack_quorum": 2, "last_entry": 999,
+        "length": 1_000_000, "fragments": [{"first_entry": 0, "bookies": list(members)}],
+        "custom": {"application": b"pulsar", "component": b"managed-ledger"}, "error": "",
+    }  # fmt: skip
+    return metadata.encode(record, password=b"password")

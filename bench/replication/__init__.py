@@ -1,0 +1,1 @@
+"""Links beside MirrorMaker 2: `python -m bench.replication`."""

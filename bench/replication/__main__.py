@@ -1,0 +1,203 @@
+"""Links beside MirrorMaker 2 and Spark's own connector, on the same two brokers, in turn.
+
+    python -m bench.replication [--only copy|latency|groups] [--quick] [-o table|json]
+
+Prints one table and writes bench/results/replication.json, where what was not measured stays as it is. Exit 0 when
+everything was measured, whether or not the targets are reached; 1 when something could not be.
+"""
+
+import argparse
+import json
+import random
+import shutil
+import sys
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import median
+
+from bench.common.keeping import keep
+from bench.common.measure import tell
+from bench.common.rows import Row, less, more
+from bench.replication import contenders, groups, latency
+from bench.replication.clusters import Clusters, Load
+from bench.replication.contenders import Contender, Copied
+from bench.replication.groups import Size, Waits
+from bench.replication.latency import Lags
+
+RESULTS = Path(__file__).parents[1] / "results" / "replication.json"
+PARTS = ("copy", "latency", "groups")
+HEADS = {"latency": "Latency", "groups": "Groups"}
+"""How the first row of a figure begins; all others are of copies."""
+PROMISE_S = 2.0
+LARGE, SMALL = 900, 10
+LOADS = (Load(100, LARGE, 2_700_000), Load(100, SMALL, 1_000_000), Load(1_000, LARGE, 700_000),
+         Load(1_000, SMALL, 500_000))  # fmt: skip
+QUICK = (Load(100, LARGE, 1_500_000), Load(100, SMALL, 400_000))
+ROUNDS = 3
+CONTENDERS: Mapping[str, Contender] = {
+    "MirrorMaker 2, tuned": contenders.mirror(tuned=True),
+    "batches": contenders.ours("batches"),
+    "records": contenders.ours("records"),
+    "auto": contenders.ours("auto"),
+    "MirrorMaker 2 as shipped": contenders.mirror(tuned=False),
+    "Spark's Kafka connector": contenders.spark,
+}
+FOR_ALL = ("MirrorMaker 2, tuned", "batches", "records", "auto")
+"""The others are measured with the first load alone: they take long."""
+WORSE = 1.15
+"""At most so many times what the better path needs."""
+PATHS = ("batches", "records")
+Runs = Mapping[str, Sequence[Copied]]
+
+
+def main() -> int:
+    """Measure, print, keep."""
+    chosen = _arguments()
+    return keep(lambda root: _beside_others(_measure(chosen, root), chosen.only or PARTS), RESULTS, chosen.output)
+
+
+def _beside_others(found: Sequence[Row], parts: Sequence[str]) -> list[Row]:
+    """The rows with those of earlier runs of the parts that were not measured."""
+    kept: dict[str, list[Row]] = {part: [] for part in PARTS}
+    before = [Row(**row) for row in json.loads(RESULTS.read_text())] if RESULTS.exists() else []
+    for rows, mine in ((before, False), (found, True)):
+        part = "copy"
+        for row in rows:
+            if not row.what.startswith(" "):
+                part = next((name for name, head in HEADS.items() if row.what.startswith(head)), "copy")
+            if mine == (part in parts):
+                kept[part].append(row)
+    return [row for part in PARTS for row in kept[part]]
+
+
+def _measure(chosen: argparse.Namespace, root: Path) -> list[Row]:
+    parts, rounds = chosen.only or PARTS, 1 if chosen.quick else ROUNDS
+    found: list[Row] = []
+    with Clusters(root / "clusters") as clusters:
+        if "copy" in parts:
+            for number, each in enumerate(QUICK if chosen.quick else LOADS):
+                names = FOR_ALL if chosen.quick or number else tuple(CONTENDERS)
+                found += _rows(each, copies(clusters, each, names, rounds, root))
+        if "latency" in parts:
+            found += _lag_rows(lags(clusters, rounds, root))
+        if "groups" in parts:
+            size = groups.QUICK if chosen.quick else groups.FULL
+            found += _wait_rows(size, followed(clusters, size, rounds, root))
+    return found
+
+
+def copies(clusters: Clusters, each: Load, names: Sequence[str], rounds: int, root: Path) -> Runs:
+    """Every contender so many times, in an order of its own each time: what one leaves behind slows the next."""
+    clusters.fill(each)
+    found = defaultdict(list)
+    for number in range(rounds):
+        for name in random.Random(number).sample(names, len(names)):
+            tell(f"{each.name}: {name}, round {number + 1} of {rounds}")
+            place = root / f"{each.topic}-{number}-{names.index(name)}"
+            found[name].append(CONTENDERS[name](clusters, each, place))
+            clusters.clean()
+            shutil.rmtree(place, ignore_errors=True)
+    return found
+
+
+def _rows(each: Load, runs: Runs) -> list[Row]:
+    tuned = runs["MirrorMaker 2, tuned"]
+    large = each.batch == LARGE
+    found = [
+        *_beside(f"{each.name}: batches; peer: MirrorMaker 2, tuned", tuned, runs["batches"],
+                 20.0 if large else 0.0, 4.0 if large else 0.0, each),
+        *_beside(f"{each.name}: records; peer: MirrorMaker 2, tuned", tuned, runs["records"], 2.5, 0.0, each),
+    ]  # fmt: skip
+    found += _choice(f"{each.name}: auto; peer: the better path", runs)
+    for name in set(runs) - set(FOR_ALL):
+        found += _beside(f"{each.name}: auto; peer: {name}", runs[name], runs["auto"], 0.0, 0.0, each)
+    return found
+
+
+def _choice(what: str, runs: Runs) -> list[Row]:
+    """The path that was chosen beside the better one: that which takes less CPU, of copier and brokers together."""
+    better = runs[min(PATHS, key=lambda path: median(c.total_us for c in runs[path]))]
+    auto = runs["auto"]
+    return [
+        less(f"{what}, CPU in all", "us/record", [c.total_us for c in better], [c.total_us for c in auto], 1 / WORSE),
+        less("  CPU of the copier", "us/record", [c.cpu_us for c in better], [c.cpu_us for c in auto], 1 / WORSE),
+        more("  records a second", "1/s", [c.per_s for c in better], [c.per_s for c in auto], 1 / WORSE),
+    ]
+
+
+def _beside(what: str, peer: Sequence[Copied], own: Sequence[Copied], cpu: float, rate: float, each: Load) -> list[Row]:
+    """Client CPU, the brokers' CPU, and rates of two contenders."""
+    megabyte = each.size / 1e6
+    return [
+        less(what, "us/record", [c.cpu_us for c in peer], [c.cpu_us for c in own], cpu),
+        less("  CPU of both brokers", "us/record", [c.broker_us for c in peer], [c.broker_us for c in own]),
+        more("  records a second", "1/s", [c.per_s for c in peer], [c.per_s for c in own], rate),
+        more("  values a second", "MB/s", [c.per_s * megabyte for c in peer], [c.per_s * megabyte for c in own]),
+    ]
+
+
+def lags(clusters: Clusters, rounds: int, root: Path) -> Mapping[str, Sequence[Lags]]:
+    """Every contender in turn, so many times; MirrorMaker 2 as tuned for throughput, which is slower here, once."""
+    found = defaultdict(list)
+    for number in range(rounds):
+        for tuned, name in ((False, "MirrorMaker 2 as shipped"), (True, "MirrorMaker 2, tuned")):
+            if tuned and number:
+                continue
+            tell(f"latency: {name}, round {number + 1} of {rounds}")
+            found[name].append(latency.mirror(clusters, tuned, root / f"latency-{number}-{tuned}"))
+            clusters.clean()
+        for path in PATHS:
+            tell(f"latency: {path}, round {number + 1} of {rounds}")
+            found[path].append(latency.ours(clusters, path, root / f"latency-{number}-{path}"))
+            clusters.clean()
+    return found
+
+
+def _lag_rows(found: Mapping[str, Sequence[Lags]]) -> list[Row]:
+    rows_: list[Row] = []
+    for peer in ("MirrorMaker 2 as shipped", "MirrorMaker 2, tuned"):
+        for path in PATHS:
+            what = f"Latency at {latency.PER_S:,} records/s, p99: {path}; peer: {peer}"
+            one, own = found[peer], found[path]
+            target = 1.0 if peer == "MirrorMaker 2 as shipped" else 0.0
+            rows_ += [
+                less(what, "ms", [lag.p99 for lag in one], [lag.p99 for lag in own], target),
+                less("  p50", "ms", [lag.p50 for lag in one], [lag.p50 for lag in own]),
+                less("  cores", "", [lag.cores for lag in one], [lag.cores for lag in own]),
+            ]
+    return rows_
+
+
+def followed(clusters: Clusters, size: Size, rounds: int, root: Path) -> Mapping[str, Sequence[Waits]]:
+    """Groups through both, in turn."""
+    found = defaultdict(list)
+    for number in range(rounds):
+        for name, contender in (("ours", groups.ours), ("mirror", groups.mirror)):
+            tell(f"groups: {name}, round {number + 1} of {rounds}")
+            found[name].append(contender(clusters, size, root / f"groups-{number}-{name}"))
+            clusters.clean()
+    return found
+
+
+def _wait_rows(size: Size, found: Mapping[str, Sequence[Waits]]) -> list[Row]:
+    one, own = found["mirror"], found["ours"]
+    what = f"Groups, {size.groups} on {size.partitions} partitions, from commit to commit, p99"
+    return [
+        less(f"{what}; peer: MirrorMaker 2 at its tightest", "s", [w.p99 for w in one], [w.p99 for w in own], 1.0),
+        less(f"  p99 beside the {PROMISE_S:g} s that are promised", "s", [PROMISE_S], [w.p99 for w in own], 1.0),
+        less("  p50", "s", [w.p50 for w in one], [w.p50 for w in own]),
+        less("  cores", "", [w.cores for w in one], [w.cores for w in own]),
+    ]
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench.replication", description="Benchmarks of links")
+    parser.add_argument("--only", action="append", choices=PARTS, help="measure this part; may be given again")
+    parser.add_argument("--quick", action="store_true", help="one round, fewer records and groups, 100 B alone")
+    parser.add_argument("-o", dest="output", choices=("table", "json"), default="table", help="what to print")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,145 @@
+"""Two Kafka clusters of one broker each, topics to copy between them, and what stands at the target."""
+
+import os
+import random
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from bench.common.measure import cpu_s, tell
+from trueup.connectors.sandbox.jvm.processes import wait_until
+from trueup.connectors.sandbox.servers.kafka import Kafka
+
+PARTITIONS = 4
+FIRST_MS = 1_790_000_000_000
+TOPIC = {"retention.ms": "-1", "max.message.bytes": "4000000", "file.delete.delay.ms": "0"}
+_VALUES = 4_096
+_WORDS = (b"order", b"ledger", b"amount", b"status", b"PENDING", b"account", b"currency", b"EUR", b"reconcile")
+
+
+class Load(NamedTuple):
+    """A topic to copy: so many records of ``size`` bytes in batches of ``batch``."""
+
+    size: int
+    batch: int
+    records: int
+
+    @property
+    def topic(self) -> str:
+        return f"load-{self.size}-{self.batch}"
+
+    @property
+    def name(self) -> str:
+        return f"{self.size} B, {self.batch} a batch"
+
+
+class Clusters:
+    """The source and the target, on JVMs of the same settings."""
+
+    def __init__(self, root: Path) -> None:
+        self.source, self.target = Kafka(root / "source", "512m"), Kafka(root / "target", "512m")
+        self._kept: set[str] = set()
+
+    def __enter__(self) -> Self:
+        for broker in (self.source, self.target):
+            broker.start()
+        for broker in (self.source, self.target):
+            broker.wait_ready()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.source.close()
+        self.target.close()
+
+    @property
+    def pids(self) -> tuple[int, int]:
+        return self.source.pid or 0, self.target.pid or 0
+
+    def cpu_s(self) -> float:
+        """CPU seconds of both brokers."""
+        return cpu_s(*self.pids)
+
+    def fill(self, load: Load) -> None:
+        """Write a load once, lz4, with keys, one header and timestamps of its own."""
+        tell(f"writing {load.records:,} records of {load.name}")
+        self.create(self.source, load.topic)
+        self._kept.add(load.topic)
+        producer = Producer({
+            "bootstrap.servers": self.source.bootstrap, "compression.type": "lz4", "linger.ms": 50,
+            "batch.num.messages": load.batch, "batch.size": 1_900_000, "message.max.bytes": 2_000_000,
+            "queue.buffering.max.messages": 500_000, "queue.buffering.max.kbytes": 500_000,
+        })  # fmt: skip
+        values = _values(load.size)
+        for number in range(load.records):
+            while True:
+                try:
+                    producer.produce(
+                        load.topic, values[number * 2_654_435_761 % _VALUES], b"%08d" % number,
+                        number // load.batch % PARTITIONS, timestamp=FIRST_MS + number, headers=[("trace", b"abcdef")],
+                    )  # fmt: skip
+                    break
+                except BufferError:
+                    producer.poll(0.05)
+            if not number % 10_000:
+                producer.poll(0)
+        assert producer.flush(120) == 0
+
+    def create(self, broker: Kafka, topic: str) -> None:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.create_topics([NewTopic(topic, PARTITIONS, 1, config=TOPIC)])[topic].result(60)
+
+    def clean(self) -> None:
+        """Delete every topic but the loads: the next one starts from nothing, and pays for nobody's writing."""
+        for broker in (self.source, self.target):
+            admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+            doomed = [topic for topic in admin.list_topics(timeout=60).topics if not self._spared(topic)]
+            _settle(admin.delete_topics(doomed).values() if doomed else ())
+            wait_until(lambda: not set(doomed) & set(admin.list_topics(timeout=60).topics), 60, "topics deleted")  # noqa: B023
+        os.sync()
+
+    def _spared(self, topic: str) -> bool:
+        return topic in self._kept or topic.startswith("__")
+
+
+class Ends:
+    """The end offsets of a topic, asked often."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self._consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "bench", "log_level": 0})
+        self._partitions = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+
+    def records(self) -> int:
+        """How many stand there, 0 before the topic is there."""
+        total = 0
+        for partition in self._partitions:
+            with suppress(KafkaException):
+                total += self._consumer.get_watermark_offsets(partition, timeout=5.0)[1]
+        return total
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+def _settle(futures: Iterable["Future[None]"]) -> None:
+    for future in futures:
+        future.result(60)
+
+
+def _values(size: int) -> Sequence[bytes]:
+    """Half chance, half words: lz4 makes about two thirds of it."""
+    dice = random.Random(7)
+    found = []
+    for _ in range(_VALUES):
+        value = b""
+        while len(value) < size:
+            value += dice.randbytes(8) + b'"' + dice.choice(_WORDS) + b'":' + dice.choice(_WORDS)
+        found.append(value[:size])
+    return found

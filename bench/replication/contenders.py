@@ -1,0 +1,155 @@
+"""Who copies: MirrorMaker 2 as shipped and tuned, Spark's own connector, and our workers.
+
+Ours count from the first connection to the last acknowledgement. Of the others only the steady part counts, so that
+neither the start of a JVM nor its warming up is held against them: it begins when a fifth of the records stand at the
+target, or `SETTLE_S` after the first one did, and ends with the last record, or after `WINDOW_S`.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from bench.common import jobs
+from bench.common.measure import Failed, cpu_s, tell
+from bench.replication.clusters import Clusters, Ends, Load
+from trueup.connectors.sandbox.servers.mirrormaker import TUNED, Mirror
+
+SETTLE_S, WINDOW_S = 5.0, 8.0
+SHARE = 0.2
+LOOK_S = 0.25
+START_S, OURS_S = 240.0, 6.0
+TO = "copy"
+
+
+class Copied(NamedTuple):
+    """What one copy came to. Seconds of CPU of whoever copied, and of both brokers."""
+
+    records: int
+    s: float
+    cpu_s: float
+    broker_s: float
+
+    @property
+    def per_s(self) -> float:
+        return self.records / self.s
+
+    @property
+    def cpu_us(self) -> float:
+        """Of a record; the same number as seconds of a million."""
+        return self.cpu_s / self.records * 1e6
+
+    @property
+    def broker_us(self) -> float:
+        return self.broker_s / self.records * 1e6
+
+    @property
+    def total_us(self) -> float:
+        return self.cpu_us + self.broker_us
+
+
+Contender = Callable[[Clusters, Load, Path], Copied]
+
+
+class Running(Protocol):
+    """A process that copies until it is killed."""
+
+    @property
+    def pid(self) -> int | None: ...
+    def start(self) -> None: ...
+    def kill(self) -> None: ...
+
+
+def mirror(tuned: bool) -> Contender:
+    """MirrorMaker 2, with four tasks."""
+
+    def run(clusters: Clusters, load: Load, root: Path) -> Copied:
+        made = mirror_of(clusters, load.topic, tuned, root)
+        return steady(clusters, load, made, made.target_topic(load.topic))
+
+    return run
+
+
+def mirror_of(clusters: Clusters, topic: str, tuned: bool, root: Path) -> Mirror:
+    source, target = clusters.source.bootstrap, clusters.target.bootstrap
+    return Mirror(root, source, target, topic, TUNED if tuned else None)
+
+
+def spark(clusters: Clusters, load: Load, root: Path) -> Copied:
+    """Spark's own Kafka source into its Kafka sink, 500,000 records a batch."""
+    clusters.create(clusters.target, TO)
+    job = {
+        "source": clusters.source.bootstrap, "target": clusters.target.bootstrap, "topic": load.topic, "to": TO,
+        "data": str(root / "data"),
+    }  # fmt: skip
+    return steady(clusters, load, jobs.driver("bench.replication.drive_spark_copy", job, root), TO)
+
+
+def ours(path: str) -> Contender:
+    """One of our workers, all partitions in one lease."""
+
+    def run(clusters: Clusters, load: Load, root: Path) -> Copied:
+        clusters.create(clusters.target, TO)
+        job = {**job_of(clusters, load.topic, TO, path), "records": load.records, "limit_s": OURS_S}
+        (said,) = jobs.run("bench.replication.drive_copy", job, root, START_S)
+        return Copied(said["records"], said["s"], said["cpu_s"], said["broker_s"])
+
+    return run
+
+
+def job_of(clusters: Clusters, topic: str, to: str, path: str) -> dict[str, object]:
+    """What `bench.replication.drive_copy` is told of the clusters."""
+    return {
+        "source": clusters.source.bootstrap, "target": clusters.target.bootstrap, "brokers": clusters.pids,
+        "topic": topic, "to": to, "path": path,
+    }  # fmt: skip
+
+
+class Look(NamedTuple):
+    """The state of a copy at one moment."""
+
+    at: float
+    records: int
+    cpu_s: float
+    broker_s: float
+
+
+def steady(clusters: Clusters, load: Load, running: Running, to: str) -> Copied:
+    """Start it, look at the target until it is done, and end it; what its steady part came to."""
+    ends, looks = Ends(clusters.target.bootstrap, to), list[Look]()
+    running.start()
+    begun = time.monotonic()
+    try:
+        while not looks or (looks[-1].records < load.records and _window(looks, load) < WINDOW_S):
+            if not looks and time.monotonic() - begun > START_S:
+                raise Failed(f"nothing at {to} after {START_S:g} s")
+            time.sleep(LOOK_S)
+            if records := ends.records():
+                looks.append(Look(time.monotonic(), records, cpu_s(running.pid or 0), clusters.cpu_s()))
+    finally:
+        running.kill()
+        ends.close()
+    return between(looks[_begin(looks, load)], looks[-1])
+
+
+def between(first: Look, last: Look) -> Copied:
+    """What happened from one look to another. Raises `Failed` when that is nothing."""
+    if last.records <= first.records:
+        raise Failed(f"a copy that moves; it stood still at {last.records:,} records")
+    spent = (later - earlier for earlier, later in zip(first, last, strict=True))
+    at, records, cpu, broker = spent
+    tell(f"  {records:,.0f} records in {at:.1f} s, CPU {cpu / records * 1e6:.2f} us each")
+    return Copied(int(records), at, cpu, broker)
+
+
+def _begin(looks: Sequence[Look], load: Load) -> int:
+    """The look that the steady part begins with; the last one before there is any."""
+    return next(
+        (at for at, look in enumerate(looks)
+         if look.records >= SHARE * load.records or look.at - looks[0].at >= SETTLE_S),
+        len(looks) - 1,
+    )  # fmt: skip
+
+
+def _window(looks: Sequence[Look], load: Load) -> float:
+    return looks[-1].at - looks[_begin(looks, load)].at

@@ -1,0 +1,105 @@
+"""One worker of ours as a process of its own: copies a topic and says what that took.
+
+    python -m bench.replication.drive_copy JOB.json
+
+The job holds: source, target (bootstrap), brokers (process ids), topic, to, path, records, limit_s. Standard output
+gets one JSON object.
+"""
+
+import importlib
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from bench.common.measure import cpu_s
+from bench.replication.clusters import PARTITIONS, Ends
+from trueup.connectors.contract import Assignment, Connector, Endpoint, Lease, Partition, Position
+from trueup.connectors.kafka.replication.batch_stats import sample
+from trueup.state.replication.anomalies import Facts, choose
+from trueup.streams.replication.link import CONNECTORS
+
+SLICE_S = 1.0
+LOOK_S = 0.05
+
+
+def copy(job: dict[str, Any]) -> None:
+    """From the first connection to the last acknowledgement, or for ``limit_s``. CPU is this process's."""
+    connectors = {path: imported(path) for path in CONNECTORS}
+    begun, spent, brokers = time.monotonic(), time.process_time(), cpu_s(*job["brokers"])
+    ends, connector = Ends(job["target"], job["to"]), connectors[path_of(job)]()
+    copier = connector.open(lease_of(job))
+    watch = Watch(ends, job["records"])
+    while not watch.done.is_set() and time.monotonic() - begun < job["limit_s"]:
+        copier.copy(time.monotonic() + SLICE_S)
+    found = watch.close()
+    say(
+        what="copied", path=job["path"], records=found["records"], s=found["at"] - begun, cpu_s=found["cpu_s"] - spent,
+        broker_s=cpu_s(*job["brokers"]) - brokers,
+    )  # fmt: skip
+    copier.close()
+    ends.close()
+
+
+class Watch:
+    """Looks at the target beside the copy, so that idle time after the last record is not counted."""
+
+    def __init__(self, ends: Ends, wanted: int) -> None:
+        self.done = threading.Event()
+        self._ends, self._wanted, self._stop = ends, wanted, threading.Event()
+        self._last = self._look()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def close(self) -> dict[str, Any]:
+        """Records at the target, and time and CPU when they were all there."""
+        self._stop.set()
+        self._thread.join()
+        return self._last
+
+    def _run(self) -> None:
+        while not self._stop.wait(LOOK_S) and self._last["records"] < self._wanted:
+            self._last = self._look()
+        self.done.set()
+
+    def _look(self) -> dict[str, Any]:
+        records = self._ends.records()
+        return {"records": records, "at": time.monotonic(), "cpu_s": time.process_time()}
+
+
+def imported(path: str) -> Callable[[], Connector]:
+    """What makes the connector of a path."""
+    module, _, name = CONNECTORS[path].partition(":")
+    made: Callable[[], Connector] = getattr(importlib.import_module(module), name)
+    return made
+
+
+def path_of(job: dict[str, Any]) -> str:
+    """The path of the job; for auto that which the application chooses, told to the job as well."""
+    if job["path"] == "auto":
+        endpoint = Endpoint("source", job["source"], 0)
+        found = sample(endpoint, [Partition(job["topic"], number) for number in range(PARTITIONS)])
+        job["path"] = choose(Facts(**found._asdict())).path
+    path: str = job["path"]
+    return path
+
+
+def lease_of(job: dict[str, Any]) -> Lease:
+    """All partitions, from the start."""
+    assignments = tuple(
+        Assignment(Partition(job["topic"], number), Partition(job["to"], number), Position(), 0)
+        for number in range(PARTITIONS)
+    )
+    source, target = Endpoint("source", job["source"], 0), Endpoint("target", job["target"], 1)
+    return Lease("bench", source, target, 1, job["path"], assignments, clusters={"source": 0, "target": 1})
+
+
+def say(**facts: object) -> None:
+    print(json.dumps(facts), flush=True)
+
+
+if __name__ == "__main__":
+    copy(json.loads(Path(sys.argv[1]).read_text()))

@@ -1,0 +1,1 @@
+"""The bookie protocol: connections, reads of entries, the admin API."""

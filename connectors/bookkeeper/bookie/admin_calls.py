@@ -1,0 +1,118 @@
+"""Single questions to a bookie, in the third encoding (BookkeeperProtocol.proto). None of them changes anything.
+
+There is no way to send a flag or a master key from here: a reader that fences takes a ledger from its writer.
+"""
+
+import ssl
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any, NamedTuple
+
+from trueup.connectors.bookkeeper.bookie.codes import Code, failure
+from trueup.connectors.bookkeeper.bookie.connection import Address, Bookie, framed
+from trueup.connectors.bookkeeper.metadata.messages import Request
+from trueup.connectors.closing import Closing
+
+_READ, _LAC, _INFO = 1, 7, 8
+_TOTAL_AND_FREE = 3
+_KNOWN = (Code.OK, Code.NO_LEDGER, Code.NO_ENTRY)
+
+
+class Found(NamedTuple):
+    """One entry as asked for. ``code``: OK with the stored bytes, NO_LEDGER or NO_ENTRY."""
+
+    code: int
+    stored: bytes = b""
+
+
+class Lac(NamedTuple):
+    """What a bookie has to prove how far a ledger is confirmed: a note of the writer's, and the last entry. Either
+    may be empty; see `connectors.bookkeeper.bookie.entries`."""
+
+    note: bytes
+    last: bytes
+
+
+class Room(NamedTuple):
+    """Bytes of a bookie's ledger disks."""
+
+    total: int
+    free: int
+
+
+class Calls(Closing):
+    """One connection for questions. Raises `Retry` when it breaks, `Stop` when the bookie lets nobody in."""
+
+    def __init__(self, name: str, address: Address, timeout_s: float, tls: ssl.SSLContext | None = None) -> None:
+        self._bookie = Bookie(name, address, timeout_s, tls)
+        self._sent = 0
+
+    def read(self, ledger: int, entry: int) -> Found:
+        """One entry. That there is none, or no such ledger, is an answer; others raise."""
+        request = self._request(_READ)
+        request.read.ledgerId, request.read.entryId = ledger, entry
+        answer, code = self._ask(request, "read")
+        if code not in _KNOWN:
+            raise failure(code, f"entry {entry} of ledger {ledger}", self._bookie.name)
+        return Found(code, answer.body)
+
+    def codes(self, ledgers: Iterable[int], entry: int = 0, window: int = 64) -> Iterator[tuple[int, int]]:
+        """Ledgers and the `Code` that reading one entry of each gives, in the order of the answers.
+
+        ``window``: questions that are under way at once; each may be answered with a whole entry.
+        """
+        rest = iter(ledgers)
+        asked: dict[int, int] = {}
+        while True:
+            if questions := [self._question(ledger, entry, asked) for ledger in islice(rest, window - len(asked))]:
+                self._bookie.send(questions)
+            if not asked:
+                return
+            for _ in range((len(asked) + 1) // 2):
+                answer = self._bookie.response()
+                if answer.header.txnId in asked:
+                    yield asked.pop(answer.header.txnId), answer.read.status or answer.status
+
+    def lac(self, ledger: int) -> Lac | None:
+        """What the bookie knows of how far an open ledger is confirmed; None if it does not hold the ledger."""
+        request = self._request(_LAC)
+        request.lac.ledgerId = ledger
+        answer, code = self._ask(request, "lac")
+        if code in (Code.NO_LEDGER, Code.NO_ENTRY):
+            return None
+        if code != Code.OK:
+            raise failure(code, f"the last confirmed entry of ledger {ledger}", self._bookie.name)
+        return Lac(answer.lacBody, answer.lastEntryBody)
+
+    def room(self) -> Room:
+        """How full the bookie is."""
+        request = self._request(_INFO)
+        request.info.requested = _TOTAL_AND_FREE
+        answer, code = self._ask(request, "info")
+        if code != Code.OK:
+            raise failure(code, "its free space", self._bookie.name)
+        return Room(answer.totalDiskCapacity, answer.freeDiskSpace)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._bookie.close()
+
+    def _question(self, ledger: int, entry: int, asked: dict[int, int]) -> bytes:
+        request = self._request(_READ)
+        request.read.ledgerId, request.read.entryId = ledger, entry
+        asked[self._sent] = ledger
+        return framed(request.SerializeToString())
+
+    def _request(self, operation: int) -> Any:
+        self._sent += 1
+        request = Request()
+        request.header.version, request.header.operation, request.header.txnId = 3, operation, self._sent
+        return request
+
+    def _ask(self, request: Any, field: str) -> tuple[Any, int]:
+        """The answer's inner message and its code."""
+        self._bookie.send([framed(request.SerializeToString())])
+        while (answer := self._bookie.response()).header.txnId != request.header.txnId:
+            pass  # to a question whose asker gave up
+        inner = getattr(answer, field)
+        return inner, inner.status or answer.status

@@ -1,0 +1,135 @@
+"""A connection to one bookie. Its first request decides on the encoding of all; see `calls` and `reads`.
+
+TLS begins on the plain connection: the request START_TLS of the third encoding, then the handshake, then either
+encoding (PerChannelBookieClient.java, TLSContextFactory.java).
+"""
+
+import socket
+import ssl
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from trueup.connectors.bookkeeper.bookie.codes import Code, failure
+from trueup.connectors.bookkeeper.bookie.frames import SIZE, Frames
+from trueup.connectors.bookkeeper.metadata.messages import Request, Response
+from trueup.connectors.closing import Closing
+from trueup.state.common.errors import BadBytes, BadSettings, Retry, Stop, TrueupError
+
+Address = tuple[str, int]
+START_TLS = 9
+_KEYS = ("tls.ca", "tls.certificate", "tls.key", "tls.key.password", "tls.check.host")
+_RECEIVE_BYTES = 4 << 20
+_HUNG_UP = (ConnectionResetError, BrokenPipeError, ssl.SSLEOFError, ssl.SSLZeroReturnError)
+
+
+def tls_of(options: Mapping[str, str]) -> ssl.SSLContext | None:
+    """TLS as these options want it, None without any: bookies are spoken to in plain then.
+
+    ``tls.ca``: PEM file of authorities, or ``system``; ``tls.certificate`` and ``tls.key`` (PEM), ``tls.key.password``:
+    who we are; ``tls.check.host`` false: certificates need not name the bookie's host. Raises `BadSettings`.
+    """
+    if unknown := sorted(set(options) - set(_KEYS)):
+        raise BadSettings([f"{key}: expected one of {', '.join(_KEYS)}" for key in unknown])
+    if not options:
+        return None
+    authority = options.get("tls.ca", "system")
+    try:
+        context = ssl.create_default_context(cafile=None if authority == "system" else authority)
+        if certificate := options.get("tls.certificate"):
+            context.load_cert_chain(certificate, options.get("tls.key"), options.get("tls.key.password"))
+    except (OSError, ssl.SSLError) as error:
+        raise BadSettings([f"tls.*: {error}; give readable PEM files that belong together"]) from error
+    context.check_hostname = options.get("tls.check.host", "true").lower() != "false"
+    return context
+
+
+class Bookie(Closing):
+    """One connection. ``timeout_s``: how long the bookie may be silent, connecting too; ``name``: its id.
+
+    Every method raises `Retry` when the connection breaks or the bookie is silent; nothing can be done with it then.
+    """
+
+    def __init__(self, name: str, address: Address, timeout_s: float, tls: ssl.SSLContext | None = None) -> None:
+        self.name = name
+        self._timeout_s = timeout_s
+        try:
+            self._socket = socket.create_connection(address, timeout_s)
+        except (OSError, UnicodeError, OverflowError) as error:  # the last two of what is no address
+            raise self._broken(error) from error
+        try:
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._frames = Frames(self._receive, name)
+            if tls is not None:
+                self._start_tls(tls, address[0])
+        except BaseException:
+            self.close()
+            raise
+
+    def send(self, parts: Iterable[bytes]) -> None:
+        """Send these bytes, which are whole frames."""
+        try:
+            self._socket.sendall(b"".join(parts))
+        except OSError as error:
+            raise self._broken(error) from error
+
+    def receive(self) -> memoryview:
+        """The body of the next frame, valid until the next call. Raises `Ended` when the bookie hung up."""
+        frame = self._frames.next()
+        if frame is None:
+            raise self._broken(ConnectionResetError("it closed the connection"))
+        return frame
+
+    def response(self) -> Any:
+        """The next frame as a `Response` of the third encoding. Raises `BadBytes`."""
+        answer = Response()
+        try:
+            answer.ParseFromString(self.receive())
+        except DecodeError as error:
+            place = f"an answer of bookie {self.name}"
+            raise BadBytes(place, 0, "a protobuf message", "other bytes", "see what listens there") from error
+        return answer
+
+    def close(self) -> None:
+        """Close it; what was not answered is lost."""
+        self._socket.close()
+
+    def _receive(self, room: memoryview) -> int:
+        try:
+            return self._socket.recv_into(room, min(len(room), _RECEIVE_BYTES))
+        except OSError as error:
+            raise self._broken(error) from error
+
+    def _start_tls(self, context: ssl.SSLContext, host: str) -> None:
+        request = Request()
+        request.header.version, request.header.operation, request.header.txnId = 3, START_TLS, 0
+        request.tls.SetInParent()
+        self.send([framed(request.SerializeToString())])
+        status = self.response().status
+        if status != Code.OK:
+            raise failure(status, "TLS", self.name)
+        try:
+            self._socket = context.wrap_socket(self._socket, server_hostname=host)
+        except OSError as error:
+            raise self._broken(error) from error
+
+    def _broken(self, error: OSError | ValueError | OverflowError) -> TrueupError:
+        if isinstance(error, ssl.SSLError) and not isinstance(error, _HUNG_UP):
+            return Stop(f"bookie {self.name} to agree on TLS", str(error), "check tls.* and the bookie's certificate")
+        silent = isinstance(error, TimeoutError)
+        told = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        found = f"silence for {self._timeout_s:g} s" if silent else told
+        kind = Ended if isinstance(error, _HUNG_UP) else Retry
+        return kind(
+            f"an answer of bookie {self.name}", found, "it is asked again; see whether it runs and is reachable"
+        )
+
+
+class Ended(Retry):
+    """The bookie hung up."""
+
+
+def framed(body: bytes) -> bytes:
+    """A frame with this body."""
+    return SIZE.pack(len(body)) + body

@@ -1,0 +1,64 @@
+"""Frames of the bookie protocol: four bytes of length, big-endian, and a body; out of one buffer that grows.
+
+Source: BookieProtoEncoding.java and netty's LengthFieldBasedFrameDecoder in BookieNettyServer.java.
+"""
+
+import struct
+from collections.abc import Callable
+
+from trueup.state.common.errors import BadBytes
+
+SIZE = struct.Struct(">i")
+LARGEST = 1 << 28
+"""Longer frames are taken for damage: bookies themselves take 5 MB, and what nettyMaxFrameSizeBytes says."""
+_ROOM = 1 << 16
+
+
+class Frames:
+    """Cuts what ``receive`` reads into a buffer (bytes read, 0 at the end of the stream) into frames.
+
+    ``name`` of the bookie is for errors.
+    """
+
+    def __init__(self, receive: Callable[[memoryview], int], name: str, size: int = 1 << 20) -> None:
+        self._receive, self._name = receive, name
+        self._buffer = bytearray(size)
+        self._at = self._end = self._before = 0
+
+    def next(self) -> memoryview | None:
+        """The next body, valid until the next call; None where the stream ends. Raises `BadBytes` for no length."""
+        missing = self._missing()
+        while missing > 0:
+            self._make_room(missing)
+            got = self._receive(memoryview(self._buffer)[self._end :])
+            if not got:
+                return None
+            self._end += got
+            missing = self._missing()
+        start, self._at = self._at + SIZE.size, self._end + missing
+        return memoryview(self._buffer)[start : self._at]
+
+    def _missing(self) -> int:
+        """How many bytes the next frame still lacks, so far as is known; what is there beyond it counts as negative."""
+        have = self._end - self._at
+        if have < SIZE.size:
+            return SIZE.size - have
+        size = SIZE.unpack_from(self._buffer, self._at)[0]
+        if not 0 <= size <= LARGEST:
+            place = f"the stream from bookie {self._name}"
+            expected = f"the length of a frame, 0 to {LARGEST}"
+            raise BadBytes(place, self._before + self._at, expected, str(size), "connect again; see what listens there")
+        return int(size) + SIZE.size - have
+
+    def _make_room(self, missing: int) -> None:
+        """Move what is left to the front where little room is behind it. The buffer doubles once it is full of one
+        frame: a length is believed as far as bytes came."""
+        have = self._end - self._at
+        buffer = self._buffer
+        if have == len(buffer):
+            self._buffer = bytearray(2 * have)  # views of the old one stay what they are
+        elif have and (not self._at or len(buffer) - self._end >= max(missing, _ROOM)):
+            return
+        self._buffer[:have] = buffer[self._at : self._end]
+        self._before += self._at
+        self._at, self._end = 0, have

@@ -1,0 +1,253 @@
+"""Reads a ledger from its bookies, as its metadata say: every entry is checked, and read elsewhere if it must be.
+
+Never takes a ledger from its writer: of an open one it reads what is confirmed, and asks for no more than that.
+"""
+
+import ssl
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from trueup.connectors.bookkeeper.bookie.admin_calls import Calls, Lac
+from trueup.connectors.bookkeeper.bookie.bulk_reads import WINDOW, Reads
+from trueup.connectors.bookkeeper.bookie.codes import NoSuchEntry, NoSuchLedger
+from trueup.connectors.bookkeeper.bookie.connection import Address
+from trueup.connectors.bookkeeper.bookie.entries import DamagedEntry, Digest
+from trueup.connectors.bookkeeper.bookie.striping import Piece, pieces, write_set
+from trueup.connectors.closing import Closing
+from trueup.state.bookkeeper.observations import LedgerRecord, LedgerState
+from trueup.state.common.errors import BadBytes, Refused, Retry, TrueupError
+
+_TOGETHER_BYTES = 4 << 20
+_TOGETHER_OPEN = 64
+"""Entries of an open ledger, whose sizes nobody knows."""
+_UNFIT = (DamagedEntry, NoSuchEntry, NoSuchLedger)
+"""A copy that is not there, or not as it was written."""
+
+
+class Damage(NamedTuple):
+    """A copy that another one stood in for: which bookie ought to hold it, and what it does instead."""
+
+    ledger: int
+    entry: int
+    bookie: str
+    found: str
+
+
+class Bookies(Closing):
+    """Connections to bookies for one reader at a time. ``timeout_s``: how long each may be silent.
+
+    ``addresses`` gives None for a bookie that has none now.
+    """
+
+    def __init__(
+        self, addresses: Callable[[str], Address | None], timeout_s: float, tls: ssl.SSLContext | None = None
+    ) -> None:
+        self._addresses, self._timeout_s, self._tls = addresses, timeout_s, tls
+        self._reads: dict[str, Reads] = {}
+
+    def reads(self, bookie: str) -> Reads:
+        """Bulk reads from this bookie, always over the same connection. Raises `Retry` if it is not registered."""
+        if bookie not in self._reads:
+            self._reads[bookie] = Reads(bookie, self._address(bookie), self._timeout_s, self._tls)
+        return self._reads[bookie]
+
+    def calls(self, bookie: str) -> Calls:
+        """A new connection for questions to this bookie, to be closed. Raises `Retry`."""
+        return Calls(bookie, self._address(bookie), self._timeout_s, self._tls)
+
+    def close(self) -> None:
+        """Close all connections."""
+        for reads in self._reads.values():
+            reads.close()
+
+    def _address(self, bookie: str) -> Address:
+        address = self._addresses(bookie)
+        if address is None:
+            raise Retry(f"bookie {bookie} to be registered", "no registration", "start it; it is asked again")
+        return address
+
+
+class Reader:
+    """Reads one ledger. ``damaged`` is told of copies that are missing or damaged while another one served.
+
+    Views are valid until the next step. Raises `Retry` when no bookie that may hold an entry can be asked,
+    `DamagedEntry` when every copy of it is damaged, `NoSuchLedger` and `NoSuchEntry` when no bookie has it, `Stop`
+    when bookies let nobody in.
+    """
+
+    def __init__(
+        self, record: LedgerRecord, digest: Digest, bookies: Bookies, damaged: Callable[[Damage], None]
+    ) -> None:
+        if record["state"] not in (LedgerState.OPEN, LedgerState.IN_RECOVERY, LedgerState.CLOSED):
+            found = LedgerState(record["state"]).name
+            raise Refused(f"ledger {record['ledger']} to be there and readable", found, "read its metadata again")
+        self._record, self._digest, self._bookies, self._damaged = record, digest, bookies, damaged
+        self._ledger, self._quorum = record["ledger"], record["quorum"]
+        self._closed = record["state"] == LedgerState.CLOSED
+        self._down: dict[str, TrueupError] = {}
+        self._turn = self._ledger
+
+    def last(self) -> int:
+        """The last entry that may be read, -1 if there is none: of an open ledger the last confirmed one.
+
+        That lags behind what the writer knows, by an entry at least until it writes more.
+        """
+        return self._record["last_entry"] if self._closed else self._confirmed()
+
+    def read(self, first: int = 0, last: int | None = None) -> Iterator[tuple[int, memoryview]]:
+        """Entries ``first`` to ``last`` (`last` if None, and never beyond it) and their payloads, in order."""
+        offset = self._digest.offset
+        for entry, stored in self.stored(first, last):
+            yield entry, stored[offset:]
+
+    def stored(self, first: int = 0, last: int | None = None) -> Iterator[tuple[int, memoryview]]:
+        """The same as bookies store them: with head and digest, to be copied as they are."""
+        self._down.clear()
+        end = self.last()
+        for piece in pieces(self._record["fragments"], first, end if last is None else min(last, end)):
+            striped = self._quorum < len(piece.bookies)
+            yield from self._striped(piece) if striped else self._whole(piece)
+
+    def _whole(self, piece: Piece) -> Iterator[tuple[int, memoryview]]:
+        """Every bookie holds everything: one after the other is read from until it fails."""
+        at = piece.first
+        while at <= piece.last:
+            bookie = self._next_up(piece, at)
+            try:
+                for entry, stored in self._bookies.reads(bookie).run(self._ledger, at, piece.last):
+                    self._digest.check(self._ledger, at, stored)
+                    yield entry, stored
+                    at = entry + 1
+            except _UNFIT as error:
+                yield at, self._elsewhere(piece, at, {bookie: error})
+                at += 1
+                self._turn += 1
+            except (Retry, BadBytes) as error:
+                self._down[bookie] = error
+
+    def _next_up(self, piece: Piece, at: int) -> str:
+        size = len(piece.bookies)
+        for k in range(size):
+            bookie = piece.bookies[(self._turn + k) % size]
+            if bookie not in self._down:
+                return bookie
+        raise self._lost(at, {bookie: self._down[bookie] for bookie in piece.bookies})
+
+    def _striped(self, piece: Piece) -> Iterator[tuple[int, memoryview]]:
+        """Each entry is asked of the first bookie of its write set, all bookies at once."""
+        together = self._together(len(piece.bookies))
+        for start in range(piece.first, piece.last + 1, together):
+            entries = range(start, min(start + together, piece.last + 1))
+            found: dict[int, bytes] = {}
+            tried: dict[int, dict[str, TrueupError]] = {entry: {} for entry in entries}
+            for bookie in self._ask(piece, entries):
+                self._collect(bookie, found, tried)
+            for entry in entries:
+                yield entry, memoryview(found[entry]) if entry in found else self._elsewhere(piece, entry, tried[entry])
+
+    def _together(self, ensemble: int) -> int:
+        if not self._closed:
+            return _TOGETHER_OPEN
+        size = max(1, self._record["length"] // (self._record["last_entry"] + 1))
+        return max(1, min(WINDOW * ensemble, _TOGETHER_BYTES // size))
+
+    def _ask(self, piece: Piece, entries: Iterable[int]) -> list[str]:
+        """Ask for all of these entries; whom."""
+        plan: dict[str, list[int]] = {}
+        for entry in entries:
+            members = [piece.bookies[at] for at in write_set(entry, len(piece.bookies), self._quorum)]
+            up = next((bookie for bookie in members if bookie not in self._down), None)
+            if up is not None:
+                plan.setdefault(up, []).append(entry)
+        for bookie, wanted in plan.items():
+            try:
+                self._bookies.reads(bookie).ask(self._ledger, wanted)
+            except Retry as error:
+                self._down[bookie] = error
+        return [bookie for bookie in plan if bookie not in self._down]
+
+    def _collect(self, bookie: str, found: dict[int, bytes], tried: dict[int, dict[str, TrueupError]]) -> None:
+        reads = self._bookies.reads(bookie)
+        try:
+            for entry, code, stored in reads.answers():
+                try:
+                    found[entry] = self._checked(reads, entry, code, stored)
+                except (*_UNFIT, Retry) as error:
+                    tried.setdefault(entry, {})[bookie] = error
+        except (Retry, BadBytes) as error:
+            self._down[bookie] = error
+
+    def _checked(self, reads: Reads, entry: int, code: int, stored: memoryview) -> bytes:
+        if code:
+            raise reads.failure(code, entry)
+        self._digest.check(self._ledger, entry, stored)
+        return bytes(stored)
+
+    def _elsewhere(self, piece: Piece, entry: int, tried: dict[str, TrueupError]) -> memoryview:
+        """An entry from the bookies of its write set that were not tried; tells whose copies are unfit."""
+        for at in write_set(entry, len(piece.bookies), self._quorum):
+            bookie = piece.bookies[at]
+            if bookie in tried:
+                continue
+            try:
+                stored = self._one(bookie, entry)
+            except _UNFIT as error:
+                tried[bookie] = error
+            except (Retry, BadBytes) as error:
+                tried[bookie] = self._down[bookie] = error
+            else:
+                self._tell(entry, tried)
+                return memoryview(stored)
+        raise self._lost(entry, tried)
+
+    def _one(self, bookie: str, entry: int) -> bytes:
+        if bookie in self._down:
+            raise self._down[bookie]
+        reads = self._bookies.reads(bookie)
+        (answer,) = reads.some(self._ledger, [entry])
+        return self._checked(reads, *answer)
+
+    def _tell(self, entry: int, tried: dict[str, TrueupError]) -> None:
+        for bookie, error in tried.items():
+            # Bookies beyond the ack quorum may get an entry of an open ledger later.
+            if isinstance(error, _UNFIT) and (self._closed or isinstance(error, DamagedEntry)):
+                self._damaged(Damage(self._ledger, entry, bookie, str(error)))
+
+    def _lost(self, entry: int, tried: dict[str, TrueupError]) -> TrueupError:
+        """Why nobody gives this entry. One that cannot be asked now may still have it."""
+        expected = f"entry {entry} of ledger {self._ledger} from one of {', '.join(tried)}"
+        found = "; ".join(f"{bookie}: {error.found}" for bookie, error in tried.items())
+        errors = list(tried.values())
+        if any(not isinstance(error, _UNFIT) for error in errors):
+            return Retry(expected, found, "try again when they answer")
+        damaged = next((error for error in errors if isinstance(error, DamagedEntry)), None)
+        if damaged is not None:
+            where = f"{damaged.where} on each of {', '.join(tried)}"
+            return DamagedEntry(where, damaged.at, damaged.wanted, found, "restore it from elsewhere")
+        if all(isinstance(error, NoSuchLedger) for error in errors):
+            return NoSuchLedger(expected, found, "read the ledger's metadata again")
+        return NoSuchEntry(expected, found, "restore it from elsewhere; every bookie that has to hold it answered")
+
+    def _confirmed(self) -> int:
+        """The highest entry that a bookie of the last fragment proves to be confirmed."""
+        fragment = self._record["fragments"][-1]
+        proofs, problems = [fragment["first_entry"] - 1], []
+        for bookie in fragment["bookies"]:
+            try:
+                with self._bookies.calls(bookie) as calls:
+                    lac = calls.lac(self._ledger)
+                proofs += [self._proof(lac)] if lac is not None else []
+            except (Retry, BadBytes) as error:
+                problems.append(f"{bookie}: {error.found}")
+        if len(problems) == len(fragment["bookies"]):
+            expected = f"the last confirmed entry of ledger {self._ledger} from one of its bookies"
+            raise Retry(expected, "; ".join(problems), "try again when they answer")
+        return max(proofs)
+
+    def _proof(self, lac: Lac) -> int:
+        proofs = [-1]
+        if lac.note:
+            proofs.append(self._digest.note(self._ledger, memoryview(lac.note)))
+        if lac.last:
+            proofs.append(self._digest.entry(self._ledger, memoryview(lac.last))[1])
+        return max(proofs)

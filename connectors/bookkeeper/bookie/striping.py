@@ -1,0 +1,38 @@
+"""Which bookies of an ensemble hold which entries (RoundRobinDistributionSchedule.java).
+
+Entry e is on positions (e + k) mod E, k < Qw; e counts from the beginning of the ledger, not of the fragment.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from trueup.state.bookkeeper.observations import FragmentRecord
+
+
+class Piece(NamedTuple):
+    """Entries ``first`` to ``last`` of a ledger, all on one ensemble."""
+
+    first: int
+    last: int
+    bookies: tuple[str, ...]
+
+
+def write_set(entry: int, ensemble: int, quorum: int) -> list[int]:
+    """Positions that hold an entry, in the order in which readers ask them."""
+    return [(entry + k) % ensemble for k in range(quorum)]
+
+
+def held(piece: Piece, position: int, quorum: int) -> list[int]:
+    """The entries of a piece that one position holds."""
+    size = len(piece.bookies)
+    return [entry for entry in range(piece.first, piece.last + 1) if (position - entry) % size < quorum]
+
+
+def pieces(fragments: Sequence[FragmentRecord], first: int, last: int) -> list[Piece]:
+    """What of entries ``first`` to ``last`` each fragment holds; fragments that hold none of it are left out."""
+    ends = [*(fragment["first_entry"] - 1 for fragment in fragments[1:]), last]
+    cut = [
+        Piece(max(fragment["first_entry"], first), min(end, last), tuple(fragment["bookies"]))
+        for fragment, end in zip(fragments, ends, strict=True)
+    ]
+    return [piece for piece in cut if piece.first <= piece.last]

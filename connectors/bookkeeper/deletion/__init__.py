@@ -1,0 +1,1 @@
+"""Which bookies have a ledger, and its removal."""

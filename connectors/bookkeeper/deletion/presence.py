@@ -1,0 +1,94 @@
+"""Which bookies still answer for a ledger: a deletion is done when none of them does.
+
+One entry is read: a bookie that dropped the ledger says so, whatever the entry. (It cannot be asked for the list of
+its entries: DbLedgerStorage of 4.17 and 4.18 leaves that question unanswered.)
+"""
+
+import ssl
+from collections import defaultdict
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from enum import StrEnum
+from typing import NamedTuple
+
+from trueup.connectors.bookkeeper.bookie.admin_calls import Calls
+from trueup.connectors.bookkeeper.bookie.codes import Code, named
+from trueup.connectors.bookkeeper.bookie.connection import Address
+from trueup.state.common.errors import TrueupError
+
+_THREADS = 32
+
+
+class Answer(StrEnum):
+    """What a bookie said of a ledger. Of SILENT ones nothing is known: they may hold it."""
+
+    GONE = "gone"
+    HELD = "held"
+    SILENT = "silent"
+
+
+_ANSWERS: dict[int, Answer] = {Code.NO_LEDGER: Answer.GONE, Code.OK: Answer.HELD, Code.NO_ENTRY: Answer.HELD}
+
+
+class _Told(NamedTuple):
+    """What one bookie said, by ledger; why it said nothing of the others, and of those it could not answer for."""
+
+    codes: dict[int, int]
+    problem: str = ""
+
+
+def presence(
+    asked: Mapping[int, Sequence[str]],
+    addresses: Callable[[str], Address | None],
+    timeout_s: float,
+    *,
+    reasons: MutableMapping[tuple[int, str], str] | None = None,
+    tls: ssl.SSLContext | None = None,
+    threads: int = _THREADS,
+) -> dict[int, dict[str, Answer]]:
+    """Ask these bookies for these ledgers, all at once, over one connection to each bookie.
+
+    ``addresses`` gives None for a bookie that has none now: it is silent. ``timeout_s``: how long each may take to
+    connect and to go on answering. ``reasons`` gets, by ledger and bookie, why one is silent. Raises only what
+    ``addresses`` does: whatever keeps a bookie from answering makes it silent.
+    """
+    wanted: defaultdict[str, list[int]] = defaultdict(list)
+    for ledger, bookies in asked.items():
+        for bookie in dict.fromkeys(bookies):
+            wanted[bookie].append(ledger)
+    places = {bookie: addresses(bookie) for bookie in wanted}
+    with ThreadPoolExecutor(max(1, min(threads, len(wanted))), "presence") as pool:
+        told = pool.map(lambda bookie: _ask(bookie, places[bookie], wanted[bookie], timeout_s, tls), wanted)
+        said = dict(zip(wanted, told, strict=True))
+    if reasons is not None:
+        reasons.update(
+            ((ledger, bookie), _reason(ledger, one))
+            for bookie, one in said.items()
+            for ledger in wanted[bookie]
+            if _answer(ledger, one) is Answer.SILENT
+        )
+    return {i: {bookie: _answer(i, said[bookie]) for bookie in bookies} for i, bookies in asked.items()}
+
+
+def _ask(
+    bookie: str, address: Address | None, ledgers: list[int], timeout_s: float, tls: ssl.SSLContext | None
+) -> _Told:
+    if address is None:
+        return _Told({}, f"bookie {bookie} is not registered")
+    codes: dict[int, int] = {}
+    try:
+        with Calls(bookie, address, timeout_s, tls) as calls:
+            codes.update(calls.codes(ledgers))  # up to an error, what was answered counts
+    except TrueupError as error:
+        return _Told(codes, str(error))
+    return _Told(codes)
+
+
+def _answer(ledger: int, told: _Told) -> Answer:
+    code = told.codes.get(ledger)
+    return Answer.SILENT if code is None else _ANSWERS.get(code, Answer.SILENT)
+
+
+def _reason(ledger: int, told: _Told) -> str:
+    code = told.codes.get(ledger)
+    return told.problem if code is None else f"it answered {named(code)}"

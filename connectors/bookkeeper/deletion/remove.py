@@ -1,0 +1,84 @@
+"""Deleting ledgers that no owner's metadata describe: the znode goes, at the version that was looked at.
+
+Deleting a ledger is deleting its znode (LedgerDeleteOp); bookies let go of what has none. BookKeeper's own client does
+so at any version. Here the ledger is read afresh, must be closed, of the same birth, and nobody's that is known.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from trueup.connectors.bookkeeper.metadata.layout import Paths
+from trueup.connectors.bookkeeper.metadata.queries import one
+from trueup.connectors.zookeeper.client import Client, Committed, deletion
+from trueup.connectors.zookeeper.errors import GONE
+from trueup.state.bookkeeper.observations import LedgerRecord, LedgerState
+from trueup.state.common.errors import Refused, TrueupError, ended
+from trueup.state.deletion.owners import Component, claim_of, pulsars
+
+
+class RemovalOrder(NamedTuple):
+    """Delete a ledger if its znode still has this version and time of creation (ms since the epoch)."""
+
+    ledger: int
+    version: int
+    ctime_ms: int
+
+
+class Removed(NamedTuple):
+    """What became of one order: deleted; gone (there is no such ledger); refused, for what ``detail`` says; unknown
+    (the answer was lost: look before anything else); retry (nothing was written)."""
+
+    ledger: int
+    result: str
+    detail: str = ""
+
+
+def refusal(record: LedgerRecord) -> Refused | None:
+    """Why nobody's order deletes such a ledger, None if it may."""
+    state, claim = LedgerState(record["state"]), claim_of(record["custom"])
+    if claim.component is not Component.UNKNOWN or pulsars(record["custom"]):
+        known = f"{claim.component.name.lower()} of {claim.owner}"
+        found = "what only Pulsar can tell" if claim.component is Component.UNKNOWN else known
+        return Refused("a ledger that is not Pulsar's", found, "set deletion.owners to pulsar")
+    if state is LedgerState.CLOSED:
+        return None
+    todo = "look at its znode" if state is LedgerState.UNREADABLE else "have a reader open it with recovery first"
+    return Refused("a closed ledger", f"{state.name.lower()} {record['error']}".strip(), todo)
+
+
+def remove(client: Client, paths: Paths, orders: Sequence[RemovalOrder], now_ms: int) -> list[Removed]:
+    """Carry out each order in a transaction of its own; one answer each, in their order. Raises `Retry` where none
+    was tried."""
+    done: dict[int, Removed] = {}
+    ready: dict[int, RemovalOrder] = {}
+    for at, order in enumerate(orders):
+        found = one(client, paths, order.ledger, now_ms)
+        if found is None:
+            done[at] = Removed(order.ledger, "gone", "there is no such ledger")
+        elif problem := _changed(order, found[0]) or refusal(found[0]):
+            done[at] = Removed(order.ledger, "refused", str(problem))
+        else:
+            ready[at] = order
+    operations = [[deletion(paths.ledger(order.ledger), order.version)] for order in ready.values()]
+    for at, answer in zip(ready, client.commit(operations), strict=True):
+        done[at] = _removed(orders[at].ledger, answer)
+    return [done[at] for at in range(len(orders))]
+
+
+def _changed(order: RemovalOrder, record: LedgerRecord) -> Refused | None:
+    expected, found = (order.version, order.ctime_ms), (record["version"], record["ctime_ms"])
+    if expected == found:
+        return None
+    said = [f"version {version}, made at {ctime_ms}" for version, ctime_ms in (expected, found)]
+    return Refused(f"metadata of {said[0]}", said[1], "order it again")
+
+
+def _removed(ledger: int, answer: Committed | TrueupError) -> Removed:
+    if not isinstance(answer, Committed):
+        return Removed(ledger, ended(answer), str(answer))
+    [code] = answer.codes
+    if code is None:
+        return Removed(ledger, "deleted")
+    if code == GONE:
+        return Removed(ledger, "gone", "there is no such ledger")
+    return Removed(ledger, "refused", f"expected the znode as it was looked at; found error {code}; order it again")

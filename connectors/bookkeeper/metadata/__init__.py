@@ -1,0 +1,1 @@
+"""Ledger metadata, racks and bookies from ZooKeeper."""

@@ -1,0 +1,207 @@
+"""Watches one BookKeeper cluster and says everything that changes, once and completely.
+
+One session holds a recursive watch on the root. A thread turns its events into reads and the reads into
+`Observation`s. A watch is lost with its connection, so after every reconnect the thread adds it again and then finds
+out what happened in between: a session of its own lets the server compare all known znodes with the last zxid that
+was delivered, new and vanished ones show in the listing. Only the first time, and when some znodes may not be read,
+everything is read. What is published is always a whole value with its version; publishing again does no harm.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from trueup.connectors.bookkeeper.metadata import queries
+from trueup.connectors.bookkeeper.metadata.feeds import BookieFeed, LedgerFeed, MarkFeed
+from trueup.connectors.bookkeeper.metadata.layout import Kind, Paths
+from trueup.connectors.bookkeeper.metadata.published import Known
+from trueup.connectors.bookkeeper.metadata.racks import Racks
+from trueup.connectors.zookeeper.client import FAST, Client, Event, Pace
+from trueup.connectors.zookeeper.follower import Follower
+from trueup.connectors.zookeeper.history import ensure_instance, ensure_later
+from trueup.connectors.zookeeper.requests import Stat
+from trueup.connectors.zookeeper.watch import Heard, Watch
+from trueup.state.bookkeeper.ledgers import Ledgers
+from trueup.state.bookkeeper.observations import LedgerRecord, Observation, Sighting
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """How the capture fares. Times in ms since the epoch, durations in s.
+
+    ``synced``: nothing is missing but ``behind`` paths whose events wait to be read. ``complete_ms``: all that had
+    happened by then is published. ``last_zxid``: every write up to it was heard of. ``hidden``: how many of the
+    ``forbidden`` ledgers are not among ``ledgers``. ``problem``: what keeps it from going on, empty if nothing.
+    ``strange``: paths of znodes with ids that no ledger can have, a hundred at most. ``instance``: INSTANCEID of the
+    cluster.
+    """
+
+    connected: bool
+    session: int
+    synced: bool
+    behind: int
+    complete_ms: int
+    last_event_ms: int
+    last_zxid: int
+    ledgers: int
+    unreadable: int
+    forbidden: int
+    hidden: int
+    snapshots: int
+    resyncs: int
+    last_resync_s: float
+    problem: str
+    rack_problem: str
+    strange: tuple[str, ...] = ()
+    instance: str = ""
+
+
+class Capture(Follower):
+    """Observes one cluster until it is closed: what was heard and not published is found again by the next start.
+
+    ``publish`` and ``bookies`` may block, and may raise: they are
+    called again with the same until they succeed, and nothing else is published before. ``bookies`` gets the complete
+    list. ``now`` is the time in ms since the epoch.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], Client],
+        root: str,
+        racks: Racks,
+        publish: Callable[[Iterable[Observation]], None],
+        bookies: Callable[[list[Sighting]], None],
+        known: Known,
+        now: Callable[[], int],
+        pace: Pace = FAST,
+    ) -> None:
+        self._racks = racks
+        self._paths = Paths(root)
+        super().__init__("capture", connect, Watch(self._paths.noise(), now, self._paths.repairs()), now)
+        self._ledgers = LedgerFeed(lambda news: self._until_done(lambda: publish(news)), known, now, pace)
+        self._marks = MarkFeed(lambda news: self._until_done(lambda: publish(news)), known, now, pace)
+        self._bookies = BookieFeed(lambda seen: self._until_done(lambda: bookies(seen)), racks)
+        self._reload = threading.Event()
+        self._snapshots = self._resyncs = 0
+        self._resync_s = 0.0
+        self._reached, self._instance = known.zxid, known.instance
+
+    def racks_changed(self) -> None:
+        """Have all bookies resolved again."""
+        self._reload.set()
+        self._watch.wake.set()
+
+    def health(self) -> Health:
+        """The state of things, from any thread."""
+        client, watch = self._client, self._watch
+        return Health(
+            connected=client is not None and bool(client.connected),
+            session=0 if client is None else client.session,
+            synced=watch.armed,
+            behind=len(watch),
+            complete_ms=self.complete_ms,
+            last_event_ms=watch.last_event_ms,
+            last_zxid=watch.zxid,
+            ledgers=len(self._ledgers),
+            unreadable=len(self._ledgers.unreadable),
+            forbidden=len(self._ledgers.forbidden),
+            hidden=self._ledgers.hidden,
+            snapshots=self._snapshots,
+            resyncs=self._resyncs,
+            last_resync_s=self._resync_s,
+            problem=self.problem,
+            rack_problem=self._bookies.problem,
+            strange=tuple(self._ledgers.strange),
+            instance=self._instance,
+        )
+
+    @property
+    def paths(self) -> Paths:
+        """Where this cluster keeps things. The layout is only known once there was a session."""
+        return self._paths
+
+    def read(self, ledgers: Sequence[int]) -> Ledgers:
+        """These ledgers as they are now, by id; those that are gone are left out. Raises `Retry`, `Forbidden`."""
+        return queries.columns(self._open_client(), self._paths, ledgers, self._now())
+
+    def read_one(self, ledger: int) -> tuple[LedgerRecord, Stat] | None:
+        """One ledger as it is now with its stat, None if there is no such ledger. Raises `Retry`."""
+        return queries.one(self._open_client(), self._paths, ledger, self._now())
+
+    def _sync(self, client: Client) -> None:
+        """Add the watch, then read whatever may have changed before it was there."""
+        started, covered = time.monotonic(), self._watch.covered
+        # A new session may be on a server that lags behind the last one; listing there would undo history.
+        client.settle(self._paths.root)
+        self._paths = queries.paths_of(client, self._paths.root)
+        ensure_instance(self._instance, instance := queries.instance(client, self._paths.root))
+        watched = client.add_watch(self._paths.root)
+        if self._racks.znode:
+            client.add_watch(self._racks.znode)
+        self._reached = max(self._reached, covered or 0)
+        ensure_later(watched, self._reached)
+        self._ledgers.ensure_history(client, self._paths)
+        if covered is None or self._ledgers.forbidden:
+            self._ledgers.read_all(client, self._paths)
+            self._snapshots += 1
+        else:
+            self._compare(client, covered, watched)
+            self._resyncs += 1
+        self._marks.read_all(client, self._paths)
+        self._bookies.load_racks(client)
+        self._bookies.read_all(client, self._paths)
+        self._instance = instance
+        self._resync_s = time.monotonic() - started
+
+    def _compare(self, client: Client, covered: int, watched: int) -> None:
+        """Find out what changed since zxid ``covered``, with a session that forgets its watches when it ends."""
+        other = self._connect().open(after_zxid=watched, given_up=self._stop.is_set)
+        try:
+            self._ledgers.compare(client, self._paths, other, covered)
+        finally:
+            other.shut()
+
+    def _handle(self, client: Client) -> None:
+        """Handle all events that came."""
+        taken = self._watch.take()
+        try:
+            self._handle_these(client, taken)
+        except BaseException:
+            self._watch.put_back(taken)
+            raise
+
+    def _misnamed(self, path: str, heard: Heard) -> None:
+        if heard.kind == Event.DELETED:
+            self._ledgers.strange.pop(path, None)
+        else:
+            self._ledgers.misnamed([path])
+
+    def _handle_these(self, client: Client, taken: dict[str, Heard]) -> None:
+        ledgers: dict[int, Heard] = {}
+        marked: set[int] = set()
+        bookies = racks = False
+        for path, heard in taken.items():
+            if path == self._racks.znode:
+                racks = True
+                continue
+            kind, ledger = self._paths.classify(path)
+            if kind is Kind.LEDGER:
+                ledgers[ledger] = heard
+            elif kind is Kind.MARK:
+                marked.add(ledger)
+            elif kind is Kind.STRANGE:
+                self._misnamed(path, heard)
+            bookies |= kind is Kind.BOOKIE
+        self._ledgers.follow(client, self._paths, ledgers)
+        self._marks.follow(client, self._paths, marked)
+        if racks:
+            self._bookies.load_racks(client)
+        if self._reload.is_set():
+            self._reload.clear()
+            bookies = True
+        if bookies or racks:
+            self._bookies.read_all(client, self._paths)

@@ -1,0 +1,276 @@
+"""What a capture knows of ledgers, marks and bookies, and what it says when that changes.
+
+Every feed reads whole values and publishes those that differ from what it published last. A feed holds the new value
+only after it was delivered, so that a failure in between means publishing again.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import repeat
+from typing import NamedTuple
+
+import numpy as np
+
+from trueup.connectors.bookkeeper.metadata import bulk, metadata, queries
+from trueup.connectors.bookkeeper.metadata.layout import Paths
+from trueup.connectors.bookkeeper.metadata.protobuf_columns import Array
+from trueup.connectors.bookkeeper.metadata.published import Held, Known, distinct
+from trueup.connectors.bookkeeper.metadata.racks import Racks
+from trueup.connectors.bookkeeper.placement import mark_codec
+from trueup.connectors.zookeeper.client import Client, Event, Pace
+from trueup.connectors.zookeeper.errors import GONE
+from trueup.connectors.zookeeper.history import ensure_deleted, rewound
+from trueup.connectors.zookeeper.requests import Znodes
+from trueup.connectors.zookeeper.watch import Heard
+from trueup.state.bookkeeper.observations import LedgerRecord, LedgerState, MarkRecord, Observation, Sighting
+from trueup.state.common.errors import BadBytes
+
+log = logging.getLogger(__name__)
+Part = tuple[Array, list[Znodes]]
+Deliver = Callable[[Iterable[Observation]], None]
+_FORBIDDEN_AGAIN_MS = 60_000
+_COMPARED_TOGETHER = 1_500
+_STRANGE = 100
+_LOOKED_AT = 1_000
+_NO_MARK = mark_codec.Mark()
+
+
+class LedgerFeed:
+    """Ledger metadata. ``unreadable`` and ``forbidden``: ids of ledgers that could not be decoded or read; ``hidden``:
+    how many of the forbidden ones were never read. ``strange``: paths of znodes that are named like ledgers or marks,
+    with ids that no ledger can have; the first that were seen."""
+
+    def __init__(self, deliver: Deliver, known: Known, now: Callable[[], int], pace: Pace) -> None:
+        self._deliver, self._now, self._pace = deliver, now, pace
+        self._held = Held(known.ledgers, known.mzxids)
+        self._ended = Held(known.gone, known.gone_zxids)
+        self.unreadable, self.forbidden = set(known.unreadable), set[int]()
+        self.strange: dict[str, None] = {}
+        self.hidden = 0
+        self._asked_again_ms = 0
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def ensure_history(self, client: Client, paths: Paths) -> None:
+        """Raise `Rewound` if a ledger is older than it was observed to be. Looks at the ones written last, which a
+        restored copy lacks first, before anything is published; all others are looked at as they are read."""
+        ids, mzxids = self._held.columns()
+        last = np.argpartition(mzxids, -_LOOKED_AT)[-_LOOKED_AT:] if len(ids) > _LOOKED_AT else slice(None)
+        missing: dict[str, int] = {}
+        for some, found in queries.read(client, paths, np.sort(ids[last]), None, self._pace):
+            mzxid = bulk.mzxids(found)
+            self._ensure_newer(paths, some, mzxid)
+            sizes = np.concatenate([part.size for part in found])
+            gone = some[sizes == GONE]
+            missing |= dict(zip(map(paths.ledger, gone.tolist()), self._held.versions(gone).tolist(), strict=True))
+        ensure_deleted(client, missing)
+
+    def _ensure_newer(self, paths: Paths, ids: Array, mzxids: Array) -> None:
+        observed = np.maximum(self._held.versions(ids), self._ended.versions(ids))
+        for at in np.flatnonzero((mzxids >= 0) & (mzxids < observed)).tolist():
+            raise rewound(paths.ledger(int(ids[at])), int(observed[at]), int(mzxids[at]))
+
+    def read_all(self, client: Client, paths: Paths) -> None:
+        """Read every ledger; publish those that are not held in that version, and those that are no more."""
+        self.forbidden.clear()
+        self.strange.clear()
+        seen = [np.zeros(0, np.int64)]
+
+        def parts() -> Iterator[Part]:
+            for listing in queries.ledgers_of(client, paths):
+                self.misnamed(listing.strange)
+                seen.append(listing.ids)
+                yield from queries.read(client, paths, listing.ids, listing.names, self._pace)
+
+        self._take(paths, queries.ahead(parts()))
+        held = self._held.columns()[0]
+        self._read(client, paths, np.setdiff1d(held, distinct(np.concatenate(seen)), assume_unique=True))
+
+    def compare(self, client: Client, paths: Paths, other: Client, since: int) -> None:
+        """Publish what was created, deleted or written after zxid ``since``.
+
+        ``other``: a session that is open on a server which is not behind that of ``client``; closed afterwards.
+        """
+        held, lists = self._held.columns()[0], list[Array]()
+        self.strange.clear()
+        for listing in queries.ledgers_of(client, paths):
+            self.misnamed(listing.strange)
+            lists.append(listing.ids)
+        present = distinct(np.concatenate([np.zeros(0, np.int64), *lists]))
+        written = self._written(other, paths, np.intersect1d(held, present, assume_unique=True), since)
+        self._read(client, paths, np.union1d(np.setxor1d(held, present, assume_unique=True), written))
+
+    def misnamed(self, paths: Iterable[str]) -> None:
+        """Note znodes whose names no ledger can have."""
+        for path in paths:
+            if len(self.strange) < _STRANGE:
+                self.strange[path] = None
+
+    def _written(self, other: Client, paths: Paths, ledgers: Array, since: int) -> Array:
+        """Those of these ledgers that the server says were written or deleted."""
+        found: list[int] = []
+        other.sink = lambda events: found.extend(paths.classify(path)[1] for _, _, path in events)
+        root = paths.root.encode() + b"/"
+        pace = Pace(_COMPARED_TOGETHER, self._pace.window, self._pace.pause_s)
+        other.set_watches(since, [root + name for name in paths.relatives(ledgers)], pace=pace)
+        return np.unique(np.array(found, np.int64))
+
+    def follow(self, client: Client, paths: Paths, events: dict[int, Heard]) -> None:
+        """Publish what these events are about. One that says when a ledger was deleted says enough."""
+        deleted = {i: heard.zxid for i, heard in events.items() if heard.kind == Event.DELETED and heard.zxid > 0}
+        self._publish([self._gone(i, zxid) for i, zxid in deleted.items() if 0 <= self._held.get(i) < zxid])
+        wanted = {i for i, heard in events.items() if i not in deleted and self._is_news(i, heard)}
+        if self.forbidden and self._now() - self._asked_again_ms > _FORBIDDEN_AGAIN_MS:
+            # No event tells that permission was given.
+            self._asked_again_ms = self._now()
+            wanted |= self.forbidden
+        self._read(client, paths, np.array(sorted(wanted), np.int64))
+
+    def _is_news(self, ledger: int, heard: Heard) -> bool:
+        return heard.zxid <= 0 or heard.zxid > self._held.get(ledger)
+
+    def _read(self, client: Client, paths: Paths, ledgers: Array) -> None:
+        parts = queries.read(client, paths, ledgers, None, self._pace)
+        self._take(paths, parts if len(ledgers) <= queries.TOGETHER else queries.ahead(parts))
+
+    def _take(self, paths: Paths, parts: Iterator[Part]) -> None:
+        """Publish those of the ledgers read that are not as they are held."""
+        for ids, found in parts:
+            mzxid = bulk.mzxids(found)
+            self._ensure_newer(paths, ids, mzxid)
+            news = (mzxid != self._held.versions(ids)) | (mzxid < 0)
+            told = queries.records(ids, found, paths, self._now(), news)
+            # A znode that is not there is gone as of the reading, whatever its events will say.
+            gone = [self._gone(ledger, zxid) for ledger, zxid in told.gone if self._held.get(ledger) >= 0]
+            if told.batch is not None:
+                self._publish_batch(told.batch)
+            self._publish([*told.records, *gone])
+            self.forbidden.difference_update(ids.tolist())
+            self.forbidden.update(told.forbidden)
+        unread = np.array(sorted(self.forbidden), np.int64)
+        self.hidden = int(np.count_nonzero(self._held.versions(unread) < 0))
+
+    def _gone(self, ledger: int, zxid: int) -> LedgerRecord:
+        return metadata.gone(ledger, zxid, self._now())
+
+    def _publish_batch(self, batch: bulk.Batch) -> None:
+        if len(batch):
+            self._deliver(batch)
+            self._held.update(batch.ledgers.ledger, batch.ledgers.mzxid)
+            self.unreadable.difference_update(batch.ledgers.ledger.tolist())
+            self.unreadable.update(batch.unreadable)
+
+    def _publish(self, records: list[LedgerRecord]) -> None:
+        if not records:
+            return
+        ids = [record["ledger"] for record in records]
+        self._deliver(list(map(Observation, repeat("ledgers"), bulk.keys(np.array(ids, np.int64)), records)))
+        versions = [-1 if record["state"] == LedgerState.GONE else record["mzxid"] for record in records]
+        self._held.update(np.array(ids, np.int64), np.array(versions, np.int64))
+        self.unreadable.difference_update(ids)
+        self.unreadable.update(r["ledger"] for r in records if r["state"] == LedgerState.UNREADABLE)
+
+
+class MarkFeed:
+    """Under-replication marks and the workers' locks, as one record for each ledger.
+
+    The version of a record is the zxid of its reading: a lock that goes leaves no znode to tell one.
+    """
+
+    def __init__(self, deliver: Deliver, known: Known, now: Callable[[], int], pace: Pace) -> None:
+        self._deliver, self._now = deliver, now
+        self._pace = Pace(max(2, pace.batch // 2 * 2), pace.window, pace.pause_s)  # a mark and its lock together
+        # None stands for what the journal knew at start: only its reading tells what became of it.
+        self._held: dict[int, _Marked | None] = dict.fromkeys(known.marks)
+
+    def read_all(self, client: Client, paths: Paths) -> None:
+        """Read every mark and lock there is or was."""
+        self.follow(client, paths, queries.marked(client, paths) | set(self._held))
+
+    def follow(self, client: Client, paths: Paths, ledgers: Iterable[int]) -> None:
+        """Read marks and locks of these ledgers; publish what is not as it was."""
+        ids = sorted(ledgers)
+        for at in range(0, len(ids), queries.TOGETHER):
+            some = ids[at : at + queries.TOGETHER]
+            read = zip(some, self._read(client, paths, some), strict=True)
+            news = [(i, zxid, seen) for i, (zxid, seen) in read if self._held.get(i, _NOTHING) != seen]
+            if news:
+                keys, now_ms = bulk.keys(np.array([i for i, _, _ in news], np.int64)), self._now()
+                self._deliver(list(map(Observation, repeat("marks"), keys, [_record(*new, now_ms) for new in news])))
+            for ledger, _, seen in news:
+                if seen != _NOTHING:
+                    self._held[ledger] = seen
+                else:
+                    self._held.pop(ledger, None)
+
+    def _read(self, client: Client, paths: Paths, ids: Sequence[int]) -> Iterator[tuple[int, "_Marked"]]:
+        """Of each of these ledgers, what there is and the zxid as of which."""
+        parts = client.multi_read(paths.root, paths.marks_and_locks(ids), self._pace)
+        rows = ((part.zxid, *row) for part in parts for row in part.rows())
+        for (zxid, data, version), (_, holder, lock) in zip(rows, rows, strict=True):
+            mark = mark_codec.decode(data) if version >= 0 else _NO_MARK
+            locked_by = (mark_codec.holder(holder) or "?") if lock >= 0 else ""
+            yield zxid, _Marked(max(version, -1), mark.ctime_ms, mark.replicas, locked_by)
+
+
+class _Marked(NamedTuple):
+    """What a record says of one ledger. The defaults stand for neither mark nor lock."""
+
+    version: int = -1
+    ctime_ms: int = -1
+    replicas: tuple[str, ...] = ()
+    locked_by: str = ""
+
+
+_NOTHING = _Marked()
+
+
+def _record(ledger: int, zxid: int, seen: _Marked, now_ms: int) -> MarkRecord:
+    return {
+        "ledger": ledger, "zxid": zxid, "seen_ms": now_ms, "version": seen.version, "ctime_ms": seen.ctime_ms,
+        "replicas": list(seen.replicas), "locked_by": seen.locked_by,
+    }  # fmt: skip
+
+
+class BookieFeed:
+    """Registrations, cookies and racks of all bookies. ``problem``: what is wrong with the rack map."""
+
+    def __init__(self, deliver: Callable[[list[Sighting]], None], racks: Racks) -> None:
+        self._deliver, self._racks = deliver, racks
+        self._hosts: dict[str, str] = {}
+        self._held: list[Sighting] | None = None
+        self.problem = ""
+
+    def load_racks(self, client: Client) -> None:
+        """Read the map's znode, if it has one. The racks known so far hold until it can be read."""
+        if not self._racks.znode:
+            return
+        found = client.look(self._racks.znode)
+        try:
+            self._racks.load(None if found is None else found[0])
+        except BadBytes as error:
+            log.warning("rack map not readable", extra={"problem": str(error)})
+            self.problem = str(error)
+        else:
+            self.problem = ""
+
+    def read_all(self, client: Client, paths: Paths) -> None:
+        """Read all registrations; tell all of them if any of it changed."""
+        found = queries.registered(client, paths)
+        self._hosts |= found.hosts
+        ids = sorted({*found.writable, *found.readonly, *found.cookies})
+        racks = self._racks.resolve(ids, self._hosts)
+        sightings = [_sighting(found, bookie, racks[bookie]) for bookie in ids]
+        if sightings != self._held:
+            self._deliver(sightings)
+            self._held = sightings
+
+
+def _sighting(found: queries.Registered, bookie: str, rack: str | None) -> Sighting:
+    cookie = bookie in found.cookies
+    if bookie in found.writable:
+        return Sighting(bookie, rack, "writable", cookie, found.writable[bookie])
+    if bookie in found.readonly:
+        return Sighting(bookie, rack, "readonly", cookie, found.readonly[bookie])
+    return Sighting(bookie, rack, "", cookie, 0)

@@ -1,0 +1,235 @@
+"""Where BookKeeper keeps what in ZooKeeper: paths and ledger ids, both ways, under one root.
+
+Sources: StringUtils, LedgerLayout, ZkLedgerUnderreplicationManager, ZkLedgerAuditorManager, BookKeeperConstants.
+A ledger's path needs the layout; its id can be read from a path of any of them.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.state.common.errors import BadBytes, BadSettings
+
+Ids = NDArray[np.int64]
+SHORT_IDS = 2**31 - 1
+"""From this id on the hybrid layout uses the long form: id Integer.MAX_VALUE already does."""
+_IDGEN = ("idgen", "idgen-long")
+_OTHER_NAMES = {
+    "flat": "FlatLedgerManagerFactory",
+    "hierarchical": "HierarchicalLedgerManagerFactory",
+    "PulsarLedgerManagerFactory": "HierarchicalLedgerManagerFactory",
+}
+_LEAVES = [b"L%04d" % number for number in range(10_000)]
+LARGEST_ID = 2**63 - 1
+_LEDGER = re.compile(
+    r"(?:(\d\d)/(\d{4})/L(\d{4})|(\d{3})/(\d{4})/(\d{4})/(\d{4})/L(\d{4})|L(\d{10}|[1-9]\d{10,18}))\Z", re.ASCII
+)
+_MARK = re.compile(r"(?:ledgers/(?:[0-9a-f]{1,4}/){4}|locks/)urL(\d{10,19})\Z", re.ASCII)
+
+
+class Layout(Enum):
+    """How ledger znodes are named, by the simple name of the ledger manager's factory."""
+
+    HYBRID = "HierarchicalLedgerManagerFactory"
+    LEGACY = "LegacyHierarchicalLedgerManagerFactory"
+    LONG = "LongHierarchicalLedgerManagerFactory"
+    FLAT = "FlatLedgerManagerFactory"
+
+    @staticmethod
+    def parse(data: bytes, where: str) -> "Layout":
+        r"""The layout in a LAYOUT znode: ``<1|2>\n<class or old name>:<version>``. Raises `BadBytes`."""
+        head, _, line = data.partition(b"\n")
+        name = line.split(b"\n")[0].rpartition(b":")[0].decode("ascii", "replace").rpartition(".")[2]
+        if head not in (b"1", b"2"):
+            raise BadBytes(where, 0, "layout format 1 or 2", repr(head), "look at the znode")
+        try:
+            return Layout(_OTHER_NAMES.get(name, name))
+        except ValueError as error:
+            expected = f"one of the ledger managers {', '.join(kind.value for kind in Layout)}"
+            raise BadBytes(where, len(head) + 1, expected, repr(name), "this layout cannot be read") from error
+
+
+class Kind(Enum):
+    """What a path below the root is about."""
+
+    LEDGER = "ledger"
+    MARK = "mark"
+    BOOKIE = "bookie"  # registrations and cookies
+    STRANGE = "strange"  # named like a ledger or a mark, with an id beyond 64 bits
+    OTHER = "other"
+
+
+@dataclass(frozen=True)
+class Paths:
+    """All paths under one root, such as ``/ledgers``."""
+
+    root: str
+    layout: Layout = Layout.HYBRID
+
+    def __post_init__(self) -> None:
+        if not self.root.startswith("/") or self.root.endswith("/"):
+            raise BadSettings([f"ledgers_root: {self.root!r}: expected a path such as /ledgers"])
+
+    @cached_property
+    def available(self) -> str:
+        """Parent of the registrations of writable bookies."""
+        return f"{self.root}/available"
+
+    @cached_property
+    def readonly(self) -> str:
+        """Parent of the registrations of read-only bookies; itself a child of `available`."""
+        return f"{self.root}/available/readonly"
+
+    @cached_property
+    def cookies(self) -> str:
+        """Parent of one znode for every bookie that ever registered."""
+        return f"{self.root}/cookies"
+
+    @cached_property
+    def replication(self) -> str:
+        """Base of everything about under-replication."""
+        return f"{self.root}/underreplication"
+
+    @cached_property
+    def marks(self) -> str:
+        """Root of the tree of marks."""
+        return f"{self.replication}/ledgers"
+
+    @cached_property
+    def locks(self) -> str:
+        """Parent of the workers' locks."""
+        return f"{self.replication}/locks"
+
+    @cached_property
+    def election(self) -> str:
+        """Parent of the Auditor votes."""
+        return f"{self.replication}/auditorelection"
+
+    @cached_property
+    def delay(self) -> str:
+        """Seconds that a single lost bookie is waited for, in decimal."""
+        return f"{self.replication}/lostBookieRecoveryDelay"
+
+    @cached_property
+    def disable(self) -> str:
+        """Exists while replication is switched off."""
+        return f"{self.replication}/disable"
+
+    def ledger(self, ledger: int) -> str:
+        """Path of a ledger's metadata."""
+        return f"{self.root}/{self.relative(ledger)}"
+
+    def relative(self, ledger: int) -> str:
+        """The same without the root."""
+        if self.layout is Layout.FLAT:
+            return f"L{ledger:010d}"
+        if self.layout is Layout.LEGACY or (self.layout is Layout.HYBRID and ledger < SHORT_IDS):
+            digits = f"{ledger:010d}"
+            return f"{digits[:2]}/{digits[2:6]}/L{digits[6:10]}"
+        digits = f"{ledger:019d}"
+        return f"{digits[:3]}/{digits[3:7]}/{digits[7:11]}/{digits[11:15]}/L{digits[15:]}"
+
+    def relatives(self, ledgers: Ids) -> list[bytes]:
+        """`relative` of many ids, as bytes; fast where neighbours share a directory."""
+        if self.layout is Layout.FLAT:
+            return [b"L%010d" % ledger for ledger in ledgers.tolist()]
+        found: list[bytes] = []
+        groups = ledgers // 10_000 * 2 + (ledgers < SHORT_IDS)  # the hybrid form changes inside a directory's range
+        edges = [0, *(np.flatnonzero(np.diff(groups)) + 1).tolist(), len(ledgers)] if len(ledgers) else []
+        for start, end in pairwise(edges):
+            head = self.relative(int(ledgers[start])).encode()[:-5]
+            found += [head + _LEAVES[leaf] for leaf in (ledgers[start:end] % 10_000).tolist()]
+        return found
+
+    def mark(self, ledger: int) -> str:
+        """Path of a ledger's under-replication mark."""
+        return f"{self.mark_parent(ledger)}/urL{ledger:010d}"
+
+    def mark_parent(self, ledger: int) -> str:
+        """The four levels above a mark: the words of the id in hexadecimal."""
+        words = f"{ledger:016x}"
+        return f"{self.marks}/{words[:4]}/{words[4:8]}/{words[8:12]}/{words[12:]}"
+
+    def lock(self, ledger: int) -> str:
+        """Path of the lock that a worker holds while it repairs a ledger."""
+        return f"{self.locks}/urL{ledger:010d}"
+
+    def marks_and_locks(self, ledgers: Sequence[int]) -> list[bytes]:
+        """Mark and lock of each of these, one after the other, as bytes without the root."""
+        below, found = len(self.root) + 1, list[bytes]()
+        marks, locks = self.marks[below:].encode(), self.locks[below:].encode()
+        for ledger in ledgers:
+            words, name = b"%016x" % ledger, b"urL%010d" % ledger
+            found += b"/".join((marks, words[:4], words[4:8], words[8:12], words[12:], name)), b"/".join((locks, name))
+        return found
+
+    def classify(self, path: str) -> tuple[Kind, int]:
+        """What a path is about, and the ledger id (-1 where there is none)."""
+        name = path[len(self.root) + 1 :]
+        head, _, rest = name.partition("/")
+        if head == "underreplication":
+            # Every mark comes with a level of its own above it, which is no news.
+            found = _MARK.match(rest) if "urL" in rest else None
+            return _known(Kind.MARK, int(found[1])) if found else (Kind.OTHER, -1)
+        if head in ("available", "cookies"):
+            return Kind.BOOKIE, -1
+        found = _LEDGER.match(name)
+        return _known(Kind.LEDGER, _number(found)) if found else (Kind.OTHER, -1)
+
+    def repairs(self) -> tuple[str, ...]:
+        """Prefixes of the paths of marks and locks."""
+        return f"{self.marks}/", f"{self.locks}/"
+
+    def noise(self) -> tuple[str, ...]:
+        """Prefixes of paths that say nothing: one create and one delete for every new ledger."""
+        return tuple(f"{self.root}/{name}/" for name in _IDGEN)
+
+
+def ledger_of(relative: str) -> int:
+    """Ledger id of a path without its root, -1 if it is none, or one beyond 64 bits."""
+    found = _LEDGER.match(relative)
+    ledger = _number(found) if found else -1
+    return ledger if ledger <= LARGEST_ID else -1
+
+
+def _number(found: re.Match[str]) -> int:
+    return int("".join(part for part in found.groups() if part))
+
+
+def _known(kind: Kind, ledger: int) -> tuple[Kind, int]:
+    return (kind, ledger) if ledger <= LARGEST_ID else (Kind.STRANGE, -1)
+
+
+def leaves(directory: str, names: Sequence[bytes]) -> Ids:
+    """Ledger ids of the names in one directory (relative to the root, "" for the flat layout); -1 for other names.
+
+    int64, in the order of the names.
+    """
+    base = directory.replace("/", "")
+    size = 10 if not base else 4
+    first = int(base or 0) * 10**size
+    if {*map(len, names)} == {size + 1} and first <= LARGEST_ID - 10**size:
+        rows = np.frombuffer(b"".join(names), np.uint8).reshape(-1, size + 1)
+        digits = rows[:, 1:] - np.uint8(48)
+        if (rows[:, 0] == ord("L")).all() and (digits < 10).all():
+            values = digits.astype(np.int64) @ 10 ** np.arange(size - 1, -1, -1, dtype=np.int64)
+            ids: Ids = values + first
+            return ids
+    prefix = f"{directory}/" if directory else ""
+    return np.array([ledger_of(prefix + name.decode("utf-8", "replace")) for name in names], np.int64)
+
+
+def holds_ledgers(directory: str) -> bool:
+    """Whether the children of this directory (relative to the root) are ledgers, not directories."""
+    return len(directory) in (len("AA/BBBB"), len("AAA/BBBB/CCCC/DDDD"))
+
+
+def is_directory(name: bytes, parent: str) -> bool:
+    """Whether this child of ``parent`` (relative to the root, "": the root) leads to ledgers."""
+    return name.isdigit() and (len(name) == 4 if parent else len(name) in (2, 3))

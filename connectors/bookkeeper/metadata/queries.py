@@ -1,0 +1,243 @@
+"""Walks and bulk reads of BookKeeper's znodes."""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from trueup.connectors.bookkeeper.metadata import bulk, metadata
+from trueup.connectors.bookkeeper.metadata.addresses import endpoint
+from trueup.connectors.bookkeeper.metadata.layout import Kind, Layout, Paths, holds_ledgers, is_directory, leaves
+from trueup.connectors.bookkeeper.metadata.protobuf_columns import Array
+from trueup.connectors.bookkeeper.placement import mark_codec
+from trueup.connectors.zookeeper.client import FAST, Client, Pace
+from trueup.connectors.zookeeper.errors import FORBIDDEN, GONE, Forbidden
+from trueup.connectors.zookeeper.requests import Stat, Znodes
+from trueup.state.bookkeeper.ledgers import Ledgers, concat
+from trueup.state.bookkeeper.observations import LedgerRecord
+from trueup.state.common.errors import BadBytes, Retry
+
+T = TypeVar("T")
+TOGETHER = 10_000
+"""Ledgers decoded at a time: enough for numpy, little enough for the processor's cache."""
+_FEW = 64
+_NAMES_TOGETHER, _LISTINGS = 200_000, 500
+_MARK_LISTINGS = 250
+_SOON = Pace(250, 4)  # somebody waits for these, and events that go before each answer
+_MARK_LEVELS = 4
+
+
+def paths_of(client: Client, root: str) -> Paths:
+    """Paths under this root in the layout that its LAYOUT znode names. Raises `Retry` when there is none."""
+    where = f"{root}/LAYOUT"
+    found = client.look(where)
+    if found is None:
+        raise Retry(f"BookKeeper's metadata under {root}", f"no {where}", "format it, or correct cluster.ledgers_root")
+    return Paths(root, Layout.parse(found[0], where))
+
+
+def instance(client: Client, root: str) -> str:
+    """INSTANCEID of the cluster under this root; empty where it has none."""
+    found = client.look(f"{root}/INSTANCEID")
+    return found[0].decode(errors="replace").strip() if found else ""
+
+
+class Listing(NamedTuple):
+    """Ledgers of one directory, relative to the root. ``ids`` int64, one for each name. ``strange``: paths of those
+    whose id is beyond 64 bits."""
+
+    names: list[bytes]
+    ids: Array
+    zxid: int
+    strange: list[str]
+
+
+def ledgers_of(client: Client, paths: Paths) -> Iterator[Listing]:
+    """Every directory of ledgers there is. A directory that vanishes meanwhile is empty."""
+    level = [""]
+    while level:
+        below: list[str] = []
+        at = together = 0
+        while at < len(level):
+            # Directories of the long form may hold a name each, others 10,000; an answer should stay at some MB.
+            some = level[at : at + max(1, together)]
+            lists, zxid = client.listings([f"{paths.root}/{name}" if name else paths.root for name in some])
+            for directory, names in zip(some, lists, strict=True):
+                if holds_ledgers(directory):
+                    yield _listing(paths, directory, names, zxid)
+                    continue
+                prefix = f"{directory}/" if directory else ""
+                below += [prefix + name.decode() for name in names if is_directory(name, directory)]
+                if not directory:
+                    yield _listing(paths, "", [name for name in names if name[:1] == b"L" and name[1:].isdigit()], zxid)
+            at += len(some)
+            together = min(_LISTINGS, _NAMES_TOGETHER * len(some) // (1 + sum(map(len, lists))))
+        level = below
+
+
+def _listing(paths: Paths, directory: str, names: list[bytes], zxid: int) -> Listing:
+    ids, strange = leaves(directory, names), list[str]()
+    prefix = f"{directory}/".encode() if directory else b""
+    full = [prefix + name for name in names]
+    if (ids < 0).any():
+        others = [f"{paths.root}/{full[at].decode()}" for at in np.flatnonzero(ids < 0).tolist()]
+        strange = [path for path in others if paths.classify(path)[0] is Kind.STRANGE]
+        full = [name for name, ledger in zip(full, ids.tolist(), strict=True) if ledger >= 0]
+        ids = ids[ids >= 0]
+    return Listing(full, ids, zxid, strange)
+
+
+def marked(client: Client, paths: Paths) -> set[int]:
+    """Ids of all ledgers that are marked or locked."""
+    level = [paths.marks]
+    for _ in range(_MARK_LEVELS + 1):
+        below: list[str] = []
+        for at in range(0, len(level), _MARK_LISTINGS):
+            some = level[at : at + _MARK_LISTINGS]
+            lists, _ = client.listings(some)
+            below += [f"{path}/{name.decode()}" for path, names in zip(some, lists, strict=True) for name in names]
+        level = below
+    locks, _ = client.listings([paths.locks])
+    level += [f"{paths.locks}/{name.decode()}" for name in locks[0]]
+    return {ledger for ledger in (paths.classify(path)[1] for path in level) if ledger >= 0}
+
+
+def read(
+    client: Client, paths: Paths, ids: Array, names: Sequence[bytes] | None = None, pace: Pace = FAST
+) -> Iterator[tuple[Array, list[Znodes]]]:
+    """Read ledgers, about `TOGETHER` at a time: their ids and what was found. ``names`` relative to the root."""
+    parts = client.multi_read(paths.root, paths.relatives(ids) if names is None else names, pace)
+    start = 0
+    while found := list(islice(parts, max(1, TOGETHER // pace.batch))):
+        end = start + sum(map(len, found))
+        yield ids[start:end], found
+        start = end
+
+
+def ahead(parts: Iterator[T]) -> Iterator[T]:
+    """The same parts, each read while the one before is in use."""
+    with ThreadPoolExecutor(1, "reading") as reader:
+        pending = reader.submit(next, parts, None)
+        while (part := pending.result()) is not None:
+            pending = reader.submit(next, parts, None)
+            yield part
+
+
+def columns(client: Client, paths: Paths, ids: Sequence[int], seen_ms: int) -> Ledgers:
+    """These ledgers as they are now, by id; those that are gone are left out. Raises `Forbidden`."""
+    wanted = np.unique(np.array(ids, np.int64))
+    parts = read(client, paths, wanted, pace=_SOON)
+    batches = [bulk.decode(some, found, paths.ledger, seen_ms) for some, found in parts]
+    forbidden = [ledger for batch in batches for ledger in batch.forbidden.tolist()]
+    if forbidden:
+        raise Forbidden("permission to read ledgers", f"none for {forbidden[:5]}", "correct the ZooKeeper ACLs")
+    return concat([batch.ledgers for batch in batches])
+
+
+def snapshot(client: Client, paths: Paths, seen_ms: int, pace: Pace = FAST) -> Iterator[bulk.Batch]:
+    """All ledgers there are, decoded."""
+    for listing in ledgers_of(client, paths):
+        for ids, found in read(client, paths, listing.ids, listing.names, pace):
+            yield bulk.decode(ids, found, paths.ledger, seen_ms)
+
+
+def one(client: Client, paths: Paths, ledger: int, seen_ms: int) -> tuple[LedgerRecord, Stat] | None:
+    """One ledger and its stat, None if there is no such ledger. An unreadable one has state UNREADABLE."""
+    found = client.look(paths.ledger(ledger))
+    if found is None:
+        return None
+    data, stat = found
+    where = metadata.Where(ledger, paths.ledger(ledger), stat.mzxid, stat.version, stat.ctime, seen_ms)
+    return decoded(data, where), stat
+
+
+def decoded(data: bytes, where: metadata.Where) -> LedgerRecord:
+    """The record of a ledger from its znode; one that cannot be read has state UNREADABLE."""
+    try:
+        return metadata.decode(data, where)
+    except BadBytes as error:
+        return metadata.unreadable(where, error)
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Ledgers as records, or all of them as a batch; ids that are gone, with the zxid as of which they are; ids that
+    are forbidden."""
+
+    records: list[LedgerRecord]
+    gone: list[tuple[int, int]]
+    forbidden: list[int]
+    batch: bulk.Batch | None = None
+
+
+def records(ids: Array, found: list[Znodes], paths: Paths, seen_ms: int, newer: Array) -> Records:
+    """Records of what was read where ``newer`` (bool) is true: one by one if they are few, else in bulk."""
+    if np.count_nonzero(newer) >= _FEW:
+        batch = bulk.decode(ids, found, paths.ledger, seen_ms, newer)
+        result = Records([], [], batch.forbidden.tolist(), batch)
+        zxids = np.repeat([part.zxid for part in found], [len(part) for part in found])
+        gone = np.isin(ids, batch.gone)
+        return replace(result, gone=list(zip(ids[gone].tolist(), zxids[gone].tolist(), strict=True)))
+    result = Records([], [], [])
+    rows = ((part, row) for part in found for row in range(len(part)))
+    for ledger, wanted, (part, row) in zip(ids.tolist(), newer.tolist(), rows, strict=True):
+        if not wanted:
+            continue
+        if part.size[row] == GONE:
+            result.gone.append((ledger, part.zxid))
+        elif part.size[row] == FORBIDDEN:
+            result.forbidden.append(ledger)
+        else:
+            stat = part.stat(row)
+            where = metadata.Where(ledger, paths.ledger(ledger), stat.mzxid, stat.version, stat.ctime, seen_ms)
+            result.records.append(decoded(part.data(row), where))
+    return result
+
+
+class Registered(NamedTuple):
+    """Bookies by id with the zxid of their registration, ids with a cookie, and hosts that bookies published."""
+
+    writable: dict[str, int]
+    readonly: dict[str, int]
+    cookies: set[str]
+    hosts: dict[str, str]
+
+
+def registered(client: Client, paths: Paths) -> Registered:
+    """All bookies, read at one instant: one that turns read-only is never in neither list."""
+    lists, _ = client.listings([paths.available, paths.readonly, paths.cookies])
+    hosts: dict[str, str] = {}
+    writable = _registrations(client, paths.available, [name for name in lists[0] if name != b"readonly"], hosts)
+    readonly = _registrations(client, paths.readonly, lists[1], hosts)
+    return Registered(writable, readonly, {name.decode() for name in lists[2]}, hosts)
+
+
+def _registrations(client: Client, parent: str, names: list[bytes], hosts: dict[str, str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    parts = client.multi_read(parent, names)
+    rows = ((part, row) for part in parts for row in range(len(part)))
+    for name, (part, row) in zip(names, rows, strict=True):
+        bookie = name.decode()
+        # One that is gone by now is told by an event; its registration was there when the lists were read.
+        found[bookie] = part.stat(row).czxid if part.size[row] >= 0 else 0
+        place = endpoint(part.data(row)) if part.size[row] > 0 else None
+        if place:
+            hosts[bookie] = place[0]
+    return found
+
+
+def voters(client: Client, paths: Paths) -> list[tuple[str, int]]:
+    """Bookie id and session of each vote for the Auditor: every AutoRecovery daemon has one (AutoRecoveryMain)."""
+    names = [name for name in client.listings([paths.election])[0][0] if name.startswith(b"V_")]
+    return votes(client, paths, names) if names else []
+
+
+def votes(client: Client, paths: Paths, names: Sequence[bytes]) -> list[tuple[str, int]]:
+    """Bookie id and session of these votes for the Auditor, in this order; those that are gone are left out."""
+    return [
+        (mark_codec.holder(part.data(row)), part.stat(row).owner)
+        for part in client.multi_read(paths.election, names) for row in range(len(part)) if part.size[row] >= 0
+    ]  # fmt: skip

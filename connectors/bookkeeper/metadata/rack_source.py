@@ -1,0 +1,84 @@
+"""Rack maps that have to be asked, asked on a thread of their own: what was answered last holds until it is answered
+anew, and a bookie without an answer has no rack that anything could be concluded from."""
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from trueup.connectors.bookkeeper.metadata.racks import NOBODY, Script, host_of
+from trueup.state.bookkeeper.topology import UNKNOWN_RACK
+
+AGAIN_MS = 10_000
+"""Between two attempts while some answer is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class RackHealth:
+    """How a rack map fares. ``answered_ms``: the oldest answer in use, ms since the epoch, 0: none yet.
+
+    ``problem``: why the last attempt gave no answer for some bookie, empty if nothing; ``unknown``: how many hosts
+    were never answered for.
+    """
+
+    answered_ms: int
+    problem: str
+    unknown: int
+    hosts: int
+
+
+class RackSource:
+    """Implements `connectors.bookkeeper.metadata.racks.Racks` without ever blocking; `ask` is what blocks.
+
+    ``changed`` is called when answers differ from those before. ``now`` is the time in ms since the epoch.
+    """
+
+    znode = ""
+
+    def __init__(self, script: Script, refresh_ms: int, changed: Callable[[], None], now: Callable[[], int]) -> None:
+        self._script, self._refresh_ms, self._changed, self._now = script, refresh_ms, changed, now
+        self._lock = threading.Lock()
+        self._wanted: set[str] = set()
+        self._known: dict[str, str] = {}
+        self._answered_ms: dict[str, int] = {}
+        self._problem, self._next_ms = "", 0
+        self._due = threading.Event()
+
+    def resolve(self, bookies: Iterable[str], hosts: Mapping[str, str] = NOBODY) -> dict[str, str | None]:
+        """The last answer for each; `UNKNOWN_RACK` where there was none, which is asked for soon."""
+        by_bookie = {bookie: host_of(bookie, hosts) for bookie in bookies}
+        with self._lock:
+            new = {*by_bookie.values()} - self._wanted
+            self._wanted = {*by_bookie.values()}
+            if new - self._known.keys():
+                self._next_ms = 0
+                self._due.set()
+            return {bookie: self._known.get(host, UNKNOWN_RACK) for bookie, host in by_bookie.items()}
+
+    def load(self, data: bytes | None) -> None:
+        """Nothing to take over."""
+
+    def ask(self, wait_s: float) -> None:
+        """Ask if it is time to, after at most ``wait_s`` seconds. Blocks as long as the script does."""
+        self._due.wait(wait_s)
+        self._due.clear()
+        with self._lock:
+            hosts = sorted(self._wanted)
+        if not hosts or self._now() < self._next_ms:
+            return
+        found, problem = self._script.locations(hosts)
+        now_ms = self._now()
+        with self._lock:
+            news = {host: rack for host, rack in found.items() if self._known.get(host) != rack}
+            self._known.update(found)
+            self._answered_ms.update(dict.fromkeys(found, now_ms))
+            self._problem = problem
+            self._next_ms = now_ms + (min(AGAIN_MS, self._refresh_ms) if problem else self._refresh_ms)
+        if news:
+            self._changed()
+
+    def health(self) -> RackHealth:
+        """The state of things, from any thread."""
+        with self._lock:
+            answered = [self._answered_ms[host] for host in self._wanted if host in self._answered_ms]
+            unknown = len(self._wanted - self._known.keys())
+            return RackHealth(min(answered, default=0), self._problem, unknown, len(self._wanted))

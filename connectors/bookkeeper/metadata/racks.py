@@ -1,0 +1,253 @@
+"""Where a bookie stands, as BookKeeper's rack-aware policy would see it.
+
+A rack is a network location such as ``/rack1``. None: the map does not know the bookie, BookKeeper puts it in its
+default rack. "" : the map names a location that BookKeeper cannot use, so it leaves the bookie out of its topology
+(NodeBase.normalize, NetworkTopologyImpl.add): such a bookie gives no rack to any ensemble.
+"""
+
+import ipaddress
+import json
+import logging
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+from trueup.state.bookkeeper.topology import UNKNOWN_RACK
+from trueup.state.common.errors import BadBytes, BadSettings, Retry
+from trueup.state.placement.bookie_classes import depth
+
+log = logging.getLogger(__name__)
+REMEDY = "correct the script of racks.script"
+SHOWN = 64
+NOBODY: Mapping[str, str] = {}
+SCRIPT_S = 5.0
+MOST_BYTES = 1 << 20
+"""Of a script's output: a thousand times what a hundred locations take."""
+
+
+class _Late(Retry):
+    """The script took too long: to ask for one bookie at a time would take as long for each."""
+
+
+class Racks(Protocol):
+    """A rack map. ``znode``: what to watch and `load` from, empty if the map does not live in ZooKeeper."""
+
+    znode: str
+
+    def resolve(self, bookies: Iterable[str], hosts: Mapping[str, str] = NOBODY) -> dict[str, str | None]:
+        """Rack of each bookie id. ``hosts``: hosts that bookies themselves published, by id."""
+
+    def load(self, data: bytes | None) -> None:
+        """Take over the content of ``znode`` (None: it does not exist). Raises `BadBytes` and keeps what it had."""
+
+
+def normal(location: str | None) -> str | None:
+    """A location as BookKeeper's topology takes it: one trailing slash goes; unusable ones are ""."""
+    if location is None:
+        return None
+    found = location.removesuffix("/")
+    return found if depth(found) > 0 else ""
+
+
+def host_of(bookie: str, hosts: Mapping[str, str] = NOBODY) -> str:
+    """Host of a bookie: what it published, else what its id says, else the id."""
+    published = hosts.get(bookie)
+    if published:
+        return published
+    host, colon, port = bookie.rpartition(":")
+    return host.strip("[]") if colon and port.isdigit() else bookie
+
+
+def address_of(host: str) -> str:
+    """The address that Java's InetAddress.getByName(host).getHostAddress() gives; the host if it has none."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return host
+    first = min(found, key=lambda entry: entry[0] != socket.AF_INET)
+    text = str(first[4][0])
+    if first[0] == socket.AF_INET6:
+        words = ipaddress.IPv6Address(text.partition("%")[0]).exploded.split(":")
+        return ":".join(f"{int(word, 16):x}" for word in words)
+    return text
+
+
+class Unmapped:
+    """No rack map: every bookie stands in the default rack, as in BookKeeper without a resolver."""
+
+    znode = ""
+
+    def resolve(self, bookies: Iterable[str], hosts: Mapping[str, str] = NOBODY) -> dict[str, str | None]:  # noqa: ARG002
+        """None for each."""
+        return dict.fromkeys(bookies)
+
+    def load(self, data: bytes | None) -> None:
+        """Nothing to take over."""
+
+
+class Static:
+    """A table of bookie ids or hosts and their racks."""
+
+    znode = ""
+
+    def __init__(self, table: Mapping[str, str]) -> None:
+        self._table = {name: normal(rack) for name, rack in table.items()}
+
+    def resolve(self, bookies: Iterable[str], hosts: Mapping[str, str] = NOBODY) -> dict[str, str | None]:
+        """By id, else by host, else by address."""
+        return {bookie: self._one(bookie, hosts) for bookie in bookies}
+
+    def _one(self, bookie: str, hosts: Mapping[str, str]) -> str | None:
+        host = host_of(bookie, hosts)
+        for name in (bookie, host):
+            if name in self._table:
+                return self._table[name]
+        return self._table.get(address_of(host))
+
+    def load(self, data: bytes | None) -> None:
+        """Nothing to take over."""
+
+
+class Script:
+    """The script of networkTopologyScriptFileName, called as ScriptBasedMapping calls it.
+
+    Arguments are addresses, at most ``most`` a call; output is one location for each. A call that takes longer than
+    ``limit_s`` is ended, with all that it started.
+    """
+
+    znode = ""
+
+    def __init__(self, path: str | os.PathLike[str], most: int = 100, limit_s: float = SCRIPT_S) -> None:
+        self._path, self._most, self._limit_s = str(Path(path).absolute()), most, limit_s
+        self._known: dict[str, str] = {}
+        try:
+            self._run([])
+        except Retry as error:
+            # BookKeeper calls it like this first, and else puts all bookies in the default rack.
+            expected = "expected a script that exits with 0 without arguments"
+            raise BadSettings([f"racks.script: {str(path)!r}: {expected}; found {error.found}"]) from error
+
+    def resolve(self, bookies: Iterable[str], hosts: Mapping[str, str] = NOBODY) -> dict[str, str | None]:
+        """By host, asking for those that it gave no location yet; None for those it gives none. Blocks."""
+        by_bookie = {bookie: host_of(bookie, hosts) for bookie in bookies}
+        found, problem = self.locations(sorted({*by_bookie.values()} - self._known.keys()))
+        if problem:
+            log.warning("the rack script has no location for a bookie", extra={"problem": problem})
+        self._known.update(found)
+        return {bookie: self._known.get(host) for bookie, host in by_bookie.items()}
+
+    def locations(self, hosts: Sequence[str]) -> tuple[dict[str, str], str]:
+        """The location of each host that the script has one for, and what went wrong with another. Blocks."""
+        addresses = {host: address_of(host) for host in hosts}
+        distinct, found, problem = sorted({*addresses.values()}), dict[str, str](), ""
+        for at in range(0, len(distinct), self._most):
+            try:
+                found |= self._ask(distinct[at : at + self._most])
+            except Retry as error:
+                problem = error.found
+                if isinstance(error, _Late):
+                    break
+        missing = [host for host, address in addresses.items() if address not in found]
+        if missing and not problem:
+            problem = f"no location for {missing[0]}"
+        return {host: found[address] for host, address in addresses.items() if address in found}, problem
+
+    def load(self, data: bytes | None) -> None:
+        """Nothing to take over."""
+
+    def _ask(self, addresses: Sequence[str]) -> dict[str, str]:
+        """Those of these addresses that have a usable location. Raises `Retry` where none has."""
+        try:
+            words = self._run(addresses)
+            if len(words) != len(addresses):
+                raise Retry(f"{len(addresses)} locations", f"{len(words)} words", REMEDY)
+            found = {address: place for address, word in zip(addresses, words, strict=True) if (place := normal(word))}
+            if not found:
+                raise Retry("a location such as /rack1", repr(words[0][:SHOWN]), REMEDY)
+        except _Late:
+            raise
+        except Retry:
+            if len(addresses) == 1:
+                raise
+            # BookKeeper asks for one bookie at a time, so one bad address must not take the others along.
+            return self._ask_singly(addresses)
+        return found
+
+    def _ask_singly(self, addresses: Sequence[str]) -> dict[str, str]:
+        found, last = dict[str, str](), None
+        for address in addresses:
+            try:
+                found |= self._ask([address])
+            except Retry as error:
+                last = error
+        if last is not None and not found:
+            raise last
+        return found
+
+    def _run(self, addresses: Sequence[str]) -> list[str]:
+        """Its words. Raises `Retry`."""
+        expected = "the rack script to exit with 0"
+        try:
+            # Its output goes to a file: a process that it leaves behind may hold a pipe open for ever.
+            with tempfile.TemporaryFile() as output, subprocess.Popen(
+                [self._path, *addresses], stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            ) as process:  # fmt: skip
+                code = self._ended(process)
+                output.seek(0)
+                said = output.read(MOST_BYTES + 1)
+        except OSError as error:
+            raise Retry(expected, str(error), REMEDY) from error
+        if code:
+            raise Retry(expected, f"exit code {code}", REMEDY)
+        if len(said) > MOST_BYTES:
+            raise Retry(expected, f"more than {MOST_BYTES} bytes of output", REMEDY)
+        return said.decode(errors="replace").split()
+
+    def _ended(self, process: "subprocess.Popen[bytes]") -> int:
+        try:
+            return process.wait(self._limit_s)
+        except subprocess.TimeoutExpired as error:
+            raise _Late("the rack script to end", f"no end after {self._limit_s:g} s", REMEDY) from error
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+class Pulsar:
+    """Pulsar's znode: ``{"<group>": {"<bookie id>": {"rack": "/r1"}}}`` (BookieRackAffinityMapping)."""
+
+    def __init__(self, znode: str = "/bookies") -> None:
+        self.znode = znode
+        self._racks: dict[str, str | None] | None = None
+
+    def resolve(self, bookies: Iterable[str], hosts: Mapping[str, str] = NOBODY) -> dict[str, str | None]:
+        """By id, else by host."""
+        known = self._racks
+        if known is None:
+            return dict.fromkeys(bookies, UNKNOWN_RACK)
+        return {b: known.get(b, known.get(host_of(b, hosts))) for b in bookies}
+
+    def load(self, data: bytes | None) -> None:
+        """Take over the JSON. A missing leading slash is added; an empty rack or "/" is none, as in Pulsar."""
+        try:
+            groups = json.loads(data) if data else {}
+            entries = {bookie: entry.get("rack") for group in groups.values() for bookie, entry in group.items()}
+            racks = {bookie: _pulsar_rack(rack) for bookie, rack in entries.items()}
+        except (ValueError, AttributeError, TypeError, RecursionError) as error:
+            at = error.pos if isinstance(error, json.JSONDecodeError) else 0
+            expected = "groups of bookies with their racks as JSON"
+            raise BadBytes(self.znode, at, expected, str(error), "set racks with pulsar-admin bookies") from error
+        self._racks = {host_of(bookie): rack for bookie, rack in racks.items()} | racks
+
+
+def _pulsar_rack(rack: str | None) -> str | None:
+    if not rack or rack.strip() == "/":
+        return None
+    return normal(rack if rack.startswith("/") else f"/{rack}")

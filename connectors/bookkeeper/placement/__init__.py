@@ -1,0 +1,1 @@
+"""Marks of under-replicated ledgers, and the Auditor's election."""

@@ -1,0 +1,210 @@
+"""Holds the Auditor's place, so that BookKeeper's own Auditor stays out of the way while its workers go on.
+
+The Auditor is whoever has the lowest vote (ZkLedgerAuditorManager); all others wait for their predecessor to go. Our
+vote is ephemeral: when this process or its session ends, BookKeeper takes over by itself. The holder has duties
+besides: it provides ``lostBookieRecoveryDelay``, takes a write to it as an order to audit now (that is how
+``triggeraudit`` and ``decommissionbookie`` ask), and honours ``disable``.
+"""
+
+import logging
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from trueup.connectors.bookkeeper.metadata import queries
+from trueup.connectors.bookkeeper.metadata.layout import Paths
+from trueup.connectors.bookkeeper.metadata.metadata import valid_bookie
+from trueup.connectors.bookkeeper.placement import mark_codec
+from trueup.connectors.zookeeper.client import Client
+from trueup.connectors.zookeeper.errors import NodeExists, NoNode
+from trueup.connectors.zookeeper.follower import Watcher
+from trueup.connectors.zookeeper.watch import Watch
+from trueup.state.common.errors import BadSettings, Retry, TrueupError
+
+log = logging.getLogger(__name__)
+_PREFIX = "V_"
+_VOTE = re.compile(rb"V_-?[0-9]{1,10}\Z")
+_DELAY = re.compile(rb"\s*[+]?0*([0-9]{1,10})\s*\Z")
+_LONGEST_S = 2**31 - 1  # BookKeeper reads an int
+_SHOWN = 32
+_IDLE_S = 5.0
+
+
+class Role(Enum):
+    """Who audits."""
+
+    OURS = "ours"
+    OTHER = "other"
+    WAITING = "waiting"  # no session, or not voted yet
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who holds the lowest vote, as last seen. ``who``: its bookie id."""
+
+    role: Role
+    who: str = ""
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """What operators told the Auditor through ZooKeeper.
+
+    ``delay_s``: how long a single lost bookie is waited for. ``audit``: asked to look at once, waiting or not.
+    ``disabled``: replication is switched off.
+    """
+
+    delay_s: int
+    audit: bool
+    disabled: bool
+
+
+class Vote(Watcher):
+    """Votes until closed; votes again after the loss of a session.
+
+    ``told`` gets the `Orders` at first and whenever they change, on a thread of the vote's; it must not block for
+    long. It is called with ``audit`` after every write to the delay znode, as the Auditor does when its value was set
+    to what it was already, or to 0. ``delay_s`` is written where no delay is set yet.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], Client],
+        root: str,
+        name: str,
+        told: Callable[[Orders], None],
+        delay_s: int = 0,
+    ) -> None:
+        if not valid_bookie(name):
+            raise BadSettings([f"name of the Auditor vote: {name!r}: expected letters, digits, '-', '_', '.' or ':'"])
+        super().__init__("vote", connect, Watch((), lambda: 0))
+        self._paths, self._who = Paths(root), name
+        self._told, self._delay_s = told, delay_s
+        self._orders: Orders | None = None
+        self._delay_zxid = -1
+        self._problems: dict[str, str] = {}
+        self._holder = Holder(Role.WAITING)
+
+    def holder(self) -> Holder:
+        """Who audits now."""
+        return self._holder
+
+    @property
+    def session(self) -> int:
+        """The session that holds the vote, 0 without one."""
+        client = self._client
+        return client.session if client is not None else 0
+
+    def problems(self) -> list[str]:
+        """What stands in the way of reading votes and orders; the rest of them holds."""
+        return list(self._problems.values())
+
+    def orders(self) -> Orders | None:
+        """The standing orders (``audit`` is never among them), None before they were read."""
+        return self._orders
+
+    def close(self) -> None:
+        """Withdraw the vote and end the session: the next in line takes over at once."""
+        super().close()  # the vote goes with its session
+        self._holder = Holder(Role.WAITING)
+
+    def _waits(self, error: TrueupError | None) -> None:
+        if error is None:
+            return
+        if str(error) != self._holder.problem:
+            log.warning("the Auditor vote waits", extra={"problem": str(error)})
+        self._holder = Holder(Role.WAITING, problem=str(error))
+
+    def _turn(self) -> None:
+        client = self._session()
+        losses = self._watch.losses()
+        if not self._watch.armed:
+            self._prepare(client)
+            client.add_watch(self._paths.election)
+            client.add_watch(self._paths.delay)
+            client.add_watch(self._paths.disable)
+        self._watch.take()
+        self._obey(client)
+        self._look(client)
+        if not self._watch.armed and not self._watch.arm(losses):
+            raise Retry("the connection to hold", "it was lost", "will vote again")
+        self._watch.wake.wait(_IDLE_S)
+        self._watch.wake.clear()
+
+    def _prepare(self, client: Client) -> None:
+        """Create what the Auditor would."""
+        for path in (self._paths.replication, self._paths.election):
+            if client.look(path) is None:
+                _make(client, path)
+        if client.look(self._paths.delay) is None:
+            self._make_delay(client)
+
+    def _look(self, client: Client) -> None:
+        """See who leads, and vote if no vote is of our session."""
+        votes = self._votes(client)
+        if not any(owner == client.session for _, owner in votes):
+            client.make(f"{self._paths.election}/{_PREFIX}", mark_codec.vote(self._who), ephemeral=True, sequence=True)
+            votes = self._votes(client)
+        if not votes:
+            raise Retry("a vote for the Auditor", "none", "will vote again")
+        who, owner = votes[0]
+        if owner != client.session:
+            self._holder = Holder(Role.OTHER, who)
+        elif self._holder.role is not Role.OURS:
+            # For whoever looks with a shell, as BookKeeper's Auditor does.
+            client.put(self._paths.election, mark_codec.vote(self._who), -1)
+            self._holder = Holder(Role.OURS, self._who)
+
+    def _votes(self, client: Client) -> list[tuple[str, int]]:
+        """Bookie id and session of each vote, the lowest first."""
+        listed = client.listing(self._paths.election)[0]
+        names = [name for name in listed if _VOTE.match(name)]
+        strange = next((name for name in listed if name.startswith(_PREFIX.encode()) and name not in names), None)
+        self._note(self._paths.election, strange, "a vote with the number of ZooKeeper's sequence", "delete it")
+        names.sort(key=lambda name: int(name[len(_PREFIX) :]))
+        return queries.votes(client, self._paths, names)
+
+    def _obey(self, client: Client) -> None:
+        """Read delay and switch; tell what changed."""
+        found = client.look(self._paths.delay)
+        if found is None:
+            self._make_delay(client)
+            raise Retry(f"{self._paths.delay}", "nothing", "it was created; will read it again")
+        disabled = client.look(self._paths.disable) is not None
+        delay_s = self._delay_of(found[0])
+        before, written = self._orders, found[1].mzxid != self._delay_zxid
+        audit = before is not None and written and delay_s in (0, before.delay_s)
+        orders = Orders(delay_s, False, disabled)
+        if audit or orders != before:
+            self._told(replace(orders, audit=audit))
+        self._orders, self._delay_zxid = orders, found[1].mzxid
+
+    def _delay_of(self, data: bytes) -> int:
+        """What is no number of seconds counts as the delay that this vote would have written."""
+        found = _DELAY.match(data)
+        usable = found is not None and int(found[1]) <= _LONGEST_S
+        todo = "set it with `bookkeeper shell lostbookierecoverydelay -s`"
+        self._note(self._paths.delay, None if usable else data, f"0 to {_LONGEST_S} seconds", todo)
+        return int(found[1]) if found and usable else self._delay_s
+
+    def _note(self, path: str, strange: bytes | None, expected: str, todo: str) -> None:
+        """Note what is wrong with a znode; None: nothing."""
+        if strange is None:
+            self._problems.pop(path, None)
+        else:
+            self._problems[path] = f"expected {expected} at {path}; found {strange[:_SHOWN]!r}; {todo}"
+
+    def _make_delay(self, client: Client) -> None:
+        """The delay is open to all, whatever else is protected."""
+        _make(client, self._paths.delay, str(self._delay_s).encode(), public=True)
+
+
+def _make(client: Client, path: str, data: bytes = b"", *, public: bool = False) -> None:
+    try:
+        client.make(path, data, public=public)
+    except NodeExists:
+        return
+    except NoNode as error:
+        raise Retry(f"the parent of {path}", "none", "BookKeeper is not formatted yet") from error

@@ -1,0 +1,260 @@
+"""Marks: what this project writes so that BookKeeper's own workers repair a ledger.
+
+Source of the protocol: ZkLedgerUnderreplicationManager. A mark is created in one transaction with a check that the
+ledger's metadata still has the version on which the repair was decided. Every order is answered by itself.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from trueup.connectors.bookkeeper.metadata.layout import Paths
+from trueup.connectors.bookkeeper.placement import mark_codec
+from trueup.connectors.zookeeper.client import Client, Committed, check, deletion, writing
+from trueup.connectors.zookeeper.errors import FORBIDDEN, GONE, BadVersion, Forbidden, NoNode
+from trueup.state.common.errors import Retry, Unknown, ended
+
+_TOGETHER = (100, 100, 100, 25, 5, 1, 1)
+"""Orders in a transaction, try after try: where others keep interfering, fewer suffer together."""
+_LEVELS = 4
+
+
+class MarkOrder(NamedTuple):
+    """Mark a ledger, if its znode still has this version. ``replicas``: lost bookies, none for placement alone."""
+
+    ledger: int
+    version: int
+    replicas: tuple[str, ...] = ()
+    ctime_ms: int = -1
+
+
+class Outcome(NamedTuple):
+    """What became of one order.
+
+    ``result`` of a mark: written; already (marked, and nothing to add); refused (the ledger changed); gone (the ledger
+    was deleted); unknown (the answer was lost: look before trying again); retry (nothing was written); failed (we may
+    not). Of a withdrawal: withdrawn, gone (there is no mark), refused (it was written since), unknown, retry, failed.
+    ``version`` of the mark's znode and ``zxid`` of the write are -1 where they are not known.
+    """
+
+    ledger: int
+    result: str
+    detail: str = ""
+    version: int = -1
+    zxid: int = -1
+
+
+class _Seen(NamedTuple):
+    """A znode as just read. ``version`` is GONE or FORBIDDEN where it could not be."""
+
+    data: bytes
+    version: int
+    mzxid: int
+
+
+class _Write(NamedTuple):
+    """The operations for one order, and the version its mark will have."""
+
+    operations: list[bytes]
+    version: int
+
+
+class Marks:
+    """Writes and withdraws marks through one session."""
+
+    def __init__(self, client: Client, paths: Paths) -> None:
+        self._client, self._paths = client, paths
+
+    def mark(self, items: Sequence[MarkOrder]) -> list[Outcome]:
+        """Carry out all orders, 100 in a transaction; one outcome each, in their order.
+
+        They were decided on a reading, so they are tried without another one: a transaction checks all that matters.
+        An order that cannot be carried out does not keep the others of its transaction: after a look at all of them it
+        is left out. Workers delete empty parents and marks at any time; that too only costs another look.
+        """
+        done: dict[int, Outcome] = {}
+        left = list(range(len(items)))
+        problem = "the tree of marks kept changing; order it again"
+        for turn, together in enumerate(_TOGETHER):
+            if not left:
+                break
+            try:
+                ready = self._look(items, left, done) if turn else self._guess(items)
+            except Retry as error:
+                problem = str(error)
+                break
+            left = self._commit(items, ready, done, together, guessed=not turn)
+        done.update({at: Outcome(items[at].ledger, "retry", problem) for at in left if at not in done})
+        return [done[at] for at in range(len(items))]
+
+    def look(self, ledgers: Sequence[int]) -> dict[int, mark_codec.Mark]:
+        """The marks that these ledgers have, as of now: no server that lags behind is asked. Raises `Retry`."""
+        self._client.settle(self._paths.root)
+        seen = self._read([self._paths.mark(ledger) for ledger in ledgers])
+        there = {ledger: mark for ledger, mark in zip(ledgers, seen, strict=True) if mark.version != GONE}
+        hidden = [ledger for ledger, mark in there.items() if mark.version == FORBIDDEN]
+        if hidden:
+            raise Forbidden("permission to read marks", f"none for {hidden[:5]}", "correct the ZooKeeper ACLs")
+        return {ledger: mark_codec.decode(mark.data) for ledger, mark in there.items()}
+
+    def holders(self, ledgers: Sequence[int]) -> dict[int, str]:
+        """Which worker holds the lock of each of these ledgers; those that nobody holds are left out."""
+        seen = self._read([self._paths.lock(ledger) for ledger in ledgers])
+        return {i: mark_codec.holder(lock.data) for i, lock in zip(ledgers, seen, strict=True) if lock.version >= 0}
+
+    def withdraw(self, items: Sequence[tuple[int, int]]) -> list[Outcome]:
+        """Delete the marks of these ledgers that still have this version, 100 in a transaction; one outcome each.
+
+        A worker that holds the lock does not mind. Empty parents go too, as after a repair by a worker: nothing else
+        would ever remove them. Marks that cannot be deleted together are deleted one by one.
+        """
+        paths = [self._paths.mark(ledger) for ledger, _ in items]
+        places = [range(at, min(at + _TOGETHER[0], len(items))) for at in range(0, len(items), _TOGETHER[0])]
+        removals = ([op for at in some for op in _removal(paths[at], items[at][1])] for some in places)
+        told: list[Outcome] = []
+        for some, answer in zip(places, self._client.commit(removals), strict=True):
+            if isinstance(answer, Committed) and not any(answer.codes):
+                told += [Outcome(items[at][0], "withdrawn", "", items[at][1], answer.zxid) for at in some]
+            elif isinstance(answer, Committed):
+                told += [self._withdraw(*items[at], paths[at]) for at in some]
+            else:
+                told += [Outcome(items[at][0], ended(answer, "failed"), str(answer), items[at][1]) for at in some]
+        self._prune([path for path, outcome in zip(paths, told, strict=True) if outcome.result == "withdrawn"])
+        return told
+
+    def _withdraw(self, ledger: int, mark_version: int, path: str) -> Outcome:
+        try:
+            self._client.drop(path, mark_version)
+        except NoNode:
+            return Outcome(ledger, "gone", "there is no mark")
+        except BadVersion:
+            return Outcome(ledger, "refused", f"the mark no longer has version {mark_version}")
+        except (Unknown, Retry) as error:
+            return Outcome(ledger, ended(error, "failed"), str(error), mark_version)
+        zxid = self._client.last_zxid
+        for _ in self._client.commit([[deletion(path.rpartition("/")[0], -1)]]):
+            pass
+        return Outcome(ledger, "withdrawn", "", mark_version, zxid)
+
+    def _prune(self, paths: Sequence[str]) -> None:
+        """Remove the levels that these marks shared with others, lowest first, if they are empty now."""
+        directories = {path.rsplit("/", 2)[0] for path in paths}
+        for up in range(_LEVELS - 1):
+            levels = sorted({directory.rsplit("/", up)[0] for directory in directories})
+            for _ in self._client.commit([deletion(level, -1)] for level in levels):
+                pass  # one that is not empty stays, and does no harm
+
+    def _guess(self, items: Sequence[MarkOrder]) -> dict[int, _Write]:
+        """What to write if no ledger has a mark, and so no parent of its own: reads only the levels they share."""
+        paths = [self._paths.mark(item.ledger) for item in items]
+        directories = {path.rsplit("/", 2)[0] for path in paths}
+        shared = sorted({level for directory in directories for level in self._above(f"{directory}/-/-")[:-1]})
+        seen = self._read(shared)
+        missing = {path for path, parent in zip(shared, seen, strict=True) if parent.version == GONE}
+        ready: dict[int, _Write] = {}
+        for at, (item, path) in enumerate(zip(items, paths, strict=True)):
+            ready[at] = self._creation(item, path, [*self._lacking(path, missing), path.rpartition("/")[0]])
+        return ready
+
+    def _look(self, items: Sequence[MarkOrder], left: list[int], done: dict[int, Outcome]) -> dict[int, _Write]:
+        """Read ledgers, marks and parents; settle what needs no write; what to write for the others."""
+        # The orders may have been decided on what another server said, which this one must not lag behind.
+        self._client.settle(self._paths.root)
+        paths = [self._paths.mark(items[at].ledger) for at in left]
+        above = sorted({parent for path in paths for parent in self._above(path)})
+        ledgers = [self._paths.ledger(items[at].ledger) for at in left]
+        seen = self._read([*ledgers, *paths, *above])
+        missing = {path for path, parent in zip(above, seen[2 * len(left) :], strict=True) if parent.version == GONE}
+        ready: dict[int, _Write] = {}
+        for row, (at, path) in enumerate(zip(left, paths, strict=True)):
+            mark = seen[len(left) + row]
+            outcome = _settled(items[at], seen[row], mark)
+            if outcome:
+                done[at] = outcome
+            else:
+                ready[at] = self._write(items[at], path, mark, missing)
+        return ready
+
+    def _write(self, order: MarkOrder, path: str, mark: _Seen, missing: set[str]) -> _Write:
+        """Create or extend a mark."""
+        if mark.version == GONE:
+            return self._creation(order, path, self._lacking(path, missing))
+        known = mark_codec.decode(mark.data)
+        replicas = tuple(dict.fromkeys(known.replicas + order.replicas))
+        text = mark_codec.encode(replicas, order.ctime_ms)
+        return _Write([self._guard(order), writing(path, text, mark.version)], mark.version + 1)
+
+    def _creation(self, order: MarkOrder, path: str, parents: Sequence[str]) -> _Write:
+        new = self._client.creation(path, mark_codec.encode(order.replicas, order.ctime_ms))
+        return _Write([self._guard(order), *map(self._client.creation, parents), new], 0)
+
+    def _guard(self, order: MarkOrder) -> bytes:
+        return check(self._paths.ledger(order.ledger), order.version)
+
+    def _lacking(self, path: str, missing: set[str]) -> list[str]:
+        """Levels above a mark that have to be made; they are no longer ``missing`` for the orders after it."""
+        if not missing:
+            return []
+        parents = [parent for parent in self._above(path) if parent in missing]
+        missing.difference_update(parents)
+        return parents
+
+    def _above(self, path: str) -> list[str]:
+        """The four levels above a mark and the roots, which no daemon has made where none ever ran; highest first."""
+        levels = [path.rsplit("/", levels)[0] for levels in range(_LEVELS, 0, -1)]
+        return [self._paths.replication, self._paths.marks, *levels]
+
+    def _commit(
+        self, items: Sequence[MarkOrder], ready: dict[int, _Write], done: dict[int, Outcome], together: int,
+        guessed: bool = False,
+    ) -> list[int]:  # fmt: skip
+        """Write, so many ``together``; the orders that deserve another look. Only a look tells what is forbidden."""
+        every = list(ready)
+        batches = [every[start : start + together] for start in range(0, len(every), together)]
+        answers = self._client.commit([op for at in batch for op in ready[at].operations] for batch in batches)
+        again: list[int] = []
+        for batch, answer in zip(batches, answers, strict=True):
+            if not isinstance(answer, Committed):
+                done.update({at: Outcome(items[at].ledger, ended(answer, "failed"), str(answer)) for at in batch})
+            elif FORBIDDEN in answer.codes and not guessed:
+                done.update({at: Outcome(items[at].ledger, "failed", "no permission to write marks") for at in batch})
+            elif any(answer.codes):
+                again += batch
+            else:
+                for at in batch:
+                    done[at] = Outcome(items[at].ledger, "written", "", ready[at].version, answer.zxid)
+        return again
+
+    def _read(self, paths: Sequence[str]) -> list[_Seen]:
+        names = [path[len(self._paths.root) + 1 :].encode() for path in paths]
+        found: list[_Seen] = []
+        for part in self._client.multi_read(self._paths.root, names):
+            for row, size in enumerate(part.size.tolist()):
+                if size < 0:
+                    found.append(_Seen(b"", size, part.zxid))
+                else:
+                    stat = part.stat(row)
+                    found.append(_Seen(part.data(row), stat.version, stat.mzxid))
+        return found
+
+
+def _removal(path: str, version: int) -> tuple[bytes, bytes]:
+    """Operations that delete a mark and the level above it, which is its own."""
+    return deletion(path, version), deletion(path.rpartition("/")[0], -1)
+
+
+def _settled(order: MarkOrder, ledger: _Seen, mark: _Seen) -> Outcome | None:
+    """The outcome of an order that needs no write any more."""
+    if ledger.version == GONE:
+        return Outcome(order.ledger, "gone", "the ledger was deleted", zxid=ledger.mzxid)
+    if FORBIDDEN in (ledger.version, mark.version):
+        return Outcome(order.ledger, "failed", "no permission to read the ledger and its mark")
+    if ledger.version != order.version:
+        found = f"expected metadata version {order.version}; found {ledger.version}; decide afresh"
+        return Outcome(order.ledger, "refused", found)
+    if mark.version == GONE:
+        return None
+    known = mark_codec.decode(mark.data)
+    if known.whole and not set(order.replicas) <= set(known.replicas):
+        return None
+    detail = "it is marked" if known.whole else "it is marked, in a text that cannot be read"
+    return Outcome(order.ledger, "already", detail, mark.version, mark.mzxid)

@@ -1,0 +1,1 @@
+"""Connections, metadata and groups of Kafka clusters."""

@@ -1,0 +1,164 @@
+"""The administrative side of one cluster: a client that lives, calls that block, errors in our words.
+
+librdkafka asks many things at once and answers each by itself, so one bad topic spoils nothing. It knows what is wrong
+with a login or a certificate only in a callback, and lets requests time out meanwhile: both are put together here.
+"""
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from trueup.connectors.closing import Closing
+from trueup.connectors.contract import Endpoint
+from trueup.connectors.kafka.client.options import librdkafka
+from trueup.state.common.errors import Retry, Stop, TrueupError, Unknown
+
+TIMEOUT_S = 15.0
+SILENT = 3
+"""Answers missing in a row after which the client is made anew: one may go deaf, and its cluster be well."""
+_LOGIN = frozenset({
+    KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError.UNSUPPORTED_SASL_MECHANISM,
+    KafkaError._SSL,
+})  # fmt: skip
+DENIED = frozenset({
+    KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED, KafkaError.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+})  # fmt: skip
+MISSING = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION})
+_REFUSED = frozenset({
+    KafkaError.INVALID_CONFIG, KafkaError.INVALID_PARTITIONS, KafkaError.INVALID_REPLICATION_FACTOR,
+    KafkaError.INVALID_REPLICA_ASSIGNMENT, KafkaError.INVALID_REQUEST, KafkaError.POLICY_VIOLATION,
+    KafkaError.SECURITY_DISABLED, KafkaError.TOPIC_EXCEPTION, KafkaError.UNSUPPORTED_VERSION,
+    KafkaError._UNSUPPORTED_FEATURE, KafkaError._INVALID_ARG, KafkaError.TOPIC_ALREADY_EXISTS,
+})  # fmt: skip
+_LOST = frozenset({
+    KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError.REQUEST_TIMED_OUT, KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._DESTROY,
+})  # fmt: skip
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Admin(Closing):
+    """One client for all that is asked of a cluster; ``name`` is ours for it.
+
+    Every method raises `Retry` when the cluster does not answer within ``timeout_s`` seconds, `Stop` when it refuses
+    who we are, `BadSettings` when the options cannot be used. Safe to use from several threads; not across forks.
+    """
+
+    def __init__(self, endpoint: Endpoint, timeout_s: float = TIMEOUT_S) -> None:
+        self.endpoint, self.name, self.timeout_s = endpoint, endpoint.name, timeout_s
+        self._login: KafkaError | None = None
+        self._silent = 0
+        self.client = self._made()
+
+    def _made(self) -> AdminClient:
+        return AdminClient(librdkafka(self.endpoint, error_cb=self._heard))
+
+    def close(self) -> None:
+        """Let go of all connections. The client is of no further use."""
+        del self.client
+
+    def ask(self, doing: str, call: Callable[..., "Future[V]"], *given: object, **more: object) -> V:
+        """The one answer of a call. ``doing`` completes "to ... "."""
+        return self._result(doing, call(*given, request_timeout=self.timeout_s, **more))
+
+    def ask_each(
+        self, doing: str, call: Callable[..., Mapping[K, "Future[V]"]], *given: object, **more: object
+    ) -> dict[K, V | TrueupError]:
+        """The answers of a call that answers for each thing by itself: a value, or why there is none. What concerns
+        the whole cluster is raised."""
+        return self.results(doing, call(*given, request_timeout=self.timeout_s, **more))
+
+    def do_each(
+        self, doing: str, call: Callable[..., Mapping[K, "Future[V]"]], *given: object, **more: object
+    ) -> dict[K, V | TrueupError]:
+        """As `ask_each`, for calls that change something: no answer is `Unknown`, and nothing is raised."""
+        futures = call(*given, request_timeout=self.timeout_s, **more)
+        return {key: self._done(f"{doing} {_shown(key)}", future) for key, future in futures.items()}
+
+    def results(self, doing: str, futures: Mapping[K, "Future[V]"]) -> dict[K, V | TrueupError]:
+        """What `ask_each` returns, of calls already made."""
+        return {key: self._one(f"{doing} {_shown(key)}", future) for key, future in futures.items()}
+
+    def error(self, doing: str, error: KafkaError, changing: bool = False) -> TrueupError:
+        """Our error for one of the client's. ``changing``: whether something was to be changed."""
+        code, said = error.code(), f"{error.name()}: {error.str()}"
+        expected = f"{self.name} to {doing}"
+        if code in _LOST and (login := self._trouble()) is not None:
+            return Stop(expected, f"{login.name()}: {login.str()}", "check user, password and certificates")
+        if not changing:
+            self._count(code)
+        if code in DENIED or code in _LOGIN:
+            return Stop(expected, said, "give the link's user that right" if code in DENIED else "check user, password")
+        if code in MISSING or code in _REFUSED:
+            return Stop(expected, said, "see what the broker says; it will not change by itself")
+        if code in _LOST and changing:
+            return Unknown(expected, said, "look whether it happened")
+        return Retry(expected, said, "see whether its brokers are well; it is tried again")
+
+    def _count(self, code: int) -> None:
+        """Note an answer that is an error, and make the client anew after too many that did not come."""
+        self._silent = self._silent + 1 if code in _LOST else 0
+        if self._silent >= SILENT:
+            self._silent = 0
+            self.client = self._made()
+
+    def _heard(self, error: KafkaError) -> None:
+        if error.code() in _LOGIN:
+            self._login = error
+
+    def _trouble(self) -> KafkaError | None:
+        """What the client said about our login since it was asked last."""
+        self.client.poll(0)
+        trouble, self._login = self._login, None
+        return trouble
+
+    def _result(self, doing: str, future: "Future[V]") -> V:
+        try:
+            value = future.result()
+        except KafkaException as error:
+            raise self.error(doing, error.args[0]) from error
+        self._silent = 0
+        return value
+
+    def _one(self, doing: str, future: "Future[Any]") -> Any:
+        try:
+            value = future.result()
+        except KafkaException as error:
+            found = self.error(doing, error.args[0])
+            found.__cause__ = error
+            code = error.args[0].code()
+            if code in _LOST or code in _LOGIN:
+                raise found from error
+            return found
+        self._silent = 0
+        return value
+
+    def _done(self, doing: str, future: "Future[Any]") -> Any:
+        try:
+            return future.result()
+        except KafkaException as error:
+            found = self.error(doing, error.args[0], changing=True)
+            found.__cause__ = error
+            return found
+
+
+def _shown(key: Any) -> str:
+    if isinstance(key, TopicPartition):
+        return f"{key.topic}-{key.partition}"
+    return str(getattr(key, "name", key))
+
+
+def code_of(error: TrueupError) -> int:
+    """The client's code of an error that `Admin` told; 0 for others."""
+    cause = error.__cause__
+    return int(cause.args[0].code()) if isinstance(cause, KafkaException) else 0
+
+
+def missing(error: TrueupError) -> bool:
+    """Whether it says that a topic or partition does not exist."""
+    return code_of(error) in MISSING

@@ -1,0 +1,260 @@
+"""One Kafka cluster as a copier sees it: who leads which partition, and questions to the leaders."""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, TypeVar
+
+from kafka.protocol.admin import DescribeProducersRequest
+from kafka.protocol.consumer import ListOffsetsRequest
+from kafka.protocol.metadata import MetadataRequest
+
+from trueup.connectors.contract import Endpoint, Partition
+from trueup.connectors.kafka.client.connection import Connection, connect
+from trueup.connectors.kafka.client.fetch_produce import Missing, problem
+from trueup.connectors.kafka.client.options import addresses_of, settings_of
+from trueup.connectors.kafka.protocol.topic_ids import text_of
+from trueup.state.common.errors import Retry, Stop, TrueupError
+
+EARLIEST, LATEST = -2, -1
+_CONSUMER, _DEBUGGER = -1, -2
+"""Replica ids: the ends that a consumer sees, and those that the leader has (ReplicaManager.fetchOffset)."""
+_METADATA, _LIST_OFFSETS, _DESCRIBE_PRODUCERS = 10, 2, 0  # versions: all brokers from 2.8 on
+SETTLE_S = 0.5
+T = TypeVar("T")
+
+
+class Cluster:
+    """Leaders as of the last `refresh`, and one connection a broker for questions, which are answered at once.
+
+    Questions about partitions give an answer or an error for each of them.
+    """
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self.id = ""
+        self._settings = settings_of(endpoint)
+        self._bootstrap = addresses_of(endpoint)
+        self._nodes: dict[int, tuple[str, int]] = {}
+        self._leaders: dict[Partition, int | TrueupError] = {}
+        self._ids: dict[str, bytes] = {}
+        self._asking: dict[tuple[str, int], Connection] = {}
+
+    def refresh(self, topics: Iterable[str]) -> None:
+        """Ask who leads the partitions of these topics. Raises `Retry` when no broker answers, `Stop` when one
+        refuses us."""
+        names = sorted(set(topics))
+        asked = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
+        answer = self._ask_any(lambda: MetadataRequest(topics=asked, allow_auto_topic_creation=False))
+        self.id = answer.cluster_id or ""
+        self._nodes = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
+        for topic in answer.topics:
+            self._forget(topic.name)
+            self._ids[topic.name] = topic.topic_id.bytes if topic.topic_id and not topic.error_code else b""
+            if topic.error_code:
+                self._leaders[Partition(topic.name, -1)] = self._problem(topic.error_code, topic.name)
+            for part in topic.partitions:
+                where = Partition(topic.name, part.partition_index)
+                led = part.leader_id >= 0
+                self._leaders[where] = part.leader_id if led else self._problem(part.error_code or 5, str(where))
+
+    def leader(self, partition: Partition) -> int:
+        """Node that leads it. Raises `Retry` or `Stop`."""
+        found = self._leaders.get(partition, self._leaders.get(Partition(partition.topic, -1)))
+        if found is None:
+            found = self._problem(3, str(partition))
+        if isinstance(found, TrueupError):
+            raise found
+        return found
+
+    def identify(self, topic: str, meant: bytes) -> bytes:
+        """The id of a topic that is to have the id ``meant`` (empty: any). Raises `Missing` where it has another."""
+        found = self._ids.get(topic, b"")
+        if meant and found and meant != found:
+            raise Missing(
+                f"topic {topic} of {self.endpoint.name} with id {text_of(meant)}",
+                f"it was deleted and made anew with id {text_of(found)}",
+                "reset the link's partitions of this topic, or leave it out of the link",
+            )
+        return meant or found
+
+    def take(self, node: int) -> Connection:
+        """A connection to a broker for the caller alone, who closes it or gives it back. Raises `Retry` and `Stop`."""
+        address = self._address_of(node)
+        return self._asking.pop(address, None) or connect(*address, self._settings)
+
+    def give(self, node: int, connection: Connection) -> None:
+        """Give a connection back on which nothing is under way."""
+        address = self._nodes.get(node)
+        if address is None or address in self._asking:
+            connection.close()
+        else:
+            self._asking[address] = connection
+
+    def asking(self, node: int) -> Connection:
+        """The connection for questions to a broker. Raises `Retry` and `Stop`."""
+        return self._connection(self._address_of(node))
+
+    def ends(
+        self, partitions: Iterable[Partition], which: int = LATEST, replica_id: int = _CONSUMER
+    ) -> dict[Partition, int | TrueupError]:
+        """The first offset (`EARLIEST`) or the one after the last replicated record (`LATEST`)."""
+        kind = ListOffsetsRequest.ListOffsetsTopic
+
+        def request(topics: Mapping[str, list[int]]) -> Any:
+            asked = [
+                kind(
+                    name=name,
+                    partitions=[kind.ListOffsetsPartition(partition_index=n, timestamp=which) for n in numbers],
+                )
+                for name, numbers in topics.items()
+            ]
+            return ListOffsetsRequest(replica_id=replica_id, isolation_level=0, topics=asked)
+
+        return self._ask_leaders(partitions, request, _LIST_OFFSETS, "read the ends of", lambda part: int(part.offset))
+
+    def settled(self, partitions: Iterable[Partition]) -> dict[Partition, int | TrueupError]:
+        """The ends of logs in which everything is replicated that their leaders have now, or had and lost since.
+
+        A leader shows nothing that a replica in sync lacks, so what a copier wrote may be there out of sight. `Retry`
+        where it is not replicated in `SETTLE_S`.
+        """
+        found, left = dict[Partition, int | TrueupError](), dict[Partition, int]()
+        deadline = time.monotonic() + SETTLE_S
+        wanted = set(partitions)
+        while True:
+            for partition, end in self.ends(wanted, replica_id=_DEBUGGER).items():
+                if isinstance(end, TrueupError):
+                    found[partition] = end
+                else:
+                    left[partition] = min(end, left.get(partition, end))
+            wanted -= found.keys()
+            for partition, end in self.ends(wanted).items():
+                if isinstance(end, TrueupError) or end >= left[partition]:
+                    found[partition] = end
+            wanted -= found.keys()
+            if not wanted or time.monotonic() > deadline:
+                return found | {partition: self._alone(partition) for partition in wanted}
+            time.sleep(SETTLE_S / 10)
+
+    def _alone(self, partition: Partition) -> Retry:
+        return Retry(
+            f"the last records of {partition} in {self.endpoint.name} on all replicas in sync",
+            "its leader alone has them, and they may be lost or stay",
+            "look at the brokers that have its other replicas; nothing is written twice while it is not known",
+        )
+
+    def producers(self, partitions: Iterable[Partition]) -> dict[Partition, dict[int, int] | TrueupError]:
+        """Producer ids that the leader remembers (KIP-664), each with its last sequence."""
+
+        def request(topics: Mapping[str, list[int]]) -> Any:
+            kind = DescribeProducersRequest.TopicRequest
+            return DescribeProducersRequest(
+                topics=[kind(name=name, partition_indexes=numbers) for name, numbers in topics.items()]
+            )
+
+        def found(part: Any) -> dict[int, int]:
+            return {producer.producer_id: producer.last_sequence for producer in part.active_producers}
+
+        return self._ask_leaders(partitions, request, _DESCRIBE_PRODUCERS, "describe the producers of", found)
+
+    def lost(self, node: int) -> None:
+        """Its connection broke: close ours for questions too."""
+        if node in self._nodes:
+            self._drop(self._nodes[node])
+
+    def close(self) -> None:
+        """Close the connections for questions."""
+        for address in list(self._asking):
+            self._drop(address)
+
+    def _ask_leaders(
+        self,
+        partitions: Iterable[Partition],
+        request: Callable[[Mapping[str, list[int]]], Any],
+        version: int,
+        doing: str,
+        value: Callable[[Any], T],
+    ) -> dict[Partition, T | TrueupError]:
+        found: dict[Partition, T | TrueupError] = {}
+        of_node: dict[int, list[Partition]] = {}
+        for partition in partitions:
+            try:
+                of_node.setdefault(self.leader(partition), []).append(partition)
+            except TrueupError as error:
+                found[partition] = error
+        for node, led in of_node.items():
+            topics: dict[str, list[int]] = {}
+            for partition in led:
+                topics.setdefault(partition.topic, []).append(partition.number)
+            try:
+                answer = self._ask(self._address_of(node), partial(request, topics), version)
+            except TrueupError as error:
+                found |= dict.fromkeys(led, error)
+                continue
+            for topic in answer.topics:
+                for part in topic.partitions:
+                    where = Partition(topic.name, part.partition_index)
+                    bad = part.error_code
+                    found[where] = self._problem(bad, f"{doing} {where}", plain=False) if bad else value(part)
+        return found
+
+    def _ask_any(self, request: Callable[[], Any]) -> Any:
+        """The first broker that answers: those we are connected to, those we know of, those we were told."""
+        last: Retry | None = None
+        for address in dict.fromkeys((*self._asking, *self._nodes.values(), *self._bootstrap)):
+            try:
+                return self._ask(address, request, _METADATA)
+            except Retry as error:
+                last = error
+        assert last
+        raise last
+
+    def _ask(self, address: tuple[str, int], request: Callable[[], Any], version: int) -> Any:
+        """A connection that was kept may have been closed meanwhile: then once more on a new one."""
+        kept = address in self._asking
+        try:
+            return self._connection(address).ask(request(), version)
+        except Retry:
+            self._drop(address)
+            if not kept:
+                raise
+        try:
+            return self._connection(address).ask(request(), version)
+        except Retry:
+            self._drop(address)
+            raise
+
+    def _connection(self, address: tuple[str, int]) -> Connection:
+        if address not in self._asking:
+            self._asking[address] = connect(*address, self._settings)
+        return self._asking[address]
+
+    def _drop(self, address: tuple[str, int]) -> None:
+        with contextlib.suppress(KeyError):
+            self._asking.pop(address).close()
+
+    def _address_of(self, node: int) -> tuple[str, int]:
+        if node not in self._nodes:
+            raise Retry(f"broker {node} of {self.endpoint.name}", "it is gone", "it is tried again")
+        return self._nodes[node]
+
+    def _forget(self, topic: str) -> None:
+        for partition in [partition for partition in self._leaders if partition.topic == topic]:
+            del self._leaders[partition]
+
+    def _problem(self, code: int, what: str, plain: bool = True) -> TrueupError:
+        return problem(code, f"{'find the leader of ' if plain else ''}{what} in {self.endpoint.name}")
+
+
+def cluster_id(endpoint: Endpoint) -> str:
+    """The id that the cluster gave itself. Raises `Retry` and `Stop`."""
+    cluster = Cluster(endpoint)
+    try:
+        cluster.refresh(())
+    finally:
+        cluster.close()
+    if not cluster.id:
+        raise Stop(f"{endpoint.name} to have a cluster id", "none", "use Kafka 2.8 or later")
+    return cluster.id

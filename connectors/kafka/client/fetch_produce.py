@@ -1,0 +1,170 @@
+"""Fetch and Produce in bytes, and what the error codes of brokers ask for.
+
+Layouts: FetchRequest.json, FetchResponse.json (version 10), ProduceRequest.json, ProduceResponse.json (version 7) of
+Kafka's clients/src/main/resources/common/message: the first that carry zstd (KIP-110), in brokers since 2.1.
+"""
+
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from kafka.errors import for_code
+
+from trueup.connectors.contract import Partition
+from trueup.connectors.kafka.client.connection import Part
+from trueup.state.common.errors import BadBytes, Retry, Stop, TrueupError
+
+PRODUCE, PRODUCE_VERSION = 0, 7
+FETCH, FETCH_VERSION = 1, 10
+OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC, UNKNOWN_ID, INCONSISTENT_ID = 1, 3, 100, 103
+UNCOMMITTED, COMMITTED = 0, 1
+
+_NO_TRANSACTION_ALL_REPLICAS = struct.Struct(">hhii")
+_FETCH_HEAD = struct.Struct(">iiiibiii")
+_FETCH_PARTITION = struct.Struct(">iiqqi")
+_ANSWER_PARTITION = struct.Struct(">ihqqq")
+_ABORTED = struct.Struct(">qq")
+_PRODUCE_PARTITION = struct.Struct(">ii")
+_PRODUCED = struct.Struct(">ihqqq")
+_NO_SESSION, _ANY_EPOCH = (0, -1), -1
+_FETCHED_HEAD = struct.Struct(">ihi")
+_INT = struct.Struct(">i")
+_SHORT = struct.Struct(">h")
+_NONE = _INT.pack(0)
+
+_ASK_AGAIN = {2, 45, 46, 59}
+"""CORRUPT_MESSAGE, and errors of the sequence: the partition's place at the target is looked up again."""
+_HINTS: Mapping[int, str] = {
+    3: "create the topic or its partitions, or leave it out of the link",
+    10: "raise max.message.bytes of the target topic",
+    18: "raise segment.bytes of the target topic",
+    29: "grant READ and DESCRIBE at the source, WRITE, READ and DESCRIBE at the target",
+    31: "grant IDEMPOTENT_WRITE on the cluster, or WRITE on the topic, at the target",
+    32: "align message.timestamp.before.max.ms and message.timestamp.after.max.ms with the source",
+    87: "a compacted target takes no records without keys: align cleanup.policy with the source",
+}
+
+
+class Fetched(NamedTuple):
+    """What one partition answered. ``aborted``: (producer id, first offset); ``records``: writable bytes of whole
+    record batches, the last of which may be cut off."""
+
+    error: int
+    end: int
+    start: int
+    aborted: Sequence[tuple[int, int]]
+    records: memoryview
+
+
+class Produced(NamedTuple):
+    """What one partition answered to one batch. ``offset``: of the batch's first record."""
+
+    error: int
+    offset: int
+
+
+def fetch_body(
+    wanted: Mapping[str, Iterable[tuple[int, int]]], each: int, whole: int, wait_ms: int, isolation: int
+) -> bytes:
+    """Ask for (partition, offset) of topics: at most ``each`` bytes of a partition, ``whole`` in all; answered as soon
+    as there is a byte, or after ``wait_ms``. The first batch comes whole, however large."""
+    parts = [_FETCH_HEAD.pack(-1, wait_ms, 1, whole, isolation, *_NO_SESSION, len(wanted))]
+    for topic, places in wanted.items():
+        asked = [_FETCH_PARTITION.pack(number, _ANY_EPOCH, offset, -1, each) for number, offset in places]
+        parts += (text(topic), _INT.pack(len(asked)), *asked)
+    return b"".join((*parts, _INT.pack(0)))
+
+
+def fetched(body: memoryview) -> dict[Partition, Fetched]:
+    """An answer to `fetch_body`. An error of the whole answer is told for no partition."""
+    found: dict[Partition, Fetched] = {}
+    topics, at = _counted(body, _FETCHED_HEAD.size)
+    for _ in range(topics):
+        topic, at = _text(body, at)
+        partitions, at = _counted(body, at)
+        for _ in range(partitions):
+            number, error, end, _stable, start = _unpacked(_ANSWER_PARTITION, body, at)
+            count, at = _counted(body, at + _ANSWER_PARTITION.size, _ABORTED.size)
+            aborted = [_ABORTED.unpack_from(body, at + _ABORTED.size * n) for n in range(count)] if count else ()
+            size, at = _counted(body, at + _ABORTED.size * count)
+            found[Partition(topic, number)] = Fetched(error, end, start, aborted, body[at : at + size])
+            at += size
+    return found
+
+
+def produce_body(batches: Mapping[Partition, Part], wait_ms: int) -> list[Part]:
+    """Write one batch to each partition, acknowledged by all replicas in sync within ``wait_ms``. In pieces: the
+    batches are not copied."""
+    topics: dict[str, list[Partition]] = {}
+    for partition in batches:
+        topics.setdefault(partition.topic, []).append(partition)
+    parts: list[Part] = [_NO_TRANSACTION_ALL_REPLICAS.pack(-1, -1, wait_ms, len(topics))]
+    for topic, partitions in topics.items():
+        parts.append(text(topic) + _INT.pack(len(partitions)))
+        for partition in partitions:
+            batch = batches[partition]
+            parts += (_PRODUCE_PARTITION.pack(partition.number, len(batch)), batch)
+    return parts
+
+
+def produced(body: memoryview) -> dict[Partition, Produced]:
+    """An answer to `produce_body`."""
+    found: dict[Partition, Produced] = {}
+    topics, at = _counted(body, 0)
+    for _ in range(topics):
+        topic, at = _text(body, at)
+        partitions, at = _counted(body, at)
+        for _ in range(partitions):
+            number, error, offset, _appended, _start = _unpacked(_PRODUCED, body, at)
+            at += _PRODUCED.size
+            found[Partition(topic, number)] = Produced(error, offset)
+    return found
+
+
+class Missing(Retry):
+    """A topic or partition that brokers do not know: as a rule for ever, for a while after it was created."""
+
+
+def problem(code: int, doing: str) -> TrueupError:
+    """What an error code means for one partition: `Retry`, or `Stop` when a person must change something."""
+    kind = for_code(code)
+    found = f"error {code} {kind.__name__.removesuffix('Error')}"
+    if code in (UNKNOWN_TOPIC, UNKNOWN_ID, INCONSISTENT_ID):
+        return Missing(f"to {doing}", found, _HINTS[UNKNOWN_TOPIC])
+    if kind.retriable or code in _ASK_AGAIN or code == OFFSET_OUT_OF_RANGE:
+        return Retry(f"to {doing}", found, _HINTS.get(code, "look at the brokers; it is tried again"))
+    return Stop(f"to {doing}", found, _HINTS.get(code, "see the broker's log"))
+
+
+def text(value: str) -> bytes:
+    """STRING."""
+    raw = value.encode()
+    return _SHORT.pack(len(raw)) + raw
+
+
+def _text(body: memoryview, at: int) -> tuple[str, int]:
+    (size,), at = _unpacked(_SHORT, body, at), at + _SHORT.size
+    try:
+        if 0 <= size <= len(body) - at:
+            return str(body[at : at + size], "utf-8"), at + size
+    except UnicodeDecodeError:
+        pass
+    raise _strange(at, "the name of a topic")
+
+
+def _counted(body: memoryview, at: int, each: int = 1) -> tuple[int, int]:
+    """How many follow, of so many bytes each at least, and where; null is none."""
+    (count,), at = _unpacked(_INT, body, at), at + _INT.size
+    if not -1 <= count <= (len(body) - at) // each:
+        raise _strange(at, f"as many of {each} bytes as the answer has room for")
+    return max(count, 0), at
+
+
+def _unpacked(form: struct.Struct, body: memoryview, at: int) -> tuple[Any, ...]:
+    if at + form.size > len(body):
+        raise _strange(at, f"{form.size} bytes")
+    return form.unpack_from(body, at)
+
+
+def _strange(at: int, expected: str) -> BadBytes:
+    return BadBytes("an answer of a broker", at, expected, "other bytes", "is it a Kafka broker?")

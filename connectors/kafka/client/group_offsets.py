@@ -1,0 +1,118 @@
+"""What consumer groups committed, as their coordinators tell it, and offsets committed for groups without members.
+
+ListGroups (KIP-518 tells states), OffsetFetch (KIP-709: many groups at once), OffsetCommit as a client that is in no
+generation, Metadata for the ids of topics, which the others name only. All through kafka-python: librdkafka 2.16 ends
+the whole process (rd_kafka_handle_OffsetFetch) when a coordinator that is asked through its admin client has moved or
+still loads.
+"""
+
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from kafka import errors as kafka_errors
+
+from trueup.connectors.closing import Closing
+from trueup.connectors.contract import Endpoint, Partition
+from trueup.connectors.kafka.client.connection import UNREADABLE
+from trueup.connectors.kafka.client.kafka_python import CleanClient
+from trueup.connectors.kafka.client.options import kafka_python
+from trueup.connectors.kafka.protocol.topic_ids import plain_text_of
+from trueup.state.common.errors import BadBytes, BadSettings, Retry, Stop, TrueupError, Unknown
+
+CONNECT_S = 10.0
+WITHOUT_MEMBERS = ("", "empty", "dead")
+"""States in which a group takes offsets from outside; empty: there is no such group."""
+T = TypeVar("T")
+Answer = dict[Partition, int] | TrueupError
+Refusals = dict[Partition, str] | TrueupError
+"""Why a partition was refused, by partition; empty for those that were set."""
+
+
+class Committed(Closing):
+    """The groups of one cluster. Connects at the first call, and anew after every error, as coordinators move.
+
+    Calls block. They raise `Retry` when the cluster does not answer, `Stop` when it refuses us, `BadSettings` for
+    options that kafka-python does not know. Safe to use from several threads.
+    """
+
+    def __init__(self, endpoint: Endpoint, connect_s: float = CONNECT_S) -> None:
+        self.name, self._endpoint, self._connect_ms = endpoint.name, endpoint, int(connect_s * 1_000)
+        self._lock = threading.RLock()
+        self._client: Any = None
+
+    def close(self) -> None:
+        """Let go of all connections; the next call opens new ones."""
+        with self._lock:
+            client, self._client = self._client, None
+        if client is not None:
+            with suppress(kafka_errors.KafkaError, OSError):
+                client.close()
+
+    def states(self) -> dict[str, str]:
+        """All groups with their states in small letters (`stable`, `empty` ...; `unknown` from brokers before 2.6)."""
+        listed = self._ask("list its groups", lambda client: client.list_groups())
+        return {group["group_id"]: str(group.get("group_state") or "unknown").lower() for group in listed}
+
+    def offsets(self, groups: Sequence[str]) -> dict[str, Answer]:
+        """What each group committed, by partition; nothing for one that does not exist. One request for each
+        coordinator; where one group is refused, each is asked alone."""
+        if not groups:
+            return {}
+        try:
+            told = self._ask("tell what groups committed", lambda client: client.list_group_offsets(list(groups)))
+        except BadSettings:
+            raise
+        except Stop as error:
+            return {groups[0]: error} if len(groups) == 1 else {g: self.offsets([g])[g] for g in groups}
+        return {group: told.get(group, {}) for group in groups}
+
+    def ids(self, topics: Iterable[str]) -> dict[str, str]:
+        """Id of each of these topics that the cluster has; empty where its brokers do not tell it (before 2.8)."""
+        names = sorted(set(topics))
+        found = self._ask("tell the ids of topics", lambda client: client.describe_topics(names)) if names else []
+        absent = kafka_errors.UnknownTopicOrPartitionError.errno
+        return {topic["name"]: _id(topic.get("topic_id")) for topic in found if topic["error_code"] != absent}
+
+    def commit(self, offsets: Mapping[str, Mapping[Partition, int]]) -> dict[str, Refusals]:
+        """Set what groups committed, in one request for each. Raises `Unknown` when there is no answer to one of them;
+        where one group is refused, each is asked alone."""
+        if not offsets:
+            return {}
+        what = f"group {next(iter(offsets))}" if len(offsets) == 1 else f"{len(offsets)} groups"
+        try:
+            return {**self._ask(f"set offsets of {what}", lambda client: client.alter_offsets(offsets))}
+        except Retry as error:
+            raise Unknown(error.expected, error.found, "look whether it happened") from error
+        except BadSettings:
+            raise
+        except Stop as error:
+            if len(offsets) == 1:
+                return dict.fromkeys(offsets, error)
+            return {group: self.commit({group: places})[group] for group, places in offsets.items()}
+
+    def _ask(self, doing: str, call: Callable[[Any], T]) -> T:
+        with self._lock:
+            try:
+                return call(self._connected())
+            except kafka_errors.KafkaError as error:
+                self.close()
+                found = f"{type(error).__name__}: {error}"
+                if error.retriable or isinstance(error, kafka_errors.KafkaConnectionError):
+                    raise Retry(f"{self.name} to {doing}", found, "it is tried again") from error
+                raise Stop(f"{self.name} to {doing}", found, "see what the broker says, and our rights") from error
+            except UNREADABLE as error:
+                self.close()
+                where, expected = f"an answer of {self.name}", f"what it needs to {doing}"
+                raise BadBytes(where, 0, expected, "other bytes", "is it a Kafka broker?") from error
+
+    def _connected(self) -> Any:
+        if self._client is None:
+            self._client = CleanClient(**kafka_python(self._endpoint), bootstrap_timeout_ms=self._connect_ms)
+        return self._client
+
+
+def _id(found: str | None) -> str:
+    return plain_text_of(uuid.UUID(found).bytes) if found else ""

@@ -1,0 +1,129 @@
+"""kafka-python's administrative client, mended."""
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from kafka import errors as kafka_errors
+from kafka.admin import KafkaAdminClient
+from kafka.protocol.consumer import OffsetCommitRequest
+
+from trueup.connectors.contract import Partition
+
+AT_ONCE = 32
+"""Requests on the way to a broker, of those that wait for nothing but the network."""
+_Topic = OffsetCommitRequest.OffsetCommitRequestTopic
+Places = Mapping[Partition, int]
+
+
+class _Place:
+    """What OffsetCommit holds of one partition, as kafka-python's encoder reads it. Its own class takes five times as
+    long to make."""
+
+    __slots__ = ("committed_offset", "partition_index")
+    committed_leader_epoch = commit_timestamp = -1
+    committed_metadata = ""
+    tags = unknown_tags = None
+
+    def __init__(self, number: int, offset: int) -> None:
+        self.partition_index, self.committed_offset = number, offset
+
+
+class CleanClient(KafkaAdminClient):  # type: ignore[misc]
+    """One that leaves no thread behind when it cannot connect, that knows every broker that it is sent to and who is
+    the controller, and that sets the offsets of many groups at once.
+
+    Its metadata are five minutes old at most. A broker that was away when they were read is not in them, and every
+    request to it would fail until they are read again. The controller is kept until it answers that it is not any
+    more, which one that is away never does.
+    """
+
+    def __init__(self, **configs: object) -> None:
+        try:
+            # At its limit a connection refuses requests.
+            super().__init__(**{"max_in_flight_requests_per_connection": 2 * AT_ONCE, **configs})
+        except kafka_errors.KafkaError:
+            if hasattr(self, "_net"):
+                self._client.close()
+                self._net.stop()
+            raise
+        self._send = self._manager.send
+        self._manager.send = self._send_known
+
+    async def _send_known(self, request: Any, node_id: Any = None, request_timeout_ms: int | None = None) -> Any:
+        await self._know(node_id)
+        return await self._send(request, node_id, request_timeout_ms)
+
+    async def _know(self, node_id: Any) -> None:
+        cluster = self._manager.cluster
+        if node_id is not None and cluster.broker_metadata(node_id) is None:
+            await cluster.refresh_metadata()
+
+    async def _send_request_to_controller(self, *request: Any, **more: Any) -> Any:
+        self._controller_id = None
+        return await super()._send_request_to_controller(*request, **more)
+
+    @staticmethod
+    def _parse_group_offsets(group: Any) -> dict[Partition, int]:
+        """In our own types at once: there are thousands, in the thread that all other answers wait for."""
+        refused = kafka_errors.for_code(group.error_code)
+        if refused.errno:
+            raise refused(f"for group {group.group_id!r}")
+        found = {}
+        for topic in group.topics:
+            for each in topic.partitions:
+                if each.error_code:
+                    raise kafka_errors.for_code(each.error_code)(f"for partition {each.partition_index}")
+                if each.committed_offset >= 0:
+                    found[Partition(topic.name, each.partition_index)] = each.committed_offset
+        return found
+
+    def alter_offsets(self, asked: Mapping[str, Places]) -> dict[str, dict[Partition, str]]:
+        """What `alter_group_offsets` does, for each group; why a partition was refused, empty where it was not. Its
+        requests do not wait for each other: a thread that waits for a hundred answers in turn waits for the
+        interpreter's lock as often."""
+        answers: dict[str, dict[Partition, str]] = self._manager.run(self._alter_offsets, asked)
+        return answers
+
+    async def _alter_offsets(self, asked: Mapping[str, Places]) -> dict[str, dict[Partition, str]]:
+        coordinators = await self._find_coordinator_ids(list(asked))
+        sent: deque[tuple[str, Any]] = deque()
+        answers = {}
+
+        async def take() -> None:
+            group, answer = sent.popleft()
+            answers[group] = _refusals(await answer)
+
+        for group, offsets in asked.items():
+            if len(sent) == AT_ONCE:
+                await take()
+            await self._know(coordinators[group])
+            sent.append((group, self._send(commit_request(group, offsets), coordinators[group])))
+        while sent:
+            await take()
+        return answers
+
+
+def commit_request(group: str, offsets: Places) -> Any:
+    """Of a client that is in no generation of the group. At most version 7: the next one says the same with tagged
+    fields, which take as long to encode as all else."""
+    topics: dict[str, list[_Place]] = {}
+    for (topic, number), offset in offsets.items():
+        topics.setdefault(topic, []).append(_Place(number, offset))
+    return OffsetCommitRequest(
+        group_id=group, generation_id_or_member_epoch=-1, member_id="", group_instance_id=None, retention_time_ms=-1,
+        topics=[_Topic(name=topic, partitions=places) for topic, places in topics.items()], max_version=7,
+    )  # fmt: skip
+
+
+def _refusals(answer: Any) -> dict[Partition, str]:
+    return {
+        Partition(topic.name, each.partition_index): _refusal(each.error_code) if each.error_code else ""
+        for topic in answer.topics
+        for each in topic.partitions
+    }
+
+
+def _refusal(code: int) -> str:
+    error = kafka_errors.for_code(code)
+    return f"{error.message}: {error.description}"

@@ -1,0 +1,202 @@
+"""What a cluster has: topics and what they are made of, where partitions start and end, what groups committed.
+
+Every call costs a few requests however many topics or partitions it is about: one for the list of topics, one for
+descriptions, one per broker for offsets. What cannot be told of one topic or partition is told with it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from confluent_kafka import (
+    IsolationLevel,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import ClusterMetadata, ConfigResource, ConfigSource, OffsetSpec, ResourceType
+
+from trueup.connectors.contract import Endpoint, Partition
+from trueup.connectors.kafka.client.admin import Admin, missing
+from trueup.connectors.kafka.client.group_offsets import Committed
+from trueup.state.common.errors import Retry, TrueupError
+from trueup.state.replication.config_sync import Setting
+from trueup.state.replication.settings import Start
+
+NEVER = -1
+_NO_TOPIC = "/"
+"""A name that no broker takes, so that an answer is of the cluster alone and nothing is made."""
+_EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+_LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as its cluster tells it. ``id`` changes when it is deleted and made anew (empty: older than 2.8).
+
+    ``leaders``: node by partition, -1 for none. ``configs`` are those in force, all of them, when they were asked
+    for. ``error``: why nothing else is known.
+    """
+
+    name: str
+    id: str = ""
+    internal: bool = False
+    leaders: tuple[int, ...] = ()
+    replicas: int = 0
+    configs: Mapping[str, Setting] = field(default_factory=dict)
+    error: str = ""
+
+    @property
+    def partitions(self) -> list[Partition]:
+        """Its partitions."""
+        return [Partition(self.name, number) for number in range(len(self.leaders))]
+
+
+class Log(NamedTuple):
+    """First offset of a partition and the one after its last readable record; -1 and ``error`` when not known."""
+
+    start: int = -1
+    end: int = -1
+    error: str = ""
+
+
+class Discovery:
+    """Reads one cluster; never changes it. Errors are those of `Admin`."""
+
+    def __init__(self, endpoint: Endpoint, admin: Admin | None = None) -> None:
+        self.admin = admin or Admin(endpoint)
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        self.admin.close()
+
+    def cluster_id(self) -> str:
+        """The id that the cluster was formatted with: no other has it."""
+        # Not describe_cluster: librdkafka 2.16 ends the process by an assertion (rd_kafka_admin_response_parse) where a
+        # broker that has just started knows of no broker yet.
+        found: object = self._listed(_NO_TOPIC).cluster_id
+        if not found:
+            raise Retry(f"{self.admin.name} to have a cluster id", "none yet", "it is asked again; Kafka 2.8 has one")
+        return str(found)
+
+    def names(self) -> list[str]:
+        """Names of all topics that we may see, internal ones too, sorted. The list to match patterns against."""
+        return sorted(self._listed().topics)
+
+    def _listed(self, *topic: str) -> ClusterMetadata:
+        try:
+            return self.admin.client.list_topics(*topic, timeout=self.admin.timeout_s)
+        except KafkaException as error:
+            raise self.admin.error("tell its topics", error.args[0]) from error
+
+    def topics(self, names: Iterable[str], configs: bool = True) -> dict[str, Topic]:
+        """Those of ``names`` that exist, with all settings in force unless ``configs`` is false."""
+        wanted = sorted(set(names))
+        if not wanted:
+            return {}
+        answers = self.admin.ask_each("describe topic", self.admin.client.describe_topics, TopicCollection(wanted))
+        found = {name: _topic(name, answer) for name, answer in answers.items() if not _absent(answer)}
+        known = [name for name, topic in found.items() if not topic.error]
+        settings = self.configs(known) if configs else {}
+        return {name: _configured(topic, settings.get(name, {})) for name, topic in found.items()}
+
+    def configs(self, names: Sequence[str]) -> dict[str, dict[str, Setting] | TrueupError]:
+        """All settings in force of each topic, or why they are not known (DESCRIBE_CONFIGS is a right of its own)."""
+        if not names:
+            return {}
+        asked = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+        answers = self.admin.ask_each("describe the settings of topic", self.admin.client.describe_configs, asked)
+        return {
+            resource.name: answer if isinstance(answer, TrueupError) else _configs(answer)
+            for resource, answer in answers.items()
+        }
+
+    def logs(self, partitions: Iterable[Partition], committed_only: bool = True) -> dict[Partition, Log]:
+        """Where each partition starts and ends. ``committed_only``: it ends before the first open transaction, as for
+        readers of committed records; else where the next record will stand (high watermark)."""
+        asked = list(partitions)
+        level = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
+        starts = self._offsets(asked, _EARLIEST, IsolationLevel.READ_UNCOMMITTED)
+        ends = self._offsets(asked, _LATEST, level)
+        return {partition: _log(starts[partition], ends[partition]) for partition in asked}
+
+    def starts(self, partitions: Iterable[Partition], start: Start) -> dict[Partition, int | TrueupError]:
+        """The first offset to copy of each partition: `earliest`, `latest`, the first record at or after a `time` (the
+        end if there is none), or what a `group` committed (earliest where it never did)."""
+        asked = list(partitions)
+        if start.kind == "latest":
+            return self._offsets(asked, _LATEST, IsolationLevel.READ_UNCOMMITTED)
+        if start.kind == "time":
+            found = self._offsets(asked, OffsetSpec.for_timestamp(start.at_ms), IsolationLevel.READ_UNCOMMITTED)
+            return self._instead(found, _LATEST)
+        if start.kind == "group":
+            return self._instead(self._committed(start.group, asked), _EARLIEST)
+        return self._offsets(asked, _EARLIEST, IsolationLevel.READ_UNCOMMITTED)
+
+    def _committed(self, group: str, partitions: Sequence[Partition]) -> dict[Partition, int | TrueupError]:
+        with Committed(self.admin.endpoint) as groups:
+            told = groups.offsets([group])[group]
+        if isinstance(told, TrueupError):
+            raise told
+        return {partition: told.get(partition, NEVER) for partition in partitions}
+
+    def _instead(
+        self, found: Mapping[Partition, int | TrueupError], spec: OffsetSpec
+    ) -> dict[Partition, int | TrueupError]:
+        """With the offset that ``spec`` says for partitions without one."""
+        none = [partition for partition, offset in found.items() if offset == NEVER]
+        return {**found, **self._offsets(none, spec, IsolationLevel.READ_UNCOMMITTED)}
+
+    def _offsets(
+        self, partitions: Sequence[Partition], spec: OffsetSpec, level: IsolationLevel
+    ) -> dict[Partition, int | TrueupError]:
+        if not partitions:
+            return {}
+        asked = {TopicPartition(topic, number): spec for topic, number in partitions}
+        answers = self.admin.ask_each("tell an offset of", self.admin.client.list_offsets, asked, isolation_level=level)
+        return {
+            Partition(place.topic, place.partition): answer if isinstance(answer, TrueupError) else answer.offset
+            for place, answer in answers.items()
+        }
+
+
+def partitions_of(topics: Iterable[Topic]) -> list[Partition]:
+    """All partitions of some topics."""
+    return [partition for topic in topics for partition in topic.partitions]
+
+
+def _absent(answer: object) -> bool:
+    return isinstance(answer, TrueupError) and missing(answer)
+
+
+def _topic(name: str, answer: Any) -> Topic:
+    if isinstance(answer, TrueupError):
+        return Topic(name, error=str(answer))
+    ordered = sorted(answer.partitions, key=lambda partition: partition.id)
+    leaders = tuple(-1 if partition.leader is None else partition.leader.id for partition in ordered)
+    replicas = max((len(partition.replicas) for partition in ordered), default=0)
+    return Topic(name, str(answer.topic_id), answer.is_internal, leaders, replicas)
+
+
+def _configured(topic: Topic, found: dict[str, Setting] | TrueupError) -> Topic:
+    if isinstance(found, TrueupError):
+        return replace(topic, error=str(found))
+    return replace(topic, configs=found)
+
+
+def _configs(answer: Any) -> dict[str, Setting]:
+    return {
+        name: Setting(entry.value, entry.source == _OWN)
+        for name, entry in answer.items()
+        if entry.value is not None and not entry.is_sensitive
+    }
+
+
+def _log(start: int | TrueupError, end: int | TrueupError) -> Log:
+    for found in (start, end):
+        if isinstance(found, TrueupError):
+            return Log(error=str(found))
+    return Log(int(start), int(end))  # type: ignore[arg-type]
+
+
+_OWN = ConfigSource.DYNAMIC_TOPIC_CONFIG.value

@@ -1,0 +1,188 @@
+"""Client settings of a cluster in the words of both clients that we use.
+
+They are written once, by librdkafka's names (CONFIGURATION.md of librdkafka 2.16). librdkafka itself judges names and
+values. kafka-python, whose connections the batches path uses, gets what concerns connections under its own names
+(``KafkaAdminClient.DEFAULT_CONFIG`` of 3.0.12); settings of librdkafka's own buffers and batches do not concern it.
+"""
+
+import functools
+import logging
+import ssl
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from trueup.connectors.contract import Endpoint
+from trueup.state.common.errors import BadSettings
+
+RESERVED = frozenset({
+    "acks", "auto.offset.reset", "bootstrap.servers", "enable.auto.commit", "enable.auto.offset.store",
+    "enable.idempotence", "group.id", "group.instance.id", "isolation.level", "metadata.broker.list",
+    "request.required.acks", "transactional.id",
+})  # fmt: skip
+"""What a link decides itself."""
+
+_QUIET = {"client.id": "trueup", "reconnect.backoff.max.ms": "5000"}
+_TLS = ("ssl", "sasl_ssl")
+_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_SYNONYMS = {"sasl.mechanisms": "sasl.mechanism"}
+_SECURITY = ("ssl.", "sasl.", "https.", "enable.ssl.", "enable.sasl.")
+_FALSE = ("false", "0", "f", "n", "no")
+_IN_CONTEXT = frozenset({
+    "ssl.ca.location", "ssl.ca.pem", "ssl.certificate.location", "ssl.key.location", "ssl.key.password",
+    "ssl.crl.location", "ssl.cipher.suites", "ssl.endpoint.identification.algorithm",
+    "enable.ssl.certificate.verification",
+})  # fmt: skip
+_NAMES: Mapping[str, tuple[str, Callable[[str], object]]] = {
+    "client.id": ("client_id", str),
+    "client.dns.lookup": ("client_dns_lookup", str),
+    "connections.max.idle.ms": ("connections_max_idle_ms", int),
+    "metadata.max.age.ms": ("metadata_max_age_ms", int),
+    "receive.message.max.bytes": ("receive_message_max_bytes", int),
+    "reconnect.backoff.max.ms": ("reconnect_backoff_max_ms", int),
+    "reconnect.backoff.ms": ("reconnect_backoff_ms", int),
+    "retry.backoff.ms": ("retry_backoff_ms", int),
+    "sasl.mechanism": ("sasl_mechanism", str.upper),
+    "sasl.password": ("sasl_plain_password", str),
+    "sasl.username": ("sasl_plain_username", str),
+    "security.protocol": ("security_protocol", str.upper),
+    "socket.receive.buffer.bytes": ("receive_buffer_bytes", int),
+    "socket.send.buffer.bytes": ("send_buffer_bytes", int),
+    "socket.timeout.ms": ("request_timeout_ms", int),
+}
+
+
+def librdkafka(endpoint: Endpoint, **ours: object) -> dict[str, Any]:
+    """Settings for a client of confluent-kafka. ``ours`` go over the cluster's, ``_`` in their names for ``.`` (not in
+    ``log_level`` and those of callbacks, ``error_cb``).
+
+    Raises `BadSettings` that names each key that cannot be used.
+    """
+    _check(endpoint)
+    given = {key: str(value) for key, value in endpoint.options.items()}
+    own = {
+        name if name == "log_level" or name.endswith("_cb") else name.replace("_", "."): value
+        for name, value in ours.items()
+    }
+    return {
+        "bootstrap.servers": endpoint.bootstrap,
+        "logger": logging.getLogger("librdkafka"),
+        **_QUIET,
+        **given,
+        **own,
+    }
+
+
+def kafka_python(endpoint: Endpoint) -> dict[str, Any]:
+    """Settings for a client of kafka-python, such as ``KafkaAdminClient``. Raises as `settings_of` does."""
+    return {"bootstrap_servers": endpoint.bootstrap.split(","), **settings_of(endpoint)}
+
+
+def settings_of(endpoint: Endpoint) -> dict[str, Any]:
+    """Settings for kafka-python's connections and clients, without addresses.
+
+    Raises `BadSettings` that names each key that cannot be used, also those that only librdkafka can honour.
+    """
+    _check(endpoint)
+    if found := only_records(endpoint.options):
+        raise BadSettings([f"kafka.{endpoint.name}.options.{problem}" for problem in found])
+    options = {"client.id": "trueup", "security.protocol": "PLAINTEXT", **_plain(endpoint.options)}
+    translated = {_NAMES[key][0]: _NAMES[key][1](value) for key, value in options.items() if key in _NAMES}
+    context = {"ssl_context": tls(options)} if options["security.protocol"].lower() in _TLS else {}
+    return {**translated, **context}
+
+
+def addresses_of(endpoint: Endpoint) -> list[tuple[str, int]]:
+    """Host and port of each bootstrap broker. Raises `BadSettings`."""
+    found = []
+    for part in endpoint.bootstrap.split(","):
+        host, _, port = part.strip().rpartition(":")
+        if not (host and port.isdecimal()):
+            raise BadSettings([f"kafka.{endpoint.name}.bootstrap: expected host:port, found {part.strip()!r}"])
+        found.append((host.strip("[]"), int(port)))
+    return found
+
+
+def problems(endpoint: Endpoint) -> list[str]:
+    """What makes the options of a cluster useless, one line for each key; nothing is connected to."""
+    reserved = [f"{key}: links decide this; leave it out" for key in endpoint.options if key in RESERVED]
+    return [f"kafka.{endpoint.name}.options.{p}" for p in reserved + _judged(_frozen(endpoint))]
+
+
+def only_records(options: Mapping[str, str]) -> list[str]:
+    """The options that kafka-python, and so the batches path, cannot honour; one line for each, empty: none."""
+    plain = _plain(options)
+    unknown = [
+        f"{key}: only the records path can do this; set copy: records, or leave it out"
+        for key in plain
+        if key.startswith(_SECURITY) and key not in _NAMES and key not in _IN_CONTEXT
+    ]
+    mechanism = plain.get("sasl.mechanism", _MECHANISMS[0])
+    if plain.get("security.protocol", "").lower().startswith("sasl") and mechanism.upper() not in _MECHANISMS:
+        unknown.append(f"sasl.mechanism: {mechanism} works in the records path alone; set copy: records")
+    return unknown
+
+
+def tls(options: Mapping[str, str]) -> ssl.SSLContext:
+    """The TLS settings as Python's own: trusts the given authority alone, without one those of the system.
+
+    Raises `BadSettings` for files that cannot be used.
+    """
+    try:
+        context = _context(options)
+    except (OSError, ssl.SSLError) as error:
+        raise BadSettings([f"ssl.*: {error}; give readable PEM files that belong together"]) from error
+    context.check_hostname = options.get("ssl.endpoint.identification.algorithm", "https").lower() != "none"
+    if options.get("enable.ssl.certificate.verification", "true").lower() in _FALSE:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+def _context(options: Mapping[str, str]) -> ssl.SSLContext:
+    authority = options.get("ssl.ca.location", "probe")
+    place = None if authority == "probe" else authority
+    file, folder = (None, place) if place and Path(place).is_dir() else (place, None)
+    context = ssl.create_default_context(cafile=file, capath=folder, cadata=options.get("ssl.ca.pem"))
+    if certificate := options.get("ssl.certificate.location"):
+        context.load_cert_chain(certificate, options.get("ssl.key.location"), options.get("ssl.key.password"))
+    if revoked := options.get("ssl.crl.location"):
+        context.load_verify_locations(cafile=revoked)
+        context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+    if ciphers := options.get("ssl.cipher.suites"):
+        context.set_ciphers(ciphers)
+    return context
+
+
+def _plain(options: Mapping[str, str]) -> dict[str, str]:
+    """Options as texts under one name each."""
+    return {_SYNONYMS.get(key, key): str(value) for key, value in options.items()}
+
+
+def _check(endpoint: Endpoint) -> None:
+    if found := problems(endpoint):
+        raise BadSettings(found)
+
+
+def _frozen(endpoint: Endpoint) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted((key, str(value)) for key, value in endpoint.options.items() if key not in RESERVED))
+
+
+@functools.lru_cache(64)
+def _judged(options: tuple[tuple[str, str], ...]) -> list[str]:
+    """What librdkafka says about each option by itself, and about all of them together."""
+    alone = {key: _judge({key: value}) for key, value in options}
+    if bad := [f"{key}: {said}" for key, said in alone.items() if f'"{key}"' in said]:
+        return bad
+    together = _judge(dict(options))
+    return [f"*: {together}"] if together else []
+
+
+def _judge(options: Mapping[str, str]) -> str:
+    try:
+        AdminClient({"bootstrap.servers": "", "log_level": "0", **options})
+    except KafkaException as error:
+        return str(error.args[0].str()).strip()
+    return ""

@@ -1,0 +1,1 @@
+"""Log directories of brokers: sizes, moves, throttles, cordons."""

@@ -1,0 +1,242 @@
+"""Log directories of a Kafka cluster: what every broker says of them, and the levers from outside.
+
+DescribeLogDirs (KIP-113; bytes since KIP-827, cordons since KIP-1066), AlterReplicaLogDirs (KIP-113), and two dynamic
+settings of a broker: ``replica.alter.log.dirs.io.max.bytes.per.second`` and ``cordoned.log.dirs``. kafka-python
+neither raises what a broker refuses nor looks at the error of a whole answer: both are read here.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+from kafka import errors as kafka_errors
+from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.protocol.admin import DescribeLogDirsRequest
+
+from trueup.connectors.closing import Closing
+from trueup.connectors.contract import Endpoint
+from trueup.connectors.kafka.client.kafka_python import CleanClient
+from trueup.connectors.kafka.client.options import kafka_python
+from trueup.state.common.errors import Retry, Stop, TrueupError, Unknown
+from trueup.state.logdirs.model import Broker, LogDir, Replicas
+
+THROTTLE = "replica.alter.log.dirs.io.max.bytes.per.second"
+CORDON = "cordoned.log.dirs"
+_TOGETHER = 16
+_RECORDED = (3, 9)
+"""UNKNOWN_TOPIC_OR_PARTITION and REPLICA_NOT_AVAILABLE: the broker remembers the directory for when it is made."""
+_AWAY = "it is away: registered, and no other broker has an address of it"
+_WHY = {
+    17: ("refused", "the name of the topic is too long for a future replica's directory"),
+    29: ("failed", "no permission: ALTER on the cluster is needed"),
+    31: ("failed", "no permission: ALTER on the cluster is needed"),
+    39: ("refused", "the directory is cordoned"),
+    56: ("retry", "a directory of the broker is offline; it refuses moves until it is back"),
+    57: ("refused", "the broker has no such directory; paths are absolute, as DescribeLogDirs gives them"),
+}
+
+
+class Seen(NamedTuple):
+    """What one broker said. ``broker`` is None where nothing was learnt; ``error`` says why."""
+
+    id: int
+    broker: Broker | None
+    error: str = ""
+
+
+class Profile(NamedTuple):
+    """What of a broker changes with its restart alone. ``order``: its log.dirs, on which ties depend, and which
+    DescribeLogDirs does not keep."""
+
+    order: tuple[str, ...]
+    cordons: bool
+
+
+class Place(NamedTuple):
+    """A replica and the directory it is to live in."""
+
+    broker: int
+    topic: str
+    partition: int
+    path: str
+
+
+class Outcome(NamedTuple):
+    """The broker's answer. ``result``: started (or already there), recorded (used when the replica is made), refused
+    (decide afresh), retry, failed (a person must change something), unknown (look before trying again)."""
+
+    place: Place
+    result: str
+    detail: str = ""
+
+
+class LogDirs(Closing):
+    """One cluster's log directories. Calls block; safe to use from several threads."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._name = endpoint.name
+        try:
+            self._admin = CleanClient(**kafka_python(endpoint))
+        except kafka_errors.KafkaError as error:
+            raise _translated(error, f"brokers of {endpoint.name} that answer at {endpoint.bootstrap}") from error
+        self._profiles: dict[int, Profile] = {}
+
+    def close(self) -> None:
+        """Let go of connections."""
+        self._admin.close()
+
+    def brokers(self) -> dict[int, str]:
+        """Rack ("": none) of each broker that is registered, by id. Raises `Retry` when none answers."""
+        try:
+            found = self._admin.describe_cluster()["brokers"]
+        except kafka_errors.KafkaError as error:
+            raise _translated(error, f"the brokers of {self._name}") from error
+        return {int(b["broker_id"]): b.get("rack") or "" for b in sorted(found, key=lambda b: int(b["broker_id"]))}
+
+    def look(self, brokers: Iterable[int] | None = None) -> list[Seen]:
+        """Ask these brokers, or all. One that does not answer, or may not, does not keep the others."""
+        ids = list(self.brokers() if brokers is None else brokers)
+        with ThreadPoolExecutor(_TOGETHER) as pool:
+            return list(pool.map(self._ask, ids))
+
+    def place(self, places: Sequence[Place]) -> list[Outcome]:
+        """Move replicas, choose a directory for replicas to come, or (with the present directory) cancel a move."""
+        if not places:
+            return []
+        try:
+            said = self._admin.alter_replica_log_dirs({(p.topic, p.partition, p.broker): p.path for p in places})
+        except kafka_errors.KafkaError as error:
+            detail = f"{type(error).__name__}: {error}"
+            return [Outcome(p, "unknown", detail) for p in places]
+        codes = {(t.topic, t.partition, t.broker_id): answer.errno for t, answer in said.items()}
+        return [_outcome(p, codes.get((p.topic, p.partition, p.broker), -1)) for p in places]
+
+    def throttle(self, broker: int, bytes_per_s: int | None) -> None:
+        """Limit what all moves of a broker write in a second; None takes the limit away."""
+        self._set(broker, THROTTLE, None if bytes_per_s is None else str(bytes_per_s))
+
+    def throttled(self, brokers: Iterable[int]) -> dict[int, int]:
+        """The limits that are set, by broker. Raises our errors."""
+        try:
+            found = self._settings(brokers, THROTTLE)
+        except kafka_errors.KafkaError as error:
+            raise _translated(error, f"{THROTTLE} of brokers of {self._name}") from error
+        return {broker: int(value) for broker, value in found.items() if value}
+
+    def cordon(self, broker: int, paths: Iterable[str]) -> None:
+        """Keep new partitions out of these directories; none opens all.
+
+        Raises `Stop` for brokers before 4.3: they accept the setting, as any that they do not know, and heed it not.
+        """
+        chosen = ",".join(paths)
+        try:
+            heeded = self._profile(broker).cordons
+        except kafka_errors.KafkaError as error:
+            raise _translated(error, f"the settings of broker {broker}") from error
+        if not heeded:
+            raise Stop(f"broker {broker} to know {CORDON}", "a broker before 4.3", "use a newer one, or do without")
+        self._set(broker, CORDON, chosen or None)
+
+    def create_topic(self, name: str, assignments: Mapping[int, Sequence[int]], configs: Mapping[str, str]) -> None:
+        """Create a topic with the given brokers by partition. Raises our errors."""
+        wanted = {"assignments": {number: list(ids) for number, ids in assignments.items()}, "configs": dict(configs)}
+        try:
+            self._admin.create_topics({name: wanted})
+        except kafka_errors.KafkaError as error:
+            raise _translated(error, f"topic {name} to be created") from error
+
+    def _ask(self, broker: int) -> Seen:
+        try:
+            answer = self._admin._manager.run(self._describe, broker)
+            if answer.error_code:
+                return Seen(
+                    broker, None, f"DescribeLogDirs: {_name(answer.error_code)}; DESCRIBE on the cluster is needed"
+                )
+            if not answer.results:
+                return Seen(broker, None, "DescribeLogDirs: an empty answer; DESCRIBE on the cluster is needed")
+            return Seen(broker, _broker(broker, answer.results, self._profile(broker)))
+        except kafka_errors.KafkaError as error:
+            self._profiles.pop(broker, None)  # it may come back as a newer one
+            away = isinstance(error, kafka_errors.UnknownBrokerIdError)
+            return Seen(broker, None, _AWAY if away else f"{type(error).__name__}: {error}")
+
+    async def _describe(self, broker: int) -> Any:
+        return await self._admin._manager.send(DescribeLogDirsRequest(topics=None), node_id=broker)
+
+    def _profile(self, broker: int) -> "Profile":
+        """Asked once, until the broker is away. A broker that knows cordons lists the setting, set or not."""
+        if broker not in self._profiles:
+            every = self._every([ConfigResource(ConfigResourceType.BROKER, str(broker))]).get(broker) or {}
+            paths = (every.get("log.dirs") or every.get("log.dir") or {}).get("value") or ""
+            self._profiles[broker] = Profile(tuple(path.strip() for path in paths.split(",")), CORDON in every)
+        return self._profiles[broker]
+
+    def _settings(self, brokers: Iterable[int], key: str) -> dict[int, str | None]:
+        resources = [ConfigResource(ConfigResourceType.BROKER, str(broker), {key: None}) for broker in brokers]
+        return {broker: (found.get(key) or {}).get("value") for broker, found in self._every(resources).items()}
+
+    def _every(self, resources: Sequence[ConfigResource]) -> dict[int, Any]:
+        """All that is asked for, by broker."""
+        said = self._admin.describe_configs(resources, config_filter="all") if resources else {}
+        return {int(name): found for kind in said.values() for name, found in kind.items()}
+
+    def _set(self, broker: int, key: str, value: str | None) -> None:
+        resource = ConfigResource(ConfigResourceType.BROKER, str(broker), {key: value})
+        try:
+            if value is None:
+                said = self._admin.reset_configs([resource], raise_on_unknown=False)
+            else:
+                said = self._admin.alter_configs([resource], raise_on_unknown=False)
+        except kafka_errors.KafkaError as error:
+            raise _translated(error, f"{key} of broker {broker} to be set to {value}") from error
+        for answers in said.values():
+            for answer in answers.values():
+                if getattr(answer, "errno", 0):
+                    raise Stop(
+                        f"{key} of broker {broker} to be set to {value}", _name(answer.errno), "see the broker's log"
+                    )
+
+
+def _broker(number: int, results: Sequence[Any], profile: Profile) -> Broker:
+    place = {path: at for at, path in enumerate(profile.order)}
+    told = sorted(results, key=lambda r: place.get(r.log_dir, len(place)))
+    dirs = tuple(_dir(r) for r in told)
+    names = sorted({topic.name for r in told for topic in r.topics})
+    code = {name: at for at, name in enumerate(names)}
+    rows = [
+        (code[topic.name], p.partition_index, home, p.partition_size, p.offset_lag, p.is_future_key)
+        for home, r in enumerate(told) for topic in r.topics for p in topic.partitions
+    ]  # fmt: skip
+    columns = np.array(rows, np.int64).reshape(-1, 6).T
+    topic, partition, home = columns[:3].astype(np.int32)
+    replicas = Replicas(tuple(names), topic, partition, home, columns[3], columns[4], columns[5].astype(bool))
+    return Broker(number, dirs, replicas, profile.cordons)
+
+
+def _dir(result: Any) -> LogDir:
+    sizes = (getattr(result, "total_bytes", -1), getattr(result, "usable_bytes", -1))
+    total, usable = (-1 if size is None else int(size) for size in sizes)
+    return LogDir(result.log_dir, total, usable, not result.error_code, bool(getattr(result, "is_cordoned", False)))
+
+
+def _outcome(place: Place, code: int) -> Outcome:
+    if code == 0:
+        return Outcome(place, "started")
+    if code in _RECORDED:
+        return Outcome(place, "recorded", f"the broker has no such replica yet ({_name(code)})")
+    result, detail = _WHY.get(code, ("unknown", f"the broker answered {_name(code)}"))
+    return Outcome(place, result, detail)
+
+
+def _name(code: int) -> str:
+    return f"{kafka_errors.for_code(code).__name__} ({code})"
+
+
+def _translated(error: kafka_errors.KafkaError, expected: str) -> TrueupError:
+    found = f"{type(error).__name__}: {error}"
+    if isinstance(error, kafka_errors.RequestTimedOutError):
+        return Unknown(expected, found, "look again before repeating it")
+    if getattr(error, "retriable", False):
+        return Retry(expected, found, "it is tried again")
+    return Stop(expected, found, "see the broker's log; check permissions and settings")

@@ -1,0 +1,1 @@
+"""Formats of Kafka that no library offers."""

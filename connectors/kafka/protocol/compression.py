@@ -1,0 +1,129 @@
+"""Compressed records of a batch (CompressionType.java): gzip, snappy, lz4 frames, zstd."""
+
+import struct
+import zlib
+from typing import Any
+
+import cramjam
+
+from trueup.state.common.errors import BadBytes
+
+NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
+NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
+_XERIAL = b"\x82SNAPPY\x00"
+"""How Java clients frame snappy (xerial snappy-java): magic, version, compatible version, then length and block."""
+_XERIAL_BYTES = 16
+_INT = struct.Struct(">i")
+_GZIP_WINDOW = 16 + zlib.MAX_WBITS
+_LZ4_HEAD = struct.Struct("<IBB")
+_LZ4_MAGIC, _LZ4_PLAIN = 0x184D2204, 1 << 31
+_LZ4_BLOCK_SIZE = struct.Struct("<I")
+_FULL = "failed to write whole buffer"
+"""What cramjam says when there is more than the place for it holds."""
+MOST = 1 << 27
+"""Bytes of records in one batch. What says or holds more is taken for damage: 8 KB of zstd may be 800 MB."""
+_SNAPPY_RATIO, _GUESS, _LEAST = 32, 8, 1 << 16
+
+
+def opened(codec: int, body: memoryview, where: str, most: int = 0) -> memoryview:
+    """The records. ``most`` > 0: about so many bytes from the beginning suffice, and there may be fewer.
+
+    Raises `BadBytes`.
+    """
+    try:
+        if codec == NONE:
+            return body
+        if codec == GZIP:
+            return _bounded(memoryview(zlib.decompressobj(_GZIP_WINDOW).decompress(body, most or MOST + 1)))
+        if codec == SNAPPY:
+            return _snappy(body, most)
+        if codec == LZ4:
+            return _lz4_start(body) if most else _whole(cramjam.lz4, body)
+        if codec == ZSTD:
+            return _zstd_start(body, most) if most else _whole(cramjam.zstd, body)
+    except (cramjam.DecompressionError, zlib.error, struct.error, ValueError) as error:
+        raise BadBytes(where, 61, f"{NAMES[codec]} data", str(error), "read it with another client") from error
+    raise BadBytes(where, 21, "a codec of 0 to 4", str(codec), "read it with another client")
+
+
+def closed(codec: int, body: bytes | bytearray) -> bytes:
+    """Records compressed as any client can read them: lz4 in independent blocks, as Java demands."""
+    if codec == GZIP:
+        return bytes(cramjam.gzip.compress(body))
+    if codec == SNAPPY:
+        return bytes(cramjam.snappy.compress_raw(body))
+    if codec == LZ4:
+        compressor = cramjam.lz4.Compressor(block_linked=False)
+        compressor.compress(bytes(body))
+        return bytes(compressor.finish())
+    if codec == ZSTD:
+        return bytes(cramjam.zstd.compress(body))
+    return bytes(body)
+
+
+def _whole(codec: Any, body: memoryview) -> memoryview:
+    """All of it, in room that grows with what comes."""
+    room = max(_LEAST, _GUESS * len(body))
+    while True:
+        room = min(room, MOST + 1)
+        out = bytearray(room)
+        try:
+            return _bounded(memoryview(out)[: codec.decompress_into(body, out)])
+        except cramjam.DecompressionError as error:
+            if str(error) != _FULL:
+                raise
+            _bounded(memoryview(out))
+        room *= 4
+
+
+def _bounded(found: memoryview) -> memoryview:
+    if len(found) > MOST:
+        raise ValueError(f"more than {MOST} bytes")
+    return found
+
+
+def _snappy_block(block: memoryview) -> memoryview:
+    """One block, which says its size itself; no snappy is 32 times smaller than what it holds."""
+    size = cramjam.snappy.decompress_raw_len(block)
+    if size > min(MOST, _SNAPPY_RATIO * (len(block) + 2)):
+        raise ValueError(f"{len(block)} bytes that say to be {size}")
+    return memoryview(cramjam.snappy.decompress_raw(block))
+
+
+def _lz4_start(body: memoryview) -> memoryview:
+    """The first block of a frame (lz4_Frame_format.md): magic, flags, block size, maybe the size of the content and
+    the id of a dictionary, a checksum, then blocks behind their sizes."""
+    magic, flags, sizes = _LZ4_HEAD.unpack_from(body)
+    if magic != _LZ4_MAGIC or not 4 <= sizes >> 4 <= 7:
+        raise ValueError(f"no lz4 frame: {bytes(body[:6]).hex()}")
+    at = _LZ4_HEAD.size + 8 * (flags >> 3 & 1) + 4 * (flags & 1) + 1
+    size, at = _LZ4_BLOCK_SIZE.unpack_from(body, at)[0], at + 4
+    block = body[at : at + (size & ~_LZ4_PLAIN)]
+    if size & _LZ4_PLAIN or not size:
+        return block
+    out = bytearray(1 << 8 + 2 * (sizes >> 4))
+    return memoryview(out)[: cramjam.lz4.decompress_block_into(block, out)]
+
+
+def _zstd_start(body: memoryview, most: int) -> memoryview:
+    out = bytearray(most)
+    try:
+        return memoryview(out)[: cramjam.zstd.decompress_into(body, out)]
+    except cramjam.DecompressionError as error:
+        if str(error) != _FULL:
+            raise
+    return memoryview(out)
+
+
+def _snappy(body: memoryview, most: int) -> memoryview:
+    if body[: len(_XERIAL)] != _XERIAL:
+        return _snappy_block(body)
+    parts, at, length = [], _XERIAL_BYTES, 0
+    while at < len(body) and length < (most or MOST + 1):
+        size = _INT.unpack_from(body, at)[0]
+        if not 0 < size <= len(body) - at - 4:
+            raise ValueError(f"a block of {size} bytes")
+        parts.append(_snappy_block(body[at + 4 : at + 4 + size]))
+        length += len(parts[-1])
+        at += 4 + size
+    return _bounded(memoryview(b"".join(parts)))

@@ -1,0 +1,109 @@
+"""Record batches, version 2: header, boundaries, and what a copy changes in them (KIP-98; DefaultRecordBatch.java)."""
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from trueup.state.common.errors import BadBytes
+
+HEADER_BYTES = 61
+CODEC, APPEND_TIME, TRANSACTIONAL, CONTROL, HORIZON = 0x07, 0x08, 0x10, 0x20, 0x40
+"""Bits of the attributes: codec, time of the log instead of the producer's, and KIP-534's delete horizon."""
+SEQUENCES = 1 << 31
+"""Sequences count from 0 to 2^31 - 1 and then from 0 again."""
+
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+_SIZES = struct.Struct(">qiib")
+_PRODUCER = struct.Struct(">qhi")
+_LONG = struct.Struct(">q")
+_CRC_ATTRIBUTES = struct.Struct(">Ih")
+_CRC_AT, _ATTRIBUTES_AT, _BASE_TIME_AT, _PRODUCER_AT = 17, 21, 27, 43
+_SIZE_FIELDS = 12
+"""Bytes before those that the length field counts."""
+_SHORTEST, _SHORTEST_OLD = HEADER_BYTES - _SIZE_FIELDS, 14
+_TODO = "read it with another client"
+
+
+class Header(NamedTuple):
+    """The first 61 bytes. ``last_delta``: offset of the last record there ever was, less ``offset``; times in ms."""
+
+    offset: int
+    length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_delta: int
+    first_ms: int
+    last_ms: int
+    producer_id: int
+    epoch: int
+    sequence: int
+    records: int
+
+    @property
+    def following(self) -> int:
+        """The offset after the batch."""
+        return self.offset + self.last_delta + 1
+
+    @property
+    def dense(self) -> bool:
+        """Whether a broker would take the batch as it is: no holes, and nothing of the cleaner's."""
+        return self.last_delta + 1 == self.records and not self.attributes & HORIZON
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of its last record, also after records were cleaned away."""
+        return (self.sequence + self.last_delta) % SEQUENCES
+
+
+def walk(buffer: memoryview) -> Iterator[tuple[Header, memoryview]]:
+    """Header and bytes of each whole batch; a cut-off one at the end is left out.
+
+    Old message sets (magic 0 and 1) have offset, length and magic at the same places: the caller looks at ``magic``.
+    Raises `BadBytes` for a length that none has.
+    """
+    at, size = 0, len(buffer)
+    while at + HEADER_BYTES <= size:
+        header = Header._make(_HEADER.unpack_from(buffer, at))
+        end = at + _SIZE_FIELDS + header.length
+        if header.length < (_SHORTEST if header.magic == 2 else _SHORTEST_OLD):
+            raise BadBytes(f"the batch at offset {header.offset}", 8, "its length", str(header.length), _TODO)
+        if end > size:
+            return
+        yield header, buffer[at:end]
+        at = end
+
+
+def header_of(batch: memoryview | bytes | bytearray) -> Header:
+    """The header of one whole batch."""
+    return Header._make(_HEADER.unpack_from(batch))
+
+
+def sound(header: Header, batch: memoryview) -> bool:
+    """Whether the bytes are those that the checksum was made of."""
+    return crc32c(batch[_ATTRIBUTES_AT:]) == header.crc
+
+
+def readdress(batch: memoryview, producer_id: int, sequence: int, attributes: int) -> None:
+    """Make it, in place, a batch of another producer (epoch 0), with a new checksum. Records stay unopened."""
+    _LONG.pack_into(batch, 0, 0)
+    _PRODUCER.pack_into(batch, _PRODUCER_AT, producer_id, 0, sequence)
+    _CRC_ATTRIBUTES.pack_into(batch, _CRC_AT, 0, attributes)
+    _CRC_ATTRIBUTES.pack_into(batch, _CRC_AT, crc32c(batch[_ATTRIBUTES_AT:]), attributes)
+
+
+def assemble(header: Header, body: bytes | bytearray) -> memoryview:
+    """A batch of this header and these (compressed) records; length and checksum are computed."""
+    batch = bytearray(_HEADER.pack(*header)) + body
+    _SIZES.pack_into(batch, 0, header.offset, len(batch) - _SIZE_FIELDS, header.leader_epoch, header.magic)
+    view = memoryview(batch)
+    _CRC_ATTRIBUTES.pack_into(batch, _CRC_AT, crc32c(view[_ATTRIBUTES_AT:]), header.attributes)
+    return view
+
+
+def digest(batch: memoryview) -> int:
+    """Tells batches apart by their records and base time, whoever produced them and wherever they stand."""
+    return crc32c(batch[HEADER_BYTES:], crc32c(batch[_BASE_TIME_AT : _BASE_TIME_AT + 8]))

@@ -1,0 +1,125 @@
+"""Inside a batch: its records written anew without holes, and what the first of them says in its headers.
+
+Record layout (DefaultRecord.java): varint size, attributes (1 byte), varints of time delta and offset delta, then key,
+value and headers, each with a varint length (-1: null).
+"""
+
+from typing import NamedTuple
+
+from trueup.connectors.kafka.protocol.compression import closed, opened
+from trueup.connectors.kafka.protocol.record_batch import APPEND_TIME, CODEC, HEADER_BYTES, Header, assemble
+from trueup.state.common.errors import BadBytes
+
+_PEEK_BYTES = 1 << 16
+_LONG, _SHIFTS = (1 << 64) - 1, 63
+
+
+class Dense(NamedTuple):
+    """A batch without holes, and where its records were: (offset less the batch's, how many from there on)."""
+
+    batch: memoryview
+    stretches: list[tuple[int, int]]
+
+
+def dense(header: Header, batch: memoryview, where: str) -> Dense:
+    """The same records with offsets 0, 1, 2 ..., as a producer would send them. Raises `BadBytes`.
+
+    Where the source's log gave the time, every record has that time, and so it must say itself.
+    """
+    body = opened(header.attributes & CODEC, batch[HEADER_BYTES:], where)
+    restamp = bool(header.attributes & APPEND_TIME)
+    out, stretches, at = bytearray(), list[tuple[int, int]](), 0
+    try:
+        for number in range(header.records):
+            size, start = _varint(body, at)
+            at = _within(body, start, start + size)
+            time, delta, rest = _deltas(body, start)
+            _within(body, rest, at)
+            _extend(stretches, delta)
+            record = body[start : start + 1].tobytes() + _zigzag(0 if restamp else time) + _zigzag(number)
+            out += _zigzag(len(record) + at - rest) + record + body[rest:at]
+    except IndexError as error:
+        raise BadBytes(where, at, f"{header.records} records", "fewer", "read it with another client") from error
+    made = header._replace(
+        offset=0,
+        attributes=header.attributes & CODEC,
+        last_delta=header.records - 1,
+        first_ms=header.last_ms if restamp else header.first_ms,
+        leader_epoch=-1,
+    )
+    return Dense(assemble(made, closed(header.attributes & CODEC, out)), stretches)
+
+
+def first_header(header: Header, batch: memoryview, name: bytes, where: str) -> bytes | None:
+    """The value of a header of the first record; None when it is not there. Raises `BadBytes`."""
+    codec, body = header.attributes & CODEC, batch[HEADER_BYTES:]
+    try:
+        return _header(opened(codec, body, where, _PEEK_BYTES), name)
+    except IndexError:
+        pass  # the record is longer than the peek
+    try:
+        return _header(opened(codec, body, where), name)
+    except IndexError as error:
+        raise BadBytes(where, HEADER_BYTES, "a record", "the end", "read it with another client") from error
+
+
+def _header(body: memoryview, name: bytes) -> bytes | None:
+    size, start = _varint(body, 0)
+    if start + size > len(body):
+        raise IndexError
+    _, _, at = _deltas(body, start)
+    for _ in ("key", "value"):
+        size, at = _varint(body, at)
+        at += max(size, 0)
+    count, at = _varint(body, at)
+    for _ in range(count):
+        size, at = _varint(body, at)
+        key, at = body[at : at + size], _within(body, at, at + size)
+        size, at = _varint(body, at)
+        if key == name:
+            return bytes(body[at : at + size]) if size >= 0 else b""
+        at += max(size, 0)
+    return None
+
+
+def _deltas(body: memoryview, start: int) -> tuple[int, int, int]:
+    time, at = _varint(body, start + 1)
+    delta, at = _varint(body, at)
+    return time, delta, at
+
+
+def _within(body: memoryview, begin: int, end: int) -> int:
+    """The end of a part of the records that begins there."""
+    if not begin <= end <= len(body):
+        raise IndexError("a part that ends elsewhere")
+    return end
+
+
+def _extend(stretches: list[tuple[int, int]], delta: int) -> None:
+    if stretches and sum(stretches[-1]) == delta:
+        stretches[-1] = stretches[-1][0], stretches[-1][1] + 1
+    else:
+        stretches.append((delta, 1))
+
+
+def _varint(body: memoryview, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = body[at]
+        at += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            value &= _LONG
+            return value >> 1 ^ -(value & 1), at
+        shift += 7
+        if shift > _SHIFTS:
+            raise IndexError("a varint of more than ten bytes")
+
+
+def _zigzag(value: int) -> bytes:
+    left, out = value << 1 ^ value >> 63, bytearray()
+    while left > 127:
+        out.append(left & 127 | 128)
+        left >>= 7
+    out.append(left)
+    return bytes(out)

@@ -1,0 +1,170 @@
+"""Fetch and Produce that name topics by their ids (KIP-516), so that a broker refuses a topic that was made anew.
+
+A name says nothing of whose records it holds: a topic that is deleted and made again has the same one, and brokers read
+and write it without an error. The id differs. Layouts: version 13 of FetchRequest.json, FetchResponse.json (brokers
+since 3.1), ProduceRequest.json and ProduceResponse.json (since 4.1) of Kafka's
+clients/src/main/resources/common/message. All of them are flexible (KIP-482): lengths are unsigned varints, one more
+than what they count, and every structure ends with tagged fields.
+"""
+
+import base64
+import struct
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
+from typing import TypeVar
+
+from trueup.connectors.contract import Partition
+from trueup.connectors.kafka.client.connection import Part
+from trueup.connectors.kafka.client.fetch_produce import Fetched, Produced
+from trueup.state.common.errors import BadBytes
+
+BY_ID = 13
+"""The first version of Fetch, and of Produce, that does so."""
+NOWHERE = 1 << 62
+"""An offset that no log reaches: to fetch it asks a leader only whether it has the topic."""
+_FETCH_HEAD = struct.Struct(">xiiiibii")
+_FETCH_PARTITION = struct.Struct(">iiqiqix")
+_FETCHED_PARTITION = struct.Struct(">ihqqq")
+_ABORTED = struct.Struct(">qqx")
+_PRODUCE_HEAD = struct.Struct(">xxhi")
+_PRODUCED_PARTITION = struct.Struct(">ihqqq")
+_INT = struct.Struct(">i")
+_ID_BYTES = 16
+_NO_EPOCH = -1
+_VARINT_BYTES = 5
+T = TypeVar("T")
+
+
+def id_of(text: str) -> bytes:
+    """The 16 bytes of a topic id as clients print it, in base64 of either alphabet; none for the empty text."""
+    return base64.urlsafe_b64decode(text.replace("+", "-").replace("/", "_") + "==") if text else b""
+
+
+def text_of(topic_id: bytes) -> str:
+    """A topic id as Kafka prints it."""
+    return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
+
+
+def plain_text_of(topic_id: bytes) -> str:
+    """A topic id as librdkafka prints it; empty for the id of no topic."""
+    return base64.b64encode(topic_id).decode().rstrip("=") if any(topic_id) else ""
+
+
+def fetch_by_id(
+    wanted: Mapping[bytes, Iterable[tuple[int, int]]], each: int, whole: int, wait_ms: int, isolation: int
+) -> bytes:
+    """As `wire.fetch_body`, of topics by id."""
+    parts = [_FETCH_HEAD.pack(-1, wait_ms, 1, whole, isolation, 0, -1), _size(len(wanted))]
+    for topic_id, places in wanted.items():
+        asked = [_FETCH_PARTITION.pack(n, _NO_EPOCH, offset, _NO_EPOCH, -1, each) for n, offset in places]
+        parts += (topic_id, _size(len(asked)), *asked, b"\0")
+    return b"".join((*parts, _size(0), _size(0), b"\0"))
+
+
+def produce_by_id(batches: Mapping[Partition, Part], ids: Mapping[str, bytes], wait_ms: int) -> list[Part]:
+    """As `wire.produce_body`, to topics by id; ``ids`` has those of all of them by name."""
+    topics: dict[str, list[Partition]] = {}
+    for partition in batches:
+        topics.setdefault(partition.topic, []).append(partition)
+    parts: list[Part] = [_PRODUCE_HEAD.pack(-1, wait_ms) + _size(len(topics))]
+    for topic, partitions in topics.items():
+        parts.append(ids[topic] + _size(len(partitions)))
+        for partition in partitions:
+            batch = batches[partition]
+            parts += (_INT.pack(partition.number) + _size(len(batch)), batch, b"\0")
+        parts.append(b"\0")
+    parts.append(b"\0")
+    return parts
+
+
+def _bounded(decode: Callable[[memoryview, Mapping[bytes, str]], T]) -> Callable[[memoryview, Mapping[bytes, str]], T]:
+    @wraps(decode)
+    def decoded(body: memoryview, names: Mapping[bytes, str]) -> T:
+        try:
+            return decode(body, names)
+        except (struct.error, IndexError, KeyError) as error:
+            expected, found = "the layout of Kafka's protocol", f"{type(error).__name__}: {error}"
+            raise BadBytes("an answer of a broker", len(body), expected, found, "connect again") from error
+
+    return decoded
+
+
+@_bounded
+def fetched_by_id(body: memoryview, names: Mapping[bytes, str]) -> dict[Partition, Fetched]:
+    """An answer to `fetch_by_id`; ``names`` of the topics that were asked for, by id. Raises `BadBytes`."""
+    found: dict[Partition, Fetched] = {}
+    topics, at = _count(body, _tags(body, 0) + 10)
+    for _ in range(topics):
+        name = names[bytes(body[at : at + _ID_BYTES])]
+        partitions, at = _count(body, at + _ID_BYTES)
+        for _ in range(partitions):
+            number, error, end, _stable, start = _FETCHED_PARTITION.unpack_from(body, at)
+            count, at = _count(body, at + _FETCHED_PARTITION.size)
+            aborted = [_ABORTED.unpack_from(body, at + _ABORTED.size * n) for n in range(count)]
+            at += _ABORTED.size * count + 4  # the preferred replica
+            size, at = _count(body, at)
+            found[Partition(name, number)] = Fetched(error, end, start, aborted, body[at : at + size])
+            at = _tags(body, at + size)
+        at = _tags(body, at)
+    return found
+
+
+@_bounded
+def produced_by_id(body: memoryview, names: Mapping[bytes, str]) -> dict[Partition, Produced]:
+    """An answer to `produce_by_id`; ``names`` of the topics that were written to, by id. Raises `BadBytes`."""
+    found: dict[Partition, Produced] = {}
+    topics, at = _count(body, _tags(body, 0))
+    for _ in range(topics):
+        name = names[bytes(body[at : at + _ID_BYTES])]
+        partitions, at = _count(body, at + _ID_BYTES)
+        for _ in range(partitions):
+            number, error, offset, _appended, _start = _PRODUCED_PARTITION.unpack_from(body, at)
+            wrong, at = _count(body, at + _PRODUCED_PARTITION.size)
+            for _ in range(wrong):
+                size, at = _count(body, at + 4)
+                at = _tags(body, at + size)
+            size, at = _count(body, at)
+            at = _tags(body, at + size)
+            found[Partition(name, number)] = Produced(error, offset)
+        at = _tags(body, at)
+    return found
+
+
+def _size(count: int) -> bytes:
+    """A length, one more than it counts, as an unsigned varint."""
+    count += 1
+    raw = bytearray()
+    while count > 0x7F:
+        raw.append(count & 0x7F | 0x80)
+        count >>= 7
+    raw.append(count)
+    return bytes(raw)
+
+
+def _varint(body: memoryview, at: int) -> tuple[int, int]:
+    value = 0
+    for n in range(_VARINT_BYTES):
+        byte = body[at + n]
+        value |= (byte & 0x7F) << 7 * n
+        if byte < 0x80:
+            return value, at + n + 1
+    raise IndexError(f"a varint of more than {_VARINT_BYTES} bytes")
+
+
+def _count(body: memoryview, at: int) -> tuple[int, int]:
+    """A length (0 for null) that the answer can hold."""
+    value, at = _varint(body, at)
+    count = max(0, value - 1)
+    if count > len(body) - at:
+        raise IndexError(f"a length of {count} with {len(body) - at} bytes left")
+    return count, at
+
+
+def _tags(body: memoryview, at: int) -> int:
+    """Pass over tagged fields."""
+    count, at = _varint(body, at)
+    for _ in range(min(count, len(body))):
+        _, at = _varint(body, at)
+        size, at = _varint(body, at)
+        at += size
+    return at

@@ -1,0 +1,1 @@
+"""What links need of Kafka clusters beside the copying."""

@@ -1,0 +1,58 @@
+"""What the batches of a cluster are like, from a look at the newest of some partitions: it decides the copy path."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from trueup.connectors.contract import Endpoint, Partition
+from trueup.connectors.kafka.client.cluster import EARLIEST, Cluster
+from trueup.connectors.kafka.client.fetch_produce import FETCH, FETCH_VERSION, UNCOMMITTED, fetch_body, fetched
+from trueup.connectors.kafka.protocol.record_batch import Header, walk
+from trueup.state.common.errors import TrueupError
+
+PARTITIONS, BACK, BYTES = 8, 5_000, 256 << 10
+"""Looked at: so many partitions, from so many records before the end, so many bytes of each."""
+
+
+class Sample(NamedTuple):
+    """``per_batch``: records in a batch on average, ``record_bytes``: of one of them as it is stored; -1 when no batch
+    was found. ``magic``: the oldest format seen."""
+
+    per_batch: float = -1.0
+    magic: int = 2
+    record_bytes: float = -1.0
+
+
+def sample(endpoint: Endpoint, partitions: Sequence[Partition]) -> Sample:
+    """Look at some of these partitions, spread evenly. Raises `Retry` and `Stop` for the whole cluster; partitions
+    that cannot be read are left out."""
+    chosen = partitions[:: max(1, len(partitions) // PARTITIONS)][:PARTITIONS]
+    cluster = Cluster(endpoint)
+    try:
+        cluster.refresh(partition.topic for partition in chosen)
+        starts, ends = cluster.ends(chosen, EARLIEST), cluster.ends(chosen)
+        found: list[tuple[Header, int]] = []
+        for partition in chosen:
+            start, end = starts[partition], ends[partition]
+            if isinstance(start, int) and isinstance(end, int) and start < end:
+                found += _batches(cluster, partition, max(start, end - BACK))
+    finally:
+        cluster.close()
+    if not found:
+        return Sample()
+    records = sum(header.records for header, _ in found)
+    size = sum(size for _, size in found)
+    return Sample(records / len(found), min(header.magic for header, _ in found), size / max(1, records))
+
+
+def _batches(cluster: Cluster, partition: Partition, offset: int) -> list[tuple[Header, int]]:
+    """Header and size of each."""
+    try:
+        leader = cluster.asking(cluster.leader(partition))
+        asked = fetch_body({partition.topic: [(partition.number, offset)]}, BYTES, BYTES, 1, UNCOMMITTED)
+        leader.send(FETCH, FETCH_VERSION, asked)
+        answers = fetched(leader.receive())
+        return (
+            [(header, len(batch)) for header, batch in walk(answers[partition].records)] if partition in answers else []
+        )
+    except TrueupError:
+        return []

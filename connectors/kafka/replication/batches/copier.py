@@ -1,0 +1,301 @@
+"""The copier of the batches path: whole record batches from leader to leader, unopened, exactly once.
+
+One thread and one selector: fetch answers fill the partitions' queues, free writers empty them, acknowledgements move
+the places. What goes wrong with one partition is that partition's: it is looked up again at the target, or stops.
+"""
+
+import selectors
+import time
+from collections.abc import Callable, Iterator
+
+from trueup.connectors.contract import Lease, Partition, Progress
+from trueup.connectors.kafka.client.cluster import EARLIEST, LATEST, Cluster
+from trueup.connectors.kafka.client.fetch_produce import OFFSET_OUT_OF_RANGE, Fetched, Missing, Produced, problem
+from trueup.connectors.kafka.client.rate_limit import Rate
+from trueup.connectors.kafka.replication.batches.fetcher import Fetcher
+from trueup.connectors.kafka.replication.batches.partition import Entry, Told, Track
+from trueup.connectors.kafka.replication.batches.resume import floors, stand
+from trueup.connectors.kafka.replication.batches.sender import Sender
+from trueup.state.common.errors import Retry, Stop, TrueupError
+
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 1.0
+MISSING_S = 5.0
+"""So long a topic may be unknown to brokers that have just started, or since it was made."""
+_POLL_S = 0.5
+_ANSWERS_S = 15.0
+_SILENT = Retry("an answer of the broker", f"none for {_ANSWERS_S:g} s", "look at the broker and the network")
+
+
+class Side:
+    """What one end of a partition waits for. ``node``: its leader, None while it must be looked up."""
+
+    __slots__ = ("error", "failures", "missing_s", "node", "not_before")
+
+    def __init__(self) -> None:
+        self.node: int | None = None
+        self.error: TrueupError | None = None
+        self.failures, self.not_before, self.missing_s = 0, 0.0, 0.0
+
+    def fail(self, error: TrueupError, now: float) -> None:
+        """It must be looked up, later each time that this does not help. Raises `Stop` for what stays unknown."""
+        if isinstance(error, Missing):
+            self.missing_s = self.missing_s or now
+            if now - self.missing_s > MISSING_S:
+                raise Stop(error.expected, error.found, error.todo)
+        pause = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** min(self.failures, 10))
+        self.node, self.error, self.failures, self.not_before = None, error, self.failures + 1, now + pause
+
+    def found(self, node: int) -> None:
+        """Its leader was found."""
+        self.node, self.error = node, None
+
+    def well(self) -> None:
+        """It does what it should."""
+        self.failures, self.missing_s = 0, 0.0
+
+
+class Line:
+    """A partition with both its ends."""
+
+    __slots__ = ("source", "stopped", "target", "track")
+
+    def __init__(self, track: Track) -> None:
+        self.track, self.source, self.target = track, Side(), Side()
+        self.stopped: TrueupError | None = None
+
+    @property
+    def unsure(self) -> bool:
+        """Whether it must be looked up at the target, and may be: no answers are outstanding."""
+        return self.target.node is None and not self.track.flying
+
+
+class BatchCopier:
+    """An open lease of the batches path. See `connectors.contract.Copier`."""
+
+    def __init__(self, lease: Lease) -> None:
+        _check(lease)
+        self._lease = lease
+        self._source, self._target = Cluster(lease.source), Cluster(lease.target)
+        self._selector = selectors.DefaultSelector()
+        self._fetcher = Fetcher(self._source, self._selector, lease.limits.fetch_bytes, self._source_failed)
+        self._sender = Sender(self._target, self._selector, lease.limits.in_flight, self._answered, self._target_failed)
+        self._lines = {a.source: Line(Track(a, lease)) for a in lease.assignments}
+        self._rate = Rate(lease.limits, time.monotonic())
+        try:
+            self._open()
+        except TrueupError:
+            self.close()
+            raise
+
+    def copy(self, until_s: float, pulse: Callable[[], bool] = lambda: True) -> None:
+        """See the contract."""
+        while (now := time.monotonic()) < until_s and pulse():
+            self._mend(now)
+            self._send(now)
+            self._fetcher.ask(
+                (line.source.node, line.track) for line in self._running() if line.source.node is not None
+            )
+            self._receive(min(until_s, now + _POLL_S, self._wake_s(now)) - now)
+        self._drain()
+
+    def progress(self) -> list[Progress]:
+        """See the contract."""
+        now_ms = int(time.time() * 1000)
+        found = []
+        for line in self._lines.values():
+            error = line.stopped or line.target.error or line.source.error
+            told = Told(str(error) if error else "", line.stopped is not None)
+            found.append(line.track.progress(now_ms, told))
+        return found
+
+    def close(self) -> None:
+        """See the contract."""
+        self._fetcher.close()
+        self._sender.close()
+        self._source.close()
+        self._target.close()
+        self._selector.close()
+
+    def _running(self) -> Iterator[Line]:
+        return (line for line in self._lines.values() if line.stopped is None)
+
+    def _open(self) -> None:
+        lines = list(self._lines.values())
+        self._source.refresh(line.track.source.topic for line in lines)
+        self._target.refresh(line.track.target.topic for line in lines)
+        if self._source.id == self._target.id:
+            raise Stop(f"link {self._lease.link} to join two clusters", f"{self._source.id} twice", "correct the link")
+        self._led(lines)
+        self._stand(lines)
+
+    def _wake_s(self, now: float) -> float:
+        """When something must be done although no broker says anything."""
+        due = [line.source.not_before for line in self._running() if line.source.node is None]
+        due += [line.target.not_before for line in self._running() if line.unsure]
+        if any(line.track.queue for line in self._running()) and (pause := self._rate.wait_s(now)):
+            due.append(now + pause)
+        return max(now, min(due, default=now + _POLL_S))
+
+    def _send(self, now: float) -> None:
+        while not self._rate.wait_s(now):
+            of_node: dict[int, list[Track]] = {}
+            for line in self._lines.values():
+                node = line.target.node
+                if node is not None and line.track.ready and self._sender.room(node):
+                    of_node.setdefault(node, []).append(line.track)
+            if not of_node:
+                return
+            for node, tracks in of_node.items():
+                self._rate.take(*self._sender.send(node, tracks))
+
+    def _receive(self, timeout_s: float) -> None:
+        for key, _ in self._selector.select(max(0.0, timeout_s)):
+            owner, node = key.data
+            if owner is self._sender:
+                self._sender.receive(node)
+            else:
+                for track, asked, answer in self._fetcher.receive(node):
+                    self._fetched(self._lines[track.source], asked, answer)
+
+    def _fetched(self, line: Line, asked: int, answer: Fetched) -> None:
+        if line.stopped is not None:
+            return
+        try:
+            if answer.error == OFFSET_OUT_OF_RANGE and asked == line.track.reached:
+                self._find_start(line)
+            elif answer.error:
+                raise problem(answer.error, f"read {line.track.source} of {self._lease.source.name}")
+            else:
+                line.track.accept(answer, asked)
+                line.source.well()
+        except TrueupError as error:
+            self._failed(line, line.source, error)
+
+    def _find_start(self, line: Line) -> None:
+        """Retention went past us. Raises `Stop` when the source has less than was copied."""
+        where = line.track.source
+        start, end = (self._source.ends([where], which)[where] for which in (EARLIEST, LATEST))
+        for found in (start, end):
+            if isinstance(found, TrueupError):
+                raise found
+        assert isinstance(start, int)
+        assert isinstance(end, int)
+        if line.track.reached < start:
+            line.track.skip_to(start)
+        elif line.track.reached > end:
+            raise Stop(
+                f"{where} of {self._lease.source.name} to reach offset {line.track.reached}",
+                f"its end is {end}",
+                "it lost records or was made anew: choose the position of this partition",
+            )
+
+    def _answered(self, track: Track, entry: Entry, answer: Produced) -> None:
+        line = self._lines[track.source]
+        if not answer.error:
+            track.acknowledge(entry, answer.offset)
+            line.target.well()
+        elif line.target.node is not None and line.stopped is None:
+            doing = f"write to {track.target} of {self._lease.target.name}"
+            self._failed(line, line.target, problem(answer.error, doing))
+
+    def _source_failed(self, track: Track, error: TrueupError) -> None:
+        line = self._lines[track.source]
+        self._failed(line, line.source, error)
+
+    def _target_failed(self, track: Track, error: TrueupError) -> None:
+        line = self._lines[track.source]
+        if line.target.node is not None:
+            self._failed(line, line.target, error)
+
+    def _failed(self, line: Line, side: Side, error: TrueupError) -> None:
+        try:
+            if not isinstance(error, Retry):
+                raise error
+            side.fail(error, time.monotonic())
+        except TrueupError as final:
+            line.stopped = line.stopped or final
+            if side is line.target:
+                line.track.halt()
+
+    def _mend(self, now: float) -> None:
+        self._sender.give_up(_SILENT, now - _ANSWERS_S)
+        self._fetcher.give_up(_SILENT, now - _ANSWERS_S)
+        lost = [line for line in self._running() if line.source.node is None and line.source.not_before <= now]
+        if lost and self._refreshed(self._source, [(line, line.source, line.track.source) for line in lost]):
+            self._led(lost)
+        unsure = [line for line in self._running() if line.unsure and line.target.not_before <= now]
+        if unsure and self._refreshed(self._target, [(line, line.target, line.track.target) for line in unsure]):
+            self._stand(unsure)
+
+    def _refreshed(self, cluster: Cluster, ends: list[tuple[Line, Side, Partition]]) -> bool:
+        """Ask who leads. Raises `Stop` when the cluster refuses us."""
+        try:
+            cluster.refresh(partition.topic for _, _, partition in ends)
+        except Retry as error:
+            for line, side, _ in ends:
+                self._failed(line, side, error)
+            return False
+        return True
+
+    def _led(self, lines: list[Line]) -> None:
+        for line in lines:
+            track = line.track
+            try:
+                track.source_id = self._source.identify(track.source.topic, track.source_id)
+                leader = self._source.leader(track.source)
+                self._source.asking(leader)  # so that a short lease is not spent on connecting
+                line.source.found(leader)
+            except TrueupError as error:
+                self._failed(line, line.source, error)
+
+    def _stand(self, lines: list[Line]) -> None:
+        """Where each partition stands at the target; it begins again at its place."""
+        lines = [line for line in lines if self._meant(line)]
+        places = {line.track.target: line.track.place for line in lines}
+        found = stand(self._target, places, self._lease.flow)
+        for line in lines:
+            standing = found[line.track.target]
+            if isinstance(standing, TrueupError):
+                self._failed(line, line.target, standing)
+            else:
+                line.track.rewind(standing)
+                line.target.found(self._target.leader(line.track.target))
+
+    def _meant(self, line: Line) -> bool:
+        """Whether the target's topic is the one that is meant."""
+        track = line.track
+        try:
+            track.target_id = self._target.identify(track.target.topic, track.target_id)
+        except TrueupError as error:
+            self._failed(line, line.target, error)
+            return False
+        return True
+
+    def _drain(self) -> None:
+        """Wait for the answers to everything sent; then what the places count is all that the target has, unless
+        another copier is at work."""
+        end = time.monotonic() + _ANSWERS_S
+        while self._sender.flying and (now := time.monotonic()) < end:
+            self._receive(end - now)
+        self._sender.give_up(_SILENT, time.monotonic())
+        self._sender.rest()
+        idle = {line.track.target: line.track for line in self._running() if line.target.node is not None}
+        places = {partition: track.place for partition, track in idle.items() if track.idle}
+        for partition, floor in floors(self._target, places, self._lease.flow).items():
+            idle[partition].ended(floor)
+
+
+def _check(lease: Lease) -> None:
+    if lease.transform or lease.failures != "stop":
+        raise Stop(
+            f"link {lease.link} to leave records as they are and to stop at those that are refused",
+            f"transform {lease.transform!r} and failures {lease.failures!r}",
+            "copy them with copy: records",
+        )
+    targets = [assignment.target for assignment in lease.assignments]
+    if len(set(targets)) < len(targets):
+        raise Stop(
+            f"the partitions of link {lease.link} to go to partitions of their own",
+            "several that go to one",
+            "copy them with copy: records",
+        )

@@ -1,0 +1,124 @@
+"""Reading from the leaders of the source: one request a broker under way, answered as soon as there is a record, while
+what was read before is written."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from selectors import EVENT_READ, BaseSelector
+
+from trueup.connectors.contract import Partition
+from trueup.connectors.kafka.client.cluster import Cluster
+from trueup.connectors.kafka.client.connection import Connection
+from trueup.connectors.kafka.client.fetch_produce import COMMITTED, FETCH, FETCH_VERSION, Fetched, fetch_body, fetched
+from trueup.connectors.kafka.protocol.topic_ids import BY_ID, fetch_by_id, fetched_by_id
+from trueup.connectors.kafka.replication.batches.partition import Track
+from trueup.state.common.errors import TrueupError
+
+_WAIT_MS, _SOME_FULL_MS = 250, 2
+"""How long a broker holds a request while there is nothing new; short while other partitions wait for room."""
+_MOST_BYTES = 32 << 20
+Failed = Callable[[Track, TrueupError], None]
+
+
+class Reader:
+    """The connection to one broker."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.asked: dict[Partition, tuple[Track, int]] = {}
+        self.names: dict[bytes, str] = {}
+        self.turn = 0
+        self.asked_s = 0.0
+
+    def ask(self, tracks: Iterable[Track], sizes: tuple[int, int, int, int]) -> None:
+        """Ask for what follows, of topics by id where the broker can."""
+        by_id: dict[bytes, list[tuple[int, int]]] = {}
+        by_name: dict[str, list[tuple[int, int]]] = {}
+        self.names = {}
+        for track in tracks:
+            place = track.source.number, track.reached
+            by_name.setdefault(track.source.topic, []).append(place)
+            by_id.setdefault(track.source_id, []).append(place)
+            self.names[track.source_id] = track.source.topic
+        if b"" not in self.names and self.connection.takes(FETCH, BY_ID):
+            self.connection.send(FETCH, BY_ID, fetch_by_id(by_id, *sizes))
+        else:
+            self.names = {}
+            self.connection.send(FETCH, FETCH_VERSION, fetch_body(by_name, *sizes))
+
+    def answers(self) -> dict[Partition, Fetched]:
+        """Read what the broker answered."""
+        body = self.connection.receive()
+        return fetched_by_id(body, self.names) if self.names else fetched(body)
+
+
+class Fetcher:
+    """All readers of a copier. ``failed`` is told of every partition that a broken connection took."""
+
+    def __init__(self, source: Cluster, selector: BaseSelector, fetch_bytes: int, failed: Failed) -> None:
+        self._source, self._selector, self._failed = source, selector, failed
+        self._each = fetch_bytes
+        self._readers: dict[int, Reader] = {}
+
+    def ask(self, tracks: Iterable[tuple[int, Track]]) -> None:
+        """Ask for what has room: (leader, partition) of all that are being copied."""
+        of_node: dict[int, list[Track]] = {}
+        for node, track in tracks:
+            of_node.setdefault(node, []).append(track)
+        for node, led in of_node.items():
+            reader = self._readers.get(node)
+            if reader is None or not reader.asked:
+                wanting = [track for track in led if track.queued < 2 * self._each]
+                if wanting:
+                    self._guarded(node, wanting, partial(self._send, node, wanting, len(wanting) < len(led)))
+
+    def receive(self, node: int) -> Iterator[tuple[Track, int, Fetched]]:
+        """Read an answer: each partition with the offset that was asked for."""
+        reader = self._readers[node]
+        asked, reader.asked = reader.asked, {}
+        answers: dict[Partition, Fetched] = {}
+        self._guarded(node, [track for track, _ in asked.values()], lambda: answers.update(reader.answers()))
+        for partition, answer in answers.items():
+            if partition in asked:
+                track, offset = asked[partition]
+                yield track, offset, answer
+
+    def give_up(self, error: TrueupError, since_s: float) -> None:
+        """Close the connections that owe an answer since then."""
+        for node, reader in list(self._readers.items()):
+            if reader.asked and reader.asked_s <= since_s:
+                self._drop(node)
+                for track, _ in reader.asked.values():
+                    self._failed(track, error)
+
+    def close(self) -> None:
+        """Close all connections."""
+        for node in list(self._readers):
+            self._drop(node)
+
+    def _send(self, node: int, tracks: list[Track], some_full: bool) -> None:
+        if node not in self._readers:
+            self._readers[node] = Reader(self._source.take(node))
+            self._selector.register(self._readers[node].connection, EVENT_READ, (self, node))
+        reader = self._readers[node]
+        reader.turn, reader.asked_s = reader.turn + 1, time.monotonic()
+        first = reader.turn % len(tracks)  # a broker fills its answer in the order of the request
+        reader.asked = {track.source: (track, track.reached) for track in tracks}
+        wait = _SOME_FULL_MS if some_full else _WAIT_MS
+        whole = max(self._each, min(_MOST_BYTES, self._each * len(tracks)))
+        reader.ask((*tracks[first:], *tracks[:first]), (self._each, whole, wait, COMMITTED))
+
+    def _guarded(self, node: int, tracks: Iterable[Track], action: Callable[[], object]) -> None:
+        try:
+            action()
+        except TrueupError as error:
+            self._drop(node)
+            for track in tracks:
+                self._failed(track, error)
+
+    def _drop(self, node: int) -> None:
+        reader = self._readers.pop(node, None)
+        if reader:
+            self._selector.unregister(reader.connection)
+            reader.connection.close()
+        self._source.lost(node)

@@ -1,0 +1,292 @@
+"""The copy of one partition as a state machine without I/O: batches of the source in, batches for the target out.
+
+Sequences are counted: a batch has the number of records written before it under its producer id as its sequence, so
+that nothing missing in the source ever makes a gap, and the target refuses everything out of turn. What is done counts
+only in the order of the source: the place moves over a batch once all before it are acknowledged, dropped or found.
+"""
+
+from collections import deque
+from typing import NamedTuple
+
+from trueup.connectors.contract import Assignment, Lease, Progress, Run
+from trueup.connectors.kafka.client.fetch_produce import Fetched
+from trueup.connectors.kafka.protocol.aborted import Aborted
+from trueup.connectors.kafka.protocol.record_batch import APPEND_TIME, CODEC, CONTROL, Header, readdress, sound, walk
+from trueup.connectors.kafka.protocol.reencode import dense
+from trueup.connectors.kafka.protocol.topic_ids import id_of
+from trueup.connectors.kafka.replication.batches.loop_filter import Route
+from trueup.connectors.kafka.replication.batches.position import Place, ahead, following
+from trueup.connectors.kafka.replication.batches.resume import Own, Standing
+from trueup.state.common.errors import Retry, Stop
+
+_SEQUENCES = 0x7FFFFFFF
+_REREADS = 3
+
+
+class Entry:
+    """A batch on its way, or one that the target has. ``count``: next sequence of its producer once it is there;
+    ``following``: source offset after it and after all that was passed over behind it."""
+
+    __slots__ = (
+        "batch", "count", "done", "dropped", "first_ms", "following", "producer", "records", "size", "skipped",
+        "source", "stretches", "target",
+    )  # fmt: skip
+
+    def __init__(self, header: Header, batch: memoryview, stretches: list[tuple[int, int]] | None) -> None:
+        self.source, self.following, self.records = header.offset, header.following, header.records
+        self.first_ms, self.size, self.batch, self.stretches = header.first_ms, len(batch), batch, stretches
+        self.producer = self.count = self.dropped = 0
+        self.target, self.done, self.skipped = -1, False, False
+
+    def runs(self) -> list[Run]:
+        """Where its records went, -1 if that is not known."""
+        if self.stretches is None:
+            return [Run(self.source, self.target, self.records)]
+        found, at = [], self.target
+        for delta, records in self.stretches:
+            found.append(Run(self.source + delta, at, records))
+            at += records
+        return found
+
+
+class Told(NamedTuple):
+    """An error to show, and whether a person must act."""
+
+    error: str
+    stopped: bool
+
+
+class Track:
+    """One source partition on its way to its target partition."""
+
+    def __init__(self, assignment: Assignment, lease: Lease) -> None:
+        self.source, self.target = assignment.source, assignment.target
+        self.source_id, self.target_id = id_of(assignment.source_id), id_of(assignment.target_id)
+        self.place = Place.of(assignment.position, assignment.start)
+        self.begun = assignment.position.offset >= 0
+        self.reached = self.place.offset
+        self.queue: deque[Entry] = deque()
+        self.queued = self.flying = 0
+        self.source_start = self.source_end = self.target_end = -1
+        self._where = f"{self.source} of {lease.source.name}"
+        self._route = Route(assignment, lease, self._where)
+        self._counts = dict(self.place.counts)
+        self._known: set[int] = set()
+        self._alone = self._whole = False
+        self._pending: deque[Entry] = deque()
+        self._last: dict[int, int] = {}
+        self._own: dict[int, deque[Own]] = {}
+        self._floor = self.place.floor
+        self._newest_ms = -1
+        self._bad = 0
+        self._runs: list[Run] = []
+        self._copied = self._bytes = self._dropped = self._skipped = self._foreign = self.lost = 0
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is on its way."""
+        return not self._pending
+
+    def rewind(self, standing: Standing) -> None:
+        """Begin again where the place is, knowing what the target has."""
+        self.queue.clear()
+        self._pending.clear()
+        self.queued = 0
+        self.reached, self._counts = self.place.offset, dict(self.place.counts)
+        self._last, self._own, self._floor = dict(standing.last), standing.own, standing.floor
+        self._known, self._alone, self._whole = set(standing.known), False, standing.whole
+        self.place.chosen = False
+        if self.target_end < 0:
+            self.target_end = standing.counted if standing.counted >= 0 else standing.floor
+        self._lift()
+
+    def accept(self, answer: Fetched, asked: int) -> None:
+        """Take what the source answered to a request from offset ``asked``. Raises `Retry` for bytes that broke on
+        their way, `Stop` and `BadBytes` for what cannot be copied; what came before that is kept."""
+        self.source_start, self.source_end = answer.start, answer.end
+        if asked != self.reached:
+            return
+        aborted = Aborted(answer.aborted)
+        for header, batch in walk(answer.records):
+            if header.following > self.reached:
+                self._check(header, batch)
+                self._take(header, batch, aborted)
+                self.reached = header.following
+
+    @property
+    def ready(self) -> bool:
+        """Whether the next batch may be sent now.
+
+        A broker takes any sequence from a producer that it does not know. So the first batch of each goes alone: were
+        it refused while others were under way, the next one would take its place.
+        """
+        if self._alone or not self.queue:
+            return False
+        return not self.flying or self.queue[0].producer in self._known
+
+    def next(self) -> Entry:
+        """The next batch to send; only when `ready`."""
+        entry = self.queue.popleft()
+        self._alone = entry.producer not in self._known
+        self.queued -= entry.size
+        self.flying += 1
+        return entry
+
+    def acknowledge(self, entry: Entry, offset: int) -> None:
+        """The target has the batch from ``offset`` on."""
+        entry.target, entry.done = offset, True
+        self._known.add(entry.producer)
+        self._alone = False
+        self._settle()
+
+    def halt(self) -> None:
+        """The target refused a batch for good: send nothing behind it."""
+        self.queue.clear()
+        self.queued = 0
+
+    def ended(self, end: int) -> None:
+        """Nothing is on its way, and all of ours before this end of the target is counted."""
+        self._foreign += max(0, end - self.target_end)
+        self.place.floor = self.target_end = end
+
+    def skip_to(self, start: int) -> None:
+        """The source deleted everything before this offset."""
+        if self.begun:
+            self.lost += start - self.reached
+        self.reached = start
+        self._pass(start, 0)
+
+    def progress(self, now_ms: int, told: Told) -> Progress:
+        """What happened since this was last asked."""
+        found = Progress(
+            self.source, self.target, self.place.position(), tuple(self._runs), self._copied, self._bytes,
+            self._dropped, self._skipped, lost=self.lost, foreign=self._foreign, source_start=self.source_start,
+            source_end=self.source_end, target_end=self.target_end, lag_ms=self._lag_ms(now_ms), path="batches",
+            error=told.error, stopped=told.stopped,
+        )  # fmt: skip
+        self._runs = []
+        self._copied = self._bytes = self._dropped = self._skipped = self._foreign = self.lost = 0
+        return found
+
+    def _check(self, header: Header, batch: memoryview) -> None:
+        where = f"offset {header.offset} of {self._where}"
+        if header.magic != 2:
+            raise Stop(
+                f"record batches (magic 2) at {where}", f"magic {header.magic}", "copy this topic with copy: records"
+            )
+        if sound(header, batch):
+            self._bad = 0
+            return
+        self._bad += 1
+        found = Stop if self._bad > _REREADS else Retry
+        raise found(f"the checksum of the batch at {where}", "another one", "look at the source's disks")
+
+    def _take(self, header: Header, batch: memoryview, aborted: Aborted) -> None:
+        if header.attributes & CONTROL:
+            aborted.end(header, batch)
+            return self._pass(header.following, 0)
+        if aborted.holds(header) or not header.records:
+            return self._pass(header.following, 0)
+        producer = self._route.of(header, batch)
+        if producer is None:
+            return self._pass(header.following, header.records)
+        return self._write(header, batch, producer)
+
+    def _write(self, header: Header, batch: memoryview, producer: int) -> None:
+        stretches = None
+        if not header.dense or header.attributes & APPEND_TIME:
+            batch, stretches = dense(header, batch, self._where)
+        entry = Entry(header, batch, stretches)
+        sequence = self._counts.get(producer, 0)
+        entry.producer, entry.count = producer, (sequence + header.records) & _SEQUENCES
+        if producer in self._last and self._there(entry, header, batch, sequence):
+            entry.done = entry.skipped = True
+        else:
+            readdress(batch, producer, sequence, header.attributes & CODEC)
+            self.queue.append(entry)
+            self.queued += entry.size
+        self._counts[producer] = entry.count
+        self._newest_ms = header.last_ms
+        self._pending.append(entry)
+        if entry.done:
+            self._settle()
+
+    def _there(self, entry: Entry, header: Header, batch: memoryview, sequence: int) -> bool:
+        """Whether the target has it. Raises `Stop` if what it has is another."""
+        last = self._last[entry.producer]
+        if ahead(sequence, last) > 0:
+            del self._last[entry.producer]
+            self._own.pop(entry.producer, None)
+            return False
+        own = self._own.get(entry.producer, deque())
+        while own and ahead(own[0].last_sequence, sequence) < 0:
+            own.popleft()
+        exact = bool(own) and own[0].sequence == sequence
+        crossing = own and not exact and ahead(own[0].sequence, entry.count) < 0
+        if crossing or ahead(following(last), entry.count) < 0 or (exact and not own[0].same(header, batch)):
+            raise Stop(
+                f"records {sequence} to {entry.count - 1} of producer {entry.producer:#x} in {self.target} to be the "
+                f"batch at offset {header.offset} of {self._where}",
+                "another batch",
+                "the source was cleaned, or was not copied from here before: choose the position of this partition",
+            )
+        if exact:
+            entry.target = own.popleft().offset
+        elif self._whole:
+            raise Stop(
+                f"the batch at offset {header.offset} of {self._where} in {self.target}, which has batches behind it",
+                "it was never written: the target refused it, forgot the producer, and took the next one",
+                f"reset this partition of the link to source offset {header.offset}; what was written behind it is "
+                "then there twice",
+            )
+        return True
+
+    def _pass(self, offset: int, dropped: int) -> None:
+        """Nothing of the source up to here needs to be written: so far as all before it is done."""
+        if self._pending:
+            self._pending[-1].following = offset
+            self._pending[-1].dropped += dropped
+        else:
+            self.place.offset = offset
+            self._dropped += dropped
+
+    def _settle(self) -> None:
+        place, pending = self.place, self._pending
+        while pending and pending[0].done:
+            entry = pending.popleft()
+            place.offset, self.begun = entry.following, True
+            place.counts[entry.producer] = entry.count
+            self._dropped += entry.dropped
+            if entry.skipped:
+                self._skipped += entry.records
+            else:
+                self._copied += entry.records
+                self._bytes += entry.size
+            if entry.target >= 0:
+                self._map(entry)
+        if not pending and self._own:
+            self._lift()
+
+    def _lift(self) -> None:
+        """The floor rises to the first batch at the target that the place does not count."""
+        if all(self._own.get(producer) for producer in self._last):
+            self.place.floor = min([self._floor, *(own[0].offset for own in self._own.values() if own)])
+
+    def _map(self, entry: Entry) -> None:
+        if self.target_end >= 0:
+            self._foreign += max(0, entry.target - self.target_end)
+        self.target_end = max(self.target_end, entry.target + entry.records)
+        for run in entry.runs():
+            before = self._runs[-1] if self._runs else None
+            if before and before.source + before.records == run.source and before.target + before.records == run.target:
+                self._runs[-1] = before._replace(records=before.records + run.records)
+            else:
+                self._runs.append(run)
+
+    def _lag_ms(self, now_ms: int) -> int:
+        if self.source_end < 0:
+            return -1
+        if self.place.offset >= self.source_end:
+            return 0
+        oldest = self._pending[0].first_ms if self._pending else self._newest_ms
+        return max(0, now_ms - oldest) if oldest >= 0 else -1

@@ -1,0 +1,234 @@
+"""What the target has of a link, asked from its leaders: last sequences, and the batches that a place does not count.
+
+The leader remembers the last sequence of every producer (KIP-664), but not for sure: it forgets one whose newest
+record is older than producer.id.expiration.ms (ProducerStateManager.isProducerExpired goes by the batch's timestamp),
+so a copy of old records is forgotten at every check. What was written after a place's floor is therefore always read,
+unless the target ends there: it tells which source batches are there, where, and whether they are the same.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from trueup.connectors.contract import Partition
+from trueup.connectors.kafka.client.cluster import EARLIEST, Cluster
+from trueup.connectors.kafka.client.connection import Connection
+from trueup.connectors.kafka.client.fetch_produce import FETCH, FETCH_VERSION, UNCOMMITTED, fetch_body, fetched, problem
+from trueup.connectors.kafka.protocol.compression import opened
+from trueup.connectors.kafka.protocol.record_batch import CODEC, HEADER_BYTES, Header, digest, walk
+from trueup.connectors.kafka.replication.batches.position import Place, ahead, following
+from trueup.state.common.errors import BadBytes, Stop, TrueupError
+from trueup.state.replication.provenance import tag_of
+
+_READ_BYTES = 4 << 20
+_WAIT_MS, _WAITS = 100, 20
+_FIRST_STEP, _STEP_GROWS, _SEARCH_BYTES = 1_000, 8, 8 << 20
+
+
+class Own(NamedTuple):
+    """A batch of ours at the target. ``digest`` None: the cleaner was there. ``body``: records of the newest one."""
+
+    offset: int
+    sequence: int
+    last_sequence: int
+    codec: int
+    digest: int | None
+    body: bytes | None
+
+    def same(self, header: Header, batch: memoryview) -> bool:
+        """Whether this is what became of a batch of the source. Where the broker compresses anew only the newest is
+        compared."""
+        if (following(self.last_sequence) - self.sequence - header.records) & 0x7FFFFFFF:
+            return False
+        codec = header.attributes & CODEC
+        if self.digest is None or codec == self.codec:
+            return self.digest in (None, digest(batch))
+        if self.body is None:
+            return True
+        there, here = memoryview(self.body), batch[HEADER_BYTES:]
+        return opened(self.codec, there, "the target") == opened(codec, here, "the source")
+
+
+@dataclass(slots=True)
+class Standing:
+    """``last``: last sequence by producer id where the target is ahead of the place. ``own``: the batches there that
+    the place does not count, in order. ``floor``: of the place, once it counts them. ``known``: producers whose
+    sequence the leader guards. ``counted``: the offset behind the batches there that the place counts, which may be
+    far behind its floor (-1: not known). ``whole``: nothing was removed since the floor, so that ``own`` is all that
+    was ever written there."""
+
+    floor: int
+    known: frozenset[int]
+    last: dict[int, int] = field(default_factory=dict)
+    own: dict[int, deque[Own]] = field(default_factory=dict)
+    counted: int = -1
+    whole: bool = False
+
+
+def stand(target: Cluster, places: Mapping[Partition, Place], flow: int) -> dict[Partition, Standing | TrueupError]:
+    """Where each partition of the target stands. The end is asked before the producers: every batch before it is then
+    known to them. Where they know more than is counted, that is looked at once every replica in sync has it."""
+    found: dict[Partition, Standing | TrueupError] = {}
+    facts = _facts(target, places, flow, found)
+    settled = target.settled(p for p, (_, last) in facts.items() if not places[p].chosen and places[p].ahead(last))
+    for partition, (end, last) in facts.items():
+        until = settled.get(partition, end)
+        try:
+            if isinstance(until, TrueupError):
+                raise until
+            found[partition] = _Look(target, partition, places[partition], flow, until).standing(end, last)
+        except TrueupError as error:
+            found[partition] = error
+    return found
+
+
+def floors(target: Cluster, places: Mapping[Partition, Place], flow: int) -> dict[Partition, int]:
+    """The ends of those partitions that have of ours exactly what their places count: their new floors."""
+    failed: dict[Partition, Standing | TrueupError] = {}
+    facts = _facts(target, places, flow, failed)
+    return {
+        partition: end for partition, (end, last) in facts.items()
+        if places[partition].agrees(last) and places[partition].counts.keys() <= last.keys()
+    }  # fmt: skip
+
+
+def _facts(
+    target: Cluster, partitions: Iterable[Partition], flow: int, failed: dict[Partition, Standing | TrueupError]
+) -> dict[Partition, tuple[int, dict[int, int]]]:
+    """End, and last sequences of ours, in this order of asking."""
+    ends, producers = target.ends(partitions), target.producers(partitions)
+    found = {}
+    for partition in partitions:
+        end, known = ends[partition], producers[partition]
+        if isinstance(end, TrueupError):
+            failed[partition] = end
+        elif isinstance(known, TrueupError):
+            failed[partition] = known
+        else:
+            found[partition] = end, {producer: last for producer, last in known.items() if _ours(producer, flow)}
+    return found
+
+
+def _ours(producer_id: int, flow: int) -> bool:
+    tag = tag_of(producer_id)
+    return tag is not None and tag.flow == flow
+
+
+class _Look:
+    """One partition of the target, looked at for one place. ``until``: what is read ends there."""
+
+    def __init__(self, target: Cluster, partition: Partition, place: Place, flow: int, until: int) -> None:
+        self._target, self._partition, self._place, self._until = target, partition, place, until
+        self._flow = flow
+        self._first = self._bytes = 0
+        self._counted = place.floor
+        self._whole = place.floor >= 0
+
+    def standing(self, end: int, last: dict[int, int]) -> Standing:
+        place = self._place
+        if place.chosen:
+            place.counts = {producer: following(sequence) for producer, sequence in last.items()}
+            return Standing(end, frozenset(last))
+        self._check(end, last)
+        if end in (0, place.floor) and place.agrees(last):
+            return Standing(end, frozenset(last))
+        self._first = self._start()
+        own = self._search(last) if place.floor < 0 else self._after(place.floor, last)
+        newest = {producer: batches[-1].last_sequence for producer, batches in own.items() if batches}
+        return Standing(end, frozenset(last), place.ahead({**newest, **last}), own, self._counted, self._whole)
+
+    def _check(self, end: int, last: Mapping[int, int]) -> None:
+        where = f"{self._partition} of {self._target.endpoint.name}"
+        todo = "it lost records or was made anew: choose the position of this partition"
+        if self._place.floor > end:
+            raise Stop(f"{where} to reach offset {self._place.floor}", f"its end is {end}", todo)
+        for producer, sequence in last.items():
+            count = self._place.counts.get(producer, 0)
+            if ahead(following(sequence), count) < 0:
+                raise Stop(f"{where} to have {count} records of producer {producer:#x}", f"{following(sequence)}", todo)
+
+    def _after(self, start: int, last: Mapping[int, int]) -> dict[int, deque[Own]]:
+        """Batches of ours from an offset on, until the end and all that the leader knows were seen."""
+        own: dict[int, deque[Own]] = {}
+        missing = self._place.ahead(last)
+        if start < self._first:
+            self._whole = False
+        for header, batch in self._read(max(start, self._first), missing):
+            if _ours(header.producer_id, self._flow) and header.last_delta >= 0:
+                if missing.get(header.producer_id) == header.last_sequence:
+                    del missing[header.producer_id]
+                if ahead(header.sequence, self._place.counts.get(header.producer_id, 0)) >= 0:
+                    _add(own.setdefault(header.producer_id, deque()), header, batch)
+                else:
+                    self._counted = header.following
+        self._whole = self._whole and not missing
+        return own
+
+    def _search(self, last: Mapping[int, int]) -> dict[int, deque[Own]]:
+        """Nothing is known of the past: look back from the end for the first batches of ours, which have sequence 0.
+        If the leader knows none, only the newest part is looked at."""
+        step = _FIRST_STEP
+        while True:
+            start = max(self._first, self._until - step)
+            own = self._after(start, last)
+            begun = own and all(own.get(producer) for producer in last)
+            if start == self._first or (begun and all(batches[0].sequence == 0 for batches in own.values())):
+                return own
+            if not last and not own and self._bytes >= _SEARCH_BYTES:
+                return own
+            step *= _STEP_GROWS
+
+    def _start(self) -> int:
+        found = self._target.ends([self._partition], EARLIEST)[self._partition]
+        if isinstance(found, TrueupError):
+            raise found
+        return found
+
+    def _read(self, start: int, missing: Mapping[int, int]) -> Iterator[tuple[Header, memoryview]]:
+        at, waits, self._bytes = start, 0, 0
+        leader = self._target.asking(self._target.leader(self._partition))
+        while at < self._until or (missing and waits < _WAITS):
+            answer = self._fetch(leader, at)
+            begun = at
+            for header, batch in walk(answer):
+                if header.following > at:
+                    self._whole = self._whole and header.offset <= at
+                    at = header.following
+                    self._bytes += len(batch)
+                    yield header, batch
+            if at == begun:
+                waits += 1
+                if waits >= _WAITS:
+                    return
+
+    def _fetch(self, leader: Connection, at: int) -> memoryview:
+        where = self._partition
+        leader.send(
+            FETCH,
+            FETCH_VERSION,
+            fetch_body({where.topic: [(where.number, at)]}, _READ_BYTES, _READ_BYTES, _WAIT_MS, UNCOMMITTED),
+        )
+        answer = fetched(leader.receive()).get(where)
+        if answer is None:
+            name, todo = self._target.endpoint.name, "is it a Kafka broker?"
+            raise BadBytes(f"an answer of {name}", 0, f"records of {where}", "nothing of it", todo)
+        if answer.error:
+            raise problem(answer.error, f"read {where} of {self._target.endpoint.name}")
+        return answer.records
+
+
+def _add(own: deque[Own], header: Header, batch: memoryview) -> None:
+    if own:
+        own[-1] = own[-1]._replace(body=None)
+    value = digest(batch) if header.dense else None
+    own.append(
+        Own(
+            header.offset,
+            header.sequence,
+            header.last_sequence,
+            header.attributes & CODEC,
+            value,
+            bytes(batch[HEADER_BYTES:]),
+        )
+    )

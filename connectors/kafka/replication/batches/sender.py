@@ -1,0 +1,148 @@
+"""Writing to the leaders of the target: a request holds one batch of each partition, several are under way at once.
+
+Answers come in the order of requests, so the batches of a partition are written in order. A broker remembers the last
+five batches of a producer: one of them that is sent a second time is known again, an older one is out of order, and the
+partition is looked up.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from selectors import EVENT_READ, BaseSelector
+
+from trueup.connectors.contract import Partition
+from trueup.connectors.kafka.client.cluster import Cluster
+from trueup.connectors.kafka.client.connection import Connection
+from trueup.connectors.kafka.client.fetch_produce import PRODUCE, PRODUCE_VERSION, Produced, produce_body, produced
+from trueup.connectors.kafka.protocol.topic_ids import BY_ID, produce_by_id, produced_by_id
+from trueup.connectors.kafka.replication.batches.partition import Entry, Track
+from trueup.state.common.errors import Retry, TrueupError
+
+MOST_IN_FLIGHT = 64
+_REPLICATED_MS = 10_000
+Sent = dict[Partition, tuple[Track, Entry]]
+Answered = Callable[[Track, Entry, Produced], None]
+Failed = Callable[[Track, TrueupError], None]
+_NO_ANSWER = Retry("an answer for every batch", "one without", "it is tried again")
+
+
+class Writer:
+    """The connection to one broker."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.flying: deque[Sent] = deque()
+        self.names: deque[dict[bytes, str]] = deque()
+        self.heard_s = 0.0
+
+    def write(self, sent: Sent) -> None:
+        """Send a batch for each partition, to topics by id where the broker can."""
+        batches = {partition: entry.batch for partition, (_, entry) in sent.items()}
+        ids = {partition.topic: track.target_id for partition, (track, _) in sent.items()}
+        by_id = all(ids.values()) and self.connection.takes(PRODUCE, BY_ID)
+        self.flying.append(sent)
+        self.names.append({topic_id: topic for topic, topic_id in ids.items()} if by_id else {})
+        if by_id:
+            self.connection.send(PRODUCE, BY_ID, *produce_by_id(batches, ids, _REPLICATED_MS))
+        else:
+            self.connection.send(PRODUCE, PRODUCE_VERSION, *produce_body(batches, _REPLICATED_MS))
+
+    def answers(self) -> tuple[Sent, dict[Partition, Produced]]:
+        """Read the answer to the oldest request."""
+        body = self.connection.receive()
+        names = self.names.popleft()
+        found = produced_by_id(body, names) if names else produced(body)
+        return self.flying.popleft(), found
+
+
+class Sender:
+    """All writers of a copier. ``answered`` hears of every batch that was answered, ``failed`` of those that a broken
+    connection took: they may have been written or not."""
+
+    def __init__(
+        self, target: Cluster, selector: BaseSelector, in_flight: int, answered: Answered, failed: Failed
+    ) -> None:
+        self._target, self._selector = target, selector
+        self._answered, self._failed = answered, failed
+        self._most = max(1, min(MOST_IN_FLIGHT, in_flight))
+        self._writers: dict[int, Writer] = {}
+
+    @property
+    def flying(self) -> bool:
+        """Whether answers are outstanding."""
+        return any(writer.flying for writer in self._writers.values())
+
+    def room(self, node: int) -> bool:
+        """Whether another request may be sent to this broker."""
+        return node not in self._writers or len(self._writers[node].flying) < self._most
+
+    def send(self, node: int, tracks: Iterable[Track]) -> tuple[int, int]:
+        """Send the next batch of each partition in one request. Returns records and bytes."""
+        sent: Sent = {track.target: (track, track.next()) for track in tracks}
+        try:
+            writer = self._writers.get(node) or self._open(node)
+            if not writer.flying:
+                writer.heard_s = time.monotonic()
+            writer.write(sent)
+        except TrueupError as error:
+            if node not in self._writers:
+                self._fail(sent, error)
+            self._drop(node, error)
+        entries = [entry for _, entry in sent.values()]
+        return sum(entry.records for entry in entries), sum(entry.size for entry in entries)
+
+    def receive(self, node: int) -> None:
+        """Read the answers that are there."""
+        writer = self._writers[node]
+        while True:
+            try:
+                sent, answers = writer.answers()
+            except TrueupError as error:
+                self._drop(node, error)
+                return
+            for partition, (track, entry) in sent.items():
+                track.flying -= 1
+                if partition in answers:
+                    self._answered(track, entry, answers[partition])
+                else:
+                    self._failed(track, _NO_ANSWER)
+            if not (writer.flying and writer.connection.buffered):
+                writer.heard_s = time.monotonic()
+                return
+
+    def give_up(self, error: TrueupError, since_s: float) -> None:
+        """Close the connections on which answers are outstanding and none came since."""
+        for node in [node for node, writer in self._writers.items() if writer.flying and writer.heard_s <= since_s]:
+            self._drop(node, error)
+
+    def rest(self) -> None:
+        """Give the connections back; nothing is under way."""
+        for node, writer in self._writers.items():
+            self._selector.unregister(writer.connection)
+            self._target.give(node, writer.connection)
+        self._writers.clear()
+
+    def close(self) -> None:
+        """Close all connections."""
+        for node in list(self._writers):
+            self._drop(node, _NO_ANSWER)
+
+    def _open(self, node: int) -> Writer:
+        writer = Writer(self._target.take(node))
+        self._writers[node] = writer
+        self._selector.register(writer.connection, EVENT_READ, (self, node))
+        return writer
+
+    def _drop(self, node: int, error: TrueupError) -> None:
+        writer = self._writers.pop(node, None)
+        if writer:
+            self._selector.unregister(writer.connection)
+            writer.connection.close()
+            for sent in writer.flying:
+                self._fail(sent, error)
+        self._target.lost(node)
+
+    def _fail(self, sent: Sent, error: TrueupError) -> None:
+        for track, _ in sent.values():
+            track.flying -= 1
+            self._failed(track, error)

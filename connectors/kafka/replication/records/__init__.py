@@ -1,0 +1,1 @@
+"""Records, copied one by one: filtered, transformed, re-keyed."""

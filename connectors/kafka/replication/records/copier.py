@@ -1,0 +1,429 @@
+"""Copies record by record with librdkafka: every record can be tagged, filtered or refused by itself.
+
+Keys, values, headers and timestamps stay as they are (a timestamp of exactly 0 cannot be sent, see librdkafka's
+``rd_kafka_producev``: it becomes the time of copying). Control records and aborted transactions are not copied.
+Delivery is exactly once as long as one worker copies a partition at a time: the target's own tail says how far the
+copy came (`records_tails`), and what a killed predecessor had on the wire is given a moment to arrive. A record of it
+that comes later still is written twice and counted in ``repeated`` by the next opening.
+"""
+
+import gc
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import groupby, repeat, starmap
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from trueup.connectors.contract import Lease, Partition, Progress
+from trueup.connectors.kafka.client.fetch_produce import Missing
+from trueup.connectors.kafka.client.rate_limit import Rate
+from trueup.connectors.kafka.protocol.topic_ids import id_of
+from trueup.connectors.kafka.replication.records.clients import (
+    BATCH_BYTES,
+    LINK_WIDE,
+    cluster_of,
+    consumer,
+    dropped,
+    producer,
+    purged,
+    served,
+    translated,
+)
+from trueup.connectors.kafka.replication.records.partitions import Flow, Lane
+from trueup.connectors.kafka.replication.records.resume import Resume
+from trueup.connectors.kafka.replication.records.rewrite import Broken, Shape
+from trueup.connectors.kafka.replication.records.single_send import Alone
+from trueup.connectors.kafka.replication.records.source_guard import Guard
+from trueup.connectors.kafka.replication.records.topic_identity import Identity
+from trueup.state.common.errors import Retry, Stop, TrueupError
+
+BATCH, AHEAD = 2_000, 40_000
+"""Records of one read, and records that may wait for the target."""
+AHEAD_BYTES = 64 << 20
+YOUNG = 100_000
+"""New objects before Python looks for cycles among them."""
+IDLE_S, GRACE_S, GUARD_S, ASK_S = 0.05, 5.0, 5.0, 6.0
+IDENTIFY_S = 0.1
+"""Less than a producer waits before it writes again."""
+CAREFUL = 1_000
+RECOVERIES = 5
+"""In one call; then the link is tried again later."""
+_LOST = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
+
+
+class Records:
+    """The connector."""
+
+    def open(self, lease: Lease) -> "RecordCopier":
+        """Connect both ends and ask the target where each partition stands. Raises our errors."""
+        return RecordCopier(lease)
+
+
+class RecordCopier:
+    """One lease. See `connectors.contract.Copier`."""
+
+    def __init__(self, lease: Lease) -> None:
+        self._lease = lease
+        self._shape = Shape(lease)
+        self._failed: list[tuple[Flow | None, KafkaError]] = []
+        self._down: dict[str, KafkaError] = {}
+        lanes = {a.target: Lane(a.target) for a in lease.assignments}
+        self._flows = {a.source: Flow(a, lanes[a.target], lease.flow, self._failed) for a in lease.assignments}
+        for lane in lanes.values():
+            lane.shared = sum(a.target == lane.target for a in lease.assignments) > 1
+        self._many = len({a.source.topic for a in lease.assignments}) > 1
+        source, target = cluster_of(lease.source), cluster_of(lease.target)
+        self._here = Identity(source, {a.source.topic: id_of(a.source_id) for a in lease.assignments})
+        self._there = Identity(target, {a.target.topic: id_of(a.target_id) for a in lease.assignments})
+        self._identified = 0.0
+        self._alone = Alone(lease, self._shape, self._there)
+        self._rate = Rate(lease.limits, time.monotonic())
+        self._guard, self._guarded, self._told_apart = Guard(lease, source), 0.0, False
+        self._batch_bytes, self._refused, self._recovered = BATCH_BYTES, 0, False
+        self._resume = Resume(lease, target)
+        self._producer: Producer | None = None
+        self._consumer: Consumer = consumer(lease.source, lease.limits, self._heard("source"))
+        try:
+            self._begin([*self._flows.values()], ours=False)
+        except TrueupError:
+            self.close()
+            raise
+
+    def copy(self, until_s: float, pulse: Callable[[], bool] = lambda: True) -> None:
+        """Copy until then. See `connectors.contract.Copier.copy`."""
+        with _few_collections():
+            self._copy(until_s, pulse)
+
+    def _copy(self, until_s: float, pulse: Callable[[], bool]) -> None:
+        recoveries = 0
+        away = [flow for flow in self._flows.values() if not flow.known and not flow.stopped]
+        if away or self._producer is None:
+            self._begin(away, ours=True)
+        while (now := time.monotonic()) < until_s and pulse():
+            if self._failed:
+                recoveries += 1
+                if recoveries > RECOVERIES:
+                    raise Retry("the target to go on taking records", self._failed[0][1].str(), "look at its brokers")
+                self._recover()
+            elif self._active():
+                self._watch(now)
+                self._turn(now, until_s)
+            else:
+                time.sleep(min(IDLE_S, until_s - now))
+        self._finish(until_s)
+        self._check_ends()
+
+    def progress(self) -> list[Progress]:
+        """What was acknowledged since the last call."""
+        for source, flow in self._flows.items():
+            flow.see(*self._consumer.get_watermark_offsets(TopicPartition(*source), cached=True))
+        now_ms = int(time.time() * 1000)
+        return [flow.progress(now_ms) for flow in self._flows.values()]
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        self._drop_producer()
+        self._consumer.close()
+        for part in (self._resume, self._alone, self._here, self._there):
+            part.close()
+
+    def _begin(self, flows: Sequence[Flow], ours: bool) -> None:
+        """Find out where partitions stand and read on from there. ``ours``: this copier wrote to them already."""
+        if self._producer is None:
+            self._producer = producer(self._lease.target, self._lease.limits, self._heard("target"), self._batch_bytes)
+        try:
+            if not self._told_apart:
+                self._tell_apart(self._producer)
+            self._resume.run(self._meant(flows), ours)
+        except Retry:
+            if not self._consumer.assignment():
+                self._consumer.poll(0)  # it tells of its connections only when it is asked for records
+            self._check_rights()
+            raise
+        for source, obstacle in self._guard.obstacles(flow.source for flow in self._active()).items():
+            self._flows[source].miss(obstacle)
+        self._guarded = time.monotonic()
+        self._consumer.assign([TopicPartition(*flow.source, flow.reached) for flow in self._active()])
+
+    def _meant(self, flows: Sequence[Flow]) -> list[Flow]:
+        """Those whose topics were not made anew. What else is wrong with them is found by looking at their logs."""
+        wrong = self._here.unsure(flow.source for flow in flows)
+        there = self._there.unsure(flow.lane.target for flow in flows)
+        left = []
+        for flow in flows:
+            errors = wrong.get(flow.source), there.get(flow.lane.target)
+            if stop := next((error for error in errors if isinstance(error, Stop)), None):
+                flow.miss(stop)
+            else:
+                left.append(flow)
+        return left
+
+    def _tell_apart(self, target: Producer) -> None:
+        """Raises `Stop` when both ends are one cluster, `Retry` when one does not answer."""
+        try:
+            # `cluster_id` of these clients may miss the answer that it waits for, and waits for the next one: a second.
+            first = self._lease.assignments[0]
+            here = self._consumer.list_topics(first.source.topic, ASK_S).cluster_id
+            there = target.list_topics(first.target.topic, ASK_S).cluster_id
+        except KafkaException as error:
+            raise translated(error.args[0], f"ask both ends of {self._lease.link} who they are") from error
+        if not here or not there:
+            silent = self._lease.target if here else self._lease.source
+            raise Retry(
+                f"{silent.name} to answer", f"nothing within {ASK_S:g} s", "look at its brokers and the network"
+            )
+        if here == there:
+            raise Stop(f"link {self._lease.link} to join two clusters", f"{here} twice", "correct the link")
+        self._told_apart = True
+
+    def _check_ends(self) -> None:
+        """Raises `Retry` for an end that was lost and does not answer."""
+        for side, error in list(self._down.items()):
+            client = self._consumer if side == "source" else self._producer
+            topic = next(iter(self._flows.values())).source.topic
+            try:
+                if client is not None:
+                    client.list_topics(topic, timeout=2.0)
+                    del self._down[side]
+                    continue
+            except KafkaException:
+                pass
+            raise Retry(f"the {side} to answer", error.str(), "look at its brokers and at the network")
+
+    def _active(self) -> list[Flow]:
+        return [flow for flow in self._flows.values() if flow.known and not flow.stopped]
+
+    def _watch(self, now: float) -> None:
+        """Look after the sources' producers now and then, and after refusals that concern the whole link."""
+        if now - self._guarded > GUARD_S:
+            for source, obstacle in self._guard.obstacles(flow.source for flow in self._active()).items():
+                if isinstance(obstacle, Stop):
+                    self._stop(self._flows[source], str(obstacle))
+            self._guarded = time.monotonic()
+        if self._down:
+            self._check_rights()
+
+    def _check_rights(self) -> None:
+        """Raises `Stop` when an end refuses us altogether."""
+        self._hear(0)
+        for side, error in self._down.items():
+            if error.code() in LINK_WIDE:
+                raise translated(error, f"work with the {side}, {getattr(self._lease, side).name}")
+
+    def _turn(self, now: float, until_s: float) -> None:
+        """Read what is there and send it; or wait for whatever hinders that."""
+        assert self._producer is not None, "copies only between opening and losing its producer"
+        room = self._rate.records(now, BATCH)
+        if room < 1 or len(self._producer) > AHEAD or self._waiting() > AHEAD_BYTES:
+            self._hear(min(IDLE_S, until_s - now, max(0.001, self._rate.wait_s(now))))
+            return
+        messages = self._consumer.consume(room, 0)
+        if not messages:
+            self._hear(0)
+            one = self._consumer.poll(min(IDLE_S, until_s - now))
+            messages = [one] if one is not None else []
+        if messages:
+            self._down.pop("source", None)
+            sure = self._sure(messages)
+            if not self._failed:  # else all are read again
+                self._take(sure)
+            self._hear(0)
+
+    def _sure(self, messages: list[Message]) -> list[Message]:
+        """Those of ``messages`` that were read from the topics meant, and may be written to those meant."""
+        places = set(map(_place, messages))
+        flows = [flow for flow in self._active() if flow.source in places]
+        wrong = self._here.unsure(flow.source for flow in flows)
+        for flow in flows:
+            if (error := wrong.get(flow.source)) is not None:
+                self._doubt(flow, error)
+        doubted = {*wrong, *self._check_targets([flow for flow in flows if flow.source not in wrong])}
+        return [message for message in messages if _place(message) not in doubted] if doubted else messages
+
+    def _check_targets(self, flows: Sequence[Flow]) -> list[Partition]:
+        """Whether the topics that are written to, or are to be for ``flows``, are those meant; sources of those that
+        are not."""
+        self._identified = time.monotonic()
+        writing = {flow.source: flow for flow in (*flows, *(flow for flow in self._active() if flow.pending))}
+        wrong = self._there.unsure(flow.lane.target for flow in writing.values())
+        doubted = [flow for flow in writing.values() if flow.lane.target in wrong]
+        for flow in doubted:
+            error = wrong[flow.lane.target]
+            self._doubt(flow, error)
+            if isinstance(error, Stop | Missing):  # what waits in the client must not be written to another topic
+                flow.forget()
+                self._failed.append((flow, KafkaError(KafkaError._UNKNOWN_TOPIC, str(error))))
+                purged(self._producer)
+        return [flow.source for flow in doubted]
+
+    def _doubt(self, flow: Flow, error: TrueupError) -> None:
+        """Stop what was made anew; read again later what cannot be told now."""
+        if isinstance(error, Stop):
+            self._stop(flow, str(error))
+            return
+        flow.error = str(error)
+        with suppress(KafkaException):  # it is read from there anyhow once it is assigned again
+            self._consumer.seek(TopicPartition(*flow.source, flow.reached))
+
+    def _waiting(self) -> int:
+        return sum(chunk.size for flow in self._flows.values() for chunk in flow.pending)
+
+    def _take(self, messages: list[Message]) -> None:
+        """Send records, and heed what is said between them."""
+        said = [m for m in messages if m.error() is not None] if any(map(_error, messages)) else []
+        if said:
+            messages = [m for m in messages if m.error() is None]
+        self._rate.take(len(messages), sum(map(len, messages)))
+        try:
+            for place, group in groupby(messages, _place if self._many else _number):
+                run = list(group)
+                flow = self._flows[place if self._many else _place(run[0])]  # type: ignore[index]
+                if not flow.stopped and flow.known:
+                    self._send(flow, run)
+        except KafkaException as error:
+            self._failed.append((None, error.args[0]))
+        for message in said:
+            self._heed(message)
+
+    def _heed(self, message: Message) -> None:
+        flow, error = self._flows[_place(message)], message.error()  # type: ignore[index]
+        assert error is not None, "only errors come here"
+        if flow.stopped or not flow.known:
+            return
+        if error.code() == KafkaError._PARTITION_EOF:
+            if not self._failed:  # else records before the end may not have been sent
+                flow.end(message.offset() or 0)
+        elif error.code() in _LOST:
+            self._failed.append((flow, error))
+        elif not error.retriable():
+            ours = translated(error, f"read {flow.source} of {self._lease.source.name}")
+            flow.error = str(ours)
+            if isinstance(ours, Stop):
+                self._stop(flow, str(ours))
+
+    def _stop(self, flow: Flow, reason: str) -> None:
+        flow.stop(reason)
+        if flow.known:
+            self._consumer.pause([TopicPartition(*flow.source)])
+
+    def _send(self, flow: Flow, messages: list[Message]) -> None:
+        """Send records of one partition, one by one where one of them was refused before."""
+        if flow.careful <= 0:
+            try:
+                self._send_many(flow, messages)
+                return
+            except Broken:
+                flow.careful = len(messages)
+                if not self._drained():
+                    self._failed.append((flow, KafkaError(KafkaError._TIMED_OUT)))
+                    return
+        for message in messages:
+            if flow.stopped or not flow.known:
+                return
+            self._alone.send(flow, message, time.monotonic() + GRACE_S)
+            flow.careful -= 1
+
+    def _send_many(self, flow: Flow, messages: list[Message]) -> None:
+        shaped = self._shape.many(flow.prefix, messages)
+        chunk = flow.chunk((messages[-1].offset() or 0) + 1, messages[0].timestamp()[1], shaped.offsets)
+        chunk.dropped, chunk.filtered, chunk.size = shaped.dropped, shaped.filtered, shaped.size
+        if not shaped.offsets:
+            flow.settle()
+            return
+        assert self._producer is not None, "copies only between opening and losing its producer"
+        topic, number, none = *(repeat(part, chunk.sent) for part in flow.lane.target), repeat(None, chunk.sent)
+        calls = zip(  # by position, as names cost a third more; ``none`` stands for a second name of the callback
+            topic, shaped.values, shaped.keys, number, chunk.answers(), none, shaped.stamps, shaped.headers, strict=True
+        )
+        try:
+            for _ in starmap(self._producer.produce, calls):
+                pass
+        except BufferError:
+            self._failed.append((flow, KafkaError(KafkaError._QUEUE_FULL)))
+
+    def _unanswered(self) -> bool:
+        return self._producer is not None and len(self._producer) > 0
+
+    def _drained(self) -> bool:
+        """Wait for the answers to all that was sent."""
+        deadline = time.monotonic() + GRACE_S
+        while self._unanswered() and not self._failed and time.monotonic() < deadline:
+            self._hear(0.02)
+        return not self._unanswered() and not self._failed
+
+    def _recover(self) -> None:
+        """After a failure: ask the target how far each partition came, and go on from there with a new producer.
+
+        Whose record was refused is not told by the client, so each partition that waits for an answer sends some
+        records one by one. When none of them was refused by itself, their batch was, and batches become smaller.
+        """
+        if self._alone.refused == self._refused and self._recovered:
+            self._batch_bytes = max(1, self._batch_bytes // 4)
+        self._refused, self._recovered = self._alone.refused, True
+        self._drop_producer()
+        hit = [flow for flow in self._active() if flow.pending or any(flow is failed for failed, _ in self._failed)]
+        self._failed.clear()
+        for flow in hit:
+            flow.careful = min(CAREFUL, flow.reached - flow.offset)
+            flow.forget()
+            flow.known = False
+        self._begin(hit, ours=True)
+
+    def _finish(self, until_s: float) -> None:
+        """Wait for answers; what is not answered in time has to be looked for."""
+        deadline = until_s + GRACE_S
+        while self._unanswered() and not self._failed:
+            if time.monotonic() > deadline:
+                self._drop_producer()
+                for flow in self._active():
+                    if flow.pending:
+                        flow.lose("the target did not answer in time")
+                return
+            self._hear(0.02)
+        if self._failed:
+            self._drop_producer()
+
+    def _drop_producer(self) -> None:
+        if self._producer is not None:
+            dropped(self._producer)
+            self._producer = None
+
+    def _hear(self, wait_s: float) -> None:
+        """Take the target's answers, waiting for some for so long. That the client failed for good is one as well."""
+        if self._producer is None:
+            return
+        if error := served(self._producer, wait_s):
+            self._failed.append((None, error))
+        if self._unanswered() and time.monotonic() - self._identified > IDENTIFY_S:
+            self._check_targets([])
+
+    def _heard(self, side: str) -> Callable[[KafkaError], None]:
+        """What the client of a side says about its connections."""
+
+        def hear(error: KafkaError) -> None:
+            if error.fatal():
+                self._failed.append((None, error))
+            elif error.code() in LINK_WIDE or error.code() == KafkaError._ALL_BROKERS_DOWN:
+                self._down[side] = error
+
+        return hear
+
+
+@contextmanager
+def _few_collections() -> Iterator[None]:
+    """A read makes thousands of objects at once that are gone before the next one. Looking for cycles among them costs
+    a fifth of the CPU and finds none."""
+    before = gc.get_threshold()
+    gc.set_threshold(YOUNG, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+_error, _number = Message.error, Message.partition
+
+
+def _place(message: Message) -> tuple[str | None, int | None]:
+    return message.topic(), message.partition()

@@ -1,0 +1,119 @@
+"""What is written at the target for records that were read: the same, with our headers, or what a transform makes."""
+
+from collections.abc import Iterable, Iterator
+from itertools import chain, compress, repeat
+from operator import itemgetter
+from typing import NamedTuple, cast
+
+from confluent_kafka import Message
+
+from trueup.connectors.contract import Lease
+from trueup.connectors.kafka.replication.records.headers import MARK, Headers, Path, marks, prefix_of
+from trueup.connectors.kafka.replication.records.transforms import Attempt, Record, Transform, entry_point
+from trueup.state.replication.provenance import HEADER, Refill
+
+Row = tuple[bytes | None, bytes | None, int, Headers]
+"""Value, key, timestamp in ms, headers."""
+
+
+class Shaped(NamedTuple):
+    """Records of one partition, ready: their source offsets, the columns of as many rows, which can be read once, and
+    how many were left out and why."""
+
+    offsets: list[int]
+    values: Iterable[bytes | None]
+    keys: Iterable[bytes | None]
+    stamps: Iterable[int]
+    headers: Iterable[Headers]
+    size: int
+    dropped: int
+    filtered: int
+
+    def rows(self) -> Iterator[Row]:
+        """One by one."""
+        return zip(self.values, self.keys, self.stamps, self.headers, strict=True)
+
+
+_FIRST, _SECOND = itemgetter(0), itemgetter(1)
+
+
+class Broken(Exception):  # noqa: N818
+    """The transform raised; the text says what."""
+
+
+class Shape:
+    """Makes rows of records for one lease."""
+
+    def __init__(self, lease: Lease) -> None:
+        ends = lease.source, lease.target, lease.forward
+        self._path = Path(*ends)
+        self._again = {held: Path(*ends, held) for held in (True, False)}
+        self._refills = {prefix_of(lease.flow, a.source): a.refill for a in lease.assignments if a.refill is not None}
+        self._transform: Transform | None = None
+        if lease.transform:
+            self._transform = entry_point(lease.transform, f"links.{lease.link}.transform")
+
+    def many(self, prefix: bytes, messages: list[Message]) -> Shaped:
+        """All that is to be written of ``messages`` of one partition. Raises `Broken`."""
+        offsets = cast("list[int]", list(map(Message.offset, messages)))
+        headers, dropped = self._tagged(prefix, messages, offsets)
+        if dropped:
+            kept = [each is not None for each in headers]
+            messages, offsets = list(compress(messages, kept)), list(compress(offsets, kept))
+            headers = list(compress(headers, kept))
+        stamps = map(_SECOND, map(Message.timestamp, messages))
+        columns = map(Message.value, messages), map(Message.key, messages), stamps, cast("list[Headers]", headers)
+        shaped = Shaped(offsets, *columns, sum(map(len, messages)), dropped, 0)
+        return shaped if self._transform is None else self._transformed(messages, shaped)
+
+    def one(self, prefix: bytes, message: Message) -> Shaped:
+        """The same for a single record. Raises `Broken`."""
+        return self.many(prefix, [message])
+
+    def _transformed(self, messages: list[Message], shaped: Shaped) -> Shaped:
+        made = [self._made(message, row) for message, row in zip(messages, shaped.rows(), strict=True)]
+        left = [row for row in made if row is not None]
+        offsets = [offset for offset, row in zip(shaped.offsets, made, strict=True) if row is not None]
+        values, keys, stamps, headers = zip(*left, strict=True) if left else repeat((), 4)
+        size = sum(map(len, filter(None, values)))
+        return Shaped(offsets, values, keys, stamps, headers, size, shaped.dropped, len(made) - len(left))
+
+    def _tagged(self, prefix: bytes, messages: list[Message], offsets: list[int]) -> tuple[list[Headers | None], int]:
+        """Headers with ours, None for records that are not to go on, and how many these are."""
+        found = [each or [] for each in cast("Iterable[Headers | None]", map(Message.headers, messages))]
+        ours = marks(prefix, offsets)
+        refill = self._refills.get(prefix)
+        again = refill is not None and offsets[0] < refill.until
+        if again or self._transform or HEADER in map(_FIRST, chain.from_iterable(found)):
+            rows = zip(offsets, found, ours, strict=True)
+            tagged = [self._path_of(refill, offset).tagged(headers, mark) for offset, headers, mark in rows]
+            return tagged, tagged.count(None)
+        for headers, mark in zip(found, ours, strict=True):
+            headers += (self._path.born, mark)
+        return cast("list[Headers | None]", found), 0
+
+    def _path_of(self, refill: Refill | None, offset: int) -> Path:
+        return self._path if refill is None or offset >= refill.until else self._again[offset < refill.held]
+
+    def _made(self, message: Message, row: Row) -> Row | None:
+        """What the transform makes of a record; ours are its last two headers, which it does not see."""
+        made: Record | None = None
+        assert self._transform is not None, "asked only with a transform"
+        with Attempt() as attempt:
+            made = self._transform(record_of(message))
+        if attempt.said:
+            raise Broken(f"the transform failed: {attempt.said}")
+        if made is None:
+            return None
+        ours = {HEADER, MARK}
+        return made.value, made.key, made.timestamp, [
+            *(h for h in made.headers if h[0] not in ours), *(h for h in row[3] if h[0] in ours),
+        ]  # fmt: skip
+
+
+def record_of(message: Message) -> Record:
+    """A message as operators' code sees it."""
+    return Record(
+        message.topic() or "", message.partition() or 0, message.offset() or 0, message.timestamp()[1],
+        message.key(), message.value(), cast("tuple[tuple[str, bytes | None], ...]", tuple(message.headers() or ())),
+    )  # fmt: skip

@@ -1,0 +1,101 @@
+"""Sends records one at a time, each after the last is answered: how a refused record is found, and dealt with."""
+
+import time
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from trueup.connectors.contract import Lease
+from trueup.connectors.kafka.replication.records.clients import BATCH_BYTES, REFUSED, dropped, producer, served
+from trueup.connectors.kafka.replication.records.dead_letters import failure_of, policy_of
+from trueup.connectors.kafka.replication.records.partitions import Chunk, Flow
+from trueup.connectors.kafka.replication.records.rewrite import Broken, Row, Shape, record_of
+from trueup.connectors.kafka.replication.records.topic_identity import Identity
+
+
+class Alone:
+    """The one-by-one side of a lease, with its policy for refused records."""
+
+    def __init__(self, lease: Lease, shape: Shape, target: Identity) -> None:
+        self._lease, self._shape, self._policy = lease, shape, policy_of(lease)
+        self._producer: Producer | None = None
+        self._target = target
+        self.refused = 0
+
+    def send(self, flow: Flow, message: Message, deadline_s: float) -> None:
+        """Write one record or deal with its refusal; what stops the flow is told by it.
+
+        Not answered until ``deadline_s`` (monotonic): whether it was written is unknown, so the flow is too.
+        """
+        after, stamp = (message.offset() or 0) + 1, message.timestamp()[1]
+        try:
+            shaped = self._shape.one(flow.prefix, message)
+        except Broken as broken:
+            self._refuse(flow, message, str(broken))
+            return
+        chunk = flow.chunk(after, stamp, shaped.offsets)
+        chunk.dropped, chunk.filtered, chunk.size = shaped.dropped, shaped.filtered, shaped.size
+        for row in shaped.rows():
+            error = self._write(flow, chunk, row, deadline_s)
+            if error is None:
+                return
+            flow.pending.pop().forget()
+            if error.code() in REFUSED:
+                self._refuse(flow, message, error.str())
+            else:
+                self.close()
+                flow.lose(error.str())
+        flow.settle()
+
+    def _write(self, flow: Flow, chunk: Chunk, row: Row, deadline_s: float) -> KafkaError | None:
+        answers: list[KafkaError | None] = []
+
+        def told(error: KafkaError | None, message: Message) -> None:
+            if error is None:
+                chunk.delivered(None, message)
+            answers.append(error)
+
+        (topic, number), (value, key, stamp, headers) = flow.lane.target, row
+        if doubt := self._unsure(flow):
+            return doubt
+        client = self._client()
+        try:
+            client.produce(topic, value, key, number, timestamp=stamp, headers=headers, on_delivery=told)
+        except KafkaException as error:
+            return error.args[0]  # type: ignore[no-any-return]
+        while not answers and time.monotonic() < deadline_s:
+            if ended := served(client, 0.05) or (None if answers else self._unsure(flow)):
+                return ended
+        return answers[0] if answers else KafkaError(KafkaError._TIMED_OUT)
+
+    def _unsure(self, flow: Flow) -> KafkaError | None:
+        """Why the record must not be written now."""
+        error = self._target.unsure([flow.lane.target]).get(flow.lane.target)
+        return KafkaError(KafkaError._STATE, str(error)) if error else None
+
+    def _refuse(self, flow: Flow, message: Message, reason: str) -> None:
+        """Let the policy decide. Handled: the copy goes on behind the record."""
+        self.refused += 1
+        record = record_of(message)
+        if problem := self._policy.handle(failure_of(self._lease, record, reason), record):
+            flow.stop(problem)
+            return
+        chunk = flow.chunk(record.offset + 1, record.timestamp, [])
+        chunk.dismissed = 1
+        flow.settle()
+
+    def _client(self) -> Producer:
+        if self._producer is None:
+            more = {"enable_gapless_guarantee": False, "linger_ms": 0}
+            self._producer = producer(self._lease.target, self._lease.limits, _unheard, BATCH_BYTES, **more)
+        return self._producer
+
+    def close(self) -> None:
+        """Let go of connections."""
+        self._policy.close()
+        if self._producer is not None:
+            dropped(self._producer, 0.0)
+            self._producer = None
+
+
+def _unheard(_error: KafkaError) -> None:
+    """Each record has an answer of its own."""

@@ -1,0 +1,117 @@
+"""Whether the topics that the records path reads and writes are those that are meant.
+
+librdkafka follows a topic's name: made anew, the topic is read on and written on. So the leaders are asked by topic id:
+those of the source after every read and before anything of it is written, which is exact, as a leader that still has
+the topic gave no record of another; those of the target before every write and while writes are under way.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from trueup.connectors.contract import Partition
+from trueup.connectors.kafka.client.cluster import Cluster
+from trueup.connectors.kafka.client.connection import Connection
+from trueup.connectors.kafka.client.fetch_produce import FETCH, OFFSET_OUT_OF_RANGE, UNCOMMITTED, Missing, problem
+from trueup.connectors.kafka.protocol.topic_ids import BY_ID, NOWHERE, fetch_by_id, fetched_by_id
+from trueup.state.common.errors import Retry, Stop, TrueupError
+
+_ATTEMPTS = 2
+
+
+class Identity:
+    """The topics at one end of a lease. ``meant``: ids by topic, empty for whichever is there when it is first asked.
+
+    ``cluster`` None: its options are such that it cannot be asked; every topic is then taken for the one meant.
+    """
+
+    def __init__(self, cluster: Cluster | None, meant: Mapping[str, bytes]) -> None:
+        self._cluster, self._meant = cluster, dict(meant)
+        self._stale, self._by_name = True, False
+
+    def unsure(self, partitions: Iterable[Partition]) -> dict[Partition, TrueupError]:
+        """Those of ``partitions`` whose leaders do not have the topic meant at this moment: `Stop` where it was made
+        anew, `Missing` where the cluster does not know it, another `Retry` where that cannot be told."""
+        left = set(partitions)
+        if self._cluster is None or not left:
+            return {}
+        found: dict[Partition, TrueupError] = {}
+        for _ in range(_ATTEMPTS):
+            found = self._refreshed(left) if self._stale or self._by_name else {}
+            left -= {partition for partition, error in found.items() if isinstance(error, Stop)}
+            stopped = {partition: error for partition, error in found.items() if partition not in left}
+            found = {**stopped, **self._asked(left)}
+            left = found.keys() - stopped.keys()
+            self._stale = bool(left)
+            if not left:
+                break
+        return found
+
+    def _refreshed(self, partitions: Iterable[Partition]) -> dict[Partition, TrueupError]:
+        """Find out who leads, and which topics have other ids."""
+        assert self._cluster is not None, "asked only with a cluster"
+        wanted = list(partitions)
+        try:
+            self._cluster.refresh(partition.topic for partition in wanted)
+        except Retry as error:
+            return dict.fromkeys(wanted, error)
+        found: dict[Partition, TrueupError] = {}
+        for partition in wanted:
+            topic = partition.topic
+            try:
+                self._meant[topic] = self._cluster.identify(topic, self._meant.get(topic, b""))
+            except Missing as error:
+                found[partition] = Stop(error.expected, error.found, error.todo)
+        return found
+
+    def _asked(self, partitions: Iterable[Partition]) -> dict[Partition, TrueupError]:
+        """Ask all leaders at once; what is wrong with which partition."""
+        assert self._cluster is not None, "asked only with a cluster"
+        of_node, found = self._led(partitions)
+        asked: list[tuple[int, Connection]] = []
+        for node, topics in of_node.items():
+            try:
+                connection = self._cluster.asking(node)
+                if connection.takes(FETCH, BY_ID):
+                    places = {self._meant[name]: [(number, NOWHERE) for number in topics[name]] for name in topics}
+                    connection.send(FETCH, BY_ID, fetch_by_id(places, 1, 1, 0, UNCOMMITTED))
+                    asked.append((node, connection))
+                else:
+                    self._by_name = True
+            except TrueupError as error:
+                found |= self._lost(node, topics, error)
+        for node, connection in asked:
+            try:
+                answers = fetched_by_id(connection.receive(), {self._meant[name]: name for name in of_node[node]})
+            except TrueupError as error:
+                found |= self._lost(node, of_node[node], error)
+                continue
+            for partition, answer in answers.items():
+                if answer.error not in (0, OFFSET_OUT_OF_RANGE):
+                    found[partition] = problem(answer.error, f"find {partition} in {self._cluster.endpoint.name}")
+        return found
+
+    def _led(
+        self, partitions: Iterable[Partition]
+    ) -> tuple[dict[int, dict[str, list[int]]], dict[Partition, TrueupError]]:
+        """Partitions of each topic by leader, and those without. Those of a cluster without topic ids are left out."""
+        assert self._cluster is not None, "asked only with a cluster"
+        of_node: dict[int, dict[str, list[int]]] = {}
+        found: dict[Partition, TrueupError] = {}
+        for partition in partitions:
+            try:
+                node = self._cluster.leader(partition)
+            except TrueupError as error:
+                found[partition] = error
+                continue
+            if self._meant.get(partition.topic):
+                of_node.setdefault(node, {}).setdefault(partition.topic, []).append(partition.number)
+        return of_node, found
+
+    def _lost(self, node: int, topics: Mapping[str, Iterable[int]], error: TrueupError) -> dict[Partition, TrueupError]:
+        assert self._cluster is not None, "asked only with a cluster"
+        self._cluster.lost(node)
+        return {Partition(name, number): error for name, numbers in topics.items() for number in numbers}
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        if self._cluster is not None:
+            self._cluster.close()

@@ -1,0 +1,198 @@
+"""The one way in which this project deletes a ledger: in the transaction that proves that its owner did not change.
+
+Deleting a ledger is deleting its znode (LedgerDeleteOp); bookies let go of what has none. Neither Pulsar nor
+BookKeeper's client looks before it does so. Here the owner is read afresh, and one transaction checks that its node
+still is as it was read and deletes a znode that still is as it was decided on. Only what a managed ledger says decides
+over its data, so only its node is checked: its cursors must be readable and point elsewhere, but change all the time.
+A ledger that its owner lists and counts as deleted goes only once the copy that the owner names was verified.
+Nothing else is ever deleted, not even directories that became empty, and nothing is written on a node of Pulsar's.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from trueup.connectors.pulsar.layout import Kind, Paths, Place
+from trueup.connectors.pulsar.offload_verify import Facts
+from trueup.connectors.pulsar.queries import FORBIDDEN, GONE, Node, owned, read
+from trueup.connectors.zookeeper.client import Client, Committed, check, deletion
+from trueup.connectors.zookeeper.requests import Stat
+from trueup.state.bookkeeper.observations import LedgerRecord, LedgerState
+from trueup.state.common.errors import Retry, Stop, TrueupError, ended
+from trueup.state.deletion.offloads import Copy
+from trueup.state.deletion.owners import Claim, Component, Pointers, Status, claim_of
+
+Decode = Callable[[int, bytes, Stat], LedgerRecord]
+"""The record of a ledger from its znode; UNREADABLE where it cannot be read."""
+Verify = Callable[[Copy, Facts], None]
+_BAD_VERSION = -103
+
+
+class DeleteOrder(NamedTuple):
+    """Delete a ledger if all is as it was when that was decided: version of its znode, creation (ms since the epoch),
+    and what it says of its owner. ``unclosed``: it may be OPEN, as its writer went on with a later one. ``dropped``:
+    its owner lists it still, and counts it as deleted, as there is a copy in tiered storage."""
+
+    ledger: int
+    version: int
+    ctime_ms: int
+    claim: Claim
+    unclosed: bool = False
+    dropped: bool = False
+
+
+class Outcome(NamedTuple):
+    """What became of one order.
+
+    ``result``: deleted; gone (there is no such ledger); refused (``detail`` says what it was not as); unknown (the
+    answer was lost: look before anything else); retry (nothing was written); ready (it was only asked, and would be
+    sent). ``zxid``: of the transaction, or as of which the ledger is gone; -1 otherwise.
+    """
+
+    ledger: int
+    result: str
+    detail: str = ""
+    zxid: int = -1
+
+
+class Deleter:
+    """Deletes ledgers through one session, with an ensemble that holds ledgers and managed ledgers.
+
+    ``ledger_path``: the znode of a ledger. ``now``: the time in ms since the epoch. ``verify``: the copy of a ledger
+    in tiered storage; raises what is wrong with it.
+    """
+
+    def __init__(
+        self, client: Client, paths: Paths, ledger_path: Callable[[int], str], decode: Decode, now: Callable[[], int],
+        verify: Verify,
+    ) -> None:  # fmt: skip
+        self._client, self._paths, self._now = client, paths, now
+        self._ledger_path, self._decode, self._verify = ledger_path, decode, verify
+
+    def delete(self, orders: Sequence[DeleteOrder]) -> list[Outcome]:
+        """Carry out all orders, each in a transaction of its own; one outcome each, in their order."""
+        done: dict[int, Outcome] = {}
+        ready = self._look(orders, done)
+        for at, answer in zip(ready, self._client.commit(ready.values()) if ready else (), strict=True):
+            done[at] = _outcome(orders[at].ledger, answer)
+        return [done[at] for at in range(len(orders))]
+
+    def check(self, orders: Sequence[DeleteOrder]) -> list[Outcome]:
+        """What would become of all orders up to the transaction, which is not sent; one outcome each."""
+        done: dict[int, Outcome] = {}
+        ready = self._look(orders, done)
+        return [Outcome(order.ledger, "ready") if at in ready else done[at] for at, order in enumerate(orders)]
+
+    def _look(self, orders: Sequence[DeleteOrder], done: dict[int, Outcome]) -> dict[int, list[bytes]]:
+        """Read owners and ledgers; settle what is not to be deleted; the operations for the others."""
+        try:
+            return self._read(orders, done)
+        except (Retry, Stop) as error:
+            done.update({at: _failed(order.ledger, error) for at, order in enumerate(orders)})
+            return {}
+
+    def _read(self, orders: Sequence[DeleteOrder], done: dict[int, Outcome]) -> dict[int, list[bytes]]:
+        wanted: dict[int, str] = {}
+        for at, order in enumerate(orders):
+            problem = self._ineligible(order.claim)
+            if problem:
+                done[at] = Outcome(order.ledger, "refused", problem)
+            else:
+                wanted[at] = self._ledger_path(order.ledger)
+        owners = owned(self._client, self._paths, {orders[at].claim.owner for at in wanted}, self._now())
+        ledgers = [node for nodes in read(self._client, wanted.values()) for node in nodes]
+        ready: dict[int, list[bytes]] = {}
+        for at, node in zip(wanted, ledgers, strict=True):
+            order, nodes = orders[at], owners[orders[at].claim.owner]
+            if node.error == GONE:
+                done[at] = Outcome(order.ledger, "gone", "there is no such ledger", node.zxid)
+            elif problem := self._changed(order, node) or _needed(order, nodes):
+                done[at] = Outcome(order.ledger, "refused", problem)
+            elif order.dropped and (error := self._unverified(order, node, nodes[0])):
+                done[at] = _failed(order.ledger, error)
+            else:
+                ready[at] = [check(nodes[0].path, nodes[0].version), deletion(node.path, order.version)]
+        return ready
+
+    def _ineligible(self, claim: Claim) -> str:
+        """Why no ledger with such a claim is ever deleted, empty if it may be."""
+        if claim.component is not Component.DATA:
+            return _why("a ledger of a managed ledger's data", claim.component.name, "others are only reported")
+        try:
+            places = self._paths.places(self._paths.node(claim.owner))
+        except Stop as error:
+            return str(error)
+        if Place(Kind.MANAGED_LEDGER, claim.owner) not in places:
+            return _why("a managed ledger as the owner", repr(claim.owner), "its ledgers are only reported")
+        return ""
+
+    def _changed(self, order: DeleteOrder, node: Node) -> str:
+        """What is not as the order has it, empty if nothing."""
+        if node.stat is None:
+            return _why(f"permission to read {node.path}", "none", "correct the ZooKeeper ACLs")
+        if node.stat.version != order.version:
+            return _why(f"metadata version {order.version}", str(node.stat.version), "decide afresh")
+        record = self._decode(order.ledger, node.data, node.stat)
+        state = LedgerState(record["state"])
+        if state is not LedgerState.CLOSED and not (order.unclosed and state is LedgerState.OPEN):
+            return _why("a closed ledger", f"{state.name} {record['error']}".strip(), "decide afresh")
+        expected, found = (order.ctime_ms, order.claim), (record["ctime_ms"], claim_of(record["custom"]))
+        return "" if found == expected else _why(_birth(*expected), _birth(*found), "decide afresh")
+
+    def _unverified(self, order: DeleteOrder, node: Node, own: Pointers) -> TrueupError | None:
+        """What is wrong with the copy of a ledger that its owner counts as deleted, None if it is verified."""
+        assert node.stat is not None, "a node that changed was settled before"
+        record = self._decode(order.ledger, node.data, node.stat)
+        copies = [copy for copy in own.copies if copy.pair.ledger == order.ledger]
+        if len(copies) != 1:
+            return Stop(f"one copy of ledger {order.ledger} in {own.path}", str(len(copies)), "it stays")
+        try:
+            self._verify(copies[0], Facts(order.claim.owner, record["last_entry"], record["length"]))
+        except TrueupError as error:
+            return error
+        return None
+
+
+def _failed(ledger: int, error: TrueupError) -> Outcome:
+    return Outcome(ledger, ended(error), str(error))
+
+
+def _birth(ctime_ms: int, claim: Claim) -> str:
+    return f"a ledger made at {ctime_ms} as {claim.component.name} of {claim.owner or 'nobody'}"
+
+
+def _needed(order: DeleteOrder, nodes: Sequence[Pointers]) -> str:
+    """Why these nodes of its owner, its own first, do not let a ledger go; empty if they do."""
+    own, ledger = nodes[0], order.ledger
+    if own.status is Status.GONE:
+        return _why(f"the owner's node {own.path}", "none", "nothing is deleted where no owner can be asked")
+    for node in nodes:
+        if node.status is not Status.READABLE:
+            return node.error
+        if ledger in node.ledgers and not (order.dropped and node is own):
+            return _why("no node that points to the ledger", node.path, "it is in use")
+    if order.dropped:
+        counted = ledger in own.dropped
+        return "" if counted else _why(f"{own.path} to count the ledger as deleted", "otherwise", "decide afresh")
+    newest = own.ledgers[-1] if own.ledgers else -1
+    if newest <= ledger:
+        return _why(f"a ledger after {ledger} on the list of {own.path}", str(newest), "it may be about to be listed")
+    return ""
+
+
+def _outcome(ledger: int, answer: Committed | TrueupError) -> Outcome:
+    if not isinstance(answer, Committed):
+        return _failed(ledger, answer)
+    of_owner, of_ledger = answer.codes
+    if of_owner is None and of_ledger is None:
+        return Outcome(ledger, "deleted", "", answer.zxid)
+    if of_owner in (GONE, _BAD_VERSION):
+        return Outcome(ledger, "refused", _why("the owner's node as it was read", "another version", "decide afresh"))
+    if of_ledger == GONE:
+        return Outcome(ledger, "gone", "there is no such ledger", answer.zxid)
+    if of_ledger == FORBIDDEN:
+        return Outcome(ledger, "refused", _why("permission to delete ledgers", "none", "correct the ZooKeeper ACLs"))
+    return Outcome(ledger, "refused", _why("the version decided on", f"error {of_ledger}", "decide afresh"))
+
+
+def _why(expected: str, found: str, todo: str) -> str:
+    return f"expected {expected}; found {found}; {todo}"

@@ -1,0 +1,171 @@
+"""The objects to which a ledger is offloaded (DataBlockUtils, OffloadIndexBlockImpl, DataBlockHeaderImpl), and whether
+they hold all of it.
+
+A ledger is a pair of objects: its entries in blocks, and an index that says where each block begins and what the
+ledger was. All numbers are big-endian. A block is a header of 128 bytes, entries (length, id, bytes), and a padding
+that begins with a negative number. An offload that was cut short still has an index that fits its data; so every
+entry is walked, by ranges: what is left out of the middle or of the end is found by its id.
+"""
+
+import re
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from google.protobuf.message import DecodeError
+from numpy.typing import NDArray
+
+from trueup.connectors.pulsar import messages
+from trueup.state.common.errors import BadBytes, Stop
+from trueup.state.deletion.offloads import Pair
+from trueup.state.deletion.owners import Claim, claim_of
+
+_KEY = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-ledger-(\d{1,19})(-index)?\Z", re.ASCII)
+_INDEX = struct.Struct(">IiqqiI")
+_HEADER = struct.Struct(">Iqqq")
+_ENTRY = struct.Struct(">iq")
+_MAGIC, _MAGIC_2, _MAGIC_BLOCK, _PADDING = 0xDE47DE47, 0x3D1FB0BC, 0xFBDBABCB, b"\xfe\xdc\xde\xad"
+HEADER = 128
+BLOCK = np.dtype([("first", ">i8"), ("part", ">i4"), ("offset", ">i8")])
+"""Of each block: the id of its first entry, the number of its part, and where its header begins."""
+LONGEST_INDEX = 1 << 26
+WINDOW = 1 << 23
+_CLOSED = 3
+_TODO = "look at the object; the ledger stays in BookKeeper"
+Read = Callable[[int, int], bytes]
+"""So many bytes of the data object from an offset on."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Index:
+    """What an index says. ``data_length``: of the data object in bytes; ``blocks``: rows of `BLOCK`; ``last_entry``,
+    ``length`` (bytes of all entries), ``closed`` and ``claim``: the ledger's metadata when it was offloaded."""
+
+    data_length: int
+    blocks: NDArray[Any]
+    last_entry: int
+    length: int
+    closed: bool
+    claim: Claim
+
+
+def pair_of(key: str) -> tuple[Pair, bool] | None:
+    """Which pair an object belongs to and whether it is the index; None for what is not named like one."""
+    found = _KEY.match(key)
+    if found is None or int(found[2]) >= 1 << 63:
+        return None
+    return Pair(found[1], int(found[2])), found[3] is not None
+
+
+def uid_of(msb: int, lsb: int) -> str:
+    """A UUID as it is written, of two signed halves."""
+    digits = f"{(msb & (1 << 64) - 1) << 64 | lsb & (1 << 64) - 1:032x}"
+    return "-".join(digits[a:b] for a, b in ((0, 8), (8, 12), (12, 16), (16, 20), (20, 32)))
+
+
+def index_of(data: bytes, where: str) -> Index:
+    """What an index object holds. Raises `BadBytes`, and `Stop` for one of the form that holds several ledgers."""
+    if len(data) >= 4 and int.from_bytes(data[:4], "big") == _MAGIC_2:
+        raise Stop(f"an index of form 1 in {where}", "one of form 2, of several ledgers", "it cannot be verified yet")
+    _need(len(data) >= _INDEX.size, where, len(data), f"an index of at least {_INDEX.size} bytes", "its end")
+    magic, size, data_length, header, count, meta = _INDEX.unpack_from(data)
+    _need(magic == _MAGIC, where, 0, f"{_MAGIC:#x}", f"{magic:#x}")
+    _need(size == len(data), where, 4, f"its own length, {len(data)}", str(size))
+    _need(header == HEADER, where, 16, f"{HEADER} as the length of block headers", str(header))
+    rest = size - _INDEX.size - meta
+    _need(rest >= 0, where, 28, f"metadata of at most {size - _INDEX.size} bytes", str(meta))
+    _need(count > 0 and count * BLOCK.itemsize == rest, where, 24, f"{rest / BLOCK.itemsize:g} blocks", str(count))
+    blocks = np.frombuffer(data, BLOCK, count, _INDEX.size + meta)
+    _check(blocks, data_length, where, _INDEX.size + meta)
+    last, length, closed, claim = _metadata(data[_INDEX.size : _INDEX.size + meta], where)
+    return Index(data_length, blocks, last, length, closed, claim)
+
+
+def verify(read: Read, size: int, index: Index, where: str) -> None:
+    """Walk every entry of a data object of so many bytes, which are read in windows; what is longer is passed over.
+
+    Raises `BadBytes` where it is not what its index says: a block or an entry elsewhere or of another length, an entry
+    missing in between or at the end, more or fewer bytes than the ledger had.
+    """
+    _need(size == index.data_length, where, min(size, index.data_length), f"{index.data_length} bytes", str(size))
+    window, last, length = _Window(read, size, where), -1, 0
+    ends = [*index.blocks["offset"].tolist()[1:], index.data_length]
+    for first, offset, end in zip(index.blocks["first"].tolist(), index.blocks["offset"].tolist(), ends, strict=True):
+        _need(first == last + 1, where, offset, f"entry {last + 1} as the first of the block", str(first))
+        _block_header(window, first, offset, end, where)
+        last, added = _entries(window, last, offset + HEADER, end, where)
+        length += added
+    expected = f"entries up to {index.last_entry}, of {index.length} bytes"
+    _need((last, length) == (index.last_entry, index.length), where, index.data_length, expected,
+          f"entries up to {last}, of {length} bytes")  # fmt: skip
+
+
+def _check(blocks: NDArray[Any], data_length: int, where: str, at: int) -> None:
+    """Blocks follow each other from the beginning of the object, each with room for its header."""
+    offsets, firsts = blocks["offset"].astype(np.int64), blocks["first"].astype(np.int64)
+    steps = np.diff(offsets, append=data_length)
+    wrong = (steps < HEADER) | (offsets < 0)
+    wrong[1:] |= firsts[1:] <= firsts[:-1]
+    wrong[0] |= offsets[0] != 0 or firsts[0] != 0
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        found = f"entry {firsts[row]} at {offsets[row]}, {steps[row]} bytes long"
+        raise BadBytes(where, at + row * BLOCK.itemsize, "blocks in order, without overlap", found, _TODO)
+
+
+def _metadata(data: bytes, where: str) -> tuple[int, int, bool, Claim]:
+    message = messages.LedgerMetadata()
+    try:
+        message.ParseFromString(data)
+    except DecodeError as error:
+        raise BadBytes(where, _INDEX.size, "metadata of a ledger", "other bytes", _TODO) from error
+    custom = {pair.key.decode(errors="replace"): pair.value for pair in message.customMetadata}
+    return message.lastEntryId, message.length, message.state == _CLOSED, claim_of(custom)
+
+
+def _block_header(window: "_Window", first: int, offset: int, end: int, where: str) -> None:
+    magic, header, length, entry = _HEADER.unpack_from(*window.at(offset, HEADER))
+    _need(magic == _MAGIC_BLOCK, where, offset, f"{_MAGIC_BLOCK:#x}", f"{magic:#x}")
+    _need(header == HEADER, where, offset + 4, f"{HEADER} as the length of the header", str(header))
+    _need(length == end - offset, where, offset + 12, f"a block of {end - offset} bytes", str(length))
+    _need(entry == first, where, offset + 20, f"{first} as its first entry", str(entry))
+
+
+def _entries(window: "_Window", last: int, at: int, end: int, where: str) -> tuple[int, int]:
+    """The last entry from ``at`` on, and how many bytes all of them have."""
+    total = 0
+    while end - at >= _ENTRY.size:
+        data, place = window.at(at, _ENTRY.size)
+        length, entry = _ENTRY.unpack_from(data, place)
+        if length < 0:
+            break
+        _need(entry == last + 1, where, at + 4, f"entry {last + 1}", str(entry))
+        _need(length <= end - at - _ENTRY.size, where, at, f"at most {end - at - _ENTRY.size} bytes", str(length))
+        last, total, at = entry, total + length, at + _ENTRY.size + length
+    left = min(end - at, len(_PADDING))
+    data, place = window.at(at, left)
+    _need(data[place : place + left] == _PADDING[:left], where, at, "an entry or padding", "other bytes")
+    return last, total
+
+
+class _Window:
+    """Bytes of an object that are asked for in order."""
+
+    def __init__(self, read: Read, size: int, where: str) -> None:
+        self._read, self._size, self._where = read, size, where
+        self._begin, self._bytes = 0, b""
+
+    def at(self, offset: int, count: int) -> tuple[bytes, int]:
+        """Bytes among which are ``count`` from ``offset`` on, and their place there."""
+        if offset + count > self._begin + len(self._bytes) or offset < self._begin:
+            wanted = min(WINDOW, self._size - offset)
+            self._begin, self._bytes = offset, self._read(offset, wanted) if wanted > 0 else b""
+            _need(len(self._bytes) >= count, self._where, offset, f"{count} more bytes", str(len(self._bytes)))
+        return self._bytes, offset - self._begin
+
+
+def _need(holds: bool, where: str, at: int, expected: str, found: str) -> None:
+    if not holds:
+        raise BadBytes(where, at, expected, found, _TODO)

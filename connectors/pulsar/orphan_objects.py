@@ -1,0 +1,164 @@
+"""Objects of tiered storage that no owner points to: found by listing, and deleted after one more look at their owner.
+
+Owners are read before a listing, so that little has to be kept of it, and again after it, as only what was there
+before its owner was read can be told from what is just being written. A listing may lie: whatever it has and an owner
+does not is looked at itself, and so is what an owner has and a listing does not.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
+
+from trueup.connectors.pulsar.layout import Kind, Paths
+from trueup.connectors.pulsar.nodes import place_of, pointers_of
+from trueup.connectors.pulsar.offload_index import pair_of
+from trueup.connectors.pulsar.queries import below
+from trueup.connectors.s3.store import Store, Upload
+from trueup.connectors.zookeeper.client import Client
+from trueup.state.common.errors import Refused
+from trueup.state.deletion.offloads import Copy, Pair
+from trueup.state.deletion.orphan_objects import LOST, Part, Referenced, Said, Stray, judged
+from trueup.state.deletion.owners import Pointers, Status
+
+_UPLOAD = "?uploadId="
+LOST_AT_ONCE = 1_000
+"""Copies that a listing lacks and that are looked at themselves, in one search."""
+
+
+def referenced(client: Client, paths: Paths) -> Referenced:
+    """All that owners point to now: no server that lags behind is asked. Raises `Retry`."""
+    client.settle(paths.ledgers)
+    found = Referenced({}, {}, {})
+    copies, listed, status = dict[Pair, Copy](), dict[int, str](), dict[str, Status]()
+    for nodes in below(client, [paths.ledgers]):
+        for node in nodes:
+            place = place_of(paths, node.path, node.data)
+            told = pointers_of(paths, node.path, node.data, node.stat, 0) if node.stat else None
+            if place.kind is Kind.MANAGED_LEDGER:
+                status[place.owner] = told.status if told else Status.UNREADABLE
+                copies.update((copy.pair, copy) for copy in (told.copies if told else ()))
+                listed.update((ledger, place.owner) for ledger in (told.ledgers if told else ()))
+    return found._replace(copies=copies, listed=listed, status=status)
+
+
+class Search:
+    """One store. ``cluster``: clusterName of the Pulsar whose objects may be called forgotten; empty: nobody's."""
+
+    def __init__(self, name: str, store: Store, cluster: str) -> None:
+        self._name, self._store, self._cluster = name, store, cluster
+        self._said: dict[str, Said] = {}
+
+    def strays(self, read: Callable[[], Referenced]) -> list[Stray]:
+        """All that the store has and no owner points to, and complete copies that it ought to have and has not."""
+        before = read()
+        found, here = self._listed(before)
+        now = read()
+        kept, said = dict[int, list[Part]](), dict[int, set[Said]]()
+        for pair, parts in found.items():
+            if pair not in now.copies:
+                there = [part for part in parts if self._say(part, said.setdefault(pair.ledger, set()))]
+                kept.setdefault(pair.ledger, []).extend(there)
+        self._said = {part.place: self._said[part.place] for part in chain(*kept.values()) if part.place in self._said}
+        clusters = {self._cluster} - {""}
+        strays = [judged(i, tuple(sorted(parts)), said[i], clusters, now) for i, parts in kept.items() if parts]
+        return strays + self._lost(now, here)
+
+    def _listed(self, before: Referenced) -> tuple[dict[Pair, list[Part]], set[str]]:
+        """What nobody pointed to by then, and the keys of what somebody did."""
+        found, here = dict[Pair, list[Part]](), set[str]()
+        for page in self._store.objects():
+            for each in page:
+                named = pair_of(each.key)
+                if named and named[0] in before.copies:
+                    here.add(each.key)
+                elif named:
+                    place = f"{self._name}/{each.key}"
+                    found.setdefault(named[0], []).append(Part(place, each.size, each.modified_ms))
+        for uploads in self._store.uploads():
+            for upload in uploads:
+                named = pair_of(upload.key)
+                if named and named[0] not in before.copies:
+                    place = f"{self._name}/{upload.key}{_UPLOAD}{upload.id}"
+                    part = Part(place, sum(self._store.parts(upload)), upload.begun_ms)
+                    found.setdefault(named[0], []).append(part)
+        return found, here
+
+    def _say(self, part: Part, said: set[Said]) -> bool:
+        """Whether it is there; what it says of itself goes to ``said``. An upload says nothing."""
+        _, key, upload = split(part.place)
+        if upload:
+            return True
+        if part.place not in self._said:
+            head = self._store.head(key)
+            if head is None:
+                return False
+            self._said[part.place] = Said(
+                head.said.get("managedledgername", ""), head.said.get("pulsarclustername", "")
+            )
+        said.add(self._said[part.place])
+        return True
+
+    def _lost(self, now: Referenced, here: set[str]) -> list[Stray]:
+        """Complete copies that are to be in this bucket, and of which an object is not there."""
+        place = self._store.place
+        ends = ("", place.endpoint.rstrip("/"))
+        wanted = [
+            copy.pair for copy in now.copies.values()
+            if copy.complete and copy.bucket == place.bucket and copy.endpoint.rstrip("/") in ends
+            and not {copy.pair.data_key, copy.pair.index_key} <= here
+        ]  # fmt: skip
+        gone = [
+            (pair.ledger, key)
+            for pair in wanted[:LOST_AT_ONCE] for key in (pair.data_key, pair.index_key)
+            if key not in here and self._store.head(key) is None
+        ]  # fmt: skip
+        return [
+            Stray(ledger, LOST, now.listed.get(ledger, ""), (Part(f"{self._name}/{key}", 0, 0),))
+            for ledger, key in gone
+        ]
+
+
+def split(place: str) -> tuple[str, str, str]:
+    """Store, key, and id of the upload (empty for an object) of a place."""
+    store, _, rest = place.partition("/")
+    key, _, upload = rest.partition(_UPLOAD)
+    return store, key, upload
+
+
+def left(stores: Mapping[str, Store], places: Iterable[str]) -> list[str]:
+    """Those of these places that still hold something."""
+    return [place for place in places if _holds(stores, place)]
+
+
+def remove(
+    stores: Mapping[str, Store], owner: str, clusters: Mapping[str, str], places: Sequence[str],
+    nodes: Callable[[str], Sequence[Pointers]],
+) -> list[str]:  # fmt: skip
+    """Delete these objects and give these uploads up, unless their owner, read now, points to one of them; those that
+    are still there. ``clusters``: of each store. Raises `Refused` where anything is not as it has to be."""
+    own = nodes(owner)[0]
+    if own.status is not Status.READABLE:
+        raise Refused(f"{own.path} to be read", own.status.name, own.error or "nothing is deleted without its owner")
+    used = {copy.pair for copy in own.copies}
+    for place in places:
+        name, key, upload = split(place)
+        named = pair_of(key)
+        if named is None or named[0] in used or name not in stores:
+            raise Refused("objects of copies that nobody points to", place, "it is in use, or in no store that is set")
+        head = None if upload else stores[name].head(key)
+        found = head and (head.said.get("managedledgername", ""), head.said.get("pulsarclustername", ""))
+        if found and found != (owner, clusters[name]):
+            raise Refused(f"an object of {owner} in cluster {clusters[name]}", f"{place} of {found}", "it stays")
+    for name, store in stores.items():
+        mine = [(key, upload) for at, key, upload in map(split, places) if at == name]
+        store.delete([key for key, upload in mine if not upload])
+        for key, upload in mine:
+            if upload:
+                store.abort(Upload(key, upload, 0))
+    return left(stores, places)
+
+
+def _holds(stores: Mapping[str, Store], place: str) -> bool:
+    name, key, upload = split(place)
+    if name not in stores:
+        return True
+    return stores[name].holds(Upload(key, upload, 0)) if upload else stores[name].head(key) is not None

@@ -1,0 +1,116 @@
+"""Walks and reads of Pulsar's nodes."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from trueup.connectors.pulsar.layout import Paths
+from trueup.connectors.pulsar.nodes import forbidden, gone, pointers_of
+from trueup.connectors.zookeeper.client import Client, Pace
+from trueup.connectors.zookeeper.errors import FORBIDDEN, GONE, NoNode
+from trueup.connectors.zookeeper.requests import Stat
+from trueup.state.deletion.owners import Pointers, Status
+
+PACE = Pace(100, 2)
+"""A node may have a megabyte, and an answer holds so many of them."""
+_NAMES_TOGETHER, _LISTINGS = 50_000, 250
+
+
+class Node(NamedTuple):
+    """A node as it was read. ``error``: GONE or FORBIDDEN, as of ``zxid``; 0 with a ``stat``."""
+
+    path: str
+    data: bytes
+    stat: Stat | None
+    error: int
+    zxid: int
+
+
+def read(client: Client, paths: Iterable[str], pace: Pace = PACE) -> Iterator[list[Node]]:
+    """These nodes, in their order, one list an answer. Raises `Retry`."""
+    wanted = list(paths)
+    at = 0
+    for part in client.multi_read("", [path[1:].encode() for path in wanted], pace):
+        sizes = enumerate(part.size.tolist())
+        yield [
+            Node(wanted[at + row], b"", None, size, part.zxid)
+            if size < 0
+            else Node(wanted[at + row], part.data(row), part.stat(row), 0, part.zxid)
+            for row, size in sizes
+        ]
+        at += len(part)
+
+
+def walk(client: Client, tops: Sequence[str], pace: Pace = PACE) -> Iterator[list[Node]]:
+    """These nodes and all below them, level by level. What may not be read is told, and nothing below it."""
+    level = list(tops)
+    while level:
+        above: list[tuple[str, int]] = []
+        for nodes in read(client, level, pace):
+            above += [(node.path, node.stat.children) for node in nodes if node.stat and node.stat.children]
+            yield nodes
+        level = [path for some in _together(above) for path in _below(client, some)]
+
+
+def below(client: Client, tops: Sequence[str], pace: Pace = PACE) -> Iterator[list[Node]]:
+    """All that is below these nodes, which need not exist. Raises `Forbidden` if they may not be listed."""
+    level: list[str] = []
+    for top in tops:
+        with suppress(NoNode):
+            level += [f"{top}/{name.decode()}" for name in client.listing(top)[0]]
+    return walk(client, level, pace)
+
+
+def owned(client: Client, paths: Paths, owners: Iterable[str], seen_ms: int) -> dict[str, list[Pointers]]:
+    """All nodes of these owners as they are now: no server that lags behind is asked. Each has its own node first, GONE
+    if it is not there. Raises `Retry`, and `Stop` for a name that no owner can have."""
+    found: dict[str, list[Pointers]] = {owner: [] for owner in owners}
+    tops = {paths.node(owner): owner for owner in found}
+    client.settle(paths.ledgers)
+    for nodes in walk(client, list(tops)):
+        for node in nodes:
+            told = _told(paths, node, seen_ms)
+            own = tops.get(node.path)
+            if own is not None and not found[own]:
+                found[own].append(_own(told, own))
+            elif told.status and told.owner in found and told.owner != own:
+                found[told.owner].append(told)
+    return found
+
+
+def _own(told: Pointers, owner: str) -> Pointers:
+    """The node of an owner as its own: one that is READABLE as somebody else's says that this owner has none."""
+    if told.owner == owner:
+        return told
+    mine = told._replace(owner=owner, name="", ledgers=(), dropped=(), copies=(), elsewhere=False)
+    return mine._replace(status=Status.GONE, version=-1) if told.status is Status.READABLE else mine
+
+
+def _told(paths: Paths, node: Node, seen_ms: int) -> Pointers:
+    if node.stat:
+        told = pointers_of(paths, node.path, node.data, node.stat, seen_ms)
+        return told or gone(paths, node.path, node.zxid, seen_ms)
+    made = gone if node.error == GONE else forbidden
+    return made(paths, node.path, node.zxid, seen_ms)
+
+
+def _together(above: Iterable[tuple[str, int]]) -> Iterator[list[str]]:
+    """Nodes to be listed with one request: an answer should stay at some MB."""
+    some: list[str] = []
+    names = 0
+    for path, children in above:
+        if some and (names + children > _NAMES_TOGETHER or len(some) >= _LISTINGS):
+            yield some
+            some, names = [], 0
+        some.append(path)
+        names += children
+    if some:
+        yield some
+
+
+def _below(client: Client, paths: Sequence[str]) -> list[str]:
+    lists, _ = client.listings(paths)
+    return [f"{path}/{name.decode()}" for path, names in zip(paths, lists, strict=True) for name in names]
+
+
+__all__ = ["FORBIDDEN", "GONE", "PACE", "Node", "below", "owned", "read", "walk"]

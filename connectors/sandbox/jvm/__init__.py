@@ -1,0 +1,1 @@
+"""JVMs as child processes: Java, locked jars, ports, readiness."""

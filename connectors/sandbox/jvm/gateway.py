@@ -1,0 +1,58 @@
+"""A JVM that Python drives through py4j's own server, so that BookKeeper's real client needs no Java source here."""
+
+import re
+from importlib.metadata import distribution
+from pathlib import Path
+from typing import Any
+
+from py4j.java_gateway import GatewayParameters, JavaGateway
+from py4j.protocol import Py4JError
+
+from trueup.connectors.sandbox.jvm.jars import jars
+from trueup.connectors.sandbox.jvm.processes import Process
+from trueup.connectors.sandbox.jvm.server import SMALL_JVM, jvm
+from trueup.connectors.sandbox.servers.zookeeper import log4j2
+
+_GREETING = re.compile(r"^(\d+)\n(\S+)\n", re.MULTILINE)
+"""The port and the token, the first that it prints itself."""
+
+
+class Gateway:
+    """Classes of one jar set as attributes of `java`: ``gateway.java.org.apache.bookkeeper...``.
+
+    Only holders of the token that the JVM prints at its start may use it.
+    """
+
+    def __init__(self, name: str, root: Path, jar_set: str) -> None:
+        classpath = [_py4j_jar(), *jars(jar_set)]
+        logging = log4j2(root, target="SYSTEM_ERR", level="ERROR")
+        main = [f"-Dlog4j2.configurationFile={logging}", "py4j.GatewayServer", "--enable-auth", "0"]
+        self.process: Process = jvm(name, root, classpath, main, SMALL_JVM)
+        self.process.start()
+        self.process.wait_ready(lambda: _GREETING.search(self.process.output()), 60.0)
+        port, token = _GREETING.findall(self.process.output())[0]
+        parameters = GatewayParameters(port=int(port), auth_token=token, auto_convert=True)
+        self._gateway = JavaGateway(gateway_parameters=parameters)
+
+    @property
+    def java(self) -> Any:
+        """The root of all packages."""
+        return self._gateway.jvm
+
+    @property
+    def client(self) -> Any:
+        """What py4j's own constructors ask for."""
+        return self._gateway._gateway_client
+
+    def close(self) -> None:
+        """End the JVM. References to its objects that are collected later are told so, or each would log an error."""
+        try:
+            self._gateway.shutdown()
+        except Py4JError:
+            self.client.is_connected = False
+        self.process.kill()
+
+
+def _py4j_jar() -> Path:
+    found = [file for file in distribution("py4j").files or [] if file.name.endswith(".jar")]
+    return Path(str(found[0].locate())).resolve()

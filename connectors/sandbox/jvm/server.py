@@ -1,0 +1,168 @@
+"""What every server of the sandbox is: a JVM with files of its own, told ready by asking it."""
+
+import fcntl
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+from trueup.connectors.closing import Closing
+from trueup.connectors.sandbox.jvm.java import java
+from trueup.connectors.sandbox.jvm.processes import Process
+from trueup.state.common.errors import Stop
+
+SMALL_HEAP = ("-Xms48m", "-Xmx192m", "-XX:MaxDirectMemorySize=96m", "-XX:MaxMetaspaceSize=96m")
+"""Many JVMs on a small machine."""
+SMALL_JVM = (*SMALL_HEAP, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+DEFAULT_JVM: tuple[str, ...] = ()
+"""Java's own choice, for benchmarks that must be fair."""
+
+_ALWAYS = (
+    "-Djava.net.preferIPv4Stack=true",
+    "-XX:-UsePerfData",
+    "--add-opens=java.base/java.nio=ALL-UNNAMED",
+    "--add-opens=java.base/jdk.internal.misc=ALL-UNNAMED",
+    "-Dio.netty.tryReflectionSetAccessible=true",
+)
+
+
+class Server(Closing):
+    """A server that may be started, killed and started again on the same directories.
+
+    ``root`` is its directory: configuration, data, log and the libraries that netty and RocksDB unpack.
+    """
+
+    ready_s = 90.0
+
+    def __init__(self, name: str, root: Path) -> None:
+        self.name, self.root = name, root
+        self._process: Process | None = None
+        self._claim: IO[str] | None = None
+
+    @property
+    def process(self) -> Process:
+        """The process, made once at the first use."""
+        if self._process is None:
+            self._process = self.make()
+        return self._process
+
+    @property
+    def alive(self) -> bool:
+        """Whether its process runs."""
+        return self._process is not None and self._process.alive
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the last start; None before the first."""
+        return self._process.pid if self._process else None
+
+    @property
+    def log(self) -> Path:
+        """Its log file."""
+        return self.root / "server.log"
+
+    def make(self) -> Process:
+        """Write its files and describe its process."""
+        raise NotImplementedError
+
+    def is_ready(self) -> bool:
+        """Whether it answers."""
+        raise NotImplementedError
+
+    def start(self) -> None:
+        """Start the process; see `wait_ready`. Raises `Stop` when it runs, here or in another process."""
+        if self._claim is None:
+            self._claim = _claim(self.root, self.name)
+        self.prepare()
+        _clear(self.root / "tmp")
+        self.process.start()
+
+    def prepare(self) -> None:
+        """What must be done before each start."""
+
+    def wait_ready(self) -> None:
+        """Wait until it answers. Raises `Stop` when it dies first, `Retry` when that takes too long."""
+        self.process.wait_ready(self.is_ready, self.ready_s)
+
+    def up(self) -> None:
+        """Start and wait."""
+        self.start()
+        self.wait_ready()
+
+    def stop(self, grace_s: float = 10.0) -> None:
+        """Shut down in order, by force after ``grace_s`` seconds."""
+        if self._process:
+            self._process.stop(grace_s)
+        self._give_up()
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        if self._process:
+            self._process.kill()
+        self._give_up()
+
+    def close(self) -> None:
+        """Kill it and give back what it holds."""
+        self.kill()
+
+    def restart(self) -> None:
+        """Kill it if it runs, start it on the same directories and wait."""
+        self.kill()
+        self.up()
+
+    def _give_up(self) -> None:
+        if self._claim:
+            self._claim.close()
+            self._claim = None
+
+
+def jvm(
+    name: str,
+    root: Path,
+    classpath: Sequence[Path],
+    main: Sequence[object],
+    flags: Sequence[str],
+    environment: Mapping[str, str] | None = None,
+) -> Process:
+    """A Java process. The class path goes through the environment, to keep the command line readable."""
+    scratch = root / "tmp"
+    _clear(scratch)
+    return Process(
+        name,
+        [java(), *flags, *_ALWAYS, f"-Djava.io.tmpdir={scratch}", *main],
+        root / "server.log",
+        {"CLASSPATH": ":".join(map(str, classpath)), **(environment or {})},
+        root,
+    )
+
+
+def write_properties(path: Path, values: Mapping[str, object]) -> Path:
+    """A Java properties file, one key on each line."""
+    return write_whole(path, "".join(f"{key}={value}\n" for key, value in values.items()))
+
+
+def write_whole(path: Path, text: str, mode: int = 0o644) -> Path:
+    """Write a file that nobody sees half-written."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f"{path.name}.draft")
+    draft.write_text(text)
+    draft.chmod(mode)
+    return draft.replace(path)
+
+
+def _clear(scratch: Path) -> None:
+    """An empty directory in place of what a killed JVM unpacked and never removed."""
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(parents=True)
+
+
+def _claim(directory: Path, name: str) -> IO[str]:
+    """The lock on a directory, held as long as it is open. Raises `Stop` when another process has it."""
+    directory.mkdir(parents=True, exist_ok=True)
+    lock = (directory / "lock").open("w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        raise Stop(f"{directory} for {name} alone", "another process using it", "end that, or take another") from None
+    return lock

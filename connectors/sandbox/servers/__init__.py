@@ -1,0 +1,1 @@
+"""Each kind of server that the sandbox starts."""

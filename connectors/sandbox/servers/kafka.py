@@ -1,0 +1,158 @@
+"""A single-node Kafka broker (KRaft) on 127.0.0.1: the sandbox's, and the product's embedded journal."""
+
+import base64
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from trueup.connectors.sandbox.jvm.jars import Progress, jars
+from trueup.connectors.sandbox.jvm.processes import Port, Process
+from trueup.connectors.sandbox.jvm.server import Server, jvm, write_properties, write_whole
+from trueup.connectors.sandbox.servers.security import LISTENERS, Security, listeners
+from trueup.state.common.errors import Retry
+
+VERSION = "4.3.1"
+SET = f"kafka-{VERSION}"
+
+
+class Kafka(Server):
+    """A broker whose data live in ``root`` and outlast it.
+
+    Started again on the same directory it serves the same topics, on the same port when that is free. ``heap`` is
+    its largest heap; ``settings`` go over ours (server.properties). Records are as safe as the page cache: they
+    outlast a SIGKILL of the broker, not a power cut. ``security`` adds listeners that ask for a name; of ``version``
+    there must be a lock.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        heap: str = "384m",
+        settings: Mapping[str, object] | None = None,
+        progress: Progress | None = None,
+        security: Security | None = None,
+        name: str = "kafka",
+        version: str = VERSION,
+    ) -> None:
+        super().__init__(name, root.absolute())
+        self._set = f"kafka-{version}"
+        self._heap, self._settings, self._security = heap, dict(settings or {}), security
+        self._progress = progress or (lambda _done, _total: None)
+        self._ports = self._take_ports()
+
+    @property
+    def bootstrap(self) -> str:
+        """host:port for clients."""
+        return self.address("PLAINTEXT")
+
+    def address(self, listener: str) -> str:
+        """host:port of a listener: PLAINTEXT, CONTROLLER, and with security SASL_PLAINTEXT and SASL_SSL."""
+        return str(self._ports[listener])
+
+    def client(self, listener: str = "PLAINTEXT", user: str = "admin") -> dict[str, str]:
+        """Options of a client (librdkafka's names) that comes by a listener as a user."""
+        more = self._security.client(listener, user) if self._security else {}
+        return {"bootstrap.servers": self.address(listener), **more}
+
+    def prepare(self) -> None:
+        """Make the keys and format a new directory. Raises `Stop` when that fails."""
+        if self._security:
+            self._security.make()
+        if not (self.root / "data" / "meta.properties").exists():
+            self._format()
+
+    def make(self) -> Process:
+        """The broker; it is its own controller, in a static quorum so that its port may change between runs."""
+        conf = self._write_settings()
+        flags = ["-Xms128m", f"-Xmx{self._heap}", "-XX:+UseSerialGC", *_LOGGING]
+        return self.jvm(self.name, self.root, ["kafka.Kafka", conf], flags)
+
+    def is_ready(self) -> bool:
+        """Whether it said that it started: only then it is unfenced, and topics can be created."""
+        return "Kafka Server started" in self.process.output()
+
+    def close(self) -> None:
+        """Kill it and give its ports back."""
+        super().close()
+        for port in self._ports.values():
+            port.release()
+
+    def cluster_id(self) -> str:
+        """What a new directory is formatted with."""
+        return new_cluster_id()
+
+    def _format(self) -> None:
+        conf = self._write_settings()
+        main = ["kafka.tools.StorageTool", "format", f"--cluster-id={self.cluster_id()}", "--config", conf]
+        flags = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *_LOGGING]
+        self.jvm("format", self.root / "format", main, flags).run(120.0)
+
+    def jvm(self, name: str, root: Path, main: Sequence[object], flags: Sequence[str]) -> Process:
+        """A Java process with this broker's jars."""
+        return jvm(name, root, jars(self._set, self._progress), main, flags)
+
+    def _take_ports(self) -> dict[str, Port]:
+        """By listener the ports of the last run, or new ones for those that are taken meanwhile."""
+        names = ["PLAINTEXT", "CONTROLLER", *(LISTENERS if self._security else ())]
+        record = self.root / "ports.json"
+        before = json.loads(record.read_text()) if record.exists() else []
+        ports = {name: _port(number) for name, number in zip(names, [*before, 0, 0, 0, 0], strict=False)}
+        write_whole(record, json.dumps([port.number for port in ports.values()]))
+        return ports
+
+    def layout(self) -> dict[str, object]:
+        """Who it is and where it listens."""
+        return {
+            "process.roles": "broker,controller",
+            "node.id": 1,
+            "listeners": listeners(self._ports),
+            "advertised.listeners": listeners({n: p for n, p in self._ports.items() if n != "CONTROLLER"}),
+            "controller.quorum.voters": f"1@{self.address('CONTROLLER')}",
+        }
+
+    def _write_settings(self) -> Path:
+        values = {
+            **self.layout(),
+            "controller.listener.names": "CONTROLLER",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "listener.security.protocol.map": ",".join(["CONTROLLER:PLAINTEXT", *(f"{n}:{n}" for n in _PROTOCOLS)]),
+            "log.dirs": self.root / "data",
+            "auto.create.topics.enable": "false",
+            "offsets.topic.replication.factor": 1,
+            "offsets.topic.num.partitions": 4,
+            "transaction.state.log.replication.factor": 1,
+            "transaction.state.log.min.isr": 1,
+            "transaction.state.log.num.partitions": 4,
+            "share.coordinator.state.topic.replication.factor": 1,
+            "share.coordinator.state.topic.min.isr": 1,
+            "group.initial.rebalance.delay.ms": 0,
+            "broker.session.timeout.ms": 6_000,  # a killed broker may register again only after this
+            "broker.heartbeat.interval.ms": 500,
+            "log.cleaner.enable": "true",
+            "log.cleaner.dedupe.buffer.size": 16 << 20,
+            "num.network.threads": 2,
+            "num.io.threads": 4,
+            **(self._security.settings() if self._security else {}),
+        }
+        return write_properties(self.root / "server.properties", {**values, **self._settings})
+
+
+def new_cluster_id() -> str:
+    """A cluster id as Kafka makes them: 16 random bytes in base64."""
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+
+
+_PROTOCOLS = ("PLAINTEXT", *LISTENERS)
+_LOGGING = (
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+    "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info",
+    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+)
+
+
+def _port(number: int) -> Port:
+    try:
+        return Port(number=number)
+    except Retry:
+        return Port()

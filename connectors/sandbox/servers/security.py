@@ -1,0 +1,86 @@
+"""What the listeners of a sandbox broker that ask for a name need: keys, users, the authorizer, and clients' options.
+
+Keys are made with keytool, which is a class of the module java.base, so that a cut-down Java has it too. Users
+log in with SASL/PLAIN; whoever comes without a name (the plain listener, other brokers) may do everything.
+Settings: server.properties and the security chapter of Kafka's documentation.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+
+from trueup.connectors.sandbox.jvm.processes import Port
+from trueup.connectors.sandbox.jvm.server import jvm
+
+PASSWORD = "only-on-127.0.0.1"  # noqa: S105 - of keys that are made anew for every sandbox
+USERS: Mapping[str, str] = MappingProxyType({"admin": "admin-secret", "link": "link-secret", "guest": "guest-secret"})
+LISTENERS = ("SASL_PLAINTEXT", "SASL_SSL")
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """Keys below ``root``, shared by all brokers of a cluster. ``users``: password by name.
+
+    ``authorizer``: ACLs are looked at (StandardAuthorizer). admin and nobody may do everything, others what an ACL
+    allows them.
+    """
+
+    root: Path
+    users: Mapping[str, str] = field(default_factory=lambda: USERS, repr=False)
+    authorizer: bool = True
+
+    @property
+    def certificate(self) -> Path:
+        """PEM file with the certificate to trust."""
+        return self.root / "certificate.pem"
+
+    def make(self) -> None:
+        """Make the key and its certificate once, for 127.0.0.1. Raises `Stop` when that fails."""
+        if self.certificate.exists():
+            return
+        store = self.root / "keys.p12"
+        store.unlink(missing_ok=True)
+        _keytool(
+            self.root, "-genkeypair", "-keyalg", "EC", "-groupname", "secp256r1", "-dname", "CN=127.0.0.1",
+            "-ext", "san=ip:127.0.0.1", "-validity", 3650, "-storetype", "PKCS12",
+        )  # fmt: skip
+        _keytool(self.root, "-exportcert", "-rfc", "-file", self.certificate)
+
+    def settings(self) -> dict[str, object]:
+        """What goes into server.properties beside the listeners."""
+        logins = " ".join(f'user_{name}="{password}"' for name, password in self.users.items())
+        jaas = f"org.apache.kafka.common.security.plain.PlainLoginModule required {logins};"
+        return {
+            "sasl.enabled.mechanisms": "PLAIN",
+            **{f"listener.name.{name.lower()}.plain.sasl.jaas.config": jaas for name in LISTENERS},
+            "ssl.keystore.type": "PKCS12",
+            "ssl.keystore.location": self.root / "keys.p12",
+            "ssl.keystore.password": PASSWORD,
+            **(_AUTHORIZER if self.authorizer else {}),
+        }
+
+    def client(self, listener: str, user: str = "admin") -> dict[str, str]:
+        """A client's options (librdkafka's names) for a listener; none for the plain one."""
+        if listener not in LISTENERS:
+            return {}
+        trust = {"ssl.ca.location": str(self.certificate)} if listener == "SASL_SSL" else {}
+        login = {"sasl.mechanism": "PLAIN", "sasl.username": user, "sasl.password": self.users[user]}
+        return {"security.protocol": listener, **login, **trust}
+
+
+def listeners(ports: Mapping[str, Port]) -> str:
+    """Addresses by name of listener, as server.properties wants them."""
+    return ",".join(f"{name}://{port}" for name, port in ports.items())
+
+
+_AUTHORIZER = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:admin;User:ANONYMOUS",
+}
+
+
+def _keytool(root: Path, do: str, *words: object) -> None:
+    store = ["-alias", "broker", "-keystore", root / "keys.p12", "-storepass", PASSWORD]
+    main = ["--module", "java.base/sun.security.tools.keytool.Main", do, *words, *store]
+    jvm("keytool", root / "keytool", [], main, ["-Xmx64m", "-XX:TieredStopAtLevel=1"]).run(60.0)

@@ -1,0 +1,80 @@
+"""A standalone ZooKeeper server on 127.0.0.1."""
+
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+
+from trueup.connectors.sandbox.jvm.jars import jars
+from trueup.connectors.sandbox.jvm.processes import Port, Process
+from trueup.connectors.sandbox.jvm.server import Server, jvm, write_properties, write_whole
+
+SET = "bookkeeper-4.17.3"
+# What a machine loses with its power is none of a sandbox's worries; a disk that others keep busy is.
+JVM = ("-Xms48m", "-Xmx512m", "-XX:+UseSerialGC", "-Dzookeeper.forceSync=no")
+
+
+class ZooKeeper(Server):
+    """``jar_set`` is one of BookKeeper's, which bring the server's jars."""
+
+    def __init__(self, root: Path, jar_set: str = SET, port: Port | None = None, flags: Sequence[str] = JVM) -> None:
+        super().__init__("zookeeper", root.absolute())
+        self._jar_set, self._port, self._flags = jar_set, port or Port(), flags
+
+    @property
+    def address(self) -> str:
+        """host:port."""
+        return str(self._port)
+
+    def make(self) -> Process:
+        """Session time-outs may be as short as 1 s (2 ticks), so that a lost bookie is noticed soon."""
+        settings = write_properties(
+            self.root / "zoo.cfg",
+            {
+                "tickTime": 500,
+                "dataDir": self.root / "data",
+                "clientPort": self._port.number,
+                "clientPortAddress": self._port.host,
+                "maxClientCnxns": 0,
+                "maxSessionTimeout": 60_000,
+                "admin.enableServer": "false",
+                "4lw.commands.whitelist": "*",
+            },
+        )
+        main = [
+            "-Dlog4j2.configurationFile=" + str(log4j2(self.root)),
+            "org.apache.zookeeper.server.ZooKeeperServerMain",
+        ]
+        return jvm(self.name, self.root, jars(self._jar_set), [*main, settings], self._flags)
+
+    def close(self) -> None:
+        """Kill it and give its port back."""
+        super().close()
+        self._port.release()
+
+    def is_ready(self) -> bool:
+        """Whether it answers imok."""
+        return self._ask(b"ruok") == b"imok"
+
+    def ephemerals(self) -> set[str]:
+        """Paths of all znodes that end with their sessions (the command ``dump``); none while it does not answer."""
+        return {line.strip() for line in self._ask(b"dump").decode().splitlines() if line.startswith("\t")}
+
+    def _ask(self, word: bytes) -> bytes:
+        """The answer to a four-letter word, empty without one."""
+        try:
+            with socket.create_connection((self._port.host, self._port.number), 2.0) as connection:
+                connection.sendall(word)
+                return b"".join(iter(lambda: connection.recv(65_536), b""))
+        except OSError:
+            return b""
+
+
+def log4j2(directory: Path, target: str = "SYSTEM_OUT", level: str = "INFO") -> Path:
+    """A log4j2 configuration that logs to standard output, or to SYSTEM_ERR."""
+    return write_whole(
+        directory / "log4j2.xml",
+        f'<Configuration status="ERROR"><Appenders><Console name="out" target="{target}">'
+        '<PatternLayout pattern="%d{ISO8601} %-5p %c{1} [%t] %m%n"/></Console></Appenders>'
+        f'<Loggers><Root level="{level}"><AppenderRef ref="out"/></Root>'
+        '<Logger name="org.apache.zookeeper" level="WARN"/></Loggers></Configuration>\n',
+    )

@@ -1,0 +1,1 @@
+"""Ledgers, bookies and racks, as BookKeeper's metadata tell of them."""

@@ -1,0 +1,167 @@
+"""Which bookies live: what was seen of them, the last topology, the policy and the time give the next topology.
+
+A bookie without a registration is PENDING until the grace has passed and LOST from then on; one that returns in time
+was never lost. A cookie alone, and a name that ledgers use and nobody registers (a sighting without either), are
+treated alike. A bookie whose cookie and registration both went was decommissioned: it stays LOST as long as a ledger
+may name it, and is forgotten once no ledger names a lost bookie.
+
+When too many go at once the topology is *held*: nobody becomes LOST until enough return or an operator lets go.
+One bookie alone is never too many, however few there are.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from trueup.state.bookkeeper.observations import Sighting
+from trueup.state.bookkeeper.topology import UNKNOWN_RACK, Bookie, Status, Topology
+
+_REGISTERED = {"writable": Status.WRITABLE, "readonly": Status.READONLY}
+_NAMES_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class MembershipPolicy:
+    """``grace_ms``: how long a bookie may be away. ``hold_share``: a loss of more than this share at once is held.
+
+    ``release_hold`` is a counter: raising it ends the hold in force, and only that one. ``min_racks``,
+    ``enforce_min_racks``, ``collect_ms`` and ``restarted`` only travel with the topology. ``unnamed``: no ledger names
+    a lost bookie.
+    """
+
+    grace_ms: int = 60_000
+    hold_share: float = 0.3
+    min_racks: int = 2
+    enforce_min_racks: bool = False
+    release_hold: int = 0
+    collect_ms: int = 86_400_000
+    restarted: int = 0
+    unnamed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The topology in force. ``changed``: verdicts may differ. ``next_ms``: settle again then at the latest."""
+
+    topology: Topology
+    changed: bool
+    next_ms: int | None
+    notes: tuple[str, ...]
+
+
+def settle(seen: Sequence[Sighting], before: Topology | None, policy: MembershipPolicy, now_ms: int) -> Settled:
+    """Fold a complete list of sightings into the topology.
+
+    ``before`` None: nothing is known yet, and bookies that are not registered are counted as just gone; if these are
+    too many at once, that is held like any other loss, for it may be us who are blind.
+    """
+    known = {bookie.id: bookie for bookie in before.bookies} if before else {}
+    sightings = {sighting.bookie: sighting for sighting in seen}
+    bookies = [_step(known.get(name), sightings.get(name), now_ms) for name in sorted({*known, *sightings})]
+    if policy.unnamed:
+        bookies = [bookie for bookie in bookies if not _decommissioned(bookie, sightings.get(bookie.id))]
+    held = _held(bookies, policy)
+    let_go = bool(held and before and before.held and 0 <= before.released < policy.release_hold)
+    if let_go or not held:
+        bookies = [_expire(bookie, 0 if let_go else policy.grace_ms, now_ms) for bookie in bookies]
+        held = ""
+    released = -1
+    if held:
+        still = before is not None and bool(before.held) and before.released >= 0
+        released = before.released if before is not None and still else policy.release_hold
+    after = Topology(
+        epoch=before.epoch + 1 if before else 1,
+        at_ms=now_ms,
+        bookies=tuple(bookies),
+        min_racks=policy.min_racks,
+        enforce_min_racks=policy.enforce_min_racks,
+        held=held,
+        released=released,
+        collect_ms=policy.collect_ms,
+        restarted=policy.restarted,
+    )
+    notes = (*_notes(known, bookies, now_ms), *_held_notes(before.held if before else "", held, let_go))
+    if before is not None and replace(after, epoch=before.epoch, at_ms=before.at_ms) == before:
+        return Settled(before, False, _next(before, policy), notes)
+    return Settled(after, True, _next(after, policy), notes)
+
+
+def _step(before: Bookie | None, seen: Sighting | None, now_ms: int) -> Bookie:
+    """One bookie after what was seen of it; a grace that passed is for later."""
+    name = before.id if before else seen.bookie if seen else ""
+    status = _REGISTERED.get(seen.registered) if seen else None
+    rack = seen.rack if seen else None
+    zxid = seen.registered_zxid if seen else 0
+    if rack == UNKNOWN_RACK and before:
+        rack = before.rack  # the last answer holds
+    if status is None and before:
+        # Nobody can resolve the rack of a bookie that is away: the last one known stays.
+        rack, zxid = rack or before.rack, zxid or before.registered_zxid
+    if before is None:
+        return Bookie(name, rack, status or Status.PENDING, now_ms, zxid, status or Status.WRITABLE, zxid)
+    since = min(before.since_ms, now_ms)
+    if status is None:
+        if before.status in (Status.PENDING, Status.LOST):
+            return replace(before, rack=rack, registered_zxid=zxid, since_ms=since)
+        return Bookie(name, rack, Status.PENDING, now_ms, zxid, before.status, before.begun_zxid)
+    # One that turns read-only, or back, goes on in the same process. Away, or twice the same: it began anew.
+    turned = before.status in _REGISTERED.values() and before.status is not status
+    begun = before.begun_zxid if turned or zxid == before.registered_zxid else zxid
+    return Bookie(name, rack, status, since if status is before.status else now_ms, zxid, status, begun)
+
+
+def _decommissioned(bookie: Bookie, seen: Sighting | None) -> bool:
+    """Whether nothing is left of a bookie that was lost."""
+    return bookie.status is Status.LOST and (seen is None or not (seen.cookie or seen.registered))
+
+
+def _expire(bookie: Bookie, grace_ms: int, now_ms: int) -> Bookie:
+    if bookie.status is Status.PENDING and now_ms - bookie.since_ms >= grace_ms:
+        return replace(bookie, status=Status.LOST, since_ms=now_ms)
+    return bookie
+
+
+def _held(bookies: Sequence[Bookie], policy: MembershipPolicy) -> str:
+    """Why the missing bookies are not given up, empty if they may be."""
+    missing = [bookie.id for bookie in bookies if bookie.status is Status.PENDING]
+    counted = sum(bookie.status is not Status.LOST for bookie in bookies)
+    if len(missing) < 2 or len(missing) <= policy.hold_share * counted:
+        return ""
+    names = ", ".join(missing[:_NAMES_SHOWN])
+    more = f" and {len(missing) - _NAMES_SHOWN} more" if len(missing) > _NAMES_SHOWN else ""
+    return (
+        f"{len(missing)} of {counted} bookies went at once, more than a share of {policy.hold_share:g}: {names}{more}; "
+        "bring them back, or raise placement.release_hold to have their ledgers repaired"
+    )
+
+
+def _next(topology: Topology, policy: MembershipPolicy) -> int | None:
+    """When the grace of the next missing bookie ends; nothing ends by time while held."""
+    pending = [bookie.since_ms for bookie in topology.bookies if bookie.status is Status.PENDING]
+    return min(pending) + policy.grace_ms if pending and not topology.held else None
+
+
+def _notes(known: dict[str, Bookie], bookies: Sequence[Bookie], now_ms: int) -> list[str]:
+    left = {bookie.id for bookie in bookies}
+    out = [f"{name} was decommissioned" for name in sorted(known) if name not in left]
+    for bookie in bookies:
+        before = known.get(bookie.id)
+        if before is None or before.status is bookie.status:
+            restarted = before is not None and bookie.registered_zxid != before.registered_zxid
+            out += [f"{bookie.id} registered anew"] if restarted and bookie.status < Status.PENDING else []
+            continue
+        away = now_ms - before.since_ms
+        out.append({
+            Status.PENDING: f"{bookie.id} went, it was {before.status.name.lower()}",
+            Status.LOST: f"{bookie.id} is lost",
+        }.get(bookie.status, f"{bookie.id} is {bookie.status.name.lower()}"
+              + {Status.PENDING: f" again after {away} ms and was never lost",
+                 Status.LOST: f" again, lost {away} ms ago"}.get(before.status, "")))  # fmt: skip
+    return out
+
+
+def _held_notes(before: str, now: str, let_go: bool) -> list[str]:
+    if now and not before:
+        return [f"held: {now}"]
+    if before and not now:
+        return ["the hold was released by an operator" if let_go else "the hold is over"]
+    return []

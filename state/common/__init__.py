@@ -1,0 +1,1 @@
+"""What every subject uses: errors, options, patterns, life cycles."""

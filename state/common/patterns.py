@@ -1,0 +1,78 @@
+"""Patterns of names that operators write: exact names, and ``/regular expressions/`` in the syntax of RE2.
+
+RE2 matches in time linear in the length of the name, so no pattern can hold up the interpreter. It supports neither
+lookaround nor backreferences.
+"""
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any
+
+import re2
+
+from trueup.state.common.errors import BadSettings
+
+LONGEST = 10_000
+"""Characters of a pattern."""
+_PROGRAM_BYTES = 1 << 20
+_ESCAPED = re.compile(r"\\(?:[pPx]\{[^}]*\}|.)", re.DOTALL)
+_NO_COUNT = re.compile(r"\{(?!\d{1,4}(?:,\d{0,4})?\})")  # RE2 takes such a brace for text, without a word
+
+
+def regex_of(pattern: str) -> str | None:
+    """The expression within ``/.../``; None for an exact name."""
+    return pattern[1:-1] if len(pattern) > 1 and pattern[0] == pattern[-1] == "/" else None
+
+
+def problem_of(pattern: str) -> str:
+    """What is wrong with a pattern's regular expression; empty: nothing, or it is an exact name."""
+    regex = regex_of(pattern)
+    if regex is None:
+        return ""
+    if not regex:
+        return "it is empty"
+    if len(regex) > LONGEST:
+        return f"it has {len(regex)} characters, of {LONGEST:,} at most"
+    if _NO_COUNT.search(_ESCAPED.sub("", regex)):
+        return "after { a number of repetitions is expected, 1000 at most; write \\{ for the brace itself"
+    try:
+        _compiled(regex)
+    except re2.error as error:
+        return _reason(error)
+    return ""
+
+
+def matches(patterns: Iterable[str], name: str) -> bool:
+    """Whether a name is one of ``patterns``: exact, or the whole of it matched by a ``/regular expression/``.
+
+    Raises `BadSettings` for an expression that `problem_of` finds fault with.
+    """
+    return any(name == pattern if regex_of(pattern) is None else _matched(pattern, name) for pattern in patterns)
+
+
+def _matched(pattern: str, name: str) -> bool:
+    try:
+        return _compiled(pattern[1:-1]).fullmatch(_bytes(name)) is not None
+    except re2.error as error:
+        problem = f"expected a regular expression of RE2; found {pattern[:200]!r}: {_reason(error)}"
+        raise BadSettings([problem]) from None
+
+
+@lru_cache(1_024)
+def _compiled(regex: str) -> Any:
+    options = re2.Options()
+    options.log_errors, options.never_capture, options.max_mem = False, True, _PROGRAM_BYTES
+    return re2.compile(_bytes(regex), options)
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _reason(error: Exception) -> str:
+    """RE2's words for what it does not take."""
+    (said,) = error.args
+    said = said.decode("utf-8", "replace")
+    unsupported = said.startswith(("invalid perl operator: (?", "invalid escape sequence: \\"))
+    return f"{said[:200]} (RE2 has no lookaround and no backreferences)" if unsupported else said[:200]

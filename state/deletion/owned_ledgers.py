@@ -1,0 +1,128 @@
+"""Ledgers with their owners, and what owners point to, in columns: what the deletion view keeps."""
+
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.state.common.errors import BadBytes
+from trueup.state.deletion.owners import Pointers, Status
+
+Rows = NDArray[Any]
+OWNED = np.dtype([
+    ("ledger", "<i8"), ("mzxid", "<i8"), ("ctime_ms", "<i8"), ("seen_ms", "<i8"), ("last_entry", "<i8"),
+    ("length", "<i8"), ("version", "<i4"), ("owner", "<u4"), ("name", "<u4"), ("state", "u1"), ("component", "u1"),
+])  # fmt: skip
+"""One ledger: as its metadata says, with `state.deletion.owners.Component` and codes of owner and cursor."""
+NODE = np.dtype([
+    ("path", "<u4"), ("owner", "<u4"), ("name", "<u4"), ("error", "<u4"), ("mzxid", "<i8"), ("seen_ms", "<i8"),
+    ("version", "<i4"), ("count", "<u4"), ("status", "u1"), ("elsewhere", "u1"),
+])  # fmt: skip
+"""One node that points to ``count`` ledgers: `state.deletion.owners.Pointers` with codes for its texts."""
+LISTED = np.dtype([("ledger", "<i8"), ("dropped", "u1")])
+_HEAD = struct.Struct("<2sBBIII")
+_MAGIC, _FORM = b"TO", 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """Rows with codes into ``names``; ``listed``: what belongs to the rows, one row's after the other's."""
+
+    rows: Rows
+    names: tuple[str, ...] = ()
+    listed: Rows = field(default_factory=lambda: np.zeros(0, LISTED))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def text(self, column: str, row: int) -> str:
+        """What a code stands for."""
+        return self.names[int(self.rows[column][row])]
+
+    def to_bytes(self) -> bytes:
+        """The table as a blob of its own."""
+        names = "\n".join(self.names).encode()
+        kind = 1 if self.rows.dtype == NODE else 0
+        head = _HEAD.pack(_MAGIC, _FORM, kind, len(self.rows), len(self.listed), len(names))
+        return b"".join([head, self.rows.tobytes(), self.listed.tobytes(), names])
+
+    @classmethod
+    def from_bytes(cls, blob: bytes, where: str = "the state") -> Self:
+        """What `to_bytes` wrote. Raises `BadBytes` for anything else."""
+        if len(blob) < _HEAD.size or blob[:2] != _MAGIC or blob[2] != _FORM:
+            raise BadBytes(where, 0, f"a table of form {_FORM}", repr(blob[:3]), "rebuild the view")
+        _, _, kind, count, listed, size = _HEAD.unpack_from(blob)
+        rows = np.frombuffer(blob, NODE if kind else OWNED, count, _HEAD.size)
+        at = _HEAD.size + rows.nbytes
+        ids = np.frombuffer(blob, LISTED, listed, at)
+        text = blob[at + ids.nbytes : at + ids.nbytes + size].decode()
+        return cls(rows, tuple(text.split("\n")) if size else ("",) if count else (), ids)
+
+
+NO_LEDGERS, NO_NODES = Table(np.zeros(0, OWNED)), Table(np.zeros(0, NODE))
+_CODES = ("path", "owner", "name", "error")
+
+
+def joined(tables: Sequence[Table]) -> Table:
+    """All rows of tables of one kind, with one set of names."""
+    some = [table for table in tables if len(table)] or list(tables[:1])
+    if len(some) == 1:
+        return some[0]
+    names = {name: code for code, name in enumerate(dict.fromkeys(chain(*(table.names for table in some))))}
+    parts = []
+    for table in some:
+        codes = np.fromiter((names[name] for name in table.names), np.uint32, len(table.names))
+        rows = table.rows.copy()
+        for column in set(_CODES) & set(rows.dtype.names or ()):
+            rows[column] = codes[rows[column]]
+        parts.append(rows)
+    return Table(np.concatenate(parts), tuple(names), np.concatenate([table.listed for table in some]))
+
+
+def nodes_of(pointers: Iterable[Pointers]) -> Table:
+    """Nodes in columns."""
+    made = list(pointers)
+    names: dict[str, int] = {}
+    rows, listed = np.zeros(len(made), NODE), []
+    for at, node in enumerate(made):
+        dropped = set(node.dropped)
+        texts = (node.path, node.owner, node.name, node.error.replace("\n", " "))
+        codes = (names.setdefault(text, len(names)) for text in texts)
+        rows[at] = (*codes, node.mzxid, node.seen_ms, node.version, len(node.ledgers), node.status, node.elsewhere)
+        listed += [(ledger, ledger in dropped) for ledger in node.ledgers]
+    return Table(rows, tuple(names), np.array(listed, LISTED))
+
+
+def newest_nodes(table: Table) -> Table:
+    """Of each path the newest row, those that are gone left out."""
+    rows = table.rows
+    order = np.lexsort((rows["mzxid"], rows["path"]))
+    paths = rows["path"][order]
+    last = order[np.append(paths[1:] != paths[:-1], True)] if len(order) else order
+    keep = np.zeros(len(rows), bool)
+    keep[last] = True
+    keep &= rows["status"] != Status.GONE
+    return Table(rows[keep], table.names, table.listed[np.repeat(keep, rows["count"])])
+
+
+def newest_ledgers(table: Table) -> Table:
+    """Of each ledger the newest row, in the order of ids."""
+    rows = table.rows
+    order = np.lexsort((rows["mzxid"], rows["ledger"]))
+    ids = rows["ledger"][order]
+    last = order[np.append(ids[1:] != ids[:-1], True)] if len(order) else order
+    return Table(rows[last], table.names)
+
+
+def packed(table: Table) -> Table:
+    """The same with the names that are used."""
+    columns = [name for name in _CODES if name in (table.rows.dtype.names or ())]
+    used = np.unique(np.concatenate([table.rows[name] for name in columns]))
+    rows = table.rows.copy()
+    for name in columns:
+        rows[name] = np.searchsorted(used, rows[name])
+    return Table(rows, tuple(table.names[code] for code in used.tolist()), table.listed)

@@ -1,0 +1,42 @@
+"""The section ``stores`` of the settings: where Pulsar's brokers offload ledgers to."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from trueup.state.common.options import YEAR_S, key, shown
+
+_BUCKET, _ENDPOINT = re.compile(r"[A-Za-z0-9][\w.-]{1,61}[A-Za-z0-9]"), re.compile(r"https?://[^\s/?#@]+/?")
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A bucket to which Pulsar's brokers offload ledgers: on S3, or on what speaks as S3 does."""
+
+    bucket: str = key(doc="its name, as managedLedgerOffloadBucket has it")
+    region: str = key("", "its region; empty: as the AWS configuration files have it")
+    endpoint: str = key("", "http(s)://host[:port], as managedLedgerOffloadServiceEndpoint has it; empty: AWS")
+    key_env: str = key("", "environment variable with the access key; empty: AWS's own chain of credentials")
+    secret_env: str = key("", "environment variable with the secret key")
+    cluster: str = key(
+        "", "clusterName of the only Pulsar that offloads there; empty: objects that no owner points to never go"
+    )
+    list_s: float = key(3_600.0, "how often it is listed for objects that no owner points to", least=1, most=YEAR_S)
+
+
+def check(stores: Mapping[str, Store]) -> Iterator[str]:
+    """What is wrong with them, with key, expected and found. What stands in an address may be a secret."""
+    known: dict[tuple[str, str], str] = {}
+    for name, store in stores.items():
+        where = f"stores.{name}"
+        if not _BUCKET.fullmatch(store.bucket):
+            expected = "the name of a bucket, 3 to 63 letters, digits, dots, dashes"
+            yield f"{where}.bucket: expected {expected}; found {shown(store.bucket)}"
+        if store.endpoint and not _ENDPOINT.fullmatch(store.endpoint):
+            yield f"{where}.endpoint: expected http(s)://host[:port], without a path or a user; found something else"
+        if bool(store.key_env) != bool(store.secret_env):
+            given, other = ("key_env", "secret_env") if store.key_env else ("secret_env", "key_env")
+            yield f"{where}.{other}: expected the name of a variable, as {given} is set; found nothing"
+        before = known.setdefault((store.bucket, store.endpoint.rstrip("/")), name)
+        if before != name:
+            yield f"{where}: expected another bucket or endpoint than stores.{before}; found the same"

@@ -1,0 +1,108 @@
+"""Which ledgers of a bucket nobody points to, and what that means: a pure function of ledgers and nodes.
+
+Both sides of an owner stand in one bucket. A node is the whole truth about what it points to at its version; that an
+owner has no node at all says less, so nothing follows from it but a report.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.state.bookkeeper.observations import LedgerState
+from trueup.state.deletion.owned_ledgers import Table
+from trueup.state.deletion.owners import SCHEMA, Component, Status
+from trueup.state.deletion.rules import LEAK_RULES
+
+Rows = NDArray[Any]
+LEAK = np.dtype([
+    ("ledger", "<i8"), ("since_ms", "<i8"), ("ctime_ms", "<i8"), ("length", "<i8"), ("version", "<i4"),
+    ("owner", "<u4"), ("name", "<u4"), ("state", "u1"), ("component", "u1"), ("verdict", "u1"), ("rule", "u1"),
+])  # fmt: skip
+"""A ledger that is not as its owner has it. ``since_ms``: when that was first seen. ``version`` -1: it is missing."""
+_CODE = {rule.id.removeprefix("deletion."): code for code, rule in enumerate(LEAK_RULES)}
+_VERDICT = np.array([rule.verdict for rule in LEAK_RULES], np.uint8)
+_REPORTED = {
+    Component.UNKNOWN: "unknown-owner", Component.CURSOR: "cursor", Component.COMPACTED: "compacted",
+    Component.SCHEMA: "schema", Component.DELAYED: "delayed",
+}  # fmt: skip
+
+
+def judge(ledgers: Table, nodes: Table) -> Rows:
+    """`LEAK` rows of a bucket, in the order of ids, ``since_ms`` being when the newer of both sides was seen. Codes
+    of owner and cursor are those of ``ledgers``, and of ``nodes`` behind them (its codes plus the number of names)."""
+    rows, ids, counts = ledgers.rows, nodes.listed["ledger"], nodes.rows["count"]
+    of_node = np.repeat(np.arange(len(nodes)), counts)
+    data = (nodes.rows["name"] == _code_of(nodes, "")) & ~_schemas(nodes)
+    listed = np.isin(rows["ledger"], ids)
+    owner = _owner_codes(ledgers, nodes)
+    rule = _unlisted(rows, owner, nodes, of_node, data)
+    dropped = np.isin(rows["ledger"], ids[nodes.listed["dropped"] > 0])
+    found = np.where(listed, np.where(dropped, _CODE["dropped"], -1), rule)
+    out = np.zeros(int((found >= 0).sum()), LEAK)
+    picked = rows[found >= 0]
+    for name in ("ledger", "ctime_ms", "length", "version", "owner", "name", "state", "component"):
+        out[name] = picked[name]
+    out["rule"] = found[found >= 0]
+    seen = np.zeros(len(ledgers.names) + 1, np.int64)
+    np.maximum.at(seen, _ledger_codes(ledgers, nodes), nodes.rows["seen_ms"])
+    out["since_ms"] = np.maximum(picked["seen_ms"], seen[:-1][picked["owner"]] if len(picked) else 0)
+    missing = _missing(rows, nodes, of_node, data, len(ledgers.names))
+    out = np.concatenate([out, missing])
+    out["verdict"] = _VERDICT[out["rule"]]
+    return out[np.argsort(out["ledger"], kind="stable")]
+
+
+def _unlisted(rows: Rows, owner: Rows, nodes: Table, of_node: Rows, data: Rows) -> Rows:
+    """The rule for each ledger, were it one that nobody points to. ``owner``: its code among the nodes' names, -1."""
+    size = len(nodes.names) + 1  # the last place is that of owners without a node
+    top, unreadable, known = np.full(size, -1, np.int64), np.zeros(size, bool), np.zeros(size, bool)
+    owners = nodes.rows["owner"]
+    np.maximum.at(top, owners[of_node][data[of_node]], nodes.listed["ledger"][data[of_node]])
+    unreadable[owners[nodes.rows["status"] == Status.UNREADABLE]] = True
+    known[owners[data]] = True
+    empty = (rows["state"] == LedgerState.CLOSED) & (rows["last_entry"] < 0)
+    later = top[owner] > rows["ledger"]
+    settled = np.isin(rows["state"], (LedgerState.CLOSED, LedgerState.OPEN))
+    rule = np.where(later & settled, np.where(empty, _CODE["forgotten-empty"], _CODE["forgotten"]),
+                    _CODE["not-superseded"])  # fmt: skip
+    rule = np.where(known[owner], rule, _CODE["owner-gone"])
+    for component, name in _REPORTED.items():
+        rule = np.where(rows["component"] == component, _CODE[name], rule)
+    blind = unreadable[owner] & (rows["component"] != Component.UNKNOWN)
+    return np.where(blind, _CODE["owner-unreadable"], rule)
+
+
+def _missing(rows: Rows, nodes: Table, of_node: Rows, data: Rows, shift: int) -> Rows:
+    """Ledgers that managed ledgers list and that are not there."""
+    gone = data[of_node] & (nodes.listed["dropped"] == 0) & ~np.isin(nodes.listed["ledger"], rows["ledger"])
+    out = np.zeros(int(gone.sum()), LEAK)
+    node = nodes.rows[of_node[gone]]
+    out["ledger"], out["version"], out["component"] = nodes.listed["ledger"][gone], -1, Component.DATA
+    out["since_ms"], out["owner"], out["name"] = node["seen_ms"], node["owner"] + shift, node["name"] + shift
+    out["rule"] = _CODE["missing"]
+    return out
+
+
+def _code_of(table: Table, text: str) -> int:
+    return table.names.index(text) if text in table.names else -1
+
+
+def _schemas(nodes: Table) -> Rows:
+    """Which nodes are locators of schemas."""
+    said = np.fromiter((name.startswith(SCHEMA) for name in nodes.names), bool, len(nodes.names))
+    return said[nodes.rows["owner"]] if len(said) else np.zeros(len(nodes), bool)
+
+
+def _owner_codes(ledgers: Table, nodes: Table) -> Rows:
+    """Of each ledger, the code of its owner among the nodes' names; -1 if no node has it."""
+    codes = {name: code for code, name in enumerate(nodes.names)}
+    table = np.fromiter((codes.get(name, -1) for name in ledgers.names), np.int64, len(ledgers.names))
+    return table[ledgers.rows["owner"]] if len(table) else np.full(len(ledgers), -1)
+
+
+def _ledger_codes(ledgers: Table, nodes: Table) -> Rows:
+    """Of each node, the code of its owner among the ledgers' names; behind all of them if no ledger has it."""
+    codes = {name: code for code, name in enumerate(ledgers.names)}
+    table = np.fromiter((codes.get(name, len(codes)) for name in nodes.names), np.int64, len(nodes.names))
+    return table[nodes.rows["owner"]] if len(table) else np.zeros(0, np.int64)

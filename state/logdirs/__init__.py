@@ -1,0 +1,1 @@
+"""Log directories of Kafka brokers: sizes, plans, moves."""

@@ -1,0 +1,79 @@
+"""Where the partitions of a new topic go: brokers, and on each its directory.
+
+Brokers that have few replicas come first, those of different racks take turns. On a broker the directory follows the
+strategy (`logdirs.rank`): `partition` as if each partition were made before the next is placed; `size` in proportion
+to usable bytes, as the partitions of one topic are all empty still and would else go to one directory.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
+
+from trueup.state.common.errors import Refused
+from trueup.state.logdirs.model import Broker, rank, usable_after
+from trueup.state.logdirs.settings import SIZE
+
+Seat = tuple[int, str]
+"""Broker and path."""
+
+
+def seats(
+    brokers: Sequence[Broker], racks: Mapping[int, str], partitions: int, replicas: int, strategy: str,
+    excluded: Iterable[str] = (),
+) -> list[list[Seat]]:  # fmt: skip
+    """Seats of each partition, the leader's first. Raises `Refused` where there are too few brokers."""
+    passed = frozenset(excluded)
+    able = [broker for broker in brokers if rank(broker, strategy, passed).paths]
+    if len(able) < replicas:
+        found = f"{len(able)} with a directory that is online and open"
+        raise Refused(f"{replicas} brokers for as many replicas", found, "ask for fewer replicas")
+    order = _order(able, racks)
+    shelves = {broker.id: _Shelf(broker, strategy, passed) for broker in able}
+    return [
+        [(broker, shelves[broker].take()) for broker in _chosen(order, racks, number, replicas)]
+        for number in range(partitions)
+    ]
+
+
+class _Shelf:
+    """The directories of one broker, and how many new partitions each was given."""
+
+    def __init__(self, broker: Broker, strategy: str, passed: frozenset[str]) -> None:
+        ranking = rank(broker, strategy, passed)
+        self._paths, self._given = ranking.paths, Counter[str]()
+        self._sized = ranking.strategy == SIZE
+        places = [broker.place[path] for path in self._paths]
+        free, homes = usable_after(broker), Counter(broker.replicas.home.tolist())
+        self._free = {path: int(free[at]) for path, at in zip(self._paths, places, strict=True)}
+        self._had = {path: homes[at] for path, at in zip(self._paths, places, strict=True)}
+
+    def take(self) -> str:
+        """The directory of one more partition."""
+        path = max(self._paths, key=self._worth)  # the first of several: ties as they were ranked
+        self._given[path] += 1
+        return path
+
+    def _worth(self, path: str) -> float:
+        given = self._given[path]
+        return self._free[path] / (given + 1) if self._sized else -(self._had[path] + given)
+
+
+def _order(brokers: Sequence[Broker], racks: Mapping[int, str]) -> list[int]:
+    """Ids, one of each rack in turn."""
+    by_rack: dict[str, list[int]] = {}
+    for broker in sorted(brokers, key=lambda b: (len(b.replicas), b.id)):
+        by_rack.setdefault(racks.get(broker.id, ""), []).append(broker.id)
+    return [id_ for turn in zip_longest(*by_rack.values()) for id_ in turn if id_ is not None]
+
+
+def _chosen(order: Sequence[int], racks: Mapping[int, str], number: int, replicas: int) -> list[int]:
+    """Brokers of one partition: each in another rack as long as there are racks. Whoever goes round once with the
+    leader begins with the next follower, so that a broker's partitions have followers everywhere."""
+    begin, shift = number % len(order), number // len(order)
+    chosen, rest = [order[begin]], [*order[begin + 1 :], *order[:begin]]
+    rest = rest[shift % max(1, len(rest)) :] + rest[: shift % max(1, len(rest))]
+    while len(chosen) < replicas:
+        used = {racks.get(id_, "") for id_ in chosen}
+        chosen.append(next((id_ for id_ in rest if racks.get(id_, "") not in used), rest[0]))
+        rest.remove(chosen[-1])
+    return chosen

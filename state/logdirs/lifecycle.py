@@ -1,0 +1,192 @@
+"""The life of a replica's move from one log directory to another, as a table.
+
+A broker keeps an order in memory and in the name of a directory, and may forget it; only what DescribeLogDirs says
+next tells how far it is. An event that the table does not know changes nothing.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+import numpy as np
+
+from trueup.state.common.errors import Refused
+from trueup.state.logdirs.model import Broker
+
+
+class Stage(StrEnum):
+    """How far a move is. ``planned`` is where it starts; the last three end it."""
+
+    PLANNED = "planned"
+    APPROVED = "approved"
+    ORDERED = "ordered"
+    COPYING = "copying"
+    FORGOTTEN = "forgotten"
+    REFUSED = "refused"
+    LEAVING = "leaving"
+    ARRIVED = "arrived"
+    DONE = "done"
+    CANCELLED = "cancelled"
+    DROPPED = "dropped"
+
+
+class Event(StrEnum):
+    """What can happen to a move."""
+
+    APPROVE = "approve"  # an operator said yes to it
+    ORDER = "order"  # it is about to be sent to the broker; it may or may not arrive there
+    REFUSE = "refuse"  # the broker answered that it will not
+    APPEAR = "appear"  # the future replica is in the target
+    ARRIVE = "arrive"  # the replica is in the target, and no copy is under way
+    FORGET = "forget"  # the replica is where it was, and nothing is under way
+    TURN = "turn"  # somebody else sent the replica elsewhere
+    GO = "go"  # the broker has no such replica any more
+    CANCEL = "cancel"  # we are about to send the present directory, which takes the order back
+    FREE = "free"  # what it left behind at its source is deleted
+    LAPSE = "lapse"  # it is not wanted any more, or may be tried again
+
+
+_S, _E = Stage, Event
+_UNDER_WAY = (_S.ORDERED, _S.COPYING, _S.FORGOTTEN, _S.LEAVING)
+TRANSITIONS: Mapping[tuple[Stage, Event], Stage] = {
+    (_S.PLANNED, _E.APPROVE): _S.APPROVED,
+    (_S.PLANNED, _E.ORDER): _S.ORDERED,
+    (_S.APPROVED, _E.ORDER): _S.ORDERED,
+    (_S.APPROVED, _E.LAPSE): _S.DROPPED,
+    (_S.ORDERED, _E.REFUSE): _S.REFUSED,
+    (_S.ORDERED, _E.APPEAR): _S.COPYING,
+    (_S.ORDERED, _E.FORGET): _S.FORGOTTEN,
+    (_S.ORDERED, _E.CANCEL): _S.LEAVING,
+    (_S.COPYING, _E.FORGET): _S.FORGOTTEN,
+    (_S.COPYING, _E.CANCEL): _S.LEAVING,
+    (_S.FORGOTTEN, _E.ORDER): _S.ORDERED,
+    (_S.FORGOTTEN, _E.APPEAR): _S.COPYING,  # an order that was under way for long
+    (_S.FORGOTTEN, _E.LAPSE): _S.DROPPED,
+    (_S.REFUSED, _E.LAPSE): _S.DROPPED,
+    (_S.LEAVING, _E.FORGET): _S.CANCELLED,
+    (_S.ARRIVED, _E.FREE): _S.DONE,
+    **{(stage, _E.ARRIVE): _S.ARRIVED for stage in _UNDER_WAY},
+    **{(stage, _E.TURN): _S.DROPPED for stage in _UNDER_WAY},
+    **{(stage, _E.GO): _S.DROPPED for stage in _UNDER_WAY},
+}
+ENDS = frozenset({Stage.DONE, Stage.CANCELLED, Stage.DROPPED})
+UNDER_WAY = frozenset(_UNDER_WAY) - {Stage.FORGOTTEN}
+REST_MS = 300_000
+"""A move that was refused rests so long before the same is ordered again."""
+STALLED_MS = 600_000
+"""A copy that has not come further for so long is taken back, to be planned anew."""
+FREED_MS = 900_000
+"""What a move left behind is taken for deleted after so long, whatever the volume says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Relocation:
+    """One move that we ordered or may order. Times are ms since the epoch, sizes bytes.
+
+    ``beside``: what the source's volume held beside replicas when it was ordered; ``attempts``: orders sent;
+    ``copied``: so much was at the target at ``further_ms``, when it came further last.
+    """
+
+    topic: str
+    partition: int
+    source: str
+    target: str
+    bytes: int
+    stage: Stage = Stage.PLANNED
+    at_ms: int = 0
+    attempts: int = 0
+    beside: int = 0
+    detail: str = ""
+    copied: int = 0
+    further_ms: int = 0
+
+    @property
+    def what(self) -> tuple[str, int, str, str]:
+        """What tells one move from another."""
+        return self.topic, self.partition, self.source, self.target
+
+
+def advance(move: Relocation, event: Event, now_ms: int, detail: str = "") -> Relocation:
+    """The move after an event. Raises `Refused`, and changes nothing, where the table has no such step."""
+    stage = TRANSITIONS.get((move.stage, event))
+    if stage is None:
+        raise Refused(f"an event that {move.stage} knows", event, f"look at {move.topic}-{move.partition} again")
+    attempts = move.attempts + (event is Event.ORDER)
+    return replace(move, stage=stage, at_ms=now_ms, attempts=attempts, detail=detail)
+
+
+def follow(moves: Sequence[Relocation], broker: Broker, now_ms: int) -> tuple[tuple[Relocation, ...], tuple[int, ...]]:
+    """The moves after what the broker says now, and the bytes by directory that they left behind and that are still to
+    be deleted.
+
+    A broker deletes them after file.delete.delay.ms and does not list them meanwhile, so they are what its volumes
+    hold beside replicas more than before the moves.
+    """
+    placed = [_further(_stepped(move, _event(move, broker, now_ms), now_ms), broker, now_ms) for move in moves]
+    left, by_dir = _left(placed, broker), [0] * len(broker.dirs)
+    for at, count in left.items():
+        by_dir[broker.place[placed[at].source]] += count
+    found = tuple(
+        _stepped(move, Event.FREE, now_ms)
+        if move.stage is Stage.ARRIVED and (at not in left or now_ms - move.at_ms > FREED_MS)
+        else move
+        for at, move in enumerate(placed)
+    )
+    return found, tuple(by_dir)
+
+
+def _stepped(move: Relocation, event: Event | None, now_ms: int) -> Relocation:
+    return advance(move, event, now_ms) if event and (move.stage, event) in TRANSITIONS else move
+
+
+def _event(move: Relocation, broker: Broker, now_ms: int) -> Event | None:
+    if move.stage is Stage.REFUSED:
+        return Event.LAPSE if now_ms - move.at_ms > REST_MS else None
+    if move.stage not in _UNDER_WAY or not all(d.online for d in broker.dirs):
+        return None  # what an offline directory holds is not told
+    current, future = _places(move, broker)
+    if current is None and future is None:
+        return Event.GO
+    if future is not None:
+        return Event.APPEAR if future == move.target else Event.TURN
+    if current == move.target:
+        return Event.ARRIVE
+    return Event.FORGET if current == move.source else Event.TURN
+
+
+def _further(move: Relocation, broker: Broker, now_ms: int) -> Relocation:
+    """With what is at the target by now."""
+    if move.stage is not Stage.COPYING:
+        return move
+    rows = broker.replicas
+    sizes = [int(rows.size[f]) for f, _ in broker.moving if rows.name(f) == (move.topic, move.partition)]
+    copied = max(sizes, default=0)
+    further = copied != move.copied or not move.further_ms
+    return replace(move, copied=copied, further_ms=now_ms) if further else move
+
+
+def _places(move: Relocation, broker: Broker) -> tuple[str | None, str | None]:
+    """The directories of the replica and of the copy that is being made."""
+    rows = broker.replicas
+    if move.topic not in rows.topics:
+        return None, None
+    code = rows.topics.index(move.topic)
+    found: list[str | None] = [None, None]
+    for row in np.flatnonzero((rows.topic == code) & (rows.partition == move.partition)).tolist():
+        found[bool(rows.future[row])] = broker.dirs[rows.home[row]].path
+    return found[0], found[1]
+
+
+def _left(moves: Sequence[Relocation], broker: Broker) -> dict[int, int]:
+    """Bytes, by place in ``moves``, that those which arrived left behind; little is taken for nothing. What arrived
+    last is deleted last."""
+    found: dict[int, int] = {}
+    arrived = [(at, m) for at, m in enumerate(moves) if m.stage is Stage.ARRIVED and m.source in broker.place]
+    for volume in {int(broker.volumes[broker.place[m.source]]) for _, m in arrived} if broker.sized else ():
+        mine = [(at, m) for at, m in arrived if broker.volumes[broker.place[m.source]] == volume]
+        more = int(broker.beside[volume]) - min(m.beside for _, m in mine)
+        for at, move in sorted(mine, key=lambda one: -one[1].at_ms):
+            if more > move.bytes // 4:
+                found[at] = min(more, move.bytes)
+                more -= found[at]
+    return found

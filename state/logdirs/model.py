@@ -1,0 +1,261 @@
+"""Log directories of one broker, as DescribeLogDirs tells them, and where its next partition goes.
+
+Both strategies of KIP-178 as a function of plain facts that a broker plugin could call too. Sizes are bytes; -1 is
+a size that the broker did not tell (before 3.3, an offline directory, no permission). Directories of one file system
+report the same volume; their free bytes are counted once.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.state.logdirs.settings import PARTITION, SIZE
+
+_SAME_VOLUME = 0.01
+"""Directories are asked one after the other while the broker writes: readings of one volume differ by this share."""
+
+
+class LogDir(NamedTuple):
+    """One directory. ``total`` and ``usable`` are of its volume, in bytes."""
+
+    path: str
+    total: int = -1
+    usable: int = -1
+    online: bool = True
+    cordoned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Replicas:
+    """The replicas of a broker, in columns. ``topic`` is the place in ``topics``, ``home`` that of the directory.
+
+    ``future``: the copy that AlterReplicaLogDirs is making; ``lag``: offsets it is behind the replica it replaces.
+    """
+
+    topics: tuple[str, ...]
+    topic: NDArray[np.int32]
+    partition: NDArray[np.int32]
+    home: NDArray[np.int32]
+    size: NDArray[np.int64]
+    lag: NDArray[np.int64]
+    future: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.topic)
+
+    def name(self, row: int) -> tuple[str, int]:
+        """Topic and partition of a row."""
+        return self.topics[self.topic[row]], int(self.partition[row])
+
+
+Row = tuple[str, int, int, int, int, bool]
+"""Topic, partition, place of the directory, size in bytes, lag in offsets, whether it is a future replica."""
+
+
+def replicas(rows: Sequence[Row]) -> Replicas:
+    """Columns of rows."""
+    names = tuple(sorted({row[0] for row in rows}))
+    code = {name: at for at, name in enumerate(names)}
+    columns = np.array([(code[row[0]], *row[1:]) for row in rows], np.int64).reshape(-1, 6).T
+    topic, partition, home = columns[:3].astype(np.int32)
+    return Replicas(names, topic, partition, home, columns[3], columns[4], columns[5].astype(bool))
+
+
+class Ranking(NamedTuple):
+    """Directories for the next partition, best first; the strategy that was followed, and why if another was asked."""
+
+    paths: tuple[str, ...]
+    strategy: str
+    reason: str = ""
+
+
+class Moving(NamedTuple):
+    """A move under way: rows of the future replica and of the one it replaces (-1: that is gone)."""
+
+    future: int
+    current: int
+
+
+@dataclass(frozen=True)
+class Broker:
+    """What one broker says of itself. ``dirs`` in the order of its log.dirs, on which ties depend.
+
+    ``cordons``: whether it can keep new partitions out of a directory (KIP-1066). ``freeing``: bytes by directory that
+    replicas which moved away left behind and that are not deleted yet; empty: none.
+    """
+
+    id: int
+    dirs: tuple[LogDir, ...]
+    replicas: Replicas = field(default_factory=lambda: replicas(()))
+    cordons: bool = True
+    freeing: tuple[int, ...] = ()
+
+    @cached_property
+    def sized(self) -> bool:
+        """Whether the sizes of all directories that are online are known."""
+        return all(d.total >= 0 and d.usable >= 0 for d in self.dirs if d.online) and any(d.online for d in self.dirs)
+
+    @cached_property
+    def place(self) -> dict[str, int]:
+        """Index of each directory by path."""
+        return {d.path: at for at, d in enumerate(self.dirs)}
+
+    @cached_property
+    def volumes(self) -> NDArray[np.int64]:
+        """Number of the volume of each directory, in order of appearance."""
+        return _volumes(self.dirs)
+
+    @cached_property
+    def held(self) -> NDArray[np.int64]:
+        """Bytes of replicas, by directory."""
+        found = np.zeros(len(self.dirs), np.int64)
+        np.add.at(found, self.replicas.home, np.maximum(0, self.replicas.size))
+        return found
+
+    @cached_property
+    def beside(self) -> NDArray[np.int64]:
+        """Bytes that each volume holds beside replicas and what they left behind, by number of the volume."""
+        taken = np.zeros(self.volumes.max(initial=-1) + 1, np.int64)
+        for d, volume in zip(self.dirs, self.volumes.tolist(), strict=True):
+            taken[volume] = d.total - d.usable
+        return taken - per_volume(self, self.held + np.array(self.freeing or 0, np.int64))
+
+    @cached_property
+    def moving(self) -> tuple[Moving, ...]:
+        """Moves under way."""
+        rows = self.replicas
+        found = []
+        for future in np.flatnonzero(rows.future).tolist():
+            same = (rows.topic == rows.topic[future]) & (rows.partition == rows.partition[future]) & ~rows.future
+            current = np.flatnonzero(same)
+            found.append(Moving(future, int(current[0]) if len(current) else -1))
+        return tuple(found)
+
+    @cached_property
+    def incoming(self) -> NDArray[np.int64]:
+        """Bytes that moves under way have yet to write, by directory."""
+        rows, found = self.replicas, np.zeros(len(self.dirs), np.int64)
+        for future, current in self.moving:
+            if current >= 0:
+                found[rows.home[future]] += max(0, int(rows.size[current] - rows.size[future]))
+        return found
+
+    @cached_property
+    def outgoing(self) -> NDArray[np.int64]:
+        """Bytes that moves will free, by directory (after file.delete.delay.ms)."""
+        rows, found = self.replicas, np.zeros(len(self.dirs), np.int64)
+        for _, current in self.moving:
+            if current >= 0:
+                found[rows.home[current]] += int(rows.size[current])
+        return found + np.array(self.freeing or 0, np.int64)
+
+
+def rank(broker: Broker, strategy: str, excluded: Iterable[str] = ()) -> Ranking:
+    """Where the next partition goes. ``excluded`` paths are passed over; a broker without another has none to offer.
+
+    ``partition`` is LogManager.nextLogDirs: directories that are not cordoned by their number of logs, a moving
+    replica counted in both, ties in the order of log.dirs; all cordoned: the first that is online. ``size``: most
+    usable bytes once the moves under way are done, ties by ``partition``.
+    """
+    by_count = _by_count(broker, frozenset(excluded))
+    if strategy != SIZE:
+        return Ranking(by_count, PARTITION)
+    if not broker.sized:
+        return Ranking(by_count, PARTITION, f"broker {broker.id} does not tell the sizes of its log directories")
+    free = usable_after(broker)
+    place = {path: at for at, path in enumerate(by_count)}
+    ordered = sorted(by_count, key=lambda path: (-free[broker.place[path]], place[path]))
+    return Ranking(tuple(ordered), SIZE)
+
+
+def usable_after(broker: Broker) -> NDArray[np.int64]:
+    """Usable bytes of each directory's volume once the moves under way have written what is left to write. What
+    they free counts only when it is freed."""
+    coming = per_volume(broker, broker.incoming)
+    return np.array([d.usable for d in broker.dirs], np.int64) - coming[broker.volumes]
+
+
+def opened(broker: Broker, now_open: Iterable[str], band: float, least: int, excluded: Iterable[str] = ()) -> Ranking:
+    """The directories that new partitions may go to; all others are to be cordoned.
+
+    The one with the most usable bytes, and all that have less by a share of at most ``band``. One that is open stays
+    so until it is twice that far away: directories that are filled in turn do not flap. ``least`` directories stay
+    open whatever they hold, as a burst of new partitions between two looks goes where it may.
+    """
+    passed = frozenset(excluded)
+    free_to_choose = replace(broker, dirs=tuple(d._replace(cordoned=False) for d in broker.dirs))
+    ranking = rank(free_to_choose, SIZE, passed)
+    if ranking.strategy != SIZE or not ranking.paths:
+        return Ranking((), ranking.strategy, ranking.reason or "no directory is online and not excluded")
+    free, was = usable_after(broker), frozenset(now_open)
+    best = float(free[broker.place[ranking.paths[0]]])
+    kept = [
+        path for at, path in enumerate(ranking.paths)
+        if at < max(1, least) or best - free[broker.place[path]] <= best * band * (2 if path in was else 1)
+    ]  # fmt: skip
+    return Ranking(tuple(kept), SIZE)
+
+
+def used(broker: Broker) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Used and total bytes of each volume once all moves under way are done and what they free is freed."""
+    count = broker.volumes.max(initial=-1) + 1
+    total, free = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    for d, volume in zip(broker.dirs, broker.volumes.tolist(), strict=True):
+        if d.online:
+            total[volume], free[volume] = d.total, d.usable
+    # What future replicas hold already is on their volume, and so in what is not free.
+    return total - free + per_volume(broker, broker.incoming) - per_volume(broker, broker.outgoing), total
+
+
+def skew(broker: Broker) -> float:
+    """Difference between the fullest and the emptiest volume, as shares of their size; 0.0 where unknown."""
+    if not broker.sized:
+        return 0.0
+    after, total = used(broker)
+    return spread(after[total > 0], total[total > 0])
+
+
+def spread(after: NDArray[Any], total: NDArray[Any]) -> float:
+    """Difference between the fullest and the emptiest of volumes with so many used and total bytes; 0.0 for none."""
+    shares = after / total
+    return float(shares.max() - shares.min()) if len(shares) else 0.0
+
+
+def per_volume(broker: Broker, by_dir: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Sums by number of the volume."""
+    found = np.zeros(broker.volumes.max(initial=-1) + 1, np.int64)
+    np.add.at(found, broker.volumes, by_dir)
+    return found
+
+
+def _by_count(broker: Broker, passed: frozenset[str]) -> tuple[str, ...]:
+    counts = np.bincount(broker.replicas.home, minlength=len(broker.dirs))
+    live = [at for at, d in enumerate(broker.dirs) if d.online and d.path not in passed]
+    ready = [at for at in live if not broker.dirs[at].cordoned] or live[:1]
+    return tuple(broker.dirs[at].path for at in sorted(ready, key=lambda at: (int(counts[at]), at)))
+
+
+def _volumes(dirs: Sequence[LogDir]) -> NDArray[np.int64]:
+    """Directories with the same total and (nearly) the same usable bytes are taken for one volume.
+
+    Two equal disks that hold the same are taken for one as well, which does no harm: there is nothing to move
+    between them, and room on them is counted too low rather than too high.
+    """
+    found: list[int] = []
+    first: list[LogDir] = []
+    for d in dirs:
+        near = (n for n, other in enumerate(first) if _one_volume(d, other))
+        number = next(near, len(first))
+        if number == len(first):
+            first.append(d)
+        found.append(number)
+    return np.array(found, np.int64)
+
+
+def _one_volume(one: LogDir, other: LogDir) -> bool:
+    known = one.online and other.online and one.total > 0
+    return known and one.total == other.total and abs(one.usable - other.usable) <= one.total * _SAME_VOLUME

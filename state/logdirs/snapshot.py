@@ -1,0 +1,92 @@
+"""What is told of a broker's log directories: one row for each, and one for each copy under way."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from trueup.state.logdirs.model import Broker, skew
+
+
+class Directory(NamedTuple):
+    """One directory. Sizes in bytes, -1: not told; ``total`` and ``usable`` are those of its ``volume``."""
+
+    path: str
+    volume: int
+    total: int
+    usable: int
+    online: bool
+    cordoned: bool
+    partitions: int
+    bytes: int
+    incoming: int
+    outgoing: int
+
+
+class Copying(NamedTuple):
+    """A replica that is on its way. ``source`` is empty where the replica itself is gone; sizes in bytes."""
+
+    topic: str
+    partition: int
+    source: str
+    target: str
+    bytes: int
+    copied: int
+
+
+class Observed(NamedTuple):
+    """One broker at a moment, ms since the epoch."""
+
+    broker: int
+    at_ms: int
+    cordons: bool
+    skew: float
+    directories: tuple[Directory, ...]
+    copying: tuple[Copying, ...]
+
+
+class Replica(NamedTuple):
+    """One replica, as `largest` lists them."""
+
+    topic: str
+    partition: int
+    path: str
+    bytes: int
+
+
+def observed(broker: Broker, at_ms: int) -> Observed:
+    """A broker in rows."""
+    counts = np.bincount(broker.replicas.home, minlength=len(broker.dirs)).tolist()
+    columns = zip(
+        broker.dirs, broker.volumes.tolist(), counts, broker.held.tolist(), broker.incoming.tolist(),
+        broker.outgoing.tolist(), strict=True,
+    )  # fmt: skip
+    directories = tuple(
+        Directory(d.path, volume, d.total, d.usable, d.online, d.cordoned, count, held, coming, going)
+        for d, volume, count, held, coming, going in columns
+    )
+    return Observed(broker.id, at_ms, broker.cordons, skew(broker), directories, _copying(broker))
+
+
+def cordoned(found: Observed, paths: frozenset[str] | None) -> Observed:
+    """The same after these directories, and no others, were cordoned; None: nothing was changed."""
+    if paths is None:
+        return found
+    return found._replace(directories=tuple(d._replace(cordoned=d.path in paths) for d in found.directories))
+
+
+def largest(broker: Broker, count: int) -> list[Replica]:
+    """The largest replicas, the largest first."""
+    rows = broker.replicas
+    found = np.argsort(-rows.size, kind="stable")[:count].tolist()
+    return [Replica(*rows.name(row), broker.dirs[rows.home[row]].path, int(rows.size[row])) for row in found]
+
+
+def _copying(broker: Broker) -> tuple[Copying, ...]:
+    rows, found = broker.replicas, []
+    for future, current in broker.moving:
+        source = broker.dirs[rows.home[current]].path if current >= 0 else ""
+        size = int(rows.size[current]) if current >= 0 else -1
+        found.append(
+            Copying(*rows.name(future), source, broker.dirs[rows.home[future]].path, size, int(rows.size[future]))
+        )
+    return tuple(found)

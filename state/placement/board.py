@@ -1,0 +1,183 @@
+"""Everything that is not true, in one place, and what to do about it now.
+
+The board takes the answers of all buckets; `state.placement.tracking` folds them into the repairs under way; `plan`
+picks what to order next. All three are functions of what was observed, the policy and the time that is passed in.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from trueup.state.placement.fencing import NO_FORMER, Former, joined
+from trueup.state.placement.lifecycle import IN_FLIGHT, Repair, Stage
+from trueup.state.placement.rules import RULES, Verdict
+from trueup.state.placement.view import NO_FINDINGS, NO_MARKS, Answer, Rows, merged
+from trueup.state.settings.settings import Placement
+
+LOCKED_MS = 10_000  # how long a worker may still hold a mark that has lost its reason
+GONE_RULE = "placement.gone"
+
+
+@dataclass(frozen=True, slots=True)
+class Cleared:
+    """Ledgers that stopped being findings with one answer: ids, when they first drifted, whether they were deleted
+    rather than healed, and whether anything had been wrong with them at all: of unknown ones that was never known."""
+
+    ledger: Rows
+    since_ms: Rows
+    deleted: Rows
+    wrong: Rows
+
+
+class Board:
+    """Findings and marks of all buckets. Not safe for use from several threads at once."""
+
+    def __init__(self) -> None:
+        self._findings: dict[int, Rows] = {}
+        self._marks: dict[int, Rows] = {}
+        self._former: dict[int, Former] = {}
+        self._ledgers: dict[int, int] = {}
+        self._epochs: dict[int, int] = {}
+        self._all: Rows | None = NO_FINDINGS
+        self._all_marks: Rows | None = NO_MARKS
+        self._all_former: Former | None = NO_FORMER
+
+    def apply(self, bucket: int, answer: Answer) -> Cleared:
+        """Take one bucket's answer; a repeated one changes nothing."""
+        before = self._findings.get(bucket, NO_FINDINGS)
+        after = answer.findings if answer.full else merged(before, answer.findings)
+        self._findings[bucket], self._marks[bucket] = after, answer.marks
+        self._former[bucket], self._all_former = answer.former, None
+        self._epochs[bucket] = answer.epoch
+        if answer.ledgers >= 0:
+            self._ledgers[bucket] = answer.ledgers
+        self._all = self._all_marks = None
+        gone = before[~np.isin(before["ledger"], after["ledger"])]
+        deleted = answer.findings["ledger"][answer.findings["rule"] == RULES.code(GONE_RULE)]
+        wrong = gone["verdict"] != Verdict.UNKNOWN
+        return Cleared(gone["ledger"], gone["since_ms"], np.isin(gone["ledger"], deleted), wrong)
+
+    @property
+    def findings(self) -> Rows:
+        """All findings, `state.placement.view.FINDING`, in the order of ids."""
+        if self._all is None:
+            rows = np.concatenate([NO_FINDINGS, *self._findings.values()])
+            self._all = rows[np.argsort(rows["ledger"], kind="stable")]
+        return self._all
+
+    @property
+    def marks(self) -> Rows:
+        """All marks and locks, `state.placement.view.MARK`, in the order of ids."""
+        if self._all_marks is None:
+            rows = np.concatenate([NO_MARKS, *self._marks.values()])
+            self._all_marks = rows[np.argsort(rows["ledger"], kind="stable")]
+        return self._all_marks
+
+    @property
+    def former(self) -> Former:
+        """Which bookies may refuse the ledgers that have findings, now or later."""
+        if self._all_former is None:
+            self._all_former = joined(self._former.values())
+        return self._all_former
+
+    @property
+    def ledgers(self) -> int:
+        """How many ledgers the view held when it was last counted."""
+        return sum(self._ledgers.values())
+
+    def settled(self, buckets: int, epoch: int) -> bool:
+        """Whether every bucket has answered for this epoch or a later one."""
+        return len(self._epochs) == buckets and min(self._epochs.values()) >= epoch
+
+    def finding(self, ledger: int) -> Rows | None:
+        """The finding of one ledger, if it has one."""
+        return _row(self.findings, ledger)
+
+    def mark(self, ledger: int) -> Rows | None:
+        """The mark or lock of one ledger, if it has one."""
+        return _row(self.marks, ledger)
+
+
+def _row(rows: Rows, ledger: int) -> Rows | None:
+    at = int(np.searchsorted(rows["ledger"], ledger))
+    return rows[at] if at < len(rows) and rows["ledger"][at] == ledger else None
+
+
+def riskiest(findings: Rows) -> Rows:
+    """Findings in the order in which they should be repaired: fewest surviving copies, fewest racks, oldest."""
+    keys = (findings["ledger"], findings["ctime_ms"], findings["racks"], findings["copies"])
+    return findings[np.lexsort(keys)]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to order now. ``marks``: findings, riskiest first. ``withdrawals``: repairs whose mark has lost its
+    reason. ``waiting``: drifted ledgers that have to wait, by reason."""
+
+    marks: Rows = field(default_factory=lambda: NO_FINDINGS)
+    withdrawals: tuple[Repair, ...] = ()
+    waiting: Mapping[str, int] = field(default_factory=dict)
+
+
+def wanted(board: Board, repairs: Mapping[int, Repair], now_ms: int) -> Rows:
+    """Drifted ledgers that nothing is under way for, riskiest first."""
+    drifted = board.findings[board.findings["verdict"] == Verdict.DRIFTED]
+    marked = board.marks["ledger"][board.marks["version"] >= 0]
+    busy = [r.ledger for r in repairs.values() if r.stage in IN_FLIGHT or r.next_ms > now_ms]
+    taken = np.concatenate([marked, np.array(busy, np.int64)])
+    return riskiest(drifted[~np.isin(drifted["ledger"], taken)])
+
+
+def plan(board: Board, repairs: Mapping[int, Repair], policy: Placement, now_ms: int, rate: int) -> Plan:
+    """What may be ordered now under the policy; ``rate`` is how many marks the rate limit leaves."""
+    if policy.mode == "observe":
+        return Plan()
+    leaving = (Stage.LEAVING, Stage.STUCK)
+    withdrawals = tuple(r for r in repairs.values() if r.stage in leaving and _may_leave(r, board, now_ms))
+    if policy.paused:
+        return Plan(withdrawals=withdrawals, waiting={"paused": len(wanted(board, repairs, now_ms))})
+    candidates = wanted(board, repairs, now_ms)
+    waiting: dict[str, int] = {}
+    if policy.mode == "approve":
+        approved = {r.ledger: r.version for r in repairs.values() if r.stage is Stage.APPROVED}
+        versions = zip(candidates["ledger"].tolist(), candidates["version"].tolist(), strict=True)
+        said = np.array([approved.get(ledger) == version for ledger, version in versions], bool)
+        waiting["approval"] = int((~said).sum())
+        candidates = candidates[said]
+    room = _room(board, repairs, policy)
+    waiting["room for marks"] = max(0, len(candidates) - room)
+    waiting["rate"] = max(0, min(len(candidates), room) - rate)
+    return Plan(candidates[: min(room, rate)], withdrawals, {k: v for k, v in waiting.items() if v})
+
+
+def _room(board: Board, repairs: Mapping[int, Repair], policy: Placement) -> int:
+    """How many more marks there may be.
+
+    Marks that others wrote (BookKeeper's own Auditor, an operator) fill at most half of the room, and none if the
+    view knows of no remedy for their ledger: no worker will ever take those away. A worker removes the mark of a
+    ledger that is true again at sight, so these take no room either.
+    """
+    marks = board.marks[board.marks["version"] >= 0]
+    found = lookup(board.findings, marks["ledger"])
+    marks, verdict = marks[found >= 0], board.findings["verdict"][found[found >= 0]]
+    pairs = zip(marks["ledger"].tolist(), marks["ctime_ms"].tolist(), strict=True)
+    ours = np.array([i in repairs and repairs[i].mark_ctime_ms == ctime_ms for i, ctime_ms in pairs], bool)
+    others = ~ours & np.isin(verdict, [Verdict.DRIFTED, Verdict.UNKNOWN])
+    ordered = np.array([r.ledger for r in repairs.values() if r.stage is Stage.ORDERED], np.int64)
+    pending = int((lookup(board.findings, ordered) >= 0).sum())
+    return max(0, policy.max_marks - int(ours.sum()) - pending - min(int(others.sum()), policy.max_marks // 2))
+
+
+def _may_leave(repair: Repair, board: Board, now_ms: int) -> bool:
+    """A worker that is at it finishes first: it takes the mark away itself."""
+    mark = board.mark(repair.ledger)
+    return mark is None or not mark["locked"] or now_ms - repair.at_ms >= LOCKED_MS
+
+
+def lookup(rows: Rows, ids: Rows) -> Rows:
+    """Where each id is in rows that are in the order of ids, -1 where it is not."""
+    if not len(rows):
+        return np.full(len(ids), -1)
+    at = np.minimum(np.searchsorted(rows["ledger"], ids), len(rows) - 1)
+    return np.where(rows["ledger"][at] == ids, at, -1)

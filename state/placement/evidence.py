@@ -1,0 +1,202 @@
+"""What `trueup describe ledger` shows of one fragment: its windows, its chances, and what would change the verdict."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from trueup.state.placement import fragments as rule
+from trueup.state.placement.bookie_classes import Kind, depth
+from trueup.state.placement.fragments import ABSENT, DEAD, KNOWN, Bench, Facts, Stage
+from trueup.state.placement.replacement import DEFAULT_RACK, Rack, Reach, Sure, windows
+from trueup.state.placement.rules import RULES, Verdict
+
+NEW_RACK = "/a-rack-of-its-own"
+MOST_NAMED = 3
+_STATUS = {
+    Kind.WRITABLE: "writable",
+    Kind.READONLY: "read-only",
+    Kind.ODD: "writable",
+    Kind.PENDING_WRITABLE: "pending",
+    Kind.PENDING_READONLY: "pending",
+    Kind.PENDING_ODD: "pending",
+    Kind.LOST: "lost",
+    Kind.UNPLACED: "writable",
+    Kind.STRANGER: "never seen",
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """One fragment and what was made of it. ``refusing``: bookies outside it that may refuse the ledger."""
+
+    rule: int
+    stage: Stage
+    bookies: list[str]
+    facts: Facts
+    refusing: tuple[str, ...]
+    barred: dict[Rack, int]
+
+
+def members(bench: Bench, names: list[str]) -> list[dict[str, Any]]:
+    """Members in ring order: bookie, rack, status, whether BookKeeper's rule counts its rack."""
+    standing = bench.standing
+    classes = bench.classes(tuple(names))
+    return [
+        {
+            "bookie": name,
+            "rack": standing.racks[standing.rack[at]] if standing.kind[at] != Kind.STRANGER else "",
+            "status": _STATUS[Kind(int(standing.kind[at]))],
+            "counts": bool(KNOWN[standing.kind[at]]),
+        }
+        for name, at in zip(names, classes.tolist(), strict=True)
+    ]
+
+
+def shown(bench: Bench, found: Found, quorum: int) -> dict[str, Any]:
+    """One fragment."""
+    what = RULES[found.rule]
+    return {
+        "bookies": members(bench, found.bookies),
+        "rule": what.id,
+        "verdict": what.verdict.name.lower(),
+        "copies": quorum if found.stage is Stage.HOLLOW else int(found.facts.copies[0]),
+        "racks": int(found.facts.racks[0]),
+        "empty": found.stage is Stage.HOLLOW,
+        "failing_windows": list(_failing(bench, found, quorum)),
+        "repair": _chance(bench, found, quorum),
+        "refusing": list(found.refusing),
+    }
+
+
+def unjudged(bench: Bench, names: list[str], code: int) -> dict[str, Any]:
+    """One fragment of a ledger that is deleted or cannot be read, in the same form."""
+    nothing = {"copies": 0, "racks": 0, "empty": False, "failing_windows": [], "repair": "", "refusing": []}
+    what = RULES[code]
+    return {"bookies": members(bench, names), "rule": what.id, "verdict": what.verdict.name.lower(), **nothing}
+
+
+def _failing(bench: Bench, found: Found, quorum: int) -> Iterator[dict[str, Any]]:
+    kinds, racks = found.facts.kinds[0], found.facts.names[0]
+    need, names = min(quorum, bench.topology.min_racks), bench.standing.racks
+    for window in windows(len(kinds), quorum):
+        at = list(window)
+        given = sorted({names[rack] for rack in racks[at][KNOWN[kinds[at]]].tolist()})
+        copies = int((~DEAD[kinds[at]]).sum())
+        forbidden = bench.topology.enforce_min_racks and DEFAULT_RACK in given
+        if copies < quorum or len(given) < need or forbidden:
+            yield {"bookies": [found.bookies[i] for i in at], "racks": given, "copies": copies}
+
+
+def _chance(bench: Bench, found: Found, quorum: int) -> str:
+    """How sure a repair by a worker is, in words; empty where none is needed or looked for."""
+    if found.rule == rule.LOST:
+        chance = bench.refill(found.facts, 0, found.barred)
+    elif found.rule in (rule.RACKS, rule.READONLY, rule.DEFAULT, rule.NO_WALK):
+        chance = bench.reach(found.facts, 0, quorum, found.barred)
+    else:
+        return ""
+    if chance.sure is Sure.NEVER:
+        return "no way found before the search was cut" if chance.cut else "BookKeeper cannot get there"
+    copies = f"{chance.moves} {'copy' if chance.moves == 1 else 'copies'}"
+    if chance.sure is Sure.ALWAYS:
+        return f"every attempt succeeds and moves at least {copies}"
+    return f"depends on BookKeeper's random choices: some attempts succeed, with at least {copies} moved"
+
+
+def changes(bench: Bench, found: Found, quorum: int) -> list[str]:
+    """What would change the verdict of this fragment, the most concrete first."""
+    what = RULES[found.rule]
+    if what.verdict is Verdict.TRUE:
+        return []
+    say = _SAYS.get(found.rule)
+    return [*(say(bench, found, quorum) if say else ()), what.remedy]
+
+
+def _away(found: Found) -> list[str]:
+    gone = np.flatnonzero(DEAD[found.facts.kinds[0]] | ABSENT[found.facts.kinds[0]])
+    return [found.bookies[at] for at in gone.tolist()]
+
+
+def _returns(_: Bench, found: Found, __: int) -> list[str]:
+    return [f"the return of {' or '.join(_away(found))}"]
+
+
+def _held(bench: Bench, found: Found, _: int) -> list[str]:
+    return [bench.topology.held, f"the return of {' and '.join(_away(found))}"]
+
+
+def _unwritable(_: Bench, found: Found, __: int) -> list[str]:
+    names = [found.bookies[at] for at in np.flatnonzero(found.facts.kinds[0] == Kind.READONLY).tolist()]
+    return [f"{' or '.join(names)} turning writable again"]
+
+
+def _unmapped(bench: Bench, found: Found, _: int) -> list[str]:
+    here = (found.facts.names[0] == bench.standing.default) & KNOWN[found.facts.kinds[0]]
+    names = [found.bookies[at] for at in np.flatnonzero(here).tolist()]
+    return [f"a rack for {' and '.join(names)} in the rack map"]
+
+
+def _deep(bench: Bench, found: Found, _: int) -> list[str]:
+    standing = bench.standing
+    odd = [bookie for bookie in found.bookies if standing.kind[standing.of.get(bookie, -1)] == Kind.ODD]
+    # Bookies outside the ensemble decide as well: any of them may have joined first.
+    odd = odd or [bookie for bookie, at in standing.of.items() if standing.kind[at] == Kind.ODD]
+    places = [(bookie, standing.racks[standing.rack[standing.of[bookie]]]) for bookie in odd[:MOST_NAMED]]
+    more = [f"the same for {len(odd) - MOST_NAMED} more bookies"] if len(odd) > MOST_NAMED else []
+    return [
+        *(f"a rack of depth {standing.depth} for {bookie}, which stands in {rack} of depth {depth(rack)}"
+          for bookie, rack in places), *more,
+    ]  # fmt: skip
+
+
+def _unseen(_: Bench, found: Found, __: int) -> list[str]:
+    names = [found.bookies[at] for at in np.flatnonzero(found.facts.kinds[0] == Kind.STRANGER).tolist()]
+    return [f"a cookie or a registration of {' and '.join(names)}"]
+
+
+def _refused(_: Bench, found: Found, __: int) -> list[str]:
+    names = " or ".join(found.refusing)
+    restart = f"a restart of {names}, and then placement.restarted raised by one: a restart cannot be seen from outside"
+    return [restart, "a writable bookie that never held the ledger"]
+
+
+def _more_for_loss(bench: Bench, found: Found, quorum: int) -> list[str]:
+    more = _more(bench, found, lambda more: bench.refill(found.facts, 0, {}, more))
+    return [*_returns(bench, found, quorum), *more]
+
+
+def _more_for_racks(bench: Bench, found: Found, quorum: int) -> list[str]:
+    more = _more(bench, found, lambda more: bench.reach(found.facts, 0, quorum, {}, more))
+    return more or ["no number of bookies that was tried lets BookKeeper's walk get there; write the ledger anew"]
+
+
+def _more(bench: Bench, found: Found, try_it: Callable[[dict[Rack, int]], Reach]) -> list[str]:
+    """The fewest further writable bookies in one rack that make a repair possible, for each rack where some do."""
+    out: list[str] = []
+    for rack in [NEW_RACK, *bench.standing.peopled]:
+        for count in range(1, len(found.bookies) + 1):
+            if try_it({rack: count}):
+                where = "a rack of its own" if rack == NEW_RACK else rack
+                out.append(f"{count} more writable {'bookie' if count == 1 else 'bookies'} in {where}")
+                break
+    return out
+
+
+_SAYS: dict[int, Callable[[Bench, Found, int], list[str]]] = {
+    rule.LOST: _returns,
+    rule.ALL_LOST: _returns,
+    rule.PENDING: _returns,
+    rule.WRITER: _returns,
+    rule.OLDER: _returns,
+    rule.HELD: _held,
+    rule.READONLY: _unwritable,
+    rule.DEFAULT: _unmapped,
+    rule.DEPTH: _deep,
+    rule.STRANGER: _unseen,
+    rule.REFUSED: _refused,
+    rule.NO_BOOKIES: _more_for_loss,
+    rule.NO_WALK: _more_for_racks,
+    rule.CANNOT: _more_for_racks,
+}

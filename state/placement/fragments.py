@@ -1,0 +1,324 @@
+"""One fragment at a time: does it adhere, and if not, what can BookKeeper do about it?
+
+The rule is `RackawareEnsemblePlacementPolicyImpl.isEnsembleAdheringToPlacementPolicy` of BookKeeper 4.17: each of the E
+windows of Qw members on the ring must span min(Qw, minNumRacksPerWriteQuorum) racks; only known, that is writable,
+bookies give a rack; where that number is enforced, no window may touch the default rack.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+
+from trueup.state.bookkeeper.ledgers import MANY, Column
+from trueup.state.bookkeeper.observations import LedgerState
+from trueup.state.bookkeeper.topology import Topology
+from trueup.state.placement.bookie_classes import Kind, stand
+from trueup.state.placement.replacement import LARGEST, Rack, Reach, colourable, reach, reachable, refill
+from trueup.state.placement.rules import RULES
+
+
+def _code(name: str) -> int:
+    return RULES.code(f"placement.{name}")
+
+
+ADHERES = _code("adheres")
+OPEN = _code("open")
+GONE = _code("gone")
+LOST = _code("lost-member")
+RACKS = _code("too-few-racks")
+READONLY = _code("read-only-member")
+DEFAULT = _code("default-rack")
+NO_WALK = _code("no-walk")
+CANNOT = _code("cannot-adhere")
+NO_BOOKIES = _code("too-few-bookies")
+ALL_LOST = _code("all-copies-lost")
+REFUSED = _code("refused-by-target")
+WRITER = _code("open-waits-for-writer")
+OLDER = _code("open-older-fragment")
+OPEN_RACKS = _code("open-not-adhering")
+HELD = _code("mass-loss-held")
+PENDING = _code("pending-member")
+DEPTH = _code("odd-rack-depth")
+UNREADABLE = _code("unreadable")
+STRANGER = _code("unknown-bookie")
+UNPLACED = _code("unknown-rack")
+
+_TABLE = 1 << 22  # patterns are told apart by a table of this size, by sorting beyond
+
+
+class Stage(IntEnum):
+    """What part of a ledger a fragment is."""
+
+    CLOSED = 0
+    HOLLOW = 1  # of a closed ledger, and without entries
+    OPEN_OLDER = 2
+    OPEN_TAIL = 3
+
+
+_SHORT = len(Stage)  # and beyond: closed, and with 1, 2 .. entries, fewer than members
+
+
+def _table(*kinds: Kind) -> Column:
+    return np.isin(np.arange(len(Kind)), kinds)
+
+
+KNOWN = _table(Kind.WRITABLE, Kind.PENDING_WRITABLE)
+LIVELY = KNOWN | _table(Kind.ODD, Kind.PENDING_ODD)
+ABSENT = _table(Kind.PENDING_WRITABLE, Kind.PENDING_READONLY, Kind.PENDING_ODD)
+DEAD = _table(Kind.LOST, Kind.STRANGER)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Facts:
+    """What is so of each of ``n`` rings of E members, whatever the state of the ledger."""
+
+    copies: Column  # fewest copies in any window: int32[n], pending members counted as before
+    present: Column  # the same without pending members
+    racks: Column  # fewest racks in any window, by the depth of racks that gives fewest: int32[n]
+    fails: Column  # does not adhere by every depth of racks that writable bookies have: bool[n]
+    kinds: Column  # `Kind` of each member: uint8[n, E]
+    names: Column  # rack of each member: int32[n, E], codes into `Standing.racks`
+
+
+class Bench:
+    """Judges fragments under one topology. Fragments alike in all that counts (a pattern) are judged once."""
+
+    def __init__(self, topology: Topology) -> None:
+        self.topology, self.standing = topology, stand(topology)
+        self._memo: dict[tuple[object, ...], int] = {}
+
+    def classes(self, names: tuple[str, ...]) -> Column:
+        """Class of each bookie name in the topology, in the narrowest type."""
+        return self.standing.classes(names).astype(np.min_scalar_type(len(self.standing.kind)))
+
+    def judge(self, members: Column, stages: Column, quorum: int,
+              refusing: Mapping[Rack, int] | None = None) -> tuple[Column, Column, Column]:  # fmt: skip
+        """(rule uint8, copies uint16, racks uint16) of each fragment.
+
+        ``members``: classes in ring order, [n, E]; ``stages``: what `stages` made, [n]; ``refusing``: how many
+        writable bookies of each rack may refuse the ledger. Copies of a fragment without entries are 65535.
+        """
+        sample, which = patterns(members, stages, len(self.standing.kind))
+        facts, stage = self.facts(members[sample], quorum, stages[sample]), plain(stages[sample])
+        rule = self._rules(facts, stage, quorum, refusing or {})
+        copies = np.where(stage == Stage.HOLLOW, 0xFFFF, facts.copies)
+        return rule.astype(np.uint8)[which], copies.astype(np.uint16)[which], facts.racks.astype(np.uint16)[which]
+
+    def facts(self, members: Column, quorum: int, stages: Column | None = None) -> Facts:
+        """What is so of these rings; ``members`` and ``stages`` as in `judge`."""
+        kinds, racks = self.standing.kind[members], self.standing.rack[members]
+        known, alive = KNOWN[kinds], ~DEAD[kinds]
+        spread, fails = self._adherence(racks, known, quorum)
+        for depth in self.standing.others:
+            least, worse = self._adherence(racks, LIVELY[kinds] & (self.standing.depths[racks] == depth), quorum)
+            spread, fails = np.minimum(spread, least), fails | worse
+        return Facts(
+            fewest(alive, quorum, stages), fewest(alive & ~ABSENT[kinds], quorum, stages), spread, fails, kinds, racks
+        )  # fmt: skip
+
+    def _adherence(self, racks: Column, known: Column, quorum: int) -> tuple[Column, Column]:
+        """Fewest racks in any window, and whether the ring fails, where BookKeeper knows these members."""
+        spread = fewest_racks(racks, known, quorum)
+        fails = spread < min(quorum, self.topology.min_racks)
+        if self.topology.enforce_min_racks:
+            fails |= (known & (racks == self.standing.default)).any(axis=1)
+        return spread, fails
+
+    def _rules(self, facts: Facts, stage: Column, quorum: int, refusing: Mapping[Rack, int]) -> Column:
+        lost, absent = DEAD[facts.kinds].any(axis=1), ABSENT[facts.kinds].any(axis=1)
+        closed, hollow = stage <= Stage.HOLLOW, stage == Stage.HOLLOW
+        unplaced = (facts.kinds == Kind.UNPLACED).any(axis=1)
+        full = (stage == Stage.CLOSED) | (stage == Stage.OPEN_OLDER)
+        first_that_holds = [
+            ((facts.kinds == Kind.STRANGER).any(axis=1), STRANGER),
+            (absent & bool(self.topology.held), HELD),
+            (lost & full & (facts.copies == 0), ALL_LOST),
+            (lost & (stage == Stage.OPEN_OLDER), OLDER),
+            (lost & (stage == Stage.OPEN_TAIL), WRITER),
+            (lost & ~hollow & (facts.present == 0), PENDING),
+            (lost, LOST),
+            (unplaced & (facts.fails | self.topology.enforce_min_racks), UNPLACED),
+            (facts.fails & ~closed, OPEN_RACKS),
+            (facts.fails & absent, PENDING),
+            (facts.fails, RACKS),
+            (~closed, OPEN),
+        ]
+        conditions, codes = zip(*first_that_holds, strict=True)
+        rule: Column = np.select(conditions, codes, ADHERES)
+        for code, remedy in ((LOST, self._lost), (RACKS, self._failing)):
+            rows = np.flatnonzero(rule == code)
+            for at, form in zip(rows.tolist(), self._forms(facts, rows), strict=True):
+                barred = {} if hollow[at] else refusing
+                key = (code, quorum, form, frozenset(barred.items()))
+                if key not in self._memo:
+                    self._memo[key] = remedy(facts, at, quorum, barred)
+                rule[at] = self._memo[key]
+        return rule
+
+    def _forms(self, facts: Facts, rows: Column) -> list[bytes]:
+        """One key for all rings that differ in the names of racks only.
+
+        That is, by member: kind, first member of the same rack, bookies left there, whether it is the default rack;
+        and how many of the other racks have 0, 1, 2 .. bookies. Where racks differ in depth one may lie within
+        another, and names count.
+        """
+        kinds, racks, size = facts.kinds[rows], facts.names[rows], facts.kinds.shape[1]
+        if size > LARGEST:
+            return [kind.tobytes() + rack.tobytes() for kind, rack in zip(kinds, racks, strict=True)]
+        same = racks[:, :, None] == racks[:, None, :]
+        first = same.argmax(axis=2)
+        left = self.standing.writable[racks] - (same & (kinds == Kind.WRITABLE)[:, None, :]).sum(axis=2)
+        stock = np.minimum(self.standing.writable, size)
+        others = np.tile(np.bincount(stock, minlength=size + 1), (len(rows), 1))
+        where, member = np.nonzero(first == np.arange(size))
+        np.subtract.at(others, (where, stock[racks[where, member]]), 1)
+        default = np.where(racks == self.standing.default, 1, 0)
+        columns = [kinds, first, np.minimum(left, size), default, np.minimum(others, size)]
+        if not self.standing.level:
+            columns.append(racks)
+        return [form.tobytes() for form in np.concatenate(columns, axis=1).astype(np.int16)]
+
+    def _lost(self, facts: Facts, at: int, _: int, refusing: Mapping[Rack, int]) -> int:
+        """LOST, or why BookKeeper cannot replace what is lost."""
+        if self.refill(facts, at, refusing):
+            return LOST
+        return REFUSED if refusing and self.refill(facts, at, {}) else NO_BOOKIES
+
+    def _failing(self, facts: Facts, at: int, quorum: int, refusing: Mapping[Rack, int]) -> int:
+        """Why a fragment whose members all live fails, or why BookKeeper cannot make it adhere."""
+        cause = self.cause(facts.kinds[at], facts.names[at], quorum)
+        if cause == DEPTH or self.reachable(facts, at, quorum, refusing):
+            return cause
+        if refusing and self.reachable(facts, at, quorum, {}):
+            return REFUSED
+        if self.standing.unplaced:
+            return UNPLACED  # a bookie without a known rack may be the one that is needed
+        return NO_WALK if self.colourable(facts.kinds.shape[1], quorum) else CANNOT
+
+    def refill(self, facts: Facts, at: int, refusing: Mapping[Rack, int],
+               more: Mapping[Rack, int] | None = None) -> Reach:  # fmt: skip
+        """Can BookKeeper put other bookies, of the spare ones and ``more``, in the places of members that are away?"""
+        away = np.flatnonzero(DEAD[facts.kinds[at]] | ABSENT[facts.kinds[at]]).tolist()
+        members, spares, _ = self.ring(facts, at, more)
+        return refill(members, away, spares, self.topology.enforce_min_racks, refusing=refusing)
+
+    def reachable(self, facts: Facts, at: int, quorum: int, refusing: Mapping[Rack, int]) -> bool:
+        """Can BookKeeper's walk make this ring adhere?"""
+        members, spares, unknown = self.ring(facts, at)
+        policy = (self.topology.min_racks, self.topology.enforce_min_racks)
+        return reachable(members, quorum, spares, *policy, unknown=unknown, refusing=refusing)
+
+    def reach(self, facts: Facts, at: int, quorum: int, refusing: Mapping[Rack, int],
+              more: Mapping[Rack, int] | None = None) -> Reach:  # fmt: skip
+        """How sure that is, with ``more`` spare bookies by rack."""
+        members, spares, unknown = self.ring(facts, at, more)
+        policy = (self.topology.min_racks, self.topology.enforce_min_racks)
+        return reach(members, quorum, spares, *policy, unknown=unknown, refusing=refusing)
+
+    def colourable(self, size: int, quorum: int) -> bool:
+        """Does any ring of the writable bookies adhere?"""
+        bookies: dict[Rack, int] = dict(zip(self.standing.racks, self.standing.writable.tolist(), strict=True))
+        return colourable(size, quorum, bookies, self.topology.min_racks, self.topology.enforce_min_racks)
+
+    def cause(self, kinds: Column, racks: Column, quorum: int) -> int:
+        """What would have to be otherwise for a failing ring to adhere."""
+        if self.standing.others:
+            return DEPTH  # whichever depth a worker goes by, a repair may fail by another
+        need = min(quorum, self.topology.min_racks)
+
+        def enough(*more: Kind) -> bool:
+            counted = np.isin(kinds, [Kind.WRITABLE, *more])
+            return bool(fewest_racks(racks[None], counted[None], quorum)[0] >= need)
+
+        if enough():
+            return DEFAULT
+        if enough(Kind.READONLY):
+            return READONLY
+        return DEPTH if enough(Kind.READONLY, Kind.ODD) else RACKS
+
+    def ring(self, facts: Facts, at: int, more: Mapping[Rack, int] | None = None,
+             ) -> tuple[tuple[Rack, ...], dict[Rack, int], frozenset[int]]:  # fmt: skip
+        """Racks of the members, spare bookies (and ``more``) by rack, and positions that BookKeeper does not know."""
+        kinds, racks, names = facts.kinds[at], facts.names[at], self.standing.racks
+        left = self.standing.writable - np.bincount(racks[kinds == Kind.WRITABLE], minlength=len(names))
+        spares: Counter[Rack] = Counter({names[rack]: int(left[rack]) for rack in np.flatnonzero(left > 0).tolist()})
+        spares.update(more or {})
+        unknown = frozenset(np.flatnonzero(kinds != Kind.WRITABLE).tolist())
+        return tuple(names[rack] for rack in racks.tolist()), dict(spares), unknown
+
+    def targets(self, bookies: Iterable[str]) -> list[tuple[str, Rack]]:
+        """Those of these bookies that a repair could choose, each with its rack, in the order of names."""
+        standing = self.standing
+        at = [(bookie, standing.of.get(bookie, -1)) for bookie in sorted(bookies)]
+        return [(b, standing.racks[standing.rack[c]]) for b, c in at if c >= 0 and standing.kind[c] == Kind.WRITABLE]
+
+
+def stages(state: Column, entries: Column, ring: int, tail: Column | None = None) -> Column:
+    """`Stage` of each fragment of ``ring`` members, with the number of entries where these do not reach every window;
+    ``tail``: which are the last of their ledger (None: all are)."""
+    last = np.ones(len(state), bool) if tail is None else tail
+    held = entries.astype(np.int16)
+    some = np.where(held < min(ring, MANY), held + (_SHORT - 1), Stage.CLOSED)
+    closed = np.where(last, np.where(held == 0, Stage.HOLLOW, some), Stage.CLOSED)
+    stage = np.where(state == LedgerState.CLOSED, closed, np.where(last, Stage.OPEN_TAIL, Stage.OPEN_OLDER))
+    return stage.astype(np.int16)
+
+
+def plain(stages: Column) -> Column:
+    """`Stage` alone."""
+    return np.where(stages < _SHORT, stages, Stage.CLOSED)
+
+
+def patterns(members: Column, stages: Column, classes: int) -> tuple[Column, Column]:
+    """(a row of each distinct pattern, which pattern each row has)."""
+    key, limit = stages.astype(np.int32), int(stages.max(initial=0)) + 1
+    for column in members.T:
+        if limit * classes > _TABLE:
+            key, limit = _dense(key.astype(np.int64), limit)
+        key = key * key.dtype.type(classes) + column
+        limit *= classes
+    key, limit = _dense(key, limit)
+    sample = np.zeros(limit, np.int64)
+    sample[key] = np.arange(len(key))
+    return sample, key
+
+
+def _dense(key: Column, limit: int) -> tuple[Column, int]:
+    """Keys below ``limit`` renumbered without gaps, and how many there are."""
+    if limit > _TABLE:
+        used, dense = np.unique(key, return_inverse=True)
+        return dense, len(used)
+    seen = np.zeros(limit, bool)
+    seen[key] = True
+    number = np.cumsum(seen) - 1
+    return number[key], int(number[-1]) + 1
+
+
+def fewest(counted: Column, quorum: int, stages: Column | None = None) -> Column:
+    """Fewest counted members in any window of each ring that holds an entry: bool[n, E] to int32[n]."""
+    total = np.zeros(counted.shape, np.int32)
+    for step in range(quorum):
+        total += np.roll(counted, -step, axis=1)
+    if stages is not None and (short := stages >= _SHORT).any():
+        # Entry k stands on the window that begins at member k.
+        unused = np.arange(counted.shape[1]) > (stages - _SHORT)[:, None]
+        total[short[:, None] & unused] = quorum
+    least: Column = total.min(axis=1)
+    return least
+
+
+def fewest_racks(racks: Column, counted: Column, quorum: int) -> Column:
+    """Fewest distinct racks of counted members in any window of each ring: int32[n]."""
+    total = np.zeros(racks.shape, np.int32)
+    for word in range(int(racks.max(initial=0)) // 64 + 1):
+        mine = counted & (racks // 64 == word)
+        bits = np.where(mine, np.uint64(1) << (racks % 64).astype(np.uint64), np.uint64(0))
+        seen = bits
+        for step in range(1, quorum):
+            seen = seen | np.roll(bits, -step, axis=1)
+        total += np.bitwise_count(seen)
+    least: Column = total.min(axis=1)
+    return least

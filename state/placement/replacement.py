@@ -1,0 +1,285 @@
+"""What BookKeeper can make of an ensemble with the bookies at hand.
+
+`reach` follows `RackawareEnsemblePlacementPolicyImpl.replaceToAdherePlacementPolicy` (4.17, BP-54) through every
+outcome of its random choices (`state.placement.ring_walk`), and `refill` does so with `replaceBookie` as
+`BookKeeperAdmin.getReplacementBookiesByIndexes` calls it. `colourable` asks whether any good arrangement exists at all.
+Disk weights (diskWeightBasedPlacementEnabled) are ignored: with them BookKeeper gives up sooner.
+
+Racks are locations ("/rack1"); None is `/default-rack`. A bookie outside the ensemble only counts by its rack, and by
+whether it would refuse the ledger.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import lru_cache
+
+from trueup.state.placement.ring_walk import FAILED, Outcome, Pool, Seat, Walk
+
+DEFAULT_RACK = "/default-rack"
+LARGEST = 64  # larger rings are not searched
+STATES = 20_000  # a search that has seen so many situations stops and says so
+
+Rack = str | None
+
+
+class Sure(IntEnum):
+    """Whether an attempt succeeds."""
+
+    NEVER = 0
+    SOMETIMES = 1  # it depends on random choices, and a worker tries again
+    ALWAYS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """``moves``: the fewest copies a successful attempt moves (0: none can succeed, or none need move).
+
+    ``cut``: the search stopped at a bound (`STATES`, `LARGEST`), so NEVER means that no way was found, and ALWAYS is
+    not claimed.
+    """
+
+    sure: Sure
+    moves: int = 0
+    cut: bool = False
+
+    def __bool__(self) -> bool:
+        return self.sure > Sure.NEVER
+
+
+_NEVER, _CUT = Reach(Sure.NEVER), Reach(Sure.NEVER, cut=True)
+_Task = tuple[tuple[Seat, ...], int, int, tuple[Pool, ...], int]
+
+
+def windows(size: int, quorum: int) -> tuple[tuple[int, ...], ...]:
+    """Positions of each of the ``size`` windows of ``quorum`` members on the ring."""
+    return tuple(tuple((i + j) % size for j in range(quorum)) for i in range(size))
+
+
+def reach(
+    members: Sequence[Rack],
+    quorum: int,
+    spares: Mapping[Rack, int],
+    min_racks: int = 2,
+    enforce: bool = False,
+    *,
+    unknown: Collection[int] = (),
+    refusing: Mapping[Rack, int] | None = None,
+    local: Rack = None,
+) -> Reach:
+    """Can BookKeeper move the copies of this ensemble so that it adheres?
+
+    ``members``: rack of each member in ring order. ``unknown``: positions of members that BookKeeper does not know
+    (lost, read-only); it must replace them, but their racks still steer its choices. ``spares``: writable bookies
+    outside the ensemble by rack, of which ``refusing`` would not take this ledger. ``local``: rack of the worker.
+    """
+    ready = _ready(members, quorum, spares, min_racks, enforce, unknown, refusing or {}, local)
+    return ready if isinstance(ready, Reach) else _walks(*ready)
+
+
+def reachable(
+    members: Sequence[Rack],
+    quorum: int,
+    spares: Mapping[Rack, int],
+    min_racks: int = 2,
+    enforce: bool = False,
+    *,
+    unknown: Collection[int] = (),
+    refusing: Mapping[Rack, int] | None = None,
+) -> bool:
+    """Whether `reach` says more than NEVER; cheaper, for it stops at the first way found."""
+    if refusing:
+        return bool(reach(members, quorum, spares, min_racks, enforce, unknown=unknown, refusing=refusing))
+    ready = _ready(members, quorum, spares, min_racks, enforce, unknown, {}, None)
+    return bool(ready) if isinstance(ready, Reach) else _any_walk(*ready)
+
+
+def refill(
+    members: Sequence[Rack],
+    lost: Collection[int],
+    spares: Mapping[Rack, int],
+    enforce: bool = False,
+    *,
+    refusing: Mapping[Rack, int] | None = None,
+) -> Reach:
+    """Can BookKeeper find a bookie in place of every lost member?
+
+    It chooses one after the other in ring order against the unchanged ensemble: a bookie in the rack of the lost one,
+    else one in a rack where no other member stands, else (not enforced) any. One failure fails the whole fragment.
+    The rack of a lost member is the last one known; a worker that started after the loss takes it for the default rack.
+    """
+    if not enforce and not refusing:
+        return Reach(Sure.ALWAYS, len(lost)) if sum(spares.values()) >= len(lost) else _NEVER
+    if len(lost) > LARGEST:
+        return _CUT
+    racks = [rack or DEFAULT_RACK for rack in members]
+    banned = DEFAULT_RACK if enforce else ""
+    pool = {(rack, no): count for rack, no, count in _pools(spares, refusing or {}) if rack != banned}
+    todo = sorted(lost)
+    steps = [(racks[i], frozenset(racks[:i] + racks[i + 1 :])) for i in todo]
+    outcomes = _refills(tuple(steps), tuple(sorted(pool.items())), enforce)
+    return _verdict(outcomes, len(todo))
+
+
+def colourable(size: int, quorum: int, bookies: Mapping[Rack, int], min_racks: int = 2, enforce: bool = False) -> bool:
+    """Does any ring of ``size`` of these writable bookies adhere? True too where the search was cut."""
+    need = min(quorum, min_racks)
+    counts = [n for rack, n in bookies.items() if n > 0 and not (enforce and (rack or DEFAULT_RACK) == DEFAULT_RACK)]
+    if not 0 < quorum <= size or sum(counts) < size or len(counts) < need:
+        return False
+    if need <= 1 or quorum == size or size > LARGEST:
+        return True
+    return _colours(size, quorum, need, tuple(sorted((min(n, size) for n in counts), reverse=True)[:size]))
+
+
+def _ready(members: Sequence[Rack], quorum: int, spares: Mapping[Rack, int], min_racks: int, enforce: bool,
+           unknown: Collection[int], refusing: Mapping[Rack, int], local: Rack) -> Reach | _Task:  # fmt: skip
+    """The answer where it needs no search, else the search, with racks numbered so that like ones look alike."""
+    size, need = len(members), min(quorum, min_racks)
+    racks = [rack or DEFAULT_RACK for rack in members]
+    pools = _pools(spares, refusing)
+    known = [racks[i] for i in range(size) if i not in unknown]
+    alive = {*known, *(rack for rack, _, _ in pools)}
+    if 0 < quorum <= size and _adheres(racks, frozenset(unknown), quorum, need, enforce):
+        return Reach(Sure.ALWAYS)
+    if not 0 < quorum <= size or len(alive) < max(2, need):
+        return _NEVER
+    if size > LARGEST:
+        return _CUT
+    rest = sorted((rack for rack, _, _ in pools), key=lambda rack: [-min(n, size) for r, _, n in pools if r == rack])
+    number = {rack: n for n, rack in enumerate(dict.fromkeys([*known, *rest]))}
+    banned = DEFAULT_RACK if enforce else ""
+    ring = tuple(
+        Seat(
+            number[racks[i]] if i not in unknown else -1,
+            _shade(racks[i], number),
+            i not in unknown and racks[i] != banned,
+        )
+        for i in range(size)
+    )
+    pool = tuple(sorted(Pool(number[rack], no, min(count, size)) for rack, no, count in pools if rack != banned))
+    return ring, quorum, need, pool, _home(local, number)
+
+
+def _pools(spares: Mapping[Rack, int], refusing: Mapping[Rack, int]) -> list[tuple[str, bool, int]]:
+    """(rack, refuses, count) of all spare bookies, empty ones left out."""
+    out: list[tuple[str, bool, int]] = []
+    for rack in sorted(spares, key=lambda rack: rack or DEFAULT_RACK):
+        no = min(refusing.get(rack, 0), spares[rack])
+        name = rack or DEFAULT_RACK
+        out += [(name, kind, n) for kind, n in ((False, spares[rack] - no), (True, no)) if n > 0]
+    return out
+
+
+def _adheres(racks: Sequence[str], unknown: frozenset[int], quorum: int, need: int, enforce: bool) -> bool:
+    for window in windows(len(racks), quorum):
+        seen = {racks[i] for i in window if i not in unknown}
+        if len(seen) < need or (enforce and DEFAULT_RACK in seen):
+            return False
+    return True
+
+
+def _shade(rack: str, number: Mapping[str, int]) -> int:
+    """Known racks below a location, as bits: what "~location" leaves out of a scope."""
+    return sum(1 << n for other, n in number.items() if other == rack or other.startswith(rack + "/"))
+
+
+def _home(local: Rack, number: Mapping[str, int]) -> int:
+    """Racks from which the first bookie may come when the start itself cannot stay, as bits."""
+    everywhere = (1 << len(number)) - 1
+    return everywhere if local is None or local == DEFAULT_RACK else _shade(local, number)
+
+
+@lru_cache(maxsize=65_536)
+def _any_walk(ring: tuple[Seat, ...], quorum: int, need: int, pool: tuple[Pool, ...], home: int) -> bool:
+    left = STATES
+    for start in range(len(ring)):
+        walk = Walk(ring[start:] + ring[:start], quorum, need, pool, home, left)
+        if walk.succeeds(walk.start):
+            return True
+        left = walk.left
+    return False
+
+
+@lru_cache(maxsize=4_096)
+def _walks(ring: tuple[Seat, ...], quorum: int, need: int, pool: tuple[Pool, ...], home: int) -> Reach:
+    """All starts together, as replaceToAdherePlacementPolicy combines them: the first with the fewest moves wins."""
+    left, outcomes = STATES, []
+    for start in range(len(ring)):
+        walk = Walk(ring[start:] + ring[:start], quorum, need, pool, home, left)
+        outcomes.append(walk.outcomes(walk.start))
+        left = walk.left
+    good: set[Outcome] = set()
+    for at, found in enumerate(outcomes):
+        for moves, clean in found - {FAILED}:
+            before = all(any(o == FAILED or o[0] > moves for o in other) for other in outcomes[:at])
+            after = all(any(o == FAILED or o[0] >= moves for o in other) for other in outcomes[at + 1 :])
+            if before and after:
+                good.add((moves, clean))
+    if all(FAILED in found for found in outcomes):
+        good.add(FAILED)
+    return _verdict(good, cut=left <= 0)
+
+
+def _verdict(outcomes: Iterable[Outcome], moves: int | None = None, cut: bool = False) -> Reach:
+    outcomes = set(outcomes)
+    clean = [n for n, takes in outcomes if takes]
+    if not clean:
+        return Reach(Sure.NEVER, 0, cut)
+    sure = Sure.ALWAYS if len(clean) == len(outcomes) and not cut else Sure.SOMETIMES
+    return Reach(sure, min(clean) if moves is None else moves, cut)
+
+
+@lru_cache(maxsize=16_384)
+def _refills(steps: tuple[tuple[str, frozenset[str]], ...], pool: tuple[tuple[tuple[str, bool], int], ...],
+             enforce: bool) -> frozenset[Outcome]:  # fmt: skip
+    if not steps:
+        return frozenset({(0, True)})
+    (rack, others), rest = steps[0], steps[1:]
+    stock = {kind: count for kind, count in pool if count}
+    choice = [k for k in stock if k[0] == rack] or [k for k in stock if k[0] not in others]
+    if not choice and not enforce:
+        choice = list(stock)
+    out: set[Outcome] = set()
+    for kind in choice:
+        left = tuple((k, count - (k == kind)) for k, count in pool)
+        for moves, clean in _refills(rest, left, enforce):
+            out.add(FAILED if moves < 0 else (moves + 1, clean and not kind[1]))
+    return frozenset(out or {FAILED})
+
+
+@lru_cache(maxsize=4_096)
+def _colours(size: int, quorum: int, need: int, counts: tuple[int, ...]) -> bool:
+    """Depth-first over rings; racks of equal stock that are not in use yet are tried once."""
+    ring: list[int] = []
+    stock, budget = list(counts), [STATES]
+
+    def fits(rack: int) -> bool:
+        at = len(ring)
+        for start in range(at - quorum + 1, at + 1):
+            seen = {ring[i] for i in ((start + j) % size for j in range(quorum)) if i < at}
+            inside = sum(i < at for i in ((start + j) % size for j in range(quorum)))
+            if len(seen | {rack}) + quorum - inside - 1 < need:
+                return False
+        return True
+
+    def place() -> bool:
+        if len(ring) == size:
+            return True
+        budget[0] -= 1
+        if budget[0] <= 0:
+            return True
+        tried: set[int] = set()
+        for rack in sorted(range(len(stock)), key=lambda r: -stock[r]):
+            if not stock[rack] or (rack not in ring and stock[rack] in tried) or not fits(rack):
+                continue
+            tried |= set() if rack in ring else {stock[rack]}
+            ring.append(rack)
+            stock[rack] -= 1
+            if place():
+                return True
+            ring.pop()
+            stock[rack] += 1
+        return False
+
+    return place()

@@ -1,0 +1,143 @@
+"""The repairs under way, one step on: what was observed of ledgers and marks is folded into them."""
+
+from collections.abc import Mapping, MutableMapping, Sequence
+
+import numpy as np
+
+from trueup.state.placement.board import Board, lookup
+from trueup.state.placement.lifecycle import ENDS, Event, Repair, Stage, advance, declined
+from trueup.state.placement.rules import Verdict
+from trueup.state.placement.view import Rows
+from trueup.state.settings.settings import Placement
+
+SETTLE_MS = 30_000  # a mark that was not seen yet, or is gone, and its ledger's metadata may be this far apart
+
+
+def unseen(board: Board, repairs: Mapping[int, Repair], now_ms: int) -> list[int]:
+    """Ledgers whose mark was ordered and should have shown by now: somebody has to look before it is given up. So it
+    should where the ledger is true: a worker may have been faster than whoever watches."""
+    ordered = [r for r in repairs.values() if r.stage is Stage.ORDERED]
+    healed = lookup(board.findings, np.array([r.ledger for r in ordered], np.int64)) < 0
+    due = [r for r, true in zip(ordered, healed.tolist(), strict=True) if true or now_ms - r.at_ms >= SETTLE_MS]
+    return [r.ledger for r in due if not _is_ours(board.mark(r.ledger), r)]
+
+
+def _is_ours(mark: Rows | None, repair: Repair) -> bool:
+    return mark is not None and int(mark["version"]) >= 0 and int(mark["ctime_ms"]) == repair.mark_ctime_ms
+
+
+def observe(
+    board: Board,
+    repairs: MutableMapping[int, Repair],
+    policy: Placement,
+    now_ms: int,
+    deleted: frozenset[int] = frozenset(),
+    absent: frozenset[int] = frozenset(),
+) -> list[Repair]:
+    """Fold what was observed into the repairs under way; the changed ones, ended ones among them, which are
+    taken out of ``repairs``. ``absent``: of `unseen`, those whose mark was looked for and is not there."""
+    if not repairs:
+        return []
+    ids = np.array(list(repairs), np.int64)
+    finding = lookup(board.findings, ids)
+    mark = lookup(board.marks, ids)
+    due = ~_resting(board, list(repairs.values()), finding, mark, now_ms) | np.isin(ids, list(deleted | absent))
+    changed = []
+    for ledger, f, m in zip(ids[due].tolist(), finding[due].tolist(), mark[due].tolist(), strict=True):
+        before = repairs[ledger]
+        after = _observed(before, board.findings[f] if f >= 0 else None, board.marks[m] if m >= 0 else None,
+                          policy, now_ms, ledger in deleted, ledger in absent)  # fmt: skip
+        if after is not before:
+            changed.append(after)
+            if after.stage in ENDS:
+                del repairs[ledger]
+            else:
+                repairs[ledger] = after
+    return changed
+
+
+def _resting(board: Board, repairs: Sequence[Repair], finding: Rows, mark: Rows, now_ms: int) -> Rows:
+    """Which repairs nothing can have become of, by far the most where many are under way: those that workers declined,
+    those ordered whose mark is not to be seen yet, and those whose mark is there and waits for a worker."""
+    count = len(repairs)
+    found: Rows = np.fromiter((r.stage is Stage.DECLINED for r in repairs), bool, count) & (finding >= 0)
+    found = (found | np.fromiter((r.stage is Stage.ORDERED for r in repairs), bool, count)) & (mark < 0)
+    waits = np.fromiter((r.stage is Stage.MARKED and not 0 < r.next_ms <= now_ms for r in repairs), bool, count)
+    rows = np.flatnonzero(waits & (finding >= 0) & (mark >= 0))
+    marks, ctime_ms = board.marks[mark[rows]], np.array([repairs[at].mark_ctime_ms for at in rows.tolist()], np.int64)
+    ours = (marks["version"] >= 0) & (marks["ctime_ms"] == ctime_ms) & (marks["locked"] == 0)
+    found[rows] = ours & (board.findings["verdict"][finding[rows]] == Verdict.DRIFTED)
+    return found
+
+
+_LAPSE = (Stage.APPROVED, Stage.MARKED, Stage.WORKING, Stage.UNMARKED, Stage.STUCK)
+
+
+def _observed(
+    repair: Repair,
+    finding: Rows | None,
+    mark: Rows | None,
+    policy: Placement,
+    now_ms: int,
+    deleted: bool,
+    absent: bool,
+) -> Repair:
+    """The repair after everything that is known of its ledger now."""
+    if deleted:
+        return advance(repair, Event.GO, now_ms, "the ledger was deleted")
+    ours, locked = _is_ours(mark, repair), mark is not None and bool(mark["locked"])
+    repair = _marked(repair, ours, locked, policy, now_ms)
+    verdict = Verdict(int(finding["verdict"])) if finding is not None else Verdict.TRUE
+    # An order whose mark was not looked for in vain may be carried out yet.
+    if verdict is Verdict.UNKNOWN or (repair.stage is Stage.ORDERED and not absent):
+        return repair
+    if verdict is Verdict.TRUE:
+        return _healed(repair, ours, now_ms)
+    if verdict is Verdict.BLOCKED and repair.stage in _LAPSE:
+        # An order that was given up is remembered: its mark may yet show, and then has to be withdrawn.
+        return _lapsed(repair, now_ms, "there is no remedy any more")
+    first_wait_ms = int(policy.decline_retry_s * 1000)
+    if not ours and repair.stage is Stage.LEAVING:
+        return advance(repair, Event.VANISH, now_ms, repair.detail)
+    if not ours and repair.stage is Stage.STUCK:
+        return declined(repair, now_ms, first_wait_ms)
+    if not ours and repair.stage in (Stage.MARKED, Stage.WORKING) and not locked:
+        return advance(repair, Event.VANISH, now_ms, "the mark is gone")
+    settled = repair.stage is Stage.UNMARKED and now_ms - repair.at_ms >= SETTLE_MS
+    if settled or repair.stage is Stage.ORDERED:
+        return declined(repair, now_ms, first_wait_ms)
+    if repair.stage in (Stage.MARKED, Stage.WORKING) and 0 < repair.next_ms <= now_ms:
+        return advance(repair, Event.FAIL, now_ms, f"workers tried in vain for {policy.give_up_s:.0f} s")
+    return _stale_approval(repair, finding, now_ms)
+
+
+def _marked(repair: Repair, ours: bool, locked: bool, policy: Placement, now_ms: int) -> Repair:
+    if ours and repair.stage in (Stage.ORDERED, Stage.DECLINED, Stage.APPROVED, Stage.UNMARKED):
+        repair = advance(repair, Event.APPEAR, now_ms)
+    if locked and repair.stage is Stage.MARKED:
+        # Between two attempts a worker lets go for an instant: the time since the first one counts.
+        until = repair.next_ms or now_ms + int(policy.give_up_s * 1000)
+        return advance(repair, Event.LOCK, now_ms)._replace(next_ms=until)
+    if ours and not locked and repair.stage is Stage.WORKING:
+        return advance(repair, Event.UNLOCK, now_ms)
+    return repair
+
+
+def _healed(repair: Repair, ours: bool, now_ms: int) -> Repair:
+    if not ours:
+        return advance(repair, Event.HEAL, now_ms, "metadata and liveness say so")
+    if repair.stage is Stage.LEAVING:
+        return repair
+    return advance(repair, Event.LAPSE, now_ms, "the ledger is true again")
+
+
+def _stale_approval(repair: Repair, finding: Rows | None, now_ms: int) -> Repair:
+    if repair.stage is Stage.APPROVED and finding is not None and int(finding["version"]) != repair.version:
+        return _lapsed(repair, now_ms, "the ledger changed after it was approved")
+    return repair
+
+
+def _lapsed(repair: Repair, now_ms: int, detail: str) -> Repair:
+    """An approval leaves behind what is remembered of an earlier order, the mark of which may yet show."""
+    earlier = repair.stage is Stage.APPROVED and repair.mark_ctime_ms
+    return advance(repair, Event.VANISH if earlier else Event.LAPSE, now_ms, detail)

@@ -1,0 +1,240 @@
+"""Which ledgers stand as they should, and what can be done where they do not.
+
+A ledger's verdict is that of its worst fragment in the order of `ORDER`. Loss of data comes before racks. Within each
+of the two, what a mark would repair comes before what nothing can: a worker repairs each fragment by itself, and the
+verdict falls to the rest when that is done. `state.placement.fragments` has the rules of one fragment.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from trueup.state.bookkeeper.ledgers import Column, Ledgers
+from trueup.state.bookkeeper.observations import LedgerState
+from trueup.state.bookkeeper.topology import Topology
+from trueup.state.placement.evidence import Found, changes, shown, unjudged
+from trueup.state.placement.fencing import NO_FORMER, Former
+from trueup.state.placement.fragments import GONE, UNREADABLE, Bench, Stage, plain, stages
+from trueup.state.placement.rules import RULES, Verdict
+
+__all__ = ["NO_FORMER", "ORDER", "Former", "Verdicts", "evidence", "judge", "order", "strangers"]
+
+ORDER = (
+    "placement.unreadable",
+    "placement.unknown-bookie",
+    "placement.mass-loss-held",
+    "placement.lost-member",
+    "placement.all-copies-lost",
+    "placement.too-few-bookies",
+    "placement.pending-member",
+    "placement.too-few-racks",
+    "placement.read-only-member",
+    "placement.default-rack",
+    "placement.refused-by-target",
+    "placement.odd-rack-depth",
+    "placement.no-walk",
+    "placement.cannot-adhere",
+    "placement.unknown-rack",
+    "placement.open-waits-for-writer",
+    "placement.open-older-fragment",
+    "placement.open-not-adhering",
+    "placement.open",
+    "placement.adheres",
+    "placement.gone",
+)
+"""Rules of placement, worst first."""
+
+_RANK = np.zeros(len(RULES), np.int64)
+_RANK[[RULES.code(rule) for rule in ORDER]] = np.arange(len(ORDER), 0, -1)
+_VERDICT = np.array([rule.verdict for rule in RULES], np.uint8)
+_CHUNK = 1 << 20  # members judged at a time
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Verdicts:
+    """One verdict a row, in the order of the rows.
+
+    ========  ======  ====================================================================
+    verdict   uint8   `Verdict`
+    rule      uint8   code in `RULES`
+    copies    uint16  fewest live copies of any entry; Qw if there are no entries
+    racks     uint16  fewest racks in any window of any fragment, as BookKeeper counts them
+    fragment  uint32  the worst fragment, the first of several
+    ========  ======  ====================================================================
+
+    Copies and racks are 0 for rows that have no readable members (gone, unreadable).
+    """
+
+    verdict: Column
+    rule: Column
+    copies: Column
+    racks: Column
+    fragment: Column
+
+    def __len__(self) -> int:
+        return len(self.rule)
+
+
+def judge(ledgers: Ledgers, topology: Topology, former: Former = NO_FORMER) -> Verdicts:
+    """Judge every row; ``ledgers`` holds one row a ledger, in any order."""
+    size, bench = len(ledgers), Bench(topology)
+    rule = np.where(ledgers.state == LedgerState.GONE, GONE, UNREADABLE).astype(np.uint8)
+    copies, racks = np.zeros(size, np.uint16), np.zeros(size, np.uint16)
+    fragment = np.zeros(size, np.uint32)
+    classes = bench.classes(ledgers.names)
+    for rows, ring, quorum in _shapes(ledgers):
+        if rows is None:
+            for part in _slices(size, ring):
+                rings = classes[ledgers.members[part.start * ring : part.stop * ring]].reshape(-1, ring)
+                stage = stages(ledgers.state[part], ledgers.entries[part], ring)
+                rule[part], found, racks[part] = bench.judge(rings, stage, quorum)
+                copies[part] = np.minimum(found, quorum)
+        else:
+            for piece in _pieces(ledgers, rows, ring):
+                several = _several(bench, ledgers, piece, classes, ring, quorum)
+                rule[piece], copies[piece], racks[piece], fragment[piece] = several
+    for row in _remembered(ledgers, former, rule):
+        rule[row], fragment[row] = _again(bench, ledgers, row, former)
+    return Verdicts(_VERDICT[rule], rule, copies, racks, fragment)
+
+
+def order(verdicts: Verdicts, ledgers: Ledgers, limit: int | None = None) -> Column:
+    """Positions of the drifted rows in the order of risk, at most ``limit`` of them.
+
+    Fewest live copies, then fewest racks, then the oldest, then the smallest id.
+    """
+    rows = np.flatnonzero(verdicts.verdict == Verdict.DRIFTED)
+    risk = verdicts.copies[rows].astype(np.uint32) << 16 | verdicts.racks[rows]
+    if limit is not None and 0 < limit < len(rows):
+        worst = risk <= np.partition(risk, limit - 1)[limit - 1]
+        rows, risk = rows[worst], risk[worst]
+    rows = rows[np.lexsort((ledgers.ledger[rows], ledgers.ctime_ms[rows], risk))]
+    return rows if limit is None else rows[:limit]
+
+
+def strangers(ledgers: Ledgers, topology: Topology) -> tuple[str, ...]:
+    """Bookies that rows name which are not deleted, and that the topology does not know, in the order of names."""
+    known = {bookie.id for bookie in topology.bookies}
+    odd = np.array([name not in known for name in ledgers.names], bool)
+    if not odd.any():
+        return ()
+    live = ledgers.take(ledgers.state != LedgerState.GONE)
+    used = np.unique(live.members[odd[live.members]])
+    return tuple(sorted(live.names[code] for code in used.tolist()))
+
+
+def _shapes(ledgers: Ledgers) -> Iterator[tuple[Column | None, int, int]]:
+    """(rows, E, Qw) of the rows that have members to judge; rows None: all of them, one fragment each."""
+    if not len(ledgers):
+        return
+    size, quorum = ledgers.ensemble, ledgers.quorum
+    live = np.isin(np.arange(0x100), [LedgerState.OPEN, LedgerState.IN_RECOVERY, LedgerState.CLOSED])
+    good = live[ledgers.state] & (quorum > 0) & (quorum <= size) & (ledgers.fragments > 0)
+    if good.all() and (size == size[0]).all() and (quorum == quorum[0]).all() and (ledgers.fragments == 1).all():
+        yield None, int(size[0]), int(quorum[0])
+        return
+    rows = np.flatnonzero(good)
+    shape = size[rows].astype(np.int64) << 16 | quorum[rows]
+    for one in np.unique(shape).tolist():
+        yield rows[shape == one], one >> 16, one & 0xFFFF
+
+
+def _slices(size: int, ring: int) -> Iterator[slice]:
+    step = max(1, _CHUNK // ring)
+    return (slice(start, min(start + step, size)) for start in range(0, size, step))
+
+
+def _pieces(ledgers: Ledgers, rows: Column, ring: int) -> Iterator[Column]:
+    """Rows in pieces of about `_CHUNK` members."""
+    ends = np.cumsum(ledgers.fragments[rows].astype(np.int64) * ring)
+    at = 0
+    while at < len(rows):
+        done = int(ends[at - 1]) if at else 0
+        until = max(at + 1, int(np.searchsorted(ends, done + _CHUNK, "right")))
+        yield rows[at:until]
+        at = until
+
+
+def _several(bench: Bench, ledgers: Ledgers, rows: Column, classes: Column, size: int,
+             quorum: int) -> tuple[Column, Column, Column, Column]:  # fmt: skip
+    """(rule, copies, racks, fragment) of rows of any number of fragments."""
+    count = ledgers.fragments[rows].astype(np.int64)
+    first = np.cumsum(count) - count
+    row = np.repeat(np.arange(len(count)), count)
+    index = np.arange(len(row)) - first[row]
+    begin = ledgers.starts[rows][row] + index * size
+    rings = classes[ledgers.members[begin[:, None] + np.arange(size)]]
+    stage = stages(ledgers.state[rows][row], ledgers.entries[rows][row], size, index == count[row] - 1)
+    rule, copies, racks = bench.judge(rings, stage, quorum)
+    worst = np.maximum.reduceat(_RANK[rule] << 32 | (0xFFFFFFFF - index), first)
+    which = 0xFFFFFFFF - (worst & 0xFFFFFFFF)
+    return (
+        rule[first + which],
+        np.minimum(np.minimum.reduceat(copies, first), quorum),
+        np.minimum.reduceat(racks, first),
+        which.astype(np.uint32),
+    )
+
+
+def _remembered(ledgers: Ledgers, former: Former, rule: Column) -> list[int]:
+    """Rows that would be repaired, and that some bookie may refuse."""
+    if not len(former):
+        return []
+    rows = np.flatnonzero(_VERDICT[rule] == Verdict.DRIFTED)
+    found: list[int] = rows[np.isin(ledgers.ledger[rows], former.ledger)].tolist()
+    return found
+
+
+def _again(bench: Bench, ledgers: Ledgers, row: int, former: Former) -> tuple[int, int]:
+    """(rule, fragment) of one row some of whose targets may refuse it."""
+    found = _fragments(bench, ledgers, row, former)
+    worst = _worst(found)
+    return found[worst].rule, worst
+
+
+def _fragments(bench: Bench, ledgers: Ledgers, row: int, former: Former) -> list[Found]:
+    """Every fragment of one row, each judged by itself."""
+    ensembles, quorum = ledgers.ensembles(row), int(ledgers.quorum[row])
+    barred, out = former.of(int(ledgers.ledger[row])), []
+    for at, bookies in enumerate(ensembles):
+        ring = bench.classes(tuple(bookies))[None]
+        tail = np.array([at == len(ensembles) - 1])
+        stage = stages(ledgers.state[row : row + 1], ledgers.entries[row : row + 1], len(bookies), tail)
+        refusing = bench.targets(barred - set(bookies))
+        racks = Counter(rack for _, rack in refusing)
+        rule, _, _ = bench.judge(ring, stage, quorum, racks)
+        out.append(Found(
+            int(rule[0]), Stage(int(plain(stage)[0])), bookies, bench.facts(ring, quorum, stage),
+            tuple(bookie for bookie, _ in refusing), racks,
+        ))  # fmt: skip
+    return out
+
+
+def _worst(found: Sequence[Found]) -> int:
+    return max(range(len(found)), key=lambda at: (_RANK[found[at].rule], -at))
+
+
+def evidence(ledgers: Ledgers, row: int, topology: Topology, former: Former = NO_FORMER) -> dict[str, Any]:
+    """Why one row is judged as it is, and what would change that; plain values that JSON can hold.
+
+    ``fragments``: for each its bookies (rack, status, whether BookKeeper counts the rack), rule, copies, racks, the
+    windows that fail, and how sure a repair is. ``changes``: sentences.
+    """
+    bench = Bench(topology)
+    if not list(_shapes(ledgers.take(np.array([row])))):
+        rule = GONE if ledgers.state[row] == LedgerState.GONE else UNREADABLE
+        plain = [unjudged(bench, bookies, rule) for bookies in ledgers.ensembles(row)]
+        return {"rule": RULES[rule].id, "fragments": plain, "changes": [RULES[rule].remedy]}
+    found = list(_fragments(bench, ledgers, row, former))
+    quorum = int(ledgers.quorum[row])
+    worst = _worst(found)
+    return {
+        "rule": RULES[found[worst].rule].id,
+        "fragment": worst,
+        "needed_racks": min(quorum, topology.min_racks),
+        "fragments": [shown(bench, one, quorum) for one in found],
+        "changes": changes(bench, found[worst], quorum),
+    }

@@ -1,0 +1,282 @@
+"""The placement view of one bucket of ledgers: what arrived is folded in, what is not true comes out.
+
+The rows live in a log: a base (sorted by id, one row each) and a tail of what came since. A batch normally only
+appends to the tail; the whole log is read when the topology changed, when a row may be older than what is known,
+or when a repair may have freed a bookie of a ledger. `Bucket` works on any `Store`: Spark state in the
+application, a dictionary in tests, where it is the oracle.
+"""
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.state.bookkeeper.ledgers import EMPTY, Ledgers, concat
+from trueup.state.bookkeeper.observations import LedgerState
+from trueup.state.bookkeeper.topology import Topology
+from trueup.state.placement.fencing import NO_FORMER, Former
+from trueup.state.placement.rules import Verdict
+from trueup.state.placement.verdicts import Verdicts, judge
+
+Rows = NDArray[Any]
+FINDING = np.dtype([
+    ("ledger", "<i8"), ("mzxid", "<i8"), ("since_ms", "<i8"), ("ctime_ms", "<i8"), ("version", "<i4"),
+    ("fragment", "<u4"), ("copies", "<u2"), ("racks", "<u2"), ("verdict", "u1"), ("rule", "u1"),
+])  # fmt: skip
+"""One ledger that is not true. ``since_ms``: when it stopped being so, ms since the epoch."""
+MARK = np.dtype([("ledger", "<i8"), ("zxid", "<i8"), ("ctime_ms", "<i8"), ("version", "<i4"), ("locked", "u1")])
+"""One under-replication mark. ``version`` -1: none (any more)."""
+NO_MARKS: Rows = np.zeros(0, MARK)
+NO_FINDINGS: Rows = np.zeros(0, FINDING)
+
+TAIL_ROWS = 4096
+TAIL_BLOCKS = 64
+BLOCK_ROWS = 16_384  # rows of a block of the base: blocks stay well below the size a state store likes
+TOMBSTONE_ZXIDS = 1 << 20  # no replay reaches further back: deleted ledgers are forgotten after that many writes
+_SHAPE = struct.Struct("<IIIIq")  # base blocks, base rows, tail blocks, tail rows, newest mzxid
+
+
+class Store(Protocol):
+    """Where a bucket lives: one log of blocks and a few named cells."""
+
+    def blocks(self) -> list[bytes]:
+        """All blocks of the log, in order."""
+
+    def append(self, block: bytes) -> None:
+        """Add one block to the log."""
+
+    def rewrite(self, blocks: Sequence[bytes]) -> None:
+        """Put these blocks in place of the log."""
+
+    def get(self, cell: str) -> bytes:
+        """The content of a cell, empty if it was never put."""
+
+    def put(self, cell: str, content: bytes) -> None:
+        """Set a cell."""
+
+
+CELLS = ("shape", "topology", "findings", "marks", "former")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a bucket says after a batch.
+
+    ``full``: the findings are all of the bucket; otherwise they replace those of the ledgers they name, and a
+    verdict TRUE takes one away. ``marks`` are always all of the bucket. ``ledgers``: how many it holds, -1 if
+    this batch did not count them. ``former``: which bookies may refuse the ledgers that have findings, all of these.
+    """
+
+    epoch: int
+    full: bool
+    ledgers: int
+    findings: Rows
+    marks: Rows
+    former: Former = NO_FORMER
+
+
+@dataclass(slots=True)
+class MemoryStore:
+    """A store in memory."""
+
+    log: list[bytes] = field(default_factory=list)
+    cells: dict[str, bytes] = field(default_factory=dict)
+
+    def blocks(self) -> list[bytes]:
+        """See `Store`."""
+        return self.log
+
+    def append(self, block: bytes) -> None:
+        """See `Store`."""
+        self.log = [*self.log, block]
+
+    def rewrite(self, blocks: Sequence[bytes]) -> None:
+        """See `Store`."""
+        self.log = list(blocks)
+
+    def get(self, cell: str) -> bytes:
+        """See `Store`."""
+        return self.cells.get(cell, b"")
+
+    def put(self, cell: str, content: bytes) -> None:
+        """See `Store`."""
+        self.cells[cell] = content
+
+
+class Bucket:
+    """One batch of one bucket. ``decode`` and ``encode`` turn a topology into the bytes of a cell and back."""
+
+    def __init__(self, store: Store, encode: Callable[[Topology], bytes], decode: Callable[[bytes], Topology]) -> None:
+        self._store, self._encode = store, encode
+        shape = store.get("shape")
+        self._base, self._base_rows, self._tail, self._tail_rows, self._newest = (
+            _SHAPE.unpack(shape) if shape else (0, 0, 0, 0, -1)
+        )
+        raw = store.get("topology")
+        self.topology = decode(raw) if raw else None
+        self.findings: Rows = np.frombuffer(store.get("findings"), FINDING)
+        self.marks: Rows = np.frombuffer(store.get("marks"), MARK)
+        former = store.get("former")
+        self.former = Former.from_bytes(former) if former else NO_FORMER
+        self._view: Ledgers | None = None
+
+    def view(self) -> Ledgers:
+        """Every ledger's newest row, deleted ones too; in no order."""
+        if self._view is None:
+            blocks = [Ledgers.from_bytes(block) for block in self._store.blocks()]
+            base, tail = concat(blocks[: self._base]), concat(blocks[self._base :]).latest()
+            self._view = _over(base, tail)
+        return self._view
+
+    def step(self, arrived: Ledgers, marks: Rows = NO_MARKS, topology: Topology | None = None) -> Answer | None:
+        """Fold one batch in and say what changed; None if nothing an operator would see did."""
+        fresh = self._fold(arrived, self.topology or topology)
+        marked = self._fold_marks(marks)
+        full = topology is not None and (self.topology is None or topology.epoch > self.topology.epoch)
+        if full and topology is not None:
+            self._know(self.former.settle(topology, self.topology))
+            self.topology = topology
+            self._store.put("topology", self._encode(topology))
+        if self.topology is None:
+            return None
+        said = self._judge_all(self.topology) if full else self._judge(fresh, self.topology)
+        if not (full or marked or len(said)):
+            return None
+        count = int((self.view().state != LedgerState.GONE).sum()) if full else -1
+        former = self.former.about(self.findings["ledger"])
+        return Answer(self.topology.epoch, full, count, said, self.marks[_present(self.marks)], former)
+
+    def _judge_all(self, topology: Topology) -> Rows:
+        view = self.view()
+        verdicts = judge(view, topology, self.former.at(topology.at_ms))
+        said = _findings(view, verdicts, np.full(len(view), topology.at_ms), self.findings)
+        self._keep(said[np.argsort(said["ledger"], kind="stable")])
+        return self.findings
+
+    def _judge(self, fresh: Ledgers, topology: Topology) -> Rows:
+        if not len(fresh):
+            return NO_FINDINGS
+        verdicts = judge(fresh, topology, self.former.at(int(fresh.seen_ms.max())))
+        known = np.isin(fresh.ledger, self.findings["ledger"])
+        said = _findings(fresh, verdicts, fresh.seen_ms, self.findings, also=known)
+        if len(said):
+            self._keep(merged(self.findings, said))
+        return said
+
+    def _keep(self, findings: Rows) -> None:
+        self.findings = findings
+        self._store.put("findings", findings.tobytes())
+
+    def _fold(self, arrived: Ledgers, topology: Topology | None) -> Ledgers:
+        """The rows of a batch that are news, put into the log."""
+        fresh, before = arrived.latest(), EMPTY
+        if not len(fresh):
+            return fresh
+        # Written once, it was closed by its writer; whatever else was written may have changed an ensemble.
+        moved = fresh.version >= np.where(fresh.state == LedgerState.CLOSED, 2, 1)
+        if bool((fresh.mzxid <= self._newest).any()) or (self._base + self._tail and bool(moved.any())):
+            fresh, before = self._against_view(fresh)
+        if not len(fresh):
+            return fresh
+        # Versions that meet in one batch are steps of a ledger's life, too.
+        before = concat([before, _repeated(arrived)])
+        if len(before):
+            self._know(self.former.merge(before, fresh, topology))
+        self._newest = max(self._newest, int(fresh.mzxid.max()))
+        self._view = _over(self._view, fresh) if self._view is not None else None
+        self._put(fresh)
+        return fresh
+
+    def _against_view(self, fresh: Ledgers) -> tuple[Ledgers, Ledgers]:
+        """What is newer than the view, and the view's rows of these ledgers."""
+        view = self.view()
+        order = np.argsort(view.ledger, kind="stable")
+        if not len(view):
+            return fresh, EMPTY
+        at = np.minimum(np.searchsorted(view.ledger, fresh.ledger, sorter=order), len(view) - 1)
+        before = order[at]
+        known = view.ledger[before] == fresh.ledger
+        newer = ~known | (fresh.mzxid > view.mzxid[before])
+        return fresh.take(newer), view.take(before[known & newer])
+
+    def _know(self, former: Former) -> None:
+        if former is not self.former:
+            self.former = former
+            self._store.put("former", former.to_bytes())
+
+    def _put(self, fresh: Ledgers) -> None:
+        self._store.append(fresh.to_bytes())
+        self._tail, self._tail_rows = self._tail + 1, self._tail_rows + len(fresh)
+        if self._tail_rows > max(TAIL_ROWS, self._base_rows // 2) or self._tail > TAIL_BLOCKS:
+            self._compact()
+        shape = (self._base, self._base_rows, self._tail, self._tail_rows, self._newest)
+        self._store.put("shape", _SHAPE.pack(*shape))
+
+    def _compact(self) -> None:
+        view = self.view().latest()
+        view = view.take((view.state != LedgerState.GONE) | (view.mzxid > self._newest - TOMBSTONE_ZXIDS))
+        rows = np.arange(len(view))
+        blocks = [view.take(rows[k : k + BLOCK_ROWS]).to_bytes() for k in range(0, len(view), BLOCK_ROWS)]
+        self._store.rewrite(blocks)
+        self._base, self._base_rows, self._tail, self._tail_rows = len(blocks), len(view), 0, 0
+        self._view = view
+
+    def _fold_marks(self, arrived: Rows) -> bool:
+        if not len(arrived):
+            return False
+        both = np.concatenate([self.marks, arrived])
+        both = both[np.lexsort((both["zxid"], both["ledger"]))]
+        last = np.append(both["ledger"][1:] != both["ledger"][:-1], True)
+        kept = both[last]
+        kept = kept[_present(kept) | (kept["zxid"] > kept["zxid"].max() - TOMBSTONE_ZXIDS)]
+        if np.array_equal(kept, self.marks):
+            return False
+        self.marks = kept
+        self._store.put("marks", kept.tobytes())
+        return True
+
+
+def merged(known: Rows, said: Rows) -> Rows:
+    """Findings after a delta: said ones replace those of the same ledger, TRUE takes them away. Sorted by id."""
+    rest = known[~np.isin(known["ledger"], said["ledger"])]
+    both = np.concatenate([rest, said[said["verdict"] != Verdict.TRUE]])
+    return both[np.argsort(both["ledger"], kind="stable")]
+
+
+def _present(marks: Rows) -> Rows:
+    return (marks["version"] >= 0) | (marks["locked"] > 0)
+
+
+def _repeated(rows: Ledgers) -> Ledgers:
+    """All rows of ledgers that have several."""
+    ids, counts = np.unique(rows.ledger, return_counts=True)
+    return rows.take(np.isin(rows.ledger, ids[counts > 1])) if len(ids) < len(rows) else EMPTY
+
+
+def _over(base: Ledgers, tail: Ledgers) -> Ledgers:
+    """All rows of the tail, and those of the base that it does not replace."""
+    if not len(base) or not len(tail):
+        return tail if len(tail) else base
+    return concat([base.take(~np.isin(base.ledger, tail.ledger)), tail])
+
+
+def _findings(rows: Ledgers, verdicts: Verdicts, since: Rows, before: Rows, also: Rows | None = None) -> Rows:
+    """Findings of the rows that are not true (and of ``also``); a ledger keeps the time it first drifted."""
+    wanted = verdicts.verdict != Verdict.TRUE
+    pick = np.flatnonzero(wanted if also is None else wanted | also)
+    out = np.zeros(len(pick), FINDING)
+    for name in ("ledger", "mzxid", "ctime_ms", "version"):
+        out[name] = getattr(rows, name)[pick]
+    for name in ("fragment", "copies", "racks", "verdict", "rule"):
+        out[name] = getattr(verdicts, name)[pick]
+    out["since_ms"] = since[pick]
+    if len(before) and len(out):
+        at = np.minimum(np.searchsorted(before["ledger"], out["ledger"]), len(before) - 1)
+        out["since_ms"] = np.where(before["ledger"][at] == out["ledger"], before["since_ms"][at], out["since_ms"])
+    return out
+
+
+__all__ = ["CELLS", "EMPTY", "FINDING", "MARK", "Answer", "Bucket", "MemoryStore", "Store", "merged"]

@@ -1,0 +1,1 @@
+"""Links between clusters: leases, offset maps, groups, loops and anomalies."""

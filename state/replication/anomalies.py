@@ -1,0 +1,199 @@
+"""What went wrong with a link in silence, and the path that it takes. `state.replication.status` derives its state."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One look at one partition from both sides; -1 and "": not known.
+
+    ``position``: the copy's place in the source; ``copied_end``: the target offset after the last record acknowledged;
+    ``foreign``: records of others between ours, so far. ``alone``: nothing else is to write to the target topic.
+    ``gone``: the source does not have the topic; ``target_gone``: the target does not.
+    """
+
+    position: int = -1
+    source_id: str = ""
+    source_start: int = -1
+    source_end: int = -1
+    target_id: str = ""
+    target_end: int = -1
+    copied_end: int = -1
+    foreign: int = 0
+    alone: bool = True
+    gone: bool = False
+    target_gone: bool = False
+
+
+class Silence(NamedTuple):
+    """Something that would else have happened in silence. ``records``: how many it concerns, -1: not known.
+
+    ``stops``: the partition is not to be copied until an operator resets it. ``resume``: the source offset to go on
+    at (-1: where it stands).
+    """
+
+    rule: str
+    records: int
+    said: str
+    stops: bool = False
+    resume: int = -1
+
+
+def silences(before: Look, now: Look) -> list[Silence]:
+    """What two looks at a partition, one after the other, show; after a restart ``before`` is what was kept of the last
+    one. A broker may tell an old end for a moment after an
+    election, so ends that run backwards count when both looks show them."""
+    if now.gone:
+        return [Silence("replication.topic-gone", -1, "the source does not have it")] if now.position >= 0 else []
+    found = [*_recreated(before, now)]
+    if now.copied_end >= 0 and now.target_gone and before.target_gone:
+        found.append(Silence("replication.target-gone", -1, "the target does not have the topic", stops=True))
+    if found or now.position < 0:
+        return found
+    lost = now.source_start - now.position
+    if now.source_start >= 0 and lost > 0:
+        said = f"copied up to {now.position}, the log starts at {now.source_start}"
+        found.append(Silence("replication.retention-outran", lost, said, resume=now.source_start))
+    if _short(now.source_end, now.position) and _short(before.source_end, before.position):
+        said = f"copied up to {now.position}, the source ends at {now.source_end}"
+        found.append(Silence("replication.source-lost-records", now.position - now.source_end, said, stops=True))
+    if _short(now.target_end, now.copied_end) and _short(before.target_end, before.copied_end):
+        said = f"acknowledged up to {now.copied_end}, the target ends at {now.target_end}"
+        lost = now.copied_end - now.target_end
+        found.append(Silence("replication.target-lost-records", lost, said, stops=True))
+    if now.alone and now.foreign > 0:
+        said = f"{now.foreign} records of others stand between those of the link"
+        found.append(Silence("replication.target-written", now.foreign, said))
+    return found
+
+
+def bare(now: Look, heard: Iterable[Silence]) -> bool:
+    """Whether nothing is left at the target of what the link wrote to a partition."""
+    rules = {silence.rule for silence in heard}
+    emptied = "replication.target-lost-records" in rules and now.target_end == 0
+    return emptied or not rules.isdisjoint({"replication.target-recreated", "replication.target-gone"})
+
+
+def target_replaced(partitions: Iterable[tuple[str, bool]], clusters: tuple[str, str]) -> str:
+    """Why the target is another cluster, or one that lost its data; empty: it is not.
+
+    ``partitions``: target topic of each partition that was written to, and whether it is `bare`; ``clusters``: id of
+    the cluster that was written to and the present one ("": not known). A single topic may have been deleted on
+    purpose, so that alone shows no loss of the cluster.
+    """
+    was, now = clusters
+    if was and now and was != now:
+        return f"the target's cluster id was {was} and is {now}"
+    found = list(partitions)
+    topics = {topic for topic, _ in found}
+    if len(topics) > 1 and all(gone for _, gone in found):
+        return f"nothing is left there of the {len(topics)} topics that the link wrote to"
+    return ""
+
+
+def _recreated(before: Look, now: Look) -> Iterator[Silence]:
+    for side, old, new in (("topic", before.source_id, now.source_id), ("target", before.target_id, now.target_id)):
+        if old and new and old != new:
+            yield Silence(f"replication.{side}-recreated", -1, f"its id was {old} and is {new}", stops=True)
+
+
+def _short(end: int, wanted: int) -> bool:
+    return 0 <= end < wanted
+
+
+BATCH_US, RECORD_US, BYTE_US = 64.0, 4.2, 0.008
+"""CPU of the copier and of both clusters' brokers, as `bench.replication` measures it: what a whole batch costs, and
+what a record, and a byte of it as it is stored, costs more when it is copied by itself."""
+RETURN = 2.0
+"""A link that copies records takes batches again when they are so many times as large as they must be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the choice of a path depends on; -1 and "": not known.
+
+    ``copy``: as the link says; ``magic``: the oldest record format at the source; ``per_batch``: records in a batch of
+    the source; ``record_bytes``: of a record as it is stored; ``unfit``: what of the clusters' security the batch path
+    cannot do; ``now``: the path in use; ``into``: the one topic that all go into.
+    """
+
+    copy: str = "auto"
+    transform: bool = False
+    magic: int = 2
+    per_batch: float = -1.0
+    source_compression: str = ""
+    target_compression: str = ""
+    target_times: str = ""
+    source_max_bytes: int = -1
+    target_max_bytes: int = -1
+    unfit: str = ""
+    now: str = ""
+    failures: str = "stop"
+    record_bytes: float = -1.0
+    into: str = ""
+
+
+class Choice(NamedTuple):
+    """A path and why."""
+
+    path: str
+    reason: str
+
+
+def choose(facts: Facts) -> Choice:
+    """The path of a link that meets no other."""
+    if facts.copy != "auto":
+        return Choice(facts.copy, "the link says so")
+    obstacle = _obstacle(facts)
+    if obstacle:
+        return Choice("records", obstacle)
+    least = worth_while(facts.record_bytes) * (RETURN if facts.now == "records" else 1.0)
+    if 0 <= facts.per_batch < least:
+        found = f"batches of the source hold {facts.per_batch:.1f} records, fewer than {least:.1f}"
+        return Choice("records", f"{found}; larger ones cost less")
+    return Choice("batches", "whole batches can be copied unopened")
+
+
+def worth_while(record_bytes: float) -> float:
+    """Records in a batch from which on whole batches take less CPU, of copier and brokers together, than records copied
+    one by one into larger batches. ``record_bytes`` < 0: not known."""
+    return BATCH_US / (RECORD_US + BYTE_US * max(0.0, record_bytes))
+
+
+def _obstacle(facts: Facts) -> str:
+    """Why whole batches cannot be copied."""
+    if facts.transform:
+        return "transform opens every record"
+    if facts.failures != "stop":
+        return f"refused records are handled one by one (failures: {facts.failures})"
+    if facts.into:
+        return f"all topics go into {facts.into}"
+    if 0 <= facts.magic < 2:
+        return f"the source has records of the old format {facts.magic}"
+    if facts.target_compression not in ("", "producer", facts.source_compression):
+        return f"the target compresses anew (compression.type {facts.target_compression})"
+    if facts.target_times == "LogAppendTime":
+        return "the target writes its own timestamps (message.timestamp.type LogAppendTime)"
+    if 0 <= facts.target_max_bytes < facts.source_max_bytes:
+        return f"the target takes batches of {facts.target_max_bytes} bytes, the source of {facts.source_max_bytes}"
+    return facts.unfit
+
+
+def choose_together(links: Mapping[str, Facts], meeting: Collection[frozenset[str]]) -> dict[str, Choice]:
+    """The path of every link. Those that meet at a topic (`state.replication.topology.meeting`) take one path, as
+    records copied one by one cannot show what a batch's producer id says: what a link says decides, then what one of
+    them cannot do, then batches where any has large ones."""
+    chosen = {name: choose(facts) for name, facts in links.items()}
+    for group in meeting:
+        names = sorted(group & chosen.keys())
+        told = [name for name in names if links[name].copy != "auto"]
+        hindered = [name for name in names if _obstacle(links[name])]
+        large = [name for name in names if chosen[name].path == "batches"]
+        leader = (told or hindered or large or names or [""])[0]
+        for name in names:
+            if chosen[name].path != chosen[leader].path:
+                path, why = chosen[leader]
+                chosen[name] = Choice(path, f"it meets {leader}: {why}")
+    return chosen

@@ -1,0 +1,301 @@
+"""What an operator declares: frozen settings, checked all at once, each key with its unit, default and reason.
+
+`parse` turns nested mappings (YAML, environment) into `Settings`; `change` applies one live key, as the config
+topic does. Both say everything that is wrong, naming key, value and what was expected.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
+from typing import Any
+
+from trueup.state.common import options as keys
+from trueup.state.common.errors import BadSettings
+from trueup.state.common.options import (
+    COUNT,
+    MODES,
+    YEAR_S,
+    build,
+    entries,
+    from_text,
+    hints_of,
+    key,
+    near,
+    shown,
+    shown_name,
+)
+from trueup.state.deletion import settings as deleting
+from trueup.state.deletion import stores as tiering
+from trueup.state.logdirs import settings as levelling
+from trueup.state.replication import settings as linking
+from trueup.state.settings import validation
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """The BookKeeper cluster to keep true."""
+
+    zookeeper: str = key(
+        "", "ZooKeeper servers of the cluster, host:port[,host:port...]; not needed with links, logdirs"
+    )
+    name: str = key("bookkeeper", "what this cluster is called in metrics and topics")
+    ledgers_root: str = key("/ledgers", "path in metadataServiceUri")
+    session_timeout_ms: int = key(10_000, "ZooKeeper session time-out", least=1_000, most=300_000)
+    auth: dict[str, str] = key(
+        dict, "ZooKeeper authentication as scheme: credential (digest: user:password)", secret=True
+    )
+    bookies: dict[str, str] = key(
+        dict,
+        "TLS to bookies: tls.ca (PEM file, or system), tls.certificate, tls.key, tls.key.password, tls.check.host",
+        secret=True,
+    )
+    autorecovery: list[str] = key(list, "HTTP addresses of AutoRecovery daemons, for `trueup doctor`")
+
+
+@dataclass(frozen=True, slots=True)
+class Racks:
+    """Where a bookie stands. It must be what the AutoRecovery workers believe, or repairs go round in circles."""
+
+    source: str = key("none", "who knows the rack of a bookie", one_of=("none", "script", "static", "pulsar"))
+    script: str = key("", "networkTopologyScriptFileName, called as BookKeeper calls it")
+    table: dict[str, str] = key(dict, "bookie id or host: /rack")
+    refresh_s: int = key(300, "how often a script is asked again", least=1, most=YEAR_S)
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The placement stream: what may be done, how soon and how much of it at once."""
+
+    mode: str = key(
+        "observe",
+        "observe: findings only; approve: actions wait for `trueup approve`; enforce",
+        one_of=MODES,
+        live=True,
+    )
+    paused: bool = key(False, "act on nothing new; marks already written stay", live=True)
+    grace_s: float = key(
+        60.0, "how long a bookie may be away before its ledgers are repaired", least=0, most=YEAR_S, live=True
+    )
+    hold_share: float = key(
+        0.3, "losing more than this share of the bookies at once is held for an operator", least=0, most=1, live=True
+    )
+    release_hold: int = key(0, "raise by one to act on a loss that is held", least=0, most=COUNT, live=True)
+    max_marks: int = key(
+        200, "marks outstanding at most; the riskiest ledgers go first", least=0, most=COUNT, live=True
+    )
+    marks_per_s: float = key(500.0, "marks written a second at most", least=0.1, most=1_000_000, live=True)
+    decline_retry_s: float = key(
+        60.0,
+        "first wait before a ledger is marked again that a worker left as it was; doubles",
+        least=1,
+        most=YEAR_S,
+        live=True,
+    )
+    give_up_s: float = key(
+        1_800.0, "a mark that workers have tried in vain for so long is taken back, to be tried again later",
+        least=1, most=YEAR_S, live=True,
+    )  # fmt: skip
+    min_racks: int = key(2, "minNumRacksPerWriteQuorum of the cluster", least=0, most=1_000, live=True)
+    enforce_min_racks: bool = key(False, "enforceMinNumRacksPerWriteQuorum of the cluster", live=True)
+    collect_s: float = key(
+        86_400.0, "gcOverreplicatedLedgerWaitTime of the bookies; sooner, a bookie that returned takes its copies back",
+        least=0, most=YEAR_S, live=True,
+    )  # fmt: skip
+    restarted: int = key(
+        0,
+        "raise by one after restarting bookies that refuse ledgers which they held before",
+        least=0,
+        most=COUNT,
+        live=True,
+    )
+    hold_vote: bool = key(
+        True, "take the Auditor's place while in approve or enforce; BookKeeper takes over when we go"
+    )
+    stale_s: float = key(
+        60.0,
+        "older observations than this make every verdict unknown and stop all acts",
+        least=1,
+        most=YEAR_S,
+        live=True,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """The Kafka topics that hold what was observed."""
+
+    bootstrap: str = key("", "brokers, host:port[,...]; empty: an embedded single-node broker in data_dir")
+    prefix: str = key("trueup", "topics are called <prefix>.<cluster>.<what>")
+    partitions: int = key(4, "partitions of a new ledger topic", least=1, most=1_000)
+    replication: int = key(1, "replicas of a new topic", least=1, most=9)
+    history_days: int = key(90, "days for which `trueup get actions` remembers what was done", least=1, most=3_650)
+    options: dict[str, str] = key(dict, "librdkafka settings (security.protocol, sasl.username ...)", secret=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Spark:
+    """The engine."""
+
+    master: str = key("local[2]", "local[N] or spark://host:port")
+    buckets: int = key(
+        16,
+        "pieces of the view, fixed for the life of the checkpoint; fewer answer sooner, more keep more cores busy",
+        least=1,
+        most=4_096,
+    )
+    partitions: int = key(
+        2,
+        "tasks that work on them, fixed for the life of the checkpoint; the most cores ever wanted",
+        least=1,
+        most=1_024,
+    )
+    trigger_ms: int = key(200, "a micro-batch at most this often", least=0, most=86_400_000)
+    max_records: int = key(250_000, "records taken in one micro-batch", least=1, most=COUNT)
+    memory: str = key("2g", "heap of the driver")
+    ui_port: int = key(0, "port of the Spark UI; 0: any free one", least=0, most=65_535)
+    checkpoint: str = key("", "where the view's checkpoints go; empty: data_dir")
+    conf: dict[str, str] = key(dict, "further Spark settings", secret=True)
+
+
+_MEMORY = re.compile(r"[1-9][0-9]{0,8}[kmgt]b?", re.IGNORECASE)
+"""As Java takes -Xmx, and Spark spark.driver.memory (JavaUtils.byteStringAs)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Http:
+    """The API and status page."""
+
+    host: str = key("127.0.0.1", "address to listen on; there is no authentication")
+    port: int = key(8480, "port; 0: any free one", least=0, most=65_535)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything in trueup.yaml."""
+
+    cluster: Cluster = field(default_factory=Cluster)
+    racks: Racks = field(default_factory=Racks)
+    placement: Placement = field(default_factory=Placement)
+    deletion: deleting.Deletion = field(default_factory=deleting.Deletion)
+    stores: dict[str, tiering.Store] = field(default_factory=dict)
+    kafka: dict[str, linking.Cluster] = field(default_factory=dict)
+    links: dict[str, linking.Link] = field(default_factory=dict)
+    logdirs: dict[str, levelling.LogDirs] = field(default_factory=dict)
+    journal: Journal = field(default_factory=Journal)
+    spark: Spark = field(default_factory=Spark)
+    http: Http = field(default_factory=Http)
+    data_dir: str = key("trueup-data", "embedded journal, checkpoints and logs")
+
+
+def parse(raw: Mapping[str, Any]) -> Settings:
+    """Settings from nested mappings. Raises `BadSettings` with every problem found."""
+    problems: list[str] = []
+    made = build(Settings, raw, "", problems)
+    if not any(_given(raw, *path) for path in (("links",), ("logdirs",), ("cluster", "zookeeper"))):
+        wanted = "ZooKeeper servers of the cluster, host:port[,host:port...], or links or logdirs of Kafka clusters"
+        problems.insert(0, f"cluster.zookeeper: expected {wanted}; found nothing")
+    problems += validation.check(*(_good(raw, name) for name in ("kafka", "links", "logdirs")))
+    if made is not None:
+        problems += _together(made)
+    if problems or made is None:
+        raise BadSettings(problems)
+    return made  # type: ignore[no-any-return]
+
+
+def _given(raw: Any, *path: str) -> bool:
+    for name in path:
+        raw = raw.get(name) if isinstance(raw, Mapping) else None
+    return raw not in (None, "", {})
+
+
+def _good(raw: Any, section: str) -> dict[str, Any]:
+    """The entries of a table; None for those that cannot be used by themselves."""
+    table = raw.get(section) if isinstance(raw, Mapping) else None
+    cls = entries(_HINTS[section])
+    return (
+        {shown_name(name): build(cls, inner, "", []) for name, inner in table.items()}
+        if isinstance(table, Mapping)
+        else {}
+    )
+
+
+def change(settings: Settings, name: str, value: Any) -> Settings:
+    """The settings with one live key changed. Raises `BadSettings` when it is unknown, fixed or out of bounds."""
+    live = live_keys(settings)
+    if name not in live:
+        raise BadSettings(
+            [f"{name[:200]}: expected a live key, one of {', '.join(live)}; found this one{near(name, live)}"]
+        )
+    problems: list[str] = []
+    section, *table, leaf = name.split(".")
+    part = _part(settings, name)
+    kind = hints_of(part.__class__)[leaf]
+    made = replace(part, **{leaf: keys.value(live[name], kind, from_text(value, kind), name, problems)})
+    if table and not problems:
+        problems += validation.check_entry(section, table[0], made)
+    if problems:
+        raise BadSettings(problems)
+    found: Any = {**getattr(settings, section), table[0]: made} if table else made
+    return replace(settings, **{section: found})
+
+
+def live_keys(settings: Settings) -> Mapping[str, Field[Any]]:
+    """Keys that may change while the application runs, by full name."""
+    return {name: spec for name, spec, _ in all_keys(settings) if spec.metadata["live"]}
+
+
+def all_keys(settings: Settings | None = None) -> Iterator[tuple[str, Field[Any], Any]]:
+    """Full name, field and type of every key: of all entries of tables or, without settings, of one called NAME."""
+    for spec in fields(Settings):
+        kind, cls = _HINTS[spec.name], entries(_HINTS[spec.name])
+        if cls:
+            names = ["NAME"] if settings is None else getattr(settings, spec.name)
+            yield from (found for name in names for found in _leaves(cls, f"{spec.name}.{name}"))
+        elif is_dataclass(kind):
+            yield from _leaves(kind, spec.name)
+        else:
+            yield spec.name, spec, kind
+
+
+def _leaves(cls: Any, path: str) -> Iterator[tuple[str, Field[Any], Any]]:
+    hints = hints_of(cls)
+    return ((f"{path}.{leaf.name}", leaf, hints[leaf.name]) for leaf in fields(cls))
+
+
+def value_of(settings: Settings, name: str) -> Any:
+    """The value of a key by its full name."""
+    return getattr(_part(settings, name), name.rpartition(".")[2])
+
+
+def _part(settings: Settings, name: str) -> Any:
+    """What holds a key: a section, an entry of a table, or the settings themselves."""
+    path = name.split(".")[:-1]
+    if not path:
+        return settings
+    section = getattr(settings, path[0])
+    return section[path[1]] if len(path) > 1 else section
+
+
+def _together(settings: Settings) -> list[str]:
+    """Rules that concern more than one key."""
+    problems, racks, root = [*tiering.check(settings.stores)], settings.racks, settings.cluster.ledgers_root
+    if racks.source == "script" and not racks.script:
+        problems.append("racks.script: expected the path of the rack script, as racks.source is script; found nothing")
+    if racks.source == "static" and not racks.table:
+        problems.append("racks.table: expected bookie: /rack pairs, as racks.source is static; found nothing")
+    if not _MEMORY.fullmatch(settings.spark.memory):
+        problems.append(f"spark.memory: expected a size such as 512m or 2g; found {shown(settings.spark.memory)}")
+    if not root.startswith("/"):
+        problems.append(f"cluster.ledgers_root: expected a path like /ledgers; found {shown(root)}")
+    if settings.deletion.owners != "none" and not settings.cluster.zookeeper:
+        problems.append("deletion.owners: expected none without cluster.zookeeper; found " + settings.deletion.owners)
+    if settings.deletion.mode != "observe" and not settings.deletion.instance:
+        found = f"as deletion.mode is {settings.deletion.mode}; found nothing; `trueup doctor` shows it"
+        problems.append(f"deletion.instance: expected the INSTANCEID of the BookKeeper cluster, {found}")
+    if settings.deletion.owners == "pulsar" and settings.deletion.mode != "observe" and not settings.deletion.exclusive:
+        found = f"as deletion.mode is {settings.deletion.mode}; found false; a topic of the same name elsewhere"
+        problems.append(f"deletion.exclusive: expected true, {found} would be taken for the owner of its ledgers")
+    return problems
+
+
+_HINTS = hints_of(Settings)

@@ -1,0 +1,1 @@
+"""What placement and deletion share of a BookKeeper cluster."""

@@ -1,0 +1,300 @@
+"""The BookKeeper cluster of one application: capture into the journal, fresh reads, guarded acts, the Auditor vote."""
+
+import logging
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from trueup.connectors.bookkeeper.bookie.connection import tls_of
+from trueup.connectors.bookkeeper.deletion.presence import Answer, presence
+from trueup.connectors.bookkeeper.deletion.remove import RemovalOrder, Removed, remove
+from trueup.connectors.bookkeeper.metadata import bulk, queries
+from trueup.connectors.bookkeeper.metadata.addresses import Addresses
+from trueup.connectors.bookkeeper.metadata.capture import Capture, Health
+from trueup.connectors.bookkeeper.metadata.layout import Paths
+from trueup.connectors.bookkeeper.metadata.rack_source import RackHealth, RackSource
+from trueup.connectors.bookkeeper.metadata.racks import Pulsar, Racks, Script, Static, Unmapped
+from trueup.connectors.bookkeeper.placement import mark_codec
+from trueup.connectors.bookkeeper.placement.auditor_election import Orders, Role, Vote
+from trueup.connectors.bookkeeper.placement.marks import MarkOrder, Marks, Outcome
+from trueup.connectors.zookeeper.client import Client
+from trueup.connectors.zookeeper.follower import Run
+from trueup.state.bookkeeper.ledgers import EMPTY, Ledgers, concat
+from trueup.state.bookkeeper.observations import LedgerRecord, Observation
+from trueup.state.common.errors import BadSettings, Refused
+from trueup.state.settings import settings as declared
+from trueup.streams.bookkeeper.reached import Reached, known
+from trueup.streams.bookkeeper.topology import Keeper
+from trueup.streams.config.live import Live
+from trueup.streams.journal.journal import Journal
+from trueup.streams.placement.judging import Judging
+from trueup.streams.runtime.metrics import Metrics
+
+log = logging.getLogger(__name__)
+_AUDITS = "BookKeeper's Auditor marks the ledgers of lost bookies, and neither hold nor approve binds it"
+ASK_S = 5.0  # for a bookie's answer
+SHOWN = 200
+
+
+class BookKeeper:
+    """Implements `streams.placement.reconciler.Cluster`. Safe to use from several threads once started. ``reached``:
+    the highest zxid that earlier runs observed."""
+
+    def __init__(
+        self, live: Live, journal: Journal, keeper: Keeper, metrics: Metrics, clock: Callable[[], int], run: Run
+    ) -> None:
+        self._run = run
+        self._live, self._keeper, self._metrics, self._clock = live, keeper, metrics, clock
+        self._root = live.now.cluster.ledgers_root
+        self._journal, self.judging = journal, Judging(journal, clock)
+        self._racks = self._rack_map(live.now.racks)
+        held = known(journal, clock())
+        self.reached, self._reached = held.zxid, Reached(journal, clock)
+        self._capture = Capture(self.connect, self._root, self._racks, self._publish, keeper.seen, held, clock)
+        self.judging.load()
+        self._tls = bookie_tls(live.now.cluster.bookies)
+        self._lock = threading.RLock()
+        self._client: Client | None = None
+        self._vote: Vote | None = None
+
+    def _publish(self, observations: Iterable[Observation]) -> None:
+        """Have the journal remember them; from then on the stream is to judge them."""
+        taken = observations if isinstance(observations, bulk.Batch) else list(observations)
+        self._journal.publish(taken)
+        self.judging.published(taken)
+
+    def _rack_map(self, chosen: declared.Racks) -> Racks:
+        found = rack_map(chosen)
+        if not isinstance(found, Script):
+            return found
+        return RackSource(found, chosen.refresh_s * 1000, lambda: self._capture.racks_changed(), self._clock)
+
+    def connect(self) -> Client:
+        """A client of the cluster's ZooKeeper, not open yet."""
+        chosen = self._live.now.cluster
+        client = Client(
+            chosen.zookeeper,
+            timeout=chosen.session_timeout_ms / 1000,
+            auth_data=list(chosen.auth.items()) or None,
+        )
+        client.add_listener(self._metrics.zookeeper_session())
+        return client
+
+    def session(self) -> Client:
+        """A session for acts and questions, beside the one that watches. Raises `Retry`."""
+        with self._lock:
+            if self._client is None or self._client.ended:
+                self._client = self.connect().open()
+            return self._client
+
+    def start(self) -> None:
+        """Begin to observe."""
+        self._capture.start(self._run)
+
+    def end(self) -> None:
+        """Observe nothing more, and so change nothing more."""
+        self._capture.close()
+
+    def close(self) -> None:
+        """Give the vote back and end all sessions."""
+        with self._lock:
+            if self._vote is not None:
+                self._vote.close()
+            self._capture.close()
+            if self._client is not None:
+                self._client.shut()
+
+    def tick(self) -> None:
+        """Hold the vote or give it back as the mode says."""
+        chosen = self._live.now
+        self._reached.observe(self._capture.health())
+        wanted = chosen.placement.hold_vote and chosen.placement.mode != "observe"
+        with self._lock:
+            if wanted and self._vote is None:
+                self._vote = Vote(
+                    self.connect,
+                    self._root,
+                    f"trueup-{socket.gethostname()}",
+                    self._told,
+                    int(chosen.placement.grace_s),
+                )
+                self._vote.start(self._run)
+            elif not wanted and self._vote is not None:
+                self._vote.close()
+                self._vote = None
+                self._keeper.wait_for(0)
+
+    def _told(self, orders: Orders) -> None:
+        """What operators tell the Auditor is told to us while we hold its place."""
+        self._keeper.wait_for(orders.delay_s * 1000)
+        if orders.audit:
+            self._keeper.settle(at_once=True)
+
+    @property
+    def paths(self) -> Paths:
+        """Where this cluster keeps things."""
+        return self._capture.paths
+
+    def unlike(self, instance: str) -> str:
+        """Why this is not the cluster of this INSTANCEID; empty if it is."""
+        found = queries.instance(self.session(), self._root)
+        if found == instance != "":
+            return ""
+        wanted = instance or "as the key deletion.instance, which is empty"
+        return f"expected INSTANCEID {wanted}; found {found or 'none'}; set deletion.instance if that is the cluster"
+
+    def ask_racks(self, wait_s: float) -> None:
+        """Ask the rack script when it is time, after at most ``wait_s`` seconds. Blocks as long as the script does."""
+        assert isinstance(self._racks, RackSource)
+        self._racks.ask(wait_s)
+
+    @property
+    def racks(self) -> RackHealth | None:
+        """How a rack map fares that has to be asked; None: there is none such."""
+        return self._racks.health() if isinstance(self._racks, RackSource) else None
+
+    def voters(self) -> list[str]:
+        """Who votes for the Auditor, without this process. Raises `Retry`."""
+        client, vote = self.session(), self._vote
+        ours = vote.session if vote is not None else 0
+        return [name for name, owner in queries.voters(client, self._capture.paths) if owner != ours]
+
+    def health(self) -> Health:
+        """How the capture fares."""
+        return self._capture.health()
+
+    def age_ms(self, now_ms: int) -> int:
+        """How old the view of the cluster is: everything that happened before was seen."""
+        return max(0, now_ms - self._capture.health().complete_ms)
+
+    def blind(self, now_ms: int) -> bool:
+        """Whether what is known is too old to say anything."""
+        return self.age_ms(now_ms) > self._live.now.placement.stale_s * 1000
+
+    def problems(self) -> list[str]:
+        """What BookKeeper keeps in ZooKeeper and nobody can use; it is passed over."""
+        found = [
+            f"expected the id of a ledger or mark, below 2^63; found {path[:SHOWN]}; delete this znode"
+            for path in self._capture.health().strange
+        ]
+        vote = self._vote
+        return found + (vote.problems() if vote is not None else [])
+
+    def vote_holder(self) -> str:
+        """Who audits, in words."""
+        vote = self._vote
+        if vote is None:
+            return "not wanted: BookKeeper audits"
+        holder = vote.holder()
+        if holder.role is Role.OTHER:
+            return f"held by {holder.who}; ours is next when that daemon goes"
+        return "ours" if holder.role is Role.OURS else f"waiting: {holder.problem or 'no session yet'}"
+
+    def unbound(self) -> str:
+        """Why neither hold nor approve keeps BookKeeper's Auditor from marking, and the remedy; empty if both do."""
+        if not self._live.now.placement.hold_vote:
+            return f"placement.hold_vote is false: {_AUDITS}; set it to true and restart Trueup"
+        vote = self._vote
+        if vote is None:
+            return f"mode observe leaves the vote to BookKeeper: {_AUDITS}; modes approve and enforce take it"
+        holder = vote.holder()
+        if holder.role is Role.OTHER:
+            return f"{holder.who} holds the Auditor's vote: {_AUDITS}; restart that daemon, and Trueup's vote is next"
+        if holder.role is Role.OURS:
+            return ""
+        return f"Trueup has no vote yet ({holder.problem or 'no session yet'}): {_AUDITS}"
+
+    def unseen(self) -> str:
+        """Why the cluster is not seen as it is now; empty if it is."""
+        health = self._capture.health()
+        if not health.connected or not health.synced:
+            return f"ZooKeeper: {health.problem or 'not in step yet'}"
+        if self.blind(self._clock()):
+            return "ZooKeeper: what was observed is too old"
+        return f"what ZooKeeper holds cannot be followed: {self._capture.defect}" if self._capture.defect else ""
+
+    def obstacle(self) -> str:
+        """Why nothing may be changed now; empty if it may."""
+        if unseen := self.unseen():
+            return unseen
+        vote = self._vote
+        if vote is not None and vote.defect:
+            return f"what ZooKeeper holds cannot be followed: {vote.defect}"
+        orders = vote.orders() if vote is not None else None
+        return "replication is disabled in BookKeeper" if orders is not None and orders.disabled else ""
+
+    def read(self, ledgers: Sequence[int]) -> Ledgers:
+        """Fresh rows of these ledgers; those that are gone are left out."""
+        return self._capture.read(ledgers) if len(ledgers) else EMPTY
+
+    def first(self, limit: int) -> Ledgers:
+        """The first ``limit`` ledgers of the cluster, as they are now."""
+        client, paths, left, parts = self.session(), self._capture.paths, limit, []
+        for listing in queries.ledgers_of(client, paths):
+            for ids, found in queries.read(client, paths, listing.ids[:left], listing.names[:left]):
+                parts.append(bulk.decode(ids, found, paths.ledger, self._clock()).ledgers)
+            left -= len(listing.ids)
+            if left <= 0:
+                break
+        return concat(parts)
+
+    def remove(self, orders: Sequence[RemovalOrder]) -> list[Removed]:
+        """Delete these ledgers, each if it still is as it was ordered. Raises `Retry` where none was tried."""
+        return remove(self.session(), self._capture.paths, orders, self._clock())
+
+    def held(self, asked: Mapping[int, Sequence[str]]) -> dict[int, dict[str, str]]:
+        """Which of these bookies do not say that they have no such ledger, and what they say."""
+        reasons: dict[tuple[int, str], str] = {}
+        client, paths = self.session(), self._capture.paths
+        found = presence(asked, Addresses(client, paths), ASK_S, reasons=reasons, tls=self._tls)
+        silent = {bookie for said in found.values() for bookie, answer in said.items() if answer is Answer.SILENT}
+        # One without a cookie was decommissioned: it comes back empty or not at all.
+        retired = {bookie for bookie in silent if client.look(f"{paths.cookies}/{bookie}") is None}
+        return {
+            ledger: {
+                bookie: "still serves it" if answer is Answer.HELD else reasons.get((ledger, bookie), "no answer")
+                for bookie, answer in said.items() if answer is not Answer.GONE and bookie not in retired
+            }
+            for ledger, said in found.items()
+        }  # fmt: skip
+
+    def describe(self, ledger: int) -> tuple[LedgerRecord, Ledgers]:
+        """One ledger as it is now, as record and as row. Raises `Refused` when there is none."""
+        found = self._capture.read_one(ledger)
+        if found is None:
+            raise Refused(f"ledger {ledger}", "no such ledger", "look at `trueup get ledgers --all`")
+        return found[0], self.read([ledger])
+
+    def locks(self, ledgers: Sequence[int]) -> dict[int, str]:
+        """Which worker holds the lock of each of these ledgers."""
+        return Marks(self.session(), self._capture.paths).holders(ledgers) if ledgers else {}
+
+    def mark(self, orders: Sequence[MarkOrder]) -> list[Outcome]:
+        """Write marks, each on its own requirements."""
+        return Marks(self.session(), self._capture.paths).mark(orders)
+
+    def marked(self, ledgers: Sequence[int]) -> dict[int, mark_codec.Mark]:
+        """The marks that these ledgers have now, read afresh."""
+        return Marks(self.session(), self._capture.paths).look(ledgers) if ledgers else {}
+
+    def withdraw(self, items: Sequence[tuple[int, int]]) -> list[Outcome]:
+        """Take back the marks of these ledgers that still have this znode version."""
+        return Marks(self.session(), self._capture.paths).withdraw(items)
+
+
+def bookie_tls(options: Mapping[str, str]) -> ssl.SSLContext | None:
+    """TLS to bookies as the key cluster.bookies has it. Raises `BadSettings`."""
+    try:
+        return tls_of(options)
+    except BadSettings as error:
+        raise BadSettings([f"cluster.bookies: {problem}" for problem in error.problems]) from error
+
+
+def rack_map(chosen: declared.Racks) -> Racks:
+    """The rack map that the settings name."""
+    if chosen.source == "script":
+        return Script(chosen.script)
+    if chosen.source == "static":
+        return Static(chosen.table)
+    return Pulsar() if chosen.source == "pulsar" else Unmapped()

@@ -1,0 +1,82 @@
+"""What the journal holds of a cluster's ZooKeeper: ledgers and marks in their versions, and how far its history was
+observed. A start compares all of it, so that a ZooKeeper restored from an older copy is noticed."""
+
+import json
+import logging
+from collections.abc import Callable
+
+import numpy as np
+
+from trueup.connectors.bookkeeper.metadata.capture import Health
+from trueup.connectors.bookkeeper.metadata.published import Known
+from trueup.state.bookkeeper.observations import LedgerState
+from trueup.state.common.errors import TrueupError
+from trueup.streams.journal.codec import ledger_key
+from trueup.streams.journal.journal import Journal
+
+log = logging.getLogger(__name__)
+TOPIC, KEY = "reached", b"zookeeper"
+FORGET_MS = 86_400_000  # records of deleted ledgers leave the journal after a day: nothing replays further back
+EVERY_MS, WITHIN_S = 10_000, 5.0
+_HEAD = 6  # leading fields of a ledger record that `known` needs: ledger to state
+
+
+class Reached:
+    """Has the journal remember how far the cluster's history was observed. Used by one thread."""
+
+    def __init__(self, journal: Journal, clock: Callable[[], int]) -> None:
+        self._journal, self._clock = journal, clock
+        self._last, self._next_ms = (0, ""), 0
+
+    def observe(self, health: Health) -> None:
+        """Remember the zxid and the identity of a cluster that is followed, now and then."""
+        now_ms, found = self._clock(), (health.last_zxid, health.instance)
+        if not health.synced or health.problem or now_ms < self._next_ms or found == self._last:
+            return
+        self._next_ms = now_ms + EVERY_MS
+        value = json.dumps({"zxid": health.last_zxid, "instance": health.instance})
+        try:
+            self._journal.put([(TOPIC, KEY, {"name": KEY.decode(), "value": value, "at_ms": now_ms})], WITHIN_S)
+        except TrueupError as error:
+            log.warning("how far the cluster was observed is not remembered", extra={"problem": str(error)})
+        else:
+            self._last = found
+
+
+def known(journal: Journal, now_ms: int) -> Known:
+    """What the journal holds, for the capture to compare with. Takes long forgotten ledgers out of it."""
+    newest: dict[int, tuple[int, int, int]] = {}
+    for record in journal.read("ledgers", head=_HEAD):
+        ledger = int.from_bytes(record.key, "big")
+        if record.value is None:
+            newest.pop(ledger, None)
+            continue
+        seen = (record.value["mzxid"], record.value["state"], record.value["seen_ms"])
+        newest[ledger] = max(seen, newest.get(ledger, seen))
+    old = [i for i, (_, state, at) in newest.items() if state == LedgerState.GONE and now_ms - at > FORGET_MS]
+    journal.put(("ledgers", ledger_key(ledger), None) for ledger in old)
+    live = sorted((i, mzxid) for i, (mzxid, state, _) in newest.items() if state != LedgerState.GONE)
+    gone = sorted((i, zxid) for i, (zxid, state, _) in newest.items() if state == LedgerState.GONE)
+    (ids, mzxids), (gone_ids, gone_zxids) = (np.array(rows, np.int64).reshape(-1, 2).T.copy() for rows in (live, gone))
+    unreadable = frozenset(i for i, (_, state, _) in newest.items() if state == LedgerState.UNREADABLE)
+    marks, marks_zxid = _marks(journal)
+    zxid, instance = _observed(journal)
+    zxid = max(zxid, marks_zxid, max((mzxid for mzxid, _, _ in newest.values()), default=0))
+    return Known(ids, mzxids, marks, unreadable, gone_ids, gone_zxids, zxid, instance)
+
+
+def _marks(journal: Journal) -> tuple[dict[int, int], int]:
+    """Zxid by ledger that is marked or locked, and the highest zxid of all."""
+    found: dict[int, tuple[int, bool]] = {}
+    for record in journal.read("marks"):
+        if record.value is not None:
+            value = record.value
+            seen = (value["zxid"], value["version"] >= 0 or bool(value["locked_by"]))
+            found[value["ledger"]] = max(seen, found.get(value["ledger"], seen))
+    present = {ledger: zxid for ledger, (zxid, there) in found.items() if there}
+    return present, max((zxid for zxid, _ in found.values()), default=0)
+
+
+def _observed(journal: Journal) -> tuple[int, str]:
+    values = [json.loads(record.value["value"]) for record in journal.read(TOPIC) if record.value is not None]
+    return (int(values[-1]["zxid"]), str(values[-1]["instance"])) if values else (0, "")

@@ -1,0 +1,54 @@
+"""The daemons that carry repairs out: whether any is there, and whether any takes a mark."""
+
+from collections.abc import Callable, Sequence
+
+from trueup.state.bookkeeper.repair_workers import NOTICED_MS, Idle, idle, present
+from trueup.state.placement.view import Rows
+from trueup.streams.runtime.format import age, many
+
+LATE_MS = 60_000
+
+
+class RepairWorkers:
+    """What is known of BookKeeper's AutoRecovery daemons. Safe to use from several threads.
+
+    ``voters`` asks who votes for the Auditor, and may raise `Retry`; ``named``: how many daemons the settings name.
+    """
+
+    def __init__(self, voters: Callable[[], Sequence[str]], named: int, clock: Callable[[], int]) -> None:
+        self._voters, self._named, self._clock = voters, named, clock
+        self._found: tuple[str, ...] = ()
+        self._looked_ms, self._ever = 0, named > 0
+        self._idle: Idle | None = None
+
+    def look(self) -> None:
+        """Ask who is there. Raises `Retry`."""
+        self._found, self._looked_ms = tuple(self._voters()), self._clock()
+        self._ever |= bool(self._found)
+
+    def step(self, marks: Rows) -> None:
+        """See whether marks are taken."""
+        there = marks[marks["version"] >= 0]
+        self._idle = idle(self._idle, len(there), int((there["locked"] > 0).sum()), self._clock())
+
+    def idle_ms(self, now_ms: int) -> int:
+        """For how long there were marks and nobody took one; 0: there are none, or somebody does."""
+        return 0 if self._idle is None else now_ms - self._idle.since_ms
+
+    def source(self, now_ms: int, needed: bool) -> list[tuple[str, str, int, str]]:
+        """The row of the sources; none where no daemon is named, needed, or was ever seen."""
+        if not (needed or self._ever):
+            return []
+        if not self._looked_ms:
+            return [("autorecovery", "slow", 0, "not looked for yet")]
+        state, detail = present(self._found, self._named)
+        age_ms = now_ms - self._looked_ms
+        return [("autorecovery", "slow" if state == "up" and age_ms > LATE_MS else state, age_ms, detail)]
+
+    def problems(self, now_ms: int) -> list[str]:
+        """What keeps marks from being worked on."""
+        if self._idle is None or self.idle_ms(now_ms) < NOTICED_MS:
+            return []
+        waiting = f"{many(self._idle.marks, 'ledger is', 'ledgers are')} marked, and no worker has taken one"
+        todo = "start the AutoRecovery daemons, or see why they take none"
+        return [f"{waiting} for {age(self.idle_ms(now_ms))}: {todo}"]

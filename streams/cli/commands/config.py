@@ -1,0 +1,117 @@
+"""trueup config: live keys through the running application; the file without it."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from trueup.state.common.errors import BadSettings
+from trueup.state.common.options import near
+from trueup.streams.cli import options, out
+from trueup.streams.cli.client import Api, segment
+from trueup.streams.cli.out import Column
+
+
+@click.group(short_help="Read and change settings.")
+def config() -> None:
+    """Read and change the settings of the running application, or look at a file.
+
+    \b
+    Example:  trueup config set placement.mode approve
+    """
+
+
+@config.command("get", short_help="Live settings, or one of them.")
+@click.argument("key", required=False)
+@options.output
+@options.api
+def get_(api: str, output: str, key: str | None) -> None:
+    """Show the settings that may change while Trueup runs, or the value of one KEY of any kind.
+
+    \b
+    Example:  trueup config get placement.mode
+    """
+    found = Api(api).get("config")
+    if key is None:
+        _show(found, output)
+        return
+    known = {**found["fixed"], **{name: entry["value"] for name, entry in found["live"].items()}}
+    if key not in known:
+        expected = f"expected one of {', '.join(sorted(known))}"
+        raise click.BadParameter(f"{expected}; found {key!r}{near(key, known)}", param_hint="KEY")
+    if output == "json" or isinstance(known[key], list | dict):
+        out.as_json(known[key])
+    else:
+        click.echo(_plain(known[key]))
+
+
+def _show(found: dict[str, Any], output: str) -> None:
+    if output == "json":
+        out.as_json(found)
+        return
+    rows = [{"key": name, **entry} for name, entry in found["live"].items()]
+    columns = [
+        Column("KEY", lambda r: r["key"]),
+        Column("VALUE", lambda r: _plain(r["value"])),
+        Column("DEFAULT", lambda r: _plain(r["default"])),
+        Column("MEANING", lambda r: r["doc"], wraps=True),
+    ]
+    out.table(rows, columns, "No live settings.")
+
+
+def _plain(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@config.command("set", short_help="Change a live setting now.", context_settings={"ignore_unknown_options": True})
+@click.argument("key")
+@click.argument("value", required=False)
+@click.option("--default", "reset", is_flag=True, help="Take the value of the configuration file again.")
+@options.output
+@options.api
+def set_(api: str, output: str, key: str, value: str | None, reset: bool) -> None:
+    """Change KEY for every running application of the cluster, through its config topic. It lasts over restarts.
+
+    \b
+    Examples:  trueup config set placement.max_marks 50
+               trueup config set links.east-west.topics orders,/pay\\..*/
+               trueup config set placement.max_marks --default
+    """
+    if reset == (value is not None):
+        raise click.UsageError("expected VALUE or --default; found " + ("both" if reset else "neither"))
+    found = Api(api).put(f"config/{segment(key)}", {"value": value})
+    if output == "json":
+        out.as_json(found)
+    else:
+        click.echo(f"{key} is {_plain(found['value'])}")
+
+
+@config.command(short_help="Whether a configuration can be used.")
+@options.configuration
+def check(path: Path | None, pairs: tuple[str, ...]) -> None:
+    """Read the configuration as `trueup run` would and say everything that is wrong with it, with exit code 2.
+
+    Checks the files, variables and addresses that it names as well. Connects to nothing; see `trueup doctor`.
+
+    \b
+    Example:  trueup config check -c conf/trueup.yaml
+    """
+    from trueup.streams.config import check
+
+    found = check.problems(options.settings(path, pairs), os.environ)
+    if found:
+        raise BadSettings(found)
+    click.echo("The configuration can be used.")
+
+
+@config.command(short_help="Print a configuration file with every key, its default and meaning.")
+def reference() -> None:
+    """Print a configuration file with every key, its default and meaning.
+
+    \b
+    Example:  trueup config reference > trueup.yaml
+    """
+    from trueup.streams.config import file as settings
+
+    click.echo(settings.reference(), nl=False)

@@ -1,0 +1,102 @@
+"""trueup delete."""
+
+import time
+
+import click
+
+from trueup.streams.cli import codes, options, out
+from trueup.streams.cli.client import Api
+from trueup.streams.cli.out import Column, Row
+from trueup.streams.runtime.format import short, size
+
+LOOK_S = 0.5
+COLUMNS = (
+    Column("LEDGER", lambda r: str(r["ledger"])),
+    Column("STAGE", lambda r: r["stage"]),
+    Column("RULE", lambda r: short(r["rule"])),
+    Column("BYTES", lambda r: size(r["bytes"]), number=True),
+    Column("PENDING", lambda r: ", ".join(r["pending"])),
+    Column("DETAIL", lambda r: r["detail"], clips=True),
+)
+_DONE = {"confirmed": codes.OK, "withdrawn": codes.REFUSED, "blocked": codes.REFUSED}
+
+
+@click.group(short_help="Delete a ledger that no owner's metadata describe.")
+def delete() -> None:
+    """Delete what nothing but an operator's word says may go.
+
+    \b
+    Example:  trueup delete ledger 4711 --yes
+    """
+
+
+@delete.command(short_help="A closed ledger, for ever; confirmed by its bookies.")
+@click.argument("ledger", type=click.IntRange(0, (1 << 63) - 1))
+@click.option("--yes", "certain", is_flag=True, help="Do it. Without this the ledger is only shown.")
+@click.option(
+    "--wait", "wait_s", type=click.FloatRange(0), default=60.0, show_default=True, metavar="SECONDS",
+    help="How long to wait for the word of every bookie.",
+)  # fmt: skip
+@options.output
+@options.api
+def ledger(api: str, output: str, ledger: int, certain: bool, wait_s: float) -> int:
+    """Delete LEDGER from a BookKeeper cluster that is not Pulsar's. It cannot be undone.
+
+    Needs deletion.owners: operator and deletion.mode approve or enforce. It must be closed. Its metadata are deleted if
+    they did not change since; then every bookie that ever held it is asked until each says that it has no such ledger.
+    That goes on, also after a restart, when this command no longer waits.
+
+    Exits with 0 once it is confirmed, with 3 without --yes, with 4 when it is not confirmed yet, with 5 when it may not
+    go.
+
+    \b
+    Example:  trueup delete ledger 4711 --yes
+    """
+    app = Api(api)
+    if not certain:
+        return _shown(app.get(f"ledgers/{ledger}"), output)
+    row = app.post(f"ledgers/{ledger}/deletion", {"certain": True})
+    with out.progress(f"deleting ledger {ledger}") as better:
+        deadline = time.monotonic() + wait_s
+        while row["stage"] not in _DONE and time.monotonic() < deadline:
+            time.sleep(LOOK_S)
+            row = _now(app, row)
+            better(f"ledger {ledger}: {row['stage']}")
+    if output == "json":
+        out.as_json(row)
+    else:
+        out.table([row], COLUMNS, "")
+    return _DONE.get(row["stage"], codes.UNREACHABLE)
+
+
+def _now(app: Api, row: Row) -> Row:
+    """A marker as it is now, or how it ended."""
+    number = row["ledger"]
+    for marker in app.get("markers"):
+        if marker["ledger"] == number:
+            return dict(marker)
+    steps = [step for step in app.get("actions") if step["kind"] == "deletion" and step["ledger"] == number]
+    ended = next((step for step in steps if step["outcome"] in _DONE), None)
+    return {**row, "stage": ended["outcome"], "detail": ended["detail"], "pending": []} if ended else row
+
+
+def _shown(found: Row, output: str) -> int:
+    if output == "json":
+        out.as_json(found)
+    else:
+        out.table([found], SHOWN, "")
+        click.echo("\nA deletion cannot be undone. Repeat it with --yes to have it done.")
+    return codes.CHANGES
+
+
+def _bookies(found: Row) -> str:
+    return ", ".join(sorted({member["bookie"] for fragment in found["fragments"] for member in fragment["bookies"]}))
+
+
+SHOWN = (
+    Column("LEDGER", lambda r: str(r["ledger"])),
+    Column("STATE", lambda r: r["state"]),
+    Column("BYTES", lambda r: size(max(0, r["length"])), number=True),
+    Column("MADE", lambda r: time.strftime("%Y-%m-%d %H:%M", time.localtime(r["ctime_ms"] / 1000))),
+    Column("BOOKIES", _bookies, clips=True),
+)

@@ -1,0 +1,67 @@
+"""trueup doctor."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from trueup.state.settings.settings import Settings
+from trueup.streams.cli import codes, options, out
+from trueup.streams.cli.checks import Check, tried
+from trueup.streams.runtime.format import many
+
+
+@click.command(short_help="Whether everything Trueup needs is there, and what to do where not.")
+@options.configuration
+@click.option("--skip-spark", is_flag=True, help="Leave out Spark's self-test, which takes half a minute.")
+@click.option("--all", "every", is_flag=True, help="Show also what is fine.")
+@options.output
+def doctor(path: Path | None, pairs: tuple[str, ...], output: str, skip_spark: bool, every: bool) -> int:
+    """Check what Trueup needs, and say what to do about what is missing: Java and jars, room and port, the journal,
+    ZooKeeper and the rights there, bookies and racks, whether AutoRecovery workers carry the repair flag and see the
+    same racks, whether the clusters of links answer and are two, and whether brokers tell their log directories.
+    Changes nothing. What is wrong is shown as soon as it is found. Exits with 1 when a check failed.
+
+    \b
+    Example:  trueup doctor -c conf/trueup.yaml
+    """
+    settings = options.settings(path, pairs)
+    checks = []
+    with out.progress("looking") as better:
+        for check in examined(settings, better, skip_spark):
+            checks.append(check)
+            if output != "json" and (every or check.status != "ok"):
+                _show(check)
+    if output == "json":
+        out.as_json([asdict(check) for check in checks])
+    else:
+        failed, warned = (sum(check.status == status for check in checks) for status in ("fail", "warn"))
+        click.echo(f"\n{many(len(checks), 'check')}, {failed} failed, {many(warned, 'warning')}")
+    return codes.ATTENTION if any(check.status == "fail" for check in checks) else codes.OK
+
+
+def _show(check: Check) -> None:
+    """One check, as soon as it is made."""
+    said = check.found + (f" -> {check.todo}" if check.todo else "")
+    click.echo(f"{out.styled(f'{check.status:4}', check.status)}  {check.name}: {said}")
+
+
+def examined(settings: Settings, progress: Callable[[str], None], skip_spark: bool) -> Iterator[Check]:
+    """Every check there is, in the order in which things are needed."""
+    from trueup.streams.cli.checks import cluster, links, logdirs, machine, stores
+
+    for name, look in machine.all_of(settings, progress):
+        progress(f"looking at {name}")
+        yield from tried(name, look)
+    if settings.cluster.zookeeper:
+        progress("looking at the cluster")
+        yield from tried("zookeeper", lambda: cluster.all_of(settings))
+    yield from stores.all_of(settings)
+    progress("looking at links")
+    yield from links.all_of(settings)
+    progress("looking at log directories")
+    yield from logdirs.all_of(settings)
+    if not skip_spark:
+        progress("trying Spark")
+        yield from tried("spark", lambda: machine.spark(settings))

@@ -1,0 +1,61 @@
+"""trueup explain."""
+
+from difflib import get_close_matches
+
+import click
+
+from trueup.state.placement.rules import Rule
+from trueup.state.replication.rules import EVERY_RULE
+from trueup.streams.cli import options, out
+from trueup.streams.cli.commands.get import full_rule
+from trueup.streams.cli.out import Column, styled
+from trueup.streams.runtime.format import short
+from trueup.streams.web.engine import rule_row
+
+
+@click.command(short_help="What a rule means, and what changes its verdict.")
+@click.argument("rule", required=False)
+@options.output
+def explain(rule: str | None, output: str) -> None:
+    """Explain a rule: what its verdict means, what shows it, what Trueup does and what would change it.
+
+    Without RULE all are listed. Needs no running application.
+
+    \b
+    Example:  trueup explain too-few-racks
+    """
+    if rule is None:
+        _list(output)
+        return
+    found = EVERY_RULE.find(full_rule(rule) or "")
+    if found is None:
+        raise click.BadParameter(_unknown(rule), param_hint="RULE")
+    if output == "json":
+        out.as_json(rule_row(found))
+        return
+    click.echo(f"{found.id}: {styled(found.verdict.name.lower())}\n{found.title}\n")
+    for title, text in (("Why", found.why), ("Remedy", found.remedy)):
+        click.echo(click.wrap_text(text, 90, initial_indent=f"{title:8}", subsequent_indent=" " * 8))
+
+
+def _list(output: str) -> None:
+    rows = [rule_row(rule) for rule in EVERY_RULE]
+    if output == "json":
+        out.as_json(rows)
+        return
+    columns = [
+        Column("RULE", lambda r: r["id"]),
+        Column("VERDICT", lambda r: r["verdict"]),
+        Column("TITLE", lambda r: r["title"], wraps=True),
+    ]
+    out.table(rows, columns, "No rules.")
+
+
+def _unknown(rule: str) -> str:
+    names: list[str] = [name for known in EVERY_RULE for name in _names(known)]
+    near = get_close_matches(rule, names, 3)
+    return f"expected a rule; found {rule!r}; " + (f"near: {', '.join(near)}" if near else "`trueup explain` lists all")
+
+
+def _names(rule: Rule) -> tuple[str, str]:
+    return rule.id, short(rule.id)

@@ -1,0 +1,175 @@
+"""trueup link: pause, resume, set back, refill."""
+
+import time
+
+import click
+
+from trueup.state.common.errors import Refused
+from trueup.state.common.patterns import matches
+from trueup.streams.cli import codes, options, out
+from trueup.streams.cli.client import Api, segment
+from trueup.streams.cli.options import Command
+from trueup.streams.cli.out import Column, Row
+from trueup.streams.runtime.format import many, size
+
+LOOK_S = 0.5
+FEW = 10
+"""Partitions of a reset that are printed."""
+REFILLED = (
+    Column("TOPIC", lambda r: r["target_topic"]),
+    Column("PARTITIONS", lambda r: r["partitions"], number=True),
+    Column("RECORDS", lambda r: r["records"], number=True),
+    Column("BYTES", lambda r: size(r["bytes"]) if r["bytes"] >= 0 else "", number=True),
+    Column("STAGE", lambda r: r["stage"]),
+    Column("REASON", lambda r: r["reason"], clips=True),
+)
+
+
+@click.group(short_help="Pause, resume, set back or refill a link.")
+def link() -> None:
+    """Steer a link of the running application. `trueup config set links.NAME.KEY` tunes it.
+
+    \b
+    Example:  trueup link pause east-west
+    """
+
+
+def _topics(command: Command) -> Command:
+    return click.option(
+        "--topic", "topics", metavar="TOPIC", multiple=True, help="Only this topic of the source. Repeatable."
+    )(command)
+
+
+@link.command(short_help="Copy nothing more.")
+@click.argument("name")
+@_topics
+@options.output
+@options.api
+def pause(api: str, output: str, name: str, topics: tuple[str, ...]) -> None:
+    """Let link NAME, or only some of its topics, copy nothing until it is resumed. Its partitions stop at the end of
+    their leases, and it lasts over restarts. Heartbeats, alignment and groups go on.
+
+    \b
+    Examples:  trueup link pause east-west
+               trueup link pause east-west --topic orders
+    """
+    _set(api, output, name, topics, True)
+
+
+@link.command(short_help="Go on where it was paused.")
+@click.argument("name")
+@_topics
+@options.output
+@options.api
+def resume(api: str, output: str, name: str, topics: tuple[str, ...]) -> None:
+    """Let link NAME, or only some of its topics, go on where it was paused.
+
+    \b
+    Examples:  trueup link resume east-west
+               trueup link resume east-west --topic orders
+    """
+    _set(api, output, name, topics, False)
+
+
+def _set(api: str, output: str, name: str, topics: tuple[str, ...], paused: bool) -> None:
+    app = Api(api)
+    known = {row["topic"] for row in app.get(f"links/{segment(name)}")["by_topic"]}
+    if strange := sorted(set(topics) - known):
+        raise Refused(f"topics of link {name}", ", ".join(strange), f"look at `trueup describe link {name}`")
+    key = f"links.{name}.paused_topics" if topics else f"links.{name}.paused"
+    value = _paused(app.get("config")["live"][key]["value"], topics, paused) if topics else paused
+    found = app.put(f"config/{segment(key)}", {"value": value})
+    if output == "json":
+        out.as_json(found)
+        return
+    for what in topics or (name,):
+        click.echo(f"{what} is {'paused' if paused else 'resumed'}")
+
+
+def _paused(patterns: list[str], topics: tuple[str, ...], paused: bool) -> list[str]:
+    """The topics that are paused from now on. Raises `Refused` for one that an expression pauses."""
+    left = [pattern for pattern in patterns if pattern not in topics]
+    if paused:
+        return [*left, *topics]
+    if held := sorted(topic for topic in topics if matches(left, topic)):
+        todo = "set links.NAME.paused_topics without the expression"
+        raise Refused("topics that are paused by name", f"{', '.join(held)}, paused by {', '.join(left)}", todo)
+    return left
+
+
+@link.command(short_help="Copy again from another source offset.")
+@click.argument("name")
+@click.option("--to", required=True, metavar="earliest|latest|OFFSET", help="The source offset to go on at.")
+@click.option("--partition", "partitions", metavar="TOPIC-N", multiple=True, help="Only this one. Repeatable.")
+@options.output
+@options.api
+def reset(api: str, output: str, name: str, partitions: tuple[str, ...], to: str) -> None:
+    """Let link NAME go on at other source offsets from its next leases on.
+
+    What the target has stays: going back writes records a second time, going forward leaves records out. It is kept in
+    the journal and in the history, and `trueup describe link` shows it.
+
+    \b
+    Example:  trueup link reset east-west --partition orders-0 --to earliest
+    """
+    body: dict[str, object] = {"to": to, **({"partitions": list(partitions)} if partitions else {})}
+    rows = Api(api).post(f"links/{segment(name)}/reset", body)
+    if output == "json":
+        out.as_json(rows)
+        return
+    if not rows:
+        click.echo("The link copies nothing yet.")
+        return
+    click.echo(f"{many(len(rows), 'partition')} of {name} to go on at {to}:")
+    for row in rows[:FEW]:
+        click.echo(f"  {row['partition']} at {row['offset']:,}")
+    if len(rows) > FEW:
+        click.echo(f"  and {len(rows) - FEW:,} more: trueup describe link {name}")
+
+
+@link.command(short_help="Give a target that lost its data everything back.")
+@click.argument("name")
+@click.option("--yes", "certain", is_flag=True, help="Do it. Without this it is only shown.")
+@click.option(
+    "--wait", "wait_s", type=click.FloatRange(0), default=60.0, show_default=True, metavar="SECONDS",
+    help="How long to wait for leases to end and for topics to be there.",
+)  # fmt: skip
+@options.output
+@options.api
+def refill(api: str, output: str, name: str, certain: bool, wait_s: float) -> int:
+    """Copy to the target of link NAME everything that its source holds up to this moment, also what was born at the
+    target: for a cluster that came back without its data, and for topics that were lost there.
+
+    It concerns topics that were deleted or made anew at the target since the link wrote to them, and partitions that
+    are empty there. Each record is copied once, in order; new records go on behind them. The link that copies back
+    begins anew in the new topics and leaves out what was refilled. RECORDS are offsets.
+
+    Exits with 0 once everything is being copied or nothing is left to do, with 3 without --yes, with 4 when some of it
+    still waits, with 5 when there is nothing to refill or some of it is blocked.
+
+    \b
+    Example:  trueup link refill west-east --yes
+    """
+    app, path = Api(api), f"links/{segment(name)}/refill"
+    if not certain:
+        rows = app.get(path)
+        _show(rows, output)
+        if rows and output != "json":
+            click.echo("\nRepeat it with --yes to have it done.")
+        return codes.CHANGES if rows else codes.OK
+    rows = app.post(path, {"certain": True})
+    with out.progress(f"refilling through {name}"):
+        deadline = time.monotonic() + wait_s
+        while any(row["stage"] == "waiting" for row in rows) and time.monotonic() < deadline:
+            time.sleep(LOOK_S)
+            rows = app.post(path, {"certain": True})
+    _show(rows, output)
+    stages = {row["stage"] for row in rows}
+    return codes.UNREACHABLE if "waiting" in stages else codes.REFUSED if "blocked" in stages else codes.OK
+
+
+def _show(rows: list[Row], output: str) -> None:
+    if output == "json":
+        out.as_json(rows)
+    else:
+        out.table(rows, REFILLED, "The target has lost nothing.")

@@ -1,0 +1,87 @@
+"""trueup plan and trueup approve."""
+
+import click
+
+from trueup.streams.cli import codes, options, out
+from trueup.streams.cli.client import Api
+from trueup.streams.cli.out import Column, Row
+from trueup.streams.runtime.format import many, short, since
+
+COLUMNS = (
+    Column("ACTION", lambda r: r["id"]),
+    Column("KIND", lambda r: r["kind"]),
+    Column("RULE", lambda r: short(r["rule"])),
+    Column("ABOUT", lambda r: r.get("topic") or r.get("link") or r["ledger"]),
+    Column("COPIES", lambda r: r["copies"], number=True),
+    Column("RACKS", lambda r: r["racks"], number=True),
+    Column("STAGE", lambda r: r["stage"]),
+)
+
+
+@click.command(short_help="What would be done, in which order. Changes nothing.")
+@options.output
+@options.api
+def plan(api: str, output: str) -> int:
+    """Show what Trueup would do, riskiest first. Changes nothing.
+
+    ACTION names what it was decided on, of a ledger its version: once that changes, the action is void. Behind the
+    ledgers come the changes that links would make at their targets (topics, settings, rights, places of groups), and
+    moves and cordons of log directories, with bytes, from, to, and the skew that each leads to; deletions of ledgers
+    that their owners forgot stand with their bytes and owner. REASON says what differs.
+
+    Exits with 0 when there is nothing to do, with 3 when the plan holds changes, with 6 when actions may be missing; -o
+    json has the form that `trueup get --help` describes.
+
+    \b
+    Example:  trueup plan -o json
+    """
+    app = Api(api)
+    found = app.rows("plan")
+    columns = [*COLUMNS, Column("NEXT", lambda r: _next(app.now_ms, r)), Column("REASON", _reason, clips=True)]
+    code = out.listing(output, found, columns, "Nothing to do.")
+    if output != "json":
+        _hint(found.rows)
+    return code or (codes.CHANGES if found.rows else codes.OK)
+
+
+def _next(now_ms: int, row: Row) -> str:
+    """When a ledger that a worker left as it was is tried again."""
+    return f"in {since(row['next_ms'], now_ms)}" if row["next_ms"] and row["next_ms"] > now_ms else ""
+
+
+def _reason(row: Row) -> str:
+    """Why, and what keeps it from being done."""
+    detail = row["evidence"].get("detail")
+    return f"{row['reason']} ({detail})" if detail else str(row["reason"])
+
+
+def _hint(rows: list[Row]) -> None:
+    asking = sum(row["stage"] == "awaiting approval" for row in rows)
+    if asking:
+        out.note(f"{many(asking, 'action waits', 'actions wait')} for you: trueup approve ACTION... or --all")
+    elif any(row["stage"] == "planned" for row in rows):
+        out.note("In mode observe none of this is done: trueup config set placement.mode approve")
+
+
+@click.command(short_help="Let actions of the plan be carried out.")
+@click.argument("actions", metavar="[ACTION]...", nargs=-1)
+@click.option("--all", "every", is_flag=True, help="All that wait for approval now.")
+@options.output
+@options.api
+def approve(api: str, output: str, actions: tuple[str, ...], every: bool) -> None:
+    """Approve actions by the name `trueup plan` shows. In mode approve nothing is done without this.
+
+    An approval holds for the ledger as it was in the plan. If it changed meanwhile, nothing is approved and the exit
+    code is 5.
+
+    \b
+    Example:  trueup approve repair-21-v3
+    """
+    if every == bool(actions):
+        raise click.UsageError("expected names of actions, or --all; found " + ("both" if every else "neither"))
+    rows = Api(api).post("approve", {"all": True} if every else {"ids": list(actions)})
+    if output == "json":
+        out.as_json(rows)
+    else:
+        approved = [{**row, "stage": "approved"} for row in rows]
+        out.table(approved, COLUMNS, "Nothing waits for approval.")

@@ -1,0 +1,121 @@
+"""trueup status."""
+
+import time
+from collections import Counter
+from collections.abc import Callable
+
+import click
+
+from trueup.state.common.errors import Retry, TrueupError
+from trueup.state.placement.readiness import few
+from trueup.streams.cli import codes, options, out
+from trueup.streams.cli.client import Api
+from trueup.streams.cli.out import Column, Row, styled
+from trueup.streams.runtime.format import age, many, since
+from trueup.streams.runtime.health import Health, health
+
+POLL_S = 0.5
+STATUSES = ("writable", "readonly", "pending", "lost")
+SOURCES = (
+    Column("SOURCE", lambda r: r["name"]),
+    Column("STATE", lambda r: r["state"]),
+    Column("HEARD", lambda r: f"{age(r['age_ms'])} ago"),
+    Column("DETAIL", lambda r: r["detail"], wraps=True),
+)
+STREAMS = (
+    Column("STREAM", lambda r: r["name"]),
+    Column("STATE", lambda r: r["state"]),
+    Column("BATCH-MS", lambda r: r["batch_ms"], number=True),
+    Column("ROWS/S", lambda r: f"{r['rows_per_s']:,.0f}", number=True),
+    Column("BEHIND", lambda r: r["behind"], number=True),
+    Column("RESTARTS", lambda r: r["restarts"], number=True),
+)
+
+
+@click.command(short_help="Healthy or not, and why.")
+@click.option(
+    "--wait", "wait_s", type=float, metavar="SECONDS", default=0, help="Wait until it is healthy, at most so long."
+)
+@click.option("--ready", is_flag=True, help="Ready is enough: everything has been judged, whatever the verdicts.")
+@options.output
+@options.api
+def status(api: str, output: str, wait_s: float, ready: bool) -> int:
+    """Say whether the cluster is as it should be, and why not.
+
+    Healthy means: every ledger is true, log directories are level, every source was heard lately, and every stream
+    runs. Exits with 0 when healthy (with --ready: when ready), else with 1; with 4 when Trueup does not answer.
+
+    A ledger that was created or changed and has no verdict in its present version is unknown: it is not judged yet.
+    Trueup becomes ready when all ledgers that were there at its start have been judged. It is no longer ready when more
+    than 1% of the ledgers have not been judged for 10 s. --ready waits in addition until not more than 1% remain.
+
+    \b
+    Example:  trueup status --wait 60
+    """
+    app = Api(api)
+    with out.progress(f"waiting until it is {'ready' if ready else 'healthy'}") as better:
+        found, said = _awaited(app, time.monotonic() + wait_s, ready, better)
+    if output == "json":
+        out.as_json({**found, "health": said.level, "reasons": list(said.reasons)})
+    else:
+        _show(found, said, _bookies(app))
+    return codes.OK if _good(found, said, ready) else codes.ATTENTION
+
+
+def _good(found: Row, said: Health, ready: bool) -> bool:
+    return bool(found["ready"]) and few(found["not_judged"], found["ledgers"]) if ready else said.level == "healthy"
+
+
+def _awaited(api: Api, deadline: float, ready: bool, better: Callable[[str], None]) -> tuple[Row, Health]:
+    """The status once it is good, or as it is when time runs out."""
+    while True:
+        late = time.monotonic() >= deadline
+        try:
+            found = api.get("status")
+            said = health(found)
+            if late or _good(found, said, ready):
+                return found, said
+            better(said.line)
+        except Retry as error:
+            if late:
+                raise
+            better(f"waiting for an answer of {api.base}: {error.found}")
+        time.sleep(POLL_S)
+
+
+def _bookies(api: Api) -> str:
+    """How many bookies there are of each status."""
+    try:
+        counts = Counter(bookie["status"] for bookie in api.get("bookies"))
+    except TrueupError:
+        return "not seen yet"
+    return ", ".join(f"{counts[status]:,} {status}" for status in STATUSES if counts[status]) or "none"
+
+
+def _show(found: Row, said: Health, bookies: str) -> None:
+    click.echo(styled(said.line, said.level))
+    for reason in said.reasons:
+        click.echo(f"  - {reason}")
+    mode = f", mode {found['mode']}" + (", paused" if found["paused"] else "") if found["watches_ledgers"] else ""
+    click.echo(f"\nCluster  {found['cluster']}{mode}, up {since(found['now_ms'], found['started_ms'])}")
+    if found["watches_ledgers"]:
+        _show_ledgers(found, bookies)
+    if found["links"]:
+        states = Counter(link["state"] for link in found["links"])
+        click.echo("Links    " + ", ".join(f"{count:,} {state}" for state, count in states.items()))
+    for row in found["logdirs"]:
+        skew = f"skew {row['skew']:.0%}, {row['moving']:,} moving, {row['planned']:,} planned"
+        click.echo(f"Dirs     {row['kafka']}: {row['directories']:,} on {many(row['brokers'], 'broker')}, {skew}")
+    click.echo()
+    out.table(found["sources"], SOURCES, "No source has been heard yet.")
+    click.echo()
+    out.table(found["streams"], STREAMS, "No stream has reported yet.")
+
+
+def _show_ledgers(found: Row, bookies: str) -> None:
+    counts, marks = found["counts"], found["marks"]
+    late = f" ({found['not_judged']:,} of them not judged yet)" if found["not_judged"] else ""
+    click.echo("Ledgers  " + ", ".join(f"{count:,} {verdict}" for verdict, count in counts.items()) + late)
+    click.echo(f"Bookies  {bookies}")
+    click.echo(f"Auditor  {found['unbound'] or 'Trueup holds the vote: hold and approve bind BookKeeper'}")
+    click.echo(f"Marks    {marks['outstanding']:,} outstanding of {marks['cap']:,} at most, {marks['ours']:,} ours")

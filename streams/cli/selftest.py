@@ -1,0 +1,61 @@
+"""Whether Spark, its jars and our operator work together on this machine: one small batch through all of it.
+
+The connector set is one that nobody released together, so `trueup doctor` tries it rather than trusting it.
+"""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from trueup.state.bookkeeper.topology import Bookie, Status, Topology
+from trueup.state.common.errors import Stop
+from trueup.state.settings.settings import Settings
+from trueup.streams.journal.codec import encode, ledger_key, topology_bytes
+from trueup.streams.placement.query import LEDGER, TOPOLOGY, answer_of, fold
+from trueup.streams.runtime.session import session
+
+_LEDGER = {
+    "ledger": 1, "mzxid": 1, "version": 0, "ctime_ms": 0, "seen_ms": 0, "state": 3, "ensemble": 2, "quorum": 2,
+    "ack_quorum": 2, "last_entry": 0, "length": 0, "custom": {}, "error": "",
+    "fragments": [{"first_entry": 0, "bookies": ["a:1", "b:1"]}],
+}  # fmt: skip
+
+
+def self_test(settings: Settings) -> str:
+    """What was tried and worked, in one line. Raises `Stop` when the answer is wrong; Spark's own errors pass."""
+    with tempfile.TemporaryDirectory(prefix="trueup-") as place:
+        spark = session(settings, Path(place))
+        try:
+            _kafka(spark)
+            _operator(spark, Path(place))
+            return f"Spark {spark.version} with connector, Avro and a stateful batch"
+        finally:
+            spark.stop()
+
+
+def _kafka(spark: SparkSession) -> None:
+    """The connector's classes load; a broker is `trueup doctor`'s next check."""
+    jvm: Any = spark._jvm
+    jvm.org.apache.spark.sql.kafka010.KafkaSourceProvider()
+
+
+def _operator(spark: SparkSession, place: Path) -> None:
+    topology = Topology(1, 0, (Bookie("a:1", "/a", Status.WRITABLE, 0), Bookie("b:1", "/a", Status.WRITABLE, 0)))
+    rows = [(LEDGER, ledger_key(1), encode("ledgers", _LEDGER)), (TOPOLOGY, b"topology", topology_bytes(topology))]
+    records = "kind int, key binary, value binary"
+    spark.createDataFrame(rows, records).coalesce(1).write.parquet(str(place / "records"))
+    said: list[dict[str, Any]] = []
+    query = (
+        fold(spark.readStream.schema(records).parquet(str(place / "records")), 1)
+        .writeStream.outputMode("update")
+        .foreachBatch(lambda frame, _batch: said.extend(frame.toArrow().to_pylist()))
+        .option("checkpointLocation", f"file://{place / 'checkpoint'}")
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination(120)
+    found = [int(i) for row in said for i in answer_of(row)[1].findings["ledger"]]
+    if found != [1]:
+        raise Stop("the one ledger on one rack to be found", f"{found}", "reinstall the locked requirements and jars")

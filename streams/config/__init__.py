@@ -1,0 +1,1 @@
+"""The settings file: read, checked, and its live keys."""

@@ -1,0 +1,51 @@
+"""What a configuration names outside of itself: files, variables, addresses. `parse` cannot see whether they hold."""
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from trueup.state.common.options import shown
+from trueup.state.placement.bookie_classes import depth
+from trueup.state.settings.settings import Settings
+from trueup.state.settings.validation import ADDRESS
+
+WANTED = "host:port[,host:port...]"
+
+
+def problems(settings: Settings, env: Mapping[str, str]) -> list[str]:
+    """One line for each key whose value does not hold on this machine."""
+    return [*_addresses(settings), *_racks(settings), *_variables(settings, env)]
+
+
+def _addresses(settings: Settings) -> Iterator[str]:
+    # A chroot may follow the last of ZooKeeper's servers.
+    servers = settings.cluster.zookeeper.partition("/")[0]
+    for name, addresses in (("cluster.zookeeper", servers), ("journal.bootstrap", settings.journal.bootstrap)):
+        wrong = [address for address in addresses.split(",") if not ADDRESS.fullmatch(address.strip())]
+        if addresses and wrong:
+            yield f"{name}: expected {WANTED}; found {shown(wrong[0])}"
+    for address in settings.cluster.autorecovery:
+        if not ADDRESS.fullmatch(address.partition("://")[2].rstrip("/") or address):
+            yield f"cluster.autorecovery: expected [http://]host:port; found {shown(address)}"
+
+
+def _racks(settings: Settings) -> Iterator[str]:
+    racks = settings.racks
+    if racks.source == "script" and not (Path(racks.script).is_file() and os.access(racks.script, os.X_OK)):
+        found = "a file that cannot be executed" if Path(racks.script).exists() else "no such file"
+        yield f"racks.script: expected an executable script; found {shown(racks.script)}, {found}"
+    if racks.source != "static":
+        return
+    bad = [(bookie, rack) for bookie, rack in racks.table.items() if depth(rack) < 1]
+    if bad:
+        yield f"racks.table: expected locations such as /rack1; found {shown(bad[0][1])} for {shown(bad[0][0])}"
+    by_depth = {depth(rack): f"{rack} for {bookie}" for bookie, rack in racks.table.items() if depth(rack) > 0}
+    if len(by_depth) > 1:
+        yield f"racks.table: expected racks of one depth; found {' and '.join(map(shown, by_depth.values()))}"
+
+
+def _variables(settings: Settings, env: Mapping[str, str]) -> Iterator[str]:
+    for name, store in settings.stores.items():
+        for key, variable in (("key_env", store.key_env), ("secret_env", store.secret_env)):
+            if variable and variable not in env:
+                yield f"stores.{name}.{key}: expected a variable that is set; found {shown(variable)} unset"

@@ -1,0 +1,98 @@
+"""Settings that change while the application runs, through the compacted config topic.
+
+Whoever writes a record there tunes every running application of the cluster. A record that does not parse, names
+no live key or is out of bounds is refused and reported; the old value stays.
+"""
+
+import json
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from trueup.state.common.errors import BadSettings, TrueupError
+from trueup.state.settings.settings import Settings, change, live_keys, value_of
+from trueup.streams.journal.journal import Journal, Record
+
+log = logging.getLogger(__name__)
+APPLY_S = 5.0
+
+
+class Live:
+    """The settings in force. Reading ``now`` is safe from any thread.
+
+    ``refused``: place and problem of the newest record of a key, where that is not a good one.
+    """
+
+    def __init__(self, base: Settings, journal: Journal, clock: Callable[[], int]) -> None:
+        self._base, self._journal, self._clock = base, journal, clock
+        self._overlay: dict[str, Any] = {}
+        self._newest: dict[bytes, int] = {}
+        self._changed = threading.Condition()
+        self.now = base
+        self.refused: dict[str, tuple[str, str]] = {}
+        self.listeners: list[Callable[[], None]] = []
+
+    def load(self) -> None:
+        """Take what the topic holds already, before anything is decided."""
+        for record in self._journal.read("config", bad=self._refuse):
+            self._seen(record)
+
+    def follow(self, stop: threading.Event) -> None:
+        """Apply changes until ``stop``. Blocks. Whoever listens is told first, as a change may have ended the last
+        call before all were."""
+        self._tell()
+        self._journal.follow("config", stop, self._seen, self._refuse)
+
+    def set(self, name: str, value: Any) -> Any:
+        """Publish a change and wait until it is in force here; its new value. None takes the file's value again."""
+        if value is not None:
+            change(self.now, name, value)
+        elif name not in live_keys(self._base):
+            raise BadSettings([f"{name}: expected a live key, one of {', '.join(live_keys(self._base))}"])
+        wanted = None if value is None else value_of(change(self._base, name, value), name)
+        record = None if value is None else {"name": name, "value": json.dumps(wanted), "at_ms": self._clock()}
+        self._journal.put([("config", name.encode(), record)])
+        with self._changed:
+            self._changed.wait_for(lambda: self._overlay.get(name) == wanted, APPLY_S)
+        return value_of(self.now, name)
+
+    def _seen(self, record: Record) -> None:
+        if self._known(record):
+            return
+        name = record.key.decode(errors="replace")
+        try:
+            value = None if record.value is None else json.loads(record.value["value"])
+            overlay = {k: v for k, v in {**self._overlay, name: value}.items() if v is not None}
+            settings = self._base
+            for key, chosen in overlay.items():
+                settings = change(settings, key, chosen)
+        except BadSettings as error:
+            self._note(record, "; ".join(error.problems))
+            return
+        except (ValueError, RecursionError):
+            self._note(record, f"{name[:200]}: expected JSON; found something else")
+            return
+        with self._changed:
+            self.refused.pop(name, None)
+            self._overlay, self.now = overlay, settings
+            self._changed.notify_all()
+        self._tell()
+
+    def _tell(self) -> None:
+        for listener in self.listeners:
+            listener()
+
+    def _refuse(self, record: Record, error: TrueupError) -> None:
+        if not self._known(record):
+            self._note(record, str(error))
+
+    def _known(self, record: Record) -> bool:
+        """Whether this or a newer one of its key was taken: read again, an old value must not come back."""
+        known = record.offset <= self._newest.get(record.key, -1)
+        self._newest[record.key] = max(record.offset, self._newest.get(record.key, -1))
+        return known
+
+    def _note(self, record: Record, problem: str) -> None:
+        self.refused[record.key.decode(errors="replace")] = record.where, problem
+        log.warning("config record refused", extra={"where": record.where, "problem": problem})

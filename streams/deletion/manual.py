@@ -1,0 +1,161 @@
+"""Deletions that an operator orders, where no owner's metadata say which ledgers are in use: the loop of
+`streams.deletion.reconciler` over what was ordered in place of what a stream found."""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+import numpy as np
+
+from trueup.connectors.bookkeeper.deletion.remove import RemovalOrder, Removed, refusal
+from trueup.connectors.zookeeper.follower import Run
+from trueup.state.bookkeeper.ledgers import Ledgers
+from trueup.state.bookkeeper.observations import LedgerRecord, LedgerState
+from trueup.state.common.errors import Refused, Retry, TrueupError
+from trueup.state.deletion.lifecycle import Marker, Stage
+from trueup.state.deletion.owners import Component, Pointers
+from trueup.state.deletion.rules import LEAK_RULES
+from trueup.state.deletion.settings import Deletion
+from trueup.state.deletion.verdicts import LEAK
+from trueup.state.deletion.view import Leaks
+from trueup.state.placement.rules import Verdict
+from trueup.streams.deletion.reconciler import Markers, Result
+from trueup.streams.journal.history import History
+from trueup.streams.journal.journal import Journal
+
+RULE = "deletion.ordered"
+_CODE = LEAK_RULES.code(RULE)
+
+
+class BookKeeper(Protocol):
+    """What is needed of `streams.bookkeeper.cluster.BookKeeper`."""
+
+    def read(self, ledgers: Sequence[int]) -> Ledgers:
+        """Fresh rows of these ledgers; those that are gone are left out."""
+
+    def describe(self, ledger: int) -> tuple[LedgerRecord, Ledgers]:
+        """One ledger as it is now. Raises `Refused` when there is none."""
+
+    def remove(self, orders: Sequence[RemovalOrder]) -> list[Removed]:
+        """Delete these ledgers, each if it still is as it was ordered."""
+
+    def held(self, asked: Mapping[int, Sequence[str]]) -> dict[int, dict[str, str]]:
+        """Which of these bookies do not say that they have no such ledger, and what they say."""
+
+    def unseen(self) -> str:
+        """Why the cluster is not seen as it is now; empty if it is."""
+
+    def unlike(self, instance: str) -> str:
+        """Why this is not the cluster of this INSTANCEID; empty if it is."""
+
+
+class Nobody:
+    """Implements `streams.deletion.reconciler.Cluster` and `streams.deletion.report.Owners` of a cluster without known
+    owners."""
+
+    def __init__(self, ledgers: BookKeeper, policy: Callable[[], Deletion], clock: Callable[[], int]) -> None:
+        self._policy, self._clock = policy, clock
+        self._ledgers = ledgers
+        self.read, self.held = ledgers.read, ledgers.held
+
+    def start(self, run: Run) -> None:
+        """There is nothing to observe."""
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+    def delete(self, markers: Sequence[Marker]) -> list[Result]:
+        """Delete these ledgers, each if its metadata did not change."""
+        return [Result(*each) for each in self._ledgers.remove([RemovalOrder(*_birth(m)) for m in markers])]
+
+    def obstacle(self) -> str:
+        """Why nothing may be deleted now; empty if it may."""
+        if unseen := self._ledgers.unseen():
+            return unseen
+        policy = self._policy()
+        return "" if policy.mode == "observe" else self._ledgers.unlike(policy.instance)
+
+    def nodes(self, _owner: str) -> list[Pointers]:
+        """No node points to a ledger."""
+        return []
+
+    def health(self) -> tuple[bool, int, str]:
+        """Always in step."""
+        return True, self._clock(), ""
+
+
+class Orders:
+    """What was ordered, as the view of one bucket. Safe to use from several threads."""
+
+    def __init__(
+        self, ledgers: BookKeeper, journal: Journal, policy: Callable[[], Deletion],
+        counted: Callable[[str, int, float], None], clock: Callable[[], int],
+        history: History | None = None,
+    ) -> None:  # fmt: skip
+        self._ledgers, self._policy, self._clock = ledgers, policy, clock
+        self._acting = threading.RLock()
+        self.owners = Nobody(ledgers, policy, clock)
+        self.markers = Markers(self.owners, journal, self.policy, lambda: 0, counted, clock, 1, history=history)
+
+    def policy(self) -> Deletion:
+        """The policy for what was ordered: the order was a person's yes, and it was given now."""
+        now = self._policy()
+        return now if now.mode == "observe" else replace(now, mode="enforce", grace_s=0.0)
+
+    def load(self) -> None:
+        """Take up the orders of earlier runs."""
+        self.markers.load()
+        self.markers.hear(0, 0, _leaks([]))
+
+    def turn(self) -> None:
+        """Do what is due. What keeps it from that is told as ``markers.obstacle``."""
+        with self._acting:
+            try:
+                self._look()
+            except TrueupError as error:
+                self.markers.obstacle = str(error)
+                return
+            self.markers.turn()
+
+    def order(self, ledger: int) -> Marker:
+        """Order a deletion; its marker, which is on the journal. Raises `Refused` for a ledger that may not go, and
+        `Retry` when nothing can be begun now."""
+        if self._policy().mode == "observe":
+            raise Refused("deletion.mode approve or enforce", "observe", "`trueup config set deletion.mode approve`")
+        record, _ = self._ledgers.describe(ledger)
+        if problem := refusal(record):
+            raise problem
+        with self._acting:
+            self._look(_leak(record, self._clock()))
+            self.markers.turn()
+            marker = self.markers.markers.get(ledger)
+        if marker is None:
+            raise Retry(f"the deletion of ledger {ledger} to begin", self.markers.obstacle or "no marker", "try again")
+        return marker
+
+    def _look(self, *fresh: tuple[int, ...]) -> None:
+        """Have the view hold the orders that are under way as their ledgers are now, and these."""
+        known = {m.ledger: m for m in self.markers.markers.values() if m.stage is not Stage.GONE}
+        there = self._ledgers.read(list(known))
+        rows = [
+            (ledger, known[ledger].since_ms, known[ledger].ctime_ms, known[ledger].length, version)
+            for ledger, version in zip(there.ledger.tolist(), there.version.tolist(), strict=True)
+        ]
+        self.markers.hear(0, 0, _leaks([*rows, *fresh]))
+
+
+def _leaks(rows: Sequence[tuple[int, ...]]) -> Leaks:
+    """The first fields of `LEAK` as a view of closed ledgers that were ordered to go."""
+    made = np.zeros(len(rows), LEAK)
+    for at, row in enumerate(rows):
+        made[at] = (*row, 0, 0, LedgerState.CLOSED, Component.UNKNOWN, Verdict.DRIFTED, _CODE)
+    return Leaks(made, ("",), len(rows))
+
+
+def _birth(marker: Marker) -> tuple[int, int, int]:
+    return marker.ledger, marker.version, marker.ctime_ms
+
+
+def _leak(record: LedgerRecord, now_ms: int) -> tuple[int, int, int, int, int]:
+    return record["ledger"], now_ms, record["ctime_ms"], max(0, record["length"]), record["version"]

@@ -1,0 +1,174 @@
+"""Objects of tiered storage that no owner points to: the loop of `streams.deletion.reconciler` over what listings found
+in place of what a stream did. All strays of one ledger are one deletion, which always waits for a person's yes.
+
+A marker's bookies are the places of its objects, each a store and a key; it is confirmed when each is gone.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+import numpy as np
+
+from trueup.connectors.pulsar import orphan_objects
+from trueup.connectors.pulsar.orphan_objects import Search
+from trueup.connectors.s3.store import Store
+from trueup.state.bookkeeper.ledgers import EMPTY, Ledgers
+from trueup.state.common.errors import TrueupError, ended
+from trueup.state.deletion.lifecycle import LONGEST_MS, Marker
+from trueup.state.deletion.orphan_objects import LOST, UNOWNED, Referenced, Stray
+from trueup.state.deletion.owners import Component, Pointers
+from trueup.state.deletion.rules import LEAK_RULES
+from trueup.state.deletion.settings import Deletion
+from trueup.state.deletion.stores import Store as Declared
+from trueup.state.deletion.verdicts import LEAK
+from trueup.state.deletion.view import Leaks
+from trueup.streams.deletion.reconciler import Markers, Result
+from trueup.streams.journal.history import History
+from trueup.streams.journal.journal import Journal
+
+TOPIC, VERSION = "strays", -1
+_ORDER = {LOST: 3, UNOWNED: 2}
+
+
+class Owners(Protocol):
+    """What is needed of `streams.deletion.owners.Pulsar`."""
+
+    def referenced(self) -> Referenced:
+        """All that owners point to now."""
+
+    def nodes(self, owner: str) -> list[Pointers]:
+        """All nodes of an owner as they are now, its own first."""
+
+    def obstacle(self) -> str:
+        """Why nothing may be deleted now; empty if it may."""
+
+
+class Strays:
+    """What is found in all stores, and its deletions. Safe to use from several threads."""
+
+    def __init__(
+        self, stores: Mapping[str, Store], declared: Mapping[str, Declared], owners: Owners, journal: Journal,
+        policy: Callable[[], Deletion], counted: Callable[[str, int, float], None], clock: Callable[[], int],
+        history: History | None = None,
+    ) -> None:  # fmt: skip
+        self._stores, self._declared, self._owners = stores, declared, owners
+        self._policy, self._clock = policy, clock
+        self._clusters = {name: store.cluster for name, store in declared.items()}
+        self._searches = {name: Search(name, store, self._clusters[name]) for name, store in stores.items()}
+        self._due_ms, self._failures = dict.fromkeys(stores, 0), dict.fromkeys(stores, 0)
+        self._found: dict[str, list[Stray]] = {}
+        self._since: dict[int, int] = {}
+        self._acting = threading.Lock()
+        self.problems: dict[str, str] = {}
+        self.obstacle = owners.obstacle
+        self.markers = Markers(self, journal, self.policy, lambda: 0, counted, clock, 1, topic=TOPIC, history=history)
+        self.load = self.markers.load
+
+    def policy(self) -> Deletion:
+        """The policy for objects: none goes without a person's yes."""
+        now = self._policy()
+        return replace(now, mode="approve") if now.mode == "enforce" else now
+
+    def turn(self) -> None:
+        """List the stores whose time has come, then do what is due."""
+        with self._acting:
+            for name in self._stores:
+                if self._due_ms[name] <= self._clock():
+                    self._list(name)
+            self.markers.turn()
+
+    def _list(self, name: str) -> None:
+        """What is wrong with a store is told, and it is asked again after a while, less and less often."""
+        policy, every_ms = self._policy(), int(self._declared[name].list_s * 1000)
+        try:
+            self._found[name] = self._searches[name].strays(self._owners.referenced)
+        except TrueupError as error:
+            wait = min(int(policy.retry_s * 1000) << min(self._failures[name], 16), LONGEST_MS)
+            self.problems[name], self._due_ms[name] = str(error), self._clock() + wait
+            self._failures[name] += 1
+            return
+        self.problems.pop(name, None)
+        known = self._since.keys()
+        if any(stray.rule == LOST and stray.ledger not in known for stray in self._found[name]):
+            every_ms = min(every_ms, int(policy.missing_s * 1000))  # it is looked for once more before it is told
+        self._failures[name], self._due_ms[name] = 0, self._clock() + every_ms
+        self._say()
+
+    def _all(self) -> dict[int, Stray]:
+        """By ledger; what is lost goes before what is left, and what may not go before what may."""
+        found: dict[int, Stray] = {}
+        for stray in (each for some in self._found.values() for each in some):
+            before = found.setdefault(stray.ledger, stray)
+            if (before.rule, before.owner) != (stray.rule, stray.owner):
+                found[stray.ledger] = max(before, stray, key=lambda each: _ORDER.get(each.rule, 1))
+            elif before is not stray:
+                found[stray.ledger] = before._replace(parts=before.parts + stray.parts)
+        return found
+
+    def _say(self) -> None:
+        if self._found.keys() != self._stores.keys():
+            return  # what was found in the others before would look as if it were gone
+        found = self._all()
+        now_ms = self._clock()
+        self._since = {ledger: self._since.get(ledger, now_ms) for ledger in found}
+        rows, names = np.zeros(len(found), LEAK), {"": 0}
+        for at, (ledger, stray) in enumerate(sorted(found.items())):
+            code = LEAK_RULES.code(stray.rule)
+            since_ms = max(part.since_ms for part in stray.parts) or self._since[ledger]
+            said = {
+                "ledger": ledger, "since_ms": since_ms, "length": sum(part.size for part in stray.parts),
+                "version": VERSION, "owner": names.setdefault(stray.owner, len(names)), "component": Component.DATA,
+                "verdict": LEAK_RULES[code].verdict, "rule": code,
+            }  # fmt: skip
+            for name, value in said.items():
+                rows[name][at] = value
+        self.markers.hear(0, 0, Leaks(rows, tuple(names), 0))
+
+    def shown(self, ledger: int) -> list[str]:
+        """Where objects of a ledger are that no owner points to, or ought to be, with their bytes."""
+        found = self._all().get(ledger)
+        return [f"{part.place}: {part.size} bytes, {found.rule}" for part in found.parts] if found else []
+
+    def places(self, ledger: int) -> tuple[str, ...]:
+        """Where the objects of a ledger's deletion are, or were found."""
+        if marker := self.markers.markers.get(ledger):
+            return marker.bookies
+        stray = self._all().get(ledger)
+        return tuple(part.place for part in stray.parts) if stray else ()
+
+    def read(self, ledgers: Sequence[int]) -> Ledgers:
+        """Those of which an object is there now, with the places of all as members."""
+        found = [(i, places) for i in ledgers if orphan_objects.left(self._stores, places := self.places(i))]
+        return _table(found) if found else EMPTY
+
+    def delete(self, markers: Sequence[Marker]) -> list[Result]:
+        """Delete the objects of these, each if its owner still does not point to any of them."""
+        return [self._delete(marker) for marker in markers]
+
+    def _delete(self, marker: Marker) -> Result:
+        try:
+            here = orphan_objects.remove(self._stores, marker.owner, self._clusters, marker.bookies, self._owners.nodes)
+        except TrueupError as error:
+            return Result(marker.ledger, ended(error), str(error))
+        return Result(marker.ledger, "retry" if here else "deleted", f"still there: {', '.join(here)}" if here else "")
+
+    def held(self, asked: Mapping[int, Sequence[str]]) -> dict[int, dict[str, str]]:
+        """Which of these places still hold something."""
+        return {
+            i: dict.fromkeys(orphan_objects.left(self._stores, places), "still there") for i, places in asked.items()
+        }
+
+
+def _table(found: Iterable[tuple[int, Sequence[str]]]) -> Ledgers:
+    rows = list(found)
+    names = {place: code for code, place in enumerate(dict.fromkeys(p for _, places in rows for p in places))}
+    count, ones, sizes = len(rows), np.ones(len(rows), np.int64), [len(places) for _, places in rows]
+    return Ledgers(
+        ledger=np.array([ledger for ledger, _ in rows], np.int64), mzxid=ones, ctime_ms=ones, seen_ms=ones,
+        version=np.full(count, VERSION, np.int32), fragments=np.ones(count, np.uint32),
+        ensemble=np.array(sizes, np.uint16), quorum=np.ones(count, np.uint16), state=np.ones(count, np.uint8),
+        entries=np.ones(count, np.uint8), names=tuple(names),
+        members=np.array([names[place] for _, places in rows for place in places], np.uint32),
+    )  # fmt: skip

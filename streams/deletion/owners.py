@@ -1,0 +1,142 @@
+"""The owners of one BookKeeper cluster's ledgers, which Pulsar keeps beside them: capture into the journal, fresh
+reads, guarded deletion, and the bookies' word that a ledger is gone."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from trueup.connectors.bookkeeper.metadata import queries
+from trueup.connectors.bookkeeper.metadata.layout import Paths as LedgerPaths
+from trueup.connectors.bookkeeper.metadata.metadata import Where
+from trueup.connectors.pulsar import orphan_objects
+from trueup.connectors.pulsar.capture import Capture
+from trueup.connectors.pulsar.guarded_delete import DeleteOrder, Deleter
+from trueup.connectors.pulsar.layout import Paths
+from trueup.connectors.pulsar.offload_verify import Tiered
+from trueup.connectors.s3.store import store_of
+from trueup.connectors.zookeeper.follower import Run
+from trueup.connectors.zookeeper.requests import Stat
+from trueup.state.bookkeeper.ledgers import Ledgers
+from trueup.state.bookkeeper.observations import LedgerRecord
+from trueup.state.deletion import stores as tiering
+from trueup.state.deletion.lifecycle import Marker
+from trueup.state.deletion.orphan_objects import Referenced
+from trueup.state.deletion.owners import Claim, Component, Pointers, Status
+from trueup.state.deletion.rules import DROPPED
+from trueup.state.deletion.settings import Deletion
+from trueup.streams.bookkeeper.cluster import BookKeeper
+from trueup.streams.deletion.reconciler import Result
+from trueup.streams.journal.journal import Journal
+
+
+class Pulsar:
+    """Implements `streams.deletion.reconciler.Cluster` and `streams.deletion.report.Owners`. Safe to use from several
+    threads."""
+
+    def __init__(
+        self, ledgers: BookKeeper, journal: Journal, policy: Callable[[], Deletion], clock: Callable[[], int],
+        stores: Mapping[str, tiering.Store],
+    ) -> None:  # fmt: skip
+        self._ledgers, self._journal, self._policy, self._clock = ledgers, journal, policy, clock
+        self._paths = Paths(policy().root)
+        self.stores = {name: store_of(store) for name, store in stores.items()}
+        self._tiered = Tiered(self.stores)
+        held, reached = known(journal)
+        self._capture = Capture(
+            ledgers.connect, self._paths, self._publish, held, clock, reached=max(reached, ledgers.reached)
+        )
+
+    def start(self, run: Run) -> None:
+        """Begin to observe."""
+        self._capture.start(run)
+
+    def close(self) -> None:
+        """Observe nothing more, and so delete nothing more."""
+        self._capture.close()
+
+    def _publish(self, news: Iterable[Pointers]) -> None:
+        self._journal.put([("owners", node.path.encode(), record_of(node)) for node in news])
+
+    def read(self, ledgers: Sequence[int]) -> Ledgers:
+        """Fresh rows of these ledgers; those that are gone are left out."""
+        return self._ledgers.read(ledgers)
+
+    def nodes(self, owner: str) -> list[Pointers]:
+        """All nodes of an owner as they are now. Raises `Retry`."""
+        return self._capture.read(owner)
+
+    def referenced(self) -> Referenced:
+        """All that owners point to now. Raises `Retry`."""
+        return orphan_objects.referenced(self._ledgers.session(), self._paths)
+
+    def health(self) -> tuple[bool, int, str]:
+        """Whether everything was read and is followed, when last (ms since the epoch), and what is wrong."""
+        found = self._capture.health()
+        return found.synced, found.complete_ms, found.problem
+
+    def obstacle(self) -> str:
+        """Why nothing may be deleted now; empty if it may."""
+        health = self._capture.health()
+        if not health.connected or not health.synced:
+            return f"owners of ledgers: {health.problem or 'not in step yet'}"
+        if unseen := self._ledgers.unseen():
+            return unseen
+        policy = self._policy()
+        if policy.mode != "observe" and not policy.exclusive:
+            return "expected deletion.exclusive to be true; found false; set it if no other Pulsar uses this BookKeeper"
+        return "" if policy.mode == "observe" else self._ledgers.unlike(policy.instance)
+
+    def delete(self, markers: Sequence[Marker]) -> list[Result]:
+        """Delete these ledgers, each if nothing that its marker rests on has changed."""
+        return [Result(o.ledger, o.result, o.detail) for o in self._deleter().delete(_orders(markers))]
+
+    def check(self, markers: Sequence[Marker]) -> list[Result]:
+        """Whether these ledgers could be deleted now, up to the transaction; "ready" where they could."""
+        return [Result(o.ledger, o.result, o.detail) for o in self._deleter().check(_orders(markers))]
+
+    def _deleter(self) -> Deleter:
+        paths = self._ledgers.paths
+        decode = _decoder(paths, self._clock)
+        return Deleter(self._ledgers.session(), self._paths, paths.ledger, decode, self._clock, self._tiered.verify)
+
+    def held(self, asked: Mapping[int, Sequence[str]]) -> dict[int, dict[str, str]]:
+        """Which of these bookies do not say that they have no such ledger, and what they say."""
+        return self._ledgers.held(asked)
+
+
+def _orders(markers: Sequence[Marker]) -> list[DeleteOrder]:
+    """What is counted as deleted has to be closed and whole; what its writer left behind need not be."""
+    return [
+        DeleteOrder(
+            m.ledger, m.version, m.ctime_ms, Claim(Component.DATA, m.owner),
+            unclosed=m.rule != DROPPED, dropped=m.rule == DROPPED,
+        )
+        for m in markers
+    ]  # fmt: skip
+
+
+def _decoder(paths: LedgerPaths, clock: Callable[[], int]) -> Callable[[int, bytes, Stat], LedgerRecord]:
+    def decode(ledger: int, data: bytes, stat: Stat) -> LedgerRecord:
+        where = Where(ledger, paths.ledger(ledger), stat.mzxid, stat.version, stat.ctime, clock())
+        return queries.decoded(data, where)
+
+    return decode
+
+
+def record_of(node: Pointers) -> dict[str, object]:
+    """A node as a record of the topic ``owners``."""
+    said = {name: value for name, value in node._asdict().items() if name != "copies"}
+    return {**said, "ledgers": list(node.ledgers), "dropped": list(node.dropped), "status": int(node.status)}
+
+
+def known(journal: Journal) -> tuple[dict[str, int], int]:
+    """What the journal holds, for the capture to compare with: the mzxid of readable nodes, -1 of others; and the
+    highest zxid of all records."""
+    found: dict[str, int] = {}
+    reached = 0
+    for record in journal.read("owners"):
+        value, path = record.value, record.key.decode()
+        reached = max(reached, value["mzxid"] if value else 0)
+        if value is None or value["status"] == Status.GONE:
+            found.pop(path, None)
+        else:
+            found[path] = value["mzxid"] if value["status"] == Status.READABLE else -1
+    return found, reached

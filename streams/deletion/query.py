@@ -1,0 +1,130 @@
+"""The deletion stream: ledgers and what points to them from the journal into the view, one packed row a bucket out.
+
+A ledger's key says nothing about its owner, so records are first read and sorted by owner, many of one bucket into one
+blob. Ledgers that are gone go to every bucket. A topology, which every run publishes, has all buckets say all they
+know.
+"""
+
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from trueup.state.bookkeeper.observations import LedgerState
+from trueup.state.deletion.owned_ledgers import NO_LEDGERS, NO_NODES, Table, joined
+from trueup.state.deletion.owners import Component, home
+from trueup.state.deletion.verdicts import LEAK
+from trueup.state.deletion.view import CELLS, Leaks, OwnerBucket
+from trueup.state.placement.view import Store
+from trueup.streams.deletion.journal import node_rows, owned_rows
+from trueup.streams.journal.decode import Bodies
+from trueup.streams.runtime.processor import Buckets
+from trueup.streams.runtime.queries import Sink, started
+from trueup.streams.runtime.spark_store import records_of
+
+if TYPE_CHECKING:
+    from trueup.state.settings.settings import Spark as SparkSettings
+    from trueup.streams.journal.journal import Journal
+
+TOPICS = ("ledgers", "owners", "topology")
+LEDGER, OWNER, TOPOLOGY = range(3)
+ANSWER = "bucket int, epoch bigint, ledgers bigint, leaks binary, names string"
+"""One row for each bucket that has something to say; ``epoch`` -1: nobody asked."""
+ROUTED = "bucket int, kind int, value binary"
+_EPOCH = struct.Struct("<q")
+
+
+def route(buckets: int) -> Callable[[Iterator[pd.DataFrame]], Iterator[pd.DataFrame]]:
+    """Sorts records, kind int and value binary, into ``buckets``: rows of `ROUTED`."""
+
+    def sorted_(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        for frame in frames:
+            kind, value = frame["kind"].to_numpy(), frame["value"].to_numpy(object)
+            found = [
+                *_parted(owned_rows(value[kind == LEDGER]), LEDGER, buckets),
+                *_parted(node_rows(value[kind == OWNER]), OWNER, buckets),
+                *_asked(value[kind == TOPOLOGY], buckets),
+            ]
+            if found:
+                yield pd.DataFrame(found, columns=["bucket", "kind", "value"])
+
+    return sorted_
+
+
+def _asked(bodies: Any, buckets: int) -> list[tuple[int, int, bytes]]:
+    if not len(bodies):
+        return []
+    read = Bodies(bodies, "topology")
+    epoch = _EPOCH.pack(int(read.longs(read.all).max()))
+    return [(bucket, TOPOLOGY, epoch) for bucket in range(buckets)]
+
+
+def _parted(table: Table, kind: int, buckets: int) -> Iterator[tuple[int, int, bytes]]:
+    if not len(table):
+        return
+    rows = table.rows
+    by_name = np.fromiter((zlib.crc32(home(n).encode()) % buckets for n in table.names), np.int64, len(table.names))
+    bucket, every = by_name[rows["owner"]], np.zeros(len(rows), bool)
+    if kind == LEDGER:
+        bucket = np.where(rows["component"] == Component.UNKNOWN, rows["ledger"] % buckets, bucket)
+        every = rows["state"] == LedgerState.GONE
+    for number in range(buckets):
+        mine = every | (bucket == number)
+        if mine.any():
+            listed = table.listed[np.repeat(mine, rows["count"])] if kind == OWNER else table.listed
+            yield number, kind, Table(rows[mine], table.names, listed).to_bytes()
+
+
+def folded(store: Store, frames: Iterator[pd.DataFrame]) -> dict[str, Any] | None:
+    """Fold the rows of one batch into a bucket; its row of `ANSWER`."""
+    ledgers, nodes, epoch = split(frames)
+    leaks = OwnerBucket(store).step(ledgers, nodes, epoch >= 0)
+    if leaks is None:
+        return None
+    names = "\n".join(leaks.names)
+    return {"epoch": epoch, "ledgers": leaks.ledgers, "leaks": leaks.rows.tobytes(), "names": names}
+
+
+def split(frames: Iterator[pd.DataFrame]) -> tuple[Table, Table, int]:
+    """Ledgers, nodes and the epoch of the newest question (-1: none) in the rows of one bucket."""
+    ledgers, nodes, epoch = [NO_LEDGERS], [NO_NODES], -1
+    for frame in frames:
+        for kind, value in zip(frame["kind"], frame["value"], strict=True):
+            if kind == TOPOLOGY:
+                epoch = max(epoch, *_EPOCH.unpack(value))
+            else:
+                (ledgers if kind == LEDGER else nodes).append(Table.from_bytes(bytes(value)))
+    return joined(ledgers), joined(nodes), epoch
+
+
+def leaks_of(row: dict[str, Any]) -> tuple[int, int, Leaks]:
+    """Bucket, epoch and what it holds, of one row of the stream."""
+    rows = np.frombuffer(row["leaks"], LEAK)
+    return row["bucket"], row["epoch"], Leaks(rows, tuple(row["names"].split("\n")), row["ledgers"])
+
+
+def start(
+    spark: SparkSession, journal: "Journal", chosen: "SparkSettings", sink: Sink, checkpoint: str
+) -> StreamingQuery:
+    """Start the stream of `ANSWER` rows into ``sink``, which gets a batch and its number."""
+    rows = answers(records_of(spark, journal, TOPICS, chosen.max_records), chosen.buckets)
+    return started(rows, "deletion", f"{max(EVERY_MS, chosen.trigger_ms)} milliseconds", sink, checkpoint)
+
+
+FORM = 3  # of the state in the checkpoint
+EVERY_MS = 1_000  # nothing is deleted within seconds, and a step reads a whole bucket
+
+
+def answers(records: DataFrame, buckets: int) -> DataFrame:
+    """The stream of `ANSWER` rows over one of records: kind int, value binary (an Avro body)."""
+    return (
+        records.select("kind", "value")
+        .mapInPandas(route(buckets), ROUTED)
+        .groupBy("bucket")
+        .transformWithStateInPandas(Buckets(__name__, CELLS), ANSWER, "Update", "None")
+    )

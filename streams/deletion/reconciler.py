@@ -1,0 +1,367 @@
+"""Closes the loop of deletion: what the view holds forgotten becomes markers, markers become guarded deletions, and
+deletions are confirmed by the bookies.
+
+A marker is on its topic before anything is done on its behalf, so all of this may be lost at any instant: the view says
+again what is forgotten, the topic what was begun, and ZooKeeper and the bookies what became of it.
+"""
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, NamedTuple, Protocol
+
+from pyspark.sql import DataFrame
+
+from trueup.state.bookkeeper.ledgers import Ledgers
+from trueup.state.common.errors import Refused, TrueupError
+from trueup.state.deletion.lifecycle import (
+    ENDS,
+    Event,
+    Marker,
+    Seen,
+    Stage,
+    advance,
+    again,
+    answered,
+    due,
+    observed,
+    unconfirmed,
+)
+from trueup.state.deletion.orphan_objects import STRAYS
+from trueup.state.deletion.rules import DROPPED, LEAK_RULES
+from trueup.state.deletion.settings import Deletion
+from trueup.state.deletion.verdicts import Rows
+from trueup.state.deletion.view import Leaks, agreed, settled
+from trueup.state.placement.rules import Verdict
+from trueup.streams.deletion.query import leaks_of
+from trueup.streams.journal.codec import ledger_key
+from trueup.streams.journal.history import ITSELF, History
+from trueup.streams.journal.journal import Journal
+
+log = logging.getLogger(__name__)
+AT_ONCE = 500
+VERIFIED_AT_ONCE, VERIFYING_MS = 20, 5_000
+"""Copies in tiered storage that are verified in one turn, and how long that may take before the next turn goes on."""
+ORDERED = (Stage.DELETING, Stage.GONE)
+OUTCOMES = {"deleted": Event.DONE, "gone": Event.DONE, "refused": Event.REFUSE, "retry": Event.FAIL}
+"""What the answer to an order means; an unknown one is left to what is observed."""
+
+
+class Result(NamedTuple):
+    """What became of an order: one of `OUTCOMES`, or unknown; why, in words."""
+
+    ledger: int
+    result: str
+    detail: str
+
+
+Check = Callable[[Sequence[Marker]], list[Result]]
+"""Looks at all that a deletion would look at, and deletes nothing; "ready" where it would."""
+
+
+def ready(markers: Sequence[Marker]) -> list[Result]:
+    """What a cluster says in which nothing has to be looked at before the deletion itself."""
+    return [Result(marker.ledger, "ready", "") for marker in markers]
+
+
+class Leak(NamedTuple):
+    """A ledger that may be deleted, as the view has it: the first fields of a `Marker`."""
+
+    ledger: int
+    rule: str
+    owner: str
+    version: int
+    ctime_ms: int
+    length: int
+    since_ms: int
+
+
+class Cluster(Protocol):
+    """What the loop needs of connectors."""
+
+    def read(self, ledgers: Sequence[int]) -> Ledgers:
+        """Fresh rows of these ledgers; those that are gone are left out."""
+
+    def delete(self, markers: Sequence[Marker]) -> list[Result]:
+        """Delete these ledgers, each if nothing that its marker rests on has changed."""
+
+    def held(self, asked: Mapping[int, Sequence[str]]) -> dict[int, dict[str, str]]:
+        """Which of these bookies do not say that they have no such ledger, and what they say."""
+
+    def obstacle(self) -> str:
+        """Why nothing may be deleted now; empty if it may."""
+
+
+class Markers:
+    """What is forgotten, the markers, and the orders. Safe to use from several threads."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        journal: Journal,
+        policy: Callable[[], Deletion],
+        first_epoch: Callable[[], int | None],
+        counted: Callable[[str, int, float], None],
+        clock: Callable[[], int],
+        buckets: int,
+        check: Check = ready,
+        topic: str = "markers",
+        history: History | None = None,
+    ) -> None:
+        self._cluster, self._journal, self._policy = cluster, journal, policy
+        self._first_epoch, self._counted, self._clock, self._buckets = first_epoch, counted, clock, buckets
+        self._check, self._topic = check, topic
+        self._acting = threading.RLock()
+        self.lock = threading.RLock()
+        self._heard: dict[int, Leaks] = {}
+        self._view: Sequence[Leaks] | None = None
+        self._epochs: dict[int, int] = {}
+        self._said: Mapping[int, Leak] | None = None
+        self.markers: dict[int, Marker] = {}
+        self.history = history or History()
+        self.obstacle = "starting"
+        self._doubted: set[int] = set()  # what the journal holds of these may not be what holds
+        self._tokens, self._tokens_ms = 0.0, 0
+
+    def load(self) -> None:
+        """Take up the markers of earlier runs."""
+        for record in self._journal.read(self._topic):
+            ledger = int.from_bytes(record.key, "big")
+            if record.value is None:
+                self.markers.pop(ledger, None)
+            else:
+                self.markers[ledger] = _marker(record.value)
+
+    def batch(self, frame: DataFrame, _batch: int) -> None:
+        """Sink of the deletion stream. A repeated batch changes nothing."""
+        for row in frame.toArrow().to_pylist():
+            self.hear(*leaks_of(row))
+
+    def hear(self, bucket: int, epoch: int, leaks: Leaks) -> None:
+        """Take what one bucket says; ``epoch`` -1: nobody asked it."""
+        with self.lock:
+            self._heard[bucket], self._view, self._said = leaks, None, None
+            self._epochs[bucket] = max(epoch, self._epochs.get(bucket, -1))
+
+    @property
+    def complete(self) -> bool:
+        """Whether every bucket has said in this run what it knows."""
+        first = self._first_epoch()
+        return first is not None and len(self._epochs) == self._buckets and min(self._epochs.values()) >= first
+
+    def view(self) -> Sequence[Leaks]:
+        """What all buckets say together. What is missing is only said once it has been for ``deletion.missing_s``."""
+        with self.lock:
+            if self._view is None:
+                self._view = agreed(list(self._heard.values()))
+            before_ms = self._clock() - int(self._policy().missing_s * 1000)
+            return [settled(part, before_ms) for part in self._view]
+
+    def forgotten(self, ledger: int | None = None) -> Iterator[tuple[Rows, str, str]]:
+        """Every `LEAK` row, or those of one ledger, with owner and cursor."""
+        for part in self.view():
+            for row in part.rows if ledger is None else part.rows[part.rows["ledger"] == ledger]:
+                yield row, part.names[row["owner"]], part.names[row["name"]]
+
+    def turn(self) -> None:
+        """Look at what is known now and do what is due. What keeps it from that is told as ``obstacle``."""
+        with self._acting:
+            if not self.complete:
+                self.obstacle = "the view is not complete yet"
+                return
+            before = self.obstacle
+            try:
+                self.obstacle = self._cluster.obstacle()
+                if self.obstacle:
+                    return
+                self._observe(self._clock())
+                self._delete(self._clock())
+                self._confirm(self._clock())
+            except TrueupError as error:
+                self.obstacle = str(error)
+                if self.obstacle != before:
+                    log.warning("deletions wait", extra={"problem": self.obstacle})
+
+    def _observe(self, now_ms: int) -> None:
+        """Fold what the view says into the markers, and begin new ones."""
+        policy, said = self._policy(), self._due()
+        looked = sorted(m.ledger for m in self.markers.values() if _unsure(m, m.ledger in said))
+        there = self._cluster.read(looked) if looked else None
+        versions = {} if there is None else dict(zip(there.ledger.tolist(), there.version.tolist(), strict=True))
+        grace_ms, retry_ms = int(policy.grace_s * 1000), int(policy.retry_s * 1000)
+        changed, resting = [], list[tuple[Marker, Marker]]()
+        for ledger, marker in self.markers.items():
+            leak = said.get(ledger)
+            if leak is None and marker.stage is Stage.GONE:
+                continue
+            stale = marker.stage in ORDERED and ledger not in versions
+            seen = (
+                Seen(ledger in versions, "", versions.get(ledger, -1)) if leak is None or stale
+                else Seen(True, leak.rule, leak.version)
+            )  # fmt: skip
+            after = observed(marker, seen, grace_ms, retry_ms, now_ms)
+            if after.rule == DROPPED and after.stage is Stage.MARKED is not marker.stage:
+                resting.append((marker, after))
+            elif after is not marker:
+                changed.append(after)
+        changed += self._verified(resting, retry_ms, now_ms)
+        if policy.mode != "observe":
+            changed += self._begun(said, policy, now_ms)
+        self._take(changed)
+
+    def _verified(self, resting: Iterable[tuple[Marker, Marker]], retry_ms: int, begun_ms: int) -> Iterator[Marker]:
+        """Of ledgers that rest on a copy in tiered storage, those that are marked as it is verified, and those that
+        cannot be. The others wait for the next turn."""
+        for before, after in islice(resting, VERIFIED_AT_ONCE):
+            (found,) = self._check([after])
+            if found.result == "ready":
+                yield after
+            elif found.result != "gone":
+                refused = advance(after, Event.REFUSE, self._clock(), found.detail)
+                yield again(refused._replace(attempts=before.attempts), self._clock(), retry_ms)
+            if self._clock() - begun_ms > VERIFYING_MS:
+                return
+
+    def _due(self) -> Mapping[int, Leak]:
+        """What may be deleted, by ledger."""
+        with self.lock:
+            if self._said is None:
+                self._said = {leak.ledger: leak for part in self.view() for leak in _drifted(part)}
+            return self._said
+
+    def _begun(self, said: Mapping[int, Leak], policy: Deletion, now_ms: int) -> list[Marker]:
+        """Markers of ledgers that are forgotten and still there, with all bookies that ever held them."""
+        room = min(AT_ONCE, policy.max_markers - len(self.markers))
+        if room <= 0 or len(said.keys() - self.markers.keys()) == 0:
+            return []
+        fresh = sorted((leak.since_ms, ledger) for ledger, leak in said.items() if ledger not in self.markers)[:room]
+        rows, made = self._cluster.read(sorted(ledger for _, ledger in fresh)), []
+        for at, ledger in enumerate(rows.ledger.tolist()):
+            leak = said[ledger]
+            if leak.version == int(rows.version[at]):
+                bookies = tuple(sorted({bookie for ensemble in rows.ensembles(at) for bookie in ensemble}))
+                made.append(Marker(**leak._asdict(), at_ms=now_ms, bookies=bookies))
+        return made
+
+    def _delete(self, now_ms: int) -> None:
+        policy = self._policy()
+        if policy.paused or policy.mode == "observe":
+            return
+        chosen = due(self.markers.values(), policy.mode, min(AT_ONCE, self._rate(policy, now_ms)), now_ms)
+        if not chosen:
+            return
+        ordered = {m.ledger: advance(m, Event.ORDER, now_ms) for m in chosen}
+        self._take(ordered.values())
+        self._tokens -= len(ordered)
+        results = self._cluster.delete(list(ordered.values()))
+        self._take(self._became(ordered[each.ledger], each, int(policy.retry_s * 1000)) for each in results)
+
+    def _became(self, marker: Marker, found: Result, retry_ms: int) -> Marker:
+        event, now_ms = OUTCOMES.get(found.result), self._clock()
+        if event is None:
+            return marker._replace(detail=found.detail)
+        after = advance(marker, event, now_ms, found.detail)
+        return after if event is Event.DONE else again(after, now_ms, retry_ms)
+
+    def _confirm(self, now_ms: int) -> None:
+        asked = unconfirmed(self.markers.values(), now_ms)[:AT_ONCE]
+        if not asked:
+            return
+        held = self._cluster.held({m.ledger: m.pending for m in asked})
+        first_ms, changed = int(self._policy().confirm_s * 1000), []
+        for marker in asked:
+            left = held[marker.ledger]
+            said = "; ".join(f"{bookie}: {what}" for bookie, what in left.items())
+            changed.append(answered(marker, left, self._clock(), first_ms, said))
+        self._take(changed)
+
+    def _rate(self, policy: Deletion, now_ms: int) -> int:
+        passed = max(0, now_ms - self._tokens_ms) / 1000 * policy.deletes_per_s
+        self._tokens = min(max(policy.deletes_per_s, 1.0), self._tokens + passed)
+        self._tokens_ms = now_ms
+        return int(self._tokens)
+
+    def approve(self, ledgers: Sequence[int]) -> list[int]:
+        """An operator's yes to these marked deletions. Raises `Refused` for others."""
+        with self._acting:
+            strange = [i for i in ledgers if i not in self.markers or self.markers[i].stage is not Stage.MARKED]
+            if strange:
+                raise Refused("ledgers that are marked", f"{strange}", "look at `trueup plan` again")
+            self._take([self.markers[i]._replace(approved=True) for i in ledgers])
+            return list(ledgers)
+
+    def _take(self, changed: Iterable[Marker]) -> None:
+        """Have the journal remember these, then go on with them. Raises `Retry`, and goes on with none: what it may
+        have taken of them by then is put right before anything else is."""
+        made = {marker.ledger: marker for marker in changed}
+        doubted = {ledger: self.markers.get(ledger) for ledger in self._doubted}
+        if not made and not doubted:
+            return
+        self._doubted |= made.keys()
+        self._journal.put([(self._topic, *_record(ledger, marker)) for ledger, marker in {**doubted, **made}.items()])
+        self._doubted = set()
+        with self.lock:
+            for marker in made.values():
+                self._tell(marker)
+                if marker.stage in ENDS:
+                    self.markers.pop(marker.ledger, None)
+                else:
+                    self.markers[marker.ledger] = marker
+
+    def _tell(self, marker: Marker) -> None:
+        before = self.markers.get(marker.ledger)
+        if before is not None and before.stage is marker.stage:
+            return
+        self.history.add(entry(marker))
+        since_ms = before.at_ms if before is not None else marker.at_ms
+        self._counted(marker.stage, marker.length, (marker.at_ms - since_ms) / 1000)
+
+    def counts(self) -> Counter[str]:
+        """Markers by stage."""
+        with self.lock:
+            return Counter(marker.stage.value for marker in self.markers.values())
+
+
+def _unsure(marker: Marker, said: bool) -> bool:
+    """Whether a marker's ledger has to be looked at: the view may still have what was ordered to go, and what it has no
+    more may be gone or in use."""
+    return said if marker.stage is Stage.GONE else not said or marker.stage is Stage.DELETING
+
+
+def _drifted(part: Leaks) -> Iterator[Leak]:
+    rows = part.rows[part.rows["verdict"] == Verdict.DRIFTED]
+    columns = (rows[name].tolist() for name in ("ledger", "rule", "owner", "version", "ctime_ms", "length", "since_ms"))
+    for ledger, rule, owner, *numbers in zip(*columns, strict=True):
+        yield Leak(ledger, LEAK_RULES[rule].id, part.names[owner], *numbers)
+
+
+def entry(marker: Marker) -> dict[str, Any]:
+    """A marker as a line of the history."""
+    return {
+        "at_ms": marker.at_ms, "id": action_id(marker), "kind": "deletion", "ledger": marker.ledger,
+        "rule": marker.rule, "outcome": marker.stage.value, "detail": marker.detail,
+        "who": ITSELF,
+    }  # fmt: skip
+
+
+def action_id(marker: Marker) -> str:
+    """Name of the action that deletes a ledger as it was at a version, or objects that nobody points to."""
+    return action_name(marker.ledger, marker.version, marker.rule)
+
+
+def action_name(ledger: int, version: int, rule: str) -> str:
+    """The same, of what it is about."""
+    return f"delete-objects-{ledger}" if rule in STRAYS else f"delete-{ledger}-v{version}"
+
+
+def _record(ledger: int, marker: Marker | None) -> tuple[bytes, Any]:
+    if marker is None or marker.stage in ENDS:
+        return ledger_key(ledger), None
+    return ledger_key(ledger), {**marker._asdict(), "stage": marker.stage.value}
+
+
+def _marker(value: Mapping[str, Any]) -> Marker:
+    lists = {name: tuple(value[name]) for name in ("bookies", "pending")}
+    return Marker(**{**value, **lists, "stage": Stage(value["stage"])})

@@ -1,0 +1,209 @@
+"""What the running application says of ledgers that nobody points to: findings, markers, plan, approvals."""
+
+from collections import Counter
+from collections.abc import Callable
+from heapq import nsmallest
+from typing import Any, Protocol
+
+import numpy as np
+
+from trueup.state.bookkeeper.observations import LedgerState
+from trueup.state.common.errors import Refused
+from trueup.state.deletion.lifecycle import Marker, Stage
+from trueup.state.deletion.orphan_objects import STRAYS
+from trueup.state.deletion.owners import SCHEMA, Claim, Component, Pointers
+from trueup.state.deletion.rules import LEAK_RULES
+from trueup.state.deletion.settings import Deletion
+from trueup.state.deletion.verdicts import Rows
+from trueup.state.placement.rules import Verdict
+from trueup.streams.deletion.orphan_objects import Strays
+from trueup.streams.deletion.reconciler import Markers, action_id, action_name
+from trueup.streams.web.engine import Listing
+
+Row = dict[str, Any]
+SLOW_MS = 5_000
+
+
+class Owners(Protocol):
+    """What is asked of the connector."""
+
+    def nodes(self, owner: str) -> list[Pointers]:
+        """All nodes of an owner as they are now."""
+
+    def health(self) -> tuple[bool, int, str]:
+        """Whether everything was read and is followed, when last (ms since the epoch), and what is wrong."""
+
+
+class Unreferenced:
+    """The deletion stream's share of `streams.web.engine.Engine`."""
+
+    def __init__(
+        self, policy: Callable[[], Deletion], markers: Markers, owners: Owners, clock: Callable[[], int],
+        order: Callable[[int], Marker] | None = None, strays: Strays | None = None,
+    ) -> None:  # fmt: skip
+        self._policy, self._markers, self._owners, self._clock = policy, markers, owners, clock
+        self._order, self._strays = order, strays
+        self._loops = [markers, strays.markers] if strays else [markers]
+
+    def status(self) -> Row:
+        """Its part of the status."""
+        policy, now_ms = self._policy(), self._clock()
+        counts, sizes = self._totals()
+        since = [marker.since_ms for marker in self._known()]
+        return {
+            "mode": policy.mode, "paused": policy.paused, "unreferenced": counts.total(), "bytes": sizes.total(),
+            "forgotten": [
+                {"namespace": where[0], "rule": where[1], "ledgers": count, "bytes": sizes[where]}
+                for where, count in sorted(counts.items())
+            ],
+            "markers": dict(sum((loop.counts() for loop in self._loops), Counter[str]())),
+            "complete": self._markers.complete,
+            "oldest_ms": now_ms - min(since) if since else None,
+        }  # fmt: skip
+
+    def _totals(self) -> tuple[Counter[tuple[str, str]], Counter[tuple[str, str]]]:
+        """Ledgers and bytes by namespace and rule."""
+        counts, sizes = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+        for part in (part for loop in self._loops for part in loop.view()):
+            pairs, at = np.unique(part.rows[["owner", "rule"]], return_inverse=True)
+            lengths = np.bincount(at, part.rows["length"], len(pairs))
+            for (owner, rule), count, length in zip(pairs.tolist(), np.bincount(at).tolist(), lengths, strict=True):
+                where = namespace_of(part.names[owner]), LEAK_RULES[rule].id
+                counts[where] += count
+                sizes[where] += int(length)
+        return counts, sizes
+
+    def _known(self) -> list[Marker]:
+        """Deletions under way."""
+        found = list[Marker]()
+        for loop in self._loops:
+            with loop.lock:
+                found += loop.markers.values()
+        return found
+
+    def not_ready(self) -> list[str]:
+        """Why nothing can be said yet."""
+        synced, _, problem = self._owners.health()
+        reasons = [] if synced else [f"owners of ledgers: {problem or 'not all read yet'}"]
+        return reasons if reasons or self._markers.complete else ["the deletion view is not complete yet"]
+
+    def stopped(self) -> list[str]:
+        """Why nothing is deleted though it should be."""
+        policy, obstacle = self._policy(), self._markers.obstacle
+        stores = self._strays.problems if self._strays else {}
+        told = [f"store {name} is not listed: {problem}" for name, problem in sorted(stores.items())]
+        return told + ([f"nothing is deleted now: {obstacle}"] if obstacle and policy.mode != "observe" else [])
+
+    def sources(self, now_ms: int) -> list[tuple[str, str, int, str]]:
+        """The nodes that point to ledgers."""
+        synced, complete_ms, problem = self._owners.health()
+        age_ms = now_ms - complete_ms if complete_ms else 0
+        state = "down" if problem else "up" if synced and age_ms < SLOW_MS else "slow"
+        return [("owners", state, age_ms, problem or "managed ledgers, cursors and schemas")]
+
+    def rows(self, limit: int) -> Listing:
+        """Ledgers that nobody points to, longest forgotten first."""
+        every = [each for loop in self._loops for each in loop.forgotten()]
+        found = nsmallest(limit, every, key=lambda each: each[0][["since_ms", "ledger"]].item())
+        return Listing((self._row(*each) for each in found), len(every))
+
+    def _row(self, row: Rows, owner: str, name: str) -> Row:
+        rule, ledger = LEAK_RULES[int(row["rule"])], int(row["ledger"])
+        marker = self._loops[-1 if rule.id in STRAYS else 0].markers.get(ledger)
+        state = "" if int(row["version"]) < 0 else LedgerState(int(row["state"])).name.lower()
+        return {
+            "ledger": ledger, "owner": owner, "cursor": name, "rule": rule.id, "reason": rule.title,
+            "verdict": rule.verdict.name.lower(), "component": Component(int(row["component"])).name.lower(),
+            "state": state, "bytes": int(row["length"]), "since_ms": int(row["since_ms"]),
+            "ctime_ms": int(row["ctime_ms"]), "version": int(row["version"]),
+            "stage": marker.stage.value if marker else "suspected" if rule.verdict is Verdict.DRIFTED else "",
+        }  # fmt: skip
+
+    def markers(self) -> list[Row]:
+        """Deletions under way, oldest first."""
+        return [marker_row(m) for m in sorted(self._known(), key=lambda m: (m.since_ms, m.ledger))]
+
+    def ledger(self, ledger: int, claim: Claim) -> Row:
+        """Whose a ledger is, as it says itself, and why it may or may not go."""
+        component, owner, name = claim
+        found = next((self._row(*each) for each in self._markers.forgotten(ledger)), None)
+        marker = self._markers.markers.get(ledger)
+        nodes = self._owners.nodes(owner) if owner else []
+        return {
+            "component": component.name.lower(), "owner": owner, "cursor": name,
+            "rule": found["rule"] if found else "", "reason": found["reason"] if found else "",
+            "since_ms": found["since_ms"] if found else None,
+            "nodes": [_node(node, ledger) for node in nodes], "marker": marker_row(marker) if marker else None,
+            "objects": self._strays.shown(ledger) if self._strays else [],
+        }  # fmt: skip
+
+    def order(self, ledger: int) -> Row:
+        """Have a ledger deleted because an operator says so. Raises `Refused`, and `Retry` when it cannot begin."""
+        if self._order is None:
+            owners = self._policy().owners
+            raise Refused("deletion.owners operator", owners, f"what {owners} does not need goes by its rules alone")
+        return marker_row(self._order(ledger))
+
+    def plan(self) -> list[Row]:
+        """Deletions that wait and that are under way; in mode observe what would be begun."""
+        mode, known = self._policy().mode, self._known()
+        rows = [_planned(marker, mode) for marker in known if marker.stage is not Stage.GONE]
+        fresh = [row for row in self.rows(1 << 30) if row["verdict"] == "drifted"] if mode == "observe" else []
+        begun = {row["id"] for row in rows}
+        return [*rows, *(row for row in map(_suspected, fresh) if row["id"] not in begun)]
+
+    def approve(self, ids: list[str] | None) -> list[Row]:
+        """Say yes to deletions that wait (None: to all of them); those it was said to."""
+        rows = {row["id"]: row for row in self.plan() if row["stage"] == "awaiting approval"}
+        chosen = list(rows) if ids is None else [i for i in ids if i in rows]
+        given = list[Row]()
+        for loop, ours in ((self._loops[0], False), (self._loops[-1], True)):
+            some = {rows[i]["ledger"]: rows[i] for i in chosen if (rows[i]["rule"] in STRAYS) == ours}
+            given += [some[ledger] for ledger in (loop.approve(list(some)) if some else ())]
+        return given
+
+
+def namespace_of(owner: str) -> str:
+    """Tenant and namespace of an owner; empty for one that is not known."""
+    return "/".join(owner.removeprefix(SCHEMA).split("/")[:2])
+
+
+def marker_row(marker: Marker) -> Row:
+    """One deletion under way."""
+    return {
+        "id": action_id(marker), "ledger": marker.ledger, "owner": marker.owner, "rule": marker.rule,
+        "stage": marker.stage.value, "bytes": marker.length, "since_ms": marker.since_ms, "at_ms": marker.at_ms,
+        "approved": marker.approved, "attempts": marker.attempts, "next_ms": marker.next_ms or None,
+        "bookies": list(marker.bookies), "pending": list(marker.pending), "detail": marker.detail,
+    }  # fmt: skip
+
+
+def _node(node: Pointers, ledger: int) -> Row:
+    return {
+        "path": node.path, "status": node.status.name.lower(), "version": node.version,
+        "points": ledger in node.ledgers, "ledgers": len(node.ledgers),
+        "highest": max(node.ledgers, default=None), "error": node.error,
+    }  # fmt: skip
+
+
+def _planned(marker: Marker, mode: str) -> Row:
+    """No objects go without a person's yes."""
+    ask = mode == "approve" or (mode == "enforce" and marker.rule in STRAYS)
+    waits = ask and marker.stage is Stage.MARKED and not marker.approved
+    return _action(marker_row(marker), "awaiting approval" if waits else marker.stage.value)
+
+
+def _suspected(row: Row) -> Row:
+    made = action_name(row["ledger"], row["version"], row["rule"])
+    return _action({**row, "id": made, "next_ms": None}, "suspected")
+
+
+def _action(row: Row, stage: str) -> Row:
+    rule, version = LEAK_RULES.find(row["rule"]), row["id"].rpartition("-v")[2]
+    requirements = {"version": int(version)} if row["rule"] not in STRAYS else {}
+    return {
+        "id": row["id"], "kind": "delete", "ledger": row["ledger"], "rule": row["rule"], "copies": None, "racks": None,
+        "reason": f"{row['bytes']} bytes of {row['owner']}: {rule.title if rule else ''}", "stage": stage,
+        "next_ms": row["next_ms"], "requirements": requirements,
+        "evidence": {"owner": row["owner"], "bytes": row["bytes"], "since_ms": row["since_ms"]},
+    }  # fmt: skip

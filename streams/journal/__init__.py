@@ -1,0 +1,1 @@
+"""The journal in Kafka: topics, schemas, rows in and out."""

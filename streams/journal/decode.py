@@ -1,0 +1,199 @@
+"""Columns from the Avro bodies of many records at once: what `streams.journal.encode` writes, read in step.
+
+Bodies lie side by side; a field of all of them is read together, wherever it begins in each. Arrays are expected in one
+block, as our writers make them (Avro allows more). Fields that nobody asks for at the end of a body are not looked at.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from trueup.state.bookkeeper.ledgers import EMPTY, Ledgers, entries_of, spans
+from trueup.state.bookkeeper.observations import LedgerState
+from trueup.state.common.errors import BadBytes
+from trueup.state.placement.view import MARK, NO_MARKS, Rows
+
+Array = NDArray[Any]
+_LONGEST = 10  # bytes of a varint
+_TOP = np.uint64(0x8080_8080_8080_8080)
+_FOLDS = (
+    (np.uint64(0x007F_007F_007F_007F), 1), (np.uint64(0x0000_3FFF_0000_3FFF), 2), (np.uint64(0x0000_0000_0FFF_FFFF), 4),
+)  # fmt: skip
+
+
+class Bodies:
+    """A place in each of these bodies, from their beginnings on. ``topic``: whose records they are, for errors."""
+
+    def __init__(self, bodies: Sequence[bytes], topic: str) -> None:
+        sizes = np.fromiter(map(len, bodies), np.int64, len(bodies))
+        self._topic = topic
+        self._raw = np.frombuffer(b"".join(bodies) + bytes(_LONGEST), np.uint8)
+        self._words = np.ndarray((len(self._raw) - 7,), "<u8", self._raw, strides=(1,))  # from every place on
+        self._ends = np.cumsum(sizes)
+        self._starts = self._ends - sizes
+        self.at = self._starts.copy()
+        self.all = np.arange(len(bodies))
+
+    def longs(self, rows: Array) -> Array:
+        """The long at the place of each of these rows, as int64. Raises `BadBytes` where a body ends before."""
+        at = self.at[rows]
+        value, size = _varints(self._words[at])
+        for row in np.flatnonzero(size == 0).tolist():
+            value[row], size[row] = _varint(self._raw[at[row] : at[row] + _LONGEST].tolist())
+        self._move(rows, at + size)
+        found: Array = (value >> np.uint64(1)).view(np.int64) ^ -(value & np.uint64(1)).view(np.int64)
+        return found
+
+    def counts(self, rows: Array) -> Array:
+        """The number of items or bytes that follow in each of these rows: none may be negative or beyond the body."""
+        found = self.longs(rows)
+        self.check((found >= 0) & (found <= self._ends[rows] - self.at[rows]), rows, "a length within the record")
+        return found
+
+    def ends(self, rows: Array) -> None:
+        """The end of an array in each of these rows."""
+        self.check(self.longs(rows) == 0, rows, "the end of an array of one block")
+
+    def blobs(self, rows: Array) -> tuple[Array, Array]:
+        """Where the string or the bytes at the place of each of these rows begin, and their length."""
+        sizes = self.counts(rows)
+        starts = self.at[rows]
+        self._move(rows, starts + sizes)
+        return starts, sizes
+
+    def texts(self, starts: Array, sizes: Array) -> tuple[Array, tuple[str, ...]]:
+        """Strings as codes (uint32) into the distinct ones of them."""
+        codes, distinct = self._distinct(starts, sizes, pa.large_binary())
+        found = distinct.to_pylist()
+        try:
+            return codes, tuple(text.decode() for text in found)
+        except UnicodeDecodeError:
+            good = np.array([text.decode(errors="ignore").encode() == text for text in found])[codes]
+            at = starts[np.argmin(good) : np.argmin(good) + 1]
+            self.check(np.zeros(1, bool), np.searchsorted(self._ends, at, "right"), "strings of UTF-8")
+            raise
+
+    def maps(self, rows: Array) -> tuple[Array, tuple[bytes, ...]]:
+        """Maps of strings to bytes as codes (uint32) into the distinct ones of them, each as it is encoded."""
+        starts = self.at[rows]
+        pairs = self.counts(rows)
+        some = np.flatnonzero(pairs)
+        for passed in range(int(pairs.max(initial=0))):
+            having = rows[pairs > passed]
+            self.blobs(having)
+            self.blobs(having)
+        self.ends(rows[some])
+        codes, distinct = self._distinct(starts, self.at[rows] - starts, pa.large_binary())
+        return codes, tuple(distinct.to_pylist())
+
+    def _distinct(self, starts: Array, sizes: Array, kind: pa.DataType) -> tuple[Array, pa.Array]:
+        edges = np.zeros(len(sizes) + 1, np.int64)
+        np.cumsum(sizes, out=edges[1:])
+        content = self._raw[spans(starts, starts + sizes)]
+        found = pa.Array.from_buffers(kind, len(sizes), [None, pa.py_buffer(edges), pa.py_buffer(content)])
+        encoded = found.dictionary_encode()
+        return encoded.indices.to_numpy().astype(np.uint32), encoded.dictionary
+
+    @property
+    def left(self) -> Array:
+        """Bytes of each body that follow its place."""
+        return self._ends - self.at
+
+    def _move(self, rows: Array, to: Array) -> None:
+        self.check(to <= self._ends[rows], rows, "the rest of the record")
+        self.at[rows] = to
+
+    def check(self, good: Array, rows: Array, expected: str) -> None:
+        """Raise `BadBytes` for the first of these rows that is not good."""
+        if good.all():
+            return
+        row = int(rows[np.argmin(good)])
+        body = self._raw[self._starts[row] : self._ends[row]].tobytes()
+        where = f"a record of the topic {self._topic}, {body[:16].hex()}.."
+        raise BadBytes(where, int(self.at[row] - self._starts[row]), expected, "other bytes", "remove the record")
+
+
+def _varints(words: Array) -> tuple[Array, Array]:
+    """The varint that each of these 8 bytes begin with, and its size; 0 where it is longer."""
+    stop = ~words & _TOP
+    upto = ((stop & -stop) << np.uint64(1)) - np.uint64(1)
+    bits = words & upto & ~_TOP
+    for mask, shift in _FOLDS:  # seven bits of each byte, fourteen of each two, twenty-eight of each four
+        bits = bits & mask | (bits & mask << np.uint64(8 * shift)) >> np.uint64(shift)
+    return bits, np.where(stop > 0, np.bitwise_count(upto) >> 3, 0).astype(np.int64)
+
+
+def _varint(content: list[int]) -> tuple[int, int]:
+    """The same of one, as many bytes as there are."""
+    value = size = 0
+    for size, byte in enumerate(content, start=1):
+        value |= (byte & 0x7F) << 7 * (size - 1)
+        if byte < 0x80:
+            break
+    return value & 0xFFFF_FFFF_FFFF_FFFF, size
+
+
+def ledger_rows(bodies: Sequence[bytes]) -> Ledgers:
+    """Columns of these bodies of ledger.avsc, in their order. Raises `BadBytes`."""
+    if not len(bodies):
+        return EMPTY
+    read = Bodies(bodies, "ledgers")
+    ledger, mzxid, version, ctime_ms, seen_ms, state, ensemble, quorum, _ack, last_entry, _length = (
+        read.longs(read.all) for _ in range(11)
+    )
+    fragments = read.counts(read.all)
+    first_entry, members, names = fragment_members(read, fragments, ensemble)
+    columns = {
+        "ledger": ledger, "mzxid": mzxid, "ctime_ms": ctime_ms, "seen_ms": seen_ms, "version": version,
+        "fragments": fragments, "ensemble": ensemble, "quorum": quorum, "state": state,
+        "entries": entries_of((state == LedgerState.CLOSED) & (fragments > 0), first_entry, last_entry),
+    }  # fmt: skip
+    typed = {name: column.astype(getattr(EMPTY, name).dtype) for name, column in columns.items()}
+    return Ledgers(**typed, members=members, names=names)
+
+
+def fragment_members(read: Bodies, fragments: Array, ensemble: Array) -> tuple[Array, Array, tuple[str, ...]]:
+    """First entry of each row's last fragment; all members as codes, row after row; their names. Raises `BadBytes`."""
+    read.check(
+        (ensemble >= 0) & (ensemble <= read.left // np.maximum(fragments, 1)), read.all, "members that are there"
+    )
+    first_entry = np.zeros(len(fragments), np.int64)
+    ends = np.cumsum(fragments * ensemble)
+    place = ends - fragments * ensemble
+    starts, sizes = np.zeros((2, int(ends[-1])), np.int64)
+    left, rows = fragments.copy(), np.flatnonzero(fragments)
+    while len(rows):
+        first_entry[rows] = read.longs(rows)
+        read.check(read.counts(rows) == ensemble[rows], rows, "as many members as the ensemble is wide")
+        some = rows[ensemble[rows] > 0]
+        for member in range(int(ensemble[some].max(initial=0))):
+            having = some[ensemble[some] > member]
+            starts[place[having]], sizes[place[having]] = read.blobs(having)
+            place[having] += 1
+        read.ends(some)
+        left[rows] -= 1
+        read.ends(rows[left[rows] == 0])
+        rows = rows[left[rows] > 0]
+    return first_entry, *read.texts(starts, sizes)
+
+
+def mark_rows(bodies: Sequence[bytes]) -> Rows:
+    """`state.placement.view.MARK` of these bodies of mark.avsc, in their order. Raises `BadBytes`."""
+    if not len(bodies):
+        return NO_MARKS
+    read = Bodies(bodies, "marks")
+    out = np.zeros(len(bodies), MARK)
+    for name in ("ledger", "zxid", "", "version", "ctime_ms"):
+        values = read.longs(read.all)
+        if name:
+            out[name] = values
+    replicas = read.counts(read.all)
+    some = np.flatnonzero(replicas)
+    for passed in range(int(replicas.max())):
+        read.blobs(np.flatnonzero(replicas > passed))
+    read.ends(some)
+    out["locked"] = read.counts(read.all) > 0
+    return out

@@ -1,0 +1,89 @@
+"""The history of all streams: what was done, when, by whom and why. The newest rows are in memory, all of them on the
+journal, for as long as journal.history_days says.
+
+A row is added at once and put on the journal by a loop of its own: nothing that acts waits for its history.
+"""
+
+import threading
+import uuid
+from collections import deque
+from collections.abc import Mapping
+from contextvars import ContextVar
+from typing import Any
+
+from trueup.state.common.errors import Retry
+from trueup.streams.journal.journal import Journal, Record
+
+Row = dict[str, Any]
+SAVE_S = 0.5
+KEPT, UNSAVED, AT_ONCE = 10_000, 100_000, 5_000
+"""Rows in memory; rows that wait for a journal that does not answer, at most; rows put at once."""
+DETAIL = 2_000
+ITSELF = "trueup"
+WHO: ContextVar[str] = ContextVar("who", default=ITSELF)
+"""Who has the present thread do what it does: Trueup itself, or the user and address of a request."""
+EMPTY: Mapping[str, Any] = {"ledger": None, "link": None, "broker": None, "rule": "", "detail": ""}
+
+
+class History:
+    """Rows of at_ms, id, kind, ledger, link, broker (None: not about one), rule (why; empty: an operator's wish),
+    outcome, detail, who. Without a journal they are in memory only. Safe to use from several threads."""
+
+    def __init__(self, journal: Journal | None = None) -> None:
+        self._journal = journal
+        self._lock, self._saving = threading.Lock(), threading.Lock()
+        self._rows: deque[Row] = deque(maxlen=KEPT)
+        self._unsaved: list[Row] = []
+        self._run, self._saved = uuid.uuid4().hex[:8], 0
+
+    def load(self) -> None:
+        """Take up the newest rows of earlier runs."""
+        self._rows.extend(self._read(KEPT))
+
+    def add(self, *rows: Mapping[str, Any]) -> None:
+        """Add rows of at least at_ms, id, kind and outcome, oldest first."""
+        made = [{**EMPTY, "who": WHO.get(), **row, "detail": str(row.get("detail", ""))[:DETAIL]} for row in rows]
+        with self._lock:
+            self._rows.extend(made)
+            if self._journal is not None:
+                self._unsaved += made[: max(0, UNSAVED - len(self._unsaved))]
+
+    def save(self, within_s: float = 30.0) -> None:
+        """Put what is not on the journal yet there; what it does not take is put again. A row that is put twice has
+        the same key."""
+        with self._saving:
+            while self._journal is not None and self._unsaved:
+                with self._lock:
+                    some = self._unsaved[:AT_ONCE]
+                keyed = enumerate(some, self._saved)
+                try:
+                    self._journal.put((("history", f"{self._run}-{n}".encode(), row) for n, row in keyed), within_s)
+                except Retry:
+                    # The journal is a source of its own that says so.
+                    return
+                with self._lock:
+                    del self._unsaved[: len(some)]
+                    self._saved += len(some)
+
+    def latest(self, limit: int) -> list[Row]:
+        """The newest rows, newest first. More than memory holds are read from the journal."""
+        rows = self.rows()
+        if limit > len(rows) == KEPT:
+            self.save()
+            rows = self._read(limit) or rows
+        return sorted(rows[-limit:], key=lambda row: -int(row["at_ms"]))
+
+    def rows(self, ledger: int | None = None) -> list[Row]:
+        """What is in memory, oldest first; of one ledger."""
+        with self._lock:
+            return [row for row in self._rows if ledger is None or row["ledger"] == ledger]
+
+    def _read(self, limit: int) -> list[Row]:
+        if self._journal is None:
+            return []
+        found = {record.key: record.value for record in self._journal.read("history", bad=_ignored, last=limit)}
+        return [row for row in found.values() if row is not None]
+
+
+def _ignored(_record: Record, _error: Exception) -> None:
+    """A row that cannot be read is no reason not to start."""

@@ -1,0 +1,219 @@
+"""Log directories of all clusters that are declared: their state, and what operators ask of them."""
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from trueup.connectors.contract import Endpoint
+from trueup.connectors.kafka.logdirs.client import LogDirs as Directories
+from trueup.connectors.kafka.logdirs.client import Place
+from trueup.state.common.errors import Refused
+from trueup.state.logdirs.assignment import seats
+from trueup.state.logdirs.decision import Ours
+from trueup.state.logdirs.snapshot import largest
+from trueup.streams.config.live import Live
+from trueup.streams.journal.history import History
+from trueup.streams.journal.journal import Journal
+from trueup.streams.logdirs.executor import Leveller, ours_of, record_of
+from trueup.streams.logdirs.reconciler import Client, Dirs, Known, observed_of, observed_record
+from trueup.streams.logdirs.report import cluster_row, directory_row, plan_rows, strategy_of
+from trueup.streams.runtime.format import many
+from trueup.streams.runtime.metrics import Metrics
+from trueup.streams.runtime.queries import turns
+from trueup.streams.runtime.supervisor import Supervisor
+
+log = logging.getLogger(__name__)
+LARGEST = 20
+Row = dict[str, Any]
+
+
+class LogDirs:
+    """Every cluster of logdirs:. Safe to use from several threads."""
+
+    def __init__(
+        self, live: Live, journal: Journal, metrics: Metrics, clock: Callable[[], int],
+        connect: Callable[[Endpoint], Client] = Directories, history: History | None = None,
+    ) -> None:  # fmt: skip
+        self._live, self._journal, self._metrics, self._clock, self._connect = live, journal, metrics, clock, connect
+        self.by_name: dict[str, Dirs] = {}
+        self.history = history or History()
+        self.left: list[str] = []
+        self._told: dict[bytes, Row] = {}
+
+    def load(self) -> None:
+        """Take up what earlier runs saw and changed."""
+        ours: dict[str, dict[int, Ours]] = {}
+        for record in self._journal.read("changes"):
+            if record.value is None:
+                ours.get(record.key.decode().rpartition("/")[0], {}).pop(_broker(record.key), None)
+            else:
+                ours.setdefault(record.value["kafka"], {})[record.value["broker"]] = ours_of(record)
+        declared = self._live.now.logdirs
+        for name in declared:
+            self.by_name[name] = self._dirs(name, ours.get(name, {}))
+        self.left = [
+            f"logdirs.{name}: expected to be declared, as {many(len(brokers), 'broker')} may still have a throttle, "
+            "cordons or moves of ours; found nothing; declare it in mode observe to have them taken back"
+            for name, brokers in ours.items() if brokers and name not in declared
+        ]  # fmt: skip
+        seen = self._journal.read("directories") if declared else ()
+        for record in seen:
+            if record.value is not None and (dirs := self.by_name.get(record.value["kafka"])) is not None:
+                found = observed_of(record.value)
+                dirs.known = {**dirs.known, found.broker: Known(found, None, dirs.leveller.of(found.broker))}
+
+    def _dirs(self, name: str, ours: dict[int, Ours]) -> Dirs:
+        say, settings = partial(self.note, name), self._live.now
+        declared = settings.kafka[name]
+        endpoint = Endpoint(name, declared.bootstrap, declared.bit, declared.options)
+        leveller = Leveller(ours, partial(self._keep, name), say, partial(self._metrics.move, name))
+        return Dirs(
+            name, lambda: self._live.now.logdirs[name], leveller, lambda: self._connect(endpoint), self._clock, say
+        )
+
+    def _keep(self, name: str, broker: int, ours: Ours) -> None:
+        record = record_of(name, broker, ours, self._clock())
+        self._journal.put([("changes", f"{name}/{broker}".encode(), record)])
+
+    def begin(self, spark: Callable[[], SparkSession], supervisor: Supervisor, checkpoints: str) -> None:
+        """Keep the query of every cluster running, in the session that ``spark`` gives."""
+        for dirs in self._all():
+            checkpoint = f"{checkpoints}/{dirs.name}"
+            supervisor.query(f"logdirs-{dirs.name}", partial(self._query, spark, dirs, checkpoint))
+
+    def _query(self, spark: Callable[[], SparkSession], dirs: Dirs, checkpoint: str) -> StreamingQuery:
+        """A batch is one turn."""
+
+        def turn(_frame: DataFrame, _batch: int) -> None:
+            dirs.turn()
+            self._publish(dirs)
+
+        every = f"{int(1000 * dirs.policy.poll_s)} milliseconds"
+        return turns(spark(), f"logdirs-{dirs.name}", every, turn, checkpoint)
+
+    def _publish(self, dirs: Dirs) -> None:
+        """Put onto the journal what changed."""
+        records = []
+        for broker, known in dirs.known.items():
+            if known.observed is not None and known.decision is not None:
+                key, record = f"{dirs.name}/{broker}".encode(), observed_record(dirs.name, known.observed)
+                if {**record, "at_ms": 0} != self._told.get(key):
+                    records.append(("directories", key, record))
+        self._journal.put(records)
+        self._told |= {key: {**record, "at_ms": 0} for _, key, record in records}
+
+    def longest_ms(self) -> int:
+        """The longest pause between two turns: a query says nothing meanwhile."""
+        return int(1000 * max((dirs.policy.poll_s for dirs in self._all()), default=0.0))
+
+    def not_ready(self) -> list[str]:
+        """Clusters of which nothing is known yet."""
+        return [f"logdirs {d.name}: {d.problem or 'not looked at yet'}" for d in self._all() if not d.at_ms]
+
+    def incomplete(self) -> list[str]:
+        """Clusters of which directories may be missing, or are shown as they were."""
+        some = (d for d in self._all() if d.problem or not d.at_ms)
+        return [f"logdirs {d.name}: {d.problem or 'not looked at yet'}" for d in some]
+
+    def problems(self) -> list[str]:
+        """What was changed and cannot be taken back now."""
+        return [f"logdirs: {each}" for dirs in self._all() for each in dirs.left()]
+
+    def sources(self, now_ms: int) -> list[tuple[str, str, int, str]]:
+        """Name, state, age and detail of what is listened to."""
+        found = []
+        for dirs in self._all():
+            age_ms = now_ms - dirs.at_ms if dirs.at_ms else 0
+            slow = age_ms > 3_000 * dirs.policy.poll_s + 10_000
+            state = "down" if dirs.problem else "slow" if slow or not dirs.at_ms else "up"
+            found.append((f"logdirs {dirs.name}", state, age_ms, dirs.problem or many(len(dirs.known), "broker")))
+        return found
+
+    def rows(self) -> list[Row]:
+        """One row for each cluster."""
+        return [cluster_row(dirs) for dirs in self._all()]
+
+    def directories(self) -> list[Row]:
+        """One row for each directory."""
+        return [
+            directory_row(dirs, known, d)
+            for dirs in self._all() for known in dirs.known.values() if known.observed is not None
+            for d in known.observed.directories
+        ]  # fmt: skip
+
+    def broker(self, name: str, broker: int) -> Row:
+        """Everything about one broker; its largest replicas are asked for now. Raises `Refused` and the broker's."""
+        dirs = self._named(name)
+        known = dirs.known.get(broker)
+        if known is None or known.observed is None:
+            ids = ", ".join(map(str, dirs.known)) or "none yet"
+            raise Refused(f"a broker {broker} of {name}", f"brokers {ids}", "look at `trueup get dirs`")
+        now = dirs.client.look([broker])[0]
+        return {
+            "kafka": name, "broker": broker, "mode": dirs.policy.mode, "strategy": strategy_of(dirs, known),
+            "skew": known.observed.skew, "after": known.decision.after if known.decision else known.observed.skew,
+            "rule": known.rule, "reason": known.reason, "at_ms": known.observed.at_ms,
+            "throttles": sorted(known.ours.throttles),
+            "directories": [directory_row(dirs, known, d) for d in known.observed.directories],
+            "moves": [row for row in plan_rows(dirs) if row["evidence"]["broker"] == broker],
+            "largest": [r._asdict() for r in largest(now.broker, LARGEST)] if now.broker else [],
+        }  # fmt: skip
+
+    def plan(self) -> list[Row]:
+        """Moves under way, and changes that are due or wait for an operator."""
+        return [row for dirs in self._all() for row in plan_rows(dirs)]
+
+    def approve(self, ids: list[str] | None) -> list[Row]:
+        """Say yes to these actions of the plan, or to all; those that are ours."""
+        waiting = [row for row in self.plan() if row["stage"] == "awaiting approval"]
+        chosen = [row for row in waiting if ids is None or row["id"] in ids]
+        for row in chosen:
+            name, _, action = row["id"].partition("/")
+            self.by_name[name].approve([action])
+        return chosen
+
+    def create_topic(self, name: str, topic: str, partitions: int, replicas: int, configs: dict[str, str]) -> list[Row]:
+        """Make a topic whose partitions go to the directories that the strategy chooses; rows of partition, broker,
+        path. Raises `Refused` and the brokers' errors."""
+        dirs = self._named(name)
+        if dirs.policy.mode == "observe":
+            todo = f"trueup config set logdirs.{name}.mode approve"
+            raise Refused(f"logdirs.{name} in mode approve or enforce", "mode observe, which changes nothing", todo)
+        client = dirs.client
+        racks = client.brokers()
+        seen = [one.broker for one in client.look(racks) if one.broker is not None]
+        chosen = seats(seen, racks, partitions, replicas, dirs.policy.strategy, dirs.policy.exclude_dirs)
+        places = [Place(b, topic, number, path) for number, row in enumerate(chosen) for b, path in row]
+        for said in client.place(places):
+            if said.result not in ("started", "recorded"):
+                where = f"broker {said.place.broker} to take {topic}-{said.place.partition} into {said.place.path}"
+                raise Refused(where, said.detail, "nothing was made; try again")
+        client.create_topic(topic, {number: [b for b, _ in row] for number, row in enumerate(chosen)}, configs)
+        self.note(name, -1, "topic", "created", "", f"{topic}, {many(partitions, 'partition')} of {replicas}")
+        return [{"partition": p.partition, "broker": p.broker, "path": p.path} for p in places]
+
+    def note(self, name: str, broker: int, kind: str, outcome: str, rule: str, detail: str) -> None:
+        """Put something that was done into the history."""
+        about = f"{name}/{broker}" if broker >= 0 else name
+        self.history.add({
+            "at_ms": self._clock(), "id": f"{kind}-{about}", "kind": kind, "broker": about, "rule": rule,
+            "outcome": str(outcome), "detail": detail,
+        })  # fmt: skip
+        log.info(kind, extra={"broker": about, "outcome": str(outcome), "detail": detail})
+
+    def _all(self) -> list[Dirs]:
+        return list(self.by_name.values())
+
+    def _named(self, name: str) -> Dirs:
+        if name not in self.by_name:
+            known = ", ".join(self.by_name) or "none"
+            raise Refused(f"log directories of a cluster {name}", f"clusters {known}", "declare it in logdirs:")
+        return self.by_name[name]
+
+
+def _broker(key: bytes) -> int:
+    return int(key.decode().rpartition("/")[2])

@@ -1,0 +1,108 @@
+"""Log directories as rows for the API: clusters, directories, and what is due."""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from trueup.state.logdirs.decision import Decision, cordon_name, move_name
+from trueup.state.logdirs.lifecycle import UNDER_WAY, Relocation
+from trueup.state.logdirs.plan import Move
+from trueup.state.logdirs.snapshot import Copying, Directory, Observed
+from trueup.streams.logdirs.reconciler import Dirs, Known
+from trueup.streams.runtime.format import size
+
+Row = dict[str, Any]
+
+
+def strategy_of(dirs: Dirs, known: Known) -> str:
+    """What is followed there now."""
+    return known.decision.strategy if known.decision else dirs.policy.strategy
+
+
+def cluster_row(dirs: Dirs) -> Row:
+    """One cluster at a glance."""
+    policy, known = dirs.policy, list(dirs.known.values())
+    reasons = (f"broker {broker}: {one.reason}" for broker, one in dirs.known.items() if one.rule or one.error)
+    rules = Counter(one.rule for one in known if one.rule)
+    decisions = [one.decision for one in known if one.decision]
+    planned = [move for decision in decisions for move in decision.moves]
+    seen = [one.observed for one in known if one.observed]
+    return {
+        "kafka": dirs.name, "mode": policy.mode, "strategy": policy.strategy, "paused": policy.paused,
+        "brokers": len(known), "directories": sum(len(one.directories) for one in seen),
+        "skew": max((one.skew for one in seen), default=0.0), "rules": dict(rules),
+        "planned": len(planned), "planned_bytes": sum(move.bytes for move in planned),
+        "moving": sum(len(one.copying) for one in seen), "at_ms": dirs.at_ms,
+        "reason": dirs.problem or next(reasons, ""),
+    }  # fmt: skip
+
+
+def directory_row(dirs: Dirs, known: Known, d: Directory) -> Row:
+    """One directory."""
+    assert known.observed is not None, "its directory is given"
+    whose = "ours" if d.path in known.ours.cordoned else "others"
+    return {
+        "kafka": dirs.name, "broker": known.observed.broker, **d._asdict(),
+        "used": d.total - d.usable if d.total >= 0 else -1, "cordoned": whose if d.cordoned else "",
+        "strategy": strategy_of(dirs, known), "skew": known.observed.skew, "rule": known.rule, "reason": known.reason,
+        "at_ms": known.observed.at_ms,
+    }  # fmt: skip
+
+
+def plan_rows(dirs: Dirs) -> list[Row]:
+    """Moves under way, and changes that are due or wait for an operator."""
+    rows = []
+    for broker, known in dirs.known.items():
+        rows += [_under_way(dirs.name, broker, move, known.observed) for move in known.ours.moves
+                 if move.stage in UNDER_WAY]  # fmt: skip
+        if known.decision is not None:
+            rows += _cordons(dirs, broker, known.decision, known)
+            sooner = known.decision.skew
+            for move in known.decision.moves:
+                rows.append(_due(dirs, move, sooner, known))
+                sooner = move.skew
+    return rows
+
+
+def _due(dirs: Dirs, move: Move, sooner: float, known: Known) -> Row:
+    name = move_name(move.broker, move)
+    refused = any(m.what == move.what and m.stage == "refused" for m in known.ours.moves)
+    stage = "refused" if refused else "awaiting approval" if dirs.waits(move.broker, name) else "planned"
+    text = f"{size(move.bytes)} from {move.source} to {move.target}; skew {sooner:.0%}, then {move.skew:.0%}"
+    evidence = {"broker": move.broker, "from": move.source, "to": move.target, "bytes": move.bytes,
+                "skew_before": sooner, "skew_after": move.skew, "copied": 0}  # fmt: skip
+    return _action(f"{dirs.name}/{name}", "move", f"{move.topic}-{move.partition}", text, stage, evidence)
+
+
+def _under_way(name: str, broker: int, move: Relocation, seen: Observed | None) -> Row:
+    copy = _copy(move, seen.copying if seen else ())
+    text = f"{size(copy)} of {size(move.bytes)} from {move.source} to {move.target}"
+    evidence = {"broker": broker, "from": move.source, "to": move.target, "bytes": move.bytes, "copied": copy}
+    return _action(
+        f"{name}/{move_name(broker, move)}", "move", f"{move.topic}-{move.partition}", text, str(move.stage), evidence
+    )
+
+
+def _copy(move: Relocation, copying: Iterable[Copying]) -> int:
+    return next((c.copied for c in copying if (c.topic, c.partition) == (move.topic, move.partition)), 0)
+
+
+def _cordons(dirs: Dirs, broker: int, decision: Decision, known: Known) -> list[Row]:
+    present = {d.path for d in known.observed.directories if d.cordoned} if known.observed else set()
+    done = decision.cordon == decision.steer and not known.error
+    if decision.steer == present or dirs.policy.paused or done:
+        return []
+    name = cordon_name(broker, decision.steer)
+    stage = "awaiting approval" if decision.steer - present and dirs.waits(broker, name) else "planned"
+    text = f"new partitions keep out of {', '.join(sorted(decision.steer)) or 'no directory'}"
+    evidence = {"broker": broker, "paths": sorted(decision.steer)}
+    return [_action(f"{dirs.name}/{name}", "cordon", f"broker {broker}", text, stage, evidence, "logdirs.steer")]
+
+
+def _action(
+    name: str, kind: str, about: str, text: str, stage: str, evidence: Row, rule: str = "logdirs.uneven"
+) -> Row:
+    return {
+        "id": name, "kind": kind, "ledger": None, "link": None, "topic": about, "rule": rule, "reason": text,
+        "copies": None, "racks": None, "stage": stage, "next_ms": None, "requirements": {}, "evidence": evidence,
+    }  # fmt: skip

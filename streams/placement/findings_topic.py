@@ -1,0 +1,78 @@
+"""The topic of findings, for whoever follows them. The board does not depend on it.
+
+It is kept equal to the board, whatever the journal takes when: what could not be told is told with the next answer, and
+what an earlier run left there is removed once this run knows everything.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+
+from trueup.connectors.bookkeeper.metadata.bulk import keys
+from trueup.state.common.errors import TrueupError
+from trueup.state.placement.board import Cleared
+from trueup.state.placement.rules import RULES, Verdict
+from trueup.state.placement.view import NO_FINDINGS, Rows
+from trueup.streams.journal.encode import encode_columns
+from trueup.streams.journal.journal import Journal
+
+log = logging.getLogger(__name__)
+_NUMBERS = ("ledger", "since_ms", "version", "mzxid", "copies", "racks", "fragment")
+
+
+class FindingsTopic:
+    """Writes findings as they come. Not safe for use from several threads at once."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._there: set[int] | None = None
+        self._equal = False
+
+    def load(self) -> None:
+        """Find out what an earlier run left there, while nobody waits for it."""
+        self._there = set()
+        for record in self._journal.read("findings", bad=lambda *_: None):
+            change = self._there.discard if record.value is None else self._there.add
+            change(int.from_bytes(record.key, "big"))
+
+    def tell(self, said: Sequence[Rows], cleared: Iterable[Cleared], everything: Callable[[], Rows | None]) -> None:
+        """Publish what answers said and cleared; ``everything``: all findings of the board, None while it does not
+        know them."""
+        try:
+            if not self._equal and (rows := everything()) is not None:
+                self._start_over(rows)
+            else:
+                self._add(np.concatenate([NO_FINDINGS, *said]), [i for part in cleared for i in part.ledger.tolist()])
+        except TrueupError as error:
+            # What of it is there now is not known.
+            self._equal, self._there = False, None
+            log.warning("findings not published", extra={"problem": str(error)})
+
+    def _start_over(self, rows: Rows) -> None:
+        """Make the topic what the board is, whatever is there."""
+        if self._there is None:
+            self.load()
+        assert self._there is not None, "set by load"
+        self._add(rows, sorted(self._there.difference(rows["ledger"].tolist())))
+        self._equal, self._there = True, None
+
+    def _add(self, said: Rows, gone: Sequence[int]) -> None:
+        rows = said[said["verdict"] != Verdict.TRUE]
+        if self._there is not None:
+            self._there.update(rows["ledger"].tolist())
+        ids = np.array(gone, np.int64)
+        self._journal.send(
+            [("findings", keys(ids), [None] * len(ids)), ("findings", keys(rows["ledger"]), bodies(rows))]
+        )
+
+
+def bodies(rows: Rows) -> list[bytes]:
+    """Findings as records of their topic, each as an Avro body."""
+    if not len(rows):
+        return []
+    rules = [RULES[code] for code in rows["rule"].tolist()]
+    columns = {name: rows[name] for name in _NUMBERS}
+    return encode_columns("findings", {
+        **columns, "rule": [rule.id for rule in rules], "verdict": [rule.verdict.name.lower() for rule in rules],
+    })  # fmt: skip

@@ -1,0 +1,100 @@
+"""The placement stream: ledgers, marks and topologies from the journal into the view, one packed row a bucket out.
+
+Topics are not ordered against each other, so a bucket keeps the topology in its state and holds every row that
+arrives against it. A topology is copied to every bucket. `state.placement.view.Bucket` does the work.
+"""
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql.streaming import StreamingQuery
+
+from trueup.state.bookkeeper.ledgers import EMPTY, Ledgers, concat
+from trueup.state.bookkeeper.topology import Topology
+from trueup.state.placement.fencing import Former
+from trueup.state.placement.view import CELLS, FINDING, MARK, NO_MARKS, Answer, Bucket, Rows, Store
+from trueup.streams.journal.codec import topology_bytes, topology_from
+from trueup.streams.journal.decode import ledger_rows, mark_rows
+from trueup.streams.runtime.processor import Buckets
+from trueup.streams.runtime.queries import Sink, started
+from trueup.streams.runtime.spark_store import records_of
+
+if TYPE_CHECKING:  # every Python worker imports this module
+    import pandas as pd
+
+    from trueup.state.settings.settings import Spark as SparkSettings
+    from trueup.streams.journal.journal import Journal
+
+ANSWER = "bucket int, epoch bigint, full boolean, ledgers bigint, findings binary, marks binary, former binary"
+"""One row for each bucket that has something to say: `state.placement.view.Answer` with its arrays as bytes."""
+TOPICS = ("ledgers", "marks", "topology")
+LEDGER, MARKED, TOPOLOGY = range(3)
+FORM = 4  # of the state in the checkpoint
+
+
+# All buckets of a task get the same topology.
+_topology = lru_cache(8)(topology_from)
+_topology_bytes = lru_cache(8)(topology_bytes)
+
+
+def folded(store: Store, frames: Iterator["pd.DataFrame"]) -> dict[str, Any] | None:
+    """Fold the rows of one batch into a bucket; its row of `ANSWER`."""
+    answer = Bucket(store, _topology_bytes, _topology).step(*split(frames))
+    return row_of(answer) if answer is not None else None
+
+
+def row_of(answer: Answer) -> dict[str, Any]:
+    """An answer as a row of the stream."""
+    return {
+        "epoch": answer.epoch, "full": answer.full, "ledgers": answer.ledgers,
+        "findings": answer.findings.tobytes(), "marks": answer.marks.tobytes(), "former": answer.former.to_bytes(),
+    }  # fmt: skip
+
+
+def split(frames: Iterator["pd.DataFrame"]) -> tuple[Ledgers, Rows, Topology | None]:
+    """Ledgers, marks and the newest topology in the rows of one bucket. Raises `BadBytes`."""
+    ledgers, marks, topology = [EMPTY], [NO_MARKS], None
+    for frame in frames:
+        kind, value = frame["kind"].to_numpy(), frame["value"].to_numpy(object)
+        ledgers.append(ledger_rows(value[kind == LEDGER]))
+        marks.append(mark_rows(value[kind == MARKED]))
+        found = [_topology(bytes(raw)) for raw in value[kind == TOPOLOGY]]
+        topology = max([*found, *([topology] if topology else [])], key=lambda t: t.epoch, default=None)
+    return concat(ledgers), np.concatenate(marks), topology
+
+
+def answer_of(row: dict[str, Any]) -> tuple[int, Answer]:
+    """Bucket and answer in one row of the stream."""
+    findings, marks = np.frombuffer(row["findings"], FINDING), np.frombuffer(row["marks"], MARK)
+    former = Former.from_bytes(row["former"], "an answer of the placement stream")
+    return row["bucket"], Answer(row["epoch"], row["full"], row["ledgers"], findings, marks, former)
+
+
+def start(
+    spark: SparkSession, journal: "Journal", chosen: "SparkSettings", sink: Sink, checkpoint: str
+) -> StreamingQuery:
+    """Start the stream of `ANSWER` rows into ``sink``, which gets a batch and its number."""
+    rows = answers(spark, journal, chosen.buckets, chosen.max_records)
+    return started(rows, "placement", f"{chosen.trigger_ms} milliseconds", sink, checkpoint)
+
+
+def answers(spark: SparkSession, journal: "Journal", buckets: int, max_records: int) -> DataFrame:
+    """The stream of `ANSWER` rows over the topics of a journal."""
+    return fold(records_of(spark, journal, TOPICS, max_records), buckets)
+
+
+def fold(records: DataFrame, buckets: int) -> DataFrame:
+    """The stream of `ANSWER` rows over one of records: kind int, key binary, value binary (an Avro body)."""
+    own = F.array(F.pmod(F.xxhash64("key"), F.lit(buckets)).cast("int"))
+    every = F.array(*map(F.lit, range(buckets)))
+    return (
+        records.select(
+            F.explode(F.when(F.col("kind") == TOPOLOGY, every).otherwise(own)).alias("bucket"), "kind", "value"
+        )
+        .groupBy("bucket")
+        .transformWithStateInPandas(Buckets(__name__, CELLS), ANSWER, "Update", "None")
+    )

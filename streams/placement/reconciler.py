@@ -1,0 +1,412 @@
+"""Closes the loop: answers of the stream onto the board, repairs forward, orders to the connector.
+
+Runs in the driver, in foreachBatch and at every tick. All of it may be lost at any instant: the board comes back
+with the first epoch of a run, the repairs from their topic, and an order is remembered before it is carried out.
+"""
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Protocol
+
+import numpy as np
+from pyspark.sql import DataFrame
+
+from trueup.connectors.bookkeeper.metadata.queries import ahead
+from trueup.connectors.bookkeeper.placement.mark_codec import Mark
+from trueup.connectors.bookkeeper.placement.marks import MarkOrder, Outcome
+from trueup.state.bookkeeper.ledgers import Ledgers
+from trueup.state.bookkeeper.topology import Status, Topology
+from trueup.state.common.errors import Refused, Retry, TrueupError
+from trueup.state.placement.board import Board, Cleared, Plan, plan, wanted
+from trueup.state.placement.lifecycle import ENDS, Event, Repair, Stage, advance, withdrawn
+from trueup.state.placement.rules import RULES, Verdict
+from trueup.state.placement.tracking import observe, unseen
+from trueup.state.placement.verdicts import judge, strangers
+from trueup.state.placement.view import Rows
+from trueup.state.settings.settings import Placement
+from trueup.streams.bookkeeper.topology import Keeper
+from trueup.streams.journal.codec import ledger_key
+from trueup.streams.journal.history import ITSELF, WHO, History
+from trueup.streams.journal.journal import Journal
+from trueup.streams.placement.findings_topic import FindingsTopic
+from trueup.streams.placement.query import answer_of
+from trueup.streams.runtime.metrics import Metrics
+
+log = logging.getLogger(__name__)
+ORDERS_AT_ONCE = 1_000
+FIRST_WAIT_MS, LONGEST_WAIT_MS = 500, 30_000
+STRANGERS_AT_ONCE = 1_000
+LOOK_MS = 1_000  # marks that do not show are looked for this often
+LEAST_SILENCE_MS = 30_000  # an idle query says so every 10 s
+APPROVE_S = 5.0
+_UNKNOWN_BOOKIE = RULES.code("placement.unknown-bookie")
+_NAME_LOST = [
+    RULES.code(f"placement.{name}") for name in (
+        "unreadable", "unknown-bookie", "mass-loss-held", "lost-member", "all-copies-lost", "too-few-bookies",
+        "refused-by-target", "pending-member", "open-waits-for-writer", "open-older-fragment",
+    )
+]  # fmt: skip
+"""Rules of ledgers that name a lost bookie, or may."""
+
+
+class Cluster(Protocol):
+    """What the loop needs of a connector."""
+
+    def read(self, ledgers: Sequence[int]) -> Ledgers:
+        """Fresh rows of these ledgers; those that are gone are left out."""
+
+    def mark(self, orders: Sequence[MarkOrder]) -> list[Outcome]:
+        """Write marks, each on its own requirements."""
+
+    def marked(self, ledgers: Sequence[int]) -> dict[int, Mark]:
+        """The marks that these ledgers have now, read afresh."""
+
+    def withdraw(self, items: Sequence[tuple[int, int]]) -> list[Outcome]:
+        """Take back the marks of these ledgers that still have this znode version."""
+
+    def obstacle(self) -> str:
+        """Why nothing may be changed now; empty if it may."""
+
+
+class Reconciler:
+    """The board, the repairs and the orders. Safe to use from several threads."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        journal: Journal,
+        policy: Callable[[], Placement],
+        keeper: Keeper,
+        metrics: Metrics,
+        clock: Callable[[], int],
+        buckets: int,
+        history: History | None = None,
+    ) -> None:
+        self._cluster, self._journal, self._metrics = cluster, journal, metrics
+        self._policy, self._keeper, self._clock, self._buckets = policy, keeper, clock, buckets
+        # Whoever acts may wait for journal and cluster, and holds `lock` for instants only: readers never wait.
+        self._acting = threading.RLock()
+        self.lock = threading.RLock()
+        self.board = Board()
+        self.repairs: dict[int, Repair] = {}
+        self.history = history or History()
+        self.waiting: dict[str, int] = {}
+        self.obstacle = "starting"
+        self._cleared: list[Cleared] = []
+        self._unsaved: dict[int, Repair] = {}
+        self._topic = FindingsTopic(journal)
+        self._heard_ms = clock()
+        self._tokens, self._tokens_ms = 0.0, 0
+        self._asked, self._looked_ms = b"", 0
+        self._failures, self._again_ms = 0, 0
+
+    def load(self) -> None:
+        """Take up the repairs of earlier runs, and what they published."""
+        self._topic.load()
+        for record in self._journal.read("repairs"):
+            ledger = int.from_bytes(record.key, "big")
+            if record.value is None:
+                self.repairs.pop(ledger, None)
+            else:
+                self.repairs[ledger] = Repair(**{**record.value, "stage": Stage(record.value["stage"])})
+
+    def heard(self) -> None:
+        """The stream gave a sign of life."""
+        self._heard_ms = self._clock()
+
+    def unnamed(self) -> int | None:
+        """The epoch in force if no ledger names a bookie that is lost by it: each that does has a finding of one of
+        these rules. None if some may."""
+        topology = self._keeper.topology
+        with self.lock:
+            if topology is None or not self.complete or not self.board.settled(self._buckets, topology.epoch):
+                return None
+            return None if np.isin(self.board.findings["rule"], _NAME_LOST).any() else topology.epoch
+
+    def silent(self) -> str:
+        """Why the stream is not to be believed: it has been silent for too long. Empty if it is not."""
+        silent_ms = self._clock() - self._heard_ms
+        if silent_ms <= max(self._policy().stale_s * 1000, LEAST_SILENCE_MS):
+            return ""
+        return f"the placement stream has given no sign of life for {silent_ms // 1000} s"
+
+    def batch(self, frame: DataFrame, _batch: int) -> None:
+        """Sink of the placement stream. A repeated batch changes nothing. What the journal does not take now, it is
+        given again: the stream does not wait for that."""
+        self.heard()
+        rows = frame.toArrow().to_pylist()
+        if not rows:
+            return
+        said = [answer_of(row) for row in rows]
+        with self.lock:
+            cleared = [self.board.apply(bucket, answer) for bucket, answer in said]
+            self._cleared += cleared
+            self._heard(cleared)
+        try:
+            self.turn()
+        except TrueupError as error:
+            self.obstacle = str(error)
+            log.warning("not remembered yet", extra={"problem": str(error)})
+        # Nobody who wants to know or to approve waits for those who follow the topic.
+        self._topic.tell([answer.findings for _, answer in said], cleared, self._all_findings)
+
+    def turn(self) -> None:
+        """Look at what is known now and order what is due. Raises `Retry` while the journal takes nothing."""
+        with self._acting:
+            now_ms = self._clock()
+            if not self.complete:
+                # What a bucket has not said in this run is not true for that.
+                self.obstacle = "the view is not complete yet"
+                return
+            self._observe(now_ms)
+            before, self.obstacle = self.obstacle, self.silent() or self._cluster.obstacle()
+            if self.obstacle:
+                return
+            self._introduce()
+            if now_ms < self._again_ms:
+                self.obstacle = before
+                return
+            policy = self._policy()
+            with self.lock:
+                due = plan(self.board, self.repairs, policy, now_ms, self._rate(policy, now_ms))
+                self.waiting = dict(due.waiting)
+            self._carry_out(due, now_ms)
+
+    def _observe(self, now_ms: int) -> None:
+        """Fold what is known into the repairs, and have the journal remember it."""
+        absent = self._absent(now_ms)
+        with self.lock:
+            cleared, self._cleared = self._cleared, []
+            deleted = frozenset(i for c in cleared for i in c.ledger[c.deleted].tolist())
+            changed = observe(self.board, self.repairs, self._policy(), now_ms, deleted, absent)
+        self._remember(changed)
+
+    def _absent(self, now_ms: int) -> frozenset[int]:
+        """Of the orders whose mark should have shown by now, those without one: looked at afresh, as a mark that is
+        taken for gone would be written a second time, beyond the cap."""
+        with self.lock:
+            late = unseen(self.board, self.repairs, now_ms)
+        if not late or now_ms - self._looked_ms < LOOK_MS:
+            return frozenset()
+        self._looked_ms = now_ms
+        try:
+            found = self._cluster.marked(late)
+        except TrueupError as error:
+            log.warning("marks not looked up", extra={"problem": str(error)})
+            return frozenset()
+        ours = {i for i, mark in found.items() if mark.ctime_ms == self.repairs[i].mark_ctime_ms}
+        return frozenset(late) - ours
+
+    def approve(self, ledgers: Sequence[int] | None) -> list[int]:
+        """An operator's yes to these ledgers (None: to all that wait); those it was given to. It is acted upon with
+        the next turn. Raises `Retry`, and has changed nothing here, when it cannot be remembered soon."""
+        if not self._acting.acquire(timeout=APPROVE_S):
+            raise Retry("its turn", f"none within {APPROVE_S:.0f} s: {self.obstacle or 'orders go out'}", "try again")
+        try:
+            now_ms = self._clock()
+            with self.lock:
+                rows = wanted(self.board, self.repairs, now_ms)
+            if ledgers is not None:
+                missing = sorted(set(ledgers) - set(rows["ledger"].tolist()))
+                if missing:
+                    raise Refused("ledgers of the present plan", f"{missing}", "look at `trueup plan` again")
+                rows = rows[np.isin(rows["ledger"], ledgers)]
+            fresh = list(self._fresh(rows))
+            changed = [advance(r, Event.APPROVE, now_ms, "by an operator") for r in fresh if r.stage != Stage.APPROVED]
+            self._journal.put(map(_record, changed), APPROVE_S)
+            self._take(changed)
+            self._tell(changed)
+            return [repair.ledger for repair in fresh]
+        finally:
+            self._acting.release()
+
+    @property
+    def complete(self) -> bool:
+        """Whether every bucket has answered in this run."""
+        first = self._keeper.first_epoch
+        return first is not None and self.board.settled(self._buckets, first)
+
+    @property
+    def settled(self) -> bool:
+        """Whether every bucket has judged by the topology in force."""
+        topology = self._keeper.topology
+        return self.complete and topology is not None and self.board.settled(self._buckets, topology.epoch)
+
+    def _rate(self, policy: Placement, now_ms: int) -> int:
+        """Marks that the rate limit leaves: a bucket that holds one second's worth, or one mark."""
+        passed = max(0, now_ms - self._tokens_ms) / 1000 * policy.marks_per_s
+        self._tokens = min(max(policy.marks_per_s, 1.0), self._tokens + passed)
+        self._tokens_ms = now_ms
+        return int(self._tokens)
+
+    def _introduce(self) -> None:
+        """Tell the keeper of bookies that ledgers name and nobody registered."""
+        with self.lock:
+            rows = self.board.findings[self.board.findings["rule"] == _UNKNOWN_BOOKIE][:STRANGERS_AT_ONCE]
+        asked, topology = rows["ledger"].tobytes() + rows["mzxid"].tobytes(), self._keeper.topology
+        if not len(rows) or asked == self._asked or topology is None:
+            return
+        try:
+            self._keeper.strange(strangers(self._cluster.read(rows["ledger"].tolist()), topology))
+        except TrueupError as error:
+            log.warning("unknown bookies not looked up", extra={"problem": str(error)})
+        else:
+            self._asked = asked
+
+    def _carry_out(self, due: Plan, now_ms: int) -> None:
+        try:
+            if due.withdrawals:
+                self._withdraw(due.withdrawals, now_ms)
+            if len(due.marks):
+                self._mark(due.marks, now_ms)
+        except TrueupError as error:
+            self.obstacle = str(error)
+            log.warning("orders interrupted", extra={"problem": str(error)})
+
+    def _mark(self, rows: Rows, now_ms: int) -> None:
+        """Order marks. While some are written, the next are made ready, and those after them read."""
+        pending: Future[list[Outcome]] | None = None
+        starts = range(0, len(rows), ORDERS_AT_ONCE)
+        parts = (some[np.argsort(some["ledger"])] for some in (rows[at : at + ORDERS_AT_ONCE] for at in starts))
+        with ThreadPoolExecutor(1, "marks") as writer:
+            try:
+                for some, fresh in ahead((some, self._cluster.read(some["ledger"].tolist())) for some in parts):
+                    orders = self._order(some, fresh, now_ms)
+                    before, pending = pending, writer.submit(self._cluster.mark, orders)
+                    if before is not None:
+                        self._written(before.result(), now_ms)
+            finally:
+                if pending is not None:
+                    self._written(pending.result(), now_ms)
+
+    def _order(self, rows: Rows, fresh: Ledgers, now_ms: int) -> list[MarkOrder]:
+        """Judge the ledgers again as they were just read, remember the orders."""
+        topology = self._keeper.topology
+        assert topology is not None, "a view is complete only after a topology"
+        found = rows[np.searchsorted(rows["ledger"], fresh.ledger)]
+        # What was decided on, and maybe approved, is one version; the view decides afresh on a later one.
+        with self.lock:
+            former = self.board.former.at(now_ms)
+        due = (found["version"] == fresh.version) & (judge(fresh, topology, former).verdict == Verdict.DRIFTED)
+        orders, repairs = [], []
+        for known, lost in zip(self._fresh(found[due]), lost_members(fresh.take(due), topology), strict=True):
+            # The mark of an order that was given up may be there unseen: with the same ctime it is known for ours.
+            repair = advance(known, Event.ORDER, now_ms, mark_ctime_ms=known.mark_ctime_ms or now_ms)
+            repairs.append(repair)
+            orders.append(MarkOrder(repair.ledger, repair.version, lost, repair.mark_ctime_ms))
+        self._take(repairs)
+        self._remember(repairs)
+        self._tokens -= len(orders)
+        return orders
+
+    def _written(self, outcomes: Sequence[Outcome], now_ms: int) -> None:
+        self._count("mark", outcomes)
+        # Only an observation says whether a mark is there, and whose it is.
+        failed = [o for o in outcomes if o.result not in ("written", "already", "unknown")]
+        with self.lock:
+            details = [(self.repairs.pop(o.ledger), f"{o.result}: {o.detail}") for o in failed]
+        self._remember([advance(repair, Event.REFUSE, now_ms, detail) for repair, detail in details])
+        self._back_off(outcomes, now_ms)
+
+    def _back_off(self, outcomes: Sequence[Outcome], now_ms: int) -> None:
+        """Where none of the marks could be written, the next ones wait: each time twice as long."""
+        if not outcomes or any(o.result not in ("retry", "failed") for o in outcomes):
+            self._failures = 0
+            return
+        wait_ms = min(FIRST_WAIT_MS << min(self._failures, 16), LONGEST_WAIT_MS)
+        self._failures, self._again_ms = self._failures + 1, now_ms + wait_ms
+        self.obstacle = f"no mark could be written: {outcomes[0].detail}"
+        log.warning("orders interrupted", extra={"problem": self.obstacle, "again_in_ms": wait_ms})
+
+    def _count(self, kind: str, outcomes: Sequence[Outcome]) -> None:
+        for result, count in Counter(outcome.result for outcome in outcomes).items():
+            self._metrics.action(kind, result, count)
+
+    def _withdraw(self, repairs: Sequence[Repair], now_ms: int) -> None:
+        with self.lock:
+            marks = [(repair.ledger, self.board.mark(repair.ledger)) for repair in repairs]
+        outcomes = self._cluster.withdraw([(i, int(mark["version"])) for i, mark in marks if mark is not None])
+        self._count("withdraw", outcomes)
+        with self.lock:
+            gone = [self.repairs.pop(o.ledger) for o in outcomes if o.result == "withdrawn"]
+            changed = [withdrawn(repair, now_ms, int(self._policy().decline_retry_s * 1000)) for repair in gone]
+            self._take(repair for repair in changed if repair.stage not in ENDS)
+        self._remember(changed)
+
+    def _fresh(self, findings: Rows) -> Iterator[Repair]:
+        """The repair of each finding, with the memory of earlier attempts."""
+        columns = (findings[name].tolist() for name in ("ledger", "rule", "version", "since_ms"))
+        for ledger, code, version, since_ms in zip(*columns, strict=True):
+            known, rule = self.repairs.get(ledger), RULES[code].id
+            yield (
+                Repair(ledger, rule, version, since_ms) if known is None
+                else known._replace(rule=rule, version=version)
+            )  # fmt: skip
+
+    def _take(self, repairs: Iterable[Repair]) -> None:
+        with self.lock:
+            self.repairs.update({repair.ledger: repair for repair in repairs})
+
+    def _remember(self, repairs: Sequence[Repair]) -> None:
+        """Put repairs on their topic, and the newest into the history. Raises `Retry`; they are put again then, before
+        anything else is."""
+        self._tell(repairs)
+        self._unsaved.update({repair.ledger: repair for repair in repairs})
+        if self._unsaved:
+            self._journal.put(map(_record, self._unsaved.values()))
+            self._unsaved = {}
+
+    def _tell(self, repairs: Sequence[Repair]) -> None:
+        for stage, count in Counter(repair.stage for repair in repairs).items():
+            self._metrics.repair(stage, count)
+        self.history.add(*map(entry, repairs))
+
+    def _heard(self, cleared: Iterable[Cleared]) -> None:
+        now_ms, topology = self._clock(), self._keeper.topology
+        codes, counts = np.unique(self.board.findings["rule"], return_counts=True)
+        self._metrics.findings(
+            {RULES[code].id: count for code, count in zip(codes.tolist(), counts.tolist(), strict=True)}
+        )
+        for part in cleared:
+            for since_ms in part.since_ms[part.wrong & ~part.deleted].tolist():
+                self._metrics.healed((now_ms - since_ms) / 1000)
+        if topology is not None:
+            self._keeper.again_ms = self.board.former.next_ms(topology.at_ms)
+
+    def _all_findings(self) -> Rows | None:
+        """Everything that is not true; None while not every bucket has spoken."""
+        with self.lock:
+            return self.board.findings if self.complete else None
+
+
+def lost_members(ledgers: Ledgers, topology: Topology) -> list[tuple[str, ...]]:
+    """Of each ledger, the lost bookies in any of its fragments: what BookKeeper's mark lists as missing replicas."""
+    gone = {bookie.id for bookie in topology.bookies if bookie.status is Status.LOST}
+    lost = np.array([name in gone for name in ledgers.names], bool)
+    hits = np.flatnonzero(lost[ledgers.members]) if len(lost) else np.zeros(0, np.int64)
+    owners = np.repeat(np.arange(len(ledgers)), np.diff(ledgers.starts))[hits]
+    found: list[dict[str, None]] = [{} for _ in range(len(ledgers))]
+    for row, code in zip(owners.tolist(), ledgers.members[hits].tolist(), strict=True):
+        found[row][ledgers.names[code]] = None
+    return [tuple(names) for names in found]
+
+
+def _record(repair: Repair) -> tuple[str, bytes, Repair | None]:
+    return "repairs", ledger_key(repair.ledger), None if repair.stage in ENDS else repair
+
+
+def entry(repair: Repair) -> dict[str, Any]:
+    """A repair as a line of the history."""
+    return {
+        "at_ms": repair.at_ms, "id": action_id(repair.ledger, repair.version), "kind": "repair",
+        "ledger": repair.ledger, "rule": repair.rule, "outcome": repair.stage.value, "detail": repair.detail,
+        "who": WHO.get() if repair.stage is Stage.APPROVED else ITSELF,
+    }  # fmt: skip
+
+
+def action_id(ledger: int, version: int) -> str:
+    """Name of the action that repairs a ledger as it was at a version."""
+    return f"repair-{ledger}-v{version}"

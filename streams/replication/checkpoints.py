@@ -1,0 +1,206 @@
+"""How far a link has copied each source partition, and its records on the journal.
+
+The offset map of a partition grows by a few runs each lease, so of its parts only those that changed are written.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from trueup.connectors.contract import Assignment, Carry, Partition, Position, Progress
+from trueup.state.replication.offset_map import HEAD, LISTS, OffsetMap, digest, from_records
+from trueup.state.replication.provenance import Refill
+from trueup.streams.journal.journal import Journal
+
+JournalRecord = tuple[str, bytes, Any]
+REFILL = "refill"
+"""Stands on the journal where else the name of a path does."""
+
+
+@dataclass(slots=True)
+class Copy:
+    """The copy of one source partition.
+
+    ``set_back``: an operator set the position after the lease that now runs began. ``last`` is the newest report of
+    this run and ``at_ms`` its time. ``again_ms``: not leased before, as a person has to change something; ``barred``:
+    not before it is reset. ``source_id`` and ``target_id``: of the topics that it was begun with. ``foreign``: records
+    of others between ours at the target, seen in this run. ``refill``: the target gets again what it lost.
+    ``written``: digests of the map's parts that the journal has.
+    """
+
+    source: Partition
+    target: Partition
+    start: int
+    position: Position = field(default_factory=Position)
+    map: OffsetMap = field(default_factory=OffsetMap)
+    path: str = ""
+    carries: dict[str, Carry] = field(default_factory=dict)
+    reset: str = ""
+    set_back: bool = False
+    last: Progress | None = None
+    at_ms: int = 0
+    error: str = ""
+    stopped: bool = False
+    again_ms: int = 0
+    barred: bool = False
+    source_id: str = ""
+    target_id: str = ""
+    foreign: int = 0
+    refill: Refill | None = None
+    written: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def offset(self) -> int:
+        """The first source offset that is not copied yet."""
+        return self.position.offset if self.position.offset >= 0 else self.start
+
+    @property
+    def copied_end(self) -> int:
+        """The target offset after the last record that was acknowledged; -1: none is known."""
+        return int(self.map.target[-1] + self.map.count[-1]) if len(self.map) else -1
+
+    def place(self, path: str) -> Position:
+        """The position as a path understands it. What one carries means nothing to another; the journal knows exactly
+        what was copied when a path is changed, so it begins there."""
+        if path == self.path or not self.path:
+            return self.position
+        return Position(self.position.offset, self.carries.get(path, {}), chosen=self.position.offset >= 0)
+
+    def moved(self, target: Partition) -> None:
+        """Begin again in another target partition: what was copied elsewhere says nothing there."""
+        self.target, self.position, self.map, self.last = target, Position(), OffsetMap(), None
+        self.path, self.carries, self.target_id = "", {}, ""
+
+    def bar(self, why: str) -> None:
+        """Copy nothing more until it is reset."""
+        self.error, self.stopped, self.barred = why, True, True
+
+    def set(self, offset: int, said: str, ids: tuple[str, str] = ("", ""), target_end: int = -1) -> None:
+        """Go on where a person says, between the topics with these ids (empty: there is none, or it has no id).
+
+        ``target_end``: of the target partition (-1: not known). Where it no longer holds what was acknowledged, or an
+        end is another topic, the map speaks of logs that are gone: it begins anew.
+        """
+        replaced = any(old and old != new for old, new in zip((self.source_id, self.target_id), ids, strict=True))
+        if replaced or 0 <= target_end < self.copied_end:
+            self.map, self.start, self.foreign = OffsetMap(), offset, 0
+        self.position, self.carries = Position(offset, chosen=True), {}
+        self.reset, self.set_back, self.again_ms = said, True, 0
+        self.error, self.stopped, self.barred = "", False, False
+        self.source_id, self.target_id = ids
+        self.refill = None
+
+    def anew(self, offset: int, said: str, ids: tuple[str, str], refill: Refill | None = None) -> None:
+        """Copy from this offset on as if nothing had been copied: one of the logs is another one, or was emptied."""
+        self.set(offset, said, ids)
+        self.start, self.map, self.last, self.foreign, self.refill = offset, OffsetMap(), None, 0, refill
+
+    def meet(self, ids: tuple[str, str]) -> None:
+        """Take the ids of the topics at both ends, where they were not known."""
+        self.source_id, self.target_id = self.source_id or ids[0], self.target_id or ids[1]
+
+    def holds(self, held: Assignment) -> bool:
+        """Whether a lease of this assignment copied between the topics that are meant now."""
+        ends = (held.source_id, self.source_id), (held.target_id, self.target_id)
+        return held.target == self.target and all(not then or then == now for then, now in ends)
+
+    def take(self, progress: Progress, now_ms: int) -> None:
+        """Take what was acknowledged."""
+        self.last, self.at_ms = progress, now_ms
+        self.foreign += progress.foreign
+        if not self.barred:
+            self.error, self.stopped = progress.error, progress.stopped
+        if self.set_back and not len(self.map):
+            return  # that lease may have written to a log that is gone
+        told = sum(run.records for run in progress.runs)
+        self.map = self.map.extend(
+            progress.runs, progress.position.offset, self.start, progress.target_end,
+            whole=told >= progress.copied + progress.skipped,
+        )  # fmt: skip
+        if self.set_back:
+            return
+        self.position, self.path = progress.position, progress.path or self.path
+        self.carries[self.path] = progress.position.carry
+        if self.refill is not None and self.offset >= self.refill.until:
+            self.refill = None
+        if progress.source_start > self.map.begin:
+            self.map = self.map.prune(progress.source_start)
+
+    def records(self, link: str, now_ms: int) -> Iterator[JournalRecord]:
+        """What has to be on the journal and is not yet."""
+        base = f"{link}/{self.source}"
+        yield "links", base.encode(), self._record(link, now_ms)
+        digests = self.map.digests()
+        for number in self.written.keys() - digests.keys():
+            yield "offsets", f"{base}/{number}".encode(), None
+        where = {"link": link, "topic": self.source.topic, "partition": self.source.number}
+        changed = {number for number, made in digests.items() if self.written.get(number) != made}
+        for part in self.map.records(changed):
+            yield "offsets", f"{base}/{part['part']}".encode(), {**where, **_as_record(part)}
+        self.written = digests
+
+    def _record(self, link: str, now_ms: int) -> dict[str, Any]:
+        kept = {**self.carries, **({REFILL: self.refill._asdict()} if self.refill is not None else {})}
+        carry = {f"{path}/{name}": number for path, one in kept.items() for name, number in one.items()}
+        return {
+            "link": link, "topic": self.source.topic, "partition": self.source.number,
+            "target_topic": self.target.topic, "target_partition": self.target.number, "start": self.start,
+            "offset": self.position.offset, "carry": carry,
+            "chosen": self.position.chosen, "path": self.path,
+            "reset": self.reset, "source_id": self.source_id, "target_id": self.target_id, "at_ms": now_ms,
+        }  # fmt: skip
+
+
+def load(journal: Journal) -> dict[str, dict[Partition, Copy]]:
+    """The copies of every link that the journal knows, by source partition."""
+    found: dict[str, dict[Partition, Copy]] = {}
+    for value in _newest(journal, "links"):
+        copy = _copy(value)
+        found.setdefault(value["link"], {})[copy.source] = copy
+    parts: dict[tuple[str, Partition], dict[int, Mapping[str, Any]]] = {}
+    for value in _newest(journal, "offsets"):
+        place = value["link"], Partition(value["topic"], value["partition"])
+        parts.setdefault(place, {})[value["part"]] = _part(value)
+    for (link, source), known in parts.items():
+        if (made := found.get(link, {}).get(source)) is not None:
+            made.map = from_records(known.values())
+            made.written = {number: digest(part) for number, part in known.items()}
+    return found
+
+
+def _copy(value: Mapping[str, Any]) -> Copy:
+    carries: dict[str, Carry] = {}
+    for key, number in value["carry"].items():
+        path, _, name = key.partition("/")
+        carries[path] = {**carries.get(path, {}), name: number}
+    refill = carries.pop(REFILL, None)
+    return Copy(
+        source=Partition(value["topic"], value["partition"]),
+        target=Partition(value["target_topic"], value["target_partition"]),
+        start=value["start"],
+        position=Position(value["offset"], carries.get(value["path"], {}), value["chosen"]),
+        path=value["path"],
+        carries=carries,
+        reset=value["reset"],
+        source_id=value["source_id"],
+        target_id=value["target_id"],
+        refill=Refill(**refill) if refill is not None else None,
+    )
+
+
+def _as_record(part: Mapping[str, Any]) -> dict[str, Any]:
+    numbers = {name: value for name, value in part.items() if name not in (*LISTS, "part")}
+    return {"part": part["part"], "head": numbers, **{name: part.get(name, []) for name in LISTS}}
+
+
+def _part(value: Mapping[str, Any]) -> dict[str, Any]:
+    """A part as `OffsetMap.records` gives it."""
+    lists = {name: value[name] for name in LISTS} if value["part"] != HEAD else {}
+    return {"part": value["part"], **value["head"], **lists}
+
+
+def _newest(journal: Journal, what: str) -> Iterable[Any]:
+    newest: dict[bytes, Any] = {}
+    for record in journal.read(what):
+        newest[record.key] = record.value
+    return [value for value in newest.values() if value is not None]

@@ -1,0 +1,189 @@
+"""Keeps the target's topics, settings and rights as a link wants them: decides, asks where it must, and acts.
+
+In observe nothing is done, in approve an operator says yes to each action, in enforce all is done at once. Records go
+to a topic only when nothing that must come first is left to do for it.
+"""
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+from zlib import crc32
+
+from trueup.connectors.kafka.replication.config_sync import Alignment, Outcome, Seen
+from trueup.state.replication.config_sync import Action, Kind, Policy, Right, Scope, diff, diff_rights, disputed
+from trueup.state.replication.settings import Link as Declared
+from trueup.streams.replication.link import Hold, Link, Note
+
+log = logging.getLogger(__name__)
+Row = dict[str, Any]
+FINAL = ("refused", "skipped")
+"""Results that end only when an operator changes something."""
+
+
+class Made:
+    """Topics that links made at their targets: there they are copies. ``remember`` keeps them over restarts."""
+
+    def __init__(self, text: str = "[]", remember: Callable[[str], None] = lambda _text: None) -> None:
+        self._topics = frozenset(_names(text))
+        self._remember = remember
+
+    def add(self, topics: Iterable[str]) -> None:
+        """Topics that the link is about to make."""
+        after = self._topics | set(topics)
+        if after != self._topics:
+            self._remember(json.dumps(sorted(after)))
+            self._topics = after
+
+    def __contains__(self, topic: str) -> bool:
+        """Whether the link made it."""
+        return topic in self._topics
+
+
+class Aligner:
+    """The alignment of one link. Used by one thread, read by several."""
+
+    def __init__(self, link: Link, alignment: Alignment, rights: Iterable[Right],
+                 opposite: Callable[[], "Aligner | None"], note: Note, remember: Callable[[str], None],
+                 made: Made | None = None) -> None:  # fmt: skip
+        self._link, self._alignment, self._note, self._opposite = link, alignment, note, opposite
+        self._made, self._disputed = made or Made(), frozenset[str]()
+        self._remember = remember
+        self._rights = set(rights)
+        self._known: frozenset[str] = frozenset()
+        self._approved: set[str] = set()
+        self._refused: dict[str, Outcome] = {}
+        self.actions: dict[str, Action] = {}
+        self.problems: Mapping[str, str] = {}
+        self.seen: Seen | None = None
+
+    def turn(self, groups: Sequence[str]) -> None:
+        """Look, decide, and do what may be done. Raises our errors; the next turn begins anew."""
+        declared = self._link.declared
+        called = self._link.called(self._link.facts.source.partitions)
+        found = self._differences(declared, called, groups)
+        due = {name: action for name, action in found.items() if self._may(declared.mode, name)}
+        # Before they are given: one that its source revokes at once is to go again, also after a crash.
+        self._answer_for(
+            self._rights | {a.right for a in due.values() if a.right and a.kind in (Kind.ALLOW, Kind.DENY)}
+        )
+        self._made.add(action.topic for action in due.values() if action.kind is Kind.CREATE)
+        outcomes = self._alignment.apply(list(due.values())) if due else []
+        done = [outcome for outcome in outcomes if outcome.result == "done"]
+        before = self._refused
+        self._refused = {name_of(self._link.name, o.action): o for o in outcomes if o.result != "done"}
+        for outcome in outcomes:
+            known = before.get(name_of(self._link.name, outcome.action))
+            # What is refused at every turn is one row.
+            if known is None or known.result != outcome.result:
+                self._say(outcome)
+        left = [outcome.action for outcome in done]
+        self.actions = {name: action for name, action in found.items() if action not in left}
+        self._approved &= self.actions.keys()
+        self._link.waiting = {
+            action.topic: self._hold(name, action) for name, action in self.actions.items() if action.first
+        }
+
+    def _hold(self, name: str, action: Action) -> Hold:
+        row = self._row(name, action, self._link.declared.mode)
+        detail, stage = row["evidence"]["detail"], row["stage"]
+        text = f"{stage}: {action.said} (topic {action.topic} at the target)" + (f"; {detail}" if detail else "")
+        return Hold(text, stage == "awaiting approval", stage in FINAL)
+
+    def _differences(self, declared: Declared, called: Mapping[str, str], groups: Sequence[str]) -> dict[str, Action]:
+        self._known = self._known or self._alignment.known()
+        seen = self._alignment.look(called)
+        self.problems, self.seen = seen.problems, seen
+        # A topic made anew, by whatever was first to write to a source that lost its data, has no settings to follow.
+        others = self._link.others({name: topic.id for name, topic in seen.source.items()})
+        called = {name: target for name, target in called.items() if name not in others}
+        policy = Policy(called, declared.align, declared.config_exclude, self._known, self._origins(called))
+        self._dispute(seen, policy)
+        actions = diff(seen.source, seen.target, policy)
+        if "acls" in declared.align and not others:
+            actions += self._right_differences(declared, called, groups)
+        return {name_of(self._link.name, action): action for action in actions}
+
+    def _origins(self, called: Mapping[str, str]) -> frozenset[str]:
+        """Topics of the source that an opposite link copies back, unless this link made them at the target."""
+        if (opposite := self._opposite()) is None:
+            return frozenset()
+        back = opposite._link.called(called.values())
+        return frozenset(
+            name for name, target in called.items() if back.get(target) == name and target not in self._made
+        )
+
+    def _dispute(self, seen: Seen, policy: Policy) -> None:
+        """Say once of which topics nobody knows where they were made first, if their settings differ."""
+        opposite = self._opposite()
+        found = frozenset(
+            topic for topic in disputed(seen.source, seen.target, policy)
+            if opposite is not None and topic not in opposite._made
+        )  # fmt: skip
+        for topic in sorted(found - self._disputed):
+            said = f"{topic}: its settings differ, it is copied both ways, and no link made it"
+            self._note(self._link.name, "found", "alignment.origin-unknown", said, "alignment.origin-unknown")
+        self._disputed = found
+
+    def _right_differences(self, declared: Declared, called: Mapping[str, str], groups: Sequence[str]) -> list[Action]:
+        here, there = self._alignment.rights()
+        rename = declared.rename.replace("{source}", declared.source)
+        scope = Scope(called, groups, self._opposite() is not None, rename)
+        actions, rights = diff_rights(here, there, scope, self._rights)
+        self._answer_for(rights)
+        return actions
+
+    def _answer_for(self, rights: set[Right]) -> None:
+        if rights != self._rights:
+            self._remember(json.dumps(sorted(rights)))
+            self._rights = rights
+
+    def _may(self, mode: str, name: str) -> bool:
+        return mode == "enforce" or (mode == "approve" and name in self._approved)
+
+    def _say(self, outcome: Outcome) -> None:
+        action, detail = outcome.action, f": {outcome.detail}" if outcome.detail else ""
+        self._note(self._link.name, "align", outcome.result, f"{action.topic}: {action.said}{detail}", action.reason)
+
+    def rows(self) -> list[Row]:
+        """The plan."""
+        mode = self._link.declared.mode
+        return [self._row(name, action, mode) for name, action in self.actions.items()]
+
+    def _row(self, name: str, action: Action, mode: str) -> Row:
+        refused = self._refused.get(name)
+        waits = mode == "approve" and name not in self._approved
+        stage = refused.result if refused else "awaiting approval" if waits else "planned"
+        return {
+            "id": name, "kind": action.kind.name.lower(), "ledger": None, "link": self._link.name,
+            "topic": action.topic, "rule": action.reason, "reason": action.said, "copies": None, "racks": None,
+            "stage": stage, "next_ms": None, "requirements": {},
+            "evidence": {"first": action.first, "detail": refused.detail if refused else ""},
+        }  # fmt: skip
+
+    def approve(self, names: Iterable[str]) -> None:
+        """An operator's yes; carried out at the next turn."""
+        self._approved |= set(names) & self.actions.keys()
+
+
+def name_of(link: str, action: Action) -> str:
+    """Name of an action: another one when anything of it changes."""
+    what = json.dumps([action.kind, action.topic, action.partitions, sorted(action.configs.items()), action.right])
+    return f"align-{link}-{crc32(what.encode()):08x}"
+
+
+def _names(text: str) -> list[str]:
+    try:
+        return [str(name) for name in json.loads(text)]
+    except (ValueError, TypeError, RecursionError) as error:
+        log.warning("topics are not remembered", extra={"problem": str(error)})
+        return []
+
+
+def rights_from(text: str) -> list[Right]:
+    """Rights as they were remembered."""
+    try:
+        return [Right(*right) for right in json.loads(text)]
+    except (ValueError, TypeError, RecursionError) as error:
+        log.warning("rights are not remembered", extra={"problem": str(error)})
+        return []

@@ -1,0 +1,281 @@
+"""All links of the application: their state, and what operators ask of them."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import OFFSET_END
+from pyspark.sql import SparkSession
+
+from trueup.connectors.contract import Partition, Progress
+from trueup.state.common.errors import BadSettings, Refused, TrueupError
+from trueup.state.replication.settings import Link as Declared
+from trueup.state.replication.status import Stage
+from trueup.streams.config.live import Live
+from trueup.streams.journal.history import History
+from trueup.streams.journal.journal import Journal, Record
+from trueup.streams.replication import checkpoints as copies
+from trueup.streams.replication.link import CONNECTORS, COUNTED, Link
+from trueup.streams.replication.monitor import Sides, Watch
+from trueup.streams.replication.query import Replication
+from trueup.streams.replication.refill import Refilling, undecided
+from trueup.streams.replication.reports import TOPIC, heard_of
+from trueup.streams.replication.rows import by_topic, checkpoint, partition
+from trueup.streams.replication.snapshot import NOTHING
+from trueup.streams.runtime.metrics import Metrics
+from trueup.streams.runtime.supervisor import Supervisor
+
+log = logging.getLogger(__name__)
+SLOW_MS = 10_000
+Row = dict[str, Any]
+
+
+class Links:
+    """Every declared link. Safe to use from several threads. ``stop``: a file that workers can see, too; it ends their
+    leases."""
+
+    def __init__(
+        self,
+        live: Live,
+        journal: Journal,
+        metrics: Metrics,
+        clock: Callable[[], int],
+        sides: Callable[[Link], Sides],
+        connectors: Mapping[str, str] = CONNECTORS,
+        history: History | None = None,
+        stop: Path | None = None,
+    ) -> None:
+        self._stop = stop
+        self._live, self._journal, self._metrics, self._clock = live, journal, metrics, clock
+        self._make_sides, self._connectors = sides, connectors
+        self.by_name: dict[str, Link] = {}
+        self.watches: dict[str, Watch] = {}
+        self.history = history or History()
+
+    def load(self) -> None:
+        """Take up what earlier runs copied."""
+        if self._stop is not None:
+            self._stop.unlink(missing_ok=True)
+        if not self._live.now.links:
+            return
+        known = copies.load(self._journal)
+        memory = {
+            record.key.decode(errors="replace"): record.value["value"]
+            for record in self._journal.read("memory", bad=_not_remembered)
+            if record.value is not None
+        }
+        for name in self._live.now.links:
+            link = Link(
+                name, lambda: self._live.now, self._journal, known.get(name, {}), self._starts(name),
+                self._counted(name), self._clock, self._connectors,
+            )  # fmt: skip
+            self.by_name[name], link.ended = link, partial(self._metrics.round, name)
+            link.channel, link.stop = self._journal.channel(TOPIC), str(self._stop or "")
+            self.watches[name] = Watch(link, self._make_sides(link), self.watches, memory, self.note, self._remember)
+            self._live.listeners.append(link.wake)
+
+    def _remember(self, link: str, text: str) -> None:
+        record = {"name": link, "value": text, "at_ms": self._clock()}
+        self._journal.put([("memory", link.encode(), record)])
+
+    def _starts(self, name: str) -> Callable[[Declared, Iterable[Partition]], Mapping[Partition, int]]:
+        return lambda declared, partitions: self.watches[name].sides.starts(declared, partitions)
+
+    def _counted(self, name: str) -> Callable[[Progress], None]:
+        return lambda progress: self._metrics.copied(name, progress)
+
+    def watch(self, supervisor: Supervisor) -> None:
+        """Begin to look at both sides of every link, and to hear the leases."""
+        if self.by_name:
+            supervisor.loop("reports of links", lambda: self._hear(supervisor.stop))
+        for watch in self.watches.values():
+            watch.begin(supervisor)
+
+    def _hear(self, stop: threading.Event) -> None:
+        def bad(record: Record, error: TrueupError) -> None:
+            log.warning("report refused", extra={"where": record.where, "problem": str(error)})
+
+        self._journal.follow(TOPIC, stop, self._heard, bad, OFFSET_END)
+
+    def _heard(self, record: Record) -> None:
+        heard = heard_of(record.value)
+        if heard.link in self.by_name:
+            self.by_name[heard.link].hear(heard)
+
+    def copy(self, spark: Callable[[], SparkSession], supervisor: Supervisor, checkpoints: str) -> None:
+        """Keep the query of every link running, in the session that ``spark`` gives."""
+        for link in self.by_name.values():
+            query = Replication(spark, link, f"{checkpoints}/{link.name}")
+            supervisor.query(query.name, query.start)
+
+    def fit(self, slots: int) -> list[str]:
+        """Divide task slots among the links, for good; what is wrong with their number. Leases hold theirs always."""
+        wanted = sum(link.declared.tasks for link in self._all())
+        for link in self._all():
+            link.slots = max(1, min(link.declared.tasks, slots * link.declared.tasks // max(wanted, 1)))
+        if slots >= wanted:
+            return []
+        return [f"spark.master: expected {wanted} task slots for the leases of links; found {slots}: they take turns"]
+
+    def longest_ms(self) -> int:
+        """The longest lease: a query says nothing while it holds one."""
+        return int(1000 * max((link.declared.lease_s for link in self._all()), default=0.0))
+
+    def end(self) -> None:
+        """Copy nothing more."""
+        if self._stop is not None:
+            self._stop.touch()
+        for link in self.by_name.values():
+            link.end()
+
+    def not_ready(self) -> list[str]:
+        """Links of which nothing is known yet."""
+        return [
+            f"link {link.name}: {side.problem}"
+            for link in self._all() if not link.facts.complete
+            for side in (link.facts.source, link.facts.target) if side.problem
+        ]  # fmt: skip
+
+    def sources(self, now_ms: int) -> list[tuple[str, str, int, str]]:
+        """Name, state, age and detail of what each link listens to."""
+        return [self._source(link, now_ms) for link in self._all()]
+
+    def _source(self, link: Link, now_ms: int) -> tuple[str, str, int, str]:
+        facts, declared = link.facts, link.declared
+        problem = facts.source.problem or facts.target.problem
+        state = "down" if problem else "up" if now_ms - facts.at_ms < SLOW_MS else "slow"
+        detail = problem or f"{declared.source} and {declared.target}"
+        return f"link {link.name}", state, max(0, now_ms - facts.at_ms) if facts.at_ms else 0, detail
+
+    def rows(self) -> list[Row]:
+        """One row for each link."""
+        return [self._row(link) for link in self._all()]
+
+    def _row(self, link: Link) -> Row:
+        declared, choice, now_ms = link.declared, link.choice, self._clock()
+        status = self.watches[link.name].status
+        with link.lock:
+            state, reasons = status.state(now_ms)
+            rows = status.rows(now_ms)
+            totals = {name: link.totals[name] for name in COUNTED}
+        errors = [row.error for row in rows.values() if row.error]
+        return {
+            "link": link.name, "source": declared.source, "target": declared.target, "mode": declared.mode,
+            "paused": declared.paused, "state": state.value, "reason": "; ".join(reason.said for reason in reasons),
+            "down": {
+                name: side.problem
+                for name, side in ((declared.source, link.facts.source), (declared.target, link.facts.target))
+                if side.problem and link.facts is not NOTHING
+            },
+            "path": link.path, "path_reason": choice.reason if choice else "",
+            "topics": len({source.topic for source in rows}), "partitions": len(rows),
+            "lag_records": sum(row.left for row in rows.values() if row.left > 0),
+            "lag_ms": max((row.lag_ms for row in rows.values()), default=-1), "leases": link.leases,
+            "rounds": link.rounds, "taken_ms": link.taken_ms, **totals,
+            "stopped": sum(row.stage is Stage.STOPPED for row in rows.values()),
+            "error": link.problem or link.obstacle or next(iter(errors), ""), **self._around(link.name),
+        }  # fmt: skip
+
+    def _around(self, name: str) -> Row:
+        """Heartbeats, and what differs at the target."""
+        watch, now_ms = self.watches[name], self._clock()
+        beat, rows = watch.beat, watch.rows()
+        return {
+            "heartbeat_age_ms": now_ms - beat.arrived_ms if beat.arrived_ms else -1, "heartbeat_lag_ms": beat.lag_ms,
+            "differences": len(rows), "groups": len({row.group for row in watch.mover.checkpoints}),
+            "group_lag": watch.mover.lag(),
+        }  # fmt: skip
+
+    def describe(self, name: str) -> Row:
+        """Everything about one link. Raises `Refused` when there is none of this name."""
+        link, watch = self._link(name), self.watches[name]
+        with link.lock:
+            rows = watch.status.rows(self._clock())
+            copies = [partition(link, source, row) for source, row in rows.items()]
+            found = {**self._row(link), "by_topic": by_topic(copies), "copies": copies}
+        return {
+            **found, "checkpoints": [checkpoint(row) for row in watch.mover.checkpoints],
+            "unreadable": [f"{topic}: {why}" for topic, why in watch.aligner.problems.items()],
+        }  # fmt: skip
+
+    def reset(self, name: str, partitions: list[str] | None, to: str) -> list[Row]:
+        """Let copies go on at other source offsets: earliest, latest or a number; what was set. Raises `Refused`."""
+        link = self._link(name)
+        chosen = list(link.copies) if partitions is None else [partition_of(text) for text in partitions]
+        if strange := [str(p) for p in chosen if p not in link.copies]:
+            raise Refused(
+                "partitions that the link copies", ", ".join(strange), f"look at `trueup describe link {name}`"
+            )
+        self._decided(name, [p for p in chosen if link.copies[p].barred])
+        watch = self.watches[name]
+        watch.look()  # the copies go on between the topics that both clusters have at this moment
+        offsets = watch.sides.offset(to, chosen)
+        link.reset(offsets, to)
+        watch.forget(offsets)
+        watch.accept_target()
+        rows = [{"partition": str(p), "offset": offsets[p], "was": to} for p in sorted(offsets)]
+        self.note(name, "reset", "set", ", ".join(f"{row['partition']} to {row['offset']}" for row in rows))
+        return rows
+
+    def _decided(self, name: str, partitions: Iterable[Partition]) -> None:
+        """Raises `Refused` while it is open whether the source of a link gets back what it lost."""
+        other = undecided(self.watches[name], partitions)
+        if other:
+            raise Refused(
+                f"a decision on the records that {self._link(name).declared.source} lost", "none",
+                f"`trueup link refill {other}` brings them back and begins this link anew, "
+                f"`trueup link reset {other} --to latest` leaves them out",
+            )  # fmt: skip
+
+    def refill(self, name: str, certain: bool) -> list[Row]:
+        """What a refill of the link's target would copy; ``certain``: begin it. Raises `Refused`."""
+        self._link(name)
+        refilling = Refilling(self.watches[name])
+        return refilling.begin() if certain else refilling.rows()
+
+    def plan(self) -> list[Row]:
+        """Changes at the targets that are due or wait for an operator."""
+        return [row for watch in self.watches.values() for row in watch.rows()]
+
+    def approve(self, ids: list[str] | None) -> list[Row]:
+        """Say yes to these actions of the plan, or to all; those that are ours."""
+        waiting = [row for row in self.plan() if row["stage"] == "awaiting approval"]
+        chosen = [row for row in waiting if ids is None or row["id"] in ids]
+        for row in chosen:
+            self.watches[row["link"]].approve([row["id"]])
+        return chosen
+
+    def note(self, link: str, kind: str, outcome: str, detail: str, rule: str = "") -> None:
+        """Put something that was done into the history."""
+        self.history.add({
+            "at_ms": self._clock(), "id": f"{kind}-{link}", "kind": kind, "link": link, "rule": rule,
+            "outcome": outcome, "detail": detail,
+        })  # fmt: skip
+        log.info(kind, extra={"link": link, "outcome": outcome, "detail": detail})
+
+    def _all(self) -> list[Link]:
+        return list(self.by_name.values())
+
+    def _link(self, name: str) -> Link:
+        if name not in self.by_name:
+            raise Refused(
+                f"a link {name}",
+                f"links {', '.join(self.by_name)}" if self.by_name else "no link",
+                "look at `trueup get links`",
+            )
+        return self.by_name[name]
+
+
+def partition_of(text: str) -> Partition:
+    """A partition written as topic-number. Raises `BadSettings`."""
+    topic, dash, number = text.rpartition("-")
+    if not dash or not topic or not number.isdecimal():
+        raise BadSettings([f"partition: expected topic-number, as orders-0; found {text!r}"])
+    return Partition(topic, int(number))
+
+
+def _not_remembered(record: Record, error: TrueupError) -> None:
+    log.warning("rights are not remembered", extra={"where": record.where, "problem": str(error)})

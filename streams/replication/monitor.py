@@ -1,0 +1,297 @@
+"""The loops around the copying of links: look at both sides, choose paths, hear what is silent, beat, align, move.
+
+Everything decided here is decided anew at each turn from what was just seen, so a turn that fails costs time only.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Protocol
+
+from trueup.connectors.contract import Partition
+from trueup.connectors.kafka.replication.config_sync import Alignment, Seen
+from trueup.connectors.kafka.replication.group_sync import Groups
+from trueup.connectors.kafka.replication.heartbeat import Beat, Heartbeat
+from trueup.state.common.errors import TrueupError
+from trueup.state.replication.anomalies import Facts as Qualities
+from trueup.state.replication.anomalies import Look, Silence, bare, choose_together, silences, target_replaced
+from trueup.state.replication.settings import Link as Declared
+from trueup.state.replication.topology import meeting, routes_of, second_ways
+from trueup.streams.replication.checkpoints import Copy
+from trueup.streams.replication.config_sync import Aligner, Made, rights_from
+from trueup.streams.replication.group_sync import Mover
+from trueup.streams.replication.link import Link, Note
+from trueup.streams.replication.snapshot import NOTHING, Facts, ids, look, seen
+from trueup.streams.replication.status import LinkStatus
+from trueup.streams.runtime.supervisor import Supervisor
+
+log = logging.getLogger(__name__)
+TARGET = frozenset({"replication.target-recreated", "replication.target-gone", "replication.target-lost-records"})
+LOOK_S, ALIGN_S = 2.0, 5.0
+COMMITTED_S, GROUPS_S, BACK_S = 0.25, 1.0, 3.0
+SPACED_S = 0.2
+"""Between two passes over the groups."""
+BEAT_WAIT_S = 2.0
+
+
+class Sides(Protocol):
+    """Both clusters of a link, beside the copying. Calls raise our errors."""
+
+    def look(self) -> Facts:
+        """What both say now."""
+
+    def qualities(self, seen: Seen) -> Qualities:
+        """What the choice of a path depends on; ``seen``: topics at both ends with their settings."""
+
+    def starts(self, declared: Declared, partitions: Iterable[Partition]) -> Mapping[Partition, int]:
+        """The first offsets to copy, as the link's ``start`` says."""
+
+    def offset(self, to: str, partitions: Iterable[Partition]) -> Mapping[Partition, int]:
+        """Source offsets for earliest, latest or a number within what the source holds."""
+
+    def logs(self, partitions: Iterable[Partition], at_target: bool = False) -> Mapping[Partition, tuple[int, int]]:
+        """Start and end of partitions, open transactions included; of those that answer."""
+
+    def sizes(self, partitions: Iterable[Partition]) -> Mapping[Partition, int]:
+        """Bytes of partitions of the source; of those that are known."""
+
+    def alignment(self) -> Alignment:
+        """For topics, settings and rights."""
+
+    def groups(self, back: bool = False) -> Groups:
+        """For consumer groups of the source, or ``back`` those of the target."""
+
+    def heartbeat(self) -> Heartbeat:
+        """The link's heartbeats."""
+
+
+class Watch:
+    """The loops of one link. ``others``: all links by name."""
+
+    def __init__(
+        self, link: Link, sides: Sides, others: Mapping[str, "Watch"], memory: Mapping[str, str], note: Note,
+        remember: Callable[[str, str], None],
+    ) -> None:  # fmt: skip
+        self.link, self.sides, self._others, self.note = link, sides, others, note
+        name = link.name
+        self.aligner = Aligner(
+            link, sides.alignment(), rights_from(memory.get(name, "[]")), self._opposite_aligner, note,
+            lambda text: remember(name, text),
+            Made(memory.get(f"{name}/made", "[]"), partial(remember, f"{name}/made")),
+        )  # fmt: skip
+        self._remember, self._cluster = partial(remember, f"{name}/target"), memory.get(f"{name}/target", "")
+        self.mover = Mover(link, sides.groups(), sides.groups(back=True), self.opposite, note)
+        self.beat = Beat()
+        self.failing: Mapping[str, str] = {}
+        self.status = LinkStatus(link, lambda: self.beat, lambda: self.aligner.problems, lambda: self.failing)
+        self.qualities: Qualities | None = None
+        self._heartbeat: Heartbeat | None = None
+        self._looking = threading.Lock()
+        self._noted: set[tuple[Partition, str]] = set()
+        self._looks: dict[Partition, Look] = {}
+        self.second, self.replaced, self._refilling = "", "", 0
+
+    def begin(self, supervisor: Supervisor) -> None:
+        """Start the loops."""
+        name = self.link.name
+        supervisor.loop(f"sides of {name}", self.look, LOOK_S)
+        supervisor.loop(f"alignment of {name}", self.align, ALIGN_S)
+        supervisor.loop(f"committed offsets of {name}", self.committed, COMMITTED_S)
+        supervisor.loop(f"groups of {name}", self.move, SPACED_S)
+        supervisor.loop(f"groups back of {name}", self.move_back, BACK_S)
+        supervisor.loop(f"heartbeat of {name}", self.heart, self.link.declared.heartbeat_s)
+
+    def look(self) -> None:
+        """Look at both sides."""
+        with self._looking:
+            self._look()
+
+    def forget(self, sources: Iterable[Partition]) -> None:
+        """An operator set these partitions: what was found of them before is no news of what is found later."""
+        chosen = set(sources)
+        self._noted = {(source, rule) for source, rule in self._noted if source not in chosen}
+
+    def _look(self) -> None:
+        link, before = self.link, self.link.facts
+        with link.lock:
+            standing = [(copy, look(copy, NOTHING, self.alone)) for copy in link.copies.values()]
+        now = link.facts = self.sides.look()
+        one = now.source.cluster and now.source.cluster == now.target.cluster
+        if self.ready and self.aligner.seen is not None:
+            self.qualities = self.sides.qualities(self.aligner.seen)
+        choose(self._others)
+        link.obstacle = f"source and target are one cluster, {now.source.cluster}" if one else self.second
+        self._listen(standing)
+        self._end_refill()
+        self.status.observe(link.now_ms())
+        if (before.source.partitions, before.target.partitions) != (now.source.partitions, now.target.partitions):
+            link.wake()
+
+    def _end_refill(self) -> None:
+        with self.link.lock:
+            left = sum(copy.refill is not None for copy in self.link.copies.values())
+        if self._refilling and not left:
+            self.note(self.link.name, "refill", "done", f"{self.link.declared.target} has what it had lost")
+        self._refilling = left
+
+    @property
+    def alone(self) -> bool:
+        """Whether nobody else is to write where this link does, as no other link touches these topics there."""
+        target = self.link.declared.target
+        ours = set(_topics_at(self.link, target))
+        others = (watch.link for watch in self._others.values() if watch is not self)
+        return not any(ours & set(_topics_at(other, target)) for other in others)
+
+    @property
+    def ready(self) -> bool:
+        """Whether both sides were seen."""
+        return self.link.facts.complete
+
+    def align(self) -> None:
+        """Align the target, once the source was seen."""
+        if self.link.facts.complete and not self.link.obstacle:
+            waiting = self.link.waiting
+            self._tried("alignment", lambda: self.aligner.turn(self.mover.names))
+            self.link.unfit = self.failing.get("alignment", "")
+            if waiting != self.link.waiting:
+                self.link.wake()
+
+    def committed(self) -> None:
+        """Learn what consumer groups committed at the source."""
+        if self._may_move:
+            self._tried("groups at the source", self.mover.look)
+
+    def move(self) -> None:
+        """Move the places of consumer groups as soon as more is known to be copied or committed."""
+        self.link.grown.wait(GROUPS_S)
+        self.link.grown.clear()
+        if self._may_move:
+            self._tried("groups", self.mover.turn)
+
+    def move_back(self) -> None:
+        """Move them back where no link does."""
+        if self._may_move:
+            self._tried("groups of the target", self.mover.turn_back)
+
+    def _tried(self, what: str, act: Callable[[], None]) -> None:
+        """What one link cannot do is told by its state, and by nothing else."""
+        try:
+            act()
+        except TrueupError as error:
+            self.failing = {**self.failing, what: str(error)}
+        else:
+            self.failing = {name: why for name, why in self.failing.items() if name != what}
+
+    @property
+    def _may_move(self) -> bool:
+        return self.link.facts.complete and not self.link.obstacle
+
+    def heart(self) -> None:
+        """Beat, unless nothing may be written."""
+        if self.link.declared.mode == "observe" or self.link.obstacle:
+            return
+        self._heartbeat = self._heartbeat or self.sides.heartbeat()
+        self.beat = self._heartbeat.beat(BEAT_WAIT_S)
+        self.link.arrived_ms = self.beat.arrived_ms
+
+    def _opposite_aligner(self) -> Aligner | None:
+        link = self.opposite()
+        return self._others[link.name].aligner if link is not None else None
+
+    def opposite(self) -> Link | None:
+        """The link that copies these topics back, if there is one."""
+        declared = self.link.declared
+        here = set(self.link.called(self.link.facts.source.partitions).values())
+        for link in (watch.link for watch in self._others.values()):
+            back = (link.declared.source, link.declared.target) == (declared.target, declared.source)
+            if back and here & set(link.called(link.facts.source.partitions)):
+                return link
+        return None
+
+    def backwards(self) -> list[Link]:
+        """The links from the target to the source, whatever they copy."""
+        ends = self.link.declared.target, self.link.declared.source
+        links = (watch.link for watch in self._others.values())
+        return [link for link in links if (link.declared.source, link.declared.target) == ends]
+
+    def _listen(self, standing: Iterable[tuple[Copy, Look]]) -> None:
+        """Note what would else happen in silence, and stop what must not go on. ``standing``: copies as they were
+        before both sides were looked at, or a copy that went on meanwhile would look as if it were past the end."""
+        heard: list[tuple[Copy, list[Silence]]] = []
+        for copy, was in standing:
+            if was.position > copy.position.offset:
+                continue  # it was set back meanwhile
+            before, now = self._looks.get(copy.source, was), seen(copy, self.link.facts, was)
+            known = copy.source_id, copy.target_id
+            copy.meet(ids(copy, self.link.facts))
+            heard.append((copy, silences(replace(before, source_id=known[0], target_id=known[1]), now)))
+            self._looks[copy.source] = now
+        self._compare_target(heard)
+        for copy, found in heard:
+            for silence in found:
+                self._hear(copy, silence)
+
+    def _compare_target(self, heard: Sequence[tuple[Copy, list[Silence]]]) -> None:
+        """Stop all partitions when the target is another cluster than the one that was written to, or lost its data."""
+        now = self.link.facts.target.cluster
+        written = [(copy, found) for copy, found in heard if self._looks[copy.source].copied_end >= 0]
+        parts = [(copy.target.topic, bare(self._looks[copy.source], found)) for copy, found in written]
+        self.replaced = target_replaced(parts, (self._cluster, now))
+        if self.replaced:
+            for _, found in written:
+                found[:] = [one for one in found if one.rule not in TARGET]
+                said = f"{self.replaced}; `trueup link refill {self.link.name}` copies what it held to it again"
+                found.append(Silence("replication.target-replaced", -1, said, stops=True))
+        elif now and not self._cluster:
+            self.accept_target()
+
+    def accept_target(self) -> None:
+        """The present cluster is the one to write to. Raises `Retry` when the journal does not answer."""
+        if now := self.link.facts.target.cluster:
+            self._remember(now)
+            self._cluster, self.replaced = now, ""
+
+    def _hear(self, copy: Copy, silence: Silence) -> None:
+        if silence.stops:
+            copy.bar(f"{silence.rule}: {silence.said}")
+        if (copy.source, silence.rule) not in self._noted:
+            self._noted.add((copy.source, silence.rule))
+            self.note(self.link.name, "found", silence.rule, f"{copy.source}: {silence.said}", silence.rule)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """What would be changed."""
+        return [*self.aligner.rows(), *self.mover.rows()]
+
+    def approve(self, names: Iterable[str]) -> None:
+        """An operator's yes to some of it."""
+        chosen = list(names)
+        self.aligner.approve(chosen)
+        self.mover.approve(chosen)
+
+
+def choose(watches: Mapping[str, Watch]) -> None:
+    """The path of every link whose clusters were known, and whether it brings what comes by another way too."""
+    known = {name: watch for name, watch in watches.items() if watch.ready}
+    declared = {name: watch.link.declared for name, watch in known.items()}
+    facts = {name: watch.qualities for name, watch in known.items() if watch.qualities is not None}
+    clusters = {cluster for one in declared.values() for cluster in (one.source, one.target)}
+    names = {cluster: {t for watch in known.values() for t in _topics_at(watch.link, cluster)} for cluster in clusters}
+    routes = routes_of(declared, names)
+    second = second_ways(routes)
+    groups = meeting(routes)
+    # Links that meet decide together.
+    early = {name for group in groups if group - facts.keys() for name in group}
+    ripe = {name: one for name, one in facts.items() if name not in early}
+    for name, choice in choose_together(ripe, groups).items():
+        known[name].link.choice = choice
+    for name, watch in known.items():
+        watch.second = f"expected {second[name]}" if name in second else ""
+
+
+def _topics_at(link: Link, cluster: str) -> Iterable[str]:
+    """Topics of a cluster that a link knows of."""
+    declared, called = link.declared, link.called(link.facts.source.partitions)
+    here = called.keys() if declared.source == cluster else ()
+    return [*here, *(called.values() if declared.target == cluster else ())]

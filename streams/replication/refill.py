@@ -1,0 +1,200 @@
+"""Gives a target that lost its data everything back that the source of a link holds.
+
+The loop guard drops what was born at the target. So each source partition has a fence, its end when the refill begins:
+below it everything is copied once more, from it on the guard holds again (`state.replication.provenance.Refill`). The
+link that copies back begins anew in the new log, where the guard drops what was refilled. It must not have copied from
+there before the fence stands: nothing tells such records from those that were lost.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from trueup.connectors.contract import Partition
+from trueup.state.common.errors import Refused
+from trueup.state.replication.provenance import Refill
+from trueup.streams.replication.checkpoints import Copy
+from trueup.streams.replication.link import Link
+from trueup.streams.replication.monitor import Watch
+
+Row = dict[str, Any]
+SAID = "refill"
+BUSY = "a lease from before has not ended"
+LOST = "replication.target-"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One partition that may be refilled. ``start`` and ``end``: of its log at the source. ``reason``: why it is to be
+    refilled, or why it cannot be yet; ``back``: the link that copies it back, which has to begin anew.
+
+    ``stage``: planned, waiting (passes by itself or by what the reason says), blocked, copying.
+    """
+
+    source: Partition
+    target: Partition
+    start: int
+    end: int
+    stage: str
+    reason: str
+    back: Link | None = None
+
+
+class Refilling:
+    """Refills of one link."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch, self._link = watch, watch.link
+
+    def rows(self) -> list[Row]:
+        """What a refill would copy, or copies: a row for each topic."""
+        return self._rows(self.parts())
+
+    def _rows(self, parts: Sequence[Part]) -> list[Row]:
+        sizes = self._watch.sides.sizes(part.source for part in parts) if parts else {}
+        topics: dict[tuple[str, str, str, str], list[Part]] = {}
+        for part in parts:
+            topics.setdefault((part.source.topic, part.target.topic, part.stage, part.reason), []).append(part)
+        return [
+            {
+                "link": self._link.name, "topic": topic, "target_topic": target, "partitions": len(some),
+                "records": sum(part.end - part.start for part in some),
+                "bytes": sum(sizes.get(part.source, 0) for part in some) if sizes else -1,
+                "stage": stage, "reason": reason,
+            }
+            for (topic, target, stage, reason), some in sorted(topics.items())
+        ]  # fmt: skip
+
+    def begin(self) -> list[Row]:
+        """Begin what can begin now; `rows` as they are then. May be repeated: nothing is begun twice. Raises `Refused`
+        when there is nothing to refill, `Retry` when a cluster or the journal does not answer."""
+        parts = self.parts()
+        if not parts:
+            raise Refused(
+                f"a target of {self._link.name} that lost records", "none",
+                "the target topics are those that were written to; one that is deleted at the target can be refilled",
+            )  # fmt: skip
+        rows, ready = self._rows(parts), [part for part in parts if part.stage == "planned"]
+        if ready:
+            self._begin(ready)
+        return [{**row, "stage": "copying"} if row["stage"] == "planned" else row for row in rows]
+
+    def _begin(self, ready: Sequence[Part]) -> None:
+        link, sides = self._link, self._watch.sides
+        # The fence comes last: the link back is seen to be still, and is given no lease before it begins anew.
+        logs = sides.logs([part.source for part in ready])
+        begins = {
+            part.source: (part.target, logs[part.source][0], Refill(self._held(part.source), logs[part.source][1]))
+            for part in ready if part.source in logs
+        }  # fmt: skip
+        link.anew(begins, SAID)
+        self._watch.accept_target()
+        there = sides.logs([part.target for part in ready], at_target=True)
+        for back in self._watch.backwards():
+            mine: dict[Partition, tuple[Partition, int, Refill | None]] = {
+                part.target: (part.source, there[part.target][0], None)
+                for part in ready if part.back is back and part.target in there
+            }  # fmt: skip
+            if mine:
+                back.anew(mine, SAID)
+        records = sum(refill.until - start for _, start, refill in begins.values())
+        topics = len({source.topic for source in begins})
+        self._watch.note(link.name, SAID, "begun", f"{topics} topics, {len(begins)} partitions, {records} records")
+
+    def _held(self, source: Partition) -> int:
+        """Below this the target had all that the source holds."""
+        copy = self._link.copies.get(source)
+        if copy is None:
+            return 0
+        return max(copy.position.offset, copy.refill.held if copy.refill is not None else 0, 0)
+
+    def parts(self) -> list[Part]:
+        """All partitions whose target lost what it had, or has nothing. Raises `Refused` while a cluster is away."""
+        self._watch.look()
+        link, facts = self._link, self._link.facts
+        for one in (link, *self._watch.backwards()):
+            if problem := one.facts.source.problem or one.facts.target.problem:
+                raise Refused(f"both clusters of {one.name} to answer", problem, "repeat it when they do")
+        with link.lock:
+            copies = {copy.source: copy for copy in link.current()}
+        pairs = {**self._all(), **{source: copy.target for source, copy in copies.items()}}
+        pairs = {source: target for source, target in pairs.items() if source.topic in facts.source.partitions}
+        here = self._watch.sides.logs(pairs)
+        known = [target for target in pairs.values() if target.number < facts.target.partitions.get(target.topic, 0)]
+        there = self._watch.sides.logs(known, at_target=True)
+        found = []
+        for source, target in sorted(pairs.items()):
+            start, end = here.get(source, (0, 0))
+            copy = copies.get(source)
+            if end > start and (reason := self._lost(copy, target, there)):
+                stage, why = self._stage(source, target, copy, there)
+                found.append(Part(source, target, start, end, stage, why or reason, self._back(source, target)))
+        return found
+
+    def _all(self) -> Mapping[Partition, Partition]:
+        """Partitions of the link, also those that were never copied."""
+        called = self._link.called(self._link.facts.source.partitions)
+        return {
+            Partition(topic, number): Partition(target, number)
+            for topic, target in called.items() for number in range(self._link.facts.source.partitions[topic])
+        }  # fmt: skip
+
+    def _lost(self, copy: Copy | None, target: Partition, there: Mapping[Partition, tuple[int, int]]) -> str:
+        """Why the target partition is to be refilled; empty: it is not."""
+        facts = self._link.facts.target
+        now, known = facts.ids.get(target.topic, ""), copy.target_id if copy is not None else ""
+        if known and now and known != now:
+            return "the target topic is another one than was written to"
+        if copy is not None and copy.barred and self._watch.replaced:
+            return self._watch.replaced
+        if copy is not None and copy.barred and target.topic not in facts.partitions:
+            return "the target topic is gone"
+        if copy is not None and copy.refill is not None and not copy.barred:
+            return "it is under way"
+        return "the target partition is empty" if there.get(target, (0, -1))[1] == 0 else ""
+
+    def _stage(
+        self, source: Partition, target: Partition, copy: Copy | None, there: Mapping[Partition, tuple[int, int]]
+    ) -> tuple[str, str]:
+        """Stage, and why it cannot begin now."""
+        link = self._link
+        if copy is not None and copy.refill is not None and not copy.barred:
+            return "copying", ""
+        hold = (link.waiting or {}).get(target.topic)
+        if link.waiting is None or hold is not None or target not in there:
+            return "waiting", hold.reason if hold is not None else "the target topic is not there yet"
+        if link.leased(source):
+            barred = copy is not None and copy.barred
+            return "waiting", BUSY if barred else f"the link copies: `trueup link pause {link.name}`"
+        back = self._back(source, target)
+        if back is None:
+            return "planned", ""
+        other = back.copies[target]
+        if self._another_log(other, target, there[target][1]):
+            return ("planned", "") if other.barred and not back.leased(target) else ("waiting", BUSY)
+        if other.offset <= there[target][0]:
+            return "planned", ""
+        why = f"{back.name} has copied from the new topic, and what it brought looks like what was lost"
+        return "blocked", f"{why}: once it is level, delete the topic at the target"
+
+    def _back(self, source: Partition, target: Partition) -> Link | None:
+        """The link that copies the target partition back."""
+        found = (link for link in self._watch.backwards() if target in link.copies)
+        return next((link for link in found if link.copies[target].target == source), None)
+
+    def _another_log(self, back: Copy, target: Partition, end: int) -> bool:
+        """Whether the log that is copied back is not the one that its copy stands in."""
+        now = self._link.facts.target.ids.get(target.topic, "")
+        return back.offset > end or bool(back.source_id and now and back.source_id != now)
+
+
+def undecided(watch: Watch, partitions: Iterable[Partition]) -> str:
+    """A link whose target is the source of ``watch`` and lost these partitions; while that is neither refilled nor
+    reset they are not to be copied again. Empty: there is none."""
+    chosen = set(partitions)
+    for link in watch.backwards():
+        with link.lock:
+            lost = any(c.target in chosen and c.barred and LOST in c.error for c in link.copies.values())
+        if lost:
+            return link.name
+    return ""

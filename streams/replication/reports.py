@@ -1,0 +1,150 @@
+"""Reports of leases that still run: from the worker, over a topic of the journal, to the driver.
+
+Spark hands a task's result over when the task ends. The journal is the channel that exists in every deployment:
+executors read it already, with the credentials of its clients, and the driver needs no further port.
+
+A report may be lost or come late. So reports are numbered, the driver takes the next one only, and the result of the
+lease holds all of them.
+"""
+
+import time
+import uuid
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field, fields
+from itertools import chain
+from typing import Any, NamedTuple
+
+from confluent_kafka import KafkaException, Producer
+
+from trueup.connectors.contract import Partition, Position, Progress, Run
+from trueup.streams.journal.codec import encode
+
+TOPIC = "reports"
+REPORT_S, IDLE_S = 0.25, 5.0
+"""Between two reports, and where nothing changed."""
+RUNS = 20_000
+"""Runs and partitions in one report, so that it stays below what a broker takes as one record."""
+TIMEOUT_MS = 5_000
+"""A report that was not acknowledged by then is given up."""
+NUMBERS = {f.name: f.default for f in fields(Progress) if f.type in (int, "int")}
+
+
+class Report(NamedTuple):
+    """What one attempt at an order acknowledged since its last report. ``at``: 1, 2 ... within the attempt."""
+
+    attempt: str
+    at: int
+    progress: list[Progress]
+
+
+class Heard(NamedTuple):
+    """A report, and the order that it is about."""
+
+    link: str
+    term: str
+    number: int
+    part: int
+    report: Report
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """Where workers publish: topic and client settings, which may hold secrets and are never shown."""
+
+    topic: str
+    client: tuple[tuple[str, str], ...] = field(repr=False)
+
+
+class Reporter:
+    """The reports of one attempt at an order; ``heard`` makes a record of one. Never raises for the journal."""
+
+    def __init__(self, channel: Channel | None, heard: Callable[[Report], Heard]) -> None:
+        self._channel, self._heard = channel, heard
+        self._attempt, self._due_s, self._said_s = uuid.uuid4().hex, 0.0, 0.0
+        self._last: dict[Partition, Progress] = {}
+        self.reports: list[Report] = []
+
+    def pulse(self, progress: Callable[[], list[Progress]]) -> None:
+        """Report what changed, if it is time. Cheap to call often."""
+        now = time.monotonic()
+        if now >= self._due_s:
+            self._due_s = now + REPORT_S
+            changed = [one for one in progress() if one != self._last.get(one.source)]
+            if changed or now - self._said_s >= IDLE_S:
+                self._said_s = now
+                self.report(changed)
+
+    def report(self, progress: list[Progress]) -> None:
+        """Report this now."""
+        self._last |= {one.source: one for one in progress}
+        for part in _pieces(progress):
+            self.keep(part)
+            if self._channel is not None:
+                _publish(self._channel, self._heard(self.reports[-1]))
+
+    def keep(self, progress: list[Progress]) -> None:
+        """For the result alone."""
+        self.reports.append(Report(self._attempt, len(self.reports) + 1, progress))
+
+
+def _pieces(progress: list[Progress]) -> Iterable[list[Progress]]:
+    """At least one: a report of nothing says that the lease is held."""
+    piece, size = list[Progress](), 0
+    for one in progress:
+        if piece and size + len(one.runs) >= RUNS:
+            yield piece
+            piece, size = [], 0
+        piece.append(one)
+        size += 1 + len(one.runs)
+    yield piece
+
+
+_producers: dict[Channel, Producer] = {}
+
+
+def _publish(channel: Channel, heard: Heard) -> None:
+    if channel not in _producers:
+        _producers[channel] = Producer({
+            **dict(channel.client), "enable.idempotence": True, "linger.ms": 0, "compression.type": "lz4",
+            "message.timeout.ms": TIMEOUT_MS, "queue.buffering.max.messages": 10_000, "log_level": 0,
+        })  # fmt: skip
+    producer = _producers[channel]
+    with suppress(BufferError, KafkaException):  # the result of the lease holds it
+        producer.produce(channel.topic, encode(TOPIC, record_of(heard)), f"{heard.link}/{heard.part}".encode())
+        producer.poll(0)
+
+
+def record_of(heard: Heard) -> dict[str, Any]:
+    """As its topic holds it."""
+    where = {name: getattr(heard, name) for name in ("link", "term", "number", "part")}
+    report = heard.report
+    return {**where, "attempt": report.attempt, "at": report.at, "progress": [_as_record(p) for p in report.progress]}
+
+
+def heard_of(record: dict[str, Any]) -> Heard:
+    """What `record_of` made."""
+    report = Report(record["attempt"], record["at"], [_progress(one) for one in record["progress"]])
+    return Heard(record["link"], record["term"], record["number"], record["part"], report)
+
+
+def _as_record(one: Progress) -> dict[str, Any]:
+    return {
+        "topic": one.source.topic, "partition": one.source.number, "target_topic": one.target.topic,
+        "target_partition": one.target.number, "offset": one.position.offset, "carry": dict(one.position.carry),
+        "chosen": one.position.chosen, "runs": list(chain.from_iterable(one.runs)),
+        "numbers": {name: value for name, none in NUMBERS.items() if (value := getattr(one, name)) != none},
+        "path": one.path, "error": one.error, "stopped": one.stopped,
+    }  # fmt: skip
+
+
+def _progress(record: dict[str, Any]) -> Progress:
+    flat = iter(record["runs"])
+    return Progress(
+        source=Partition(record["topic"], record["partition"]),
+        target=Partition(record["target_topic"], record["target_partition"]),
+        position=Position(record["offset"], record["carry"], record["chosen"]),
+        runs=tuple(Run(*run) for run in zip(flat, flat, flat, strict=True)),
+        **{name: value for name, value in record["numbers"].items() if name in NUMBERS},
+        path=record["path"], error=record["error"], stopped=record["stopped"],
+    )  # fmt: skip

@@ -1,0 +1,55 @@
+"""Rows of a link for the API: its partitions, its topics, the places of its groups."""
+
+from collections.abc import Iterable
+from itertools import groupby
+from typing import Any
+
+from trueup.connectors.contract import Partition
+from trueup.connectors.kafka.replication.group_sync import Checkpoint
+from trueup.state.replication.status import Stage
+from trueup.streams.replication.checkpoints import Copy
+from trueup.streams.replication.link import Link
+from trueup.streams.replication.status import Row as Observed
+
+Row = dict[str, Any]
+
+
+def checkpoint(row: Checkpoint) -> Row:
+    """One group and partition, as the API gives it."""
+    return {
+        "group": row.group, "source": str(row.source), "target": str(row.target), "committed": row.committed,
+        "translated": row.translated, "present": row.present, "lag": row.lag, "action": row.action,
+        "reason": row.reason,
+    }  # fmt: skip
+
+
+def partition(link: Link, source: Partition, row: Observed) -> Row:
+    """One partition, as the API gives it."""
+    copy = row.copy or Copy(source, Partition(link.target(source.topic), source.number), -1)
+    last = copy.last
+    return {
+        "topic": source.topic, "partition": source.number, "target_topic": copy.target.topic,
+        "target_partition": copy.target.number, "stage": row.stage.value, "start": copy.start, "offset": copy.offset,
+        "source_end": last.source_end if last else link.facts.source.logs.get(source, (-1, -1))[1],
+        "target_end": last.target_end if last else -1, "lag_records": row.left, "lag_ms": row.lag_ms,
+        "path": copy.path, "runs": len(copy.map), "reset": copy.reset, "at_ms": copy.at_ms, "error": row.error,
+        "stopped": row.stage is Stage.STOPPED,
+        "refill_until": copy.refill.until if copy.refill is not None else -1,
+    }  # fmt: skip
+
+
+def by_topic(copies: Iterable[Row]) -> list[Row]:
+    """Rows of `partition` that are in order, added up for each topic."""
+    return [_topic(topic, list(rows)) for topic, rows in groupby(copies, key=lambda row: str(row["topic"]))]
+
+
+def _topic(topic: str, rows: list[Row]) -> Row:
+    stages = {row["stage"] for row in rows}
+    return {
+        "topic": topic, "target_topic": rows[0]["target_topic"], "partitions": len(rows),
+        "stage": next(stage.value for stage in Stage if stage.value in stages),
+        "stopped": sum(row["stopped"] for row in rows),
+        "lag_records": sum(max(0, row["lag_records"]) for row in rows),
+        "lag_ms": max(row["lag_ms"] for row in rows),
+        "error": next((row["error"] for row in rows if row["error"]), ""),
+    }  # fmt: skip

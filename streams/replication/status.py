@@ -1,0 +1,165 @@
+"""What is observed of a link's partitions, as `state.replication.status` wants it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from trueup.connectors.contract import Partition
+from trueup.connectors.kafka.replication.heartbeat import Beat
+from trueup.state.common.patterns import matches
+from trueup.state.replication.status import MOVING, LinkState, Part, Reason, Signs, Stage, stage_of, state_of
+from trueup.state.replication.waits import Wait
+from trueup.streams.replication.checkpoints import Copy
+from trueup.streams.replication.link import LATE_MS, Link
+from trueup.streams.replication.snapshot import NOTHING
+
+
+class Row(NamedTuple):
+    """One partition: its copy (None: nothing was ever copied), its stage, the age of its oldest record not copied (-1:
+    not known) and why it is not copied."""
+
+    copy: Copy | None
+    stage: Stage
+    left: int
+    lag_ms: int
+    error: str
+
+
+@dataclass(slots=True)
+class LinkStatus:
+    """The state of one link. ``unreadable``: topics that cannot be compared, and why;
+    ``failing``: what else fails, and why. Safe to use from several
+    threads."""
+
+    link: Link
+    beat: Callable[[], Beat] = Beat
+    unreadable: Callable[[], Mapping[str, str]] = dict
+    failing: Callable[[], Mapping[str, str]] = dict
+    _waits: dict[Partition, Wait] = field(default_factory=dict)
+    _since_ms: int = 0
+
+    def state(self, now_ms: int) -> tuple[LinkState, list[Reason]]:
+        """The state of the link, and why it is no better."""
+        link, beat = self.link, self.beat()
+        declared, facts = link.declared, link.facts
+        parts = list(self.observe(now_ms).values())
+        # A lease that runs is no silence.
+        told_ms = min(now_ms, link.taken_ms + int(declared.lease_s * 1000)) if link.taken_ms else 0
+        return state_of(
+            Signs(
+                looked=facts is not NOTHING, observing=declared.mode == "observe", paused=declared.paused,
+                refused=link.obstacle, source=facts.source.problem, target=facts.target.problem, parts=parts,
+                arrived_ms=link.arrived_ms, beat_error=beat.target_error or beat.source_error,
+                failing=[f"{what}: {why}" for what, why in self.failing().items()], told_ms=told_ms,
+                since_ms=self._since_ms, slow_ms=int(declared.slow_s * 1000), stalled_ms=int(declared.stalled_s * 1000),
+            ),
+            now_ms,
+        )  # fmt: skip
+
+    def rows(self, now_ms: int) -> dict[Partition, Row]:
+        """Every partition that belongs to the link, in order."""
+        with self.link.lock:
+            parts, copies = self.observe(now_ms), self.link.copies
+            return {source: self._row(source, copies.get(source), part, now_ms) for source, part in parts.items()}
+
+    def _row(self, source: Partition, copy: Copy | None, part: Part, now_ms: int) -> Row:
+        lag_ms = self._lag_ms(source, copy, part, now_ms)
+        return Row(copy, stage_of(part), part.left, lag_ms, part.approval or part.error)
+
+    def observe(self, now_ms: int) -> dict[Partition, Part]:
+        """Every partition that belongs to the link as it is now, in order. To be called every few seconds."""
+        link = self.link
+        with link.lock:
+            parts = {source: self._part(source) for source in self._sources()}
+            self._waits = {source: self._waits.get(source) or Wait(-1, now_ms) for source in parts}
+            able = self._able()
+            parts = {source: self._timed(source, part, able, now_ms) for source, part in parts.items()}
+            moving = any(wait.moving for wait in self._waits.values())
+            self._since_ms = (self._since_ms or now_ms) if moving else 0
+        return parts
+
+    def _sources(self) -> list[Partition]:
+        link = self.link
+        known = {copy.source for copy in link.current()}
+        for topic in link.topics(link.facts.source.partitions):
+            # A topic that cannot be read has no partitions, and must be seen all the same.
+            count = max(1, link.facts.source.partitions[topic])
+            known |= {Partition(topic, number) for number in range(count)}
+        return sorted(known)
+
+    def _able(self) -> bool:
+        link, facts = self.link, self.link.facts
+        down = facts.source.problem or facts.target.problem
+        return not (self._still or link.obstacle or down)
+
+    @property
+    def _still(self) -> bool:
+        return self.link.declared.mode == "observe" or self.link.declared.paused
+
+    def _part(self, source: Partition) -> Part:
+        link, facts = self.link, self.link.facts
+        copy, topic = link.copies.get(source), source.topic
+        part = Part(
+            str(source), copy.error if copy else "", bool(copy and copy.stopped),
+            paused=self._still or bool(link.obstacle) or matches(link.declared.paused_topics, topic),
+            gone=facts.complete and topic not in facts.source.partitions,
+            begun=copy is not None and bool(copy.at_ms or copy.error), left=self._left(source, copy),
+        )  # fmt: skip
+        if part.stopped:
+            return part
+        for side, seen, name in (("source", facts.source, topic), ("target", facts.target, link.target(topic))):
+            if seen.partitions.get(name) == 0:  # there, and not to be read
+                said = self.unreadable().get(topic, f"the {side} does not show the partitions of {name}")
+                return part._replace(error=said, stopped=True)
+        if link.waiting and (hold := link.waiting.get(link.target(source.topic))) is not None:
+            approval = hold.reason if hold.approval else ""
+            return part._replace(error=hold.reason, approval=approval, stopped=hold.stopped, begun=False)
+        return part if part.begun else part._replace(error=self._missing(source))
+
+    def _missing(self, source: Partition) -> str:
+        """What a partition lacks that no task has copied yet."""
+        link = self.link
+        if (problem := self.unreadable().get(source.topic)) is not None:
+            return problem
+        if link.waiting is None:
+            return link.unfit or "the topics of both clusters are not compared yet"
+        target = link.target(source.topic)
+        if source.number >= link.facts.target.partitions.get(target, 0):
+            return f"topic {target} of the target has no partition {source.number}"
+        return "no path is chosen yet" if link.choice is None else "no task has reported yet"
+
+    def _left(self, source: Partition, copy: Copy | None) -> int:
+        if copy is not None:
+            return self.link.behind(copy)
+        start, end = self.link.facts.source.logs.get(source, (-1, -1))
+        return end - start if end >= 0 else -1
+
+    def _timed(self, source: Partition, part: Part, able: bool, now_ms: int) -> Part:
+        copy, wait = self.link.copies.get(source), self._waits[source]
+        start, end = self.link.facts.source.logs.get(source, (-1, -1))
+        moving = able and stage_of(part) in MOVING
+        wait.observe(copy.offset if copy else start, end, moving, part.begun, now_ms)
+        if not moving:
+            return part
+        hidden_ms = self._hidden_ms(now_ms)
+        return part._replace(
+            backlog=wait.backlog, idle_ms=max(0, now_ms - wait.moved_ms - hidden_ms),
+            wait_ms=max(0, wait.waited_ms(now_ms) - hidden_ms),
+        )  # fmt: skip
+
+    def _hidden_ms(self, now_ms: int) -> int:
+        """For how long a lease may have copied what it has not reported."""
+        taken_ms, lease_ms = self.link.taken_ms, int(self.link.declared.lease_s * 1000)
+        return min(now_ms - taken_ms, lease_ms) if taken_ms else 0
+
+    def _lag_ms(self, source: Partition, copy: Copy | None, part: Part, now_ms: int) -> int:
+        """The age of the oldest record not copied, by its timestamp where a task has reported one. It grows while
+        nothing is reported."""
+        last = copy.last if copy is not None else None
+        fresh = copy is not None and now_ms - copy.at_ms <= self.link.declared.lease_s * 1000 + LATE_MS
+        if last is not None and fresh and stage_of(part) in MOVING:
+            return last.lag_ms
+        if part.left <= 0:
+            return part.left
+        told_ms = last.lag_ms + now_ms - copy.at_ms if copy is not None and last is not None and last.lag_ms > 0 else 0
+        return max(told_ms, self._waits[source].waited_ms(now_ms))

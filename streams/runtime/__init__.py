@@ -1,0 +1,1 @@
+"""What every stream runs on: the Spark session, the supervisor, metrics, logs, health."""

@@ -1,0 +1,96 @@
+"""The application's log: one line an event on stderr, what belongs to it as key=value behind the message."""
+
+import json
+import logging
+import time
+
+from trueup.streams.runtime.format import cut
+
+LEVELS = ("debug", "info", "warning", "error")
+SAME, EVERY_S, DOWNLOAD_S = 60, 60.0, 2.0
+log = logging.getLogger(__name__)
+
+LONGEST = 4_096
+"""Characters of a message, and of each value beside it."""
+_PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+class Line(logging.Formatter):
+    """Time in UTC, level, module, message, and the extras of the record."""
+
+    converter = time.gmtime  # type: ignore[assignment]
+    default_time_format = "%Y-%m-%dT%H:%M:%S"
+    default_msec_format = "%s.%03dZ"
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        """One line, whatever the message holds."""
+        extras = {name: value for name, value in vars(record).items() if name not in _PLAIN}
+        words = [
+            cut(super().formatMessage(record).replace("\n", " "), LONGEST),
+            *(f"{k}={_word(v)}" for k, v in extras.items()),
+        ]
+        return " ".join(words)
+
+
+class Seldom(logging.Filter):
+    """Lets a message of the same beginning through once a minute: a client that looks for its broker says so
+    several times a second."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record goes on."""
+        key = record.getMessage()[:SAME]
+        seldom = record.created - self._last.get(key, -EVERY_S) >= EVERY_S
+        if seldom:
+            self._last = {k: at for k, at in self._last.items() if record.created - at < EVERY_S}
+            self._last[key] = record.created
+        return seldom
+
+
+class Gone(logging.Filter):
+    """Leaves out what py4j says at length of calls to a JVM that is gone or cancelled them: the supervisor tells it."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record goes on."""
+        error = record.exc_info[1] if isinstance(record.exc_info, tuple) else None
+        theirs = record.name.startswith("py4j") or "/py4j/" in record.pathname
+        lost = isinstance(error, OSError | EOFError) or type(error).__module__.startswith("py4j.")
+        return not (theirs and lost)
+
+
+class Downloads:
+    """Logs how far a download of jars is, every `DOWNLOAD_S` seconds. Called with bytes that are there and in all."""
+
+    def __init__(self) -> None:
+        self._next_s = time.monotonic() + DOWNLOAD_S
+
+    def __call__(self, done: int, total: int) -> None:
+        """Take note of progress."""
+        if time.monotonic() >= self._next_s:
+            self._next_s = time.monotonic() + DOWNLOAD_S
+            log.info("downloading jars", extra={"megabytes": done // 1_000_000, "of": total // 1_000_000})
+
+
+def _word(value: object) -> str:
+    text = cut(str(value), LONGEST)
+    return text if text and not set(text) & set(' "=\n') else json.dumps(text)
+
+
+def start(level: str = "info") -> None:
+    """Log to stderr from now on: ours from this level, others' from WARNING, or only errors if ours are."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(Line())
+    handler.addFilter(Gone())
+    root = logging.getLogger()
+    root.addHandler(handler)
+    root.setLevel(max(logging.WARNING, logging.getLevelNamesMapping()[level.upper()]))
+    for name in ("state", "connectors", "streams"):
+        logging.getLogger(name).setLevel(level.upper())
+    for name in ("librdkafka", "kazoo.client"):
+        logging.getLogger(name).addFilter(Seldom())

@@ -1,0 +1,42 @@
+"""The stateful operator of the placement and the deletion stream: one bucket for each key.
+
+Before its first batch Spark starts a process that asks which state there is. It imports this module, and the first
+batch waits for it; so what the workers need is imported with their first rows.
+"""
+
+from collections.abc import Iterator
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Buckets(StatefulProcessor):
+    """``module`` has ``folded(store, frames)``, which folds the rows of a batch into a bucket and gives the row that it
+    has to say, without its number, or None. ``names``: of a bucket's cells."""
+
+    def __init__(self, module: str, names: tuple[str, ...]) -> None:
+        self._module, self._names = module, names
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Declare the state."""
+        self._log = handle.getListState("log", "block binary")
+        self._cells = handle.getValueState("cells", "content binary")
+
+    def handleInputRows(self, key: Any, rows: Iterator["pd.DataFrame"], timerValues: Any) -> Iterator["pd.DataFrame"]:  # type: ignore[override]  # noqa: N802, N803, ARG002
+        """Fold the rows of one batch into the bucket."""
+        import pandas as pd
+
+        from trueup.streams.runtime.spark_store import SparkStore
+
+        store = SparkStore(self._log, self._cells, self._names)
+        row = import_module(self._module).folded(store, rows)
+        store.flush()
+        if row is not None:
+            yield pd.DataFrame([{"bucket": int(key[0]), **row}])
+
+    def close(self) -> None:
+        """Nothing to let go."""

@@ -1,0 +1,203 @@
+"""The Spark session: versions that go together, settings that were measured, and a self-test.
+
+Jars come from a lock, not from a resolver: no resolver finds a connector set for this Spark version.
+Local mode puts them on the driver's class path; a cluster gets them, and the packages, from the driver.
+"""
+
+import os
+import re
+import shlex
+import shutil
+import struct
+import sys
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import pyspark
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark import SparkContext
+from pyspark.errors import PySparkRuntimeError
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+import trueup
+from trueup.connectors.sandbox.jvm.jars import jars
+from trueup.connectors.sandbox.jvm.java import spark_java_home
+from trueup.state.common.errors import Retry, Stop
+from trueup.state.settings.settings import Settings
+
+
+class Line(NamedTuple):
+    """What depends on the Spark version."""
+
+    jars: str
+    checkpoint_manager: str
+
+
+LINES: Mapping[str, Line] = {
+    "4.3": Line(
+        "spark-4.3",
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
+    ),
+}
+_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
+
+
+def line() -> Line:
+    """The line of the installed Spark. Raises `Stop` for one that was never tried."""
+    version = ".".join(pyspark.__version__.split(".")[:2])
+    if version not in LINES:
+        raise Stop(f"pyspark {' or '.join(LINES)}", f"pyspark {pyspark.__version__}", "install the locked requirements")
+    return LINES[version]
+
+
+def session(settings: Settings, data: Path) -> SparkSession:
+    """The one session of the application. Seconds to start; the one before must be cleared away. Raises `Stop` where
+    the settings or the machine do not allow one, `Retry` when its JVM ended meanwhile."""
+    shutil.rmtree(data / "spark-local", ignore_errors=True)  # a JVM that was killed left its files
+    os.environ["JAVA_HOME"] = str(spark_java_home(data / "java"))
+    local = settings.spark.master.startswith("local")
+    os.environ.setdefault("PYSPARK_PYTHON", str(_python(data / "python")) if local else sys.executable)
+    if local:
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    builder = SparkSession.builder.master(master_of(settings)).appName(f"trueup-{settings.cluster.name}")
+    options = {**_common(settings, data), **_where(settings, data), **settings.spark.conf, **_redaction(settings)}
+    for key, value in options.items():
+        builder = builder.config(key, value)
+    _launch({"spark.master": master_of(settings), **options}, data)
+    try:
+        spark = builder.getOrCreate()
+    except Py4JJavaError as error:
+        found = error.java_exception.toString()
+        raise Stop("settings that Spark accepts", found, "correct spark.conf in the settings") from error
+    except (Py4JError, OSError) as error:
+        raise Retry("a session of Spark", f"its JVM ended: {type(error).__name__}", "try again") from error
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def _python(target: Path) -> Path:
+    """This interpreter for workers here. Spark puts a zip of its own sources ahead of what is installed, and nothing
+    in it is compiled: every worker would compile what it imports, 0.5 s of CPU each time."""
+    path = shlex.quote(os.environ.get("PYTHONPATH", ""))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(f'#!/bin/sh\nexport PYTHONPATH={path}\nexec {shlex.quote(sys.executable)} "$@"\n')
+    target.chmod(0o755)
+    return target
+
+
+def _redaction(settings: Settings) -> dict[str, str]:
+    """Values of keys that the operator gave are shown on no page of Spark's."""
+    name = "spark.redaction.regex"
+    ours = [rf"^\Q{key}\E$" for key in settings.spark.conf if key != name]
+    return {name: "|".join([settings.spark.conf.get(name, "(?i)secret|password|token|access[.]?key"), *ours])}
+
+
+def _launch(options: Mapping[str, str], data: Path) -> None:
+    """Start the JVM with its output in a file: it and its Python workers greet there, and our log is ours alone.
+
+    Options may be secrets. The JVM reads them from a file that is ours alone and is gone when it runs: its arguments
+    are for everybody on the machine to read.
+    """
+    if SparkContext._gateway is not None:
+        return
+    data.mkdir(parents=True, exist_ok=True)
+    out = data / "spark.out"
+    with tempfile.TemporaryDirectory(prefix="spark-", dir=data) as folder:
+        file = Path(folder, "spark.properties")
+        file.write_text("".join(f"{_property(key)}={_property(value)}\n" for key, value in options.items()), "ascii")
+        given = os.environ.get(_ARGUMENTS)
+        os.environ[_ARGUMENTS] = f"--properties-file {shlex.quote(str(file))} {given or 'pyspark-shell'}"
+        try:
+            with out.open("ab") as sink:
+                gateway = launch_gateway(None, {"stdout": sink, "stderr": sink})  # type: ignore[no-untyped-call]
+                SparkContext._ensure_initialized(gateway=gateway)
+        except PySparkRuntimeError as error:
+            raise Stop("a JVM for Spark", "it ended at once", f"read the end of {out}") from error
+        finally:
+            os.environ.pop(_ARGUMENTS)
+            os.environ.update({} if given is None else {_ARGUMENTS: given})
+
+
+def _property(text: str) -> str:
+    """A key or value as java.util.Properties reads it."""
+    units = struct.iter_unpack(">H", text.encode("utf-16-be"))
+    return "".join(chr(unit) if chr(unit).isalnum() and unit < 128 else f"\\u{unit:04x}" for (unit,) in units)
+
+
+def master_of(settings: Settings) -> str:
+    """The master to start with. Leases hold their slots all the time, so local[N] gets one more for each of their
+    tasks: N are left for everything else."""
+    found = re.fullmatch(r"local\[(\d+)\]", settings.spark.master)
+    tasks = sum(link.tasks for link in settings.links.values())
+    return f"local[{int(found[1]) + tasks}]" if found else settings.spark.master
+
+
+def _common(settings: Settings, data: Path) -> dict[str, str]:
+    chosen = settings.spark
+    return {
+        "spark.driver.memory": chosen.memory,
+        "spark.local.dir": str(data / "spark-local"),
+        "spark.sql.warehouse.dir": str(data / "warehouse"),
+        "spark.sql.shuffle.partitions": str(chosen.partitions),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.streaming.stateStore.providerClass":
+            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        "spark.sql.streaming.checkpointFileManagerClass": line().checkpoint_manager,
+        "spark.sql.streaming.minBatchesToRetain": "10",
+        "spark.sql.streaming.metricsEnabled": "true",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.scheduler.mode": "FAIR",
+        "spark.ui.enabled": "true",
+        "spark.ui.port": str(chosen.ui_port),
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        # Small batches are all there is, mostly: the second compiler takes as much CPU as they do.
+        "spark.driver.extraJavaOptions":
+            f"-Djava.net.preferIPv4Stack=true -XX:TieredStopAtLevel=1 {_log_options(data)}",
+    }  # fmt: skip
+
+
+def _log_options(data: Path) -> str:
+    config = data / "log4j2.properties"
+    config.parent.mkdir(parents=True, exist_ok=True)
+    log = data / "spark.log"
+    config.write_text(
+        "rootLogger.level = warn\nrootLogger.appenderRef.file.ref = file\n"
+        "appender.file.type = File\nappender.file.name = file\n"
+        f"appender.file.fileName = {log}\nappender.file.layout.type = PatternLayout\n"
+        "appender.file.layout.pattern = %d{ISO8601} %-5p %c{1} %m%n%ex\n"
+    )
+    return f"-Dlog4j2.configurationFile=file:{config}"
+
+
+def _where(settings: Settings, data: Path) -> dict[str, str]:
+    paths = [str(path) for path in jars(line().jars)]
+    if settings.spark.master.startswith("local"):
+        return {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            # After a sleep of the machine no heartbeat is answered and no task is run until the JVM ends itself. With
+            # Spark's own 60 failures that takes up to ten minutes.
+            "spark.executor.heartbeat.maxFailures": "6",
+            "spark.driver.extraClassPath": os.pathsep.join(paths),
+        }
+    return {"spark.jars": ",".join(paths), "spark.submit.pyFiles": str(bundle(data / "trueup.zip"))}
+
+
+def bundle(target: Path) -> Path:
+    """The package as a zip for executors: they unpickle the operators by name."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    made = target.with_suffix(".part")
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        root = Path(trueup.__file__).parent
+        for folder, _, names in os.walk(root, followlinks=True):
+            for path in (Path(folder, name) for name in sorted(names) if name.endswith((".py", ".avsc", ".lock"))):
+                archive.write(path, path.relative_to(root.parent))
+    shutil.move(made, target)
+    return target

@@ -1,0 +1,96 @@
+"""What the stateful queries over the journal share: its records as a stream, and a bucket's store in Spark state."""
+
+import struct
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+
+if TYPE_CHECKING:
+    from trueup.streams.journal.journal import Journal
+
+
+_ZSTD = pa.Codec("zstd", 1)
+_LENGTH = struct.Struct("<I")
+FETCH_WAIT_MS = 10
+"""Having read what it was to read, Spark's reader asks where the log ends on a connection where the next fetch waits
+already, and a broker answers in turn: with Kafka's 500 ms every micro-batch takes that much longer."""
+
+
+class SparkStore:
+    """A bucket's store in Spark state: the log as a list, all cells in one value.
+
+    An access costs, and so do bytes: Spark hands binary to Python as text that it escapes. So they are compressed,
+    four to one; each block is its length (uint32, little-endian) and a zstd frame.
+    """
+
+    def __init__(self, log: Any, value: Any, cells: Sequence[str]) -> None:
+        self._log, self._value, self._names = log, value, cells
+        self._lengths = struct.Struct(f"<{len(cells)}I")
+        raw = value.get()
+        self._cells = self._unpack(_larger(raw[0])) if raw else {}
+        self._dirty = False
+
+    def blocks(self) -> list[bytes]:
+        """See `state.placement.view.Store`."""
+        return [_larger(block) for (block,) in self._log.get()]
+
+    def append(self, block: bytes) -> None:
+        """See `state.placement.view.Store`."""
+        self._log.appendValue((_smaller(block),))
+
+    def rewrite(self, blocks: Sequence[bytes]) -> None:
+        """See `state.placement.view.Store`."""
+        self._log.put([(_smaller(block),) for block in blocks]) if blocks else self._log.clear()
+
+    def get(self, cell: str) -> bytes:
+        """See `state.placement.view.Store`."""
+        return self._cells.get(cell, b"")
+
+    def put(self, cell: str, content: bytes) -> None:
+        """See `state.placement.view.Store`."""
+        self._cells[cell] = content
+        self._dirty = True
+
+    def flush(self) -> None:
+        """Write the cells if any was put."""
+        if self._dirty:
+            parts = [self._cells.get(cell, b"") for cell in self._names]
+            self._value.update((_smaller(self._lengths.pack(*map(len, parts)) + b"".join(parts)),))
+
+    def _unpack(self, raw: bytes) -> dict[str, bytes]:
+        at, cells = self._lengths.size, {}
+        for cell, length in zip(self._names, self._lengths.unpack_from(raw), strict=True):
+            cells[cell] = raw[at : at + length]
+            at += length
+        return cells
+
+
+def _smaller(raw: bytes) -> bytes:
+    frame: bytes = _ZSTD.compress(raw, asbytes=True)
+    return _LENGTH.pack(len(raw)) + frame
+
+
+def _larger(block: bytes) -> bytes:
+    raw: bytes = _ZSTD.decompress(block[_LENGTH.size :], _LENGTH.unpack_from(block)[0], asbytes=True)
+    return raw
+
+
+def records_of(spark: SparkSession, journal: "Journal", topics: Sequence[str], max_records: int) -> DataFrame:
+    """The stream of records of these topics: kind int (the place of its topic), key binary, value binary."""
+    names = [journal.topic(what) for what in topics]
+    reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", journal.bootstrap)
+    for key, value in journal.settings.options.items():
+        reader = reader.option(f"kafka.{key}", value)
+    records = (
+        reader.option("subscribe", ",".join(names))
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", max_records)
+        .option("kafka.fetch.max.wait.ms", FETCH_WAIT_MS)
+        .load()
+        .where("value is not null")
+    )
+    kind = F.array_position(F.array(*map(F.lit, names)), F.col("topic")) - 1
+    return records.select(kind.cast("int").alias("kind"), "key", "value")

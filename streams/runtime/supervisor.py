@@ -1,0 +1,272 @@
+"""Keeps things running: queries and background loops are restarted with back-off, and stopped between batches.
+
+The only place that starts the application's threads, and the only one that catches everything. Whatever a loop or a
+query raises is written down with its place and shown as a problem, the application is not ready while it lasts, and the
+loop begins again from what it can observe.
+"""
+
+import logging
+import re
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+
+from pyspark.sql.streaming import StreamingQuery
+
+from trueup.state.common.errors import TrueupError
+
+log = logging.getLogger(__name__)
+FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 60.0
+HEALTHY_S = 120.0  # a loop that ran this long starts again with the first wait
+PROVEN_S = 10.0
+"""A turn that lasts so long after a failure counts as one that succeeded."""
+LONGEST_TEXT = 2_000
+_FRAMES = re.compile(r"^\s*(?:at \S+\(.*\)|\.\.\. \d+ more)\n?", re.MULTILINE)
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("state", "connectors", "streams")
+Stopped = Callable[[], bool]
+
+
+@dataclass(slots=True)
+class Task:
+    """One thing that is kept running. ``state``: waiting, running, failed or stopped. ``failing``: it failed, and has
+    not succeeded since; after ``proven_s`` without a failure it counts as having done so."""
+
+    name: str
+    restarts: int = 0
+    error: str = ""
+    state: str = "waiting"
+    begun: float = 0.0
+    next_start: float = 0.0
+    query: StreamingQuery | None = None
+    failing: bool = False
+    proven_s: float = PROVEN_S
+
+    def begin(self, now: float) -> None:
+        """Note a start."""
+        self.begun, self.state = now, "running"
+
+    def failed(self, error: str, now: float) -> None:
+        """Note a failure and when to begin again."""
+        if now - self.begun > HEALTHY_S:
+            self.restarts = 0
+        wait = min(FIRST_WAIT_S * 2 ** min(self.restarts, 10), LONGEST_WAIT_S)
+        self.restarts, self.error, self.state, self.next_start = self.restarts + 1, error, "failed", now + wait
+        self.failing = True
+        log.error("failed", extra={"task": self.name, "error": error, "again_in_s": wait})
+
+    def fails(self, now: float) -> bool:
+        """Whether it failed lately and has not succeeded since."""
+        return self.failing and (self.state != "running" or now - self.begun < self.proven_s)
+
+
+@dataclass(slots=True)
+class Supervisor:
+    """Threads and streaming queries of the application. ``restarted`` gets the name of what failed."""
+
+    stop: threading.Event
+    restarted: Callable[[str], None]
+    tasks: dict[str, Task] = field(default_factory=dict)
+    _starts: dict[str, Callable[[], StreamingQuery]] = field(default_factory=dict)
+    _checks: dict[str, Callable[[], None]] = field(default_factory=dict)
+    _threads: list[threading.Thread] = field(default_factory=list)
+
+    def loop(self, name: str, turn: Callable[[], None], every_s: float = 0.0) -> None:
+        """Take this turn in a thread again and again until the application stops."""
+        self._threads.append(self._thread(name, turn, every_s, self.stop.is_set, self.stop.wait))
+
+    def run(self, name: str, turn: Callable[[], None], stop: threading.Event) -> threading.Thread:
+        """Take this turn in a thread again and again until ``stop``, which whoever calls sets at the latest when the
+        application stops."""
+        return self._thread(name, turn, 0.0, stop.is_set, stop.wait)
+
+    def _thread(
+        self, name: str, turn: Callable[[], None], every_s: float, stopped: Stopped, wait: Callable[[float], object]
+    ) -> threading.Thread:
+        def run() -> None:
+            task.begin(time.monotonic())
+            while not stopped():
+                wait(every_s if self._attempt(task, turn) else task.next_start - time.monotonic())
+                if task.state == "failed":
+                    task.begin(time.monotonic())
+            task.state, task.failing = "stopped", False
+
+        task = self.tasks.setdefault(name, Task(name))
+        thread = threading.Thread(target=run, name=name, daemon=True)
+        thread.start()
+        return thread
+
+    def _attempt(self, task: Task, turn: Callable[[], None]) -> bool:
+        """Whether it succeeded. What extensions written in Rust panic with is no `Exception`."""
+        try:
+            turn()
+        except BaseException as error:
+            self._failed(task, error)
+            return False
+        task.failing = False
+        return True
+
+    def _failed(self, task: Task, error: BaseException) -> None:
+        task.failed(told(error), time.monotonic())
+        if not isinstance(error, TrueupError):
+            log.error("a defect", extra={"task": task.name}, exc_info=error)
+        self.restarted(task.name)
+
+    def guarded(self, name: str, act: Callable[[], None]) -> None:
+        """Call this once, on a thread of somebody else's that must not see what it raises."""
+        task = self.tasks.setdefault(name, Task(name))
+        task.begin(time.monotonic())
+        self._attempt(task, act)
+
+    def died(self, args: threading.ExceptHookArgs) -> None:
+        """Note the end of a thread that is none of ours: a `threading.excepthook`. Its library has to see to it."""
+        name = f"thread {args.thread.name if args.thread else 'of no name'}"
+        task = self.tasks.setdefault(name, Task(name, proven_s=LONGEST_WAIT_S))
+        self._failed(task, args.exc_value or args.exc_type())
+        task.begin(time.monotonic())
+
+    def check(self, name: str, check: Callable[[], None]) -> None:
+        """Have this called with every `tend`, before queries are looked at; after a failure, when it is due again."""
+        self._checks[name] = check
+        self.tasks[name] = Task(name)
+
+    def query(self, name: str, start: Callable[[], StreamingQuery]) -> None:
+        """Keep a streaming query running; ``start`` makes a new one from its checkpoint."""
+        self._starts[name] = start
+        self.tasks[name] = Task(name, proven_s=HEALTHY_S)
+
+    def progressed(self, name: str) -> None:
+        """A batch of this query ended well, or it has nothing to do."""
+        if name in self._starts:
+            self.tasks[name].failing = False
+
+    def tend(self) -> None:
+        """Start what is not running and due. Call often, on one thread."""
+        for name, check in self._checks.items():
+            task, now = self.tasks[name], time.monotonic()
+            task.state = "running" if now >= task.next_start else "failed"
+            if self.stop.is_set() or task.state == "failed" or not self._attempt(task, check):
+                return
+        for name, start in self._starts.items():
+            task, now = self.tasks[name], time.monotonic()
+            if task.query is not None and (ended := _ended(task.query)):
+                self._lost(task, ended, now)
+            if task.query is None and now >= task.next_start and not self.stop.is_set():
+                self._start(task, start)
+
+    def _start(self, task: Task, start: Callable[[], StreamingQuery]) -> None:
+        task.begun = time.monotonic()
+        try:
+            task.query, task.state = start(), "running"
+        except Exception as error:
+            self._failed(task, error)
+
+    def _lost(self, task: Task, why: str, now: float) -> None:
+        task.failed(why, now)
+        task.query = None
+        self.restarted(task.name)
+
+    def lose_queries(self, why: str) -> None:
+        """No query runs any more, whatever their handles say. They are started again when it is time."""
+        for name in self._starts:
+            if self.tasks[name].query is not None:
+                self._lost(self.tasks[name], why, time.monotonic())
+
+    def runs(self, name: str) -> bool:
+        """Whether this query or loop runs."""
+        return name in self.tasks and self.tasks[name].state == "running"
+
+    def failing(self) -> list[str]:
+        """What failed and has not succeeded since."""
+        now, tasks = time.monotonic(), list(self.tasks.values())
+        return [f"{'stream ' * (t.name in self._starts)}{t.name} failed: {t.error}" for t in tasks if t.fails(now)]
+
+    def close(
+        self, drained: float, until: float, beside: Mapping[str, Callable[[], None]] = MappingProxyType({})
+    ) -> None:
+        """Stop all queries and loops, with these other steps ``beside`` them. Each query ends between two batches, so
+        that its last one is committed, or at ``drained`` amid one. What does not end until then is left behind. Times
+        are those of `time.monotonic`."""
+        self.stop.set()
+        running = [task for task in list(self.tasks.values()) if task.query is not None]
+        self.together({**beside, **{task.name: partial(self._end, task, drained) for task in running}}, until)
+        _join(self._threads, until)
+        self._threads.clear()
+
+    def together(self, steps: Mapping[str, Callable[[], None]], until: float) -> None:
+        """Take these steps side by side. Those that take longer than until then are left behind."""
+        threads = [
+            threading.Thread(target=_take, args=(name, step), name=name, daemon=True) for name, step in steps.items()
+        ]
+        for thread in threads:
+            thread.start()
+        _join(threads, until)
+
+    def _end(self, task: Task, drained: float) -> None:
+        assert task.query is not None, "only those that run are ended"
+        query, task.query, task.state = task.query, None, "stopped"
+        if not drain(query, drained - time.monotonic()):
+            log.warning("a batch is interrupted; the next start repeats it", extra={"task": task.name})
+
+
+def drain(query: StreamingQuery, limit_s: float = 60.0) -> bool:
+    """Stop a query once no batch is under way: a batch that `stop` interrupts is not committed. Whether it was so."""
+    deadline = time.monotonic() + limit_s
+    while (under_way := query.isActive and query.status["isTriggerActive"]) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    query.stop()
+    return not under_way
+
+
+def _take(name: str, step: Callable[[], None]) -> None:
+    try:
+        step()
+    except Exception as error:
+        log.warning("did not end well", extra={"part": name, "error": told(error)})
+
+
+def told(error: BaseException) -> str:
+    """An error in one line; a defect with its place in our code."""
+    text = _said(f"{type(error).__name__}: {error}")
+    return text if isinstance(error, TrueupError) else f"{text}, at {_place(error)}"
+
+
+def _place(error: BaseException) -> str:
+    """File and line, of the innermost call of ours."""
+    places = [(Path(frame.filename), frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    ours = [
+        (path.relative_to(ROOT), line)
+        for path, line in places
+        if path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in PACKAGES
+    ]
+    path, line = ([*places, *ours] or [(Path("?"), 0)])[-1]
+    return f"{path}:{line}"
+
+
+def _join(threads: Iterable[threading.Thread], until: float) -> None:
+    """Wait for them until then, and say which are left behind."""
+    for thread in threads:
+        thread.join(max(0.0, until - time.monotonic()))
+        if thread.is_alive():
+            log.warning("did not end in time: it is left behind", extra={"part": thread.name})
+
+
+def _ended(query: StreamingQuery) -> str:
+    """Why a query does not run any more; empty if it does."""
+    try:
+        if query.isActive:
+            return ""
+        error = query.exception()
+    except Exception as unanswered:
+        return f"Spark does not answer: {type(unanswered).__name__}"
+    return _said(str(error)) if error else "the query stopped by itself"
+
+
+def _said(text: str) -> str:
+    """A text of Spark's without Java's frames, which would leave no room for what happened."""
+    return _FRAMES.sub("", text.split("JVM stacktrace")[0]).strip()[-LONGEST_TEXT:]

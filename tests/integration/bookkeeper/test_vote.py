@@ -1,0 +1,165 @@
+"""The Auditor's vote on a real ZooKeeper: taken, kept through lost sessions, shared, given back."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import pytest
+from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
+
+from tests.supervised import run
+from trueup.connectors.bookkeeper.metadata.layout import Paths
+from trueup.connectors.bookkeeper.placement import mark_codec
+from trueup.connectors.bookkeeper.placement.auditor_election import Holder, Orders, Role, Vote
+from trueup.connectors.sandbox.jvm.processes import wait_until
+from trueup.connectors.sandbox.servers.zookeeper import ZooKeeper
+from trueup.connectors.zookeeper.client import Client
+from trueup.state.common.errors import BadSettings
+
+pytestmark = pytest.mark.servers
+
+WAIT_S = 180.0
+
+
+@dataclass
+class Polls:
+    """Votes under one root."""
+
+    server: str
+    client: Client
+    paths: Paths
+    votes: list[Vote] = field(default_factory=list)
+    told: list[Orders] = field(default_factory=list)
+
+    def vote(self, name: str, delay_s: int = 0) -> Vote:
+        def connect() -> Client:
+            acl = [make_digest_acl("u", "p", all=True)]
+            return Client(self.server, timeout=30.0, auth_data=[("digest", "u:p")], default_acl=acl)
+
+        self.votes.append(Vote(connect, self.paths.root, name, self.told.append, delay_s))
+        self.votes[-1].start(run)
+        wait_until(lambda: self.votes[-1].holder().role is not Role.WAITING, WAIT_S, "the vote to be cast")
+        return self.votes[-1]
+
+
+@pytest.fixture(scope="module")
+def client(zookeeper: ZooKeeper) -> Iterator[Client]:
+    made = Client(zookeeper.address, timeout=30.0, auth_data=[("digest", "u:p")]).open(60.0)
+    yield made
+    made.shut()
+
+
+@pytest.fixture
+def polls(zookeeper: ZooKeeper, client: Client, own_root: str) -> Iterator[Polls]:
+    root = client.make(own_root)
+    made = Polls(zookeeper.address, client, Paths(root))
+    yield made
+    for vote in made.votes:
+        vote.close()
+
+
+def holder_is(vote: Vote, holder: Holder) -> Callable[[], bool]:
+    return lambda: vote.holder() == holder
+
+
+def test_the_only_vote_is_the_lowest(polls: Polls) -> None:
+    vote = polls.vote("trueup-a")
+    shown = polls.client.look(polls.paths.election)
+    assert shown is not None
+    assert (vote.holder(), mark_codec.holder(shown[0])) == (Holder(Role.OURS, "trueup-a"), "trueup-a")
+
+
+def test_a_later_vote_waits_and_says_for_whom(polls: Polls) -> None:
+    first, second = polls.vote("trueup-a"), polls.vote("trueup-b")
+    waiting = second.holder()
+    first.close()
+    wait_until(holder_is(second, Holder(Role.OURS, "trueup-b")), WAIT_S, "the second to follow")
+    assert waiting == Holder(Role.OTHER, "trueup-a")
+
+
+def test_an_expired_session_votes_again(polls: Polls) -> None:
+    vote = polls.vote("trueup-a")
+    before, _ = polls.client.listing(polls.paths.election)
+    session = vote._client
+    assert session is not None
+    Client(polls.server, client_id=session.client_id).open().shut()
+    wait_until(lambda: polls.client.listing(polls.paths.election)[0] not in (before, []), WAIT_S, "another vote")
+    wait_until(holder_is(vote, Holder(Role.OURS, "trueup-a")), WAIT_S, "it to be seen")
+    assert len(polls.client.listing(polls.paths.election)[0]) == 1
+
+
+def test_a_deleted_vote_is_cast_again(polls: Polls) -> None:
+    vote = polls.vote("trueup-a")
+    (before,), _ = polls.client.listing(polls.paths.election)
+    polls.client.drop(f"{polls.paths.election}/{before.decode()}", -1)
+    wait_until(lambda: polls.client.listing(polls.paths.election)[0] not in ([before], []), WAIT_S, "another vote")
+    wait_until(holder_is(vote, Holder(Role.OURS, "trueup-a")), WAIT_S, "it to be seen")
+
+
+def test_closing_takes_the_vote_away(polls: Polls) -> None:
+    vote = polls.vote("trueup-a")
+    vote.close()
+    assert (polls.client.listing(polls.paths.election)[0], vote.holder().role) == ([], Role.WAITING)
+
+
+def test_the_delay_is_created_open_to_all(polls: Polls) -> None:
+    polls.vote("trueup-a", delay_s=30)
+    found = polls.client.look(polls.paths.delay)
+    assert found is not None
+    assert (found[0], polls.client.get_acls(polls.paths.delay)[0], polls.told) == (
+        b"30", OPEN_ACL_UNSAFE, [Orders(30, False, False)],
+    )  # fmt: skip
+
+
+def test_a_delay_that_is_set_stays(polls: Polls) -> None:
+    polls.client.make(polls.paths.replication)
+    polls.client.make(polls.paths.delay, b"7")
+    polls.vote("trueup-a", delay_s=30)
+    assert polls.told == [Orders(7, False, False)]
+
+
+@pytest.mark.parametrize(
+    ("written", "order"),
+    [(b"0", Orders(0, True, False)), (b"30", Orders(30, True, False)), (b"60", Orders(60, False, False))],
+)
+def test_writing_the_same_delay_or_none_asks_for_an_audit(polls: Polls, written: bytes, order: Orders) -> None:
+    polls.vote("trueup-a", delay_s=30)
+    polls.client.put(polls.paths.delay, written, -1)
+    wait_until(lambda: len(polls.told) == 2, WAIT_S, "the order")
+    assert polls.told[1] == order
+
+
+@pytest.mark.parametrize("written", [b"9" * 4_300, b"9" * 11, b"-1", b"soon", b""])
+def test_a_delay_that_is_no_number_of_seconds_is_told_and_other_orders_are_obeyed(polls: Polls, written: bytes) -> None:
+    vote = polls.vote("trueup-a", delay_s=30)
+    polls.client.put(polls.paths.delay, written, -1)
+    polls.client.make(polls.paths.disable)
+    wait_until(lambda: polls.told[-1].disabled, WAIT_S, "the switch")
+    (problem,) = vote.problems()
+    assert (polls.told[-1].delay_s, polls.paths.delay in problem, len(problem) < 300) == (30, True, True)
+
+
+def test_a_vote_without_a_number_is_told_and_passed_over(polls: Polls) -> None:
+    polls.client.make(polls.paths.replication)
+    polls.client.make(polls.paths.election)
+    polls.client.make(f"{polls.paths.election}/V_{'9' * 4_301}", mark_codec.vote("other"))
+    vote = polls.vote("trueup-a")
+    assert (vote.holder().role, len(vote.problems())) == (Role.OURS, 1)
+
+
+def test_an_audit_is_asked_for_once(polls: Polls) -> None:
+    polls.vote("trueup-a", delay_s=30)
+    polls.client.put(polls.paths.delay, b"30", -1)
+    polls.client.make(polls.paths.disable)
+    wait_until(lambda: polls.told[-1].disabled, WAIT_S, "the switch")
+    assert sum(orders.audit for orders in polls.told) == 1
+
+
+def test_a_deleted_delay_is_created_again(polls: Polls) -> None:
+    polls.vote("trueup-a", delay_s=30)
+    polls.client.drop(polls.paths.delay, -1)
+    wait_until(lambda: polls.client.look(polls.paths.delay), WAIT_S, "the delay to be back")
+
+
+def test_names_that_bookkeeper_could_not_parse_are_refused() -> None:
+    with pytest.raises(BadSettings):
+        Vote(lambda: Client("127.0.0.1:1"), "/ledgers", "trueup/a", lambda _: None)

@@ -1,0 +1,101 @@
+"""Spark's session ends in several ways, and another takes its place in the same process."""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from subprocess import Popen
+
+import pytest
+from pyspark import SparkContext
+
+from trueup.connectors.sandbox.jvm.gateway import Gateway
+from trueup.connectors.sandbox.jvm.processes import wait_until
+from trueup.state.common.errors import Stop
+from trueup.state.settings.settings import parse
+from trueup.streams.runtime.driver import Driver, _process
+from trueup.streams.runtime.listener import Listener
+from trueup.streams.runtime.queries import turns
+from trueup.streams.runtime.session import session
+from trueup.streams.runtime.supervisor import drain
+
+pytestmark = pytest.mark.servers
+WAIT_S, CLOSE_S = 180.0, 3.0
+
+
+@pytest.fixture(scope="module")
+def heard() -> list[str]:
+    return []
+
+
+@pytest.fixture(scope="module")
+def driver(new_root: Callable[[], Path], heard: list[str]) -> Iterator[Driver]:
+    root, before = new_root(), dict(os.environ)
+    settings = parse({
+        "kafka": {"east": {"bootstrap": "none:1", "bit": 0}}, "logdirs": {"east": {}},
+        "spark": {"memory": "512m", "master": "local[1]"},
+    })  # fmt: skip
+    listener = Listener(lambda progress: heard.append(progress["name"]))
+    made = Driver(lambda: session(settings, root), listener)
+    made.begin()
+    yield made
+    made.close(time.monotonic() + CLOSE_S)
+    # The session names an interpreter within ``root``, which goes; sessions of other tests would look for it.
+    os.environ.clear()
+    os.environ.update(before)
+
+
+def killed(process: "Popen[bytes]") -> None:
+    process.kill()
+
+
+def stopped(_: "Popen[bytes]") -> None:
+    """As Spark does where its heartbeats went unanswered, because the machine slept."""
+    context = SparkContext._active_spark_context
+    assert context is not None
+    context._jsc.stop()
+
+
+@pytest.mark.parametrize(("end", "reason"), [(killed, "signal SIGKILL"), (stopped, "its context was stopped")])
+def test_another_session_takes_the_place_of_one_that_ended(
+    driver: Driver, heard: list[str], tmp_path: Path, end: Callable[["Popen[bytes]"], None], reason: str
+) -> None:
+    process = _process()
+    assert process is not None
+    assert driver.ended() == ""
+    end(process)
+    wait_until(driver.ended, WAIT_S, "the end to be noticed")
+    found = driver.ended()
+    driver.begin()
+    heard.clear()
+    taken: list[int] = []
+    query = turns(driver.session, "clock", "0 seconds", lambda _, batch: taken.append(batch), f"file://{tmp_path}")
+    wait_until(lambda: taken and "clock" in heard, WAIT_S, "a batch, and its report")
+    drain(query)
+    assert (reason in found, driver.ended()) == (True, "")
+
+
+def test_the_end_of_the_session_leaves_exceptions_of_other_jvms_readable(
+    driver: Driver, new_root: Callable[[], Path]
+) -> None:
+    driver.close(time.monotonic() + CLOSE_S)
+    other = Gateway("other", new_root(), "bookkeeper-4.17.3")
+    try:
+        # py4j ends a loop by Java's NoSuchElementException.
+        assert list(other.java.java.util.ArrayList()) == []
+    finally:
+        other.close()
+
+
+def test_settings_that_spark_refuses_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", "python3")  # which a session sets for good
+    settings = parse({
+        "kafka": {"east": {"bootstrap": "none:1", "bit": 0}}, "logdirs": {"east": {}},
+        "spark": {"memory": "512m", "master": "local[1]", "conf": {"spark.network.timeout": "1s"}},
+    })  # fmt: skip
+    refused = Driver(lambda: session(settings, tmp_path), Listener(lambda _: None))
+    try:
+        with pytest.raises(Stop, match=r"settings that Spark accepts; found .*spark\.network\.timeout"):
+            refused.begin()
+    finally:
+        refused.close(time.monotonic() + CLOSE_S)

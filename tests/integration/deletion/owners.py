@@ -1,0 +1,138 @@
+"""Pulsar's and BookKeeper's znodes written by hand under a root of their own, and a journal of owners in memory."""
+
+import threading
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+from trueup.connectors.bookkeeper.metadata import metadata
+from trueup.connectors.bookkeeper.metadata.layout import Paths as LedgerPaths
+from trueup.connectors.pulsar import messages
+from trueup.connectors.pulsar.layout import Paths
+from trueup.connectors.pulsar.nodes import pointers_of
+from trueup.connectors.zookeeper.client import Client
+from trueup.connectors.zookeeper.errors import NodeExists
+from trueup.connectors.zookeeper.requests import Stat
+from trueup.state.bookkeeper.observations import LedgerRecord, LedgerState
+from trueup.state.common.errors import BadBytes, Retry
+from trueup.state.deletion.owners import Pointers, Status
+
+TOPIC = "t/ns/persistent/a"
+DATA = {
+    "application": b"pulsar",
+    "component": b"managed-ledger",
+    "pulsar/managed-ledger": TOPIC.encode(),
+}
+
+
+class Owners:
+    """Writes through ``client``, which no test cuts."""
+
+    def __init__(self, client: Client, root: str) -> None:
+        self.client, self.paths, self.ledgers = client, Paths(root), LedgerPaths(f"{root}/ledgers")
+        for path in (self.paths.ledgers, self.ledgers.root):
+            self.make(path)
+
+    def make(self, path: str, data: bytes = b"") -> str:
+        """Create a znode and its parents, or write it."""
+        parent = path.rpartition("/")[0]
+        if parent and self.client.look(parent) is None:
+            self.make(parent)
+        try:
+            self.client.make(path, data)
+        except NodeExists:
+            self.client.put(path, data, -1)
+        return path
+
+    def managed_ledger(
+        self, *ledgers: int, owner: str = TOPIC, copies: Mapping[int, tuple[bool, bool]] = MappingProxyType({})
+    ) -> str:
+        """A managed ledger that lists these. ``copies``: complete and bookkeeperDeleted of those in tiered storage."""
+        message = messages.ManagedLedger(ledgerInfo=[{"ledgerId": ledger} for ledger in ledgers])
+        for info in message.ledgerInfo:
+            if info.ledgerId in copies:
+                said = info.offloadContext
+                said.uidMsb, said.uidLsb = 0x0123456789ABCDEF, 0x0123456789ABCDEF
+                said.complete, said.bookkeeperDeleted = copies[info.ledgerId]
+                said.driverMetadata.properties.add(key=b"bucket", value=b"offloaded")
+        return self.make(self.paths.node(owner), message.SerializeToString())
+
+    def cursor(self, name: str, ledger: int = -1, compacted: int = -1, owner: str = TOPIC) -> str:
+        """A cursor of it."""
+        message = messages.Cursor(cursorsLedgerId=ledger)
+        message.properties.add(name=b"CompactedTopicLedger", value=compacted)
+        return self.make(f"{self.paths.node(owner)}/{name}", message.SerializeToString())
+
+    def schema(self, name: str, ledger: int) -> str:
+        """The locator of a schema with one version."""
+        message = messages.Schema()
+        message.info.version, message.info.hash = 0, b"h"
+        message.info.position.ledgerId, message.info.position.entryId = ledger, 0
+        return self.make(f"{self.paths.schemas}/{name}", message.SerializeToString())
+
+    def ledger(
+        self, ledger: int, state: LedgerState = LedgerState.CLOSED, custom: dict[str, bytes] = DATA, ctime_ms: int = 7
+    ) -> str:
+        """A ledger of the topic's data."""
+        record: LedgerRecord = {
+            "ledger": ledger, "mzxid": 0, "version": 0, "ctime_ms": ctime_ms, "seen_ms": 0, "state": int(state),
+            "ensemble": 1, "quorum": 1, "ack_quorum": 1, "last_entry": 9, "length": 99,
+            "fragments": [{"first_entry": 0, "bookies": ["a:1"]}], "custom": custom, "error": "",
+        }  # fmt: skip
+        return self.make(self.ledgers.ledger(ledger), metadata.encode(record))
+
+    def decode(self, ledger: int, data: bytes, stat: Stat) -> LedgerRecord:
+        """The record of a ledger."""
+        where = metadata.Where(ledger, self.ledgers.ledger(ledger), stat.mzxid, stat.version, stat.ctime, 0)
+        try:
+            return metadata.decode(data, where)
+        except BadBytes as error:
+            return metadata.unreadable(where, error)
+
+    def all(self, path: str = "") -> set[str]:
+        """Every znode below the root."""
+        top = path or self.paths.root
+        return {top}.union(*(self.all(f"{top}/{name.decode()}") for name in self.client.listing(top)[0]))
+
+    def actual(self) -> dict[str, tuple[int, tuple[int, ...]]]:
+        """mzxid and ledgers of every node that points to some, or may."""
+        found = {}
+        for path in self.all(self.paths.ledgers) | (self.all(self.paths.schemas) if self._schemas() else set()):
+            looked = self.client.look(path)
+            if path in (self.paths.ledgers, self.paths.schemas) or looked is None:
+                continue
+            node = pointers_of(self.paths, path, *looked, 0)
+            if node:
+                found[path] = (node.mzxid, node.ledgers)
+        return found
+
+    def _schemas(self) -> bool:
+        return self.client.look(self.paths.schemas) is not None
+
+
+class OwnersJournal:
+    """Folds what is published, newest version first; may be told to fail."""
+
+    def __init__(self) -> None:
+        self.all: list[Pointers] = []
+        self.nodes: dict[str, Pointers] = {}
+        self.failures = 0
+        self.asked = threading.Event()
+
+    def publish(self, pointers: Iterable[Pointers]) -> None:
+        self.asked.set()
+        if self.failures:
+            self.failures -= 1
+            raise Retry("a journal", "none", "try again")
+        for node in pointers:
+            self.all.append(node)
+            if node.path not in self.nodes or node.mzxid >= self.nodes[node.path].mzxid:
+                self.nodes[node.path] = node
+
+    def standing(self) -> dict[str, tuple[int, tuple[int, ...]]]:
+        """mzxid and ledgers of every node that is not gone."""
+        known = dict(self.nodes)
+        return {path: (n.mzxid, n.ledgers) for path, n in known.items() if n.status is not Status.GONE}
+
+    def status(self, path: str) -> Status | None:
+        """What was said last of a node."""
+        return self.nodes[path].status if path in self.nodes else None

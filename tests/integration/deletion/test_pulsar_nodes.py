@@ -1,0 +1,158 @@
+"""A real Pulsar: every ledger of the cluster is one that a node of the owner that it names points to."""
+
+import os
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from itertools import chain
+from pathlib import Path
+
+import pulsar as library
+import pytest
+
+from trueup.connectors.bookkeeper.metadata.layout import Paths as LedgerPaths
+from trueup.connectors.bookkeeper.metadata.queries import snapshot
+from trueup.connectors.pulsar.layout import Paths
+from trueup.connectors.pulsar.nodes import pointers_of
+from trueup.connectors.pulsar.queries import below, owned
+from trueup.connectors.sandbox.forgetting import listed, unload
+from trueup.connectors.sandbox.jvm.processes import wait_until
+from trueup.connectors.sandbox.messages import Messages
+from trueup.connectors.sandbox.pulsar import Pulsar
+from trueup.connectors.zookeeper.client import Client
+from trueup.state.deletion.owners import Claim, Component, Pointers, Status, claim_of
+
+pytestmark = pytest.mark.servers
+
+COMPRESSED: dict[str, object] = {
+    "managedLedgerInfoCompressionType": "LZ4",
+    "managedCursorInfoCompressionType": "ZSTD",
+    "managedLedgerInfoCompressionThresholdInBytes": 0,
+    "managedCursorInfoCompressionThresholdInBytes": 0,
+}
+DELAYING: dict[str, object] = {
+    "delayedDeliveryTrackerFactoryClassName": "org.apache.pulsar.broker.delayed.BucketDelayedDeliveryTrackerFactory",
+    "delayedDeliveryMinIndexCountPerBucket": 10,
+    "delayedDeliveryMaxTimeStepPerBucketSnapshotSegmentSeconds": 1,
+}
+PATHS = Paths()
+READ, COMPACTED, DELAYED = "public/default/a:b", "public/default/compacted", "public/default/delayed"
+READ_OWNER, COMPACTED_OWNER = "public/default/persistent/a%3Ab", "public/default/persistent/compacted"
+
+
+@pytest.fixture(scope="module", params=[{}, COMPRESSED], ids=["plain", "compressed"])
+def cluster(request: pytest.FixtureRequest, new_root: Callable[[], Path]) -> Iterator[Pulsar]:
+    """A topic with a cursor that has a ledger, one that has a schema and was compacted, one of delayed messages."""
+    with Pulsar(new_root(), settings=DELAYING | request.param) as made:
+        made.up()
+        with Messages(made.service_url) as messages:
+            messages.write(READ, range(120))
+        client = library.Client(made.service_url, logger=library.FileLogger(library.LoggerLevel.Warn, os.devnull))
+        start = library.InitialPosition.Earliest
+        consumer = client.subscribe(f"persistent://{READ}", "sub/x", initial_position=start)
+        for _ in range(60):
+            consumer.acknowledge(consumer.receive(60_000))
+        producer = client.create_producer(f"persistent://{COMPACTED}", schema=library.schema.StringSchema())
+        for _ in range(3):
+            producer.send("text", partition_key="key")
+        producer.close()
+        delay(client)
+        made.ask("PUT", f"persistent/{COMPACTED}/compaction")
+        wait_until(lambda: compacted_ledger(made) >= 0, 60.0, "a compacted ledger")
+        yield made
+        client.close()
+
+
+def delay(client: library.Client) -> None:
+    """Write messages for later, so many that some of their indexes go to ledgers."""
+    client.subscribe(f"persistent://{DELAYED}", "sub/x", consumer_type=library.ConsumerType.Shared)
+    producer = client.create_producer(f"persistent://{DELAYED}", batching_enabled=False)
+    for _ in range(150):
+        producer.send_async(b"later", lambda *_: None, deliver_after=timedelta(hours=1))
+    producer.flush()
+
+
+@pytest.fixture(scope="module")
+def zookeeper_client(cluster: Pulsar) -> Iterator[Client]:
+    client = Client(cluster.zookeeper.address, timeout=30.0).open()
+    yield client
+    client.shut()
+
+
+def compacted_ledger(cluster: Pulsar) -> int:
+    return int(cluster.ask("GET", f"persistent/{COMPACTED}/internalStats")["compactedLedger"]["ledgerId"])
+
+
+def nodes(client: Client) -> list[Pointers]:
+    """Everything that points to ledgers."""
+    found = chain.from_iterable(below(client, [PATHS.ledgers, PATHS.schemas]))
+    told = (pointers_of(PATHS, node.path, node.data, node.stat, 0) for node in found if node.stat)
+    return [node for node in told if node]
+
+
+def claims(client: Client) -> dict[int, Claim]:
+    """What every ledger of the cluster says of itself."""
+    batches = snapshot(client, LedgerPaths("/ledgers"), 0)
+    return {record["ledger"]: claim_of(record["custom"]) for batch in batches for record in batch.records()}
+
+
+def unowned(client: Client) -> dict[int, Claim]:
+    """Ledgers that no node of their owner points to, or another cursor than they say."""
+    said = claims(client)
+    owners = owned(client, PATHS, {claim.owner for claim in said.values() if claim.owner}, 0)
+    return {
+        ledger: claim
+        for ledger, claim in said.items()
+        if not any(ledger in n.ledgers for n in owners.get(claim.owner, []) if claim.name in ("", n.name))
+    }
+
+
+def test_nodes_are_in_the_form_that_was_asked_for(
+    cluster: Pulsar, zookeeper_client: Client, request: pytest.FixtureRequest
+) -> None:
+    found = zookeeper_client.look(PATHS.node(READ_OWNER))
+    assert found is not None
+    assert found[0].startswith(b"Gx") == ("compressed" in request.node.name)
+
+
+def test_every_node_can_be_read(cluster: Pulsar, zookeeper_client: Client) -> None:
+    assert [node for node in nodes(zookeeper_client) if node.status is not Status.READABLE] == []
+
+
+def test_a_managed_ledger_lists_what_the_broker_says(cluster: Pulsar, zookeeper_client: Client) -> None:
+    own = owned(zookeeper_client, PATHS, [READ_OWNER], 0)[READ_OWNER][0]
+    assert (own.ledgers, len(own.ledgers)) == (tuple(listed(cluster, READ)), 3)
+
+
+def test_a_cursor_with_a_ledger_of_its_own_points_to_it(cluster: Pulsar, zookeeper_client: Client) -> None:
+    (cursor,) = owned(zookeeper_client, PATHS, [READ_OWNER], 0)[READ_OWNER][1:]
+    said = claims(zookeeper_client)
+    found = [said[ledger] for ledger in cursor.ledgers]
+    assert (cursor.elsewhere, found) == (True, [Claim(Component.CURSOR, READ_OWNER, "sub%2Fx")])
+
+
+@pytest.fixture(scope="module")
+def unloaded(cluster: Pulsar, zookeeper_client: Client) -> tuple[int, Pointers]:
+    """The compacted ledger, and what its cursor said until the topic was unloaded."""
+    ledger = compacted_ledger(cluster)
+    (cursor,) = owned(zookeeper_client, PATHS, [COMPACTED_OWNER], 0)[COMPACTED_OWNER][1:]
+    unload(cluster, COMPACTED)
+    return ledger, cursor
+
+
+def test_a_compacted_ledger_is_pointed_to_only_once_its_cursor_is_closed(
+    unloaded: tuple[int, Pointers], zookeeper_client: Client
+) -> None:
+    ledger, before = unloaded
+    (after,) = owned(zookeeper_client, PATHS, [COMPACTED_OWNER], 0)[COMPACTED_OWNER][1:]
+    assert (before.elsewhere, ledger in before.ledgers) == (True, False)
+    assert (after.elsewhere, ledger in after.ledgers) == (False, True)
+
+
+@pytest.mark.usefixtures("unloaded")
+def test_every_ledger_of_the_cluster_has_an_owner_that_points_to_it(zookeeper_client: Client) -> None:
+    def said() -> set[Component]:
+        return {claim.component for claim in claims(zookeeper_client).values()}
+
+    wait_until(lambda: Component.DELAYED in said(), 60.0, "a ledger of delayed messages")
+    wait_until(lambda: not unowned(zookeeper_client), 60.0, "every ledger to be pointed to")
+    assert said() == set(Component) - {Component.UNKNOWN}

@@ -1,0 +1,311 @@
+"""Objects in a real store that no owner points to: found, told by owner, and deleted only after a person's yes and one
+more look; whatever is in use stays, also when a listing lies."""
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+
+from tests.unit.deletion.fake_deletion import FakeCluster, FakeJournal, Loop
+from trueup.connectors.s3.store import Object, Place, Store
+from trueup.connectors.sandbox.servers.objects import REGION, Objects
+from trueup.state.common.errors import Retry
+from trueup.state.deletion.offloads import Copy, Pair
+from trueup.state.deletion.orphan_objects import Referenced
+from trueup.state.deletion.owners import Pointers, Status
+from trueup.state.deletion.settings import Deletion
+from trueup.state.deletion.stores import Store as Declared
+from trueup.streams.deletion.orphan_objects import Strays
+from trueup.streams.deletion.report import Unreferenced
+
+pytestmark = pytest.mark.servers
+OWNER, OTHER = "t/ns/persistent/a", "t/ns/persistent/b"
+UIDS = [f"{n:08}-89ab-cdef-0123-456789abcdef" for n in range(4)]
+ENVIRONMENT = {"KEY": "x", "SECRET": "y"}
+HOUR = 3_600_000
+
+
+@pytest.fixture(scope="module")
+def objects(new_root: Callable[[], Path]) -> Iterator[Objects]:
+    with Objects(new_root()) as server:
+        server.up()
+        yield server
+
+
+class Owned:
+    """Owners in memory: what each lists, with the copies that it points to. ``meanwhile`` happens at a fresh look."""
+
+    def __init__(self) -> None:
+        self.owners: dict[str, Pointers] = {}
+        self.problem, self.meanwhile = "", lambda: None
+
+    def lists(self, owner: str, *ledgers: int, copies: Mapping[int, str] | None = None, complete: bool = True) -> None:
+        made = tuple(Copy(Pair(uid, i), complete, "S3", "b", "") for i, uid in (copies or {}).items())
+        path = f"/managed-ledgers/{owner}"
+        self.owners[owner] = Pointers(path, owner, "", Status.READABLE, 1, 1, 1, ledgers, copies=made)
+
+    def referenced(self) -> Referenced:
+        known = self.owners.values()
+        copies = {copy.pair: copy for node in known for copy in node.copies}
+        listed = {ledger: node.owner for node in known for ledger in node.ledgers}
+        return Referenced(copies, listed, {node.owner: node.status for node in known})
+
+    def nodes(self, owner: str) -> list[Pointers]:
+        self.meanwhile()
+        gone = Pointers(f"/managed-ledgers/{owner}", owner, "", Status.GONE, -1, 1, 1)
+        return [self.owners.get(owner, gone)]
+
+    def obstacle(self) -> str:
+        return self.problem
+
+
+class Setting:
+    """A bucket, owners, and the loop over both at a time of its own, in hours to come."""
+
+    def __init__(self, objects: Objects, name: str, kind: type[Store] = Store, mode: str = "enforce") -> None:
+        objects.bucket(name)
+        self.bucket, self.owned, self.journal = name, Owned(), FakeJournal()
+        self.client = boto3.client(
+            "s3", endpoint_url=objects.endpoint, region_name=REGION, aws_access_key_id="x", aws_secret_access_key="y"
+        )
+        place = Place(name, REGION, objects.endpoint, "KEY", "SECRET")
+        self.store = kind(place, ENVIRONMENT)
+        self.declared = Declared(name, cluster="lab", list_s=1)
+        self.policy = Deletion(owners="pulsar", instance="x", exclusive=True, mode=mode, grace_s=60, retry_s=1)
+        self.now_ms = 4_000_000_000_000
+        self.strays = self.begun()
+
+    def begun(self) -> Strays:
+        made = Strays(
+            {"archive": self.store}, {"archive": self.declared}, self.owned, self.journal,  # type: ignore[arg-type]
+            lambda: self.policy, lambda *_: None, lambda: self.now_ms,
+        )  # fmt: skip
+        made.load()
+        return made
+
+    def put(self, uid: str, ledger: int, owner: str = OWNER, cluster: str = "lab", content: bytes = b"12345") -> Pair:
+        pair = Pair(uid, ledger)
+        for key in (pair.data_key, pair.index_key):
+            said = {"ManagedLedgerName": owner, "PulsarClusterName": cluster}
+            self.client.put_object(Bucket=self.bucket, Key=key, Body=content, Metadata=said)
+        return pair
+
+    def upload(self, uid: str, ledger: int, parts: int = 1) -> None:
+        where = {"Bucket": self.bucket, "Key": Pair(uid, ledger).data_key}
+        made = self.client.create_multipart_upload(**where)["UploadId"]
+        for number in range(parts):
+            self.client.upload_part(**where, UploadId=made, PartNumber=number + 1, Body=bytes(1_000))
+
+    def keys(self) -> set[str]:
+        return {found["Key"] for found in self.client.list_objects_v2(Bucket=self.bucket).get("Contents", [])}
+
+    def uploads(self) -> int:
+        return len(self.client.list_multipart_uploads(Bucket=self.bucket).get("Uploads", []))
+
+    def turn(self, count: int = 1) -> None:
+        for _ in range(count):
+            self.now_ms += 2_000
+            self.strays.turn()
+
+    def rules(self) -> dict[int, tuple[str, str, int]]:
+        """Rule, owner and bytes by ledger."""
+        rows = Unreferenced(
+            lambda: self.policy, Loop().markers, FakeCluster(), lambda: self.now_ms, strays=self.strays
+        ).rows(100)
+        return {row["ledger"]: (row["rule"].removeprefix("deletion."), row["owner"], row["bytes"]) for row in rows}
+
+    def stages(self) -> dict[int, str]:
+        return {ledger: marker.stage.value for ledger, marker in self.strays.markers.markers.items()}
+
+
+@pytest.fixture
+def make(objects: Objects, request: pytest.FixtureRequest) -> Callable[..., Setting]:
+    name = "".join(c if c.isalnum() else "-" for c in request.node.name.removeprefix("test_"))[:60].strip("-").lower()
+    return lambda **more: Setting(objects, name, **more)
+
+
+def test_objects_are_told_by_owner_with_bytes_and_why(make: Any) -> None:
+    setting = make()
+    setting.owned.lists(OWNER, 5, 6, 7, copies={5: UIDS[0]})
+    setting.put(UIDS[0], 5)
+    setting.put(UIDS[1], 5)
+    setting.put(UIDS[1], 4)
+    setting.put(UIDS[1], 3, owner=OTHER)
+    setting.put(UIDS[1], 2, cluster="else")
+    setting.upload(UIDS[1], 6)
+    setting.upload(UIDS[1], 1)
+    setting.client.put_object(Bucket=setting.bucket, Key="a-file-of-somebody", Body=b"x")
+    setting.turn()
+    assert setting.rules() == {
+        5: ("copy-replaced", OWNER, 10), 4: ("copy-forgotten", OWNER, 10), 3: ("copy-unowned", OTHER, 10),
+        2: ("copy-unowned", OWNER, 10), 6: ("copy-replaced", OWNER, 1_000), 1: ("copy-unowned", "", 1_000),
+    }  # fmt: skip
+
+
+def test_what_an_owner_counts_on_and_is_not_there_is_told_after_a_while(make: Any) -> None:
+    setting = make()
+    setting.owned.lists(OWNER, 5, 6, copies={5: UIDS[0]})
+    setting.owned.owners[OWNER] = setting.owned.owners[OWNER]._replace(
+        copies=(Copy(Pair(UIDS[0], 5), True, "S3", setting.bucket), Copy(Pair(UIDS[0], 6), True, "S3", setting.bucket))
+    )
+    pair = setting.put(UIDS[0], 5)
+    setting.put(UIDS[0], 6)
+    setting.client.delete_object(Bucket=setting.bucket, Key=pair.index_key)
+    setting.turn()
+    before = setting.rules()
+    setting.now_ms += int(setting.policy.missing_s * 1000)
+    setting.turn()
+    assert (before, setting.rules(), setting.stages()) == ({}, {5: ("copy-lost", OWNER, 0)}, {})
+
+
+def test_none_goes_without_a_persons_yes_and_then_only_what_it_was_said_to(make: Any) -> None:
+    setting = make()
+    setting.owned.lists(OWNER, 5, copies={5: UIDS[0]})
+    used, chosen, other = setting.put(UIDS[0], 5), setting.put(UIDS[1], 4), setting.put(UIDS[1], 3)
+    setting.turn(5)
+    waiting = setting.stages(), len(setting.keys())
+    setting.strays.markers.approve([4])
+    setting.turn(3)
+    kept = {key for pair in (used, other) for key in (pair.data_key, pair.index_key)}
+    assert (waiting, setting.keys(), chosen.data_key in kept) == (({4: "marked", 3: "marked"}, 6), kept, False)
+    assert [row["outcome"] for row in setting.strays.markers.history.rows() if row["ledger"] == 4][-1] == "confirmed"
+
+
+@pytest.mark.parametrize("parts", [0, 1])
+def test_a_stale_upload_is_given_up_after_a_persons_yes(make: Any, parts: int) -> None:
+    setting = make()
+    setting.owned.lists(OWNER, 5, copies={5: UIDS[0]}, complete=False)
+    setting.upload(UIDS[0], 5)
+    setting.upload(UIDS[1], 5, parts)
+    setting.turn(3)
+    setting.strays.markers.approve([5])
+    setting.turn(3)
+    assert (setting.uploads(), setting.stages()) == (1, {})
+
+
+@pytest.mark.parametrize("mode", ["observe", "approve"])
+def test_in_other_modes_likewise(make: Any, mode: str) -> None:
+    setting = make(mode=mode)
+    setting.owned.lists(OWNER, 5)
+    setting.put(UIDS[1], 4)
+    setting.turn(5)
+    assert (setting.stages(), len(setting.keys())) == ({4: "marked"} if mode == "approve" else {}, 2)
+
+
+def test_what_is_younger_than_the_grace_waits(make: Any) -> None:
+    setting = make()
+    setting.owned.lists(OWNER, 5)
+    pair = setting.put(UIDS[1], 4)
+    modified = setting.client.head_object(Bucket=setting.bucket, Key=pair.data_key)["LastModified"]
+    setting.now_ms = int(modified.timestamp() * 1000) + 10_000
+    setting.turn(5)
+    early = setting.stages()
+    setting.now_ms += 60_000
+    setting.turn()
+    assert (early, setting.stages()) == ({4: "suspected"}, {4: "marked"})
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "says"),
+    [
+        (lambda s: s.owned.lists(OWNER, 4, copies={4: UIDS[1]}, complete=False), "in use"),
+        (lambda s: s.owned.owners.pop(OWNER), "GONE"),
+        (lambda s: s.put(UIDS[1], 4, owner=OTHER), "an object of"),
+        (lambda s: s.put(UIDS[1], 4, cluster="else"), "an object of"),
+    ],
+    ids=["pointed to", "owner gone", "another's", "another cluster's"],
+)
+def test_what_changed_after_the_yes_stays(make: Any, meanwhile: Callable[[Setting], Any], says: str) -> None:
+    setting = make()
+    setting.owned.lists(OWNER, 5)
+    setting.put(UIDS[1], 4)
+    setting.turn(3)
+    setting.strays.markers.approve([4])
+    setting.owned.meanwhile = lambda: meanwhile(setting)
+    setting.owned.owners[OWNER] = setting.owned.owners[OWNER]
+    setting.now_ms += 10
+    setting.strays.markers.turn()
+    marker = setting.strays.markers.markers[4]
+    assert (marker.stage.value, says in marker.detail, len(setting.keys())) == ("blocked", True, 2), marker
+
+
+class Lying(Store):
+    """Lists what is not there, and not all that is."""
+
+    def objects(self) -> Iterator[list[Object]]:
+        ghost = Pair(UIDS[3], 9)
+        yield [Object(ghost.data_key, 5, 1), Object(ghost.index_key, 5, 1)]
+
+
+def test_a_listing_that_lies_makes_nothing_of_it(make: Any) -> None:
+    setting = make(kind=Lying)
+    setting.owned.lists(OWNER, 5, copies={5: UIDS[0]})
+    node = setting.owned.owners[OWNER]
+    setting.owned.owners[OWNER] = node._replace(copies=(Copy(Pair(UIDS[0], 5), True, "S3", setting.bucket),))
+    setting.put(UIDS[0], 5)
+    setting.turn(3)
+    assert (setting.rules(), setting.stages(), len(setting.keys())) == ({}, {}, 2)
+
+
+def test_what_is_pointed_to_while_the_listing_runs_is_in_use(make: Any) -> None:
+    setting = make()
+    setting.put(UIDS[0], 5)
+    reads = iter([lambda: None, lambda: setting.owned.lists(OWNER, 5, copies={5: UIDS[0]})])
+    plain = setting.owned.referenced
+
+    def referenced() -> Referenced:
+        next(reads)()
+        return plain()
+
+    setting.owned.referenced = referenced
+    setting.turn()
+    assert setting.rules() == {}
+
+
+def test_without_the_name_of_the_cluster_none_may_go(make: Any) -> None:
+    setting = make()
+    setting.declared = Declared(setting.bucket, list_s=1)
+    setting.strays = setting.begun()
+    setting.owned.lists(OWNER, 5)
+    setting.put(UIDS[1], 4)
+    setting.upload(UIDS[1], 5)
+    setting.turn(3)
+    assert ({rule for rule, _, _ in setting.rules().values()}, setting.stages()) == ({"copy-unowned"}, {})
+
+
+def test_a_store_that_does_not_answer_is_told_and_asked_again_less_and_less(make: Any) -> None:
+    setting, asked = make(), list[int]()
+
+    def failing() -> Referenced:
+        asked.append(setting.now_ms)
+        raise Retry("an answer", "none", "again")
+
+    setting.owned.referenced = failing
+    begun_ms = setting.now_ms
+    setting.turn(16)
+    assert [(at - begun_ms) // 1000 for at in asked] == [2, 4, 6, 10, 18]
+    assert setting.strays.problems == {"archive": "expected an answer; found none; again"}
+
+
+def test_a_killed_application_goes_on_with_what_was_approved(make: Any) -> None:
+    setting = make()
+    setting.owned.lists(OWNER, 5)
+    setting.put(UIDS[1], 4)
+    setting.turn(3)
+    setting.strays.markers.approve([4])
+    setting.strays = setting.begun()
+    setting.turn(3)
+    assert (setting.keys(), setting.stages(), setting.journal.records) == (set(), {}, {(4).to_bytes(8, "big"): None})
+
+
+def test_objects_that_somebody_else_deleted_are_confirmed_or_withdrawn(make: Any) -> None:
+    setting = make()
+    setting.owned.lists(OWNER, 5)
+    pair = setting.put(UIDS[1], 4)
+    setting.turn(3)
+    for key in (pair.data_key, pair.index_key):
+        setting.client.delete_object(Bucket=setting.bucket, Key=key)
+    setting.turn(3)
+    assert (setting.stages(), setting.rules()) == ({}, {})

@@ -1,0 +1,228 @@
+"""A real object store on loopback: what is there is told, what is deleted is looked for, errors say what to do."""
+
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import boto3
+import pytest
+
+from trueup.connectors.s3 import store as module
+from trueup.connectors.s3.store import Object, Place, Store, Upload
+from trueup.connectors.sandbox.jvm.processes import free_port
+from trueup.connectors.sandbox.servers.objects import REGION, Objects
+from trueup.state.common.errors import Retry, Stop, TrueupError, Unknown
+from trueup.state.deletion.offloads import Pair
+from trueup.state.deletion.stores import Store as Declared
+from trueup.state.settings.settings import Settings
+from trueup.streams.cli.checks import stores
+
+pytestmark = pytest.mark.servers
+SECRETS = {"OUR_KEY": "the-key-id", "OUR_SECRET": "the-very-secret"}
+
+
+@pytest.fixture(scope="module")
+def objects(new_root: Callable[[], Path]) -> Iterator[Objects]:
+    with Objects(new_root()) as server:
+        server.up()
+        yield server
+
+
+@pytest.fixture
+def store(objects: Objects, request: pytest.FixtureRequest) -> Store:
+    """An empty bucket."""
+    name = "".join(c if c.isalnum() else "-" for c in request.node.name.replace("test_", ""))[:60].strip("-").lower()
+    objects.bucket(name)
+    return Store(Place(name, REGION, objects.endpoint, "OUR_KEY", "OUR_SECRET"), SECRETS)
+
+
+def raw(store: Store) -> "boto3.client":
+    """Another client, as a broker is one."""
+    return boto3.client(
+        "s3", endpoint_url=store.place.endpoint, region_name=REGION, aws_access_key_id="x", aws_secret_access_key="y"
+    )
+
+
+def put(store: Store, key: str, content: bytes = b"x", **said: str) -> None:
+    raw(store).put_object(Bucket=store.place.bucket, Key=key, Body=content, Metadata=said)
+
+
+def begun(store: Store, key: str) -> str:
+    client, where = raw(store), {"Bucket": store.place.bucket, "Key": key}
+    made = client.create_multipart_upload(**where)["UploadId"]
+    client.upload_part(**where, UploadId=made, PartNumber=1, Body=bytes(1_000))
+    return str(made)
+
+
+def names(store: Store) -> list[str]:
+    return [found.key for page in store.objects() for found in page]
+
+
+def test_every_object_is_listed_over_all_pages(store: Store) -> None:
+    wanted = [f"key-{n:04}" for n in range(1_005)]
+    for key in wanted:
+        put(store, key, key.encode())
+    pages = list(store.objects())
+    assert (len(pages), [o.key for page in pages for o in page], pages[0][0].size) == (2, wanted, 8)
+
+
+def test_an_empty_bucket_has_nothing(store: Store) -> None:
+    assert (names(store), [u for page in store.uploads() for u in page]) == ([], [])
+
+
+def test_an_object_is_told_with_what_its_writer_said_of_it(store: Store) -> None:
+    put(store, "a", b"abc", ManagedLedgerName="t/ns/persistent/a")
+    head = store.head("a")
+    assert head is not None
+    assert (head.size, head.said) == (3, {"managedledgername": "t/ns/persistent/a"})
+
+
+def test_what_is_not_there_is_told(store: Store) -> None:
+    assert store.head("a") is None
+
+
+def test_ranges_are_read(store: Store) -> None:
+    put(store, "a", bytes(range(100)))
+    head = store.head("a")
+    assert head is not None
+    assert (store.read("a", 10, 5, head.tag), store.read("a", 98, 50, head.tag)) == (bytes(range(10, 15)), b"\x62\x63")
+
+
+def test_an_object_that_was_written_anew_is_not_read_on(store: Store) -> None:
+    put(store, "a", b"abc")
+    head = store.head("a")
+    assert head is not None
+    put(store, "a", b"abd")
+    with pytest.raises(Stop, match="written anew"):
+        store.read("a", 0, 3, head.tag)
+
+
+def test_an_object_that_went_meanwhile_is_not_read_on(store: Store) -> None:
+    with pytest.raises(Stop, match="deleted meanwhile"):
+        store.read("a", 0, 3, '"tag"')
+
+
+def test_what_is_deleted_is_gone_and_nothing_else(store: Store) -> None:
+    for key in "abc":
+        put(store, key)
+    assert (store.delete(["a", "b", "never"]), names(store)) == ([], ["c"])
+
+
+def test_uploads_that_nobody_completed_are_told_and_given_up(store: Store) -> None:
+    made = {key: begun(store, key) for key in ("a", "b")}
+    found = [upload for page in store.uploads() for upload in page]
+    assert {upload.key: upload.id for upload in found} == made
+    assert store.parts(found[0]) == [1_000]
+    assert store.abort(found[0])
+    assert [upload.key for page in store.uploads() for upload in page] == [found[1].key]
+
+
+def test_an_upload_that_is_gone_is_given_up(store: Store) -> None:
+    assert store.abort(Upload("a", "never", 0))
+
+
+def test_a_bucket_that_is_not_there_is_a_person_s_to_correct(objects: Objects) -> None:
+    missing = Store(Place("missing", REGION, objects.endpoint, "OUR_KEY", "OUR_SECRET"), SECRETS)
+    with pytest.raises(Stop, match="NoSuchBucket"):
+        names(missing)
+
+
+@pytest.mark.parametrize(("call", "kind"), [(lambda s: s.head("a"), Retry), (lambda s: s.delete(["a"]), Unknown)])
+def test_a_store_that_does_not_answer_is_asked_again_and_a_deletion_is_doubted(
+    call: Callable[[Store], object], kind: type[TrueupError]
+) -> None:
+    nobody = Store(Place("b", REGION, f"http://127.0.0.1:{free_port()}", "OUR_KEY", "OUR_SECRET"), SECRETS)
+    with pytest.raises(kind):
+        call(nobody)
+
+
+class Answering(BaseHTTPRequestHandler):
+    """Says one thing to everything, and repeats who asked."""
+
+    status, code = 503, "SlowDown"
+
+    def answer(self) -> None:
+        said = self.headers["Authorization"]
+        text = f"<Error><Code>{self.code}</Code><Message>{said}</Message></Error>".encode()
+        self.send_response(self.status)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    do_GET = do_POST = answer  # noqa: N815
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "kind"),
+    [(503, "SlowDown", Retry), (500, "InternalError", Retry), (403, "AccessDenied", Stop),
+     (403, "InvalidAccessKeyId", Stop), (403, "SignatureDoesNotMatch", Stop)],
+)  # fmt: skip
+def test_what_a_store_refuses_is_told_by_its_code_and_without_any_secret(
+    status: int, code: str, kind: type[TrueupError], caplog: pytest.LogCaptureFixture
+) -> None:
+    handler = type("Handler", (Answering,), {"status": status, "code": code})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        place = Place("b", REGION, f"http://127.0.0.1:{server.server_port}", "OUR_KEY", "OUR_SECRET")
+        with caplog.at_level("INFO"), pytest.raises(kind, match=code) as told:
+            names(Store(place, SECRETS))
+        server.shutdown()
+        thread.join()
+    shown = f"{told.value}{told.value.__cause__}{place!r}{caplog.text}"
+    assert not [secret for secret in SECRETS.values() if secret in shown]
+
+
+def test_a_credential_that_is_named_and_not_there_is_told_by_its_name() -> None:
+    with pytest.raises(Stop, match="variable OUR_SECRET"):
+        Store(Place("b", REGION, "http://127.0.0.1:1", "OUR_KEY", "OUR_SECRET"), {"OUR_KEY": "x"}).head("a")
+
+
+def test_an_address_that_is_none_is_told() -> None:
+    with pytest.raises(Stop, match="endpoint"):
+        Store(Place("b", REGION, "nowhere", "OUR_KEY", "OUR_SECRET"), SECRETS).head("a")
+
+
+def test_deletions_go_in_portions(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "TOGETHER", 2)
+    for key in "abcde":
+        put(store, key)
+    assert (store.delete(list("abcde")), names(store)) == ([], [])
+
+
+def test_a_listing_tells_sizes_and_times(store: Store) -> None:
+    put(store, "a", bytes(7))
+    ((found,),) = store.objects()
+    head = store.head("a")
+    assert head is not None
+    assert found == Object("a", 7, head.modified_ms)
+
+
+@pytest.mark.parametrize(("cluster", "status"), [("lab", "ok"), ("", "warn")])
+def test_doctor_says_what_a_store_has(store: Store, monkeypatch: pytest.MonkeyPatch, cluster: str, status: str) -> None:
+    for variable, value in SECRETS.items():
+        monkeypatch.setenv(variable, value)
+    for key in (PAIR.data_key, PAIR.index_key, "else"):
+        put(store, key)
+    begun(store, "a")
+    (check,) = stores.all_of(settings(store, cluster))
+    found = f"{store.place}: of the first 3 objects 2 are of ledgers; 1 upload not completed"
+    assert (check.name, check.status, check.found.startswith(found)) == ("stores.archive", status, True), check
+
+
+def test_doctor_says_why_a_store_cannot_be_listed(store: Store) -> None:
+    (check,) = stores.all_of(settings(store, "lab"))
+    assert (check.status, "variable OUR_KEY" in check.found) == ("fail", True), check
+
+
+PAIR = Pair("01234567-89ab-cdef-0123-456789abcdef", 5)
+
+
+def settings(store: Store, cluster: str) -> Settings:
+    place = store.place
+    declared = Declared(place.bucket, place.region, place.endpoint, place.key_env, place.secret_env, cluster)
+    return Settings(stores={"archive": declared})

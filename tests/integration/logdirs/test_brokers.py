@@ -1,0 +1,316 @@
+"""Log directories of brokers that go away and come back, or lose a disk, beside brokers that stay."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from trueup.connectors.contract import Endpoint
+from trueup.connectors.kafka.logdirs.client import LogDirs, Place
+from trueup.connectors.sandbox.jvm.processes import wait_until
+from trueup.connectors.sandbox.servers.kafka_cluster import Brokers, Node
+from trueup.state.logdirs.decision import NOTHING, Ours
+from trueup.state.logdirs.model import Broker
+from trueup.state.logdirs.settings import LogDirs as Policy
+from trueup.state.logdirs.snapshot import largest
+from trueup.streams.demo.volumes import OnVolumes, Volumes, settings_of
+from trueup.streams.logdirs.executor import Leveller
+from trueup.streams.logdirs.reconciler import Dirs, Known
+from trueup.streams.logdirs.report import cluster_row
+
+pytestmark = pytest.mark.servers
+MB = 1 << 20
+STAYS, GOES = 1, 2
+TOPIC, EACH = "orders", 10 * MB
+FILLED = 1
+"""A partition of the broker that goes."""
+SLOW, FAST = 300_000, 100 * MB
+WALL = "replication-offset-checkpoint.tmp"
+"""The broker writes a file of this name into each directory twice a second, and takes one offline where it cannot."""
+SOON_S = 20.0
+"""A broker that is back is seen again within this; metadata of clients are read anew after five minutes."""
+
+
+class Disked(OnVolumes, Node):
+    """A broker of the cluster whose log directories are volumes."""
+
+    def __init__(self, cluster: Brokers, volumes: Volumes, number: int) -> None:
+        self.volumes = volumes
+        super().__init__(cluster, number, "256m")
+        self._settings |= settings_of(volumes)
+
+
+class Loop:
+    """What `trueup run` does for one cluster, turn by turn."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.policy = Policy(mode="enforce", headroom_bytes=0, throttle_bytes_per_s=SLOW)
+        leveller = Leveller({}, lambda *_: None, lambda *_: None, lambda *_: None)
+        endpoint = Endpoint("east", bootstrap, 0)
+        self.dirs = Dirs(
+            "east", lambda: self.policy, leveller, lambda: LogDirs(endpoint), lambda: time.time_ns() // 10**6,
+            lambda *_: None,
+        )  # fmt: skip
+
+    def set(self, **policy: object) -> None:
+        self.policy = replace(self.policy, **policy)  # type: ignore[arg-type]
+
+    def until(self, what: str, condition: Callable[[], object], limit_s: float = 120.0) -> None:
+        """Make turns until this holds after one."""
+
+        def turn() -> object:
+            self.dirs.turn()
+            return condition()
+
+        wait_until(turn, limit_s, what)
+
+    def known(self, broker: int) -> Known:
+        return self.dirs.known[broker]
+
+    def ours(self, broker: int) -> Ours:
+        return self.dirs.leveller.of(broker)
+
+    def copying(self, broker: int) -> bool:
+        return any(move.copied for move in self.ours(broker).moves)
+
+    def idle(self, *brokers: int) -> bool:
+        """Whether nothing is left to do there, and nothing of ours but cordons is left."""
+        seen = [(self.known(broker).decision, self.ours(broker)) for broker in brokers]
+        return all(decision and not (decision.moves or ours.moves or ours.throttles) for decision, ours in seen)
+
+
+@pytest.fixture(scope="module")
+def volumes(new_root: Callable[[], Path]) -> Iterator[dict[int, Volumes]]:
+    sizes = {STAYS: {"small": 64 * MB, "large": 192 * MB}, GOES: {"small": 64 * MB, "large": 192 * MB, "mid": 128 * MB}}
+    made = {number: Volumes(new_root(), each) for number, each in sizes.items()}
+    yield made
+    for each in made.values():
+        each.close()
+
+
+@pytest.fixture(scope="module")
+def brokers(volumes: dict[int, Volumes], new_root: Callable[[], Path]) -> Iterator[Brokers]:
+    # Half a minute by default until a broker deletes for the first time.
+    settings = {"replica.high.watermark.checkpoint.interval.ms": 500, "log.initial.task.delay.ms": 500}
+    with Brokers(new_root(), len(volumes), settings) as made:
+        for plain in made.brokers.values():
+            plain.close()
+        made.brokers |= {number: Disked(made, each, number) for number, each in volumes.items()}
+        made.up()
+        yield made
+
+
+@pytest.fixture(scope="module")
+def paths(volumes: dict[int, Volumes]) -> dict[int, list[str]]:
+    return {number: [str(path) for path in each.sizes] for number, each in volumes.items()}
+
+
+@pytest.fixture(scope="module")
+def disks(brokers: Brokers, paths: dict[int, list[str]]) -> Iterator[LogDirs]:
+    """An operator's client. All of a topic is on the small disks; that of one broker was cordoned by hand."""
+    with LogDirs(Endpoint("east", brokers.bootstrap, 0)) as made:
+        homes = {number: (STAYS, GOES)[number % 2] for number in range(8)}
+        made.place([Place(broker, TOPIC, number, paths[broker][0]) for number, broker in homes.items()])
+        made.create_topic(TOPIC, {number: [broker] for number, broker in homes.items()}, {})
+        for number in homes:
+            write(brokers, number, EACH)
+        made.cordon(STAYS, paths[STAYS][:1])
+        wait_until(lambda: cordoned(made, STAYS) == paths[STAYS][:1], 60.0, "the cordon")
+        yield made
+
+
+@pytest.fixture(scope="module")
+def loop(brokers: Brokers, disks: LogDirs) -> Iterator[Loop]:
+    made = Loop(brokers.bootstrap)
+    yield made
+    made.dirs.client.close()
+
+
+def write(brokers: Brokers, partition: int, size: int) -> None:
+    producer = Producer({"bootstrap.servers": brokers.bootstrap})
+    for _ in range(size // 100_000):
+        producer.produce(TOPIC, bytes(100_000), partition=partition)
+    assert producer.flush(60) == 0
+
+
+def seen(disks: LogDirs, number: int) -> Broker:
+    (found,) = [one.broker for one in disks.look([number])]
+    assert found is not None
+    return found
+
+
+def cordoned(disks: LogDirs, number: int) -> list[str]:
+    return [d.path for d in seen(disks, number).dirs if d.cordoned]
+
+
+def on(disks: LogDirs, number: int, path: str, topic: str = TOPIC) -> list[int]:
+    """Partitions that a directory holds."""
+    found, rows = seen(disks, number), seen(disks, number).replicas
+    home = found.place[path]
+    mine = [row for row in range(len(rows)) if rows.name(row)[0] == topic and rows.home[row] == home]
+    return [rows.name(row)[1] for row in mine if not rows.future[row]]
+
+
+def copying(loop: Loop, *brokers: int) -> None:
+    loop.until("moves", lambda: all(loop.copying(broker) for broker in brokers))
+
+
+def gone(loop: Loop, brokers: Brokers) -> str:
+    """Kill a broker, and wait until the others know; what is a problem then."""
+    brokers.kill(GOES)
+    loop.until("the broker to be away", lambda: loop.known(GOES).error.startswith("it is away"))
+    (told,) = loop.dirs.left()
+    return told
+
+
+def back(loop: Loop) -> None:
+    loop.until("the broker to be seen", lambda: not loop.known(GOES).error, SOON_S)
+
+
+def elsewhere(brokers: Brokers, volumes: Volumes) -> None:
+    """Start a broker that is down on other ports."""
+    old = brokers.brokers[GOES]
+    (old.root / "ports.json").unlink()
+    made = Disked(brokers, volumes, GOES)  # while the old ports are kept
+    old.close()
+    brokers.brokers[GOES] = made
+    brokers.start(GOES)
+
+
+def test_what_is_set_on_a_broker_that_is_away_is_a_problem(loop: Loop, brokers: Brokers) -> None:
+    copying(loop, STAYS, GOES)
+    well = loop.dirs.left()
+    expected = "broker 2 of east still has a throttle and cordons and moves of ours: it is away"
+    assert (well, gone(loop, brokers).startswith(expected)) == ([], True)
+
+
+def test_a_topic_is_made_while_the_broker_that_was_the_controller_is_away(loop: Loop, disks: LogDirs) -> None:
+    client = loop.dirs.client
+    assert isinstance(client, LogDirs)
+    client._admin._controller_id = GOES  # type: ignore[assignment]  # kafka-python's first value is None
+    client.create_topic("meanwhile", {0: [STAYS]}, {})
+    wait_until(lambda: "meanwhile" in seen(disks, STAYS).replicas.topics, SOON_S, "the partition")
+
+
+def test_a_broker_that_is_back_is_seen_at_once(loop: Loop, brokers: Brokers) -> None:
+    brokers.start(GOES)
+    back(loop)
+    assert (loop.dirs.left(), loop.known(GOES).rule) == ([], "logdirs.uneven")
+
+
+def test_what_is_ours_there_is_taken_back_when_it_is_back_in_observe_at_another_address(
+    loop: Loop, brokers: Brokers, disks: LogDirs, volumes: dict[int, Volumes]
+) -> None:
+    copying(loop, GOES)
+    gone(loop, brokers)
+    loop.set(mode="observe", throttle_bytes_per_s=FAST)
+    loop.until("the other to be left alone", lambda: loop.ours(STAYS) == NOTHING)
+    still = loop.dirs.left()
+    elsewhere(brokers, volumes[GOES])
+    back(loop)
+    loop.until("all to be taken back", lambda: loop.ours(GOES) == NOTHING)
+    wait_until(lambda: disks.look([GOES])[0].broker, SOON_S, "the operator to have the new address")
+    wait_until(lambda: not cordoned(disks, GOES), SOON_S, "the cordon to go")
+    assert (len(still), loop.dirs.left(), disks.throttled([GOES])) == (1, [], {})
+
+
+def test_moves_go_on_in_enforce_and_leave_no_throttle(loop: Loop, disks: LogDirs) -> None:
+    loop.set(mode="enforce", throttle_bytes_per_s=FAST)
+    loop.until("all to be level", lambda: loop.idle(STAYS, GOES))
+    assert disks.throttled([STAYS, GOES]) == {}
+
+
+def test_a_cordon_by_hand_that_equals_ours_outlasts_our_moves(
+    loop: Loop, disks: LogDirs, paths: dict[int, list[str]]
+) -> None:
+    decision = loop.known(STAYS).decision
+    assert decision is not None
+    small, large = paths[STAYS]
+    loop.set(mode="observe")
+    loop.until("what is ours to be taken back", lambda: loop.ours(GOES) == NOTHING and not cordoned(disks, GOES))
+    assert ([*decision.steer], len(on(disks, STAYS, large)), cordoned(disks, STAYS)) == ([small], 3, [small])
+
+
+@pytest.fixture(scope="module")
+def broken(
+    loop: Loop, brokers: Brokers, disks: LogDirs, volumes: dict[int, Volumes], paths: dict[int, list[str]]
+) -> str:
+    """The directory that a move goes to, offline from the middle of it on."""
+    loop.set(mode="observe")
+    loop.until("nothing of ours to be there", lambda: loop.ours(GOES) == NOTHING and not cordoned(disks, GOES))
+    disks.place([Place(GOES, TOPIC, FILLED, paths[GOES][0])])  # the small one may be empty by now
+    wait_until(lambda: FILLED in on(disks, GOES, paths[GOES][0]), 60.0, "the partition to be there")
+    write(brokers, FILLED, 2 * EACH)
+    loop.set(mode="enforce", throttle_bytes_per_s=SLOW)
+    copying(loop, GOES)
+    (move,) = loop.ours(GOES).moves
+    (volumes[GOES].path(move.target) / WALL).mkdir()
+    loop.until("the directory to be offline", lambda: loop.known(GOES).rule == "logdirs.offline")
+    return move.target
+
+
+def rest(paths: dict[int, list[str]], broken: str) -> str:
+    """The directory that is left beside the small one."""
+    (left,) = [path for path in paths[GOES][1:] if path != broken]
+    return left
+
+
+def test_an_offline_directory_is_told_and_is_neither_empty_nor_full(loop: Loop, broken: str) -> None:
+    observed = loop.known(GOES).observed
+    assert observed is not None
+    (row,) = [d for d in observed.directories if d.path == broken]
+    said = cluster_row(loop.dirs)["reason"]
+    assert (said.startswith(f"broker {GOES}: offline: {broken};"), row.online, row.total, row.usable) == (
+        True, False, -1, -1,
+    )  # fmt: skip
+
+
+def test_a_move_whose_target_is_offline_and_its_throttle_are_a_problem(loop: Loop, broken: str) -> None:
+    expected = f"broker {GOES} of east still has a throttle and cordons and moves of ours: offline: {broken};"
+    assert [told.startswith(expected) for told in loop.dirs.left()] == [True]
+
+
+def test_nothing_is_planned_while_a_directory_is_offline(loop: Loop, broken: str) -> None:
+    decision = loop.known(GOES).decision
+    assert decision is not None
+    assert (decision.moves, decision.start) == ((), ())
+
+
+def test_new_partitions_go_to_the_best_directory_that_is_left(
+    loop: Loop, disks: LogDirs, broken: str, paths: dict[int, list[str]]
+) -> None:
+    loop.until("the cordon", lambda: cordoned(disks, GOES) == paths[GOES][:1], SOON_S)
+    disks.create_topic("later", {number: [GOES] for number in range(3)}, {})
+    left = rest(paths, broken)
+    wait_until(lambda: len(on(disks, GOES, left, "later")) == 3, SOON_S, "all partitions to be there")
+
+
+def test_the_broker_refuses_moves_between_directories_that_are_well(
+    disks: LogDirs, broken: str, paths: dict[int, list[str]]
+) -> None:
+    answer = disks.place([Place(GOES, TOPIC, FILLED, rest(paths, broken))])[0]
+    assert (answer.result, "offline" in answer.detail) == ("retry", True)
+
+
+def test_other_brokers_are_levelled_meanwhile(
+    loop: Loop, brokers: Brokers, disks: LogDirs, broken: str, paths: dict[int, list[str]]
+) -> None:
+    loop.set(throttle_bytes_per_s=FAST)
+    small, large = paths[STAYS]
+    write(brokers, on(disks, STAYS, small)[0], 3 * EACH)
+    loop.until("the move", lambda: not on(disks, STAYS, small) and loop.idle(STAYS))
+    assert (len(on(disks, STAYS, large)), loop.known(GOES).rule) == (4, "logdirs.offline")
+
+
+def test_when_it_is_mended_the_broker_is_levelled(
+    loop: Loop, brokers: Brokers, disks: LogDirs, volumes: dict[int, Volumes], broken: str, paths: dict[int, list[str]]
+) -> None:
+    brokers.kill(GOES)
+    (volumes[GOES].path(broken) / WALL).rmdir()
+    brokers.start(GOES)
+    loop.until("the broker to be level", lambda: not loop.known(GOES).error and loop.idle(GOES))
+    (moved,) = largest(seen(disks, GOES), 1)
+    assert (moved.path in paths[GOES][1:], disks.throttled([GOES]), loop.dirs.left()) == (True, {}, [])

@@ -1,0 +1,75 @@
+"""A broker that is older than cordons: what is done without them."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from trueup.connectors.contract import Endpoint
+from trueup.connectors.kafka.logdirs.client import CORDON, LogDirs, Place
+from trueup.connectors.sandbox.jvm.processes import wait_until
+from trueup.connectors.sandbox.servers.kafka import Kafka
+from trueup.state.common.errors import Stop
+from trueup.state.logdirs.settings import PARTITION, SIZE
+from trueup.state.logdirs.settings import LogDirs as Policy
+from trueup.state.settings.settings import parse
+from trueup.streams.cli.checks.logdirs import all_of
+from trueup.streams.logdirs.executor import Leveller
+from trueup.streams.logdirs.reconciler import Dirs
+
+pytestmark = pytest.mark.servers
+NODE = 1
+
+
+@pytest.fixture(scope="module")
+def paths(new_root: Callable[[], Path]) -> list[str]:
+    root = new_root()
+    return [str(root / name) for name in ("one", "two", "three")]
+
+
+@pytest.fixture(scope="module")
+def broker(paths: list[str], new_root: Callable[[], Path]) -> Iterator[Kafka]:
+    with Kafka(new_root(), settings={"log.dirs": ",".join(paths)}, version="4.1.1") as made:
+        made.up()
+        yield made
+
+
+@pytest.fixture(scope="module")
+def disks(broker: Kafka) -> Iterator[LogDirs]:
+    with LogDirs(Endpoint("old", broker.bootstrap, 0)) as made:
+        yield made
+
+
+def test_a_cordon_is_refused_before_the_broker_accepts_what_it_does_not_heed(disks: LogDirs, paths: list[str]) -> None:
+    with pytest.raises(Stop, match="a broker before"):
+        disks.cordon(NODE, paths[:1])
+    assert not disks._settings([NODE], CORDON)[NODE]
+
+
+def test_strategy_size_falls_back_and_says_so(disks: LogDirs) -> None:
+    said: list[tuple[object, ...]] = []
+    leveller = Leveller({}, lambda *kept: said.append(kept), lambda *told: said.append(told), lambda *_: None)
+    dirs = Dirs("old", lambda: Policy(mode="enforce", strategy=SIZE), leveller, lambda: disks, lambda: 1, leveller._say)
+    dirs.turn()
+    decision = dirs.known[NODE].decision
+    assert decision is not None
+    assert (decision.strategy, decision.cordon, decision.rule, said) == (PARTITION, None, "logdirs.cannot-cordon", [])
+
+
+def test_directories_are_chosen_for_a_topic_on_any_version(disks: LogDirs, paths: list[str]) -> None:
+    disks.place([Place(NODE, "chosen", number, paths[2]) for number in range(3)])
+    disks.create_topic("chosen", {number: [NODE] for number in range(3)}, {})
+
+    def homes() -> list[str]:
+        found = disks.look()[0].broker
+        assert found is not None
+        return [found.dirs[home].path for home in found.replicas.home.tolist()]
+
+    wait_until(lambda: len(homes()) == 3, 30, "the partitions")
+    assert set(homes()) == {paths[2]}
+
+
+def test_the_doctor_warns(broker: Kafka) -> None:
+    kafka = {"old": {"bootstrap": broker.bootstrap, "bit": 0}}
+    (check,) = all_of(parse({"kafka": kafka, "logdirs": {"old": {}}}))
+    assert (check.status, "it knows no cordons" in check.found) == ("warn", True)

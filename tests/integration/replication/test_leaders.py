@@ -1,0 +1,212 @@
+"""Both paths where a cluster has several brokers, TLS and users: leaders change, strangers are refused."""
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.replication.audit import audit, ends
+from tests.replication.worker import Worker
+from tests.replication.writers import Site, Writers
+from trueup.connectors.contract import Assignment, Connector, Endpoint, Lease, Partition, Position
+from trueup.connectors.kafka.replication.connector import Batches
+from trueup.connectors.kafka.replication.records.copier import Records
+from trueup.connectors.sandbox.jvm.processes import wait_until
+from trueup.connectors.sandbox.servers.kafka import Kafka
+from trueup.connectors.sandbox.servers.kafka_cluster import Brokers
+from trueup.connectors.sandbox.servers.security import Security
+from trueup.state.common.errors import Retry, Stop
+
+pytestmark = pytest.mark.servers
+
+TOPIC, PARTITIONS, RECORDS = "everywhere", 4, 3_000
+ORDERLY = ("idempotent", "zipped", "transactional")
+"""Writers that keep their own order while leaders change."""
+
+
+@pytest.fixture(scope="module")
+def east(new_root: Callable[[], Path]) -> Iterator[Brokers]:
+    root = new_root()
+    with Brokers(root, security=Security(root / "security")) as made:
+        made.up()
+        create(made.client())
+        yield made
+
+
+@pytest.fixture(scope="module")
+def west(new_root: Callable[[], Path]) -> Iterator[Kafka]:
+    with Kafka(new_root()) as made:
+        made.up()
+        create(made.client())
+        yield made
+
+
+def create(client: dict[str, str]) -> None:
+    admin = AdminClient(client)
+    admin.create_topics([NewTopic(TOPIC, PARTITIONS)])[TOPIC].result(30)
+
+
+def options(client: dict[str, str]) -> dict[str, str]:
+    return {key: value for key, value in client.items() if key != "bootstrap.servers"}
+
+
+def east_end(east: Brokers, user: str = "admin") -> Endpoint:
+    return Endpoint("east", east.address("SASL_SSL"), 0, options(east.client("SASL_SSL", user)))
+
+
+def lease(source: Endpoint, target: Endpoint) -> Lease:
+    each = tuple(Assignment(p, p, Position(), 0) for p in (Partition(TOPIC, n) for n in range(PARTITIONS)))
+    return Lease(f"{source.name}-{target.name}", source, target, 1 + source.bit, "batches", each)
+
+
+def test_leaders_change_on_both_sides_of_a_link(east: Brokers, west: Kafka, tmp_path: Path) -> None:
+    here, there = east_end(east), Endpoint("west", west.bootstrap, 1)
+    sites = [Site("east", east.bootstrap, TOPIC, PARTITIONS), Site("west", west.bootstrap, TOPIC, PARTITIONS)]
+    connector = "trueup.connectors.kafka.replication.connector:Batches"
+    leases = [lease(here, there), lease(there, here)]
+    workers = [Worker(tmp_path / each.link, each, connector, 5.0) for each in leases]
+    admin = AdminClient(east.client())
+
+    def in_sync() -> bool:
+        found = admin.list_topics(TOPIC, timeout=30).topics[TOPIC].partitions.values()
+        return all(set(partition.isrs) == {1, 2} for partition in found)
+
+    def led_by_other(number: int) -> bool:
+        found = admin.list_topics(TOPIC, timeout=30).topics[TOPIC].partitions.values()
+        return all(partition.leader not in (number, -1) for partition in found)
+
+    with ExitStack() as stack, Writers(sites, ORDERLY, per_s=60) as writers:
+        for worker in workers:
+            stack.callback(worker.close)
+            worker.start()
+        for number in (1, 2):
+            writers.wait_acknowledged(200 * number)
+            east.kill(number)
+            wait_until(partial(led_by_other, number), 180.0, "other leaders")
+            before = sum(ends(sites[1]))
+            writers.wait_acknowledged(200 * number + 100)
+            wait_until(lambda before=before: sum(ends(sites[1])) > before + 100, 180.0, "the link to go on")
+            east.start(number)
+            wait_until(in_sync, 180.0, "both replicas in sync")
+        found = audit(sites, writers)
+    assert found.right, found
+
+
+class Guarded:
+    """A topic whose records need both replicas of the east, and its copy."""
+
+    def __init__(self, east: Brokers, west: Kafka, topic: str, connector: Connector) -> None:
+        led_by_1 = NewTopic(topic, 1, replica_assignment=[[1, 2]], config={"min.insync.replicas": "2"})
+        for client, new in ((west.client(), NewTopic(topic, 1)), (east.client(), led_by_1)):
+            admin = AdminClient(client)  # one that nothing holds is destroyed before it answers
+            admin.create_topics([new])[topic].result(30)
+        producer = Producer(west.client())
+        for number in range(RECORDS):
+            producer.produce(topic, b"%d" % number, partition=0)
+        producer.flush(60)
+        one = Partition(topic, 0)
+        into_east = lease(Endpoint("west", west.bootstrap, 1), east_end(east))
+        self.site, self.counted, self.reached = Site("east", east.bootstrap, topic, 1), 0, 0
+        self._copier = connector.open(replace(into_east, assignments=(Assignment(one, one, Position(), 0),)))
+
+    def copy(self) -> bool:
+        """A short lease; whether all is copied."""
+        with suppress(Retry):
+            self._copier.copy(time.monotonic() + 0.2)
+        [row] = self._copier.progress()
+        self.counted, self.reached = self.counted + row.copied + row.skipped, row.position.offset
+        return self.reached == RECORDS
+
+    def close(self) -> None:
+        self._copier.close()
+
+
+class Outage(NamedTuple):
+    """What was counted while one replica was dead, and in the end; and what the target has."""
+
+    during: int
+    counted: int
+    there: list[int]
+
+
+@pytest.fixture(scope="module")
+def outages(east: Brokers, west: Kafka) -> Iterator[dict[str, Outage]]:
+    """The first two write what their leader appends and cannot confirm, the last what it refuses, as it knows by then
+    that it is alone."""
+    admin = AdminClient(east.client())
+    with ExitStack() as stack, ThreadPoolExecutor(3) as pool:
+        copies = {
+            name: stack.enter_context(closing(Guarded(east, west, name, connector)))
+            for name, connector in (("records", Records()), ("batches", Batches()), ("refused", Records()))
+        }
+
+        def alone() -> bool:
+            with suppress(KafkaException):  # the broker that was asked is the one that was killed
+                topics = admin.list_topics(timeout=5).topics
+                return all(topics[name].partitions[0].isrs == [1] for name in copies)
+            return False
+
+        early, every = [copies["records"], copies["batches"]], list(copies.values())
+        east.kill(2)
+        try:
+            began = pool.map(Guarded.copy, early)
+            wait_until(alone, 180.0, "the leader to be alone")
+            list(began)
+            for some in (every, [copies["batches"]], [copies["batches"]]):  # it looks, reads, and then counts
+                list(pool.map(Guarded.copy, some))
+            during = {name: copy.reached for name, copy in copies.items()}
+        finally:
+            east.start(2)
+        wait_until(lambda: all(pool.map(Guarded.copy, every)), 180.0, "the records to arrive")
+        yield {name: Outage(during[name], copy.counted, ends(copy.site)) for name, copy in copies.items()}
+
+
+@pytest.mark.parametrize("name", ["records", "batches", "refused"])
+def test_records_below_min_insync_wait_and_stand_once(outages: dict[str, Outage], name: str) -> None:
+    assert outages[name] == Outage(0, RECORDS, [RECORDS])
+
+
+def refused(source: Endpoint, target: Endpoint) -> str:
+    """Why a link may never be. A broker that hangs up before its answer was read looks like one that died."""
+    why: list[str] = []
+
+    def told() -> bool:
+        try:
+            Batches().open(lease(source, target)).close()
+        except Retry:
+            return False
+        except Stop as stop:
+            why.append(stop.todo)
+        return True
+
+    wait_until(told, 180.0, "to be refused")
+    return "".join(why)
+
+
+def test_a_wrong_password_is_told(east: Brokers, west: Kafka) -> None:
+    here = east_end(east)
+    wrong = replace(here, options={**here.options, "sasl.password": "wrong"})
+    assert refused(wrong, Endpoint("west", west.bootstrap, 1)) == "check the cluster's options"
+
+
+def test_a_certificate_that_nobody_trusts_is_told(east: Brokers, west: Kafka) -> None:
+    here = east_end(east)
+    strange = {key: value for key, value in here.options.items() if key != "ssl.ca.location"}
+    told = refused(replace(here, options=strange), Endpoint("west", west.bootstrap, 1))
+    assert told == "check the cluster's options"
+
+
+@pytest.mark.parametrize("connector", [Batches(), Records()], ids=["batches", "records"])
+def test_a_user_without_rights_stops_every_partition(east: Brokers, west: Kafka, connector: Connector) -> None:
+    copier = connector.open(lease(Endpoint("west", west.bootstrap, 1), east_end(east, "guest")))
+    rows = copier.progress()
+    copier.close()
+    assert [(row.stopped, "grant" in row.error) for row in rows] == [(True, True)] * PARTITIONS

@@ -1,0 +1,109 @@
+"""Active-active and rings: writers of every kind on every side, workers and brokers killed, whole logs compared."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.replication.audit import audit
+from tests.replication.faults import Faults
+from tests.replication.worker import Worker
+from tests.replication.writers import KINDS, Site, Writers
+from trueup.connectors.contract import Assignment, Endpoint, Lease, Partition, Position
+from trueup.connectors.sandbox.servers.kafka import Kafka
+from trueup.streams.replication.link import CONNECTORS
+
+pytestmark = pytest.mark.servers
+
+BITS = {"east": 0, "west": 1, "north": 2}
+CRASHES, EVERY_S = 5, 2.0
+
+
+@pytest.fixture(scope="module")
+def brokers(new_root: Callable[[], Path]) -> Iterator[dict[str, Kafka]]:
+    made = {name: Kafka(new_root(), "256m") for name in BITS}
+    for broker in made.values():
+        broker.start()
+    for broker in made.values():
+        broker.wait_ready()
+    yield made
+    for broker in made.values():
+        broker.close()
+
+
+@pytest.fixture
+def sites(brokers: Mapping[str, Kafka], request: pytest.FixtureRequest) -> dict[str, Site]:
+    topic = f"orders-{abs(hash(request.node.name)) % 10**6}"
+    for broker in brokers.values():
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.create_topics([NewTopic(topic, 2, 1, config={"retention.ms": "-1"})])[topic].result(30)
+    return {name: Site(name, broker.bootstrap, topic) for name, broker in brokers.items()}
+
+
+@pytest.fixture
+def link(tmp_path: Path) -> Iterator[Callable[..., Worker]]:
+    """Starts workers, ``link(source, target, path, forward)``, that go with the test."""
+    started: list[Worker] = []
+
+    def start(source: Site, target: Site, path: str, forward: bool) -> Worker:
+        lease = lease_of(source, target, path, forward, len(started) + 1)
+        started.append(Worker(tmp_path / lease.link, lease, CONNECTORS[path]))
+        started[-1].start()
+        return started[-1]
+
+    yield start
+    for worker in started:
+        worker.close()
+
+
+def lease_of(source: Site, target: Site, path: str, forward: bool, flow: int) -> Lease:
+    assignments = tuple(
+        Assignment(Partition(source.topic, number), Partition(target.topic, number), Position(), 0)
+        for number in range(source.partitions)
+    )
+    ends = [Endpoint(site.name, site.bootstrap, BITS[site.name]) for site in (source, target)]
+    return Lease(f"{source.name}-{target.name}", ends[0], ends[1], flow, path, assignments, forward, clusters=BITS)
+
+
+def prove(sites: Sequence[Site], workers: Sequence[Worker], more: Mapping[str, Callable[[], None]]) -> None:
+    """Write, hurt, and find every log right."""
+    kinds = {f"crash of worker {number}": worker.crash for number, worker in enumerate(workers)}
+    with Writers(sites, tuple(KINDS), 60.0) as writers:
+        with Faults({**kinds, **more}, EVERY_S, seed=7) as faults:
+            faults.wait_done(CRASHES)
+        found = audit(sites, writers)
+    assert found.right, found
+
+
+@pytest.mark.parametrize("path", ["batches", "records"])
+def test_two_clusters_that_both_write_become_equal(
+    sites: dict[str, Site], link: Callable[..., Worker], path: str
+) -> None:
+    east, west = sites["east"], sites["west"]
+    workers = [link(east, west, path, True), link(west, east, path, True)]
+    prove([east, west], workers, {})
+
+
+@pytest.mark.parametrize("path", ["batches", "records"])
+def test_in_a_ring_of_three_every_record_goes_round_once(
+    sites: dict[str, Site], link: Callable[..., Worker], path: str
+) -> None:
+    east, west, north = sites.values()
+    workers = [link(a, b, path, True) for a, b in ((east, west), (west, north), (north, east))]
+    prove([east, west, north], workers, {})
+
+
+def test_a_full_mesh_doubles_nothing_when_it_does_not_forward(
+    sites: dict[str, Site], link: Callable[..., Worker]
+) -> None:
+    pairs = [(a, b) for a in sites.values() for b in sites.values() if a != b]
+    prove([*sites.values()], [link(a, b, "batches", False) for a, b in pairs], {})
+
+
+def test_brokers_that_die_on_either_side_cost_nothing_but_time(
+    sites: dict[str, Site], link: Callable[..., Worker], brokers: dict[str, Kafka]
+) -> None:
+    east, west = sites["east"], sites["west"]
+    workers = [link(east, west, "batches", True), link(west, east, "batches", True)]
+    prove([east, west], workers, {f"death of {name}": brokers[name].restart for name in ("east", "west")})

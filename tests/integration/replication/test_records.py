@@ -1,0 +1,126 @@
+"""The records path alone: transforms, many topics into one, what batches of the other path forbid, ends of sources."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from tests.conformance.harness import contents, numbered, untrue
+from tests.conformance.kafka import KafkaHarness
+from tests.replication.pair import Copy, Pair
+from trueup.connectors.contract import Assignment, Partition, Position
+from trueup.connectors.kafka.replication.connector import Batches
+from trueup.connectors.kafka.replication.records.copier import Records
+from trueup.state.common.errors import BadSettings, Stop
+from trueup.streams.replication.link import CONNECTORS
+
+pytestmark = pytest.mark.servers
+
+TRANSFORMS = "tests.conformance.transforms:"
+
+
+@pytest.fixture(scope="module")
+def pair(new_root: Callable[[], Path]) -> Iterator[Pair]:
+    with Pair(new_root) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def records(pair: Pair) -> KafkaHarness:
+    return KafkaHarness(pair, "records", CONNECTORS["records"], Records(), [])
+
+
+def test_a_transform_changes_records_and_leaves_some_out(records: KafkaHarness) -> None:
+    topic = records.topic()
+    records.write("east", topic, {0: numbered(100)})
+    copy = records.copy(records.lease(topic, transform=f"{TRANSFORMS}even_shouted")).to_the_end()
+    wanted = [each._replace(value=each.value.upper()) for each in numbered(100)[::2]]
+    assert (contents(records.read("west", topic)), copy.totals["filtered"]) == (wanted, 50)
+
+
+def test_a_transform_that_fails_is_treated_like_a_refusal(records: KafkaHarness) -> None:
+    topic = records.topic()
+    records.write("east", topic, {0: numbered(10)})
+    copy = records.copy(records.lease(topic, transform=f"{TRANSFORMS}fail_at_five")).to_the_end()
+    [row] = copy.rows.values()
+    assert (row.stopped, row.position.offset, "no five" in row.error) == (True, 5, True)
+    assert contents(records.read("west", topic)) == numbered(5)
+
+
+def test_a_transform_that_is_not_there_is_refused(records: KafkaHarness) -> None:
+    with pytest.raises(BadSettings, match="module:function"):
+        Records().open(records.lease(records.topic(), transform="tests:nowhere"))
+
+
+def test_many_topics_go_into_one_and_resume_apart(records: KafkaHarness) -> None:
+    sources, target = [records.topic(), records.topic()], records.topic()
+    lease = replace(
+        records.lease(target),
+        assignments=tuple(Assignment(Partition(s, 0), Partition(target, 0), Position(), 0) for s in sources),
+    )
+    for turn in range(2):
+        for source in sources:
+            records.write("east", source, {0: numbered(300, 300 * turn, source.encode())})
+        records.copy(lease).to_the_end()
+    there = contents(records.read("west", target))
+    by_topic = [[each for each in there if (each.key or b"").startswith(s.encode())] for s in sources]
+    assert by_topic == [numbered(600, name=s.encode()) for s in sources]
+
+
+def test_runs_of_topics_that_share_a_target_are_exact(records: KafkaHarness) -> None:
+    sources, target = [records.topic(), records.topic()], records.topic()
+    for source in sources:
+        records.write("east", source, {0: numbered(500, name=source.encode())})
+    assignments = tuple(Assignment(Partition(s, 0), Partition(target, 0), Position(), 0) for s in sources)
+    copier = Records().open(replace(records.lease(target), assignments=assignments))
+    runs = {source: [] for source in sources}
+    copier.copy(time.monotonic() + 2.0)
+    for row in copier.progress():
+        runs[row.source.topic] += row.runs
+    copier.close()
+    there = records.read("west", target)
+    assert [untrue(runs[s], records.read("east", s), there) for s in sources] == [[], []]
+
+
+def test_batches_that_may_not_go_on_stop_the_partition(pair: Pair, records: KafkaHarness) -> None:
+    # A broker forgets the producers of old records.
+    fresh = [record._replace(timestamp=int(time.time() * 1000)) for record in numbered(10)]
+    topic = records.topic()
+    records.write("east", topic, {0: fresh})
+    Copy(Batches(), pair.lease(topic)).to_the_end()
+    [row] = records.copy(records.lease(topic, back=True)).to_the_end().rows.values()
+    assert (row.stopped, "same copy:" in row.error) == (True, True)
+    assert contents(records.read("east", topic)) == fresh
+
+
+def test_what_the_source_deleted_too_early_is_counted(pair: Pair, records: KafkaHarness) -> None:
+    topic = records.topic()
+    records.write("east", topic, {0: numbered(10)})
+    copy = records.copy(records.lease(topic)).to_the_end()
+    records.write("east", topic, {0: numbered(20, 10)})
+    place = TopicPartition(topic, 0, 15)
+    admin = AdminClient({"bootstrap.servers": pair.east.bootstrap})
+    admin.delete_records([place])[place].result(30)
+    following = copy.next_lease().to_the_end()
+    assert (following.totals["lost"], contents(records.read("west", topic))) == (
+        5, [*numbered(10), *numbered(15, 15)],
+    )  # fmt: skip
+
+
+def test_a_chosen_offset_is_begun_at_whatever_the_target_has(records: KafkaHarness) -> None:
+    topic = records.topic()
+    records.write("east", topic, {0: numbered(10)})
+    copy = records.copy(records.lease(topic)).to_the_end()
+    copy.rows = {p: replace(row, position=Position(5, chosen=True)) for p, row in copy.rows.items()}
+    copy.next_lease().to_the_end()
+    assert contents(records.read("west", topic)) == [*numbered(10), *numbered(5, 5)]
+
+
+def test_a_link_from_a_cluster_to_itself_is_refused(records: KafkaHarness) -> None:
+    lease = records.lease(records.topic())
+    with pytest.raises(Stop, match="two clusters"):
+        Records().open(replace(lease, target=replace(lease.target, bootstrap=lease.source.bootstrap)))

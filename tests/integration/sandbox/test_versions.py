@@ -1,0 +1,18 @@
+from collections.abc import Callable
+
+import pytest
+
+from trueup.connectors.sandbox.cluster import Cluster
+from trueup.connectors.sandbox.writer import Writer
+
+pytestmark = pytest.mark.servers
+
+
+@pytest.fixture(scope="module")
+def cluster(start_cluster: Callable[..., Cluster]) -> Cluster:
+    return start_cluster(racks={"/rack1": 1, "/rack2": 1}, autorecovery=1, version="4.18.0")
+
+
+def test_bookkeeper_4_18_stores_and_serves_entries(cluster: Cluster) -> None:
+    with Writer(cluster) as writer:
+        assert writer.verify(writer.write(2, 2, 2, 50), 50).read == 50

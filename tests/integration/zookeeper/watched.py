@@ -1,0 +1,48 @@
+"""A capture that watches ZooKeeper through a proxy."""
+
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from tests.proxy import Proxy
+from trueup.connectors.sandbox.jvm.processes import wait_until
+
+WAIT_S = 180.0
+
+
+class Health(Protocol):
+    """Of any capture."""
+
+    @property
+    def connected(self) -> bool: ...
+
+    @property
+    def synced(self) -> bool: ...
+
+
+class Capture(Protocol):
+    """What the captures have in common."""
+
+    def health(self) -> Health: ...
+
+
+C = TypeVar("C", bound=Capture)
+
+
+class Watched:
+    """Owns the proxy between a capture and its ZooKeeper."""
+
+    proxy: Proxy
+
+    def in_step(self, capture: C) -> C:
+        """The capture, once it has read everything."""
+        wait_until(lambda: capture.health().synced, WAIT_S, "the capture to be in step")
+        return capture
+
+    def lose(self, capture: Capture, meanwhile: Callable[[], None]) -> None:
+        """Cut the connection, let things happen, and let it come back."""
+        self.proxy.open = False
+        self.proxy.cut()
+        wait_until(lambda: not capture.health().connected, WAIT_S, "the loss to be noticed")
+        meanwhile()
+        self.proxy.open = True
+        wait_until(lambda: capture.health().synced, WAIT_S, "the capture to be in step again")

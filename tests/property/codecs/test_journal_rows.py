@@ -1,0 +1,53 @@
+"""What is written from columns reads back as the same columns, and damage is told."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.property.codecs.test_bookkeeper_metadata import SECRET, ledgers, together
+from trueup.connectors.bookkeeper.metadata import metadata
+from trueup.state.bookkeeper.ledgers import EMPTY
+from trueup.state.bookkeeper.observations import LedgerRecord
+from trueup.state.common.errors import BadBytes
+from trueup.streams.journal.codec import encode
+from trueup.streams.journal.decode import ledger_rows, mark_rows
+from trueup.streams.journal.encode import ledger_bodies
+
+longs = st.integers(-(2**63), 2**63 - 1)
+MARKS = st.lists(
+    st.fixed_dictionaries({
+        "ledger": longs, "zxid": longs, "seen_ms": longs, "version": st.integers(-1, 2**31 - 1), "ctime_ms": longs,
+        "replicas": st.lists(st.text(max_size=80), max_size=3), "locked_by": st.text(max_size=3),
+    }),
+    max_size=5,
+)  # fmt: skip
+
+
+@given(st.lists(st.tuples(ledgers(), st.sampled_from([1, 2, 3, 3, 3])), max_size=12))
+def test_ledgers_read_as_the_columns_that_were_written(drawn: list[tuple[LedgerRecord, int]]) -> None:
+    batch = together([(record, metadata.encode(record, version, SECRET)) for record, version in drawn])
+    found = ledger_rows(ledger_bodies(batch))
+    assert _plain(found) == _plain(batch.ledgers)
+
+
+def _plain(rows: Any) -> list[Any]:
+    columns = [np.asarray(getattr(rows, name), getattr(EMPTY, name).dtype).tolist() for name in EMPTY.__slots__[:-2]]
+    return [*columns, [rows.names[code] for code in rows.members.tolist()]]
+
+
+@given(MARKS)
+def test_marks_read_as_their_records(records: list[dict[str, Any]]) -> None:
+    found = mark_rows([encode("marks", record) for record in records])
+    told = [(r["ledger"], r["zxid"], r["ctime_ms"], r["version"], int(bool(r["locked_by"]))) for r in records]
+    assert found.tolist() == told
+
+
+@given(ledgers(), st.data())
+def test_a_record_cut_short_is_told_with_its_place(record: LedgerRecord, data: st.DataObject) -> None:
+    whole = encode("ledgers", {**record, "custom": {}, "error": ""})
+    cut = data.draw(st.integers(0, len(whole) - 3))  # behind that come only fields that nobody asks for
+    with pytest.raises(BadBytes, match="of a record of the topic ledgers"):
+        ledger_rows([whole, whole[:cut], whole])

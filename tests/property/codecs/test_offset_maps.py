@@ -1,0 +1,184 @@
+"""An offset map against a plain dictionary of every record, and a group that moves between two clusters."""
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from trueup.state.replication.offset_map import HEAD, OffsetMap, across, digest, from_records
+
+steps = st.lists(st.tuples(st.sampled_from(["copy", "drop", "other"]), st.integers(1, 5)), max_size=14)
+starts = st.tuples(st.integers(0, 20), st.integers(0, 20))
+
+
+def history(steps, start):
+    """Runs, the place of every record, and where the copy stands in the end."""
+    source, target = start
+    runs, places = [], {}
+    for what, count in steps:
+        if what == "copy":
+            runs.append((source, target, count))
+            places |= {source + at: target + at for at in range(count)}
+        source += count * (what != "other")
+        target += count * (what != "drop")
+    return runs, places, source
+
+
+def made(steps, start):
+    runs, places, until = history(steps, start)
+    return OffsetMap().extend(runs, until, start[0]), places, until
+
+
+def right_after(places, offset):
+    """The place right after the last record before an offset; of the first record where there is none before."""
+    before = [place for at, place in places.items() if at < offset]
+    return max(before) + 1 if before else min(places.values(), default=None)
+
+
+@given(steps, starts)
+def test_every_offset_that_was_passed_translates_to_the_place_after_what_was_read(steps, start):
+    found, places, until = made(steps, start)
+    offsets = range(start[0], until + 1)
+    assert [found.translate(at).offset for at in offsets] == [right_after(places, at) for at in offsets]
+
+
+@given(steps, starts, st.integers(-50, 200))
+def test_nothing_is_said_of_offsets_outside_the_map(steps, start, offset):
+    found, places, until = made(steps, start)
+    known = bool(places) and start[0] <= offset <= until
+    assert (found.translate(offset).offset is not None) == known == (found.translate(offset).reason == "")
+
+
+@given(steps, starts)
+def test_a_copied_record_translates_there_and_back(steps, start):
+    found, places, _ = made(steps, start)
+    assert [found.backward(place + 1).offset for place in places.values()] == [at + 1 for at in places]
+
+
+@given(steps, starts, st.integers(0, 150))
+def test_the_way_back_passes_over_nothing_unread(steps, start, offset):
+    found, places, _ = made(steps, start)
+    back = found.backward(offset).offset
+    unread = [at for at, place in places.items() if place >= offset]
+    assert back is None or back <= min(unread, default=back)
+
+
+@given(steps, starts, st.data())
+def test_order_and_repetition_of_reports_change_nothing(steps, start, data):
+    runs, _, until = history(steps, start)
+    told = data.draw(st.permutations(runs + runs[::2]))
+    found = OffsetMap()
+    for run in told:
+        found = found.extend([run], until, start[0])
+    assert list(found) == list(OffsetMap().extend(runs, until, start[0]))
+
+
+@given(steps, starts, st.integers(0, 90))
+def test_what_is_left_after_pruning_says_the_same(steps, start, before):
+    found, _, until = made(steps, start)
+    left = found.prune(before)
+    assert left.begin == min(max(before, start[0]), until) or left is found
+    assert [left.translate(at) for at in range(left.begin, until + 1)] == [
+        found.translate(at) for at in range(left.begin, until + 1)
+    ]
+
+
+@given(steps, starts, st.integers(0, 90))
+def test_records_hold_the_whole_map(steps, start, before):
+    found = made(steps, start)[0].prune(before)
+    again = from_records(found.records())
+    assert (list(again), again.records()) == (list(found), found.records())
+
+
+@given(steps, starts, st.integers(0, 14), st.integers(0, 90))
+def test_maps_that_grow_out_of_one_another_do_not_disturb_each_other(steps, start, common, offset):
+    runs, _, until = history(steps, start)
+    some = runs[:common]
+    first = OffsetMap().extend(some, some[-1][0] + some[-1][2] if some else start[0], start[0])
+    before = first.translate(min(offset, first.until))
+    grown = first.extend(runs[common:], until)
+    other = first.extend([(until + 100, until + 1_000, 1)], until + 101)
+    alone = OffsetMap().extend(runs, until, start[0])
+    assert (list(grown), first.translate(min(offset, first.until)), list(other)[-1]) == (
+        list(alone), before, (until + 100, until + 1_000, 1),
+    )  # fmt: skip
+
+
+@given(steps, starts, st.integers(0, 90))
+def test_a_part_on_the_journal_is_told_from_what_it_became(steps, start, before):
+    found = made(steps, start)[0].prune(before)
+    grown = found.extend([(found.until + 5, found.until + 500, 1)], found.until + 6)
+    told = {record["part"]: digest(record) for record in found.records()}
+    changed = {part for part, made in grown.digests().items() if told.get(part) != made}
+    assert (found.digests(), changed) == (told, {HEAD, *list(grown.digests())[-1:]})
+
+
+rows = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30), st.integers(1, 6)), max_size=8)
+
+
+def rises(places):
+    order = [places[at] for at in sorted(places)]
+    return order == sorted(set(order))
+
+
+@given(rows)
+def test_of_reports_that_contradict_each_other_the_newest_counts(runs):
+    found, places = OffsetMap(), {}
+    for source, target, count in runs:
+        found = found.extend([(source, target, count)])
+        new = {source + at: target + at for at in range(count)}
+        clash = any(places.get(at, place) != place for at, place in new.items()) or not rises(places | new)
+        if clash:
+            places = {at: place for at, place in places.items() if at < source and place < target}
+        places |= new
+    assert {s + at: t + at for s, t, n in found for at in range(n)} == places
+
+
+FORGETS = {"forget", "forget all but the last"}
+
+
+def both_ways(moves):
+    """Two clusters that write one topic, and the links between them: logs of (origin, number), one map for each way."""
+    logs, maps, at = {"a": [], "b": []}, {"a": OffsetMap(), "b": OffsetMap()}, {"a": 0, "b": 0}
+    untold = {"a": [], "b": []}
+    for what, side, count in moves:
+        other = "b" if side == "a" else "a"
+        if what == "write":
+            logs[side] += [(side, len(logs[side]) + n) for n in range(count)]
+            continue
+        for record in logs[side][at[side] :][:count]:
+            if record[0] == side:
+                untold[side].append((at[side], len(logs[other]), 1))
+                logs[other].append(record)
+            at[side] += 1
+        if what in FORGETS | {"report"}:
+            told = {"report": untold[side], "forget": untold[side][::2], "forget all but the last": untold[side][-1:]}[
+                what
+            ]
+            whole = len(told) == len(untold[side])
+            maps[side] = maps[side].extend(told, at[side], 0, len(logs[other]), whole)
+            untold[side] = []
+    return logs, maps
+
+
+moves = st.lists(
+    st.tuples(st.sampled_from(["write", "copy", "report", *sorted(FORGETS)]), st.sampled_from("ab"), st.integers(1, 6)),
+    max_size=30,
+)
+
+
+@example([("write", "a", 3), ("forget all but the last", "a", 3), ("report", "b", 3)], 1)
+@given(moves, st.integers(0, 60))
+def test_a_group_that_moves_while_both_sides_write_passes_over_nothing(moves, offset):
+    logs, maps = both_ways(moves)
+    read = set(logs["a"][:offset])
+    to = across(maps["a"], maps["b"], min(offset, len(logs["a"]))).offset
+    assert to is None or set(logs["b"][:to]) <= read
+
+
+@given(moves, st.integers(0, 60))
+def test_a_group_that_moves_after_all_was_copied_goes_on_at_the_first_unread_record(moves, offset):
+    moves = [("report" if what in FORGETS else what, side, count) for what, side, count in moves]
+    everything = [("write", "a", 1), ("write", "b", 1), *[("report", side, 500) for side in "abab"]]
+    logs, maps = both_ways([*moves, *everything])
+    read = logs["a"][: min(offset, len(logs["a"]))]
+    unread = [at for at, record in enumerate(logs["b"]) if record not in set(read)]
+    assert across(maps["a"], maps["b"], len(read)).offset == min(unread, default=len(logs["b"]))

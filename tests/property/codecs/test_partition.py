@@ -1,0 +1,327 @@
+"""Whatever is sent, answered, lost on the way or forgotten by a copier that dies: the target has every record that it
+ought to have, once, in order, and the offset map says where."""
+
+from collections import deque
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trueup.connectors.contract import Assignment, Endpoint, Lease, Partition, Position, Run
+from trueup.connectors.kafka.client.fetch_produce import Fetched
+from trueup.connectors.kafka.protocol.record_batch import (
+    CODEC,
+    HEADER_BYTES,
+    SEQUENCES,
+    Header,
+    assemble,
+    digest,
+    header_of,
+)
+from trueup.connectors.kafka.replication.batches.partition import Entry, Told, Track
+from trueup.connectors.kafka.replication.batches.position import ahead, following
+from trueup.connectors.kafka.replication.batches.resume import Own, Standing
+from trueup.state.common.errors import Stop
+from trueup.state.replication.provenance import producer_id, tag_of
+
+FLOW, EAST, WEST, NORTH = 9, 0, 1, 2
+WHERE = Partition("t", 0)
+LAST_BATCHES, IN_FLIGHT = 5, 8
+LOCAL, FROM_NORTH, FROM_TARGET = 3, producer_id(1 << NORTH, 4), producer_id(1 << WEST, 5)
+
+
+class Target:
+    """A partition as a broker keeps it: sequences are guarded, the last five batches of a producer known again
+    (ProducerAppendInfo.java, ProducerStateEntry.java)."""
+
+    def __init__(self) -> None:
+        self.log: list[tuple[int, bytes]] = []
+        self.end = 0
+        self.known: dict[int, deque[tuple[int, int, int]]] = {}
+
+    def append(self, batch: bytes) -> int | None:
+        """Offset of the batch, None: out of order."""
+        header = header_of(batch)
+        known = self.known.setdefault(header.producer_id, deque(maxlen=LAST_BATCHES))
+        for first, last, offset in known:
+            if (first, last) == (header.sequence, header.last_sequence):
+                return offset
+        if known and following(known[-1][1]) != header.sequence:
+            return None
+        return self.write(batch, header)
+
+    def write(self, batch: bytes, header: Header) -> int:
+        offset, self.end = self.end, self.end + header.records
+        self.log.append((offset, batch))
+        self.known.setdefault(header.producer_id, deque(maxlen=LAST_BATCHES)).append(
+            (header.sequence, header.last_sequence, offset)
+        )
+        return offset
+
+    def standing(self, track: Track) -> Standing:
+        """What a look at it tells, for the track's place."""
+        counts = track.place.counts
+        ours = {p: k[-1][1] for p, k in self.known.items() if (tag := tag_of(p)) and tag.flow == FLOW}
+        own: dict[int, deque[Own]] = {}
+        for offset, batch in self.log:
+            header = header_of(batch)
+            tag = tag_of(header.producer_id)
+            if tag and tag.flow == FLOW and ahead(header.sequence, counts.get(header.producer_id, 0)) >= 0:
+                found = Own(
+                    offset,
+                    header.sequence,
+                    header.last_sequence,
+                    header.attributes & CODEC,
+                    digest(memoryview(batch)),
+                    None,
+                )
+                own.setdefault(header.producer_id, deque()).append(found)
+        last = {p: batches[-1].last_sequence for p, batches in own.items()} | ours
+        beyond = {p: s for p, s in last.items() if ahead(following(s), counts.get(p, 0)) > 0}
+        return Standing(self.end, frozenset(ours), beyond, own, whole=True)
+
+
+def batch_of(offset: int, numbers: Sequence[int], span: int, producer: int, sequence: int) -> bytes:
+    """A batch of a source log: one-byte records that say their number, at offsets of their own within ``span``."""
+    body = b"".join(_record(number, value) for number, value in zip(numbers, _values(offset, numbers), strict=True))
+    header = Header(offset, 0, 0, 2, 0, 0, span - 1, 0, 0, producer, 0, sequence, len(numbers))
+    return bytes(assemble(header, body))
+
+
+def _values(offset: int, numbers: Sequence[int]) -> list[int]:
+    return [offset + number for number in numbers]
+
+
+def _record(delta: int, value: int) -> bytes:
+    content = bytes([0, 0, delta * 2, 1, 8]) + value.to_bytes(4, "big") + b"\0"
+    return bytes([len(content) * 2]) + content
+
+
+def values_of(batch: bytes) -> list[int]:
+    """The numbers in a batch of single-byte varints."""
+    found, at = [], HEADER_BYTES
+    while at < len(batch):
+        size = batch[at] >> 1
+        found.append(int.from_bytes(batch[at + 6 : at + 10], "big"))
+        at += 1 + size
+    return found
+
+
+Shape = tuple[int, tuple[int, ...], int]
+
+
+@st.composite
+def shapes(draw: st.DrawFn) -> list[Shape]:
+    """Producer, offsets of the records within the batch, offsets that the batch spans."""
+    made = []
+    for _ in range(draw(st.integers(1, 25))):
+        span = draw(st.integers(1, 6))
+        kept = draw(st.sets(st.integers(0, span - 1), min_size=0 if span > 1 else 1, max_size=span))
+        made.append((draw(st.sampled_from((LOCAL, -1, FROM_NORTH, FROM_TARGET))), tuple(sorted(kept)), span))
+    return made
+
+
+def source_log(made: list[Shape]) -> list[bytes]:
+    log, offset = [], 0
+    for producer, kept, span in made:
+        log.append(batch_of(offset, kept, span, producer, 0))
+        offset += span
+    return log
+
+
+def new_track(position: Position) -> Track:
+    lease = Lease(
+        "l", Endpoint("east", "e:1", EAST), Endpoint("west", "w:1", WEST), FLOW, "batches",
+        (Assignment(WHERE, WHERE, position, 0),),
+    )  # fmt: skip
+    return Track(lease.assignments[0], lease)
+
+
+class Copier:
+    """A track, what it has under way, and a target; each step is one thing that can happen."""
+
+    def __init__(self, log: list[bytes], target: Target, position: Position) -> None:
+        self.log, self.target = log, target
+        self.track = new_track(position)
+        self.track.rewind(target.standing(self.track))
+        self.flying: deque[Entry] = deque()
+        self.runs: list[Run] = []
+        self.refused = False
+
+    def fetch(self, most: int) -> None:
+        at = self.track.reached
+        found = [batch for batch in self.log if header_of(batch).following > at][:most]
+        end = header_of(self.log[-1]).following
+        self.track.accept(Fetched(0, end, 0, (), memoryview(bytearray(b"".join(found)))), at)
+
+    def send(self) -> None:
+        if self.track.ready and not self.refused and len(self.flying) < IN_FLIGHT:
+            self.flying.append(self.track.next())
+
+    def answer(self) -> None:
+        """The target takes the oldest batch under way and says so."""
+        if self.flying:
+            entry = self.flying.popleft()
+            self.track.flying -= 1
+            offset = self.target.append(bytes(entry.batch))
+            if offset is None:
+                self.refused = True
+            else:
+                self.track.acknowledge(entry, offset)
+            self._look_again()
+
+    def refuse(self) -> None:
+        """The target does not take the oldest batch under way just now, and says so."""
+        if self.flying:
+            self.flying.popleft()
+            self.track.flying -= 1
+            self.refused = True
+            self._look_again()
+
+    def _look_again(self) -> None:
+        if self.refused and not self.flying:
+            self.lose_answers(0)
+
+    def lose_answers(self, taken: int) -> None:
+        """The connection breaks; the target took some of what was under way."""
+        for entry in list(self.flying)[:taken]:
+            if self.target.append(bytes(entry.batch)) is None:
+                break
+        self.track.flying, self.refused = 0, False
+        self.flying.clear()
+        self.track.rewind(self.target.standing(self.track))
+
+    def progress(self) -> Position:
+        found = self.track.progress(0, Told("", False))
+        self.runs += found.runs
+        return found.position
+
+
+def to_the_end(copier: Copier) -> None:
+    for _ in range(1_000):
+        copier.fetch(3)
+        copier.send()
+        copier.answer()
+        if copier.track.place.offset == header_of(copier.log[-1]).following:
+            return
+    raise AssertionError("it does not end")
+
+
+Step = tuple[str, int]
+KINDS = ("fetch", "send", "send", "answer", "answer", "lose", "die", "keep", "foreign", "refuse")
+
+
+def steps_of(*kinds: str) -> st.SearchStrategy[list[Step]]:
+    return st.lists(st.tuples(st.sampled_from(kinds), st.integers(0, 8)), max_size=80)
+
+
+STEPS, FORGETFUL = steps_of(*KINDS), steps_of(*KINDS, "forget")
+
+
+def run(log: list[bytes], steps: list[Step], start: Position) -> tuple[Target, Copier]:
+    target = Target()
+    copier = Copier(log, target, start)
+    kept = start
+    for step, number in steps:
+        if step == "fetch":
+            copier.fetch(number)
+        elif step == "send":
+            copier.send()
+        elif step == "answer":
+            copier.answer()
+        elif step == "lose":
+            copier.lose_answers(number)
+        elif step == "refuse":
+            copier.refuse()
+        elif step == "forget":
+            target.known.clear()
+        elif step == "keep":
+            kept = copier.progress()
+        elif step == "die":
+            late = [bytes(entry.batch) for entry in copier.flying][:number]
+            copier = Copier(log, target, kept)
+            for batch in late:  # what the dead one sent arrives after its successor looked
+                if target.append(batch) is None:
+                    break
+        else:
+            other = batch_of(0, [0], 1, LOCAL, 0)
+            target.log.append((target.end, other))
+            target.end += 1
+    to_the_end(copier)
+    copier.progress()
+    return target, copier
+
+
+def values_of_ours(target: Target) -> dict[int, list[int]]:
+    """Numbers by producer id at the target."""
+    found: dict[int, list[int]] = {}
+    for _, batch in target.log:
+        if tag_of(header_of(batch).producer_id):
+            found.setdefault(header_of(batch).producer_id, []).extend(values_of(batch))
+    return found
+
+
+def wanted(made: list[Shape]) -> dict[int, list[int]]:
+    """Numbers by producer id that it ought to have."""
+    found: dict[int, list[int]] = {}
+    offset = 0
+    for producer, kept, span in made:
+        if producer != FROM_TARGET:
+            path = 1 << EAST | (1 << NORTH if producer == FROM_NORTH else 0)
+            found.setdefault(producer_id(path, FLOW), []).extend(offset + number for number in kept)
+        offset += span
+    return {producer: numbers for producer, numbers in found.items() if numbers}
+
+
+@settings(max_examples=100, deadline=None)
+@given(shapes(), STEPS, st.sampled_from((0, SEQUENCES - 7)))
+def test_every_record_once_in_order(made: list[Shape], steps: list[Step], first: int) -> None:
+    ids = {f"id:{producer_id(path, FLOW):x}": first for path in (1, 5)} if first else {}
+    start = Position(0, {"target": 0, **ids}) if first else Position()
+    target, _ = run(source_log(made), steps, start)
+    assert values_of_ours(target) == wanted(made)
+
+
+def found_or_told(made: list[Shape], steps: list[Step]) -> dict[int, list[int]]:
+    """What is there in the end, each number once; what ought to be there if a hole was told instead."""
+    try:
+        target, _ = run(source_log(made), steps, Position())
+    except Stop as error:
+        if "never written" not in error.found:
+            raise
+        return wanted(made)
+    return {producer: list(dict.fromkeys(values)) for producer, values in values_of_ours(target).items()}
+
+
+@settings(max_examples=300, deadline=None)
+@given(shapes(), FORGETFUL)
+def test_what_a_forgetful_target_took_out_of_turn_is_told(made: list[Shape], steps: list[Step]) -> None:
+    """A batch is refused, its producer forgotten, the next one taken. What a dead copier sent late may come twice."""
+    assert found_or_told(made, steps) == wanted(made)
+
+
+def test_a_hole_is_never_passed_over() -> None:
+    target = Target()
+    copier = Copier([batch_of(n, [0], 1, LOCAL, 0) for n in range(4)], target, Position())
+    copier.fetch(1)
+    copier.send()
+    copier.answer()
+    copier.fetch(3)
+    copier.send()
+    copier.send()
+    copier.refuse()
+    target.known.clear()
+    copier.answer()
+    with pytest.raises(Stop, match=r"offset 1 of .* never written"):
+        copier.fetch(3)
+
+
+@settings(max_examples=60, deadline=None)
+@given(shapes(), STEPS)
+def test_runs_are_exact(made: list[Shape], steps: list[Step]) -> None:
+    lives = [step for step in steps if step[0] != "die"]  # what the dead one knew and did not tell is not in the runs
+    target, copier = run(source_log(made), lives, Position())
+    ours = [(offset, batch) for offset, batch in target.log if tag_of(header_of(batch).producer_id)]
+    stands = {offset + n: value for offset, batch in ours for n, value in enumerate(values_of(batch))}
+    assert {run.target + n: run.source + n for run in copier.runs for n in range(run.records)} == stands

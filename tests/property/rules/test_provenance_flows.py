@@ -1,0 +1,127 @@
+"""Records that flow over links: everywhere once and never back, by producer ids and by headers; and the check."""
+
+from collections import Counter
+from itertools import pairwise, permutations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trueup.state.replication.provenance import onward, onward_tokens, producer_id, tag_of, tokens_bytes, tokens_of
+from trueup.state.replication.topology import Route, doubled
+
+sizes = st.integers(2, 6)
+paths, flows = st.integers(0, 2**32 - 1), st.integers(0, 2**16 - 1)
+
+
+def links(pairs, forward=True):
+    return [Route(f"{a}-{b}", str(a), str(b), forward, {"t": "t"}) for a, b in pairs]
+
+
+def ring(n):
+    return links([(at, (at + 1) % n) for at in range(n)])
+
+
+def both_ways(pairs, forward=True):
+    return links([way for a, b in pairs for way in ((a, b), (b, a))], forward)
+
+
+def chain(n):
+    return both_ways(pairwise(range(n)))
+
+
+def mesh(n, forward=False):
+    return links(permutations(range(n), 2), forward)
+
+
+trees = sizes.flatmap(
+    lambda n: st.tuples(*(st.integers(0, at - 1) for at in range(1, n))).map(
+        lambda parents: both_ways((parent, at + 1) for at, parent in enumerate(parents))
+    )
+)
+shapes = st.one_of(sizes.map(ring), sizes.map(chain), sizes.map(mesh), trees, st.just(both_ways([(0, 1)])))
+
+
+def by_bits(origin, routes):
+    """Arrivals of a record at each cluster, its path told by producer ids alone."""
+    arrived, going = Counter(), [(origin, -1)]
+    while going:
+        at, producer = going.pop()
+        tag = tag_of(producer)
+        for route in routes:
+            if route.source == at:
+                path = onward(tag.path if tag else None, int(route.source), int(route.target), route.forward)
+                if path is not None:
+                    arrived[route.target] += 1
+                    going.append((route.target, producer_id(path, 7)))
+    return arrived
+
+
+def by_names(origin, routes):
+    """Likewise, by headers."""
+    arrived, going = Counter(), [(origin, None)]
+    while going:
+        at, header = going.pop()
+        for route in routes:
+            if route.source == at:
+                names = onward_tokens(tokens_of(header), route.source, route.target, route.forward)
+                if names is not None:
+                    arrived[route.target] += 1
+                    going.append((route.target, tokens_bytes(names)))
+    return arrived
+
+
+def clusters(routes):
+    return {end for route in routes for end in (route.source, route.target)}
+
+
+@given(shapes)
+def test_every_record_reaches_every_other_cluster_once_and_never_comes_back(routes):
+    for origin in clusters(routes):
+        once = dict.fromkeys(clusters(routes) - {origin}, 1)
+        assert by_bits(origin, routes) == by_names(origin, routes) == once
+
+
+@given(shapes)
+def test_the_check_finds_nothing_wrong_with_these(routes):
+    assert list(doubled(routes)) == []
+
+
+@given(st.integers(3, 5))
+def test_a_mesh_that_forwards_doubles_and_the_check_says_so(n):
+    routes = mesh(n, forward=True)
+    assert max(by_bits("0", routes).values()) > 1
+    assert len(list(doubled(routes))) == n * (n - 1)
+
+
+any_links = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(0, 3), st.booleans()).filter(lambda link: link[0] != link[1]), max_size=8
+).map(lambda found: [Route(f"l{i}", str(a), str(b), fwd, {"t": "t"}) for i, (a, b, fwd) in enumerate(found)])
+
+
+@given(any_links)
+def test_the_check_tells_of_a_place_where_records_arrive_twice_whenever_there_is_one(routes):
+    twice = {(origin, at) for origin in clusters(routes) for at, n in by_bits(origin, routes).items() if n > 1}
+    found = {(double.origin[0], double.at[0]) for double in doubled(routes)}
+    assert found <= twice
+    assert {origin for origin, _ in found} == {origin for origin, _ in twice}
+
+
+@given(any_links)
+def test_no_record_comes_back_over_any_links(routes):
+    assert [origin for origin in clusters(routes) if origin in by_bits(origin, routes)] == []
+
+
+@given(any_links)
+def test_headers_and_producer_ids_say_the_same(routes):
+    assert all(by_bits(origin, routes) == by_names(origin, routes) for origin in clusters(routes))
+
+
+@given(paths, flows)
+def test_a_tag_is_what_was_written(path, flow):
+    assert tag_of(producer_id(path, flow)) == (path, flow)
+
+
+@given(st.integers(-(2**63), 2**63 - 1))
+def test_a_producer_id_is_ours_only_if_we_could_have_made_it(producer):
+    tag = tag_of(producer)
+    assert tag is None or producer_id(*tag) == producer

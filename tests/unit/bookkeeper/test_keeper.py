@@ -1,0 +1,51 @@
+from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import Any
+
+from trueup.state.bookkeeper.observations import Sighting
+from trueup.state.settings.settings import Cluster, Settings
+from trueup.streams.bookkeeper.topology import AGAIN_MS, Keeper
+
+SEEN = [Sighting("b:1", "/r", "writable", True, 1)]
+
+
+class Journal:
+    """Takes everything."""
+
+    def put(self, records: Iterable[tuple[str, bytes, Any]]) -> None:
+        list(records)
+
+
+class Driven:
+    """A keeper that has published its first topology."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1_000_000
+        live: Any = SimpleNamespace(now=Settings(Cluster("none:0")), listeners=[])
+        journal: Any = Journal()
+        self.keeper = Keeper(journal, live, lambda: self.now_ms)
+        self.keeper.seen(SEEN)
+
+    def epoch(self, wait_ms: int) -> int:
+        """Of the topology, so much later."""
+        self.now_ms += wait_ms
+        self.keeper.tick()
+        assert self.keeper.topology is not None
+        return self.keeper.topology.epoch
+
+
+def test_nothing_is_judged_again_for_nothing():
+    driven = Driven()
+    assert driven.epoch(10 * AGAIN_MS) == driven.epoch(0)
+
+
+def test_all_is_judged_again_when_time_alone_may_change_a_verdict():
+    driven = Driven()
+    before, driven.keeper.again_ms = driven.epoch(0), driven.now_ms + 2 * AGAIN_MS
+    assert [driven.epoch(2 * AGAIN_MS - 1), driven.epoch(1)] == [before, before + 1]
+
+
+def test_all_is_not_judged_again_too_often():
+    driven = Driven()
+    before, driven.keeper.again_ms = driven.epoch(0), driven.now_ms
+    assert [driven.epoch(AGAIN_MS - 1), driven.epoch(1), driven.epoch(1)] == [before, before + 1, before + 1]

@@ -1,0 +1,75 @@
+"""Whether there are AutoRecovery daemons, and whether they take marks."""
+
+import numpy as np
+import pytest
+
+from trueup.state.bookkeeper.repair_workers import NOTICED_MS, Idle, idle, present
+from trueup.state.placement.view import MARK
+from trueup.streams.bookkeeper.repair_workers import RepairWorkers
+
+
+def test_marks_that_nobody_takes_are_idle_from_the_first_look_on() -> None:
+    seen = None
+    for now_ms in (1_000, 2_000, 3_000):
+        seen = idle(seen, 5, 0, now_ms)
+    assert seen == Idle(1_000, 5)
+
+
+@pytest.mark.parametrize(
+    ("marks", "locked", "wanted"), [(5, 1, None), (0, 0, None), (4, 0, Idle(9, 4)), (7, 0, Idle(1, 7))]
+)
+def test_a_lock_or_a_mark_less_shows_a_worker(marks: int, locked: int, wanted: Idle | None) -> None:
+    assert idle(Idle(1, 5), marks, locked, 9) == wanted
+
+
+@pytest.mark.parametrize(
+    ("voters", "named", "state"),
+    [([], 0, "down"), ([], 2, "down"), (["a"], 2, "slow"), (["a"], 0, "up"), (["a", "b"], 2, "up")],
+)
+def test_every_daemon_that_is_named_has_to_be_there(voters: list[str], named: int, state: str) -> None:
+    assert present(voters, named)[0] == state
+
+
+class Cluster:
+    """What `RepairWorkers` asks, and its clock."""
+
+    def __init__(self, named: int = 0) -> None:
+        self.now_ms, self.voters = 1, ["ar1:3181"]
+        self.workers = RepairWorkers(lambda: self.voters, named, lambda: self.now_ms)
+
+    def marks(self, count: int, locked: int = 0) -> None:
+        rows = np.zeros(count, MARK)
+        rows["locked"][:locked] = 1
+        self.workers.step(rows)
+
+
+def test_marks_that_wait_too_long_are_a_problem() -> None:
+    cluster = Cluster()
+    cluster.marks(200)
+    cluster.now_ms += NOTICED_MS
+    cluster.marks(200)
+    (problem,) = cluster.workers.problems(cluster.now_ms)
+    assert problem.startswith("200 ledgers are marked, and no worker has taken one for 1m")
+
+
+def test_marks_under_a_lock_are_no_problem() -> None:
+    cluster = Cluster()
+    cluster.marks(200)
+    cluster.now_ms += NOTICED_MS
+    cluster.marks(200, locked=1)
+    assert cluster.workers.problems(cluster.now_ms) == []
+
+
+def test_a_daemon_that_was_there_and_is_gone_is_missed_in_every_mode() -> None:
+    cluster = Cluster()
+    cluster.workers.look()
+    cluster.voters = []
+    cluster.workers.look()
+    assert [row[:2] for row in cluster.workers.source(1, needed=False)] == [("autorecovery", "down")]
+
+
+def test_nothing_is_said_of_daemons_that_nobody_needs() -> None:
+    cluster = Cluster()
+    cluster.voters = []
+    cluster.workers.look()
+    assert cluster.workers.source(1, needed=False) == []

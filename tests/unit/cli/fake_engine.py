@@ -1,0 +1,370 @@
+"""A small cluster in memory behind the API that the web page and the command line read."""
+
+import time
+from copy import deepcopy
+from typing import Any
+
+from trueup.state.common.errors import BadSettings, Refused
+from trueup.state.common.options import default_of
+from trueup.state.settings.settings import Settings, change, live_keys, parse, value_of
+from trueup.streams.replication.rows import by_topic
+from trueup.streams.web.engine import Listing
+
+NOW = time.time_ns() // 1_000_000
+MINUTE = 60_000
+DAY = 1440 * MINUTE
+
+
+def finding(ledger: int, verdict: str, rule: str, reason: str, **more: Any) -> dict[str, Any]:
+    return {
+        "ledger": ledger, "verdict": verdict, "rule": rule, "reason": reason, "copies": 1, "racks": 1,
+        "since_ms": NOW - 3 * MINUTE - ledger * 1000, "version": 3, "stage": "", "marked": False, **more,
+    }  # fmt: skip
+
+
+def healthy_status() -> dict[str, Any]:
+    return {
+        "version": "0.1.0", "cluster": "east", "mode": "observe", "paused": False, "ready": True,
+        "started_ms": NOW - 5 * 60 * MINUTE, "now_ms": NOW, "problems": [], "waiting": {},
+        "streams": [{"name": "placement", "state": "running", "batch": 812, "rows_per_s": 5120.4, "batch_ms": 183,
+                     "behind": 0, "restarts": 0, "error": ""}],
+        "sources": [
+            {"name": "zookeeper", "state": "up", "age_ms": 312, "detail": "1204 ledgers, 0 unreadable"},
+            {"name": "journal", "state": "up", "age_ms": 40, "detail": "127.0.0.1:19092"},
+            {"name": "vote", "state": "up", "age_ms": 0, "detail": "ar1"},
+            {"name": "spark", "state": "up", "age_ms": 180, "detail": "local[2]"},
+        ],
+        "counts": {"true": 1204, "drifted": 0, "blocked": 0, "unknown": 0}, "ledgers": 1204, "oldest_drift_ms": None,
+        "marks": {"outstanding": 0, "ours": 0, "cap": 200, "idle_ms": 0}, "held": "", "unbound": "", "not_judged": 0,
+        "bookies": {"writable": ["b1:3181", "b2:3181"], "readonly": [], "pending": [], "lost": []},
+        "spark_ui": "http://127.0.0.1:4040",
+        "watches_ledgers": True, "links": [], "logdirs": [], "deletion": None,
+    }  # fmt: skip
+
+
+def link_row(name: str, **more: Any) -> dict[str, Any]:
+    counted = ("bytes", "dropped", "skipped", "dismissed", "filtered", "lost", "repeated", "foreign")
+    return {
+        "link": name, "source": "east", "target": "west", "mode": "enforce", "paused": False, "state": "up",
+        "reason": "", "down": {}, "path": "batches", "path_reason": "", "topics": 1, "partitions": 2, "stopped": 0,
+        "heartbeat_age_ms": 3000, "heartbeat_lag_ms": 12, "differences": 0, "groups": 1, "group_lag": 0,
+        "lag_records": 0, "lag_ms": 0, "leases": 1, "rounds": 7, "taken_ms": NOW - 4000, "copied": 5000, "error": "",
+        **dict.fromkeys(counted, 0), **more,
+    }  # fmt: skip
+
+
+def directory(path: str, usable: int, **more: Any) -> dict[str, Any]:
+    return {
+        "kafka": "east", "broker": 1, "path": path, "volume": 0, "total": 100 << 30, "usable": usable,
+        "used": (100 << 30) - usable, "bytes": 20 << 30, "partitions": 12, "incoming": 0, "outgoing": 0, "online": True,
+        "cordoned": "", "strategy": "size", "skew": 0.6, "rule": "logdirs.uneven",
+        "reason": "replicas are to be moved", "at_ms": NOW - 2000, **more,
+    }  # fmt: skip
+
+
+def move(stage: str) -> dict[str, Any]:
+    return {
+        "id": "east/move-1-orders-0-0badcafe", "kind": "move", "ledger": None, "link": None, "topic": "orders-0",
+        "rule": "logdirs.uneven", "reason": "10 GiB from /small to /large; skew 60%, then 40%", "copies": None,
+        "racks": None, "stage": stage, "next_ms": None, "requirements": {},
+        "evidence": {"broker": 1, "from": "/small", "to": "/large", "bytes": 10 << 30, "copied": 0,
+                     "skew_before": 0.6, "skew_after": 0.4},
+    }  # fmt: skip
+
+
+def copy(number: int) -> dict[str, Any]:
+    return {
+        "topic": "orders", "partition": number, "target_topic": "orders", "target_partition": number,
+        "stage": "stopped" if number else "copying", "start": 0,
+        "offset": 2500, "source_end": 2600, "target_end": 2500, "lag_records": 100, "lag_ms": 65_000,
+        "path": "batches", "runs": 1, "reset": "", "at_ms": NOW - 4000, "error": "too large" if number else "",
+        "refill_until": -1,
+        "stopped": bool(number),
+    }  # fmt: skip
+
+
+class FakeEngine:
+    """Implements `streams.web.engine.Engine`. Change its fields to change the cluster."""
+
+    def __init__(self) -> None:
+        self.state = healthy_status()
+        self.upcoming: list[dict[str, Any]] = []
+        self.rows: list[dict[str, Any]] = []
+        self.members = [
+            {"bookie": f"127.0.0.{n}:3181", "rack": "/rack1" if n <= 3 else "/rack2", "status": "writable",
+             "since_ms": NOW - 60 * MINUTE, "ledgers": None} for n in range(1, 7)
+        ]  # fmt: skip
+        self.done: list[dict[str, Any]] = []
+        self.unclaimed: list[dict[str, Any]] = []
+        self.deletions: list[dict[str, Any]] = []
+        self.owned: dict[str, Any] | None = None
+        self.approved: list[str] = []
+        self.connected: list[dict[str, Any]] = []
+        self.shelves: list[dict[str, Any]] = []
+        self.moves: list[dict[str, Any]] = []
+        self.topics: list[tuple[str, str, int, int, dict[str, str]]] = []
+        self.resets: list[tuple[str, list[str] | None, str]] = []
+        self.refills: list[str] = []
+        self.refill_stages = ["waiting", "copying"]
+        self.settings: Settings = parse({"cluster": {"zookeeper": "127.0.0.1:2181"}})
+        self.fail: Exception | None = None
+        self.lacking: dict[str, str] = {}
+
+    def linked(self) -> "FakeEngine":
+        """A link that has fallen behind, with one partition that needs a person."""
+        self.connected = [link_row("east-west", lag_records=1200, lag_ms=65_000, stopped=1, error="too large")]
+        self.state |= {"links": self.connected}
+        self.settings = parse({
+            "kafka": {"east": {"bootstrap": "e:9092", "bit": 0}, "west": {"bootstrap": "w:9092", "bit": 1}},
+            "links": {"east-west": {"source": "east", "target": "west", "topics": ["orders"]}},
+        })  # fmt: skip
+        return self
+
+    def shelved(self) -> "FakeEngine":
+        """A broker with a full directory, an empty one that it keeps new partitions for, and a move that is due."""
+        self.shelves = [directory("/small", 5 << 30, cordoned="ours"), directory("/large", 65 << 30, volume=1)]
+        self.moves = [move("awaiting approval")]
+        self.state |= {"logdirs": [{
+            "kafka": "east", "mode": "approve", "strategy": "size", "paused": False, "brokers": 1, "directories": 2,
+            "skew": 0.6, "rules": {"logdirs.uneven": 1}, "planned": 1, "planned_bytes": 10 << 30, "moving": 0,
+            "at_ms": NOW - 2000, "reason": "replicas are to be moved",
+        }]}  # fmt: skip
+        self.settings = parse({"kafka": {"east": {"bootstrap": "e:9092", "bit": 0}}, "logdirs": {"east": {}}})
+        return self
+
+    def forgotten(self) -> "FakeEngine":
+        """A topic forgot two ledgers: one waits for an operator, and one bookie has yet to say that the other is gone.
+        The topic of a third ledger is not there."""
+        since_ms = NOW - 31 * DAY // 2  # the same in words however long the tests take
+        owner = "public/default/persistent/orders"
+        more = {"cursor": "", "component": "data", "state": "closed", "bytes": 3 << 20, "since_ms": since_ms,
+                "ctime_ms": NOW - 60 * MINUTE, "version": 2}  # fmt: skip
+        self.unclaimed = [
+            {"ledger": 21, "owner": owner, "rule": "deletion.forgotten", "verdict": "drifted", "stage": "marked",
+             "reason": "the owner lists later ledgers and not this one", **more},
+            {"ledger": 30, "owner": "public/old/persistent/bills", "rule": "deletion.owner-gone", "verdict": "blocked",
+             "stage": "", "reason": "its managed ledger is not there", **more},
+        ]  # fmt: skip
+        waits = {
+            "id": "delete-21-v2", "ledger": 21, "owner": owner, "rule": "deletion.forgotten", "stage": "marked",
+            "bytes": 3 << 20, "since_ms": since_ms, "at_ms": NOW, "approved": False, "attempts": 0,
+            "next_ms": None, "bookies": ["a:1", "b:1"], "pending": [], "detail": "",
+        }  # fmt: skip
+        gone = {"id": "delete-20-v2", "ledger": 20, "stage": "gone-from-metadata", "pending": ["b:1"], "attempts": 3}
+        self.deletions = [waits, waits | gone | {"detail": "b:1: no answer"}]
+        self.moves = [{
+            "id": "delete-21-v2", "kind": "delete", "ledger": 21, "rule": "deletion.forgotten", "copies": None,
+            "racks": None, "reason": f"{3 << 20} bytes of {owner}: the owner lists later ledgers and not this one",
+            "stage": "awaiting approval", "next_ms": None, "requirements": {"version": 2},
+            "evidence": {"owner": owner, "bytes": 3 << 20, "since_ms": since_ms},
+        }]  # fmt: skip
+        counted = {"ledgers": 1, "bytes": 3 << 20}
+        self.state |= {"deletion": {
+            "mode": "approve", "paused": False, "unreferenced": 2, "bytes": 6 << 20, "complete": True,
+            "forgotten": [{"namespace": "public/default", "rule": "deletion.forgotten", **counted},
+                          {"namespace": "public/old", "rule": "deletion.owner-gone", **counted}],
+            "markers": {"marked": 1, "gone-from-metadata": 1}, "oldest_ms": 15 * MINUTE,
+        }}  # fmt: skip
+        return self
+
+    def drill(self) -> "FakeEngine":
+        """One rack came back after its ledgers were refilled into the other."""
+        many = "a write quorum stands on too few racks"
+        self.rows = [
+            finding(7, "blocked", "placement.all-copies-lost", "some entries have no live copy", copies=0, racks=0),
+            finding(21, "drifted", "placement.lost-member", "a member is lost and can be replaced", marked=True,
+                    stage="working"),
+            *(finding(100 + n, "drifted", "placement.too-few-racks", many, copies=2) for n in range(16)),
+            finding(300, "blocked", "placement.cannot-adhere", "no arrangement of the writable bookies adheres",
+                    copies=2),
+            finding(301, "unknown", "placement.unreadable", "the metadata cannot be read", copies=0, racks=0),
+        ]  # fmt: skip
+        self.members[4] |= {"status": "lost", "since_ms": NOW - 4 * MINUTE}
+        self.members[5] |= {"status": "readonly", "since_ms": NOW - 2 * MINUTE}
+        self.state |= {
+            "mode": "approve", "counts": {"true": 1184, "drifted": 17, "blocked": 2, "unknown": 1},
+            "oldest_drift_ms": 4 * MINUTE, "marks": {"outstanding": 31, "ours": 30, "cap": 200, "idle_ms": 0},
+            "waiting": {"approval": 16},
+        }  # fmt: skip
+        about = {"link": None, "broker": None, "who": "trueup"}
+        self.done = [
+            {**about, "at_ms": NOW - 4000, "id": "repair-21-v3", "kind": "repair", "ledger": 21,
+             "rule": "placement.lost-member", "outcome": "working", "detail": "ar1 took it"},
+            {**about, "at_ms": NOW - 9000, "id": "repair-20-v3", "kind": "repair", "ledger": 20,
+             "rule": "placement.too-few-racks", "outcome": "safe", "detail": "metadata and liveness say so"},
+        ]  # fmt: skip
+        return self
+
+    def status(self) -> dict[str, Any]:
+        if self.upcoming:
+            self.state = self.upcoming.pop(0)
+        return deepcopy(self.state)
+
+    def findings(self, verdict: str | None, rule: str | None, limit: int) -> Listing:
+        self._check()
+        found = [r for r in self.rows if verdict in (None, r["verdict"]) and rule in (None, r["rule"])]
+        return Listing(found[:limit], len(found))
+
+    def incomplete(self, noun: str) -> str:
+        return self.lacking.get(noun, "")
+
+    def ledgers(self, limit: int, every: bool) -> list[dict[str, Any]]:
+        self._check()
+        shape = {"state": "closed", "ensemble": 3, "quorum": 2, "fragments": 1}
+        named = ("ledger", "verdict", "rule", "copies", "racks", "since_ms", "marked")
+        rows = [{**{name: row[name] for name in named}, **shape} for row in self.rows]
+        good = {"ledger": 1, "verdict": "true", "rule": "placement.adheres", "copies": 2, "racks": 2,
+                "since_ms": None, "marked": False, **shape}  # fmt: skip
+        return [*rows, *([good] if every else [])][:limit]
+
+    def ledger(self, ledger: int) -> dict[str, Any]:
+        row = next((row for row in self.rows if row["ledger"] == ledger), None)
+        if row is None:
+            raise Refused(f"a ledger {ledger}", "no such znode", "look at `trueup get ledgers`")
+        members = [
+            {**{n: b[n] for n in ("bookie", "rack", "status")}, "counts": b["status"] == "writable"}
+            for b in (self.members[0], self.members[4])
+        ]
+        return {
+            **{n: row[n] for n in ("ledger", "verdict", "rule", "reason", "version", "since_ms", "stage")},
+            "state": "closed", "ensemble": 2, "quorum": 2, "ack_quorum": 2, "mzxid": 4294967396, "error": "",
+            "owned": deepcopy(self.owned),
+            "ctime_ms": NOW - 90 * MINUTE, "last_entry": 99, "length": 51200,
+            "fragments": [{
+                "first_entry": 0, "last_entry": 99, "bookies": members, "rule": row["rule"], "verdict": row["verdict"],
+                "racks": 1, "copies": 1, "empty": False, "refusing": [],
+                "failing_windows": [
+                    {"bookies": [m["bookie"] for m in order], "racks": ["/rack1"], "copies": 1}
+                    for order in (members, members[::-1])
+                ],
+                "repair": "every attempt succeeds and moves at least 1 copy",
+            }],
+            "changes": ["the return of 127.0.0.5:3181"],
+            "mark": {"ledger": ledger, "ours": True, "locked_by": "ar1", "ctime_ms": NOW - MINUTE, "replicas": [],
+                     "verdict": row["verdict"], "stage": row["stage"]} if row["marked"] else None,
+            "history": [{"at_ms": NOW - MINUTE, "event": "marked", "detail": ""}],
+        }  # fmt: skip
+
+    def unreferenced(self, limit: int) -> list[dict[str, Any]]:
+        self._check()
+        return deepcopy(self.unclaimed[:limit])
+
+    def markers(self) -> list[dict[str, Any]]:
+        self._check()
+        return deepcopy(self.deletions)
+
+    def bookies(self) -> list[dict[str, Any]]:
+        self._check()
+        return deepcopy(self.members)
+
+    def marks(self) -> list[dict[str, Any]]:
+        return [
+            {"ledger": row["ledger"], "ours": True, "locked_by": "ar1", "ctime_ms": NOW - MINUTE, "replicas": [],
+             "verdict": row["verdict"], "stage": row["stage"]} for row in self.rows if row["marked"]
+        ]  # fmt: skip
+
+    def links(self) -> list[dict[str, Any]]:
+        self._check()
+        return deepcopy(self.connected)
+
+    def link(self, name: str) -> dict[str, Any]:
+        row = next((row for row in self.connected if row["link"] == name), None)
+        if row is None:
+            raise Refused(f"a link {name}", "no link", "look at `trueup get links`")
+        checkpoint = {
+            "group": "billing", "source": "orders-0", "target": "orders-0", "committed": 2400, "translated": 2400,
+            "present": 2400, "lag": 0, "action": "kept", "reason": "",
+        }  # fmt: skip
+        copies = [copy(number) for number in range(row["partitions"])]
+        return {**row, "by_topic": by_topic(copies), "copies": copies, "checkpoints": [checkpoint], "unreadable": []}
+
+    def reset_link(self, name: str, partitions: list[str] | None, to: str) -> list[dict[str, Any]]:
+        rows = [{"partition": p, "offset": 0} for p in partitions or ("orders-0", "orders-1")]
+        self.resets.append((name, partitions, to))
+        return rows
+
+    def refill_link(self, name: str, certain: bool) -> list[dict[str, Any]]:
+        """Each order finds the next stage."""
+        stage = self.refill_stages[min(len(self.refills), 1)] if certain else "planned"
+        self.refills += [name] if certain else []
+        return [{
+            "link": name, "topic": "orders", "target_topic": "orders", "partitions": 3, "records": 4000,
+            "bytes": 1 << 20, "stage": stage, "reason": "the target topic is gone",
+        }]  # fmt: skip
+
+    def directories(self) -> list[dict[str, Any]]:
+        self._check()
+        return deepcopy(self.shelves)
+
+    def broker(self, kafka: str, broker: int) -> dict[str, Any]:
+        rows = [row for row in self.shelves if (row["kafka"], row["broker"]) == (kafka, broker)]
+        if not rows:
+            raise Refused(f"a broker {broker} of {kafka}", "no brokers", "look at `trueup get dirs`")
+        return {
+            "kafka": kafka, "broker": broker, "mode": "approve", "strategy": "size", "skew": 0.6, "after": 0.1,
+            "rule": "logdirs.uneven", "reason": "replicas are to be moved", "at_ms": NOW - 2000, "throttles": [],
+            "directories": rows, "moves": deepcopy(self.moves),
+            "largest": [{"topic": "orders", "partition": 0, "path": "/small", "bytes": 10 << 30}],
+        }  # fmt: skip
+
+    def create_topic(
+        self, kafka: str, topic: str, partitions: int, replicas: int, configs: dict[str, str]
+    ) -> list[dict[str, Any]]:
+        self.topics.append((kafka, topic, partitions, replicas, configs))
+        return [{"partition": number, "broker": 1, "path": "/large"} for number in range(partitions)]
+
+    def plan(self) -> list[dict[str, Any]]:
+        self._check()
+        asking = self.state["mode"] == "approve"
+        return [*deepcopy(self.moves), *self._marks(asking)]
+
+    def _marks(self, asking: bool) -> list[dict[str, Any]]:
+        return [
+            {"id": f"repair-{row['ledger']}-v{row['version']}", "kind": "mark", "ledger": row["ledger"],
+             "rule": row["rule"], "reason": row["reason"], "copies": row["copies"], "racks": row["racks"],
+             "stage": row["stage"] or ("awaiting approval" if asking else "planned"), "next_ms": None,
+             "requirements": {"version": row["version"], "epoch": 4}, "evidence": {"fragment": 0}}
+            for row in self.rows if row["verdict"] == "drifted"
+        ]  # fmt: skip
+
+    def delete(self, ledger: int) -> dict[str, Any]:
+        if ledger != 100:
+            raise Refused("a closed ledger", "open", "have a reader open it with recovery first")
+        return {
+            "id": "delete-100-v3", "ledger": ledger, "owner": "", "rule": "deletion.ordered", "stage": "suspected",
+            "bytes": 51200, "since_ms": NOW, "at_ms": NOW, "approved": False, "attempts": 0, "next_ms": None,
+            "bookies": ["b:1"], "pending": [], "detail": "",
+        }  # fmt: skip
+
+    def approve(self, ids: list[str] | None) -> list[dict[str, Any]]:
+        rows = {row["id"]: row for row in self.plan() if row["stage"] == "awaiting approval"}
+        if strange := sorted(set(ids or []) - set(rows)):
+            raise Refused("ids of the present plan", ", ".join(strange), "look at `trueup plan` again")
+        chosen = [rows[i] for i in (rows if ids is None else ids)]
+        self.approved += [row["id"] for row in chosen]
+        return chosen
+
+    def config(self) -> dict[str, Any]:
+        live = {
+            name: {"value": value_of(self.settings, name), "default": default_of(spec), "doc": spec.metadata["doc"]}
+            for name, spec in live_keys(self.settings).items()
+        }
+        return {
+            "live": live,
+            "fixed": {"cluster.zookeeper": self.settings.cluster.zookeeper, "data_dir": "trueup-data"},
+        }
+
+    def set_config(self, name: str, value: object) -> dict[str, Any]:
+        try:
+            spec = live_keys(self.settings)[name]
+            self.settings = change(self.settings, name, default_of(spec) if value is None else value)
+        except KeyError as error:
+            raise BadSettings([f"{name}: expected a live key"]) from error
+        return {"name": name, "value": value_of(self.settings, name)}
+
+    def actions(self, limit: int) -> list[dict[str, Any]]:
+        return self.done[:limit]
+
+    def _check(self) -> None:
+        if self.fail is not None:
+            raise self.fail

@@ -1,0 +1,590 @@
+"""Every command that reads the running application, against a real HTTP server with a small cluster behind it."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.unit.cli.fake_engine import FakeEngine
+from trueup.connectors.sandbox.jvm.processes import wait_until
+from trueup.state.common.errors import Refused, Retry
+from trueup.state.replication.rules import EVERY_RULE
+from trueup.streams.cli import out
+from trueup.streams.cli.main import invoke
+from trueup.streams.cli.out import Column
+from trueup.streams.runtime.metrics import Metrics
+from trueup.streams.web.api import create_app, serve
+
+
+class Said(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Said]
+
+
+@pytest.fixture
+def engine() -> FakeEngine:
+    return FakeEngine().drill()
+
+
+@pytest.fixture
+def run(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
+    server = serve(create_app(engine, Metrics()), "127.0.0.1", 0)
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setenv("TRUEUP_API", f"http://127.0.0.1:{server.port}")
+
+    def command(*words: str) -> Said:
+        code = invoke(words)
+        return Said(code, *capsys.readouterr())
+
+    yield command
+    server.stop()
+
+
+def rows(said: Said) -> list[list[str]]:
+    """Words of the lines of a table."""
+    return [line.split() for line in said.out.splitlines()]
+
+
+def test_status_says_why_it_is_not_healthy(run: Run) -> None:
+    said = run("status")
+    assert (said.code, said.out.splitlines()[:2]) == (
+        1,
+        ["Needs attention", "  - 17 ledgers drifted, the oldest for 4m"],
+    )
+
+
+def test_status_counts_bookies(run: Run) -> None:
+    assert "Bookies  4 writable, 1 readonly, 1 lost" in run("status").out
+
+
+def test_status_before_a_bookie_was_seen(run: Run, engine: FakeEngine) -> None:
+    engine.fail = Refused("the bookies to have been seen", "no observation yet", "wait")
+    assert "Bookies  not seen yet" in run("status").out
+
+
+def test_status_of_a_healthy_cluster_is_fine(run: Run, engine: FakeEngine) -> None:
+    engine.state = FakeEngine().state
+    assert run("status").code == 0
+
+
+def test_status_waits_until_it_is_healthy(run: Run, engine: FakeEngine) -> None:
+    engine.upcoming = [engine.state, engine.state, FakeEngine().state]
+    assert run("status", "--wait", "30").code == 0
+
+
+def test_status_in_json_has_the_health(run: Run) -> None:
+    found = json.loads(run("status", "-o", "json").out)
+    assert (found["health"], found["counts"]["drifted"]) == ("attention", 17)
+
+
+def test_findings_are_one_row_each_riskiest_first(run: Run) -> None:
+    lines = rows(run("get", "findings"))
+    assert lines[0] == ["LEDGER", "VERDICT", "RULE", "COPIES", "RACKS", "REPAIR", "SINCE", "REASON"]
+    assert [line[:3] for line in lines[1:3]] == [["7", "blocked", "all-copies-lost"], ["21", "drifted", "lost-member"]]
+
+
+def test_findings_of_one_rule_by_its_short_name(run: Run) -> None:
+    assert [
+        row["ledger"] for row in json.loads(run("get", "findings", "--rule", "cannot-adhere", "-o", "json").out)
+    ] == [300]
+
+
+def test_an_unknown_rule_is_a_usage_error(run: Run) -> None:
+    said = run("get", "findings", "--rule", "nope")
+    assert (said.code, "expected rule to be one of" in said.err) == (2, True)
+
+
+def test_findings_of_no_kind_say_so(run: Run) -> None:
+    said = run("get", "findings", "--rule", "default-rack")
+    assert (said.code, said.out.startswith("Nothing found")) == (0, True)
+
+
+def test_ledgers_are_those_that_are_not_true(run: Run, engine: FakeEngine) -> None:
+    assert len(rows(run("get", "ledgers"))) == 1 + len(engine.rows)
+
+
+LISTS = [
+    (("get", "findings"), "findings"), (("get", "ledgers"), "ledgers"), (("get", "ledgers", "--all"), "all ledgers"),
+    (("get", "ledgers", "--unreferenced"), "unreferenced"), (("get", "bookies"), "bookies"),
+    (("get", "marks"), "marks"), (("get", "markers"), "markers"), (("get", "links"), "links"),
+    (("get", "dirs"), "directories"), (("get", "actions"), "actions"), (("plan",), "plan"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "noun"), LISTS)
+def test_a_list_that_may_be_incomplete_says_so(run: Run, engine: FakeEngine, words: tuple[str, ...], noun: str) -> None:
+    engine.lacking[noun] = "6 of 6 ledgers are not judged yet"
+    said = run(*words)
+    assert (said.code, said.out.splitlines()[-1]) == (
+        6, "This list may be incomplete: 6 of 6 ledgers are not judged yet",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "noun"), LISTS)
+def test_no_script_takes_a_list_that_may_be_incomplete_for_the_whole(
+    run: Run, engine: FakeEngine, words: tuple[str, ...], noun: str
+) -> None:
+    engine.lacking[noun] = "6 of 6 ledgers are not judged yet"
+    said = run(*words, "-o", "json")
+    assert (said.code, json.loads(said.out)["incomplete"]) == (6, "6 of 6 ledgers are not judged yet")
+
+
+def test_an_empty_list_that_may_be_incomplete_does_not_reassure(run: Run, engine: FakeEngine) -> None:
+    engine.rows, engine.lacking = [], {"findings": "the view is not complete yet"}
+    assert run("get", "findings").out.splitlines()[0] == "Nothing is known now."
+
+
+def test_a_list_that_is_cut_says_of_how_many(run: Run, engine: FakeEngine) -> None:
+    engine.rows = [engine.rows[0] | {"ledger": ledger} for ledger in range(1_026)]
+    assert run("get", "findings").out.splitlines()[-1] == "100 of 1,026; --limit shows more."
+
+
+def test_a_list_that_is_cut_stays_an_array_in_json(run: Run, engine: FakeEngine) -> None:
+    engine.rows = [engine.rows[0] | {"ledger": ledger} for ledger in range(1_026)]
+    said = run("get", "findings", "-o", "json")
+    assert (len(json.loads(said.out)), json.loads(said.err)) == (100, {"shown": 100, "total": 1026})
+
+
+@pytest.mark.parametrize(("waits", "code"), [(12, 0), (13, 1)])
+def test_ready_is_not_content_while_more_than_a_few_are_not_judged(
+    run: Run, engine: FakeEngine, waits: int, code: int
+) -> None:
+    engine.state = FakeEngine().state | {"not_judged": waits}
+    assert run("status", "--ready").code == code
+
+
+def test_status_says_who_audits(run: Run, engine: FakeEngine) -> None:
+    engine.state = FakeEngine().state | {"unbound": "ar1 holds the Auditor's vote"}
+    assert "Auditor  ar1 holds the Auditor's vote" in run("status").out
+
+
+def test_all_ledgers(run: Run) -> None:
+    assert rows(run("get", "ledgers", "--all"))[-1][:5] == ["1", "true", "adheres", "closed", "3/2"]
+
+
+def test_limit(run: Run) -> None:
+    assert len(rows(run("get", "ledgers", "--limit", "3"))) == 4
+
+
+def test_bookies(run: Run) -> None:
+    assert rows(run("get", "bookies"))[5][:3] == ["127.0.0.5:3181", "/rack2", "lost"]
+
+
+def test_ledgers_on_a_bookie_are_shown_when_counted(run: Run, engine: FakeEngine) -> None:
+    engine.members[0]["ledgers"] = 12
+    assert "LEDGERS" in run("get", "bookies").out
+
+
+def test_marks(run: Run) -> None:
+    assert rows(run("get", "marks"))[1][:5] == ["21", "ours", "drifted", "working", "ar1"]
+
+
+def test_actions(run: Run) -> None:
+    assert rows(run("get", "actions"))[1][:4] == ["repair-21-v3", "21", "working", "lost-member"]
+
+
+@pytest.mark.parametrize("what", ["findings", "ledgers", "bookies", "marks", "links", "actions"])
+def test_json_is_what_the_api_says(run: Run, engine: FakeEngine, what: str) -> None:
+    asked: dict[str, tuple[Any, ...]] = {"findings": (None, None, 100), "ledgers": (100, False), "actions": (50,)}
+    assert json.loads(run("get", what, "-o", "json").out) == getattr(engine, what)(*asked.get(what, ()))
+
+
+@pytest.mark.parametrize(
+    ("what", "sentence"),
+    [("links", "No links are declared"), ("ledgers", "Every ledger is true"),
+     ("marks", "No ledger is marked"), ("actions", "Nothing was done"),
+     ("bookies", "No bookie has ever registered"), ("findings", "Nothing found")],
+)  # fmt: skip
+def test_nothing_is_said_in_words(run: Run, engine: FakeEngine, what: str, sentence: str) -> None:
+    engine.rows, engine.members, engine.done = [], [], []
+    assert run("get", what).out.startswith(sentence)
+
+
+def test_nothing_in_json_is_an_empty_list(run: Run, engine: FakeEngine) -> None:
+    engine.rows = []
+    assert json.loads(run("get", "ledgers", "-o", "json").out) == []
+
+
+def test_describe_shows_evidence_and_what_would_change_it(run: Run) -> None:
+    said = run("describe", "ledger", "21").out
+    wanted = ["placement.lost-member", "127.0.0.5:3181  /rack2  lost", "window 127.0.0.1:3181 127.0.0.5:3181: /rack1",
+              "every attempt succeeds", "the return of 127.0.0.5:3181", "ours, held by ar1"]  # fmt: skip
+    assert [words for words in wanted if words not in said] == []
+
+
+def test_describe_shows_a_window_once(run: Run) -> None:
+    assert run("describe", "ledger", "21").out.count("  window ") == 1
+
+
+def test_describe_a_ledger_that_is_not_there(run: Run) -> None:
+    said = run("describe", "ledger", "5")
+    assert (said.code, said.out, said.err.splitlines()[0]) == (5, "", "error:  expected a ledger 5")
+
+
+def test_describe_demands_a_number(run: Run) -> None:
+    assert run("describe", "ledger", "x").code == 2
+
+
+def test_plan_exits_with_three_when_it_holds_changes(run: Run) -> None:
+    said = run("plan")
+    assert (said.code, rows(said)[1][:8]) == (
+        3,
+        ["repair-21-v3", "mark", "lost-member", "21", "1", "1", "working", "-"],
+    )
+
+
+def test_a_plan_shows_its_reason(run: Run, engine: FakeEngine) -> None:
+    assert engine.plan()[0]["reason"] in run("plan").out
+
+
+def test_an_empty_plan_is_fine(run: Run, engine: FakeEngine) -> None:
+    engine.rows = []
+    said = run("plan")
+    assert (said.code, said.out) == (0, "Nothing to do.\n")
+
+
+def test_a_plan_in_json_keeps_its_exit_code(run: Run) -> None:
+    said = run("plan", "-o", "json")
+    assert (said.code, json.loads(said.out)[0]["requirements"]) == (3, {"version": 3, "epoch": 4})
+
+
+def test_approve_one(run: Run, engine: FakeEngine) -> None:
+    said = run("approve", "repair-100-v3")
+    assert (said.code, engine.approved) == (0, ["repair-100-v3"])
+
+
+def test_approve_all(run: Run, engine: FakeEngine) -> None:
+    run("approve", "--all")
+    assert len(engine.approved) == 16
+
+
+def test_approve_nothing_is_a_usage_error(run: Run) -> None:
+    assert [run("approve").code, run("approve", "--all", "repair-100-v3").code] == [2, 2]
+
+
+def test_a_stale_approval_is_refused(run: Run, engine: FakeEngine) -> None:
+    said = run("approve", "repair-100-v2")
+    assert (said.code, engine.approved, "trueup plan" in said.err) == (5, [], True)
+
+
+def test_delete_without_yes_only_shows_the_ledger(run: Run) -> None:
+    said = run("delete", "ledger", "100")
+    assert (said.code, "--yes" in said.out, "closed" in said.out) == (3, True, True)
+
+
+def test_delete_tells_when_it_is_not_confirmed_yet(run: Run) -> None:
+    said = run("delete", "ledger", "100", "--yes", "--wait", "0", "-o", "json")
+    assert (said.code, json.loads(said.out)["rule"]) == (4, "deletion.ordered")
+
+
+def test_delete_of_what_may_not_go(run: Run) -> None:
+    said = run("delete", "ledger", "101", "--yes")
+    assert (said.code, "a closed ledger" in said.err) == (5, True)
+
+
+def test_links(run: Run, engine: FakeEngine) -> None:
+    engine.linked()
+    found = rows(run("get", "links"))[1][:9]
+    assert found == ["east-west", "east", "west", "enforce", "up", "batches", "2", "1", "1,200"]
+
+
+def test_describe_a_link_shows_partitions_groups_and_problems(run: Run, engine: FakeEngine) -> None:
+    engine.linked()
+    said = run("describe", "link", "east-west").out
+    wanted = [
+        "east-west, east to west",
+        "up, mode enforce",
+        "1,200 records",
+        "orders-0",
+        "billing",
+        "orders-1: too large",
+    ]
+    assert [words for words in wanted if words not in said] == []
+
+
+def test_describe_a_link_that_is_not_there(run: Run) -> None:
+    assert run("describe", "link", "nowhere").code == 5
+
+
+def test_pause_and_resume_are_settings(run: Run, engine: FakeEngine) -> None:
+    engine.linked()
+    said = [run("link", word, "east-west").out for word in ("pause", "resume")]
+    assert (said, engine.settings.links["east-west"].paused) == (
+        ["east-west is paused\n", "east-west is resumed\n"],
+        False,
+    )
+
+
+def test_pause_and_resume_of_a_topic(run: Run, engine: FakeEngine) -> None:
+    engine.linked()
+    paused = run("link", "pause", "east-west", "--topic", "orders").out
+    during = list(engine.settings.links["east-west"].paused_topics)
+    resumed = run("link", "resume", "east-west", "--topic", "orders").out
+    after = engine.settings.links["east-west"].paused_topics
+    assert (paused, during, resumed, after) == ("orders is paused\n", ["orders"], "orders is resumed\n", [])
+
+
+def test_pause_of_a_topic_that_the_link_does_not_copy(run: Run, engine: FakeEngine) -> None:
+    engine.linked()
+    assert run("link", "pause", "east-west", "--topic", "other").code == 5
+
+
+def test_a_topic_that_an_expression_pauses_is_not_resumed_alone(run: Run, engine: FakeEngine) -> None:
+    engine.linked()
+    run("config", "set", "links.east-west.paused_topics", "/or.*/")
+    assert run("link", "resume", "east-west", "--topic", "orders").code == 5
+
+
+def test_topics_of_links(run: Run, engine: FakeEngine) -> None:
+    engine.linked()
+    assert rows(run("get", "topics"))[1] == [
+        "east-west", "orders", "orders", "stopped", "2", "1", "200", "1m5s", "too", "large",
+    ]  # fmt: skip
+
+
+def test_a_fixed_key_needs_a_restart(run: Run) -> None:
+    said = run("config", "set", "data_dir", "elsewhere")
+    assert (said.code, "needs a restart" in said.err) == (5, True)
+
+
+def test_a_reset_of_many_partitions_is_brief(run: Run, engine: FakeEngine) -> None:
+    engine.reset_link = lambda *_: [{"partition": f"orders-{n}", "offset": n} for n in range(500)]  # type: ignore[method-assign]
+    assert len(run("link", "reset", "east-west", "--to", "earliest").out.splitlines()) == 12
+
+
+def test_pause_of_a_link_that_is_not_there(run: Run) -> None:
+    assert run("link", "pause", "nowhere").code == 5
+
+
+def test_reset_of_some_partitions(run: Run, engine: FakeEngine) -> None:
+    said = run("link", "reset", "east-west", "--partition", "orders-0", "--to", "earliest")
+    assert (said.code, engine.resets) == (0, [("east-west", ["orders-0"], "earliest")])
+
+
+def test_a_refill_is_shown_and_not_begun(run: Run, engine: FakeEngine) -> None:
+    said = run("link", "refill", "west-east")
+    assert (said.code, engine.refills, "4,000" in said.out) == (3, [], True)
+
+
+def test_a_refill_waits_until_all_of_it_is_copied(run: Run, engine: FakeEngine) -> None:
+    assert "copying" in rows(run("link", "refill", "west-east", "--yes"))[1]
+    assert engine.refills == ["west-east", "west-east"]
+
+
+def test_a_refill_that_still_waits_is_no_success(run: Run, engine: FakeEngine) -> None:
+    engine.refill_stages = ["waiting", "waiting"]
+    assert run("link", "refill", "west-east", "--yes", "--wait", "0").code == 4
+
+
+def test_reset_of_all(run: Run, engine: FakeEngine) -> None:
+    assert len(rows(run("link", "reset", "east-west", "--to", "latest"))) == 3
+    assert engine.resets == [("east-west", None, "latest")]
+
+
+def test_config_get_lists_live_keys(run: Run) -> None:
+    assert ["placement.mode", "observe", "observe"] in [line[:3] for line in rows(run("config", "get"))]
+
+
+def test_config_get_of_one_key_is_its_value(run: Run) -> None:
+    assert run("config", "get", "placement.paused").out == "false\n"
+
+
+def test_config_get_of_a_fixed_key(run: Run) -> None:
+    assert run("config", "get", "cluster.zookeeper").out == "127.0.0.1:2181\n"
+
+
+def test_config_get_of_an_unknown_key(run: Run) -> None:
+    assert run("config", "get", "placement.mod").code == 2
+
+
+def test_config_set(run: Run, engine: FakeEngine) -> None:
+    said = run("config", "set", "placement.max_marks", "50")
+    assert (said.out, engine.settings.placement.max_marks) == ("placement.max_marks is 50\n", 50)
+
+
+def test_config_set_back_to_the_file(run: Run, engine: FakeEngine) -> None:
+    run("config", "set", "placement.max_marks", "50")
+    assert run("config", "set", "placement.max_marks", "--default").out == "placement.max_marks is 200\n"
+
+
+def test_config_set_of_a_bad_value_says_what_is_expected(run: Run) -> None:
+    said = run("config", "set", "placement.mode", "loud")
+    assert (said.code, "expected one of observe, approve, enforce; found 'loud'" in said.err) == (2, True)
+
+
+def test_config_set_of_a_key_that_is_not_live(run: Run) -> None:
+    said = run("config", "set", "http/../port", "1")
+    assert (said.code, said.out) == (5, "")
+
+
+def test_config_set_of_a_number_below_zero_is_no_option(run: Run) -> None:
+    said = run("config", "set", "placement.max_marks", "-1")
+    assert (
+        said.code,
+        "placement.max_marks: expected a whole number, at least 0, at most 2147483647; found -1" in said.err,
+    ) == (2, True)
+
+
+def test_config_set_without_value(run: Run) -> None:
+    assert run("config", "set", "placement.mode").code == 2
+
+
+def test_errors_of_the_application_keep_their_words(run: Run, engine: FakeEngine) -> None:
+    engine.fail = Retry("the journal to answer", "no broker", "look at the journal")
+    said = run("get", "findings")
+    assert (said.code, said.err.split("\n")) == (
+        4,
+        [
+            "error:  expected the journal to answer",
+            "        found    no broker",
+            "        to do    look at the journal",
+            "",
+        ],
+    )
+
+
+def test_errors_are_json_for_programs(run: Run, engine: FakeEngine) -> None:
+    engine.fail = Refused("a ledger", "no such ledger", "look at `trueup get ledgers --all`")
+    said = run("get", "bookies", "-o", "json")
+    wanted = {
+        "expected": "a ledger",
+        "found": "no such ledger",
+        "todo": "look at `trueup get ledgers --all`",
+        "code": 5,
+    }
+    assert (said.out, json.loads(said.err)) == ("", {"error": wanted})
+
+
+def test_wrong_usage_is_json_for_programs(run: Run) -> None:
+    assert json.loads(run("get", "nothing", "--output=json").err)["error"]["code"] == 2
+
+
+def test_a_key_that_nobody_knows_is_wrong_usage_and_the_nearest_is_named(run: Run) -> None:
+    said = run("config", "get", "placement.mod")
+    assert (said.code, "did you mean placement.mode?" in said.err) == (2, True)
+
+
+def test_before_the_first_observation_it_says_so(run: Run, engine: FakeEngine) -> None:
+    engine.state["ready"] = False
+    engine.fail = Refused("the bookies to have been seen", "no observation yet", "wait")
+    assert run("get", "bookies").code == 4
+
+
+def test_tables_fit_a_terminal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    commands = (["get", "findings"], ["get", "ledgers"], ["get", "bookies"], ["get", "marks"], ["get", "actions"],
+                ["plan"], ["config", "get"], ["status"], ["explain"])  # fmt: skip
+    wide = [(words, line) for words in commands for line in run(*words).out.splitlines() if len(line) > 100]
+    assert wide == []
+
+
+def test_a_narrow_terminal_keeps_one_line_for_each_row(
+    run: Run, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert len(run("get", "findings").out.splitlines()) == 1 + len(engine.rows)
+
+
+def test_what_is_cut_ends_with_an_ellipsis(run: Run, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    engine.rows[0]["reason"] = "word " * 60
+    assert run("get", "findings").out.splitlines()[1].endswith("\u2026")
+
+
+def test_of_two_columns_that_clip_neither_vanishes(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    columns = [Column("A", lambda r: r["a"]), *(Column(n, lambda r: r["b"], clips=True) for n in ("B", "C"))]
+    out.table([{"a": "x" * 30, "b": "y" * 90}], columns, "")
+    head, line = capsys.readouterr().out.splitlines()
+    assert (head.split(), line.count("\u2026"), len(line) <= 80) == (["A", "B", "C"], 2, True)
+
+
+def test_an_id_is_never_cut(run: Run, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    engine.rows[0]["ledger"] = (1 << 63) - 1
+    assert rows(run("get", "findings"))[1][0] == "9223372036854775807"
+
+
+def test_piped_tables_have_one_line_for_each_row(run: Run, engine: FakeEngine) -> None:
+    engine.rows[0]["reason"] = "word " * 60
+    assert len(run("get", "findings").out.splitlines()) == 1 + len(engine.rows)
+
+
+def test_no_colour_goes_into_a_pipe(run: Run) -> None:
+    assert "\x1b" not in run("status").out + run("get", "findings").out
+
+
+def test_what_takes_long_says_so_on_stderr(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(out, "QUIET_S", 0.0)
+    said: list[str] = []
+    with out.progress("copying"):
+        wait_until(lambda: said.append(capsys.readouterr().err) or any(said), 60.0, "a word on stderr")
+    assert "".join(said) == "copying ...\n"
+
+
+def test_what_is_quick_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with out.progress("copying"):
+        pass
+    assert capsys.readouterr().err == ""
+
+
+def test_explain_lists_every_rule(run: Run) -> None:
+    assert [line[0] for line in rows(run("explain"))[1:]] == [rule.id for rule in EVERY_RULE]
+
+
+@pytest.mark.parametrize("rule", [rule.id for rule in EVERY_RULE])
+def test_explain_tells_why_and_remedy(run: Run, rule: str) -> None:
+    found = EVERY_RULE.find(rule)
+    assert found
+    said = " ".join(run("explain", rule).out.split())
+    assert [text for text in (found.why, found.remedy) if text not in said] == []
+
+
+def test_explain_by_short_name(run: Run) -> None:
+    assert run("explain", "too-few-racks").out.startswith("placement.too-few-racks: drifted\n")
+
+
+def test_explain_a_misspelt_rule_names_its_neighbours(run: Run) -> None:
+    said = run("explain", "too-few-rack")
+    assert (said.code, "near: too-few-racks" in said.err) == (2, True)
+
+
+def test_log_directories(run: Run, engine: FakeEngine) -> None:
+    engine.shelved()
+    found = rows(run("get", "dirs"))
+    assert [line[:1] + line[1:2] + line[6:7] for line in found[1:]] == [
+        ["east/1", "/small", "95%"], ["east/1", "/large", "35%"],
+    ]  # fmt: skip
+
+
+def test_describe_a_broker_shows_directories_moves_and_replicas(run: Run, engine: FakeEngine) -> None:
+    engine.shelved()
+    said = run("describe", "broker", "east/1").out
+    assert all(word in said for word in ("60.0%, 10.0% after the plan", "cordoned", "awaiting approval", "orders-0"))
+
+
+@pytest.mark.parametrize(("broker", "code"), [("east/9", 5), ("east", 2)])
+def test_describe_a_broker_that_is_not_there(run: Run, engine: FakeEngine, broker: str, code: int) -> None:
+    engine.shelved()
+    assert run("describe", "broker", broker).code == code
+
+
+def test_a_plan_tells_what_moves_where_and_what_it_brings(run: Run, engine: FakeEngine) -> None:
+    engine.shelved()
+    assert "10 GiB from /small to /large; skew 60%, then 40%" in run("plan").out
+
+
+def test_a_topic_is_made_in_chosen_directories(run: Run, engine: FakeEngine) -> None:
+    said = run("topic", "create", "east", "orders", "--partitions", "2", "--config", "retention.ms=-1")
+    assert (len(rows(said)), engine.topics) == (3, [("east", "orders", 2, 1, {"retention.ms": "-1"})])
+
+
+def test_a_setting_of_a_topic_that_is_none(run: Run) -> None:
+    assert run("topic", "create", "east", "orders", "--config", "retention.ms").code == 2

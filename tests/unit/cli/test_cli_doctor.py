@@ -1,0 +1,119 @@
+"""The parts of trueup doctor that need no servers."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trueup.state.common.errors import Stop
+from trueup.state.settings.settings import Settings, parse
+from trueup.streams.cli.checks import Check, machine, ok, tried, workers
+from trueup.streams.cli.main import invoke
+from trueup.streams.runtime.session import LINES
+
+ZOOKEEPER = {"cluster": {"zookeeper": "zk:2181"}}
+
+
+def made(**sections: Any) -> Settings:
+    return parse({**ZOOKEEPER, **sections})
+
+
+def test_an_error_is_a_failure_after_what_was_said_before() -> None:
+    def look() -> Any:
+        yield ok("a", "fine")
+        raise Stop("a", "b", "c")
+
+    assert tried("b", look) == [ok("a", "fine"), Check("b", "fail", "expected a; found b", "c")]
+
+
+@pytest.mark.parametrize(
+    ("conf", "wrong"),
+    [
+        ({}, ["repairedPlacementPolicyNotAdheringBookieEnabled is false, expected true"]),
+        ({workers.REPAIRS: "true"}, []),
+        ({workers.REPAIRS: "TRUE", workers.MIN_RACKS: 2}, []),
+        ({workers.REPAIRS: "true", workers.MIN_RACKS: "3"}, ["minNumRacksPerWriteQuorum is 3, expected 2"]),
+        (
+            {workers.REPAIRS: "true", workers.ENFORCE: "true"},
+            ["enforceMinNumRacksPerWriteQuorum is true, expected false"],
+        ),
+        (
+            {
+                workers.REPAIRS: "true",
+                workers.POLICY: "org.apache.bookkeeper.client.RegionAwareEnsemblePlacementPolicy",
+            },
+            ["ensemblePlacementPolicy is RegionAwareEnsemblePlacementPolicy, whose placement it cannot repair"],
+        ),
+    ],
+)
+def test_settings_of_a_worker(conf: dict[str, Any], wrong: list[str]) -> None:
+    assert list(workers._settings(made(), conf)) == wrong
+
+
+@pytest.mark.parametrize(
+    ("source", "resolver", "status"),
+    [
+        ("pulsar", "org.apache.pulsar.bookie.rackawareness.BookieRackAffinityMapping", "ok"),
+        ("pulsar", "org.apache.bookkeeper.net.ScriptBasedMapping", "fail"),
+        ("none", "org.apache.pulsar.bookie.rackawareness.BookieRackAffinityMapping", "fail"),
+    ],
+)
+def test_resolvers_must_be_of_one_kind(source: str, resolver: str, status: str) -> None:
+    check = workers._racks("racks", made(racks={"source": source}), {workers.RESOLVER: resolver}, {}, {})
+    assert check.status == status
+
+
+def test_a_script_that_is_elsewhere_cannot_be_compared(tmp_path: Path) -> None:
+    conf = {workers.SCRIPT: str(tmp_path / "racks.sh")}
+    assert workers._racks("racks", made(), conf, {}, {}).status == "warn"
+
+
+def test_many_differences_are_counted() -> None:
+    ours = {f"b{n}": "/a" for n in range(9)}
+    found = workers._compared("racks", ours, dict.fromkeys(ours, "/b")).found
+    assert found.startswith("9 bookies elsewhere: b0 in /b, here /a;")
+    assert found.endswith("and 6 more")
+
+
+def test_the_jars_looked_for_are_those_that_spark_starts_with() -> None:
+    assert {line.jars for line in LINES.values()} == {machine.SPARK_SET}
+
+
+def test_java_is_found() -> None:
+    assert machine.runtime().found.startswith("Java ")
+
+
+def test_room_leaves_nothing_behind(tmp_path: Path) -> None:
+    machine.room(made(data_dir=str(tmp_path / "not" / "there")))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
+    assert machine.room(made(data_dir="/proc/trueup")).status == "fail"
+
+
+def test_the_embedded_journal_needs_no_broker() -> None:
+    assert machine.journal(made()).found == "embedded, in data_dir"
+
+
+def test_the_last_line_of_a_failure_is_told() -> None:
+    text = "Traceback (most recent call last):\n  File x\n    y\ntrueup.state.common.errors.Stop: expected a; found b; c\n"
+    assert machine._last_error(text) == "trueup.state.common.errors.Stop: expected a; found b; c"
+
+
+@pytest.mark.parametrize(("words", "shown"), [([], ["warn"]), (["--all"], ["ok", "warn"])])
+def test_what_is_wrong_is_shown_as_soon_as_it_is_found(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], shown: list[str]
+) -> None:
+    before = list[str]()
+
+    def checks(*_: object) -> Iterator[Check]:
+        yield ok("java", "21")
+        yield Check("http", "warn", "0.0.0.0", "listen on 127.0.0.1")
+        before.append(capsys.readouterr().out)
+        yield ok("spark", "4.3.0")
+
+    monkeypatch.setattr("trueup.streams.cli.commands.doctor.examined", checks)
+    invoke(["doctor", *words, "--set", "cluster.zookeeper=zk:2181"])
+    assert [line.split()[0] for line in before[0].splitlines()] == shown

@@ -1,0 +1,60 @@
+"""The HTTP server: a real port, real requests, an end."""
+
+import socket
+
+import pytest
+import urllib3
+from urllib3.util import Timeout
+
+from tests.unit.cli.fake_engine import FakeEngine
+from trueup.state.common.errors import Stop
+from trueup.streams.runtime.metrics import Metrics
+from trueup.streams.web.api import Server, create_app, serve
+
+
+@pytest.fixture
+def server() -> Server:
+    return serve(create_app(FakeEngine(), Metrics()), "127.0.0.1", 0)
+
+
+def get(server: Server, path: str) -> urllib3.BaseHTTPResponse:
+    with urllib3.PoolManager(timeout=Timeout(5), retries=False) as pool:
+        return pool.request("GET", f"http://127.0.0.1:{server.port}{path}")
+
+
+def test_answers_on_the_port_it_got(server: Server) -> None:
+    assert get(server, "/api/status").json()["cluster"] == "east"
+    server.stop()
+
+
+def test_refuses_connections_once_stopped(server: Server) -> None:
+    server.stop()
+    with socket.socket() as probe:
+        assert probe.connect_ex(("127.0.0.1", server.port)) != 0
+
+
+def test_stops_with_a_client_connected(server: Server) -> None:
+    with socket.create_connection(("127.0.0.1", server.port)) as idle:
+        server.stop()
+        assert idle.recv(1) == b""
+
+
+def test_may_be_stopped_twice(server: Server) -> None:
+    server.stop()
+    server.stop()
+
+
+def test_a_port_in_use_is_told(server: Server) -> None:
+    with pytest.raises(Stop, match=rf"expected 127.0.0.1:{server.port} to be free"):
+        serve(create_app(FakeEngine(), Metrics()), "127.0.0.1", server.port)
+    server.stop()
+
+
+def test_a_host_that_is_not_ours_is_told() -> None:
+    with pytest.raises(Stop, match="http"):
+        serve(create_app(FakeEngine(), Metrics()), "192.0.2.1", 0)
+
+
+def test_says_nothing_of_what_serves_it(server: Server) -> None:
+    assert "Server" not in get(server, "/healthz").headers
+    server.stop()

@@ -1,0 +1,163 @@
+"""What the loop of deletions stands on, in memory: a cluster, a journal, and what a bucket says."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from trueup.state.bookkeeper.ledgers import Ledgers
+from trueup.state.common.errors import Retry
+from trueup.state.deletion.lifecycle import Marker, Stage
+from trueup.state.deletion.owners import Component, Pointers, Status
+from trueup.state.deletion.rules import LEAK_RULES
+from trueup.state.deletion.settings import Deletion
+from trueup.state.deletion.verdicts import LEAK
+from trueup.state.deletion.view import Leaks
+from trueup.streams.deletion.reconciler import Markers, Result
+from trueup.streams.deletion.report import Unreferenced
+
+OWNER, OTHER = "public/default/persistent/orders", "public/billing/persistent/bills"
+NOW, MINUTE = 10_000_000, 60_000
+
+
+def leaks(*rows: dict[str, Any]) -> Leaks:
+    """What one bucket holds forgotten: ledgers of `OWNER`, of 100 bytes at version 3, but for what is said."""
+    made, names = np.zeros(len(rows), LEAK), [OWNER, ""]
+    for at, row in enumerate(rows):
+        said = {"rule": "forgotten", "owner": OWNER, "since_ms": NOW, "length": 100, "version": 3, **row}
+        code = LEAK_RULES.code(f"deletion.{said.pop('rule')}")
+        names.append(said.pop("owner"))
+        shown = {"component": Component.DATA, "state": 3, "name": 1, "owner": len(names) - 1, "rule": code, **said}
+        for name, value in shown.items():
+            made[name][at] = value
+        made["verdict"][at] = LEAK_RULES[code].verdict
+    return Leaks(made, tuple(names), 9)
+
+
+class Told(NamedTuple):
+    """One record read back."""
+
+    key: bytes
+    value: Any
+
+
+@dataclass
+class FakeJournal:
+    """Keeps the newest of each key; ``fail``: takes nothing. ``puts``: stages of all that was put, one put a row."""
+
+    records: dict[bytes, Any] = field(default_factory=dict)
+    puts: list[list[str | None]] = field(default_factory=list)
+    fail: bool = False
+
+    def put(self, records: Sequence[tuple[str, bytes, Any]]) -> None:
+        if self.fail:
+            raise Retry("the journal", "nothing", "again")
+        self.records |= {key: value for _, key, value in records}
+        self.puts.append([value and value["stage"] for _, _, value in records])
+
+    def read(self, _what: str) -> list[Told]:
+        return [Told(key, value) for key, value in self.records.items()]
+
+
+@dataclass
+class FakeCluster:
+    """Implements `streams.deletion.reconciler.Cluster` and `streams.deletion.report.Owners`. ``versions``: of the
+    ledgers there are; ``outcome``: of every order; ``holding``: bookies that do not say that they have none;
+    ``checks``: what is said of ledgers that are looked at before, by ledger."""
+
+    versions: dict[int, int] = field(default_factory=dict)
+    outcome: str = "deleted"
+    holding: dict[str, str] = field(default_factory=dict)
+    problem: str = ""
+    orders: list[int] = field(default_factory=list)
+    asked: list[dict[int, tuple[str, ...]]] = field(default_factory=list)
+    pointers: list[Pointers] = field(default_factory=list)
+    synced: bool = True
+    checks: dict[int, str] = field(default_factory=dict)
+    checked: list[int] = field(default_factory=list)
+
+    def check(self, markers: Sequence[Marker]) -> list[Result]:
+        self.checked += [marker.ledger for marker in markers]
+        return [Result(m.ledger, self.checks.get(m.ledger, "ready"), "so it is") for m in markers]
+
+    def read(self, ledgers: Sequence[int]) -> Ledgers:
+        found = [i for i in ledgers if i in self.versions]
+        count, ones = len(found), np.ones(len(found), np.int64)
+        return Ledgers(
+            ledger=np.array(found, np.int64), mzxid=ones, ctime_ms=ones, seen_ms=ones,
+            version=np.array([self.versions[i] for i in found], np.int32), fragments=np.ones(count, np.uint32),
+            ensemble=np.full(count, 2, np.uint16), quorum=np.full(count, 2, np.uint16), state=np.ones(count, np.uint8),
+            entries=np.ones(count, np.uint8), members=np.tile(np.arange(2, dtype=np.uint32), count),
+            names=("a:1", "b:1"),
+        )  # fmt: skip
+
+    def delete(self, markers: Sequence[Marker]) -> list[Result]:
+        self.orders += [marker.ledger for marker in markers]
+        if self.outcome == "deleted":
+            self.versions = {i: v for i, v in self.versions.items() if i not in self.orders}
+        return [Result(marker.ledger, self.outcome, "so it is") for marker in markers]
+
+    def held(self, asked: Mapping[int, Sequence[str]]) -> dict[int, dict[str, str]]:
+        self.asked.append({ledger: tuple(bookies) for ledger, bookies in asked.items()})
+        return {i: {b: self.holding[b] for b in bookies if b in self.holding} for i, bookies in asked.items()}
+
+    def obstacle(self) -> str:
+        return self.problem
+
+    def nodes(self, owner: str) -> list[Pointers]:
+        return [node for node in self.pointers if node.owner == owner]
+
+    def health(self) -> tuple[bool, int, str]:
+        return self.synced, NOW, self.problem
+
+
+def node(*ledgers: int, **more: Any) -> Pointers:
+    """The node of `OWNER`."""
+    said = {"path": f"/managed-ledgers/{OWNER}", "owner": OWNER, "name": "", "status": Status.READABLE, **more}
+    return Pointers(**{"version": 7, "mzxid": 70, "seen_ms": NOW, "ledgers": ledgers, **said})
+
+
+class Loop:
+    """`Markers` of one bucket over these fakes; ``marked`` takes ledgers to where they may be deleted."""
+
+    def __init__(self, mode: str = "enforce", buckets: int = 1, **policy: Any) -> None:
+        self.cluster, self.journal, self.now_ms = FakeCluster(), FakeJournal(), NOW
+        self.policy = Deletion(owners="pulsar", instance="x", **{"mode": mode, "grace_s": 60, "retry_s": 1, **policy})
+        self.first_epoch: int | None = 5
+        self.buckets = buckets
+        self.counted: list[tuple[str, int, float]] = []
+        self.markers = self.begun()
+        self.said = Unreferenced(lambda: self.policy, self.markers, self.cluster, lambda: self.now_ms)
+
+    def begun(self) -> Markers:
+        """One that starts with what the journal holds."""
+        made = Markers(
+            self.cluster, self.journal, lambda: self.policy, lambda: self.first_epoch,  # type: ignore[arg-type]
+            lambda *step: self.counted.append(step), lambda: self.now_ms, self.buckets, self.cluster.check,
+        )  # fmt: skip
+        made.load()
+        return made
+
+    def hear(self, *rows: dict[str, Any], bucket: int = 0, epoch: int = 5) -> "Loop":
+        """A bucket says these; they are there."""
+        self.cluster.versions |= {row["ledger"]: row.get("version", 3) for row in rows}
+        self.markers.hear(bucket, epoch, leaks(*rows))
+        return self
+
+    def turn(self, after_ms: int = 0) -> dict[int, Stage]:
+        """One turn so much later; how far every marker is."""
+        self.now_ms += after_ms
+        self.markers.turn()
+        return {ledger: marker.stage for ledger, marker in self.markers.markers.items()}
+
+    def change(self, **policy: Any) -> None:
+        self.policy = replace(self.policy, **policy)
+
+    def marked(self, *ledgers: int) -> "Loop":
+        """These are marked, and nothing more is done."""
+        paused, self.policy = self.policy, replace(self.policy, paused=True)
+        self.hear(*({"ledger": ledger} for ledger in ledgers)).turn()
+        self.turn(MINUTE)
+        self.policy = paused
+        return self

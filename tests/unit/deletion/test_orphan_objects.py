@@ -1,0 +1,144 @@
+"""Objects that no owner points to: what they are called, and how they are told, planned and approved."""
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from tests.simulation.deletion.shelf import CLUSTER, Asked, Shelf
+from tests.simulation.deletion.world import OWNERS, Node, Stored, World
+from tests.unit.deletion.fake_deletion import FakeJournal, Loop
+from trueup.state.deletion.offloads import Copy, Pair
+from trueup.state.deletion.orphan_objects import Part, Referenced, Said, judged
+from trueup.state.deletion.owners import Status
+from trueup.state.deletion.stores import Store
+from trueup.streams.deletion.orphan_objects import Strays
+from trueup.streams.deletion.report import Unreferenced
+
+OWNER, OTHER = "t/n/persistent/a", "t/n/persistent/b"
+PARTS = (Part("archive/x", 5, 7),)
+OURS = Said(OWNER, "lab")
+PAIR = Pair("01234567-89ab-cdef-0123-456789abcdef", 7)
+
+
+def rule(
+    *said: Said, lister: str = "", status: Status = Status.READABLE, clusters: frozenset[str] = frozenset({"lab"})
+) -> str:
+    listed = {7: lister} if lister else {}
+    return judged(7, PARTS, set(said), clusters, Referenced({}, listed, {OWNER: status})).rule.removeprefix("deletion.")
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (rule(OURS), "copy-forgotten"),
+        (rule(OURS, lister=OWNER), "copy-replaced"),
+        (rule(OURS, lister=OTHER), "copy-unowned"),
+        (rule(lister=OWNER), "copy-replaced"),
+        (rule(), "copy-unowned"),
+        (rule(Said()), "copy-unowned"),
+        (rule(OURS, Said(OTHER, "lab")), "copy-unowned"),
+        (rule(Said(OTHER, "lab")), "copy-unowned"),
+        (rule(Said(OWNER, "else")), "copy-unowned"),
+        (rule(OURS, Said(OWNER, "else")), "copy-unowned"),
+        (rule(OURS, status=Status.UNREADABLE), "owner-unreadable"),
+        (rule(OURS, clusters=frozenset()), "copy-unowned"),
+        (rule(lister=OWNER, clusters=frozenset()), "copy-unowned"),
+    ],
+    ids=["not listed", "listed", "another lists it", "an upload", "an upload of none", "says nothing", "two owners",
+         "owner gone", "another cluster", "two clusters", "unreadable", "no cluster set", "an upload, no cluster set"],
+)  # fmt: skip
+def test_what_objects_are_called(found: str, expected: str) -> None:
+    assert found == expected
+
+
+class Setting:
+    """Two objects of one ledger that its owner does not list, beside a ledger that is forgotten."""
+
+    def __init__(self, mode: str) -> None:
+        self.world = World(Random(1), now_ms=10_000_000)
+        self.world.nodes[OWNERS[0]] = Node(1, [9], 1)
+        for key in (PAIR.data_key, PAIR.index_key):
+            self.world.objects[key] = Stored(OWNERS[0], True, 1)
+        self.loop, self.journal = Loop(mode).marked(7), FakeJournal()
+        self.shelf = Shelf(self.world, self.journal.records, Random(1))
+        self.shelf.calm = True
+        shelves: Any = {"archive": self.shelf}
+        self.strays = Strays(
+            shelves, {"archive": Store("archive", cluster=CLUSTER, list_s=1)}, Asked(self.world, self.shelf),
+            self.journal, lambda: self.loop.policy, lambda *_: None, lambda: self.world.now_ms,  # type: ignore[arg-type]
+        )  # fmt: skip
+        self.said = Unreferenced(
+            lambda: self.loop.policy,
+            self.loop.markers,
+            self.loop.cluster,
+            lambda: self.world.now_ms,
+            strays=self.strays,
+        )
+        self.turn(3)
+
+    def turn(self, count: int = 1) -> "Setting":
+        for _ in range(count):
+            self.world.now_ms += 2_000
+            self.strays.turn()
+        return self
+
+    def plan(self) -> list[tuple[str, str]]:
+        return [(row["id"], row["stage"]) for row in self.said.plan()]
+
+
+def test_in_enforce_objects_wait_and_ledgers_do_not() -> None:
+    assert Setting("enforce").plan() == [("delete-7-v3", "marked"), ("delete-objects-7", "awaiting approval")]
+
+
+def test_what_is_approved_by_name_goes_and_nothing_else() -> None:
+    setting = Setting("approve")
+    approved = setting.said.approve(["delete-objects-7"])
+    setting.turn(3)
+    assert ([row["id"] for row in approved], setting.world.objects) == (["delete-objects-7"], {})
+    assert setting.plan() == [("delete-7-v3", "awaiting approval")]
+
+
+def test_all_that_waits_is_approved_at_once() -> None:
+    setting = Setting("approve")
+    assert {row["id"] for row in setting.said.approve(None)} == {"delete-7-v3", "delete-objects-7"}
+
+
+def test_both_are_in_the_list_the_totals_and_the_markers() -> None:
+    said = Setting("approve").said
+    assert {row["rule"] for row in said.rows(10)} == {"deletion.forgotten", "deletion.copy-forgotten"}
+    assert (said.status()["bytes"], said.status()["markers"]) == (110, {"marked": 2})
+    assert [row["bookies"] for row in said.markers() if row["id"] == "delete-objects-7"] == [
+        [f"archive/{PAIR.data_key}", f"archive/{PAIR.index_key}"]
+    ]
+
+
+def test_what_is_done_to_objects_is_in_the_history() -> None:
+    setting = Setting("approve")
+    setting.said.approve(["delete-objects-7"])
+    setting.turn(3)
+    rows = setting.strays.markers.history.rows()
+    assert (rows[-1]["id"], rows[-1]["outcome"]) == ("delete-objects-7", "confirmed")
+
+
+def test_a_ledger_is_described_with_objects_that_nobody_points_to() -> None:
+    found = Setting("approve").strays.shown(7)
+    assert found[0] == f"archive/{PAIR.data_key}: 5 bytes, deletion.copy-forgotten"
+
+
+def test_a_copy_that_is_lost_is_told_before_what_is_left_of_others() -> None:
+    setting = Setting("observe")
+    setting.loop.change(missing_s=0)
+    node = setting.world.nodes[OWNERS[0]]
+    node.listed = [7, 9]
+    lost = Copy(Pair("00000000-89ab-cdef-0123-456789abcdef", 7), True, "S3", "shelf")
+    node.copies[7] = lost  # type: ignore[assignment]
+    setting.turn()
+    assert [row["rule"] for row in setting.said.rows(10) if row["rule"].startswith("deletion.copy")] == [
+        "deletion.copy-lost"
+    ]
+
+
+def test_in_observe_what_would_be_begun_is_planned() -> None:
+    setting = Setting("observe")
+    assert ("delete-objects-7", "suspected") in setting.plan()

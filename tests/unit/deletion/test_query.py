@@ -1,0 +1,163 @@
+"""The way of records into buckets of owners: both sides of an owner meet, nothing is lost on the way."""
+
+import zlib
+from collections.abc import Iterable
+
+import pandas as pd
+import pytest
+
+from tests.unit.deletion.fake_deletion import OTHER
+from tests.unit.deletion.fake_deletion import OWNER as ORDERS
+from trueup.state.bookkeeper.observations import LedgerState
+from trueup.state.common.errors import BadBytes
+from trueup.state.deletion.owned_ledgers import NO_LEDGERS, NO_NODES, Table, nodes_of
+from trueup.state.deletion.owners import Pointers, Status
+from trueup.state.deletion.rules import LEAK_RULES
+from trueup.state.deletion.view import OwnerBucket
+from trueup.state.placement.view import MemoryStore
+from trueup.streams.deletion.owners import record_of
+from trueup.streams.deletion.query import LEDGER, OWNER, TOPOLOGY, leaks_of, route, split
+from trueup.streams.journal.codec import encode
+
+BUCKETS = 5
+Record = tuple[int, bytes]
+
+
+def ledger(number: int, owner: str = ORDERS, state: LedgerState = LedgerState.CLOSED, **custom: bytes) -> Record:
+    said = {"application": b"pulsar", "component": b"managed-ledger", "pulsar/managed-ledger": owner.encode()}
+    record = {
+        "ledger": number, "mzxid": 50 + number, "version": 2, "ctime_ms": 1, "seen_ms": 9, "state": int(state),
+        "ensemble": 1, "quorum": 1, "ack_quorum": 1, "last_entry": 4, "length": 100, "error": "",
+        "fragments": [] if state is LedgerState.GONE else [{"first_entry": 0, "bookies": ["a:1"]}],
+        "custom": {} if state is LedgerState.GONE else custom or said,
+    }  # fmt: skip
+    return LEDGER, encode("ledgers", record)
+
+
+def node(*ledgers: int, owner: str = ORDERS, name: str = "", dropped: int = 0) -> Pointers:
+    """A node that points to these and counts so many of them as deleted."""
+    path = f"/managed-ledgers/{owner}/{name}".rstrip("/")
+    return Pointers(path, owner, name, Status.READABLE, 3, 60, 9, ledgers, ledgers[:dropped])
+
+
+def pointing(pointers: Pointers) -> Record:
+    return OWNER, encode("owners", record_of(pointers))
+
+
+def question(epoch: int) -> Record:
+    return TOPOLOGY, encode("topology", {
+        "epoch": epoch, "at_ms": 0, "min_racks": 2, "enforce_min_racks": False, "held": "", "released": -1,
+        "collect_ms": 0, "restarted": 0, "bookies": [],
+    })  # fmt: skip
+
+
+def routed(*records: Record) -> dict[int, list[tuple[int, bytes]]]:
+    """What each bucket gets of one batch."""
+    frame = pd.DataFrame([{"kind": kind, "value": value} for kind, value in records])
+    found: dict[int, list[tuple[int, bytes]]] = {}
+    for part in route(BUCKETS)(iter([frame])):
+        for bucket, kind, value in part.itertuples(index=False):
+            found.setdefault(bucket, []).append((kind, value))
+    return found
+
+
+def tables(given: Iterable[tuple[int, bytes]]) -> tuple[Table, Table, int]:
+    return split(iter([pd.DataFrame(given, columns=["kind", "value"])]))
+
+
+def bucket_of(name: str) -> int:
+    return zlib.crc32(name.encode()) % BUCKETS
+
+
+def test_an_owner_and_its_ledgers_meet() -> None:
+    found = routed(ledger(4), ledger(5), pointing(node(5)), pointing(node(name="sub")))
+    assert list(found) == [bucket_of(ORDERS)]
+
+
+def test_owners_are_kept_apart() -> None:
+    found = routed(ledger(4), ledger(5, OTHER), pointing(node(4)), pointing(node(5, owner=OTHER)))
+    seen = {bucket: tables(rows) for bucket, rows in found.items()}
+    ids = {bucket: (ledgers.rows["ledger"].tolist(), nodes.listed["ledger"].tolist())
+           for bucket, (ledgers, nodes, _) in seen.items()}  # fmt: skip
+    assert ids == {bucket_of(ORDERS): ([4], [4]), bucket_of(OTHER): ([5], [5])}
+
+
+def test_a_node_that_reads_as_another_owners_later_is_replaced() -> None:
+    """The path does not tell whether ``a`` is a cursor of the topic ``persistent``."""
+    topic, path = "t/ns/persistent/persistent", "/managed-ledgers/t/ns/persistent/persistent/a"
+    cursor = Pointers(path, topic, "a", Status.READABLE, 3, 60, 9)
+    made = [pointing(cursor), pointing(cursor._replace(owner=f"{topic}/a", name="", mzxid=70, ledgers=(7,)))]
+    ((bucket, rows),) = routed(*made, ledger(7, f"{topic}/a")).items()
+    held = OwnerBucket(MemoryStore())
+    held.step(*tables(rows)[:2])
+    assert (bucket, held.nodes.text("owner", 0), len(held.nodes)) == (bucket_of(topic), f"{topic}/a", 1)
+
+
+def test_a_ledger_that_is_gone_is_told_to_every_bucket() -> None:
+    found = routed(ledger(4, state=LedgerState.GONE))
+    assert {bucket: tables(rows)[0].rows["ledger"].tolist() for bucket, rows in found.items()} == {
+        bucket: [4] for bucket in range(BUCKETS)
+    }
+
+
+def test_ledgers_of_nobody_are_spread() -> None:
+    found = routed(*(ledger(number, application=b"other") for number in range(BUCKETS)))
+    assert sorted(found) == list(range(BUCKETS))
+
+
+def test_a_question_reaches_every_bucket_once_and_is_the_newest() -> None:
+    found = routed(question(3), question(5), question(4))
+    assert {bucket: (len(rows), tables(rows)[2]) for bucket, rows in found.items()} == dict.fromkeys(
+        range(BUCKETS), (1, 5)
+    )
+
+
+def test_without_a_question_nobody_asked() -> None:
+    assert tables(routed(ledger(4))[bucket_of(ORDERS)])[2] == -1
+
+
+def test_an_empty_batch_goes_nowhere() -> None:
+    assert list(route(BUCKETS)(iter([pd.DataFrame({"kind": [], "value": []})]))) == []
+
+
+def test_one_row_of_each_kind_goes_to_a_bucket_however_many_records_there_are() -> None:
+    found = routed(*(ledger(number) for number in range(50)), pointing(node(*range(40, 50))))
+    assert [kind for kind, _ in found[bucket_of(ORDERS)]] == [LEDGER, OWNER]
+
+
+def test_lists_stay_with_their_nodes() -> None:
+    nodes = [node(4, 5, dropped=1), node(7, owner=OTHER), node(8, 9, name="sub", dropped=1)]
+    _, mine, _ = tables(routed(*map(pointing, nodes))[bucket_of(ORDERS)])
+    assert (mine.rows["count"].tolist(), mine.listed["ledger"].tolist(), mine.listed["dropped"].tolist()) == (
+        [2, 2], [4, 5, 8, 9], [1, 0, 1, 0],
+    )  # fmt: skip
+
+
+def test_names_come_through() -> None:
+    ledgers, nodes, _ = tables(routed(ledger(4), pointing(node(name="a%2Fb")))[bucket_of(ORDERS)])
+    assert (ledgers.text("owner", 0), nodes.text("owner", 0), nodes.text("name", 0)) == (ORDERS, ORDERS, "a%2Fb")
+
+
+def test_a_bucket_says_what_is_forgotten_of_what_reached_it() -> None:
+    ledgers, nodes, _ = tables(routed(ledger(4), ledger(9), pointing(node(9)))[bucket_of(ORDERS)])
+    found = OwnerBucket(MemoryStore()).step(ledgers, nodes)
+    assert found is not None
+    row = {"bucket": 1, "epoch": 5, "ledgers": found.ledgers, "leaks": found.rows.tobytes(),
+           "names": "\n".join(found.names)}  # fmt: skip
+    bucket, epoch, leaks = leaks_of(row)
+    said = [(int(r["ledger"]), LEAK_RULES[int(r["rule"])].id, leaks.names[r["owner"]]) for r in leaks.rows]
+    assert (bucket, epoch, leaks.ledgers, said) == (1, 5, 2, [(4, "deletion.forgotten", ORDERS)])
+
+
+@pytest.mark.parametrize("table", [NO_LEDGERS, NO_NODES, nodes_of([node(4, 5), node()])])
+def test_a_table_comes_back_from_its_bytes(table: Table) -> None:
+    again = Table.from_bytes(table.to_bytes())
+    assert (again.rows.tolist(), again.rows.dtype, again.listed.tolist()) == (
+        table.rows.tolist(), table.rows.dtype, table.listed.tolist(),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("blob", [b"", b"XX", b"TO\x09" + bytes(40)])
+def test_bytes_of_another_form_are_told(blob: bytes) -> None:
+    with pytest.raises(BadBytes, match="rebuild the view"):
+        Table.from_bytes(blob)

@@ -1,0 +1,178 @@
+"""What the application says of ledgers that nobody points to: rows, plan, approvals, status."""
+
+from typing import Any
+
+import pytest
+
+from tests.unit.deletion.fake_deletion import MINUTE, NOW, OTHER, OWNER, Loop, node
+from trueup.state.deletion.owners import NOBODY, Claim, Component, Status
+
+FORGOTTEN = {"ledger": 7, "since_ms": NOW - MINUTE}
+REPORTED = {"ledger": 9, "rule": "owner-gone", "owner": OTHER, "since_ms": NOW - 2 * MINUTE, "length": 50}
+DATA = Claim(Component.DATA, OWNER)
+
+
+def stages(rows: list[dict[str, Any]]) -> dict[int, str]:
+    return {row["ledger"]: row["stage"] for row in rows}
+
+
+def test_the_longest_forgotten_stand_first() -> None:
+    said = Loop("observe").hear(FORGOTTEN, REPORTED).said
+    assert ([row["ledger"] for row in said.rows(10)], [row["ledger"] for row in said.rows(1)]) == ([9, 7], [9])
+
+
+def test_a_row_says_whose_it_is_why_and_how_much() -> None:
+    row = Loop("observe").hear(FORGOTTEN).said.rows(10)[0]
+    said = ("owner", "rule", "verdict", "component", "state", "bytes", "stage")
+    assert [row[name] for name in said] == [
+        OWNER, "deletion.forgotten", "drifted", "data", "closed", 100, "suspected",
+    ]  # fmt: skip
+
+
+def test_what_is_only_reported_has_no_stage_and_what_is_missing_no_state() -> None:
+    row = Loop(missing_s=0).hear({"ledger": 7, "rule": "missing", "version": -1}).said.rows(10)[0]
+    assert (row["stage"], row["state"]) == ("", "")
+
+
+@pytest.mark.parametrize("rule", ["missing", "copy-lost"])
+def test_what_is_missing_is_said_after_a_while(rule: str) -> None:
+    loop = Loop(missing_s=60).hear({"ledger": 7, "rule": rule, "version": -1})
+    early = loop.said.rows(10), loop.said.status()["unreferenced"]
+    loop.now_ms += MINUTE
+    assert (early, [row["rule"] for row in loop.said.rows(10)]) == (([], 0), [f"deletion.{rule}"])
+
+
+def test_rows_say_how_far_their_deletion_is() -> None:
+    assert stages(Loop("approve").marked(7).said.rows(10)) == {7: "marked"}
+
+
+def test_in_observe_the_plan_is_what_would_be_begun() -> None:
+    loop = Loop("observe").hear(FORGOTTEN, REPORTED)
+    assert [(row["id"], row["stage"]) for row in loop.said.plan()] == [("delete-7-v3", "suspected")]
+
+
+@pytest.mark.parametrize(("mode", "stage"), [("approve", "awaiting approval"), ("enforce", "marked")])
+def test_what_is_marked_waits_for_an_operator_where_one_is_asked(mode: str, stage: str) -> None:
+    assert stages(Loop(mode).marked(7).said.plan()) == {7: stage}
+
+
+def test_what_the_grace_runs_for_waits_for_nobody() -> None:
+    loop = Loop("approve").hear(FORGOTTEN | {"since_ms": NOW})
+    loop.turn()
+    assert stages(loop.said.plan()) == {7: "suspected"}
+
+
+def test_what_is_gone_from_metadata_is_in_no_plan_but_among_the_markers() -> None:
+    loop = Loop().marked(7)
+    loop.cluster.holding = {"a:1": "no answer"}
+    loop.turn()
+    assert (loop.said.plan(), stages(loop.said.markers())) == ([], {7: "gone-from-metadata"})
+
+
+def test_a_plan_names_what_it_was_decided_on() -> None:
+    row = Loop("approve").marked(7).said.plan()[0]
+    assert (row["kind"], row["requirements"], row["evidence"]["owner"], row["reason"].split(":")[0]) == (
+        "delete", {"version": 3}, OWNER, f"100 bytes of {OWNER}",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("ids", "given"), [(None, [7, 8]), (["delete-8-v3"], [8]), (["delete-8-v2", "repair-7-v3"], []), ([], [])]
+)
+def test_approvals(ids: list[str] | None, given: list[int]) -> None:
+    loop = Loop("approve").marked(7, 8)
+    said = [row["ledger"] for row in loop.said.approve(ids)]
+    assert (said, [m.ledger for m in loop.markers.markers.values() if m.approved]) == (given, given)
+
+
+def test_what_was_approved_waits_no_more() -> None:
+    loop = Loop("approve").marked(7)
+    loop.said.approve(None)
+    assert (stages(loop.said.plan()), loop.said.approve(None)) == ({7: "marked"}, [])
+
+
+def test_the_status_counts_by_namespace_and_rule() -> None:
+    loop = Loop("observe").hear(FORGOTTEN, FORGOTTEN | {"ledger": 8}, REPORTED)
+    status = loop.said.status()
+    assert (status["unreferenced"], status["bytes"], status["forgotten"]) == (3, 250, [
+        {"namespace": "public/billing", "rule": "deletion.owner-gone", "ledgers": 1, "bytes": 50},
+        {"namespace": "public/default", "rule": "deletion.forgotten", "ledgers": 2, "bytes": 200},
+    ])  # fmt: skip
+
+
+def test_the_status_counts_in_all_buckets() -> None:
+    loop = Loop("observe", buckets=2).hear(FORGOTTEN).hear(FORGOTTEN | {"ledger": 8}, bucket=1)
+    assert [(row["ledgers"], row["bytes"]) for row in loop.said.status()["forgotten"]] == [(2, 200)]
+
+
+def test_a_schema_belongs_to_its_namespace_and_nobodys_to_none() -> None:
+    loop = Loop("observe").hear(
+        REPORTED | {"owner": "schema:public/default/x", "rule": "schema"},
+        REPORTED | {"ledger": 8, "owner": "", "rule": "unknown-owner"},
+    )
+    assert [row["namespace"] for row in loop.said.status()["forgotten"]] == ["", "public/default"]
+
+
+def test_the_status_tells_markers_by_stage_and_the_age_of_the_oldest() -> None:
+    status = Loop("approve").marked(7, 8).said.status()
+    assert (status["markers"], status["oldest_ms"], status["complete"]) == ({"marked": 2}, MINUTE, True)
+
+
+def test_without_any_there_is_no_oldest() -> None:
+    status = Loop().hear().said.status()
+    assert (status["oldest_ms"], status["forgotten"], status["unreferenced"]) == (None, [], 0)
+
+
+def test_a_ledger_that_is_forgotten_with_the_nodes_that_do_not_have_it() -> None:
+    loop = Loop("approve").marked(7)
+    loop.cluster.pointers = [
+        node(8, 9),
+        node(path="p/sub", name="sub", status=Status.UNREADABLE, error="p/sub: byte 3"),
+    ]
+    said = loop.said.ledger(7, DATA)
+    nodes = [(n["status"], n["points"], n["highest"], n["error"]) for n in said["nodes"]]
+    assert (said["rule"], said["since_ms"], said["marker"]["stage"], nodes) == (
+        "deletion.forgotten", NOW, "marked", [("readable", False, 9, ""), ("unreadable", False, None, "p/sub: byte 3")],
+    )  # fmt: skip
+
+
+def test_a_ledger_that_is_in_use_with_the_node_that_points_to_it() -> None:
+    loop = Loop().hear()
+    loop.cluster.pointers = [node(7, 8)]
+    said = loop.said.ledger(7, DATA)
+    assert (said["rule"], said["since_ms"], said["marker"], said["nodes"][0]["points"]) == ("", None, None, True)
+
+
+def test_of_a_ledger_that_is_nobodys_no_node_is_read() -> None:
+    loop = Loop().hear()
+    loop.cluster.pointers = [node(owner="")]
+    assert loop.said.ledger(7, NOBODY)["nodes"] == []
+
+
+@pytest.mark.parametrize(
+    ("synced", "problem", "epoch", "says"),
+    [(True, "", 5, []), (True, "", 4, ["the deletion view is not complete yet"]),
+     (False, "", 5, ["owners of ledgers: not all read yet"]), (False, "no right", 4, ["owners of ledgers: no right"])],
+)  # fmt: skip
+def test_why_nothing_can_be_said_yet(synced: bool, problem: str, epoch: int, says: list[str]) -> None:
+    loop = Loop().hear(epoch=epoch)
+    loop.cluster.synced, loop.cluster.problem = synced, problem
+    assert loop.said.not_ready() == says
+
+
+@pytest.mark.parametrize(("mode", "says"), [("observe", []), ("enforce", ["nothing is deleted now: no INSTANCEID"])])
+def test_why_nothing_is_deleted_though_it_should_be(mode: str, says: list[str]) -> None:
+    loop = Loop(mode).hear()
+    loop.cluster.problem = "no INSTANCEID"
+    loop.turn()
+    assert loop.said.stopped() == says
+
+
+@pytest.mark.parametrize(
+    ("synced", "problem", "after_ms", "state"),
+    [(True, "", 0, "up"), (True, "", 5_000, "slow"), (False, "", 0, "slow"), (False, "no right", 0, "down")],
+)
+def test_how_owners_fare(synced: bool, problem: str, after_ms: int, state: str) -> None:
+    loop = Loop()
+    loop.cluster.synced, loop.cluster.problem = synced, problem
+    assert [(name, said) for name, said, _, _ in loop.said.sources(NOW + after_ms)] == [("owners", state)]

@@ -1,0 +1,161 @@
+"""What is said of ledgers that nobody points to: one bucket of owners, small enough to see through."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from trueup.state.bookkeeper.observations import LedgerState
+from trueup.state.deletion.owned_ledgers import NO_LEDGERS, OWNED, Rows, Table, nodes_of
+from trueup.state.deletion.owners import Claim, Component, Pointers, Status, claim_of, managed_ledger
+from trueup.state.deletion.rules import LEAK_RULES
+from trueup.state.deletion.verdicts import judge
+from trueup.state.deletion.view import OwnerBucket
+from trueup.state.placement.view import MemoryStore
+
+ML = "public/default/persistent/orders"
+PATH = f"/managed-ledgers/{ML}"
+
+
+def ledgers(*rows: dict[str, Any]) -> Table:
+    """Closed data ledgers of `ML` with ten entries, but for what is said."""
+    names: dict[str, int] = {"": 0}
+    table: Rows = np.zeros(len(rows), OWNED)
+    for at, row in enumerate(rows):
+        said = {"state": LedgerState.CLOSED, "component": Component.DATA, "owner": ML, "name": "", "last_entry": 9,
+                "length": 100, "version": 1, "mzxid": 5, "seen_ms": 1_000, **row}  # fmt: skip
+        for name, value in said.items():
+            table[name][at] = names.setdefault(value, len(names)) if isinstance(value, str) else value
+    return Table(table, tuple(names))
+
+
+def node(*listed: int, **more: Any) -> Pointers:
+    """The managed ledger's node, listing these."""
+    said = {"path": PATH, "owner": ML, "name": "", "status": Status.READABLE, "version": 3, "mzxid": 7, **more}
+    return Pointers(**{"seen_ms": 2_000, "ledgers": listed, **said})
+
+
+def cursor(*listed: int, **more: Any) -> Pointers:
+    return node(*listed, **{"path": f"{PATH}/sub", "name": "sub", **more})
+
+
+def rules(table: Table, *nodes: Pointers) -> dict[int, str]:
+    return {
+        int(row["ledger"]): LEAK_RULES[int(row["rule"])].id.removeprefix("deletion.")
+        for row in judge(table, nodes_of(nodes))
+    }
+
+
+def test_a_listed_ledger_is_not_forgotten() -> None:
+    assert rules(ledgers({"ledger": 4}), node(4, 9), cursor()) == {9: "missing"}
+
+
+def test_one_that_later_ones_are_listed_without_is() -> None:
+    assert rules(ledgers({"ledger": 4}, {"ledger": 9}), node(9)) == {4: "forgotten"}
+
+
+def test_what_is_missing_is_so_since_its_ledger_went() -> None:
+    bucket = OwnerBucket(MemoryStore())
+    bucket.step(ledgers({"ledger": 4}), nodes_of([node(4)]))
+    found = bucket.step(ledgers({"ledger": 4, "state": LedgerState.GONE, "mzxid": 9, "seen_ms": 70_000}))
+    assert found is not None
+    assert found.rows["since_ms"].tolist() == [70_000]
+
+
+def test_an_open_one_that_later_ones_are_listed_without_is_too() -> None:
+    assert rules(ledgers({"ledger": 4, "state": LedgerState.OPEN}, {"ledger": 9}), node(9)) == {4: "forgotten"}
+
+
+def test_an_empty_one_is_told_apart() -> None:
+    assert rules(ledgers({"ledger": 4, "last_entry": -1}, {"ledger": 9}), node(9)) == {4: "forgotten-empty"}
+
+
+def test_the_newest_ledger_may_be_about_to_be_listed() -> None:
+    assert rules(ledgers({"ledger": 9}, {"ledger": 4}), node(4)) == {9: "not-superseded"}
+
+
+def test_one_that_is_being_recovered_is_left_alone() -> None:
+    table = ledgers({"ledger": 4, "state": LedgerState.IN_RECOVERY}, {"ledger": 9})
+    assert rules(table, node(9)) == {4: "not-superseded"}
+
+
+def test_a_cursor_that_lists_a_later_ledger_supersedes_no_data() -> None:
+    table = ledgers({"ledger": 4}, {"ledger": 9, "component": Component.CURSOR, "name": "sub"})
+    assert rules(table, node(), cursor(9)) == {4: "not-superseded"}
+
+
+def test_an_owner_without_a_node_proves_nothing() -> None:
+    assert rules(ledgers({"ledger": 4})) == {4: "owner-gone"}
+
+
+def test_a_node_that_cannot_be_read_blinds_its_whole_owner() -> None:
+    table = ledgers({"ledger": 4}, {"ledger": 9})
+    assert rules(table, node(9), cursor(status=Status.UNREADABLE)) == {4: "owner-unreadable"}
+
+
+def test_a_node_of_another_owner_blinds_nobody_else() -> None:
+    other = cursor(path="/managed-ledgers/other/sub", owner="other", status=Status.UNREADABLE)
+    assert rules(ledgers({"ledger": 4}, {"ledger": 9}), node(9), other) == {4: "forgotten"}
+
+
+@pytest.mark.parametrize("component", ["CURSOR", "COMPACTED", "DELAYED"])
+def test_what_is_no_data_is_only_reported(component: str) -> None:
+    table = ledgers({"ledger": 4, "component": Component[component]}, {"ledger": 9})
+    assert rules(table, node(9)) == {4: component.lower()}
+
+
+def test_a_schema_has_an_owner_of_its_own() -> None:
+    table = ledgers(
+        {"ledger": 4, "component": Component.SCHEMA, "owner": "schema:x"},
+        {"ledger": 5, "component": Component.SCHEMA, "owner": "schema:x"},
+    )
+    assert rules(table, node(5, path="/schemas/x", owner="schema:x")) == {4: "schema"}
+
+
+def test_an_unknown_owner_is_only_reported() -> None:
+    assert rules(ledgers({"ledger": 4, "component": Component.UNKNOWN, "owner": ""})) == {4: "unknown-owner"}
+
+
+def test_one_that_counts_as_deleted_and_is_there_is_told() -> None:
+    assert rules(ledgers({"ledger": 4}, {"ledger": 9}), node(4, 9, dropped=(4,))) == {4: "dropped"}
+
+
+def test_one_that_counts_as_deleted_and_is_gone_is_not_missing() -> None:
+    assert rules(ledgers({"ledger": 9}), node(4, 9, dropped=(4,))) == {}
+
+
+def test_a_listed_ledger_that_is_not_there_is_missing() -> None:
+    assert rules(NO_LEDGERS, node(4)) == {4: "missing"}
+
+
+def test_it_is_forgotten_since_the_later_of_both_sides_was_seen() -> None:
+    found = judge(ledgers({"ledger": 4, "seen_ms": 1_500}, {"ledger": 9}), nodes_of([node(9, seen_ms=2_500)]))
+    assert found["since_ms"].tolist() == [2_500]
+
+
+@pytest.mark.parametrize(
+    ("custom", "claim"),
+    [
+        ({}, Claim(Component.UNKNOWN)),
+        ({"application": b"pulsar", "component": b"managed-ledger", "pulsar/managed-ledger": ML.encode()},
+         Claim(Component.DATA, ML)),
+        ({"application": b"pulsar", "component": b"managed-ledger", "pulsar/managed-ledger": ML.encode(),
+          "pulsar/cursor": b"a%2Fb"}, Claim(Component.CURSOR, ML, "a%2Fb")),
+        ({"application": b"pulsar", "component": b"compacted-ledger", "pulsar/compactedTo": b"\xff",
+          "pulsar/compactedTopic": b"persistent://public/default/orders"}, Claim(Component.COMPACTED, ML)),
+        ({"application": b"pulsar", "component": b"schema", "pulsar/schemaId": b"public/default/orders"},
+         Claim(Component.SCHEMA, "schema:public/default/orders")),
+        ({"application": b"pulsar", "component": b"something-new"}, Claim(Component.UNKNOWN)),
+        ({"application": b"pulsar", "component": b"managed-ledger"}, Claim(Component.UNKNOWN)),
+        ({"application": b"pulsar", "component": b"managed-ledger", "pulsar/managed-ledger": b"\xff"},
+         Claim(Component.UNKNOWN)),
+        ({"application": b"pulsar", "component": b"managed-ledger", "pulsar/managed-ledger": b"a\nb"},
+         Claim(Component.UNKNOWN)),
+    ],
+)  # fmt: skip
+def test_custom_metadata_name_the_owner(custom: dict[str, bytes], claim: Claim) -> None:
+    assert claim_of(custom) == claim
+
+
+def test_a_topic_is_encoded_as_java_does() -> None:
+    assert managed_ledger("persistent://t/n/a b:c~*") == "t/n/persistent/a+b%3Ac%7E*"

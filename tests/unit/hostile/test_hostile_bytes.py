@@ -1,0 +1,265 @@
+"""Mutated bytes through every decoder of what others send or wrote: a value or `BadBytes`, soon, in little memory."""
+
+import logging
+import socket
+import struct
+import time
+import tracemalloc
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from threading import Event
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from kazoo.exceptions import EXCEPTIONS, AuthFailedError, ConnectionDropped, KazooException
+
+from tests.fuzz import mutated
+from tests.unit.hostile import hostile_seeds as seeds
+from trueup.connectors.bookkeeper.bookie.bulk_reads import Reads
+from trueup.connectors.bookkeeper.bookie.connection import Bookie
+from trueup.connectors.bookkeeper.bookie.entries import Digest, Kind, head_of
+from trueup.connectors.bookkeeper.bookie.frames import Frames
+from trueup.connectors.bookkeeper.metadata import bulk, metadata
+from trueup.connectors.bookkeeper.metadata.messages import Response
+from trueup.connectors.bookkeeper.placement import mark_codec
+from trueup.connectors.kafka.client import fetch_produce
+from trueup.connectors.kafka.client.connection import Connection as KafkaConnection
+from trueup.connectors.kafka.protocol import compression
+from trueup.connectors.kafka.protocol import record_batch as batches
+from trueup.connectors.kafka.protocol.aborted import Aborted
+from trueup.connectors.kafka.protocol.reencode import dense, first_header
+from trueup.connectors.pulsar import compressed, offload_index
+from trueup.connectors.pulsar import metadata as pulsar
+from trueup.connectors.zookeeper import requests
+from trueup.connectors.zookeeper.connection import Connection
+from trueup.state.common.errors import BadBytes, Retry, Stop, TrueupError
+from trueup.streams.journal import codec
+from trueup.streams.journal import decode as rows
+
+LIMIT_BYTES, LIMIT_S = 96 << 20, 2.0
+BODY = b"\x10\x00\x00\x00\x02k\x02v\x00" * 40
+
+
+def batch_of(codec_number: int, body: bytes = BODY, records: int = 40, attributes: int = 0) -> bytes:
+    header = batches.Header(5, 0, 1, 2, 0, codec_number | attributes, records - 1, 1, 1, 9, 0, 0, records)
+    return bytes(batches.assemble(header, compression.closed(codec_number, body)))
+
+
+def opened(data: bytes) -> None:
+    for header, batch in batches.walk(memoryview(bytearray(data))):
+        if header.magic == 2:
+            batches.sound(header, batch)
+            dense(header, batch, "here")
+            first_header(header, batch, b"h", "here")
+
+
+def control(data: bytes) -> None:
+    aborted = Aborted([(9, 0)])
+    for header, batch in batches.walk(memoryview(data)):
+        if header.magic == 2:
+            aborted.end(header, batch)
+
+
+def decompressed(data: bytes) -> None:
+    for number in range(5):
+        for most in (0, 100):
+            try:
+                compression.opened(number, memoryview(data), "here", most)
+            except BadBytes:
+                continue
+
+
+def streamed(data: bytes) -> None:
+    left = memoryview(data)
+
+    def receive(room: memoryview) -> int:
+        nonlocal left
+        got = min(len(room), len(left))
+        room[:got], left = left[:got], left[got:]
+        return got
+
+    frames = Frames(receive, "b:1")
+    while frames.next() is not None:
+        pass
+
+
+def responded(data: bytes) -> None:
+    class Silent(Bookie):
+        def __init__(self) -> None:
+            self.name = "b:1"
+
+        def receive(self) -> memoryview:
+            return memoryview(data)
+
+    answer = Silent().response()
+    assert answer.header.txnId is not None
+
+
+def cut(data: bytes) -> None:
+    reads = Reads("b:1", ("127.0.0.1", 1), 1.0)
+    reads._ledger = 7
+    assert len(list(reads._cut(memoryview(data), 0, 500))) <= 500
+
+
+def looked_up(data: bytes) -> None:
+    for found in (
+        requests.GetData("/a").deserialize(data, 0),
+        requests.MultiRead(b"/a", [b"1"]).deserialize(data, 0),
+    ):
+        list(found.rows())
+        [found.stat(row) for row in range(len(found)) if found.size[row] >= 0]
+
+
+def written(data: bytes) -> None:
+    requests.Multi([]).deserialize(data, 0)
+
+
+def listed(data: bytes) -> None:
+    requests.GetChildren("/a").deserialize(data, 0)
+
+
+def listings(data: bytes) -> None:
+    requests.Listings(["/a"]).deserialize(data, 0)
+
+
+def in_bulk(data: bytes) -> None:
+    raw = data + bytes(requests.STAT_BYTES)
+    found = requests.Znodes(raw, np.array([0]), np.array([len(data)]), 7)
+    list(bulk.decode(np.array([59]), [found], str, 9).records())
+
+
+def digested(data: bytes) -> None:
+    for kind in Kind:
+        digest = Digest(kind, b"secret")
+        for check in (lambda d=digest: d.check(7, 3, memoryview(data)), lambda d=digest: d.note(7, memoryview(data))):
+            try:
+                check()
+            except BadBytes:
+                continue
+
+
+def pointed(data: bytes) -> None:
+    for decode in (pulsar.managed_ledger, pulsar.cursor, pulsar.schema, compressed.opened):
+        try:
+            decode(data, "here")
+        except BadBytes:
+            continue
+
+
+class Line(Connection):
+    """A connection over which these bytes come, with one request under way."""
+
+    def __init__(self, data: bytes) -> None:
+        self._left, self.logger, self.ping_outstanding = data, logging.getLogger("kazoo.test"), Event()
+        self.client: Any = SimpleNamespace(
+            sink=lambda _: None, _data_watchers={}, _child_watchers={}, last_zxid=0, _stopped=Event(),
+            _session_callback=lambda _: None,
+            _pending=deque([(requests.GetChildren("/a"), Future(), 1)]),
+        )  # fmt: skip
+
+    def _receive(self, most: int, timeout: float) -> bytes:
+        assert most <= 1 << 20
+        if not self._left:
+            raise ConnectionDropped("the end")
+        found, self._left = self._left[:most], self._left[most:]
+        return found
+
+
+class Future:
+    """As much of kazoo's as an answer needs."""
+
+    def set(self, _answer: object) -> None:
+        pass
+
+    def set_exception(self, error: Exception) -> None:
+        assert isinstance(error, BadBytes | KazooException)
+
+
+def over_a_line(data: bytes) -> None:
+    line = Line(data)
+    while True:
+        line._read_socket(1.0)
+
+
+def one_answer(data: bytes) -> None:
+    here, there = socket.socketpair()
+    with here, there:
+        there.sendall(data[:60_000])
+        there.close()
+        here.settimeout(1.0)
+        connection = KafkaConnection(here, "b:1", "us")
+        connection._expected = 0
+        connection.receive()
+
+
+DECODERS: dict[str, tuple[Callable[[bytes], Any], Sequence[bytes]]] = {
+    "frames": (streamed, [struct.pack(">i", 5) + b"hello", b"\x0f\xff\xff\xff"]),
+    "response": (responded, seeds.responses(Response)),
+    "reads": (cut, [struct.pack(">IIqqq", 2 << 24 | 7 << 16, 0, 7, 0, 1) + (struct.pack(">i", 3) + b"abc") * 2]),
+    "entries": (digested, [Digest(kind, b"secret").seal(head_of(7, 3, 2, 9), b"payload") for kind in Kind]),
+    "metadata": (lambda data: metadata.decode(data, seeds.WHERE), seeds.METADATA),
+    "protection": (lambda data: metadata.protection(data, "here"), seeds.METADATA),
+    "bulk": (in_bulk, seeds.METADATA),
+    "marks": (
+        lambda data: (mark_codec.decode(data), mark_codec.holder(data)),
+        [mark_codec.encode(("a:1",), 5), mark_codec.vote("b:1")],
+    ),
+    "fetched": (lambda data: fetch_produce.fetched(memoryview(data)), [seeds.fetch_answer(batch_of(0))]),
+    "produced": (lambda data: fetch_produce.produced(memoryview(data)), [seeds.PRODUCE_ANSWER]),
+    "batches": (opened, [batch_of(number) for number in range(5)] + [batch_of(3, attributes=batches.APPEND_TIME)]),
+    "control": (
+        control,
+        [batch_of(0, b"\x1a\x00\x00\x00\x08\x00\x00\x00\x00\x0c\x00\x00\x00\x00\x00\x00\x00", 1, 0x30)],
+    ),
+    "compression": (decompressed, [compression.closed(number, BODY) for number in range(1, 5)] + [seeds.XERIAL]),
+    "zookeeper": (over_a_line, [seeds.STREAM]),
+    "kafka": (one_answer, [struct.pack(">ii", 9, 1) + b"hello", struct.pack(">i", 1 << 29) + b"hello"]),
+    "looked": (looked_up, seeds.READ_ANSWERS),
+    "written": (written, seeds.WRITE_ANSWERS),
+    "listed": (listed, [seeds.names(b"a", b"bc"), seeds.names(b"ab", b"cd")]),
+    "listings": (listings, [seeds.listings(b"a", b"bc")]),
+    "pulsar": (pointed, seeds.PULSAR),
+    "index": (lambda data: offload_index.index_of(data, "here"), seeds.INDEX),
+    **{
+        f"avro {topic}": (lambda data, topic=topic: codec.decode(topic, data), seeds.avro(topic))
+        for topic in dict.fromkeys(codec.SCHEMAS)
+    },
+    "ledger rows": (lambda data: rows.ledger_rows([data, *seeds.avro("ledgers")]), seeds.avro("ledgers")),
+    "mark rows": (lambda data: rows.mark_rows([data, *seeds.avro("marks")]), seeds.avro("marks")),
+}
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_mutated_bytes_are_a_value_or_bad_bytes(name: str) -> None:
+    decode, bodies = DECODERS[name]
+    answered = 0
+    for body in bodies:  # which imports what is needed
+        with suppress(BadBytes, *_OURS.get(name, ())):
+            decode(body)
+    tracemalloc.start()
+    try:
+        for body in mutated(bodies, 80, name):
+            tracemalloc.reset_peak()
+            began = time.process_time()
+            try:
+                decode(body)
+            except (BadBytes, *_OURS.get(name, ())):
+                answered += 1
+            assert time.process_time() - began < LIMIT_S, body.hex()
+            assert tracemalloc.get_traced_memory()[1] < LIMIT_BYTES, body.hex()
+    finally:
+        tracemalloc.stop()
+    assert answered or name in _SILENT
+
+
+_KAZOO = tuple(EXCEPTIONS.values())
+_OURS: dict[str, tuple[type[Exception], ...]] = {
+    "index": (Stop,), "reads": (TrueupError,), "looked": _KAZOO, "listings": _KAZOO,
+    "zookeeper": (ConnectionDropped, AuthFailedError), "kafka": (Retry,),
+}  # fmt: skip
+"""What a decoder may raise beside: forms that are known and not supported, errors that the answer names."""
+_SILENT = ("marks", "entries", "compression", "pulsar", "bulk")
+"""Decoders that answer with a value that says so, or whose errors are caught above."""

@@ -1,0 +1,43 @@
+"""What benchmarks make of what they measured."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bench.common.rows import Row, text
+from bench.replication import __main__ as replication
+from bench.replication.groups import waits
+
+KEY = ("group-1", 0)
+
+
+def test_a_commit_arrives_with_the_first_one_that_reaches_it() -> None:
+    here = {KEY: [(1_000, 10), (2_000, 20), (3_000, 30)]}
+    there = {KEY: [(1_400, 9), (2_500, 21), (3_100, 29), (4_700, 35)]}
+    assert waits(here, there, range(9_000), 9_000) == [1_500, 500, 1_700]
+
+
+def test_a_commit_that_never_arrives_waits_until_the_end() -> None:
+    assert waits({KEY: [(1_000, 10)]}, {}, range(9_000), 9_000) == [8_000]
+
+
+def test_only_commits_count_that_went_on_and_were_made_in_time() -> None:
+    here = {KEY: [(1_000, 10), (2_000, 10), (3_000, 30), (5_000, 40)]}
+    there = {KEY: [(1_100, 10), (3_200, 30), (5_300, 40)]}
+    assert waits(here, there, range(2_000, 4_000), 9_000) == [200]
+
+
+def test_rows_of_what_was_not_measured_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def row(what: str, ours: float) -> Row:
+        return Row(what, "s", 1.0, ours, 1.0, 0.0)
+
+    before = [row("100 B", 1.0), row("  rate", 1.0), row("Latency", 1.0), row("Groups", 1.0), row("  p50", 1.0)]
+    results = tmp_path / "results.json"
+    results.write_text(text(before))
+    monkeypatch.setattr(replication, "RESULTS", results)
+    found = replication._beside_others([row("Latency", 2.0), row("  p50", 2.0)], ["latency"])
+    assert [(r.what, r.ours) for r in found] == [
+        ("100 B", 1.0), ("  rate", 1.0), ("Latency", 2.0), ("  p50", 2.0), ("Groups", 1.0), ("  p50", 1.0)
+    ]  # fmt: skip
+    assert len(json.loads(results.read_text())) == len(before)

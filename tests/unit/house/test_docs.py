@@ -1,0 +1,75 @@
+"""Pages that cannot drift from the code, and links that lead somewhere."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.unit.cli.fake_engine import FakeEngine
+from trueup.streams.docs import PAGES, write
+from trueup.streams.runtime.metrics import Metrics
+from trueup.streams.web.api import create_app
+
+ROOT = Path(__file__).parents[3]
+TEXTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def anchors(page: Path) -> set[str]:
+    """Anchors of its headings, as they are made on code hosts."""
+    heads = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+def links(page: Path) -> list[str]:
+    return re.findall(r"\]\(([^)\s]+)\)", page.read_text())
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_printed_page_is_what_the_code_says(name: str) -> None:
+    assert (ROOT / name).read_text() == PAGES[name](), "run: python -m trueup.streams.docs"
+
+
+def test_writing_the_pages_again_changes_nothing(tmp_path: Path) -> None:
+    for name in PAGES:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+    assert (sorted(write(tmp_path)), write(tmp_path)) == (sorted(PAGES), [])
+
+
+@pytest.mark.parametrize("page", TEXTS, ids=lambda page: page.name)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    broken = []
+    for link in links(page):
+        name, _, anchor = link.partition("#")
+        target = page.parent / name if name else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            broken.append(link)
+    assert broken == []
+
+
+def test_every_path_of_the_api_is_in_the_manual() -> None:
+    text = (ROOT / "docs" / "operations.md").read_text()
+    paths = create_app(FakeEngine(), Metrics()).test_client().get("/api").get_json()
+    lost = [
+        f"{method} `{path}`"
+        for path, methods in paths.items()
+        for method in methods
+        if f"{method} `{path}`" not in text
+    ]
+    assert lost == []
+
+
+def test_every_command_in_the_manual_exists() -> None:
+    from trueup.streams.cli.main import cli
+
+    text = "\n".join(page.read_text() for page in TEXTS if page.name != "commands.md")
+    named = {match.strip() for match in re.findall(r"trueup ([a-z]+)\b", text)}
+    assert named - set(cli.commands) == set()
+
+
+def test_every_setting_in_the_manual_exists() -> None:
+    from trueup.state.settings.settings import all_keys
+
+    sections = "cluster|racks|placement|journal|spark|http"
+    text = "\n".join(page.read_text() for page in TEXTS)
+    named = set(re.findall(rf"`((?:{sections})\.[a-z_]+)[`: ]", text))
+    assert named - {name for name, _, _ in all_keys()} == {"spark.log"}

@@ -1,0 +1,188 @@
+"""What this project promises about its own text. Offenders are printed."""
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+PACKAGES = ("state", "connectors", "streams")
+PLACES = (*PACKAGES, "bench", "tests")
+FILE_LINES, FUNCTION_LINES = 600, 70
+MEDIAN_FILE_LINES, MEDIAN_FUNCTION_LINES = 200, 10
+CATCHES_ALL = "streams/runtime/supervisor.py"
+CLOCKS_AND_CHANCE = {"time", "datetime", "random", "secrets", "uuid"}
+STARTED_BY_NAME = {"streams/docs.py", "streams/cli/main.py", "streams/cli/selftest.py"}
+
+# Put together here, so that this file does not name them either.
+MACHINE_PATHS = re.compile(
+    r"(?<![\w.$}~])/(?:" + "|".join(("work", "root", "tmp", "home/[a-z]+")) + r")(?:/|\b(?![\w-]))"
+)
+HOSTS = re.compile("|".join(re.escape(f"{name}.{end}") for name, end in (
+    ("pypi", "org"), ("pythonhosted", "org"), ("repo1.maven", "org"), ("repo.maven.apache", "org"), ("npmjs", "org"),
+    ("crates", "io"), ("docker", "io"), ("ghcr", "io"), ("proxy.golang", "org"), ("deb.debian", "org"),
+)))  # fmt: skip
+LEFT_OVERS = re.compile(r"\b(?:" + "|".join(("TO" + "DO", "FIX" + "ME", "X" * 3, "HA" + "CK")) + r")\b")
+
+
+def sources(*places: str) -> list[Path]:
+    return [path for place in places for path in sorted((ROOT / place).rglob("*.py"))]
+
+
+def shown(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def trees(*places: str) -> Iterator[tuple[str, ast.Module]]:
+    for path in sources(*places):
+        yield shown(path), ast.parse(path.read_text())
+
+
+def functions(*places: str) -> Iterator[tuple[str, int]]:
+    """Place and number of lines of every function."""
+    for name, tree in trees(*places):
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                yield f"{name}:{node.lineno} {node.name}", (node.end_lineno or 0) - node.lineno + 1
+
+
+def tracked() -> list[Path]:
+    done = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
+    return [ROOT / name for name in done.stdout.split("\0") if name and (ROOT / name).is_file()]
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """Name and content of every tracked text."""
+    for path in tracked():
+        try:
+            yield shown(path), path.read_text()
+        except UnicodeDecodeError:
+            continue
+
+
+def matches(pattern: re.Pattern[str]) -> list[str]:
+    return [
+        f"{name}:{number}: {line.strip()[:100]}"
+        for name, text in texts()
+        for number, line in enumerate(text.splitlines(), start=1)
+        if pattern.search(line)
+    ]
+
+
+def test_no_file_is_too_long() -> None:
+    lengths = {shown(path): len(path.read_text().splitlines()) for path in sources(*PLACES)}
+    assert {name: lines for name, lines in lengths.items() if lines > FILE_LINES} == {}
+
+
+def test_no_function_is_too_long() -> None:
+    assert [(where, lines) for where, lines in functions(*PLACES) if lines > FUNCTION_LINES] == []
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_files_are_short_as_a_rule(package: str) -> None:
+    assert median(len(path.read_text().splitlines()) for path in sources(package)) <= MEDIAN_FILE_LINES
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_functions_are_short_as_a_rule(package: str) -> None:
+    assert median(lines for _, lines in functions(package)) <= MEDIAN_FUNCTION_LINES
+
+
+def test_only_the_supervisor_catches_everything() -> None:
+    broad = [
+        f"{name}:{node.lineno}"
+        for name, tree in trees(*PLACES)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ExceptHandler) and _hides_everything(node) and name != CATCHES_ALL
+    ]
+    assert broad == []
+
+
+def test_only_the_supervisor_starts_threads_of_the_application() -> None:
+    """Sandbox, demos and the command line are processes of their own."""
+    aside = ("connectors/sandbox/", "streams/demo/", "streams/cli/", "streams/runtime/supervisor.py")
+    found = [
+        f"{name}:{node.lineno}"
+        for name, tree in trees("state", "connectors", "streams")
+        if not name.startswith(aside)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and getattr(node.func, "attr", getattr(node.func, "id", "")) in ("Thread", "Timer", "start_new_thread")
+    ]
+    assert found == []
+
+
+def _hides_everything(handler: ast.ExceptHandler) -> bool:
+    """Whether it catches whatever comes and does not raise it again."""
+    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    broad = any(k is None or (isinstance(k, ast.Name) and k.id in ("Exception", "BaseException")) for k in kinds)
+    last = handler.body[-1]
+    return broad and not (isinstance(last, ast.Raise) and last.exc is None)
+
+
+def test_the_core_has_no_clock_and_throws_no_dice() -> None:
+    found = []
+    for name, tree in trees("state"):
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+                found += [f"{name}:{node.lineno}" for m in modules if m.partition(".")[0] in CLOCKS_AND_CHANCE]
+            elif isinstance(node, ast.Attribute) and node.attr == "random":
+                found.append(f"{name}:{node.lineno}")
+    assert found == []
+
+
+def test_no_test_is_left_out() -> None:
+    names = ("skip", "skipif", "xfail", "importorskip")
+    found = [
+        f"{name}:{node.lineno}"
+        for name, tree in trees("tests")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr in names
+    ]
+    assert found == []
+
+
+def test_no_unit_test_sleeps() -> None:
+    found = [
+        f"{name}:{node.lineno}"
+        for name, tree in trees("tests/unit", "tests/property", "tests/simulation")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr == "sleep"
+    ]
+    assert found == []
+
+
+def test_every_module_is_used() -> None:
+    used: set[str] = set()
+    for _, tree in trees(*PLACES):
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                used |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                used |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    modules = {shown(path) for path in sources(*PACKAGES) if path.name not in ("__init__.py", "__main__.py")}
+    assert (
+        sorted(
+            name
+            for name in modules - STARTED_BY_NAME
+            if f"trueup.{name.removesuffix('.py').replace('/', '.')}" not in used
+        )
+        == []
+    )
+
+
+def test_nothing_names_a_machine() -> None:
+    assert matches(MACHINE_PATHS) == []
+
+
+def test_nothing_names_a_registry() -> None:
+    assert matches(HOSTS) == []
+
+
+def test_nothing_is_left_for_later() -> None:
+    assert matches(LEFT_OVERS) == []

@@ -1,0 +1,78 @@
+"""Groups of a cluster that is not there."""
+
+import struct
+import threading
+
+import pytest
+from kafka import TopicPartition
+from kafka import errors as kafka_errors
+from kafka.protocol.consumer import OffsetFetchResponse
+from kafka.structs import OffsetAndMetadata
+
+from trueup.connectors.contract import Endpoint, Partition
+from trueup.connectors.kafka.client.group_offsets import Committed
+from trueup.connectors.kafka.client.kafka_python import CleanClient, commit_request
+from trueup.connectors.sandbox.jvm.processes import free_port, wait_until
+from trueup.state.common.errors import BadBytes, BadSettings, Retry
+
+
+def test_a_cluster_that_does_not_answer_is_tried_again_and_leaves_no_thread() -> None:
+    before = set(threading.enumerate())
+    groups = Committed(Endpoint("gone", f"127.0.0.1:{free_port()}", 0), 0.2)
+    for _ in range(2):
+        with pytest.raises(Retry, match="gone to list its groups"):
+            groups.states()
+    wait_until(lambda: set(threading.enumerate()) <= before, 60.0, "no thread of ours")
+    assert set(threading.enumerate()) <= before
+
+
+def test_options_that_kafka_python_does_not_know_are_told() -> None:
+    options = {"security.protocol": "sasl_plaintext", "sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.config": "a=b"}
+    with Committed(Endpoint("east", "a:1", 0, options)) as groups, pytest.raises(BadSettings, match=r"sasl\.mechanism"):
+        groups.offsets(["g"])
+
+
+@pytest.mark.parametrize(
+    "error", [IndexError("list index out of range"), TypeError("no buffer"), struct.error("short")]
+)
+def test_an_answer_that_kafka_python_cannot_read_is_one_error_and_ends_the_connection(error: Exception) -> None:
+    class Unreadable:
+        closed = False
+
+        def list_groups(self) -> None:
+            raise error
+
+        def close(self) -> None:
+            self.closed = True
+
+    groups, client = Committed(Endpoint("east", "a:1", 0)), Unreadable()
+    groups._client = client
+    with pytest.raises(BadBytes, match="an answer of east"):
+        groups.states()
+    assert client.closed
+
+
+@pytest.mark.parametrize("version", range(2, 9))
+def test_a_commit_has_the_bytes_of_the_client_library(version: int) -> None:
+    offsets = {Partition("orders", 0): 7, Partition("mail", 3): 0, Partition("orders", 2): 1 << 40}
+    theirs = {TopicPartition(*place): OffsetAndMetadata(offset, "", None) for place, offset in offsets.items()}
+    known = CleanClient._alter_group_offsets_request("g", theirs)
+    assert commit_request("g", offsets).encode(version=version) == known.encode(version=version)
+
+
+def fetched(offset: int, error: int = 0, refused: int = 0) -> object:
+    group = OffsetFetchResponse.OffsetFetchResponseGroup
+    topic = group.OffsetFetchResponseTopics
+    place = topic.OffsetFetchResponsePartitions(partition_index=3, committed_offset=offset, error_code=error)
+    return group(group_id="g", error_code=refused, topics=[topic(name="mail", partitions=[place])])
+
+
+@pytest.mark.parametrize(("offset", "expected"), [(7, {Partition("mail", 3): 7}), (-1, {})])
+def test_a_partition_without_a_commit_has_no_place(offset: int, expected: dict[Partition, int]) -> None:
+    assert CleanClient._parse_group_offsets(fetched(offset)) == expected
+
+
+@pytest.mark.parametrize(("error", "refused"), [(16, 0), (0, 16)])
+def test_a_refused_group_or_partition_is_an_error(error: int, refused: int) -> None:
+    with pytest.raises(kafka_errors.NotCoordinatorError):
+        CleanClient._parse_group_offsets(fetched(7, error, refused))

@@ -1,0 +1,214 @@
+"""What the records path decides without a broker: marks, searches, chunks, rates."""
+
+from confluent_kafka import KafkaError, KafkaException, Message
+
+from trueup.connectors.contract import Assignment, Endpoint, Lease, Limits, Partition, Position, Run
+from trueup.connectors.kafka.client.rate_limit import Rate
+from trueup.connectors.kafka.replication.records.clients import Bounds, dropped, served
+from trueup.connectors.kafka.replication.records.headers import MARK, Path, mark_of, prefix_of
+from trueup.connectors.kafka.replication.records.partitions import END, Flow, Lane
+from trueup.connectors.kafka.replication.records.rewrite import Shape, Shaped
+from trueup.connectors.kafka.replication.records.target_tail import Met, Search
+from trueup.connectors.kafka.replication.records.transforms import Record
+from trueup.state.replication.provenance import HEADER
+
+ORDERS = Partition("orders", 0)
+EAST, WEST = Endpoint("east", "", 0), Endpoint("west", "", 1)
+OURS, OTHER = b"ours-pre", b"otherpre"
+
+
+NOTHING = Position(0, {END: 0})
+
+
+def flow(position: Position = NOTHING) -> Flow:
+    made = Flow(Assignment(ORDERS, ORDERS, position, 0), Lane(ORDERS), 7, [])
+    made.lane.next = 0
+    return made
+
+
+def test_a_partition_that_waits_to_be_looked_up_says_why_until_it_is() -> None:
+    made = flow()
+    made.lose("no answer")
+    lost = [made.progress(0).error for _ in range(2)]
+    made.known = True
+    assert (lost, [made.progress(0).error for _ in range(2)]) == (["no answer"] * 2, ["no answer", ""])
+
+
+def written(offset: int) -> Message:
+    return Message(topic="orders", partition=0, offset=offset)
+
+
+def test_flows_and_partitions_have_marks_of_their_own() -> None:
+    prefixes = {prefix_of(flow, Partition(topic, n)) for flow in (1, 2) for topic in ("a", "b") for n in (0, 1)}
+    assert len(prefixes) == 8
+
+
+def test_a_mark_is_read_back_and_bytes_of_others_are_none() -> None:
+    assert mark_of([("x", b"1"), (MARK, OURS + (5).to_bytes(8, "big"))]) == (OURS, 5)
+    assert mark_of([(MARK, b"short")]) is None
+
+
+def test_a_record_from_a_third_cluster_gets_one_longer_path_and_one_new_mark() -> None:
+    mark = (MARK, b"new")
+    headers = [("a", b"1"), (HEADER, b"north"), (MARK, b"old"), ("b", b"2")]
+    assert Path(EAST, WEST, True).tagged(headers, mark) == [
+        ("a", b"1"), ("b", b"2"), (HEADER, b"north,east"), mark,
+    ]  # fmt: skip
+
+
+def test_a_record_from_the_target_or_from_elsewhere_without_forwarding_is_dropped() -> None:
+    mark = (MARK, b"new")
+    assert Path(EAST, WEST, True).tagged([(HEADER, b"west")], mark) is None
+    assert Path(EAST, WEST, False).tagged([(HEADER, b"north")], mark) is None
+
+
+def shaped(*headers: list[tuple[str, bytes | None]] | None, **more: str) -> Shaped:
+    """What is written for records with these headers, at offsets 5, 6, ..."""
+    lease = Lease("link", EAST, WEST, 7, "records", (), **more)
+    read = [Message(topic="orders", partition=0, offset=5 + n, value=b"v", headers=h) for n, h in enumerate(headers)]
+    return Shape(lease).many(OURS, read)
+
+
+def mark(offset: int) -> tuple[str, bytes]:
+    return MARK, OURS + offset.to_bytes(8, "big")
+
+
+def test_every_record_says_where_it_was_born_and_which_offset_it_is() -> None:
+    assert list(shaped(None, [("a", b"1"), ("a", None)]).headers) == [
+        [(HEADER, b"east"), mark(5)], [("a", b"1"), ("a", None), (HEADER, b"east"), mark(6)],
+    ]  # fmt: skip
+
+
+def test_among_records_born_here_those_that_came_by_a_link_go_their_own_way() -> None:
+    found = shaped([("a", b"1")], [(HEADER, b"west")], [(HEADER, b"north"), mark(99)])
+    assert (found.offsets, found.dropped) == ([5, 7], 1)
+    assert list(found.headers) == [[("a", b"1"), (HEADER, b"east"), mark(5)], [(HEADER, b"north,east"), mark(7)]]
+
+
+SEEN: list[Record] = []
+
+
+def odd_offsets(record: Record) -> Record | None:
+    SEEN.append(record)
+    return record if record.offset % 2 else None
+
+
+def test_a_transform_sees_records_as_the_source_has_them_and_leaves_out_what_it_likes() -> None:
+    found = shaped([("a", b"1")], None, None, transform=f"{__name__}:odd_offsets")
+    assert (found.offsets, found.filtered, list(found.values)) == ([5, 7], 1, [b"v", b"v"])
+    assert SEEN[0].headers == (("a", b"1"),)
+
+
+def test_a_search_with_a_floor_reads_the_tail_at_once() -> None:
+    assert Search(Bounds(0, 1_000), {OURS: 400}).span() == (400, 1_000)
+
+
+def test_a_search_without_one_goes_back_in_growing_spans_until_all_are_met() -> None:
+    search = Search(Bounds(0, 10_000), {OURS: -1, OTHER: -1})
+    spans = []
+    while span := search.span():
+        spans.append(span)
+        met = {1: [(OURS, Met(7, span[0]))], 2: [(OURS, Met(3, span[0])), (OTHER, Met(4, span[0]))]}
+        search.read(span[0], met.get(len(spans), []))
+    assert spans == [(9_936, 10_000), (8_912, 9_936)]
+    assert [met.source for met in search.met[OURS]] == [3, 7]
+
+
+def test_a_chunk_with_holes_tells_a_run_for_each_piece() -> None:
+    copied = flow()
+    chunk = copied.chunk(8, 0, [0, 1, 4, 5, 6])
+    chunk.delivered(None, written(4))
+    row = copied.progress(0)
+    assert (row.runs, row.position) == ((Run(0, 0, 2), Run(4, 2, 3)), Position(8, {END: 5}))
+
+
+def test_among_records_of_others_only_what_is_certain_is_told() -> None:
+    copied = flow()
+    copied.chunk(3, 0, [0, 1, 2]).delivered(None, written(5))
+    following = copied.chunk(5, 0, [3, 4])
+    for answer, place in zip(following.answers(), (6, 8), strict=True):
+        assert answer is not None
+        answer(None, written(place))
+    row = copied.progress(0)
+    assert (row.runs, row.foreign) == ((Run(2, 5, 2), Run(4, 8, 1)), 4)
+
+
+def test_a_run_is_told_together_with_the_count_of_its_chunk() -> None:
+    copied = flow()
+    copied.lane.shared = True
+    answers = copied.chunk(2, 0, [0, 1]).answers()
+    told = []
+    for answer, place in zip(answers, (4, 6), strict=True):
+        assert answer is not None
+        answer(None, written(place))
+        row = copied.progress(0)
+        told.append((row.position.offset, row.copied, row.runs, row.target_end))
+    assert told == [(0, 0, (), 4), (2, 2, (Run(0, 4, 1), Run(1, 6, 1)), 7)]
+
+
+def test_an_end_that_records_of_the_same_read_passed_takes_nothing_back() -> None:
+    made = flow()
+    made.chunk(10, 0, [8, 9])
+    made.end(8)
+    assert (made.reached, made.idle) == (10, False)
+
+
+def test_nothing_is_told_of_what_was_not_acknowledged() -> None:
+    copied = flow()
+    first, second = copied.chunk(1, 0, [0]), copied.chunk(2, 0, [1])
+    second.delivered(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), written(1))
+    assert copied.progress(0).position.offset == 0
+    first.delivered(None, written(0))
+    assert copied.progress(0).position.offset == 1
+
+
+def test_answers_that_come_after_a_chunk_was_given_up_change_nothing() -> None:
+    copied = flow()
+    chunk = copied.chunk(1, 0, [0])
+    copied.forget()
+    chunk.delivered(None, written(0))
+    assert copied.progress(0).position.offset == 0
+
+
+def test_what_a_killed_predecessor_wrote_is_skipped_and_what_stands_twice_is_counted() -> None:
+    copied = flow(Position(10, {END: 100}))
+    copied.found([Met(10, 100), Met(11, 101), Met(10, 102)], ours=False)
+    row = copied.progress(0)
+    assert (row.position.offset, row.skipped, row.repeated, row.runs) == (12, 2, 1, (Run(10, 100, 2),))
+
+
+def test_a_rate_grants_no_more_than_its_burst_beyond_time() -> None:
+    rate, granted = Rate(Limits(records_per_s=100.0), 0.0), 0
+    for step in range(1_000):
+        records = rate.records(step / 500, 7)
+        rate.take(records, 0)
+        granted += records
+    assert 190 <= granted <= 100 * 2 + 10
+
+
+class Ended:
+    """A client that failed for good while it called back."""
+
+    def fail(self, *_: object) -> None:
+        try:
+            raise KafkaException(KafkaError(KafkaError._FATAL, "gone"))
+        except KafkaException as error:
+            raise SystemError("a call returned a result with an exception set") from error
+
+    poll = purge = flush = fail
+
+
+def test_a_client_that_fails_while_it_calls_back_is_an_error_of_the_client() -> None:
+    error = served(Ended(), 0.0)  # type: ignore[arg-type]
+    assert error is not None
+    assert (error.code(), "gone" in error.str()) == (KafkaError._FATAL, True)
+
+
+def test_a_client_that_failed_for_good_is_dropped() -> None:
+    dropped(Ended())  # type: ignore[arg-type]
+
+
+def test_records_that_stand_before_those_acknowledged_are_none_of_the_copy() -> None:
+    lane = Lane(Partition("orders", 0))
+    lane.next = 100
+    assert (lane.extend(9, 10), lane.next) == (-100, 100)

@@ -1,0 +1,122 @@
+"""Fetch and Produce by topic id, held against another encoder of the same protocol."""
+
+from random import Random
+from typing import Any
+from uuid import UUID
+
+import pytest
+from kafka.protocol.consumer import FetchRequest, FetchResponse
+from kafka.protocol.producer import ProduceRequest, ProduceResponse
+
+from trueup.connectors.contract import Partition
+from trueup.connectors.kafka.client.fetch_produce import Fetched, Produced
+from trueup.connectors.kafka.protocol.topic_ids import (
+    BY_ID,
+    fetch_by_id,
+    fetched_by_id,
+    id_of,
+    produce_by_id,
+    produced_by_id,
+    text_of,
+)
+from trueup.state.common.errors import BadBytes
+
+ONE, TWO = bytes(range(16)), bytes(range(200, 216))
+ODD = b"\xfb\xef\xbe" * 5 + b"\xfb"
+NAMES = {ONE: "one", TWO: "two"}
+HEADER = b"\0"
+"""An answer has tagged fields behind its correlation id."""
+
+
+def encoded(message: Any, version: int = BY_ID) -> bytes:
+    return bytes(message.encode(version=version))
+
+
+def fetch_answer() -> bytes:
+    topic, part = FetchResponse.FetchableTopicResponse, FetchResponse.FetchableTopicResponse.PartitionData
+    lost = part.AbortedTransaction(producer_id=9, first_offset=3)
+    parts = [
+        part(
+            partition_index=n, error_code=error, high_watermark=50, last_stable_offset=40, log_start_offset=2,
+            aborted_transactions=[lost] if n else None, preferred_read_replica=-1, records=b"x" * (300 * n),
+        )
+        for n, error in ((0, 100), (1, 0))
+    ]  # fmt: skip
+    topics = [topic(topic_id=UUID(bytes=each), partitions=parts) for each in (ONE, TWO)]
+    return HEADER + encoded(FetchResponse(throttle_time_ms=0, error_code=0, session_id=0, responses=topics))
+
+
+def test_a_fetch_is_asked_by_id() -> None:
+    topic = FetchRequest.FetchTopic
+    places = [
+        topic.FetchPartition(
+            partition=n, current_leader_epoch=-1, fetch_offset=offset, last_fetched_epoch=-1, log_start_offset=-1,
+            partition_max_bytes=1_000,
+        )
+        for n, offset in ((0, 5), (7, 1 << 40))
+    ]  # fmt: skip
+    theirs = FetchRequest(
+        replica_id=-1, max_wait_ms=250, min_bytes=1, max_bytes=9_000, isolation_level=1, session_id=0,
+        session_epoch=-1, topics=[topic(topic_id=UUID(bytes=ONE), partitions=places)], forgotten_topics_data=[],
+        rack_id="",
+    )  # fmt: skip
+    ours = fetch_by_id({ONE: [(0, 5), (7, 1 << 40)]}, 1_000, 9_000, 250, 1)
+    assert ours[1:] == encoded(theirs)
+
+
+def test_a_fetch_is_answered_by_id() -> None:
+    found = fetched_by_id(memoryview(fetch_answer()), NAMES)
+    none, some = (100, 50, 2, [], b""), (0, 50, 2, [(9, 3)], b"x" * 300)
+    wanted = {Partition(name, n): Fetched(*want) for name in ("one", "two") for n, want in ((0, none), (1, some))}
+    assert found == wanted
+
+
+def test_a_batch_is_written_by_id() -> None:
+    topic = ProduceRequest.TopicProduceData
+    data = [topic.PartitionProduceData(index=3, records=b"y" * 200)]
+    theirs = ProduceRequest(
+        transactional_id=None, acks=-1, timeout_ms=10, topic_data=[topic(name="two", partition_data=data)]
+    )
+    by_name = encoded(theirs, 12)
+    ours = b"".join(produce_by_id({Partition("two", 3): b"y" * 200}, {"two": TWO}, 10))
+    assert ours[1:] == by_name.replace(b"\x04two", TWO)
+
+
+def test_a_write_is_answered_by_id() -> None:
+    topic = ProduceResponse.TopicProduceResponse
+    part = topic.PartitionProduceResponse
+    wrong = part.BatchIndexAndErrorMessage(batch_index=0, batch_index_error_message="bad")
+    parts = [
+        part(index=0, error_code=0, base_offset=77, log_append_time_ms=-1, log_start_offset=0, record_errors=[]),
+        part(
+            index=1, error_code=87, base_offset=-1, log_append_time_ms=-1, log_start_offset=-1, record_errors=[wrong],
+            error_message="no key",
+        ),
+    ]  # fmt: skip
+    by_name = encoded(ProduceResponse(responses=[topic(name="two", partition_responses=parts)]), 12)
+    found = produced_by_id(memoryview(HEADER + by_name.replace(b"\x04two", TWO)), NAMES)
+    assert found == {Partition("two", 0): Produced(0, 77), Partition("two", 1): Produced(87, -1)}
+
+
+@pytest.mark.parametrize(("text", "wanted"), [("-" * 21 + "w", ODD), ("+" * 21 + "w", ODD), ("", b"")])
+def test_an_id_is_read_in_either_alphabet(text: str, wanted: bytes) -> None:
+    assert id_of(text) == wanted
+
+
+def test_an_id_is_printed_as_brokers_print_it() -> None:
+    assert text_of(ODD) == "-" * 21 + "w"
+
+
+def test_damaged_answers_are_told() -> None:
+    chance, whole, told = Random(6), fetch_answer(), 0
+    for _ in range(3_000):
+        raw = bytearray(whole[: chance.randrange(len(whole))] if chance.random() < 0.3 else whole)
+        for _ in range(chance.randrange(1, 4)):
+            if raw:
+                raw[chance.randrange(min(len(raw), 120))] = chance.randrange(256)
+        for decode in (fetched_by_id, produced_by_id):
+            try:
+                decode(memoryview(raw), NAMES)
+            except BadBytes:
+                told += 1
+    assert told > 1_000

@@ -1,0 +1,254 @@
+"""What is told to a broker, in which order, and what is remembered before it."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from trueup.connectors.kafka.logdirs.client import Outcome, Place, Seen
+from trueup.state.common.errors import Retry
+from trueup.state.logdirs.decision import NOTHING, Ours
+from trueup.state.logdirs.lifecycle import Stage
+from trueup.state.logdirs.model import Broker, LogDir, Row, replicas
+from trueup.state.logdirs.settings import LogDirs
+from trueup.streams.journal.journal import Record
+from trueup.streams.logdirs.executor import Leveller, ours_of, record_of
+from trueup.streams.logdirs.reconciler import Dirs
+
+GB = 1 << 30
+ROWS: tuple[Row, ...] = tuple(("t", n, 0, 10 * GB, 0, False) for n in range(8))
+DIRS = (LogDir("/small", 100 * GB, 10 * GB), LogDir("/large", 300 * GB, 280 * GB))
+POLICY = LogDirs(mode="enforce", headroom_bytes=0, band=0.0)
+
+
+class FakeBroker:
+    """One broker that does what it is told, and writes down when."""
+
+    def __init__(self) -> None:
+        self.broker: Broker | None = Broker(1, DIRS, replicas(ROWS))
+        self.log: list[tuple[Any, ...]] = []
+        self.limit = 0
+        self.answer = "started"
+        self.deaf = self.away = False
+
+    def brokers(self) -> dict[int, str]:
+        if self.away:
+            raise Retry("brokers", "nobody", "try again")
+        return {1: ""}
+
+    def look(self, brokers: object = None) -> list[Seen]:
+        return [Seen(1, self.broker, "" if self.broker else "no answer")]
+
+    def place(self, places: list[Place]) -> list[Outcome]:
+        self.log.append(("place", *[(p.partition, p.path) for p in places]))
+        return [Outcome(p, self.answer, "because") for p in places]
+
+    def throttle(self, broker: int, bytes_per_s: int | None) -> None:
+        if self.deaf:
+            raise Retry("an answer", "none", "try again")
+        self.log.append(("throttle", bytes_per_s))
+        self.limit = bytes_per_s or 0
+
+    def throttled(self, brokers: object) -> dict[int, int]:
+        return {1: self.limit} if self.limit else {}
+
+    def cordon(self, broker: int, paths: list[str]) -> None:
+        self.log.append(("cordon", *paths))
+        assert self.broker is not None
+        dirs = tuple(d._replace(cordoned=d.path in paths) for d in self.broker.dirs)
+        self.broker = replace(self.broker, dirs=dirs)
+
+    def close(self) -> None:
+        self.log.append(("close",))
+
+    def create_topic(self, name: str, assignments: object, configs: object) -> None:
+        self.log.append(("topic", name))
+
+
+class Bench:
+    """The directories of one cluster over a fake broker."""
+
+    def __init__(self, ours: Ours = NOTHING, **policy: object) -> None:
+        self.client, self.policy = FakeBroker(), replace(POLICY, **policy)  # type: ignore[arg-type]
+        self.said: list[tuple[Any, ...]] = []
+        leveller = Leveller({1: ours} if ours != NOTHING else {}, self.keep, self.say, lambda *_: None)
+        self.dirs = Dirs("east", lambda: self.policy, leveller, lambda: self.client, lambda: 1, self.say)
+
+    def keep(self, broker: int, ours: Ours) -> None:
+        self.client.log.append(("keep", ours))
+
+    def say(self, *words: Any) -> None:
+        self.said.append(words)
+
+    def turn(self) -> list[str]:
+        """What was called, in order."""
+        self.client.log.clear()
+        self.dirs.turn()
+        return [entry[0] for entry in self.client.log]
+
+    @property
+    def ours(self) -> Ours:
+        return self.dirs.leveller.of(1)
+
+
+def arrived(bench: Bench) -> None:
+    """What was ordered is done, and what it left behind is gone."""
+    (move,) = bench.ours.moves
+    rows = [row for row in ROWS if row[1] != move.partition] + [("t", move.partition, 1, 10 * GB, 0, False)]
+    assert bench.client.broker is not None
+    small, large = bench.client.broker.dirs
+    dirs = (small._replace(usable=small.usable + move.bytes), large._replace(usable=large.usable - move.bytes))
+    bench.client.broker = replace(bench.client.broker, dirs=dirs, replicas=replicas(rows))
+
+
+def test_all_is_remembered_before_it_is_done_and_the_throttle_comes_before_the_move() -> None:
+    assert Bench().turn() == ["keep", "cordon", "throttle", "place"]
+
+
+def test_what_is_remembered_covers_what_is_about_to_be_done() -> None:
+    bench = Bench()
+    bench.turn()
+    kept = bench.client.log[0][1]
+    assert (kept.cordoned, kept.throttles, [m.stage for m in kept.moves]) == (
+        {"/small"}, {POLICY.throttle_bytes_per_s}, [Stage.ORDERED],
+    )  # fmt: skip
+
+
+def test_our_throttle_goes_when_the_move_has_arrived_and_nothing_follows() -> None:
+    bench = Bench()
+    bench.turn()
+    bench.policy = replace(bench.policy, paused=True)
+    arrived(bench)
+    calls = bench.turn()
+    assert (("throttle", None) in bench.client.log, calls[-1], bench.ours) == (True, "keep", NOTHING)
+
+
+def test_a_start_after_a_kill_takes_back_what_may_have_been_set() -> None:
+    bench = Bench(Ours(frozenset({"/small"}), frozenset({7})), mode="observe")
+    bench.client.cordon(1, ["/small"])
+    bench.client.limit = 7
+    bench.turn()
+    assert ([e for e in bench.client.log if e[0] in ("cordon", "throttle")], bench.ours) == (
+        [("cordon",), ("throttle", None)], NOTHING,
+    )  # fmt: skip
+
+
+def test_a_throttle_of_others_is_neither_changed_nor_removed() -> None:
+    bench = Bench(Ours(throttles=frozenset({7})))
+    bench.client.limit = 9
+    assert ("throttle" in bench.turn(), bench.ours.throttles) == (False, frozenset())
+
+
+def test_observe_touches_nothing() -> None:
+    assert Bench(mode="observe").turn() == []
+
+
+def test_a_refused_move_rests_and_the_next_of_the_plan_goes_on() -> None:
+    bench = Bench()
+    bench.client.answer = "refused"
+    bench.turn()
+    first = [entry for entry in bench.client.log if entry[0] == "place"]
+    bench.turn()
+    again = [entry for entry in bench.client.log if entry[0] == "place"]
+    assert (bench.ours.moves[0].stage, first[0][1] != again[0][1]) == (Stage.REFUSED, True)
+
+
+def test_nothing_moves_without_its_throttle() -> None:
+    bench = Bench()
+    bench.client.deaf = True
+    assert ("place" in bench.turn(), bench.dirs.known[1].rule) == (False, "logdirs.cannot-change")
+
+
+def test_a_broker_that_does_not_answer_is_unknown_and_keeps_what_is_ours() -> None:
+    bench = Bench(Ours(throttles=frozenset({7})))
+    bench.client.broker = None
+    assert (bench.turn(), bench.dirs.known[1].rule, bench.ours.throttles) == ([], "logdirs.unseen", {7})
+
+
+def test_what_cannot_be_taken_back_yet_is_a_problem() -> None:
+    bench = Bench()
+    bench.turn()
+    bench.policy, well = replace(bench.policy, mode="observe"), bench.dirs.left()
+    bench.client.broker, was = None, bench.client.broker
+    bench.turn()
+    away = bench.dirs.left()
+    bench.client.broker = was
+    bench.turn()
+    expected = "broker 1 of east still has a throttle and cordons and moves of ours: no answer"
+    assert (well, away, bench.dirs.left()) == ([], [expected], [])
+
+
+def test_a_cordon_that_was_set_by_hand_and_is_the_same_as_ours_would_be_is_not_ours() -> None:
+    bench = Bench(strategy="size", paused=False)
+    bench.client.cordon(1, ["/small"])
+    bench.turn()
+    ours, bench.policy = bench.ours.cordoned, replace(bench.policy, mode="observe")
+    bench.turn()
+    assert bench.client.broker is not None
+    assert (ours, [d.cordoned for d in bench.client.broker.dirs]) == (frozenset(), [True, False])
+
+
+def test_a_cordon_of_ours_is_taken_back_while_its_directory_is_offline() -> None:
+    bench = Bench(Ours(frozenset({"/small"})), mode="observe")
+    assert bench.client.broker is not None
+    small, large = bench.client.broker.dirs
+    bench.client.broker = replace(bench.client.broker, dirs=(small._replace(online=False), large))
+    bench.turn()
+    assert (("cordon",) in bench.client.log, bench.ours) == (True, NOTHING)
+
+
+def test_a_move_that_an_offline_directory_keeps_from_ending_is_a_problem() -> None:
+    bench = Bench()
+    bench.turn()
+    well, found = bench.dirs.left(), bench.client.broker
+    assert found is not None
+    small, large = found.dirs
+    bench.client.broker = replace(found, dirs=(small, large._replace(online=False, total=-1, usable=-1)))
+    bench.turn()
+    bench.client.broker, broken = found, bench.dirs.left()
+    bench.turn()
+    assert (well, ["offline: /large" in told for told in broken], bench.dirs.left()) == ([], [True], [])
+
+
+def test_a_cluster_that_does_not_answer_is_asked_anew() -> None:
+    bench = Bench()
+    bench.client.away = True
+    assert (bench.turn(), "nobody" in bench.dirs.problem) == (["close"], True)
+    bench.client.away = False
+    assert (bench.turn()[-1], bench.dirs.problem) == ("place", "")
+
+
+def test_an_approved_move_is_done_and_no_other() -> None:
+    bench = Bench(mode="approve", strategy="partition", at_once=5)
+    bench.turn()
+    decision = bench.dirs.known[1].decision
+    assert decision is not None
+    name = f"move-1-t-{decision.moves[1].partition}"
+    full = next(n for n in _names(bench) if n.startswith(name))
+    bench.dirs.approve([full])
+    bench.turn()
+    assert [len(entry) for entry in bench.client.log if entry[0] == "place"] == [2]
+
+
+def test_a_cordon_waits_for_approval_too() -> None:
+    bench = Bench(mode="approve")
+    before = bench.turn()
+    bench.dirs.approve([n for n in _names(bench) if n.startswith("cordon")])
+    assert ("cordon" in before, "cordon" in bench.turn()) == (False, True)
+
+
+@pytest.mark.parametrize("ours", [Ours(frozenset({"/a"}), frozenset({7}), (), frozenset({"move-1-t-0-0"})), NOTHING])
+def test_what_is_ours_comes_back_from_the_journal(ours: Ours) -> None:
+    bench = Bench()
+    bench.turn()
+    for one in (ours, bench.ours):
+        record = record_of("east", 1, one, 5)
+        assert (NOTHING if record is None else ours_of(Record(b"", record, "", 0))) == one
+
+
+def _names(bench: Bench) -> list[str]:
+    from trueup.streams.logdirs.reconciler import _names as names
+
+    decision = bench.dirs.known[1].decision
+    assert decision is not None
+    return sorted(names(decision))

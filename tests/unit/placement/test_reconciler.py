@@ -1,0 +1,354 @@
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import trueup.streams.placement.reconciler as module
+from trueup.connectors.bookkeeper.placement.mark_codec import Mark
+from trueup.connectors.bookkeeper.placement.marks import MarkOrder, Outcome
+from trueup.state.bookkeeper.ledgers import EMPTY, Ledgers, concat, row
+from trueup.state.bookkeeper.topology import Bookie, Status, Topology
+from trueup.state.common.errors import Retry
+from trueup.state.placement.fencing import NO_FORMER, Former
+from trueup.state.placement.lifecycle import Event, Repair, Stage, advance
+from trueup.state.placement.rules import RULES
+from trueup.state.placement.tracking import SETTLE_MS
+from trueup.state.placement.view import FINDING, MARK, NO_FINDINGS, NO_MARKS, Answer, Rows
+from trueup.state.settings.settings import Placement
+from trueup.streams.journal.codec import ledger_key
+from trueup.streams.journal.journal import Record
+from trueup.streams.placement.reconciler import Reconciler, lost_members
+from trueup.streams.runtime.metrics import Metrics
+
+TOPOLOGY = Topology(1, 0, (
+    Bookie("a:1", "/a", Status.WRITABLE, 0), Bookie("b:1", "/b", Status.LOST, 0),
+    Bookie("c:1", "/c", Status.LOST, 0), Bookie("d:1", "/d", Status.PENDING, 0),
+))  # fmt: skip
+NOW = 1_000_000
+
+
+def test_a_mark_names_the_lost_members_of_all_fragments_once():
+    rows = concat([
+        row(1, ["a:1", "b:1"], ["c:1", "b:1"], quorum=2), row(2, ["a:1", "d:1"], quorum=2), row(3, ["c:1"], quorum=1),
+    ])  # fmt: skip
+    assert lost_members(rows, TOPOLOGY) == [("b:1", "c:1"), (), ("c:1",)]
+
+
+def test_no_ledgers_name_nobody():
+    assert lost_members(concat([]), TOPOLOGY) == []
+
+
+class Topics:
+    """A journal in memory. ``away``: it takes nothing; ``stuck``: it keeps everybody waiting until this is set."""
+
+    def __init__(self) -> None:
+        self.taken: dict[tuple[str, bytes], Any] = {}
+        self.away = False
+        self.stuck: threading.Event | None = None
+        self.waiting = threading.Event()
+
+    def put(self, records: Iterable[tuple[str, bytes, Any]], within_s: float = 30.0) -> None:
+        if self.stuck is not None:
+            self.waiting.set()
+            self.stuck.wait(within_s)
+        if self.away:
+            raise Retry("acknowledged records", "no broker", "try again")
+        self.taken.update({(what, key): value for what, key, value in records})
+
+    def send(self, parts: Iterable[tuple[str, Sequence[bytes], Sequence[bytes | None]]]) -> None:
+        for what, keys, bodies in parts:
+            self.put((what, *pair) for pair in zip(keys, bodies, strict=True))
+
+    def read(self, what: str, bad: Any = None) -> Iterator[Record]:
+        found = [(key, value) for (topic, key), value in self.taken.items() if topic == what]
+        return iter([Record(key, value, "", at) for at, (key, value) in enumerate(found)])
+
+    def there(self, what: str) -> set[int]:
+        return {int.from_bytes(k, "big") for (w, k), value in self.taken.items() if w == what and value is not None}
+
+
+class Bookkeeper:
+    """A cluster of two racks, a and b; ``written``: the marks it has."""
+
+    def __init__(self) -> None:
+        self.rows: Ledgers = EMPTY
+        self.written: dict[int, Mark] = {}
+        self.asked = 0
+
+    def read(self, ledgers: Sequence[int]) -> Ledgers:
+        return self.rows.take(np.isin(self.rows.ledger, ledgers))
+
+    def mark(self, orders: Sequence[MarkOrder]) -> list[Outcome]:
+        self.written |= {order.ledger: Mark(order.replicas, order.ctime_ms) for order in orders}
+        return [Outcome(order.ledger, "written") for order in orders]
+
+    def marked(self, ledgers: Sequence[int]) -> dict[int, Mark]:
+        self.asked += 1
+        return {ledger: self.written[ledger] for ledger in ledgers if ledger in self.written}
+
+    def withdraw(self, items: Sequence[tuple[int, int]]) -> list[Outcome]:
+        return [Outcome(ledger, "withdrawn") for ledger, _ in items]
+
+    def obstacle(self) -> str:
+        return ""
+
+
+class Bookies:
+    """What a keeper knows."""
+
+    first_epoch = 1
+    again_ms: int | None = None
+
+    def __init__(self) -> None:
+        names = (("a1", "/a"), ("a2", "/a"), ("b1", "/b"))
+        self.topology = Topology(1, 0, tuple(Bookie(b, rack, Status.WRITABLE, 0) for b, rack in names))
+
+
+class Healed(Metrics):
+    """Metrics that also list what was healed."""
+
+    def __init__(self) -> None:
+        super().__init__(cluster="unit")
+        self.times: list[float] = []
+
+    def healed(self, seconds: float) -> None:
+        self.times.append(seconds)
+
+
+class Driven:
+    """A reconciler whose every part a test can reach."""
+
+    def __init__(self, **policy: Any) -> None:
+        self.journal, self.cluster, self.keeper, self.metrics = Topics(), Bookkeeper(), Bookies(), Healed()
+        self.now_ms, self.policy = NOW, Placement(**{"mode": "enforce", **policy})
+        parts: tuple[Any, ...] = (self.cluster, self.journal, lambda: self.policy, self.keeper, self.metrics)
+        self.reconciler = Reconciler(*parts, lambda: self.now_ms, 1)
+
+    def answer(self, *findings: Rows, marks: Rows = NO_MARKS, former: Former = NO_FORMER, full: bool = True) -> None:
+        """A batch in which the only bucket says everything, or what changed."""
+        said = Answer(1, full, 9, np.concatenate([NO_FINDINGS, *findings]), marks, former)
+        self.reconciler.batch(Frame(said), 0)  # type: ignore[arg-type]
+
+    def repair(self, ledger: int) -> Repair:
+        return self.reconciler.repairs[ledger]
+
+    def outcome(self, ledger: int) -> str:
+        return next(e["outcome"] for e in reversed(self.reconciler.history.rows()) if e["ledger"] == ledger)
+
+
+class Frame:
+    """One answer as the sink gets it."""
+
+    def __init__(self, said: Answer) -> None:
+        self._said = said
+
+    def toArrow(self) -> "Frame":  # noqa: N802
+        return self
+
+    def to_pylist(self) -> list[dict[str, Any]]:
+        said = self._said
+        return [{
+            "bucket": 0, "epoch": said.epoch, "full": said.full, "ledgers": said.ledgers,
+            "findings": said.findings.tobytes(), "marks": said.marks.tobytes(), "former": said.former.to_bytes(),
+        }]  # fmt: skip
+
+
+def finding(ledger: int, rule: str = "placement.too-few-racks", version: int = 0) -> Rows:
+    code = RULES.code(rule)
+    return np.array([(ledger, 1, NOW - 5_000, 0, version, 0, 2, 1, RULES[code].verdict, code)], FINDING)
+
+
+def on_one_rack(ledger: int) -> Ledgers:
+    return row(ledger, ["a1", "a2"], quorum=2)
+
+
+def ordered(driven: Driven, ledger: int = 1) -> None:
+    """Have a ledger marked, the mark not seen yet."""
+    driven.cluster.rows = on_one_rack(ledger)
+    driven.answer(finding(ledger))
+
+
+def test_what_drifted_is_marked():
+    driven = Driven()
+    ordered(driven)
+    assert (list(driven.cluster.written), driven.repair(1).stage) == ([1], Stage.ORDERED)
+
+
+def test_a_fresh_judgement_knows_who_may_refuse():
+    driven = Driven()
+    driven.cluster.rows = on_one_rack(1)
+    moved = NO_FORMER.merge(row(1, ["a1", "b1"], quorum=2), row(1, ["a1", "a2"], quorum=2, mzxid=9), None)
+    driven.answer(finding(1), former=replace(moved, until_ms=np.array([NOW + 1])))
+    assert driven.cluster.written == {}
+
+
+def test_the_keeper_is_told_when_time_alone_may_change_a_verdict():
+    driven = Driven(mode="observe")
+    moved = NO_FORMER.merge(row(1, ["a1", "b1"], quorum=2), row(1, ["a1", "a2"], quorum=2, mzxid=9), None)
+    driven.answer(finding(1), former=replace(moved, until_ms=np.array([NOW + 77])))
+    assert driven.keeper.again_ms == NOW + 77
+
+
+def test_an_order_that_does_not_show_is_looked_for_and_found():
+    driven = Driven()
+    ordered(driven)
+    driven.now_ms += SETTLE_MS
+    driven.reconciler.heard()
+    driven.reconciler.turn()
+    assert (driven.repair(1).stage, driven.cluster.asked) == (Stage.ORDERED, 1)
+
+
+def test_an_order_that_is_not_there_is_given_up():
+    driven = Driven()
+    ordered(driven)
+    driven.cluster.written.clear()
+    driven.now_ms += SETTLE_MS
+    driven.reconciler.heard()
+    driven.reconciler.turn()
+    assert driven.repair(1).stage is Stage.DECLINED
+
+
+def test_what_a_worker_did_before_its_mark_was_seen_is_confirmed_with_the_next_answer():
+    driven = Driven()
+    ordered(driven)
+    driven.cluster.written.clear()
+    driven.now_ms += 1_000
+    driven.answer()
+    assert driven.reconciler.history.rows()[-1]["outcome"] == Stage.SAFE
+
+
+def test_an_order_in_the_place_of_which_another_wrote_a_mark_is_given_up():
+    driven = Driven()
+    ordered(driven)
+    driven.cluster.written[1] = Mark(("x",), 5)
+    driven.now_ms += SETTLE_MS
+    driven.reconciler.turn()
+    assert driven.repair(1).stage is Stage.DECLINED
+
+
+def test_an_order_is_not_given_up_while_nobody_can_look():
+    driven = Driven()
+    ordered(driven)
+    driven.cluster.marked = lambda _: (_ for _ in ()).throw(Retry("a session", "none", "wait"))  # type: ignore[method-assign]
+    driven.now_ms += SETTLE_MS
+    driven.reconciler.turn()
+    assert driven.repair(1).stage is Stage.ORDERED
+
+
+def under_way(driven: Driven, ledger: int = 1) -> None:
+    """A repair whose mark was seen."""
+    repair = advance(Repair(ledger, "r", 0, 0, mark_ctime_ms=77), Event.ORDER, NOW)
+    driven.reconciler.repairs[ledger] = advance(repair, Event.APPEAR, NOW)
+    driven.answer(finding(ledger), marks=np.array([(ledger, 5, 77, 0, 0)], MARK))
+
+
+def test_a_ledger_that_was_deleted_while_the_journal_was_away_is_not_taken_for_healed():
+    driven = Driven()
+    under_way(driven)
+    driven.journal.away = True
+    for _ in range(2):  # the batch is run again
+        driven.answer(finding(1, "placement.gone"), full=False)
+    driven.journal.away = False
+    driven.reconciler.turn()
+    assert driven.outcome(1) == "dropped"
+
+
+def test_what_the_journal_did_not_take_is_given_again():
+    driven = Driven()
+    under_way(driven)
+    driven.answer(finding(1), marks=np.array([(1, 6, 77, 0, 1)], MARK))
+    driven.journal.away = True
+    driven.answer()
+    driven.journal.away = False
+    driven.reconciler.turn()
+    assert driven.journal.there("repairs") == set()
+
+
+def test_findings_that_could_not_be_told_are_told_with_the_next():
+    driven = Driven(mode="observe")
+    driven.answer(finding(1), finding(2))
+    driven.journal.away = True
+    driven.answer(finding(2), finding(3))
+    driven.journal.away = False
+    driven.answer(finding(2), finding(3))
+    assert driven.journal.there("findings") == {2, 3}
+
+
+def test_findings_of_an_earlier_run_are_removed():
+    driven = Driven(mode="observe")
+    driven.journal.taken["findings", ledger_key(7)] = {"ledger": 7}
+    driven.answer(finding(1))
+    assert driven.journal.there("findings") == {1}
+
+
+def blocked(driven: Driven) -> threading.Thread:
+    """A turn that waits for the journal."""
+    driven.journal.stuck = threading.Event()
+    thread = threading.Thread(target=lambda: ordered(driven), daemon=True)
+    thread.start()
+    assert driven.journal.waiting.wait(60)
+    return thread
+
+
+def released(driven: Driven, thread: threading.Thread) -> None:
+    assert driven.journal.stuck is not None
+    driven.journal.stuck.set()
+    thread.join(60)
+    assert not thread.is_alive()
+
+
+def test_readers_do_not_wait_for_the_journal():
+    driven = Driven()
+    thread = blocked(driven)
+    free = driven.reconciler.lock.acquire(timeout=60)
+    driven.reconciler.lock.release()
+    released(driven, thread)
+    assert free
+
+
+def test_an_approval_is_refused_soon_where_the_journal_keeps_everybody_waiting(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(module, "APPROVE_S", 0.01)
+    driven = Driven()
+    thread = blocked(driven)
+    with pytest.raises(Retry):
+        driven.reconciler.approve(None)
+    released(driven, thread)
+
+
+def test_an_approval_that_could_not_be_remembered_was_not_given():
+    driven = Driven(mode="approve")
+    driven.cluster.rows = on_one_rack(1)
+    driven.answer(finding(1))
+    driven.journal.away = True
+    with pytest.raises(Retry):
+        driven.reconciler.approve([1])
+    assert driven.reconciler.repairs == {}
+
+
+def test_nothing_is_changed_while_the_stream_is_silent():
+    driven = Driven()
+    driven.cluster.rows = on_one_rack(1)
+    driven.policy = replace(driven.policy, paused=True)
+    driven.answer(finding(1))
+    driven.policy = replace(driven.policy, paused=False)
+    driven.now_ms += int(driven.policy.stale_s * 1000) + 1
+    driven.reconciler.turn()
+    assert (driven.cluster.written, "no sign of life" in driven.reconciler.obstacle) == ({}, True)
+
+
+@pytest.mark.parametrize(("sign", "quiet"), [(lambda d: d.reconciler.heard(), True), (lambda _: None, False)])
+def test_a_sign_of_life_ends_the_silence(sign: Callable[[Driven], None], quiet: bool):
+    driven = Driven()
+    driven.now_ms += 10_000_000
+    sign(driven)
+    assert (driven.reconciler.silent() == "") is quiet
+
+
+def test_what_was_unknown_is_not_a_repair():
+    driven = Driven(mode="observe")
+    driven.answer(finding(1), finding(2, "placement.unreadable"))
+    driven.answer()
+    assert driven.metrics.times == [5.0]

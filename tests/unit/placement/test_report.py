@@ -1,0 +1,147 @@
+"""What is said of ledgers: as true counts only what was judged in the version that the capture holds."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.unit.placement.test_reconciler import Driven, finding
+from trueup.state.bookkeeper.observations import LedgerState, Observation
+from trueup.streams.bookkeeper.repair_workers import RepairWorkers
+from trueup.streams.placement.judging import Judging
+from trueup.streams.placement.report import Placed
+
+
+class Journal:
+    """An empty one at first; every publication is one record."""
+
+    def __init__(self) -> None:
+        self.end = 0
+
+    def ends(self, what: str) -> dict[int, int]:
+        return {0: self.end}
+
+
+class Said:
+    """The placement stream's answers to the API, over a capture and a stream that a test moves."""
+
+    def __init__(self) -> None:
+        self.driven, self.journal = Driven(mode="observe"), Journal()
+        self.judging = Judging(self.journal, self.clock)
+        self.judging.load()
+        self.capture = SimpleNamespace(connected=True, synced=True, ledgers=0, hidden=0, forbidden=0)
+        cluster = SimpleNamespace(
+            judging=self.judging, health=lambda: self.capture, blind=lambda _: False, unbound=lambda: "",
+        )  # fmt: skip
+        live = SimpleNamespace(now=SimpleNamespace(placement=self.driven.policy))
+        workers = RepairWorkers(list, 0, self.clock)
+        parts: tuple[Any, ...] = (live, cluster, self.driven.keeper, self.driven.reconciler, workers, self.clock)
+        self.placed = Placed(*parts)
+        self.driven.answer()
+        self.placed.tick(runs=True)
+
+    def clock(self) -> int:
+        return self.driven.now_ms
+
+    def publish(self, *ledgers: int) -> None:
+        """The capture publishes new ledgers."""
+        for ledger in ledgers:
+            value: Any = {"ledger": ledger, "state": int(LedgerState.CLOSED)}
+            self.judging.published([Observation("ledgers", b"", value)])
+        self.journal.end += len(ledgers)
+        self.capture.ledgers += len(ledgers)
+        self.placed.tick(runs=True)
+
+    def take(self) -> None:
+        """The stream has taken all there is."""
+        self.judging.taken({0: self.journal.end})
+        self.placed.tick(runs=True)
+
+    def counts(self) -> tuple[int, int, int, int]:
+        """True, drifted, unknown, and not judged."""
+        found = self.placed.status(self.clock(), runs=True)
+        return (*(found["counts"][v] for v in ("true", "drifted", "unknown")), found["not_judged"])
+
+
+@pytest.fixture
+def said() -> Said:
+    return Said()
+
+
+def test_ledgers_that_no_batch_has_judged_are_unknown(said: Said) -> None:
+    said.publish(*range(6))
+    assert said.counts() == (0, 0, 6, 6)
+
+
+def test_what_was_judged_is_true_or_found(said: Said) -> None:
+    said.publish(*range(6))
+    said.driven.answer(finding(3))
+    said.take()
+    assert said.counts() == (5, 1, 0, 0)
+
+
+def test_a_finding_of_an_earlier_version_does_not_count(said: Said) -> None:
+    said.publish(*range(6))
+    said.driven.answer(finding(3))
+    said.take()
+    said.publish(3)
+    said.capture.ledgers -= 1
+    assert said.counts() == (5, 0, 1, 1)
+
+
+def test_nothing_is_judged_before_the_stream_knows_the_bookies_as_they_are(said: Said) -> None:
+    said.publish(*range(6))
+    said.take()
+    said.driven.keeper.topology = replace(said.driven.keeper.topology, epoch=2)
+    assert said.counts() == (0, 0, 6, 6)
+
+
+def test_a_ledger_that_may_not_be_read_is_unknown(said: Said) -> None:
+    said.publish(*range(6))
+    said.take()
+    said.capture.hidden = 2
+    assert said.counts() == (6, 0, 2, 0)
+
+
+def test_lists_are_whole_when_all_was_judged(said: Said) -> None:
+    said.publish(*range(6))
+    said.take()
+    assert said.placed.incomplete(judged=True) == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda said: said.publish(1), "1 of 1 ledgers are not judged yet"),
+        (lambda said: vars(said.capture).update(connected=False), "ZooKeeper is not connected and in step"),
+        (lambda said: vars(said.capture).update(forbidden=2), "ZooKeeper forbids to read 2 ledgers"),
+    ],
+    ids=["waits", "cut off", "forbidden"],
+)
+def test_lists_may_be_incomplete(said: Said, change: Any, why: str) -> None:
+    change(said)
+    assert said.placed.incomplete(judged=True) == why
+
+
+def test_a_stream_that_does_not_run_makes_lists_incomplete(said: Said) -> None:
+    assert said.placed.incomplete(judged=True, runs=False) == "the placement stream does not run"
+
+
+def test_a_list_that_a_limit_cuts_knows_how_long_it_is(said: Said) -> None:
+    said.driven.answer(*(finding(ledger) for ledger in range(5)))
+    assert (len(found := said.placed.findings(None, None, 2)), found.total) == (2, 5)
+
+
+def test_it_is_not_ready_before_all_was_judged() -> None:
+    said = Said()
+    said.journal.end = 6
+    said.judging.load()
+    said.placed = Placed(*(getattr(said.placed, n) for n in (
+        "_live", "_cluster", "_keeper", "_reconciler", "_workers", "_clock",
+    )))  # fmt: skip
+    said.capture.ledgers = 6
+    said.placed.tick(runs=True)
+    before = said.placed.not_ready()
+    said.take()
+    assert (len(before), said.placed.not_ready()) == (1, [])

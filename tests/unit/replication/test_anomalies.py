@@ -1,0 +1,143 @@
+from dataclasses import replace
+
+import pytest
+
+from trueup.state.replication.anomalies import Facts, Look, choose, choose_together, silences
+from trueup.state.replication.rules import EVERY_RULE, LINK_RULES
+
+COPIED = Look(position=50, source_id="s", source_start=0, source_end=60, target_id="t", target_end=40, copied_end=40)
+
+
+def seen(now: Look, before: Look = COPIED) -> list[tuple[str, int, bool]]:
+    return [(found.rule.removeprefix("replication."), found.records, found.stops) for found in silences(before, now)]
+
+
+def test_nothing_is_said_of_a_copy_that_goes_well():
+    assert silences(COPIED, COPIED) == []
+
+
+def test_retention_that_outran_the_link_is_counted_and_the_copy_goes_on():
+    (found,) = silences(COPIED, replace(COPIED, source_start=57))
+    assert (found.rule, found.records, found.resume, found.stops) == ("replication.retention-outran", 7, 57, False)
+
+
+def test_a_topic_made_anew_stops_its_copy():
+    assert seen(replace(COPIED, source_id="other", source_end=0)) == [("topic-recreated", -1, True)]
+
+
+def test_a_target_made_anew_stops_the_copy():
+    assert seen(replace(COPIED, target_id="other", target_end=0)) == [("target-recreated", -1, True)]
+
+
+def test_an_id_that_is_not_known_is_no_other_id():
+    assert seen(replace(COPIED, source_id="")) == seen(COPIED, replace(COPIED, source_id="")) == []
+
+
+def test_a_source_that_ends_before_the_copy_is_believed_the_second_time():
+    short = replace(COPIED, source_end=45)
+    assert (seen(short), seen(short, short)) == ([], [("source-lost-records", 5, True)])
+
+
+def test_a_target_that_ends_before_what_it_acknowledged_is_believed_the_second_time():
+    short = replace(COPIED, target_end=30)
+    assert (seen(short), seen(short, short)) == ([], [("target-lost-records", 10, True)])
+
+
+def test_records_of_others_are_told_where_the_link_is_alone():
+    assert [seen(replace(COPIED, foreign=3, alone=alone)) for alone in (True, False)] == [
+        [("target-written", 3, False)], [],
+    ]  # fmt: skip
+
+
+def test_a_topic_that_is_gone_is_told_once_it_was_copied():
+    assert [seen(replace(COPIED, gone=True, position=at)) for at in (50, -1)] == [[("topic-gone", -1, False)], []]
+
+
+def test_a_partition_that_was_never_copied_has_lost_nothing():
+    assert silences(Look(), replace(COPIED, position=-1, source_start=9)) == []
+
+
+def test_every_silence_has_a_rule():
+    worst = replace(COPIED, source_start=55, source_end=40, target_end=1, foreign=1)
+    others = [replace(COPIED, gone=True), replace(COPIED, source_id="x", target_id="y")]
+    found = {silence.rule for now in (worst, *others) for silence in silences(worst, now)}
+    assert {rule for rule in found if EVERY_RULE.find(rule) is None} == set()
+    assert len(found) == 7
+
+
+def test_every_rule_of_links_explains_itself():
+    assert all(len(rule.why) > 40 and len(rule.remedy) > 40 and rule.title for rule in LINK_RULES)
+
+
+def test_whole_batches_are_preferred():
+    assert choose(Facts()).path == "batches"
+
+
+@pytest.mark.parametrize(
+    ("facts", "why"),
+    [
+        (Facts(transform=True), "transform"),
+        (Facts(failures="dead-letter"), "failures: dead-letter"),
+        (Facts(into="all"), "all topics go into all"),
+        (Facts(magic=1), "old format 1"),
+        (Facts(per_batch=9.9), "9.9 records"),
+        (Facts(target_compression="zstd", source_compression="producer"), "compresses anew"),
+        (Facts(target_times="LogAppendTime"), "own timestamps"),
+        (Facts(source_max_bytes=10, target_max_bytes=9), "takes batches of 9 bytes"),
+        (Facts(unfit="Kerberos is not to be had"), "Kerberos"),
+        (Facts(copy="records"), "the link says so"),
+    ],
+)
+def test_records_are_copied_one_by_one_where_batches_cannot_be(facts: Facts, why: str):
+    path, reason = choose(facts)
+    assert path == "records"
+    assert why in reason
+
+
+def test_what_the_link_says_counts_most():
+    assert choose(Facts(copy="batches", per_batch=1.0)).path == "batches"
+
+
+def test_a_target_that_compresses_as_the_source_does_takes_batches_as_they_are():
+    assert choose(Facts(source_compression="lz4", target_compression="lz4")).path == "batches"
+
+
+def test_the_path_does_not_change_to_and_fro():
+    assert [choose(Facts(per_batch=20.0, now=now)).path for now in ("batches", "records")] == ["batches", "records"]
+
+
+@pytest.mark.parametrize(
+    ("per_batch", "record_bytes", "better"),
+    [
+        (5, 100, "records"), (10, 85, "records"), (20, 77, "batches"), (40, 70, "batches"),
+        (3, 600, "records"), (10, 540, "batches"), (20, 526, "batches"),
+    ],
+)  # fmt: skip
+def test_the_path_that_was_measured_to_take_less_is_chosen(per_batch: float, record_bytes: float, better: str):
+    assert choose(Facts(per_batch=per_batch, record_bytes=record_bytes)).path == better
+
+
+def together(**links: Facts) -> dict[str, str]:
+    return {name: choice.path for name, choice in choose_together(links, [frozenset(links)]).items()}
+
+
+def test_links_that_meet_take_one_path_when_one_of_them_cannot_copy_batches():
+    assert together(there=Facts(), back=Facts(transform=True)) == {"there": "records", "back": "records"}
+
+
+def test_small_batches_of_one_link_give_way_to_large_ones_of_another():
+    assert together(there=Facts(per_batch=2), back=Facts(per_batch=900)) == {"there": "batches", "back": "batches"}
+
+
+def test_what_one_link_says_holds_for_all_that_it_meets():
+    assert together(there=Facts(copy="records"), back=Facts()) == {"there": "records", "back": "records"}
+
+
+def test_the_reason_names_the_link_that_decided():
+    chosen = choose_together({"a": Facts(), "b": Facts(magic=0)}, [frozenset("ab")])
+    assert chosen["a"].reason == "it meets b: the source has records of the old format 0"
+
+
+def test_links_that_do_not_meet_choose_for_themselves():
+    chosen = choose_together({"a": Facts(), "b": Facts(magic=0)}, [])
+    assert [chosen[name].path for name in "ab"] == ["batches", "records"]

@@ -1,0 +1,195 @@
+"""What a link may change at its target, and when."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+
+from trueup.connectors.kafka.replication.config_sync import Outcome, Seen
+from trueup.state.common.errors import Retry
+from trueup.state.replication.config_sync import Action, Kind, Right, Setting, Topic
+from trueup.state.replication.settings import Link as Declared
+from trueup.streams.replication.config_sync import Aligner, Made, rights_from
+from trueup.streams.replication.link import Hold
+from trueup.streams.replication.snapshot import Facts, Side
+
+READER = Right("topic", "literal", "orders", "User:alice", "*", "read", "allow")
+GOOD = {"retention.ms": Setting("1000", True)}
+
+
+class FakeLink:
+    """What an aligner needs of a link."""
+
+    name = "east-west"
+
+    def __init__(self, mode: str) -> None:
+        self.declared = Declared("east", "west", ["orders"], mode=mode)
+        self.facts = Facts(Side({"orders": 2}), Side(), 1)
+        self.waiting: Mapping[str, Hold] | None = None
+
+        self.copied = dict[str, str]()
+
+    def called(self, names: Sequence[str]) -> dict[str, str]:
+        return {name: name for name in names}
+
+    def others(self, ids: dict[str, str]) -> set[str]:
+        return {name for name, wanted in self.copied.items() if ids.get(name, wanted) != wanted}
+
+
+class FakeTarget:
+    """A target that lacks the topic until it is made."""
+
+    def __init__(self, result: str = "done") -> None:
+        self.result, self.applied = result, list[Action]()
+        self.granted = list[Right]()
+
+    def known(self) -> frozenset[str]:
+        return frozenset({"retention.ms"})
+
+    def look(self, called: dict[str, str]) -> Seen:
+        made = {action.topic: Topic(action.partitions, GOOD) for action in self.applied if self.result == "done"}
+        return Seen({"orders": Topic(2, GOOD, "now")}, made)
+
+    def rights(self) -> tuple[list[Right], list[Right]]:
+        """Of the source, and of the target: what it was given and has not lost."""
+        given = {action.right: action.kind for action in self.applied if action.right}
+        return self.granted, [right for right, kind in given.items() if kind is Kind.ALLOW]
+
+    def apply(self, actions: Sequence[Action]) -> list[Outcome]:
+        self.applied += actions
+        return [Outcome(action, self.result, "no right" if self.result != "done" else "") for action in actions]
+
+
+class Full(list[str]):
+    """A journal that takes nothing."""
+
+    def append(self, _text: str) -> None:
+        raise Retry("an acknowledged record", "none", "try again")
+
+
+class Rig:
+    def __init__(self, mode: str, result: str = "done", memory: list[str] | None = None) -> None:
+        self.link, self.target, self.notes = FakeLink(mode), FakeTarget(result), list[tuple[str, ...]]()
+        self.memory = list[str]() if memory is None else memory
+        self.opposite: Aligner | None = None
+        self.aligner = Aligner(
+            self.link, self.target, [], lambda: self.opposite,  # type: ignore[arg-type]
+            lambda *said: self.notes.append(said), self.memory.append, Made(),
+        )  # fmt: skip
+
+    def turn(self) -> "Rig":
+        self.aligner.turn(())
+        return self
+
+
+@pytest.mark.parametrize(("mode", "stage"), [("observe", "planned"), ("approve", "awaiting approval")])
+def test_nothing_is_changed_unasked(mode: str, stage: str) -> None:
+    rig = Rig(mode).turn()
+    assert (rig.target.applied, [row["stage"] for row in rig.aligner.rows()]) == ([], [stage])
+
+
+def test_a_topic_that_is_not_there_yet_takes_no_records() -> None:
+    said = "awaiting approval: it does not exist; 2 partitions, settings of its source (topic orders at the target)"
+    assert Rig("approve").turn().link.waiting == {"orders": Hold(said, approval=True)}
+
+
+def test_a_topic_that_the_target_refuses_to_make_says_why() -> None:
+    waiting = Rig("enforce", "refused").turn().link.waiting or {}
+    assert [(hold.stopped, hold.reason.rpartition("; ")[2]) for hold in waiting.values()] == [(True, "no right")]
+
+
+def test_enforce_changes_at_once_and_says_so() -> None:
+    rig = Rig("enforce").turn()
+    assert (rig.aligner.rows(), rig.link.waiting, [note[2] for note in rig.notes]) == ([], {}, ["done"])
+
+
+def test_an_approved_action_is_done_at_the_next_turn() -> None:
+    rig = Rig("approve").turn()
+    rig.aligner.approve([row["id"] for row in rig.aligner.rows()])
+    before = list(rig.target.applied)
+    rig.turn()
+    assert (before, len(rig.target.applied), rig.link.waiting) == ([], 1, {})
+
+
+def test_an_approval_of_something_else_does_nothing() -> None:
+    rig = Rig("approve").turn()
+    rig.aligner.approve(["align-east-west-00000000"])
+    assert rig.turn().target.applied == []
+
+
+def test_what_is_refused_stays_in_the_plan_with_why() -> None:
+    [row] = Rig("enforce", "refused").turn().aligner.rows()
+    assert (row["stage"], row["evidence"]["detail"]) == ("refused", "no right")
+
+
+def test_a_right_that_is_revoked_before_the_next_look_goes_again() -> None:
+    rig = Rig("enforce")
+    rig.link.declared = replace(rig.link.declared, align=["acls"])
+    rig.target.granted = [READER]
+    rig.turn()
+    rig.target.granted = []
+    rig.turn()
+    assert [action.kind for action in rig.target.applied] == [Kind.ALLOW, Kind.REVOKE]
+
+
+def test_a_right_that_cannot_be_remembered_is_not_given() -> None:
+    rig = Rig("enforce", memory=Full())
+    rig.link.declared = replace(rig.link.declared, align=["acls"])
+    rig.target.granted = [READER]
+    with pytest.raises(Retry):
+        rig.turn()
+    assert rig.target.applied == []
+
+
+def test_rights_are_remembered() -> None:
+    right = Right("topic", "literal", "orders", "User:a", "*", "read", "allow")
+    assert rights_from(f"[{list(right)}]".replace("'", '"')) == [right]
+
+
+def test_rights_that_cannot_be_read_are_none() -> None:
+    assert [rights_from("[5]"), rights_from("[" * 100_000)] == [[], []]
+
+
+def test_a_source_topic_that_is_another_one_is_not_followed() -> None:
+    rig = Rig("enforce")
+    rig.link.copied["orders"] = "before"
+    assert rig.turn().target.applied == []
+
+
+class Pair:
+    """A topic that links of both directions copy, with another retention at each end."""
+
+    def __init__(self, made: str = "") -> None:
+        self.here, self.there = Rig("enforce"), Rig("enforce")
+        self.here.opposite, self.there.opposite = self.there.aligner, self.here.aligner
+        for rig, mine, theirs in ((self.here, "1000", "2000"), (self.there, "2000", "1000")):
+            rig.target.look = seen(mine, theirs)  # type: ignore[method-assign]
+        for name, rig in (("here", self.here), ("there", self.there)):
+            if name == made:
+                rig.aligner._made.add(["orders"])
+
+    def turn(self) -> tuple[list[Action], list[Action]]:
+        return self.here.turn().target.applied, self.there.turn().target.applied
+
+
+def seen(mine: str, theirs: str) -> Callable[[dict[str, str]], Seen]:
+    sides = [{"orders": Topic(2, {"retention.ms": Setting(value, True)})} for value in (mine, theirs)]
+    return lambda _called: Seen(sides[0], sides[1])
+
+
+@pytest.mark.parametrize(("made", "changed"), [("here", [1, 0]), ("there", [0, 1])])
+def test_settings_go_to_the_copy_and_never_to_its_origin(made: str, changed: list[int]) -> None:
+    assert [len(applied) for applied in Pair(made).turn()] == changed
+
+
+def test_where_nobody_knows_the_origin_nothing_is_set_and_that_is_told_once() -> None:
+    pair = Pair()
+    pair.turn()
+    assert (pair.turn(), [note[2] for note in pair.here.notes]) == (([], []), ["alignment.origin-unknown"])
+
+
+def test_a_topic_that_a_link_makes_is_a_copy_also_after_a_restart() -> None:
+    kept = list[str]()
+    made = Made("[]", kept.append)
+    made.add(["orders"])
+    assert "orders" in Made(kept[-1])

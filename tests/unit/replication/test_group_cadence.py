@@ -1,0 +1,161 @@
+"""When groups are carried to the other cluster."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.unit.kafka.test_group_sync import Cluster
+from tests.unit.replication.test_link import Rig
+from trueup.connectors.contract import Partition, Position, Progress, Run
+from trueup.connectors.kafka.replication.group_sync import Groups
+from trueup.state.common.errors import Retry
+from trueup.state.replication.offset_map import OffsetMap
+from trueup.streams.replication.checkpoints import Copy
+from trueup.streams.replication.group_sync import PART, Mover, ways
+from trueup.streams.replication.reports import Heard, Report
+
+ZERO = Partition("orders", 0)
+
+
+class Dying(Cluster):
+    """A cluster that may stop answering."""
+
+    dead = False
+
+    def states(self) -> dict[str, str]:
+        if self.dead:
+            raise Retry("an answer", "none", "wait")
+        return dict.fromkeys(self.committed, "stable")
+
+    def offsets(self, groups: Any) -> dict[str, Any]:
+        if self.dead:
+            raise Retry("an answer", "none", "wait")
+        return super().offsets(groups)
+
+
+class Shop:
+    """A link whose lease runs, and a group at its source."""
+
+    def __init__(self, mode: str = "enforce") -> None:
+        self.rig = Rig(groups=["/g.*/"], tasks=1, mode=mode)
+        self.east, self.west = Dying({"g": {ZERO: 40}}), Cluster({})
+        self.notes: list[tuple[str, ...]] = []
+        there, back = Groups(self.east, self.west), Groups(self.west, self.east)  # type: ignore[arg-type]
+        self.mover = Mover(self.rig.link, there, back, lambda: None, lambda *note: self.notes.append(note))
+        (self.order,) = self.rig.link.orders()
+        self._at = 0
+
+    def report(self, offset: int) -> None:
+        """The lease says how far it copied by now."""
+        before, self._at = self.rig.link.copies[ZERO].offset, self._at + 1
+        run = (Run(before, before, offset - before),)
+        rows = [Progress(ZERO, ZERO, Position(offset), run, offset - before, path="batches")]
+        order = self.order
+        self.rig.link.hear(Heard("east-west", order.term, order.number, order.part, Report("a", self._at, rows)))
+
+    def turn(self) -> None:
+        self.mover.look()
+        self.mover.turn()
+
+
+@pytest.fixture
+def shop() -> Shop:
+    return Shop()
+
+
+def test_a_group_is_carried_while_the_lease_runs(shop: Shop) -> None:
+    shop.report(10)
+    shop.turn()
+    assert shop.west.commits == [("g", {ZERO: 10})]
+
+
+def test_a_group_goes_on_with_the_map_though_the_source_is_dead(shop: Shop) -> None:
+    shop.report(10)
+    shop.turn()
+    shop.east.dead = True
+    shop.report(30)
+    shop.turn()
+    shop.report(50)
+    shop.turn()
+    assert [offsets[ZERO] for _, offsets in shop.west.commits] == [10, 30, 40]
+
+
+def test_what_the_source_says_anew_wakes_the_pass(shop: Shop) -> None:
+    shop.mover.look()
+    shop.rig.link.grown.clear()
+    shop.mover.look()
+    quiet = shop.rig.link.grown.is_set()
+    shop.east.committed["g"] = {ZERO: 41}
+    shop.mover.look()
+    assert (quiet, shop.rig.link.grown.is_set()) == (False, True)
+
+
+def test_what_is_learnt_while_a_part_is_carried_counts_for_the_next(shop: Shop) -> None:
+    shop.east.committed = {f"g-{number:02}": {ZERO: 40} for number in range(PART + 1)}
+    shop.report(10)
+    commit = shop.west.commit
+
+    def slow(offsets: Any) -> Any:
+        shop.west.commit = commit  # type: ignore[method-assign]
+        shop.report(30)
+        return commit(offsets)
+
+    shop.west.commit = slow  # type: ignore[method-assign]
+    shop.turn()
+    assert [offsets[ZERO] for _, offsets in shop.west.commits] == [10] * PART + [30]
+
+
+def test_no_group_is_set_in_a_target_that_comes_back_empty_during_the_pass(shop: Shop) -> None:
+    """The pass began with maps that held, and the target answers only after it lost its data."""
+    shop.rig.link.copies[ZERO].target_id = "old"
+    shop.west.topic_ids = {"orders": "old"}
+    shop.report(10)
+    answer = shop.west.offsets
+
+    def lost(groups: Any) -> dict[str, Any]:
+        shop.west.topic_ids = {"orders": "new"}
+        return answer(groups)
+
+    shop.west.offsets = lost  # type: ignore[method-assign]
+    shop.turn()
+    assert (shop.west.commits, [row.action for row in shop.mover.checkpoints]) == ([], ["waiting"])
+
+
+def test_what_was_committed_before_the_source_was_lost_is_not_told_by_the_map_of_its_new_log(shop: Shop) -> None:
+    shop.east.topic_ids = {"orders": "old"}
+    shop.turn()
+    shop.east.dead = True
+    copy = shop.rig.link.copies[ZERO]
+    copy.map, copy.source_id = OffsetMap().extend([(0, 0, 50)], 50), "new"
+    shop.turn()
+    assert shop.west.commits == []
+
+
+def test_where_the_opposite_link_is_stopped_nothing_unread_is_passed_over(shop: Shop) -> None:
+    shop.report(10)
+    back = Copy(ZERO, ZERO, 0)
+    back.bar("replication.source-lost-records")
+    opposite: Any = SimpleNamespace(lock=shop.rig.link.lock, copies={ZERO: back})
+    assert ways(shop.rig.link, opposite)[ZERO].translate(5)[0].offset is None
+
+
+def test_a_group_that_is_followed_is_news_once(shop: Shop) -> None:
+    for offset in (10, 20, 30):
+        shop.report(offset)
+        shop.turn()
+    assert [note[:3] for note in shop.notes] == [("east-west", "group", "moved")]
+
+
+def test_in_approve_each_move_needs_a_yes() -> None:
+    shop = Shop("approve")
+    shop.report(10)
+    shop.turn()
+    (row,) = shop.mover.rows()
+    shop.mover.approve([row["id"]])
+    shop.turn()
+    shop.report(20)
+    shop.turn()
+    assert (row["stage"], shop.west.commits, len(shop.mover.rows())) == (
+        "awaiting approval", [("g", {ZERO: 10})], 1,
+    )  # fmt: skip

@@ -1,0 +1,69 @@
+"""What the history says of groups that go on at the target."""
+
+import threading
+from collections.abc import Sequence
+from types import SimpleNamespace
+
+import pytest
+
+from trueup.connectors.contract import Partition
+from trueup.connectors.kafka.replication.group_sync import Checkpoint, Commits
+from trueup.streams.replication import group_sync
+from trueup.streams.replication.group_sync import Mover
+
+
+class Rig:
+    """The groups of a link of which every round moves those that are given."""
+
+    def __init__(self) -> None:
+        self.notes, self.now, self.found = list[tuple[str, ...]](), 0, list[Checkpoint]()
+        declared = SimpleNamespace(groups=["/.*/"], mode="enforce")
+        self.link = SimpleNamespace(
+            name="east-west", copies={}, lock=threading.RLock(), now_ms=lambda: self.now, declared=declared
+        )
+        groups = SimpleNamespace()
+        self.mover = Mover(self.link, groups, groups, lambda: self.link, lambda *said: self.notes.append(said))  # type: ignore[arg-type]
+
+    def round(self, *names: str, partitions: int = 2, after_ms: int = 3_000) -> None:
+        self.now += after_ms
+        rows: Sequence[Checkpoint] = [moved(name, number) for name in names for number in range(partitions)]
+        self.mover._committed = Commits({name: {} for name in names})
+        self.mover._carry = lambda *_: list(rows)  # type: ignore[method-assign]
+        self.mover.turn()
+
+    @property
+    def told(self) -> list[str]:
+        return [note[3].partition(":")[0] for note in self.notes]
+
+
+def moved(group: str, number: int) -> Checkpoint:
+    place = Partition("orders", number)
+    return Checkpoint(group, place, place, 7, 7, -1, 0, "moved", "")
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
+
+
+def test_a_round_is_one_row_with_its_rule(rig: Rig) -> None:
+    rig.round("billing", "mail", partitions=4)
+    assert [(note[1], note[2], note[4]) for note in rig.notes] == [("group", "moved", "replication.group-behind")]
+
+
+def test_a_row_names_some_partitions_and_counts_the_others(rig: Rig) -> None:
+    rig.round("billing", partitions=group_sync.SHOWN + 3)
+    assert rig.notes[0][3].endswith("; and 3 partitions more")
+
+
+def test_groups_that_go_on_are_told_once_a_minute(rig: Rig) -> None:
+    for _ in range(21):
+        rig.round("billing")
+    assert rig.told == ["1 group, 2 partitions"] * 2
+
+
+def test_a_group_that_joins_is_told_at_once(rig: Rig) -> None:
+    rig.round("billing")
+    rig.round("billing", "mail")
+    rig.round("billing")
+    assert rig.told == ["1 group, 2 partitions", "2 groups, 4 partitions"]

@@ -1,0 +1,116 @@
+import pytest
+
+from trueup.state.replication.provenance import (
+    Tag,
+    onward,
+    onward_tokens,
+    producer_id,
+    refilled,
+    refilled_tokens,
+    tag_of,
+    tokens_bytes,
+    tokens_of,
+)
+
+EAST, WEST, NORTH = 0, 1, 31
+
+
+def test_a_producer_id_has_the_mark_the_path_and_the_flow():
+    assert producer_id(0b101, 0xBEEF) == 0x5455_0000_0005_BEEF
+
+
+def test_the_largest_tag_is_still_a_positive_long():
+    assert producer_id((1 << 32) - 1, 0xFFFF) < 1 << 63
+
+
+@pytest.mark.parametrize(("path", "flow"), [(-1, 0), (1 << 32, 0), (0, 1 << 16), (0, -1)])
+def test_what_does_not_fit_is_refused(path: int, flow: int):
+    with pytest.raises(ValueError, match="expected a path of 32 bits"):
+        producer_id(path, flow)
+
+
+@pytest.mark.parametrize("other", [-1, 0, 17, 2**62, 2**63 - 1, -(2**63), 0x5454 << 48, 0x5456 << 48])
+def test_other_producers_have_no_tag(other: int):
+    assert tag_of(other) is None
+
+
+def test_a_tag_is_read_from_its_producer_id():
+    assert tag_of(producer_id(1 << NORTH | 1, 9)) == Tag(1 << NORTH | 1, 9)
+
+
+def test_a_record_born_at_the_source_goes_on_with_the_source_in_its_path():
+    assert onward(None, EAST, WEST, False) == 0b1
+
+
+def test_a_record_that_passed_the_target_does_not_go_there():
+    assert onward(1 << WEST, EAST, WEST, True) is None
+
+
+def test_a_record_from_a_third_cluster_goes_on_only_where_the_link_forwards():
+    assert [onward(1 << NORTH, EAST, WEST, forward) for forward in (True, False)] == [1 << NORTH | 1, None]
+
+
+def test_nothing_goes_from_a_cluster_to_itself():
+    assert (onward(None, EAST, EAST, True), onward_tokens((), "a", "a", True)) == (None, None)
+
+
+def test_a_header_holds_names():
+    assert tokens_of(tokens_bytes(("east", "west"))) == ("east", "west")
+
+
+def test_no_header_and_an_empty_one_are_the_same():
+    assert (tokens_of(None), tokens_of(b"")) == ((), ())
+
+
+def test_bytes_that_are_no_text_are_no_cluster():
+    assert tokens_of(b"\xff,east") == ("\\xff", "east")
+
+
+def test_a_name_within_another_is_another_cluster():
+    assert onward_tokens(("northeast",), "north", "east", True) == ("northeast", "north")
+
+
+def test_names_that_hold_the_target_stop_the_record():
+    assert onward_tokens(("east", "west"), "north", "east", True) is None
+
+
+def test_without_forward_only_the_records_of_the_source_go():
+    assert [onward_tokens(names, "b", "c", False) for names in ((), ("a",))] == [("b",), None]
+
+
+def test_a_name_is_not_repeated():
+    assert onward_tokens(("a", "b", "a"), "c", "d", True) == ("a", "b", "c")
+
+
+def test_a_refilled_record_goes_to_the_target_again_whatever_it_passed():
+    assert [refilled(path, WEST, EAST, True, held=True) for path in (None, 0b01, 0b100, 0b101)] == [
+        0b11, 0b11, 0b111, 0b111,
+    ]  # fmt: skip
+
+
+def test_what_the_target_never_had_is_not_written_as_having_passed_it():
+    assert refilled(None, 1, 0, True, held=False) == 0b10
+
+
+def test_in_a_mesh_a_refill_leaves_out_what_other_links_bring():
+    assert [refilled(path, 1, 0, False, held=True) for path in (None, 0b01, 0b100)] == [0b11, 0b11, None]
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_a_refilled_record_does_not_come_back(held: bool):
+    for path in (None, 0b01):
+        written = refilled(path, 1, 0, True, held)
+        assert onward(written, 0, 1, True) is None
+
+
+def test_a_refilled_record_that_had_left_the_cluster_does_not_leave_it_twice():
+    written = refilled(0b01, 1, 0, True, held=True)
+    assert onward(written, 0, 2, True) is None
+
+
+def test_names_are_refilled_as_bits_are():
+    assert [refilled_tokens(names, "west", "east", True, held) for names, held in (((), True), (("east",), False))] == [
+        ("west", "east"), ("east", "west"),
+    ]  # fmt: skip
+    assert onward_tokens(("west", "east"), "east", "north", True) is None
+    assert refilled_tokens(("north",), "west", "east", False, True) is None

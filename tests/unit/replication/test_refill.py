@@ -1,0 +1,273 @@
+"""A target that comes back without its data: how it is noticed, and what a refill does to both links."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pytest
+
+from tests.unit.replication.fake_connector import NAME
+from tests.unit.replication.test_link import FakeJournal, done
+from trueup.connectors.contract import Partition, Position, Run
+from trueup.state.common.errors import Refused
+from trueup.state.replication.anomalies import Choice
+from trueup.state.replication.provenance import Refill
+from trueup.state.settings.settings import parse
+from trueup.streams.replication.checkpoints import Copy, load
+from trueup.streams.replication.link import Link
+from trueup.streams.replication.monitor import Watch
+from trueup.streams.replication.refill import Refilling, undecided
+from trueup.streams.replication.reports import Report
+from trueup.streams.replication.snapshot import Facts, Side
+from trueup.streams.replication.worker import Answer
+
+ZERO, BILLS = Partition("orders", 0), Partition("bills", 0)
+WHOLE = {ZERO: (0, 500), BILLS: (0, 200)}
+EMPTY = {ZERO: (0, 0), BILLS: (0, 0)}
+
+
+class World:
+    """Two clusters: id, ids of topics, and logs of each."""
+
+    def __init__(self) -> None:
+        self.clusters = {"east": "E", "west": "W"}
+        self.ids = {name: {"orders": f"{name} o", "bills": f"{name} b"} for name in self.clusters}
+        self.logs: dict[str, dict[Partition, tuple[int, int]]] = {name: dict(WHOLE) for name in self.clusters}
+
+    def lose(self, cluster: str = "E2", ids: Mapping[str, str] | None = None) -> None:
+        """East comes back empty."""
+        self.clusters["east"] = cluster
+        self.ids["east"] = {"orders": "new o", "bills": "new b"} if ids is None else dict(ids)
+        self.logs["east"] = {
+            partition: ends for partition, ends in EMPTY.items() if partition.topic in self.ids["east"]
+        }
+
+    def side(self, name: str) -> Side:
+        ids = self.ids[name]
+        return Side(dict.fromkeys(ids, 1), ids, self.logs[name], "", self.clusters[name], frozenset(ids))
+
+
+class FakeSides:
+    """Implements what `streams.replication.monitor.Sides` is asked for here."""
+
+    def __init__(self, world: World, source: str, target: str) -> None:
+        self._world, self._ends = world, (source, target)
+
+    def look(self) -> Facts:
+        return Facts(*(self._world.side(name) for name in self._ends), 1)
+
+    def logs(self, partitions: Iterable[Partition], at_target: bool = False) -> dict[Partition, tuple[int, int]]:
+        found = self._world.logs[self._ends[at_target]]
+        return {partition: found[partition] for partition in partitions if partition in found}
+
+    def sizes(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        return dict.fromkeys(partitions, 1_000)
+
+    def __getattr__(self, name: str) -> Any:
+        """Alignment, groups and heartbeats: made, and never used."""
+        return lambda *_more, **_named: None
+
+
+class Rig:
+    """A link each way, that both copied all there is."""
+
+    def __init__(self) -> None:
+        common = {"topics": ["orders", "bills"], "mode": "enforce"}
+        self.settings = parse({
+            "kafka": {"east": {"bootstrap": "e:9092", "bit": 0}, "west": {"bootstrap": "w:9092", "bit": 1}},
+            "links": {
+                "east-west": {"source": "east", "target": "west", **common},
+                "west-east": {"source": "west", "target": "east", **common},
+            },
+        })  # fmt: skip
+        self.world, self.journal, self.notes = World(), FakeJournal(), list[tuple[str, ...]]()
+        self.memory: dict[str, str] = {}
+        self.watches: dict[str, Watch] = {}
+        self.begin()
+        for watch in self.watches.values():
+            self.copy(watch.link)
+
+    def begin(self) -> None:
+        """A run of the application."""
+        self.watches.clear()
+        for name, source, target in (("east-west", "east", "west"), ("west-east", "west", "east")):
+            known: dict[Partition, Copy] = load(self.journal).get(name, {})  # type: ignore[arg-type]
+            link = Link(
+                name, lambda: self.settings, self.journal, known,  # type: ignore[arg-type]
+                lambda _declared, sources: dict.fromkeys(sources, 0), lambda _progress: None, lambda: 1_000_000,
+                {"batches": NAME, "records": NAME},
+            )  # fmt: skip
+            link.waiting, link.choice = {}, Choice("batches", "")
+            sides: Any = FakeSides(self.world, source, target)
+            note = lambda *said: self.notes.append(said)  # noqa: E731
+            self.watches[name] = Watch(link, sides, self.watches, self.memory, note, self.memory.__setitem__)
+        for watch in self.watches.values():
+            watch.link.begin()
+        self.look()
+
+    def look(self) -> None:
+        for _ in range(2):
+            for watch in self.watches.values():
+                watch.look()
+
+    def copy(self, link: Link) -> None:
+        """A round that copies to the end of the source, and all leases end."""
+        for _ in range(3):
+            orders = link.orders()
+            logs = link.facts.source.logs
+            link.take([
+                Answer([Report("a", 1, [
+                    done(o, a.source, (), position=Position(logs[a.source][1]), runs=(Run(0, 0, logs[a.source][1]),),
+                         target_end=logs[a.source][1])
+                    for a in o.lease.assignments
+                ])], None)
+                for o in orders
+            ])  # fmt: skip
+            for copy in link.copies.values():
+                copy.again_ms = 1 << 60
+        assert link.orders() == []
+        link.wake()
+
+    def errors(self, name: str) -> set[str]:
+        return {copy.error.partition(":")[0] for copy in self.watches[name].link.copies.values()}
+
+    def refill(self) -> list[dict[str, Any]]:
+        return Refilling(self.watches["west-east"]).begin()
+
+    def copies(self, name: str) -> Mapping[Partition, Copy]:
+        return self.watches[name].link.copies
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
+
+
+def test_nothing_is_wrong_with_a_target_that_has_its_data(rig: Rig) -> None:
+    rig.look()
+    assert (rig.errors("west-east"), Refilling(rig.watches["west-east"]).rows()) == ({""}, [])
+
+
+@pytest.mark.parametrize(
+    ("cluster", "ids"),
+    [("E2", None), ("E2", {}), ("E", None), ("E", {}), ("E", {"orders": "east o", "bills": "east b"})],
+)
+def test_a_target_without_its_data_stops_the_link(rig: Rig, cluster: str, ids: dict[str, str] | None) -> None:
+    rig.world.lose(cluster, ids)
+    rig.look()
+    assert rig.errors("west-east") == {"replication.target-replaced"}
+
+
+def test_a_loss_is_noticed_by_the_next_run_too(rig: Rig) -> None:
+    rig.world.lose("E2", {})
+    rig.begin()
+    assert rig.errors("west-east") == {"replication.target-replaced"}
+
+
+def test_a_single_topic_that_was_deleted_stops_alone(rig: Rig) -> None:
+    rig.world.ids["east"]["bills"], rig.world.logs["east"][BILLS] = "new b", (0, 0)
+    rig.look()
+    assert rig.errors("west-east") == {"", "replication.target-recreated"}
+
+
+def test_a_refill_is_planned_by_topic(rig: Rig) -> None:
+    rig.world.lose()
+    rig.look()
+    rows = Refilling(rig.watches["west-east"]).rows()
+    assert [(row["topic"], row["records"], row["bytes"], row["stage"]) for row in rows] == [
+        ("bills", 200, 1_000, "planned"), ("orders", 500, 1_000, "planned"),
+    ]  # fmt: skip
+
+
+def test_a_refill_copies_from_the_beginning_with_a_fence_at_the_end(rig: Rig) -> None:
+    rig.world.lose()
+    rig.look()
+    rig.world.logs["west"][ZERO] = (10, 700)
+    rig.refill()
+    copy = rig.copies("west-east")[ZERO]
+    assert (copy.position, copy.refill, copy.target_id) == (Position(10, chosen=True), Refill(500, 700), "new o")
+
+
+def test_a_refill_outlives_the_application(rig: Rig) -> None:
+    rig.world.lose()
+    rig.look()
+    rig.refill()
+    rig.begin()
+    assert rig.copies("west-east")[ZERO].refill == Refill(500, 500)
+
+
+def test_the_opposite_link_begins_anew_with_the_refill(rig: Rig) -> None:
+    rig.world.lose()
+    rig.look()
+    rig.refill()
+    back = rig.copies("east-west")[ZERO]
+    assert (back.position, back.barred, back.source_id, len(back.map)) == (Position(0, chosen=True), False, "new o", 0)
+
+
+def test_a_refill_that_is_repeated_begins_nothing_twice(rig: Rig) -> None:
+    rig.world.lose()
+    rig.look()
+    rig.refill()
+    rig.world.logs["west"][ZERO] = (0, 900)
+    stages = [row["stage"] for row in rig.refill()]
+    assert (stages, rig.copies("west-east")[ZERO].refill) == (["copying", "copying"], Refill(500, 500))
+
+
+def test_a_refill_ends_at_its_fence_and_says_so(rig: Rig) -> None:
+    rig.world.lose()
+    rig.look()
+    rig.refill()
+    rig.look()
+    rig.copy(rig.watches["west-east"].link)
+    rig.world.logs["east"] = dict(WHOLE)
+    rig.look()
+    assert [note[2] for note in rig.notes if note[1] == "refill"] == ["begun", "done"]
+    assert rig.errors("west-east") == {""}
+
+
+def test_what_has_lost_nothing_is_not_refilled(rig: Rig) -> None:
+    with pytest.raises(Refused):
+        rig.refill()
+
+
+def test_a_topic_that_is_not_there_yet_waits(rig: Rig) -> None:
+    rig.world.lose("E", {})
+    rig.look()
+    assert {row["stage"] for row in rig.refill()} == {"waiting"}
+
+
+def test_a_lease_of_the_opposite_link_ends_before_the_fence_is_set(rig: Rig) -> None:
+    rig.watches["east-west"].link.orders()
+    rig.world.lose()
+    rig.look()
+    assert {row["stage"] for row in rig.refill()} == {"waiting"}
+
+
+def test_what_came_back_from_the_new_topic_is_not_taken_for_what_was_lost(rig: Rig) -> None:
+    rig.world.lose()
+    rig.look()
+    back = rig.watches["east-west"].link
+    back.reset({ZERO: 0}, "earliest")
+    back.copies[ZERO].position = Position(7)
+    rig.world.logs["east"][ZERO] = (0, 7)
+    assert {row["topic"]: row["stage"] for row in rig.refill()} == {"bills": "copying", "orders": "blocked"}
+
+
+def test_the_opposite_link_is_not_reset_before_that_is_decided(rig: Rig) -> None:
+    rig.world.lose()
+    rig.look()
+    before = undecided(rig.watches["east-west"], [ZERO])
+    rig.watches["west-east"].link.reset({ZERO: 500, BILLS: 200}, "latest")
+    assert (before, undecided(rig.watches["east-west"], [ZERO])) == ("west-east", "")
+
+
+def test_an_empty_partition_that_is_being_copied_to_is_refilled_once_that_pauses(rig: Rig) -> None:
+    """A link that was declared after the loss: it copied nothing, as the guard drops what was born at its target."""
+    rig.world.lose()
+    link = rig.watches["west-east"].link
+    link.copies.clear()
+    rig.look()
+    link.orders()
+    while_it_copies = {row["stage"] for row in rig.refill()}
+    rig.copy(link)
+    link.copies.clear()
+    assert (while_it_copies, {row["stage"] for row in rig.refill()}) == ({"waiting"}, {"copying"})

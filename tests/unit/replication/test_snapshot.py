@@ -1,0 +1,43 @@
+from trueup.connectors.contract import Partition, Position, Progress
+from trueup.state.replication.anomalies import Look, silences
+from trueup.streams.replication.checkpoints import Copy
+from trueup.streams.replication.snapshot import NOTHING, Facts, Side, look, seen
+
+ORDERS = Partition("orders", 0)
+
+
+def at(offset: int) -> Copy:
+    made = Copy(ORDERS, ORDERS, 0)
+    made.position = Position(offset)
+    return made
+
+
+def facts(source_end: int, problem: str = "") -> Facts:
+    return Facts(Side({"orders": 1}, {}, {ORDERS: (0, source_end)}, problem), Side({"orders": 1}), 1)
+
+
+def heard(before: Look, now: Look) -> list[str]:
+    return [silence.rule for silence in silences(before, now)]
+
+
+def test_a_copy_that_went_on_while_the_source_was_asked_is_not_past_its_end() -> None:
+    was = look(at(90), NOTHING)
+    now = seen(at(150), facts(100), was)
+    assert heard(now, now) == []
+
+
+def test_a_source_that_died_has_lost_nothing_by_that() -> None:
+    now = seen(at(150), facts(100, "no answer"), look(at(150), NOTHING))
+    assert heard(now, now) == []
+
+
+def test_records_of_others_in_the_target_are_told_where_nobody_else_is_to_write() -> None:
+    copy = at(50)
+    copy.take(Progress(ORDERS, ORDERS, Position(60), copied=10, foreign=3), 1)
+    told = [heard(now, now) for now in (look(copy, facts(100), alone) for alone in (True, False))]
+    assert told == [["replication.target-written"], []]
+
+
+def test_a_source_that_twice_ends_before_the_copy_lost_records() -> None:
+    now = seen(at(150), facts(100), look(at(150), NOTHING))
+    assert heard(now, now) == ["replication.source-lost-records"]

@@ -1,0 +1,196 @@
+"""The state of a link follows from the progress of its partitions."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from trueup.state.common.errors import Stop
+from trueup.state.replication.status import MEANINGS, STAGES, LinkState, Part, Signs, Stage, stage_of, state_of
+from trueup.state.replication.waits import Wait
+from trueup.streams.replication.monitor import Watch
+
+NOW = 1_000_000
+WELL = Signs(parts=[Part("orders-0"), Part("orders-1", left=5)], arrived_ms=NOW - 1_000, told_ms=NOW - 10, since_ms=1)
+
+
+def state(**changes) -> LinkState:
+    return state_of(replace(WELL, **changes), NOW)[0]
+
+
+def rules(**changes) -> list[str]:
+    return [reason.rule for reason in state_of(replace(WELL, **changes), NOW)[1]]
+
+
+def test_a_link_is_up_when_all_its_parts_are():
+    assert state_of(WELL, NOW) == (LinkState.UP, [])
+
+
+def test_one_stopped_partition_stops_the_link_from_being_up():
+    parts = [*WELL.parts, Part("orders-2", "too large", stopped=True)]
+    found, (reason,) = state_of(replace(WELL, parts=parts), NOW)
+    assert (found, reason.said) == (LinkState.STOPPED, "1 of 3 partitions need an operator; orders-2: too large")
+
+
+def test_a_partition_that_is_tried_again_makes_the_link_slow():
+    assert state(parts=[Part("orders-0", "no leader")]) is LinkState.SLOW
+
+
+@pytest.mark.parametrize(("age_s", "found"), [(30, LinkState.UP), (31, LinkState.SLOW), (121, LinkState.STALLED)])
+def test_a_link_whose_heartbeats_arrive_late_is_slow_then_stalled(age_s: int, found: LinkState):
+    assert state(arrived_ms=NOW - age_s * 1_000) is found
+
+
+def test_heartbeats_that_never_arrived_count_from_when_the_link_began():
+    assert [state(arrived_ms=0, since_ms=NOW - ms) for ms in (1_000, 200_000)] == [LinkState.UP, LinkState.STALLED]
+
+
+def test_tasks_that_do_not_report_stall_the_link():
+    assert state(told_ms=NOW - 200_000) is LinkState.STALLED
+
+
+def test_a_record_that_waits_too_long_is_reported_with_its_partition():
+    _, (reason,) = state_of(replace(WELL, parts=[Part("orders-1", left=9, wait_ms=145_000)]), NOW)
+    assert reason == ("replication.slow", "a record of orders-1 has waited for 145 s; the copy goes on")
+
+
+def test_a_paused_topic_does_not_make_the_link_slow():
+    assert state(parts=[Part("orders-1", idle_ms=NOW, paused=True)]) is LinkState.UP
+
+
+def test_a_cluster_that_does_not_answer_takes_the_link_down():
+    assert state(target="timed out", arrived_ms=1) is LinkState.DOWN
+
+
+def test_the_gravest_reason_comes_first():
+    assert rules(target="timed out", arrived_ms=1, refused="one cluster") == [
+        "replication.down", "replication.refused", "replication.stalled",
+    ]  # fmt: skip
+
+
+def test_a_paused_link_says_what_is_wrong_all_the_same():
+    assert (state(paused=True, source="gone"), rules(paused=True, source="gone")) == (
+        LinkState.PAUSED, ["replication.down"],
+    )  # fmt: skip
+
+
+def test_observing_is_no_reason_to_be_late():
+    assert state_of(replace(WELL, observing=True, arrived_ms=0, told_ms=0), NOW) == (LinkState.OBSERVING, [])
+
+
+@pytest.mark.parametrize(
+    ("part", "stage"),
+    [
+        (Part("p"), Stage.COPYING),
+        (Part("p", "no leader"), Stage.RETRYING),
+        (Part("p", "too large", stopped=True), Stage.STOPPED),
+        (Part("p", "too large", stopped=True, paused=True), Stage.PAUSED),
+        (Part("p", begun=False), Stage.NEW),
+        (Part("p", approval="retention.ms 1 > 2", begun=False), Stage.WAITING),
+        (Part("p", backlog=True), Stage.CATCHING_UP),
+        (Part("p", stopped=True, gone=True), Stage.GONE),
+    ],
+)
+def test_the_stage_of_a_partition_follows_from_what_is_known(part: Part, stage: Stage):
+    assert stage_of(part) is stage
+
+
+def test_every_state_and_stage_is_explained():
+    assert (set(MEANINGS), set(STAGES)) == (set(LinkState), set(Stage))
+
+
+@pytest.mark.parametrize(
+    ("part", "found"),
+    [
+        (Part("p", "no task has reported yet", begun=False), LinkState.STARTING),
+        (Part("p", "no task has reported yet", begun=False, idle_ms=31_000), LinkState.SLOW),
+        (Part("p", "no task has reported yet", begun=False, idle_ms=121_000), LinkState.STALLED),
+        (Part("p", approval="the topic is missing", begun=False, idle_ms=NOW), LinkState.WAITING),
+        (Part("p", backlog=True, left=9, wait_ms=NOW), LinkState.CATCHING_UP),
+        (Part("p", left=9, wait_ms=NOW), LinkState.SLOW),
+        (Part("p", backlog=True, left=9, idle_ms=121_000), LinkState.STALLED),
+        (Part("p", gone=True), LinkState.UP),
+    ],
+)
+def test_records_that_should_move_and_do_not_are_never_up(part: Part, found: LinkState):
+    assert state(parts=[Part("q"), part]) is found
+
+
+def test_a_link_whose_source_shows_no_topic_is_not_up():
+    assert (state(parts=[]), rules(parts=[])) == (LinkState.WAITING, ["replication.no-topics"])
+
+
+def test_clusters_that_were_not_asked_yet_are_not_down():
+    assert state(looked=False, source="not asked yet") is LinkState.STARTING
+
+
+def test_tasks_are_not_expected_to_report_where_nothing_may_move():
+    assert state(parts=[Part("p", approval="retention.ms 1 > 2")], told_ms=1) is LinkState.WAITING
+
+
+def test_a_link_that_goes_on_after_a_pause_is_not_late_for_the_pause():
+    assert state(told_ms=1, arrived_ms=1, since_ms=NOW - 1_000) is LinkState.UP
+
+
+@pytest.mark.parametrize(("target", "found"), [("", LinkState.SLOW), ("timed out", LinkState.DOWN)])
+def test_alignment_that_fails_is_told_unless_a_cluster_is_down(target: str, found: LinkState):
+    said = [reason.rule for reason in state_of(replace(WELL, target=target, failing=["groups: no right"]), NOW)[1]]
+    assert (state(target=target, failing=["groups: no right"]), len(said)) == (found, 1)
+
+
+def test_an_error_of_heartbeats_is_reported_with_their_silence():
+    _, (reason,) = state_of(replace(WELL, arrived_ms=0, since_ms=NOW - 31_000, told_ms=NOW, beat_error="no right"), NOW)
+    assert reason.said == "no heartbeat has arrived for 31 s: no right"
+
+
+def wait(*seen: tuple[int, int, int], moving: bool = True) -> Wait:
+    """A wait that observed these offsets and ends of the source, at these times in s."""
+    made = Wait(-1, 0)
+    for offset, end, at_s in seen:
+        made.observe(offset, end, moving, True, at_s * 1_000)
+    return made
+
+
+def test_a_wait_counts_from_when_the_record_was_first_observed():
+    assert wait((5, 5, 0), (5, 8, 10), (7, 9, 20)).waited_ms(30_000) == 20_000
+
+
+def test_nothing_waits_where_all_is_copied():
+    assert wait((5, 5, 0), (5, 8, 10), (8, 8, 20)).waited_ms(30_000) == 0
+
+
+def test_what_was_there_when_the_copy_began_is_a_backlog_until_it_is_copied():
+    assert [wait((0, 100, 0), (offset, 120, 10)).backlog for offset in (50, 100)] == [True, False]
+
+
+@pytest.mark.parametrize(("offset", "idle_s"), [(0, 20), (1, 10)])
+def test_only_progress_ends_idleness(offset: int, idle_s: int):
+    assert 20_000 - wait((0, 100, 0), (offset, 200, 10)).moved_ms == idle_s * 1_000
+
+
+def test_a_partition_that_no_task_copied_is_idle_though_it_is_empty():
+    made = Wait(-1, 0)
+    for at_ms in (0, 5_000):
+        made.observe(0, 0, True, False, at_ms)
+    assert made.moved_ms == 0
+
+
+def test_idleness_counts_from_when_the_copy_may_go_on():
+    made = wait((0, 100, 0), (0, 100, 50), moving=False)
+    made.observe(0, 100, True, True, 60_000)
+    assert made.moved_ms == 60_000
+
+
+def test_ends_that_are_kept_stay_few():
+    assert len(wait(*((0, end, end) for end in range(1, 1_000))).ends) <= 64
+
+
+def test_what_a_link_cannot_do_is_told_by_its_state_until_it_can():
+    def refused() -> None:
+        raise Stop("a right", "none", "give it")
+
+    watch = SimpleNamespace(failing={})
+    Watch._tried(watch, "groups", refused)
+    during = dict(watch.failing)
+    Watch._tried(watch, "groups", lambda: None)
+    assert (list(during), watch.failing) == (["groups"], {})

@@ -1,0 +1,118 @@
+"""Healthy or not, and why; blind is not green."""
+
+from typing import Any
+
+import pytest
+
+from tests.unit.cli.fake_engine import FakeEngine, healthy_status, link_row
+from trueup.streams.runtime.health import health
+from trueup.streams.web.engine import VERDICTS
+
+
+def test_healthy() -> None:
+    assert (health(healthy_status()).level, health(healthy_status()).reasons) == ("healthy", ())
+
+
+def test_few_that_are_not_judged_are_in_the_headline() -> None:
+    status = healthy_status() | {"not_judged": 4}
+    status["counts"] |= {"true": 1200, "unknown": 4}
+    assert health(status).line == "Healthy: 1,200 ledgers true, 4 not judged yet"
+
+
+def test_a_hold_that_does_not_bind_the_auditor_is_no_hold() -> None:
+    status = healthy_status() | {"held": "4 of 6 bookies went", "unbound": "ar1 holds the vote"}
+    assert health(status).line == "Held by Trueup; BookKeeper's Auditor is not bound"
+
+
+def test_whoever_observes_leaves_the_vote_to_others() -> None:
+    assert health(healthy_status() | {"unbound": "mode observe"}).level == "healthy"
+
+
+def test_drift_needs_attention() -> None:
+    assert health(FakeEngine().drill().state).level == "attention"
+
+
+@pytest.mark.parametrize(
+    ("change", "level", "word"),
+    [
+        ({"ready": False, "problems": ["the view is not complete yet"]}, "blind", "not complete"),
+        ({"ready": False}, "blind", "not ready"),
+        ({"counts": {"true": 0, "drifted": 0, "blocked": 0, "unknown": 9}, "ledgers": 9}, "blind", "which is all"),
+        (
+            {"counts": {"true": 8, "drifted": 0, "blocked": 0, "unknown": 1}, "ledgers": 9},
+            "attention",
+            "1 ledger unknown",
+        ),
+        ({"not_judged": 9, "counts": dict.fromkeys(VERDICTS, 0) | {"unknown": 9}, "ledgers": 9}, "attention", "9 of 9"),
+        ({"not_judged": 13}, "attention", "13 of 1,204 ledgers not judged yet"),
+        ({"unbound": "ar1 holds the vote", "mode": "approve"}, "attention", "ar1 holds"),
+        ({"unbound": "ar1 holds the vote", "mode": "enforce", "held": "4 of 6 went"}, "held", "ar1 holds"),
+        ({"held": "4 of 6 bookies went at once"}, "held", "4 of 6"),
+        ({"problems": ["config record refused"]}, "attention", "refused"),
+    ],
+)
+def test_one_thing_wrong_is_enough(change: dict[str, Any], level: str, word: str) -> None:
+    said = health(healthy_status() | change)
+    assert (said.level, word in " ".join(said.reasons)) == (level, True)
+
+
+@pytest.mark.parametrize(("state", "level"), [("down", "blind"), ("slow", "attention")])
+def test_a_silent_source_counts(state: str, level: str) -> None:
+    status = healthy_status()
+    status["sources"][0]["state"] = state
+    assert health(status).level == level
+
+
+@pytest.mark.parametrize(("state", "level"), [("up", "healthy"), ("paused", "healthy"), ("stalled", "attention")])
+def test_links_count(state: str, level: str) -> None:
+    status = healthy_status() | {"links": [link_row("east-west", state=state)]}
+    assert health(status).level == level
+
+
+def test_links_without_ledgers_are_what_is_healthy() -> None:
+    status = healthy_status() | {"links": [link_row("east-west")], "watches_ledgers": False}
+    assert health(status).line == "Healthy: 1 link up"
+
+
+def test_a_failed_stream_counts() -> None:
+    status = healthy_status()
+    status["streams"][0] |= {"state": "failed", "error": "boom"}
+    assert health(status).reasons == ("stream placement failed: boom",)
+
+
+def test_a_reason_is_told_once() -> None:
+    status = healthy_status() | {"ready": False, "problems": ["one", "one"]}
+    assert health(status).reasons == ("one",)
+
+
+def test_a_dead_cluster_of_a_link_does_not_make_the_application_blind() -> None:
+    status = healthy_status()
+    status["sources"].append({"name": "link east-west", "state": "down", "age_ms": 90_000, "detail": "no answer"})
+    assert health(status).level == "attention"
+
+
+def test_a_lost_bookie_is_not_healthy() -> None:
+    status = healthy_status() | {"bookies": {"lost": ["b1:3181", "b2:3181", "b3:3181", "b4:3181"]}}
+    assert health(status).reasons == ("4 bookies lost: b1:3181, b2:3181, b3:3181 and 1 more",)
+
+
+def dead(*links: str) -> dict[str, Any]:
+    """The status while the cluster west, which these links copy to, does not answer."""
+    status = healthy_status()
+    down, said = {"west": "timed out"}, "the target does not answer: timed out"
+    status["links"] = [link_row(name, state="down", down=down, reason=said) for name in links]
+    status["sources"] += [
+        {"name": f"link {name}", "state": "down", "age_ms": 9, "detail": "timed out"} for name in links
+    ]
+    return status
+
+
+def test_a_cluster_that_does_not_answer_is_told_once_by_its_name() -> None:
+    said = health(dead("east-west", "north-west") | {"problems": ["link east-west: timed out"]})
+    assert said.reasons == ("Kafka cluster west does not answer, links east-west, north-west: timed out",)
+
+
+def test_what_is_wrong_with_a_stream_is_told_once() -> None:
+    status = healthy_status() | {"problems": ["placement failed 3 times: boom"]}
+    status["streams"][0] |= {"state": "failed", "error": "boom"}
+    assert health(status).reasons == ("placement failed 3 times: boom",)

@@ -1,0 +1,99 @@
+"""What was done outlives the application, and says by whom."""
+
+import contextvars
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from trueup.state.common.errors import Retry
+from trueup.streams.journal import history
+from trueup.streams.journal.history import WHO, History
+from trueup.streams.journal.journal import Record
+
+STEP = {"at_ms": 5, "id": "repair-7-v3", "kind": "repair", "ledger": 7, "rule": "a.rule", "outcome": "safe"}
+
+
+class FakeJournal:
+    """Takes rows and gives them back; half of a put that fails."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.down = False
+
+    def put(self, records: Iterable[tuple[str, bytes, Any]], _within_s: float = 0.0) -> None:
+        made = [Record(key, value, what, 0) for what, key, value in records]
+        self.records += made[: len(made) // 2] if self.down else made
+        if self.down:
+            raise Retry("acknowledged records", "none", "try again")
+
+    def read(self, what: str, bad: object, last: int) -> list[Record]:
+        return [record for record in self.records if record.where == what][-last:]
+
+
+def kept(journal: FakeJournal) -> History:
+    return History(journal)  # type: ignore[arg-type]
+
+
+def steps(count: int) -> list[dict[str, Any]]:
+    return [{**STEP, "at_ms": at_ms} for at_ms in range(count)]
+
+
+def test_another_run_knows_what_was_done_with_who_and_why() -> None:
+    journal = FakeJournal()
+    first = kept(journal)
+    first.add(STEP)
+    first.save()
+    later = kept(journal)
+    later.load()
+    assert later.latest(10) == [{**STEP, "link": None, "broker": None, "detail": "", "who": "trueup"}]
+
+
+def test_what_a_request_does_is_done_by_its_user() -> None:
+    made = History()
+
+    def asked() -> None:
+        WHO.set("alice at 127.0.0.1")
+        made.add(STEP)
+
+    contextvars.copy_context().run(asked)
+    made.add(STEP)
+    assert [row["who"] for row in made.rows()] == ["alice at 127.0.0.1", "trueup"]
+
+
+def test_rows_that_the_journal_did_not_take_are_put_again_and_told_once() -> None:
+    journal = FakeJournal()
+    made = kept(journal)
+    made.add(*steps(4))
+    journal.down = True
+    made.save()
+    journal.down = False
+    made.save()
+    later = kept(journal)
+    later.load()
+    assert [row["at_ms"] for row in later.rows()] == [0, 1, 2, 3]
+
+
+def test_more_than_memory_holds_is_read_from_the_journal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "KEPT", 3)
+    made = kept(FakeJournal())
+    made.add(*steps(5))
+    assert [len(made.rows()), [row["at_ms"] for row in made.latest(4)]] == [3, [4, 3, 2, 1]]
+
+
+def test_the_newest_rows_come_first_whoever_did_them() -> None:
+    made = History()
+    made.add({**STEP, "at_ms": 9}, {**STEP, "at_ms": 2, "ledger": None, "link": "east-west"})
+    assert [row["at_ms"] for row in made.latest(10)] == [9, 2]
+
+
+def test_the_rows_of_one_ledger_are_found() -> None:
+    made = History()
+    made.add(STEP, {**STEP, "ledger": 8})
+    assert [row["ledger"] for row in made.rows(8)] == [8]
+
+
+def test_a_long_detail_is_bounded() -> None:
+    made = History()
+    made.add({**STEP, "detail": "x" * 100_000})
+    assert len(made.rows()[0]["detail"]) == history.DETAIL

@@ -1,0 +1,166 @@
+"""Records of the config topic, good and bad, through the class that applies them."""
+
+import json
+import logging
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, cast
+
+import pytest
+
+from tests.fuzz import COUNT, SEED, mutated
+from trueup.state.common.options import BYTES, YEAR_S
+from trueup.state.common.patterns import matches
+from trueup.state.settings.settings import Settings, all_keys, live_keys, parse, value_of
+from trueup.streams.config.live import Live
+from trueup.streams.journal.codec import decode, encode
+from trueup.streams.journal.journal import Bad, Journal, Record, TrueupError
+
+BASE = parse({
+    "cluster": {"zookeeper": "zk:2181"},
+    "kafka": {"east": {"bootstrap": "e:1", "bit": 0}, "west": {"bootstrap": "w:1", "bit": 1}},
+    "links": {"l": {"source": "east", "target": "west", "topics": ["orders"]}},
+    "logdirs": {"east": {}},
+})  # fmt: skip
+LIVE = live_keys(BASE)
+
+
+class Topic:
+    """The config topic: bodies of records by key, oldest first."""
+
+    def __init__(self, records: Sequence[tuple[bytes, bytes]]) -> None:
+        self.records = records
+
+    def read(self, what: str, bad: Bad) -> Iterator[Record]:
+        for offset, (key, body) in enumerate(self.records):
+            place = f"offset {offset}"
+            try:
+                yield Record(key, decode(what, body, place), place, offset)
+            except TrueupError as error:
+                bad(Record(key, None, place, offset), error)
+
+
+def record(name: str, value: str) -> tuple[bytes, bytes]:
+    return name.encode(), encode("config", {"name": name, "value": value, "at_ms": 0})
+
+
+def loaded(records: Sequence[tuple[bytes, bytes]]) -> Live:
+    live = Live(BASE, cast("Journal", Topic(records)), lambda: 0)
+    live.load()
+    return live
+
+
+def why(name: str, value: str) -> str:
+    """Why a record is refused; the settings have to be as they were."""
+    live = loaded([record(name, value)])
+    assert live.now == BASE
+    ((_, problem),) = live.refused.values()
+    return problem
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "problem"),
+    [
+        ("placement.grace_s", "1" + "0" * 400, "a number, at least 0, at most 31622400; found a number of 1329 bits"),
+        ("placement.max_marks", "1" + "0" * 400, "at least 0, at most 2147483647; found a number of 1329 bits"),
+        ("placement.max_marks", "1" + "0" * 5_000, "expected JSON; found something else"),
+        ("placement.grace_s", "1e999", "at most 31622400; found inf"),
+        ("placement.grace_s", "NaN", "at most 31622400; found nan"),
+        ("placement.grace_s", "[" * 100_000, "expected JSON; found something else"),
+        ("placement.grace_s", "[" * 900 + "]" * 900, "found [[[[...]]]]"),
+        ("links.l.topics", '["/a{99999999999}/"]', "after { a number of repetitions is expected"),
+        ("links.l.topics", '["/(?=a)b/"]', "(RE2 has no lookaround and no backreferences)"),
+        ("links.l.groups", '["\\ud800"]', "expected UTF-8 text of at most 100,000 characters, without NUL"),
+        ("links.l.start", '"group:\\u0000"', "expected UTF-8 text of at most 100,000 characters, without NUL"),
+        ("links.l.groups", json.dumps(["g"] * 10_001), "expected a list of texts"),
+        ("placement.hold", '"hunter2"', "expected a live key, one of"),
+    ],
+)
+def test_a_record_that_cannot_be_applied_is_refused_with_its_reason(name: str, value: str, problem: str) -> None:
+    said = why(name, value)
+    assert problem in said
+    assert len(said) < 2_500
+    assert "hunter2" not in said
+
+
+def test_every_number_has_bounds() -> None:
+    unbounded = [
+        name for name, spec, kind in all_keys()
+        if kind in (int, float) and None in (spec.metadata["least"], spec.metadata["most"])
+    ]  # fmt: skip
+    assert unbounded == []
+
+
+def test_what_live_numbers_allow_fits_64_bits_in_nanoseconds() -> None:
+    assert max(spec.metadata["most"] for _, spec, kind in all_keys() if kind in (int, float)) == BYTES
+    assert YEAR_S * 10**9 < 1 << 63
+
+
+VALUES = (
+    "0", "-1", "1e999", "-1e999", "NaN", "1" + "0" * 400, "1" + "0" * 4_400, "1e-999", "0.5", "true", "null", '""',
+    '"enforce"', '"1e999"', '"' + "9" * 400 + '"', "[" * 50 + "]" * 50, "[" * 20_000, '{"a":' * 2_000, "[]", "{}",
+    '["a", 1]', '[["a"]]', '["/(a+)+b/"]', '["/a{99999999999}/"]', '["/(?P<a>x)(?P=a)/"]', '["/[/"]', '["\\ud800"]',
+    '["\\u0000"]', '["//"]', '["/"]', '"/a|b/,c"', '"latest"', '"time:9999-12-31T23:59:59Z"',
+    '"time:0000-00-00T00:00Z"',
+    '["22:00-06:00"]', '["22:00-22:00"]', '["/a/b"]', json.dumps("/" + "(" * 3_000 + "a" + ")" * 3_000 + "/"),
+)  # fmt: skip
+
+
+def hostile(count: int) -> Iterator[tuple[bytes, bytes]]:
+    """Records of every live key with these values, and mutations of their bytes."""
+    rng = random.Random(SEED)
+    seeds = [record(name, value)[1] for name in list(LIVE)[::5] for value in VALUES if len(value) < 500]
+    names = [name.encode() for name in LIVE]
+    for body in mutated(seeds, count, "config"):
+        key = rng.choice(names)
+        if rng.random() < 0.5:
+            yield record(key.decode(), rng.choice(VALUES))
+        else:
+            yield (key if rng.random() < 0.9 else next(mutated([key], 1, str(rng.random())))), body
+
+
+def usable(settings: Settings) -> bool:
+    """Whether what the application does with live settings can be done."""
+    for name in LIVE:
+        value: Any = value_of(settings, name)
+        if isinstance(value, int | float):
+            assert 0 <= value <= BYTES
+        if name.endswith(("topics", "exclude", "groups")):
+            matches(value, "orders")
+    return bool(repr(settings))
+
+
+def test_no_record_of_the_config_topic_ends_a_start_or_a_run(caplog: pytest.LogCaptureFixture) -> None:
+    """Each as the newest of a topic that is followed; one Live in a hundred begins anew, on all of the last hundred."""
+    caplog.set_level(logging.ERROR)
+    taken: list[tuple[bytes, bytes]] = []
+    refused = applied = 0
+    live = loaded([])
+    for at, found in enumerate(hostile(1_500)):
+        taken.append(found)
+        before = live.now
+        see(live, found, at)
+        applied += live.now is not before
+        if live.now is not before:
+            assert usable(live.now)
+        if len(taken) == 100:
+            refused += len(live.refused)
+            assert loaded(taken).now == live.now
+            live, taken = loaded([]), []
+    assert min(refused, applied) > (COUNT or 1_500) // 50
+
+
+def see(live: Live, found: tuple[bytes, bytes], offset: int) -> None:
+    """One more record, as following the topic hands it over."""
+    topic = Topic([found])
+    refuse: Callable[[Record, TrueupError], None] = live._refuse
+    for one in topic.read("config", lambda bad, error: refuse(bad._replace(offset=offset), error)):
+        live._seen(one._replace(offset=offset))
+
+
+def test_a_pattern_of_a_record_cannot_hold_the_interpreter() -> None:
+    live = loaded([record("links.l.topics", '["/(a+)+b/"]')])
+    began = time.process_time()
+    assert not matches(live.now.links["l"].topics, "a" * 249)
+    assert time.process_time() - began < 1

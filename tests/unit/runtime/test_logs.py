@@ -1,0 +1,49 @@
+"""A log line is one line: what happened, then what belongs to it."""
+
+import logging
+
+import pytest
+from py4j.protocol import Py4JNetworkError
+
+from trueup.streams.runtime.logs import EVERY_S, LONGEST, Gone, Line, Seldom
+
+
+def line(message: str, **extra: object) -> str:
+    values = {"name": "streams.x", "msg": message, "levelname": "INFO", "created": 0.0, "msecs": 7.0, **extra}
+    return Line().format(logging.makeLogRecord(values))
+
+
+def test_a_line() -> None:
+    assert line("listening", port=80) == "1970-01-01T00:00:00.007Z INFO    streams.x: listening port=80"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [("a b", '"a b"'), ("", '""'), ("a\nb", '"a\\nb"'), ('a="b"', '"a=\\"b\\""'), (None, "None")]
+)
+def test_a_value_stays_on_its_line(value: object, text: str) -> None:
+    assert line("x", found=value).endswith(f"found={text}")
+
+
+def test_the_same_message_passes_once_a_minute() -> None:
+    seldom = Seldom()
+    records = [logging.makeLogRecord({"msg": "no broker", "created": at}) for at in (0.0, 1.0, EVERY_S, EVERY_S + 1)]
+    assert [seldom.filter(record) for record in records] == [True, False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "passes"),
+    [
+        ("py4j.clientserver", ConnectionRefusedError(), False),
+        ("py4j.clientserver", Py4JNetworkError("gone"), False),
+        ("py4j.clientserver", KeyError("ours"), True),
+        ("streams.x", ConnectionRefusedError(), True),
+    ],
+)
+def test_what_py4j_says_of_a_jvm_that_is_gone_is_left_out(name: str, error: Exception, passes: bool) -> None:
+    record = logging.makeLogRecord({"name": name, "exc_info": (type(error), error, None)})
+    assert Gone().filter(record) is passes
+
+
+def test_a_line_has_an_end() -> None:
+    long = "x" * 200_000
+    assert len(line(long, found=long)) < 2 * LONGEST + 20

@@ -1,0 +1,257 @@
+"""Whatever a thread raises is told with its place, takes readiness away, and is tried again."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from trueup.connectors.bookkeeper.metadata.capture import Capture
+from trueup.connectors.bookkeeper.metadata.published import Known
+from trueup.connectors.bookkeeper.metadata.racks import Unmapped
+from trueup.connectors.bookkeeper.placement.auditor_election import Vote
+from trueup.connectors.pulsar.capture import Capture as Owners
+from trueup.connectors.pulsar.layout import Paths
+from trueup.connectors.sandbox.jvm.processes import wait_until
+from trueup.connectors.zookeeper.follower import Watcher
+from trueup.state.common.errors import Retry
+from trueup.streams.api import Application
+from trueup.streams.config.live import Live
+from trueup.streams.replication.monitor import Watch
+from trueup.streams.runtime import supervisor as module
+from trueup.streams.runtime.listener import Listener
+from trueup.streams.runtime.supervisor import Supervisor
+from trueup.streams.web.server import Server, claim
+
+WAIT_S = 60.0
+
+
+class Panic(BaseException):
+    """As extensions written in Rust raise it."""
+
+
+@pytest.fixture
+def supervisor(monkeypatch: pytest.MonkeyPatch) -> Iterator[Supervisor]:
+    monkeypatch.setattr(module, "FIRST_WAIT_S", 0.001)
+    made = Supervisor(threading.Event(), lambda _: None)
+    yield made
+    closed(made)
+
+
+def closed(supervisor: Supervisor, drain_s: float = 5.0, limit_s: float = 10.0) -> None:
+    now = time.monotonic()
+    supervisor.close(now + drain_s, now + limit_s)
+
+
+class Flaky:
+    """Fails until it is mended."""
+
+    def __init__(self, error: BaseException | None = None) -> None:
+        self.error, self.failures = error or OverflowError("too large"), 0
+        self.broken, self.tried = True, threading.Event()
+
+    def __call__(self, *_: Any) -> Any:
+        if self.broken:
+            self.failures += 1
+            raise self.error
+        self.tried.set()
+
+
+def seen_to(supervisor: Supervisor, name: str, flaky: Flaky, mended: Callable[[], bool]) -> tuple[bool, bool]:
+    """Whether its failure is told by this name while it lasts, and whether that is over once it works again."""
+    wait_until(lambda: flaky.failures > 2, WAIT_S, f"{name} to be tried again and again")
+    told = any(problem.startswith(f"{name} failed: OverflowError: too large, at ") for problem in supervisor.failing())
+    flaky.broken = False
+    wait_until(mended, WAIT_S, f"{name} to work again")
+    wait_until(lambda: not supervisor.failing(), WAIT_S, f"the failure of {name} to be over")
+    return told, not supervisor.failing()
+
+
+@pytest.mark.parametrize("error", [OverflowError("too large"), Retry("a", "b", "c"), Panic(), SystemExit(1)])
+def test_a_loop_outlives_whatever_it_raises(supervisor: Supervisor, error: BaseException) -> None:
+    flaky = Flaky(error)
+    supervisor.loop("work", flaky)
+    wait_until(lambda: flaky.failures > 2, WAIT_S, "it to be tried again")
+    (problem,) = supervisor.failing()
+    flaky.broken = False
+    assert flaky.tried.wait(WAIT_S), "it works again"
+    wait_until(lambda: not supervisor.failing(), WAIT_S, "the failure to be over")
+    assert problem.startswith(f"work failed: {type(error).__name__}")
+
+
+def test_a_defect_is_told_with_its_place_in_our_code() -> None:
+    def far(_: Any) -> None:
+        Supervisor.runs(None, "x")  # type: ignore[arg-type]
+
+    with pytest.raises(AttributeError) as caught:
+        far(None)
+    assert "at streams/runtime/supervisor.py:" in module.told(caught.value)
+
+
+def never() -> Any:
+    raise Retry("a connection", "none", "there is no server here")
+
+
+WATCHERS: dict[str, Callable[[Any], Watcher]] = {
+    "capture": lambda c: Capture(c, "/l", Unmapped(), lambda _: None, lambda _: None, Known(), lambda: 0),
+    "owners": lambda c: Owners(c, Paths(), lambda _: None, {}, lambda: 0),
+    "vote": lambda c: Vote(c, "/l", "trueup", lambda _: None),
+}
+
+
+@pytest.mark.parametrize("name", WATCHERS)
+def test_watchers_of_zookeeper_outlive_defects(supervisor: Supervisor, name: str) -> None:
+    flaky = Flaky()
+    made = WATCHERS[name](lambda: flaky() or never())
+    made.start(supervisor.run)
+    assert seen_to(supervisor, name, flaky, flaky.tried.is_set) == (True, True)
+    wait_until(lambda: not made.defect, WAIT_S, "the defect to be over")
+    made.close()
+
+
+LOOPS = {
+    "sides": "look", "alignment": "align", "committed offsets": "committed", "groups": "move",
+    "groups back": "move_back", "heartbeat": "heart",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", LOOPS)
+def test_loops_of_links_outlive_defects(supervisor: Supervisor, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    flaky = Flaky()
+    for name, method in LOOPS.items():
+        monkeypatch.setattr(Watch, method, flaky if name == kind else lambda *_: None)
+    watch = object.__new__(Watch)
+    watch.link = SimpleNamespace(name="east-west", declared=SimpleNamespace(heartbeat_s=0.001))  # type: ignore[assignment]
+    monkeypatch.setattr("trueup.streams.replication.monitor.LOOK_S", 0.001)
+    watch.begin(supervisor)
+    assert seen_to(supervisor, f"{kind} of east-west", flaky, flaky.tried.is_set) == (True, True)
+
+
+def test_the_config_topic_is_followed_through_defects(supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch) -> None:
+    flaky, journal = Flaky(), SimpleNamespace(follow=lambda *_: None)
+    live = Live(Any, journal, lambda: 0)  # type: ignore[arg-type]
+    live.listeners.append(flaky)
+    supervisor.loop("config", lambda: live.follow(supervisor.stop))
+    assert seen_to(supervisor, "config", flaky, flaky.tried.is_set) == (True, True)
+
+
+def test_the_server_outlives_defects(supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch) -> None:
+    flaky = Flaky()
+    monkeypatch.setattr("waitress.server.BaseWSGIServer.run", flaky)
+    server = Server(lambda *_: [], claim("127.0.0.1", 0), supervisor.run)  # type: ignore[arg-type]
+    assert seen_to(supervisor, "http", flaky, flaky.tried.is_set) == (True, True)
+    server.stop()
+
+
+def test_sparks_listener_hides_no_defect_and_goes_on(supervisor: Supervisor) -> None:
+    flaky = Flaky()
+    listener = Listener(flaky, guard=lambda act: supervisor.guarded("listener", act))
+    event: Any = SimpleNamespace(progress=SimpleNamespace(json='{"name": "placement"}'))
+    for _ in range(3):
+        listener.onQueryProgress(event)
+    told = supervisor.failing()
+    flaky.broken = False
+    listener.onQueryProgress(event)
+    assert ([text.partition(",")[0] for text in told], supervisor.failing()) == (
+        ["listener failed: OverflowError: too large"], [],
+    )  # fmt: skip
+
+
+def test_the_frames_of_java_do_not_hide_what_happened() -> None:
+    frames = "".join(f"\tat org.apache.spark.Class{n}$.run(File.scala:{n})\n" for n in range(200))
+    error = RuntimeError(
+        f"Python worker exited unexpectedly (crashed)\n{frames}Caused by: java.io.EOFException\n\t... 9 more"
+    )
+    assert module.told(error).startswith(
+        "RuntimeError: Python worker exited unexpectedly (crashed)\nCaused by: java.io.EOFException, at "
+    )
+
+
+def test_threads_of_libraries_that_die_are_told(supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threading, "excepthook", supervisor.died)
+    thread = threading.Thread(target=Flaky(), name="library")
+    thread.start()
+    thread.join()
+    assert [text.partition(",")[0] for text in supervisor.failing()] == [
+        "thread library failed: OverflowError: too large"
+    ]
+
+
+class Query:
+    """A streaming query that runs until it is said to have ended."""
+
+    def __init__(self) -> None:
+        self.isActive, self.status = True, {"isTriggerActive": False}
+
+    def exception(self) -> None:
+        return None
+
+    def stop(self) -> None:
+        self.isActive = False
+
+
+def test_a_query_that_ended_is_a_problem_until_a_batch_of_the_next_is_done(supervisor: Supervisor) -> None:
+    queries: list[Any] = []
+    supervisor.query("placement", lambda: queries.append(Query()) or queries[-1])  # type: ignore[func-returns-value]
+    supervisor.tend()
+    queries[0].isActive = False
+    supervisor.tend()
+    wait_until(lambda: supervisor.tend() or len(queries) == 2, WAIT_S, "another query")  # type: ignore[func-returns-value]
+    before = supervisor.failing()
+    supervisor.progressed("placement")
+    assert (before, supervisor.failing()) == (["stream placement failed: the query stopped by itself"], [])
+
+
+def test_what_fails_takes_readiness_away(supervisor: Supervisor) -> None:
+    flaky: Any = Flaky()
+    supervisor.guarded("listener", flaky)
+    now: Any = SimpleNamespace(
+        cluster=SimpleNamespace(name="east"), placement=SimpleNamespace(mode="observe", paused=False)
+    )
+    none: Any = SimpleNamespace(
+        not_ready=list, rows=list, sources=lambda _: [], left=[], longest_ms=lambda: 0, problems=list
+    )
+    live: Any = SimpleNamespace(now=now, refused={})
+    journal: Any = SimpleNamespace(reachable=lambda: True, bootstrap="none:0")
+    made = Application(live, journal, None, None, none, none, supervisor, Listener(lambda _: None), lambda: 0, none)
+    before = made.status()
+    flaky.broken = False
+    supervisor.guarded("listener", flaky)
+    assert (before["ready"], "listener failed" in before["problems"][0], made.status()["ready"]) == (False, True, True)
+
+
+def test_queries_end_at_once_and_together(supervisor: Supervisor) -> None:
+    """Each waits until the others are asked whether a batch is under way."""
+    together = threading.Barrier(3)
+
+    class Busy(Query):
+        @property
+        def status(self) -> dict[str, bool]:
+            together.wait(WAIT_S)
+            return {"isTriggerActive": False}
+
+        @status.setter
+        def status(self, _: Any) -> None:
+            pass
+
+    queries: list[Any] = [Busy() for _ in range(3)]
+    for number, query in enumerate(queries):
+        supervisor.query(f"link-{number}", lambda query=query: query)
+    supervisor.tend()
+    closed(supervisor)
+    assert [query.isActive for query in queries] == [False, False, False]
+
+
+def test_a_check_that_fails_keeps_queries_from_starting(supervisor: Supervisor) -> None:
+    flaky, queries = Flaky(Retry("Spark to run", "nothing", "wait")), list[Any]()
+    supervisor.check("spark", flaky)
+    supervisor.query("placement", lambda: queries.append(Query()) or queries[-1])  # type: ignore[func-returns-value]
+    supervisor.tend()
+    told, early = supervisor.failing(), len(queries)
+    flaky.broken = False
+    wait_until(lambda: supervisor.tend() or queries, WAIT_S, "the query")  # type: ignore[func-returns-value]
+    assert (told[0].startswith("spark failed: Retry: expected Spark to run"), early, supervisor.failing()) == (
+        True, 0, [],
+    )  # fmt: skip

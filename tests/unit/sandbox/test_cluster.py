@@ -1,0 +1,58 @@
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from trueup.connectors.sandbox.cluster import Cluster
+from trueup.connectors.sandbox.servers.bookkeeper import rack_script
+from trueup.state.common.errors import Stop
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """Not started."""
+    with Cluster(tmp_path / "one", {"/a": 2, "/b": 1}, autorecovery=1) as made:
+        yield made
+
+
+def ports(cluster: Cluster) -> set[str]:
+    ids = [bookie.id for bookie in cluster.bookies.values()]
+    return {cluster.zookeeper.address, *ids, *cluster.autorecovery_urls, *(b.url for b in cluster.bookies.values())}
+
+
+def test_bookies_are_numbered_through_the_racks(cluster: Cluster) -> None:
+    assert {n: cluster.rack_of(n) for n in cluster.bookies} == {1: "/a", 2: "/a", 3: "/b"}
+
+
+def test_servers_start_zookeeper_first_and_daemons_last(cluster: Cluster) -> None:
+    assert list(cluster.servers) == ["zookeeper", "bookie1", "bookie2", "bookie3", "autorecovery1"]
+
+
+def test_two_sandboxes_share_no_port(cluster: Cluster, tmp_path: Path) -> None:
+    with Cluster(tmp_path / "two", {"/a": 3}) as other:
+        numbers = [{port.rsplit(":")[-1] for port in ports(each)} for each in (cluster, other)]
+    assert not numbers[0] & numbers[1]
+
+
+def test_a_directory_used_again_keeps_its_ports(tmp_path: Path) -> None:
+    with Cluster(tmp_path, {"/a": 2}, kafka=True) as first:
+        before = ports(first) | {first.kafka.bootstrap}
+    with Cluster(tmp_path, {"/a": 2}, kafka=True) as again:
+        assert ports(again) | {again.kafka.bootstrap} == before
+
+
+def test_kafka_is_there_only_when_asked_for(cluster: Cluster) -> None:
+    with pytest.raises(Stop, match="kafka=True"):
+        _ = cluster.kafka
+
+
+def test_the_rack_script_answers_once_for_each_address(tmp_path: Path) -> None:
+    script = rack_script(tmp_path / "racks.sh", {"127.0.0.1": "/a", "127.0.0.2": "/b"})
+    done = subprocess.run([script, "127.0.0.2", "192.0.2.7", "127.0.0.1"], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["/b", "/a", "/a"]
+
+
+def test_the_rack_script_answers_nothing_when_asked_nothing(tmp_path: Path) -> None:
+    done = subprocess.run([rack_script(tmp_path / "racks.sh", {})], capture_output=True, text=True, check=True)
+    assert done.stdout == ""

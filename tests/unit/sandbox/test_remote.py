@@ -1,0 +1,28 @@
+"""What whoever asks a sandbox is told when it does not answer."""
+
+import select
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from trueup.connectors.sandbox.control import SOCKET, Remote
+from trueup.state.common.errors import Unknown
+
+
+def test_a_sandbox_that_ends_before_it_answers_leaves_the_outcome_unknown(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / SOCKET))
+        listener.listen()
+
+        def hang_up() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                select.select([connection], [], [], 10)  # closed with bytes unread, it is reset
+
+        ending = threading.Thread(target=hang_up)
+        ending.start()
+        with pytest.raises(Unknown, match="an answer of the sandbox"):
+            Remote(tmp_path).request("down")
+        ending.join()

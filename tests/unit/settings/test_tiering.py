@@ -1,0 +1,54 @@
+"""The section ``stores`` of the settings."""
+
+from typing import Any
+
+import pytest
+
+from trueup.state.common.errors import BadSettings
+from trueup.state.deletion.stores import Store
+from trueup.state.settings.settings import parse
+
+ZOOKEEPER = {"cluster": {"zookeeper": "z:1"}}
+GOOD = {"bucket": "offloaded"}
+
+
+def problems(**stores: Any) -> list[str]:
+    with pytest.raises(BadSettings) as found:
+        parse({**ZOOKEEPER, "stores": stores})
+    return list(found.value.problems)
+
+
+def test_a_store_needs_only_its_bucket() -> None:
+    assert parse({**ZOOKEEPER, "stores": {"archive": GOOD}}).stores == {"archive": Store("offloaded")}
+
+
+def test_one_name_at_two_endpoints_is_two_buckets() -> None:
+    both = {"a": {**GOOD, "endpoint": "http://a:1"}, "b": {**GOOD, "endpoint": "https://b"}}
+    assert len(parse({**ZOOKEEPER, "stores": both}).stores) == 2
+
+
+@pytest.mark.parametrize(
+    ("store", "problem"),
+    [
+        ({}, "stores.a.bucket: expected its name"),
+        (
+            {"bucket": "a/b"},
+            "stores.a.bucket: expected the name of a bucket, 3 to 63 letters, digits, dots, dashes; found",
+        ),
+        ({**GOOD, "endpoint": "s3.local:9000"}, "stores.a.endpoint: expected http(s)://host[:port]"),
+        ({**GOOD, "endpoint": "http://u:secret@host"}, "stores.a.endpoint: expected http(s)://host[:port]"),
+        ({**GOOD, "key_env": "KEY"}, "stores.a.secret_env: expected the name of a variable, as key_env is set"),
+        ({**GOOD, "secret_env": "KEY"}, "stores.a.key_env: expected the name of a variable, as secret_env is set"),
+        ({**GOOD, "secret": "x"}, "stores.a.secret: expected one of bucket"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_key(store: dict[str, Any], problem: str) -> None:
+    (told,) = problems(a=store)
+    assert (told.startswith(problem), "u:secret" in told) == (True, False), told
+
+
+def test_all_problems_are_told_at_once() -> None:
+    told = problems(a={"bucket": "x", "endpoint": "y"}, b={**GOOD, "key_env": "K"}, c=GOOD, d=GOOD)
+    assert [line.partition(":")[0] for line in told] == [
+        "stores.a.bucket", "stores.a.endpoint", "stores.b.secret_env", "stores.c", "stores.d",
+    ]  # fmt: skip

@@ -1,0 +1,34 @@
+"""A ZooKeeper that answers with something else."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.peer import Peer
+from trueup.connectors.zookeeper.client import Client
+
+OPENING_BYTES = 49
+"""Of a request for a session. Read whole, or the answer is lost with the connection."""
+SESSION = f"00000000{10_000:08x}{7:016x}{16:08x}{'00' * 17}"
+
+
+@pytest.fixture
+def peer() -> Iterator[Peer]:
+    made = Peer()
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize(
+    "answer", ["", "00", "ff" * 15, "00000007" + "00" * 12, f"ffffffff{'00' * 12}0000000300000003"]
+)
+def test_the_client_connects_again_after_bytes_that_are_no_answer(peer: Peer, answer: str) -> None:
+    client = Client("{}:{}".format(*peer.address))
+    peer.answers(OPENING_BYTES, SESSION, answer)
+    client.start_async()
+    try:
+        peer.heard()
+        peer.answers(4)
+        assert peer.heard()
+    finally:
+        client.shut()

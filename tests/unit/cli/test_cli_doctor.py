@@ -98,8 +98,8 @@ def test_the_embedded_journal_needs_no_broker() -> None:
 
 
 def test_the_last_line_of_a_failure_is_told() -> None:
-    text = "Traceback (most recent call last):\n  File x\n    y\ntrueup.state.common.errors.Stop: expected a; found b; c\n"
-    assert machine._last_error(text) == "trueup.state.common.errors.Stop: expected a; found b; c"
+    last = "trueup.state.common.errors.Stop: expected a; found b; c"
+    assert machine._last_error(f"Traceback (most recent call last):\n  File x\n    y\n{last}\n") == last
 
 
 @pytest.mark.parametrize(("words", "shown"), [([], ["warn"]), (["--all"], ["ok", "warn"])])

@@ -14,9 +14,8 @@ import urllib3
 from trueup.connectors.sandbox.cluster import Cluster
 from trueup.connectors.sandbox.jvm.jars import jars
 from trueup.connectors.sandbox.jvm.processes import Port, Process
-from trueup.connectors.sandbox.jvm.server import Server, jvm, write_properties
+from trueup.connectors.sandbox.jvm.server import Server, jvm, log4j2, write_properties
 from trueup.connectors.sandbox.servers.objects import CREDENTIALS, REGION, Objects
-from trueup.connectors.sandbox.servers.zookeeper import log4j2
 from trueup.state.common.errors import Retry, Stop
 
 VERSION = "4.2.4"

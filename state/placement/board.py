@@ -12,8 +12,8 @@ import numpy as np
 from trueup.state.placement.fencing import NO_FORMER, Former, joined
 from trueup.state.placement.lifecycle import IN_FLIGHT, Repair, Stage
 from trueup.state.placement.rules import RULES, Verdict
+from trueup.state.placement.settings import Placement
 from trueup.state.placement.view import NO_FINDINGS, NO_MARKS, Answer, Rows, merged
-from trueup.state.settings.settings import Placement
 
 LOCKED_MS = 10_000  # how long a worker may still hold a mark that has lost its reason
 GONE_RULE = "placement.gone"

@@ -7,8 +7,8 @@ import numpy as np
 from trueup.state.placement.board import Board, lookup
 from trueup.state.placement.lifecycle import ENDS, Event, Repair, Stage, advance, declined
 from trueup.state.placement.rules import Verdict
+from trueup.state.placement.settings import Placement
 from trueup.state.placement.view import Rows
-from trueup.state.settings.settings import Placement
 
 SETTLE_MS = 30_000  # a mark that was not seen yet, or is gone, and its ledger's metadata may be this far apart
 

@@ -6,6 +6,7 @@ from heapq import heapify, heappop, heappush
 from typing import Any, Protocol, TypeVar
 from zlib import crc32
 
+from trueup.state.common.kafka_topics import internal
 from trueup.state.common.patterns import matches
 
 
@@ -15,21 +16,10 @@ class _Ordered(Protocol):
 
 P = TypeVar("P", bound=_Ordered)
 
-INTERNAL = r"__.*|mm2-.*\.internal|.*\.checkpoints\.internal"
-"""Topics that Kafka (``__consumer_offsets`` ...) and MirrorMaker 2 keep for themselves."""
-TOPIC = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
-"""What Kafka allows as the name of a topic (org.apache.kafka.common.internals.Topic)."""
-
 
 def flow_of(link: str, flow: int = 0) -> int:
     """Number, 1 to 65535, that tells what this link wrote from what others did: ``flow``, or derived from its name."""
     return flow or crc32(link.encode()) % 0xFFFF + 1
-
-
-def internal(name: str, prefix: str = "trueup") -> bool:
-    """Whether a topic is Kafka's, MirrorMaker's or Trueup's own. ``prefix``: of Trueup's journal (journal.prefix)."""
-    ours = (f"{own}{end}" for own in ("trueup", prefix) for end in ".-")
-    return name.startswith(tuple(ours)) or re.fullmatch(INTERNAL, name) is not None
 
 
 def topics_of(

@@ -3,10 +3,11 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
+from trueup.state.common.kafka_topics import TOPIC, internal
 from trueup.state.common.options import shown
 from trueup.state.common.patterns import problem_of, regex_of
 from trueup.state.logdirs.settings import WINDOW, LogDirs
-from trueup.state.replication.leases import TOPIC, flow_of, internal, target_of
+from trueup.state.replication.leases import flow_of, target_of
 from trueup.state.replication.settings import Cluster, Link, start_of
 from trueup.state.replication.topology import check_topology, routes_of
 

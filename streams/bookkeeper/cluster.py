@@ -9,13 +9,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from trueup.connectors.bookkeeper.bookie.connection import tls_of
 from trueup.connectors.bookkeeper.deletion.presence import Answer, presence
 from trueup.connectors.bookkeeper.deletion.remove import RemovalOrder, Removed, remove
-from trueup.connectors.bookkeeper.metadata import bulk, queries
+from trueup.connectors.bookkeeper.metadata import bulk, mark_codec, queries
 from trueup.connectors.bookkeeper.metadata.addresses import Addresses
 from trueup.connectors.bookkeeper.metadata.capture import Capture, Health
 from trueup.connectors.bookkeeper.metadata.layout import Paths
 from trueup.connectors.bookkeeper.metadata.rack_source import RackHealth, RackSource
 from trueup.connectors.bookkeeper.metadata.racks import Pulsar, Racks, Script, Static, Unmapped
-from trueup.connectors.bookkeeper.placement import mark_codec
 from trueup.connectors.bookkeeper.placement.auditor_election import Orders, Role, Vote
 from trueup.connectors.bookkeeper.placement.marks import MarkOrder, Marks, Outcome
 from trueup.connectors.zookeeper.client import Client
@@ -24,11 +23,11 @@ from trueup.state.bookkeeper.ledgers import EMPTY, Ledgers, concat
 from trueup.state.bookkeeper.observations import LedgerRecord, Observation
 from trueup.state.common.errors import BadSettings, Refused
 from trueup.state.settings import settings as declared
+from trueup.streams.bookkeeper.judging import Judging
 from trueup.streams.bookkeeper.reached import Reached, known
 from trueup.streams.bookkeeper.topology import Keeper
 from trueup.streams.config.live import Live
 from trueup.streams.journal.journal import Journal
-from trueup.streams.placement.judging import Judging
 from trueup.streams.runtime.metrics import Metrics
 
 log = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from trueup.state.bookkeeper.membership import MembershipPolicy, settle
 from trueup.state.bookkeeper.observations import Sighting
 from trueup.state.bookkeeper.topology import Status, Topology
 from trueup.state.common.errors import Retry
-from trueup.state.settings.settings import Placement
+from trueup.state.placement.settings import Placement
 from trueup.streams.config.live import Live
 from trueup.streams.journal.codec import topology_of, topology_record
 from trueup.streams.journal.journal import Journal

@@ -1,6 +1,7 @@
 """Exit codes, the same for every command."""
 
 from trueup.state.common.errors import BadSettings, Refused, Retry, TrueupError, Unknown
+from trueup.streams.web.client import Answered
 
 OK = 0
 ATTENTION = 1
@@ -23,17 +24,6 @@ TABLE = """Exit codes:
   6  trueup get, trueup plan: rows may be missing or old; the answer says why
 
 With -o json an error is one JSON object on stderr: {"error": {"expected", "found", "todo", "code"}}."""
-
-
-class Answered(TrueupError):  # noqa: N818 - as in trueup.state.common.errors
-    """The application answered with an error. ``status`` is the HTTP status."""
-
-    def __init__(self, status: int, expected: str, found: str, todo: str) -> None:
-        super().__init__(expected, found, todo)
-        self.status = status
-
-    def __reduce__(self) -> tuple[type["Answered"], tuple[int, str, str, str]]:  # type: ignore[override]
-        return type(self), (self.status, self.expected, self.found, self.todo)
 
 
 _BY_STATUS = {400: USAGE, 403: REFUSED, 404: REFUSED, 409: REFUSED, 415: REFUSED, 503: UNREACHABLE}

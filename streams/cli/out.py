@@ -15,7 +15,7 @@ from trueup.streams.cli import codes
 from trueup.streams.runtime.format import age, cut, size
 
 if TYPE_CHECKING:
-    from trueup.streams.cli.client import Listed
+    from trueup.streams.web.client import Listed
 
 Row = dict[str, Any]
 STYLES = {

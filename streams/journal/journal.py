@@ -40,9 +40,9 @@ from trueup.connectors.bookkeeper.metadata.bulk import Batch, keys
 from trueup.state.bookkeeper.observations import Observation
 from trueup.state.common.errors import Retry, Stop, TrueupError
 from trueup.state.settings.settings import Journal as JournalSettings
+from trueup.streams.journal.channel import Channel
 from trueup.streams.journal.codec import SCHEMAS, decode, read, schema_text
 from trueup.streams.journal.encode import encode_all, ledger_bodies
-from trueup.streams.replication.reports import Channel
 
 log = logging.getLogger(__name__)
 FLUSH_S = 30.0

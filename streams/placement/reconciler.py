@@ -14,8 +14,8 @@ from typing import Any, Protocol
 import numpy as np
 from pyspark.sql import DataFrame
 
+from trueup.connectors.bookkeeper.metadata.mark_codec import Mark
 from trueup.connectors.bookkeeper.metadata.queries import ahead
-from trueup.connectors.bookkeeper.placement.mark_codec import Mark
 from trueup.connectors.bookkeeper.placement.marks import MarkOrder, Outcome
 from trueup.state.bookkeeper.ledgers import Ledgers
 from trueup.state.bookkeeper.topology import Status, Topology
@@ -23,10 +23,10 @@ from trueup.state.common.errors import Refused, Retry, TrueupError
 from trueup.state.placement.board import Board, Cleared, Plan, plan, wanted
 from trueup.state.placement.lifecycle import ENDS, Event, Repair, Stage, advance, withdrawn
 from trueup.state.placement.rules import RULES, Verdict
+from trueup.state.placement.settings import Placement
 from trueup.state.placement.tracking import observe, unseen
 from trueup.state.placement.verdicts import judge, strangers
 from trueup.state.placement.view import Rows
-from trueup.state.settings.settings import Placement
 from trueup.streams.bookkeeper.topology import Keeper
 from trueup.streams.journal.codec import ledger_key
 from trueup.streams.journal.history import ITSELF, WHO, History

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from trueup.connectors.bookkeeper.metadata.capture import Health
+from trueup.connectors.bookkeeper.metadata.mark_codec import Mark
 from trueup.connectors.bookkeeper.metadata.rack_source import RackHealth
-from trueup.connectors.bookkeeper.placement.mark_codec import Mark
 from trueup.state.bookkeeper.ledgers import Ledgers
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.bookkeeper.topology import Status, Topology

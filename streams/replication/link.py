@@ -22,9 +22,10 @@ from trueup.state.replication.provenance import Refill
 from trueup.state.replication.settings import Cluster
 from trueup.state.replication.settings import Link as Declared
 from trueup.state.settings.settings import Settings
+from trueup.streams.journal.channel import Channel
 from trueup.streams.journal.journal import Journal
 from trueup.streams.replication.checkpoints import Copy, JournalRecord
-from trueup.streams.replication.reports import Channel, Heard, Report
+from trueup.streams.replication.reports import Heard, Report
 from trueup.streams.replication.snapshot import NOTHING, Facts, ids
 from trueup.streams.replication.worker import ALONE_S, Answer, Order
 

@@ -11,13 +11,14 @@ import time
 import uuid
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import fields
 from itertools import chain
 from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaException, Producer
 
 from trueup.connectors.contract import Partition, Position, Progress, Run
+from trueup.streams.journal.channel import Channel
 from trueup.streams.journal.codec import encode
 
 TOPIC = "reports"
@@ -46,14 +47,6 @@ class Heard(NamedTuple):
     number: int
     part: int
     report: Report
-
-
-@dataclass(frozen=True, slots=True)
-class Channel:
-    """Where workers publish: topic and client settings, which may hold secrets and are never shown."""
-
-    topic: str
-    client: tuple[tuple[str, str], ...] = field(repr=False)
 
 
 class Reporter:

@@ -20,7 +20,8 @@ from typing import NamedTuple
 
 from trueup.connectors.contract import Connector, Copier, Lease, Position, Progress
 from trueup.state.common.errors import TrueupError
-from trueup.streams.replication.reports import Channel, Heard, Report, Reporter
+from trueup.streams.journal.channel import Channel
+from trueup.streams.replication.reports import Heard, Report, Reporter
 
 GRACE_S = 3.0
 ALONE_S = GRACE_S + 2.0

@@ -17,9 +17,8 @@ import psutil
 import urllib3
 from urllib3.exceptions import HTTPError
 
-from trueup.connectors.bookkeeper.metadata import queries
+from trueup.connectors.bookkeeper.metadata import mark_codec, queries
 from trueup.connectors.bookkeeper.metadata.layout import Kind, Paths
-from trueup.connectors.bookkeeper.placement import mark_codec
 from trueup.connectors.sandbox.cluster import Cluster
 from trueup.connectors.sandbox.jvm.processes import Port, Process
 from trueup.connectors.zookeeper.client import Client, Event

@@ -14,8 +14,8 @@ from tests.simulation.bookkeeper import DEFAULT, Racks, adheres, can_refill, can
 from tests.simulation.model import REFUSE_MS, TRUEUP, Ledger, Mark, World
 from trueup.state.bookkeeper.observations import Sighting
 from trueup.state.placement.rules import RULES, Verdict
+from trueup.state.placement.settings import Placement
 from trueup.state.placement.view import Rows
-from trueup.state.settings.settings import Placement
 from trueup.streams.placement.report import Placed
 
 

@@ -11,7 +11,8 @@ from tests.simulation.surroundings import Eyes, Hands, Topics
 from tests.simulation.trueup import Application, Checkpoint, Parts
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.common.errors import Retry
-from trueup.state.settings.settings import Cluster, Placement, Settings
+from trueup.state.placement.settings import Placement
+from trueup.state.settings.settings import Cluster, Settings
 from trueup.streams.journal.codec import encode
 
 STALE_MS = (30_000, 120_000)

@@ -9,7 +9,7 @@ import numpy as np
 from tests.simulation.checkers import Checkers
 from tests.simulation.faults import Faults
 from tests.simulation.model import TRUEUP, Ledger, World
-from trueup.connectors.bookkeeper.placement.mark_codec import Mark
+from trueup.connectors.bookkeeper.metadata.mark_codec import Mark
 from trueup.connectors.bookkeeper.placement.marks import MarkOrder, Outcome
 from trueup.state.bookkeeper.ledgers import MANY, Ledgers, concat, row
 from trueup.state.bookkeeper.observations import LedgerState, Observation, Sighting

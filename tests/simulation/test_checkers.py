@@ -17,11 +17,11 @@ from trueup.state.placement.board import Plan, plan
 from trueup.state.placement.fencing import Former
 from trueup.state.placement.lifecycle import Event, advance
 from trueup.state.placement.rules import Verdict
+from trueup.state.placement.settings import Placement
 from trueup.state.placement.verdicts import Verdicts, judge
 from trueup.state.placement.view import Bucket, Rows
-from trueup.state.settings.settings import Placement
+from trueup.streams.bookkeeper.judging import Judging
 from trueup.streams.bookkeeper.topology import Keeper
-from trueup.streams.placement.judging import Judging
 from trueup.streams.placement.reconciler import MarkOrder, Reconciler
 
 SEEDS = 400

@@ -22,11 +22,11 @@ from trueup.state.bookkeeper.topology import Topology
 from trueup.state.common.errors import TrueupError
 from trueup.state.placement.view import NO_MARKS, Answer, Bucket, MemoryStore
 from trueup.state.settings.settings import Settings
+from trueup.streams.bookkeeper.judging import Judging
 from trueup.streams.bookkeeper.repair_workers import RepairWorkers
 from trueup.streams.bookkeeper.topology import Keeper
 from trueup.streams.config.live import Live
 from trueup.streams.journal.codec import decode, topology_bytes, topology_from
-from trueup.streams.placement.judging import Judging
 from trueup.streams.placement.reconciler import Reconciler
 from trueup.streams.placement.report import Placed
 from trueup.streams.runtime.metrics import Metrics

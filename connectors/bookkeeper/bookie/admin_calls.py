@@ -9,8 +9,9 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from trueup.connectors.bookkeeper.bookie.codes import Code, failure
-from trueup.connectors.bookkeeper.bookie.connection import Address, Bookie, framed
-from trueup.connectors.bookkeeper.metadata.messages import Request
+from trueup.connectors.bookkeeper.bookie.connection import Bookie, framed
+from trueup.connectors.bookkeeper.messages import Request
+from trueup.connectors.bookkeeper.metadata.addresses import Address
 from trueup.connectors.closing import Closing
 
 _READ, _LAC, _INFO = 1, 7, 8

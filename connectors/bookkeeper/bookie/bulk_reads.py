@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from trueup.connectors.bookkeeper.bookie.codes import IN_V2, failure
-from trueup.connectors.bookkeeper.bookie.connection import Address, Bookie, Ended
+from trueup.connectors.bookkeeper.bookie.connection import Bookie, Ended
+from trueup.connectors.bookkeeper.metadata.addresses import Address
 from trueup.connectors.closing import Closing
 from trueup.state.common.errors import BadBytes, Stop, TrueupError
 

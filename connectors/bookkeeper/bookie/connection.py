@@ -13,11 +13,11 @@ from google.protobuf.message import DecodeError
 
 from trueup.connectors.bookkeeper.bookie.codes import Code, failure
 from trueup.connectors.bookkeeper.bookie.frames import SIZE, Frames
-from trueup.connectors.bookkeeper.metadata.messages import Request, Response
+from trueup.connectors.bookkeeper.messages import Request, Response
+from trueup.connectors.bookkeeper.metadata.addresses import Address
 from trueup.connectors.closing import Closing
 from trueup.state.common.errors import BadBytes, BadSettings, Retry, Stop, TrueupError
 
-Address = tuple[str, int]
 START_TLS = 9
 _KEYS = ("tls.ca", "tls.certificate", "tls.key", "tls.key.password", "tls.check.host")
 _RECEIVE_BYTES = 4 << 20

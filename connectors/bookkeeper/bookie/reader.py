@@ -10,9 +10,9 @@ from typing import NamedTuple
 from trueup.connectors.bookkeeper.bookie.admin_calls import Calls, Lac
 from trueup.connectors.bookkeeper.bookie.bulk_reads import WINDOW, Reads
 from trueup.connectors.bookkeeper.bookie.codes import NoSuchEntry, NoSuchLedger
-from trueup.connectors.bookkeeper.bookie.connection import Address
 from trueup.connectors.bookkeeper.bookie.entries import DamagedEntry, Digest
 from trueup.connectors.bookkeeper.bookie.striping import Piece, pieces, write_set
+from trueup.connectors.bookkeeper.metadata.addresses import Address
 from trueup.connectors.closing import Closing
 from trueup.state.bookkeeper.observations import LedgerRecord, LedgerState
 from trueup.state.common.errors import BadBytes, Refused, Retry, TrueupError

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from trueup.connectors.bookkeeper.bookie.admin_calls import Calls
 from trueup.connectors.bookkeeper.bookie.codes import Code, named
-from trueup.connectors.bookkeeper.bookie.connection import Address
+from trueup.connectors.bookkeeper.metadata.addresses import Address
 from trueup.state.common.errors import TrueupError
 
 _THREADS = 32

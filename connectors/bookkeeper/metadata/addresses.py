@@ -9,11 +9,11 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from trueup.connectors.bookkeeper.bookie.connection import Address
+from trueup.connectors.bookkeeper.messages import ServiceInfo
 from trueup.connectors.bookkeeper.metadata.layout import Paths
-from trueup.connectors.bookkeeper.metadata.messages import ServiceInfo
 from trueup.connectors.zookeeper.client import Client
 
+Address = tuple[str, int]
 _ADDRESS = re.compile(r"(?P<host>[^:]+):(?P<port>\d{1,5})\Z", re.ASCII)
 _PORTS = range(1, 1 << 16)
 _RPC = b"bookie-rpc"

@@ -11,12 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trueup.connectors.bookkeeper.metadata import bulk, metadata, queries
+from trueup.connectors.bookkeeper.metadata import bulk, mark_codec, metadata, queries
 from trueup.connectors.bookkeeper.metadata.layout import Paths
 from trueup.connectors.bookkeeper.metadata.protobuf_columns import Array
 from trueup.connectors.bookkeeper.metadata.published import Held, Known, distinct
 from trueup.connectors.bookkeeper.metadata.racks import Racks
-from trueup.connectors.bookkeeper.placement import mark_codec
 from trueup.connectors.zookeeper.client import Client, Event, Pace
 from trueup.connectors.zookeeper.errors import GONE
 from trueup.connectors.zookeeper.history import ensure_deleted, rewound

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, NoReturn
 from google.protobuf import text_format
 from google.protobuf.message import DecodeError
 
-from trueup.connectors.bookkeeper.metadata.messages import LedgerMetadata
+from trueup.connectors.bookkeeper.messages import LedgerMetadata
 from trueup.connectors.protobuf import TextError, first_damage, read_text, varint
 from trueup.state.bookkeeper.ledgers import MANY
 from trueup.state.bookkeeper.observations import FragmentRecord, LedgerRecord, LedgerState

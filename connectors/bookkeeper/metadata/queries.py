@@ -8,11 +8,10 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from trueup.connectors.bookkeeper.metadata import bulk, metadata
+from trueup.connectors.bookkeeper.metadata import bulk, mark_codec, metadata
 from trueup.connectors.bookkeeper.metadata.addresses import endpoint
 from trueup.connectors.bookkeeper.metadata.layout import Kind, Layout, Paths, holds_ledgers, is_directory, leaves
 from trueup.connectors.bookkeeper.metadata.protobuf_columns import Array
-from trueup.connectors.bookkeeper.placement import mark_codec
 from trueup.connectors.zookeeper.client import FAST, Client, Pace
 from trueup.connectors.zookeeper.errors import FORBIDDEN, GONE, Forbidden
 from trueup.connectors.zookeeper.requests import Stat, Znodes

@@ -12,10 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from trueup.connectors.bookkeeper.metadata import queries
+from trueup.connectors.bookkeeper.metadata import mark_codec, queries
 from trueup.connectors.bookkeeper.metadata.layout import Paths
 from trueup.connectors.bookkeeper.metadata.metadata import valid_bookie
-from trueup.connectors.bookkeeper.placement import mark_codec
 from trueup.connectors.zookeeper.client import Client
 from trueup.connectors.zookeeper.errors import NodeExists, NoNode
 from trueup.connectors.zookeeper.follower import Watcher

@@ -7,8 +7,8 @@ ledger's metadata still has the version on which the repair was decided. Every o
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from trueup.connectors.bookkeeper.metadata import mark_codec
 from trueup.connectors.bookkeeper.metadata.layout import Paths
-from trueup.connectors.bookkeeper.placement import mark_codec
 from trueup.connectors.zookeeper.client import Client, Committed, check, deletion, writing
 from trueup.connectors.zookeeper.errors import FORBIDDEN, GONE, BadVersion, Forbidden, NoNode
 from trueup.state.common.errors import Retry, Unknown, ended

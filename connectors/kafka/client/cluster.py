@@ -14,7 +14,7 @@ from trueup.connectors.contract import Endpoint, Partition
 from trueup.connectors.kafka.client.connection import Connection, connect
 from trueup.connectors.kafka.client.fetch_produce import Missing, problem
 from trueup.connectors.kafka.client.options import addresses_of, settings_of
-from trueup.connectors.kafka.protocol.topic_ids import text_of
+from trueup.connectors.kafka.client.topic_ids import text_of
 from trueup.state.common.errors import Retry, Stop, TrueupError
 
 EARLIEST, LATEST = -2, -1

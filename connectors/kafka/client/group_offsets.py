@@ -19,7 +19,7 @@ from trueup.connectors.contract import Endpoint, Partition
 from trueup.connectors.kafka.client.connection import UNREADABLE
 from trueup.connectors.kafka.client.kafka_python import CleanClient
 from trueup.connectors.kafka.client.options import kafka_python
-from trueup.connectors.kafka.protocol.topic_ids import plain_text_of
+from trueup.connectors.kafka.client.topic_ids import plain_text_of
 from trueup.state.common.errors import BadBytes, BadSettings, Retry, Stop, TrueupError, Unknown
 
 CONNECT_S = 10.0

@@ -10,8 +10,7 @@ from py4j.protocol import Py4JError
 
 from trueup.connectors.sandbox.jvm.jars import jars
 from trueup.connectors.sandbox.jvm.processes import Process
-from trueup.connectors.sandbox.jvm.server import SMALL_JVM, jvm
-from trueup.connectors.sandbox.servers.zookeeper import log4j2
+from trueup.connectors.sandbox.jvm.server import SMALL_JVM, jvm, log4j2
 
 _GREETING = re.compile(r"^(\d+)\n(\S+)\n", re.MULTILINE)
 """The port and the token, the first that it prints itself."""

@@ -150,6 +150,17 @@ def write_whole(path: Path, text: str, mode: int = 0o644) -> Path:
     return draft.replace(path)
 
 
+def log4j2(directory: Path, target: str = "SYSTEM_OUT", level: str = "INFO") -> Path:
+    """A log4j2 configuration that logs to standard output, or to SYSTEM_ERR."""
+    return write_whole(
+        directory / "log4j2.xml",
+        f'<Configuration status="ERROR"><Appenders><Console name="out" target="{target}">'
+        '<PatternLayout pattern="%d{ISO8601} %-5p %c{1} [%t] %m%n"/></Console></Appenders>'
+        f'<Loggers><Root level="{level}"><AppenderRef ref="out"/></Root>'
+        '<Logger name="org.apache.zookeeper" level="WARN"/></Loggers></Configuration>\n',
+    )
+
+
 def _clear(scratch: Path) -> None:
     """An empty directory in place of what a killed JVM unpacked and never removed."""
     shutil.rmtree(scratch, ignore_errors=True)

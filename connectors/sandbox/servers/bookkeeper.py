@@ -12,8 +12,7 @@ import urllib3
 
 from trueup.connectors.sandbox.jvm.jars import jars
 from trueup.connectors.sandbox.jvm.processes import Port, Process
-from trueup.connectors.sandbox.jvm.server import SMALL_JVM, Server, jvm, write_properties, write_whole
-from trueup.connectors.sandbox.servers.zookeeper import log4j2
+from trueup.connectors.sandbox.jvm.server import SMALL_JVM, Server, jvm, log4j2, write_properties, write_whole
 
 SESSION_MS = 4_000
 

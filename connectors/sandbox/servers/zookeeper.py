@@ -6,7 +6,7 @@ from pathlib import Path
 
 from trueup.connectors.sandbox.jvm.jars import jars
 from trueup.connectors.sandbox.jvm.processes import Port, Process
-from trueup.connectors.sandbox.jvm.server import Server, jvm, write_properties, write_whole
+from trueup.connectors.sandbox.jvm.server import Server, jvm, log4j2, write_properties
 
 SET = "bookkeeper-4.17.3"
 # What a machine loses with its power is none of a sandbox's worries; a disk that others keep busy is.
@@ -67,14 +67,3 @@ class ZooKeeper(Server):
                 return b"".join(iter(lambda: connection.recv(65_536), b""))
         except OSError:
             return b""
-
-
-def log4j2(directory: Path, target: str = "SYSTEM_OUT", level: str = "INFO") -> Path:
-    """A log4j2 configuration that logs to standard output, or to SYSTEM_ERR."""
-    return write_whole(
-        directory / "log4j2.xml",
-        f'<Configuration status="ERROR"><Appenders><Console name="out" target="{target}">'
-        '<PatternLayout pattern="%d{ISO8601} %-5p %c{1} [%t] %m%n"/></Console></Appenders>'
-        f'<Loggers><Root level="{level}"><AppenderRef ref="out"/></Root>'
-        '<Logger name="org.apache.zookeeper" level="WARN"/></Loggers></Configuration>\n',
-    )

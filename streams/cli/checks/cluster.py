@@ -5,9 +5,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from trueup.connectors.bookkeeper.metadata import queries
+from trueup.connectors.bookkeeper.metadata import mark_codec, queries
 from trueup.connectors.bookkeeper.metadata.layout import Paths
-from trueup.connectors.bookkeeper.placement import mark_codec
 from trueup.connectors.pulsar.layout import Paths as Owners
 from trueup.connectors.zookeeper.client import Client, Committed, deletion
 from trueup.connectors.zookeeper.errors import FORBIDDEN, TooOld

@@ -9,8 +9,8 @@ import click
 from trueup.state.common.errors import BadSettings
 from trueup.state.common.options import near
 from trueup.streams.cli import options, out
-from trueup.streams.cli.client import Api, segment
 from trueup.streams.cli.out import Column
+from trueup.streams.web.client import Api, segment
 
 
 @click.group(short_help="Read and change settings.")

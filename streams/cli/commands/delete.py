@@ -5,9 +5,9 @@ import time
 import click
 
 from trueup.streams.cli import codes, options, out
-from trueup.streams.cli.client import Api
 from trueup.streams.cli.out import Column, Row
 from trueup.streams.runtime.format import short, size
+from trueup.streams.web.client import Api
 
 LOOK_S = 0.5
 COLUMNS = (

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator
 import click
 
 from trueup.streams.cli import options, out
-from trueup.streams.cli.client import Api, segment
 from trueup.streams.cli.out import Column, Row, styled
 from trueup.streams.runtime.format import age, many, since, size
+from trueup.streams.web.client import Api, segment
 
 MEMBERS = (
     Column("  ENTRIES", lambda r: f"  {r['entries']}" if r["entries"] else "  "),

@@ -7,9 +7,9 @@ import click
 
 from trueup.state.replication.rules import EVERY_RULE
 from trueup.streams.cli import options, out
-from trueup.streams.cli.client import Api, segment
 from trueup.streams.cli.out import DIRECTORY, Column, Row
 from trueup.streams.runtime.format import age, short, since, size
+from trueup.streams.web.client import Api, segment
 from trueup.streams.web.engine import VERDICTS
 
 

@@ -7,10 +7,10 @@ import click
 from trueup.state.common.errors import Refused
 from trueup.state.common.patterns import matches
 from trueup.streams.cli import codes, options, out
-from trueup.streams.cli.client import Api, segment
 from trueup.streams.cli.options import Command
 from trueup.streams.cli.out import Column, Row
 from trueup.streams.runtime.format import many, size
+from trueup.streams.web.client import Api, segment
 
 LOOK_S = 0.5
 FEW = 10

@@ -3,9 +3,9 @@
 import click
 
 from trueup.streams.cli import codes, options, out
-from trueup.streams.cli.client import Api
 from trueup.streams.cli.out import Column, Row
 from trueup.streams.runtime.format import many, short, since
+from trueup.streams.web.client import Api
 
 COLUMNS = (
     Column("ACTION", lambda r: r["id"]),

@@ -9,10 +9,10 @@ import click
 from trueup.state.common.errors import Retry, TrueupError
 from trueup.state.placement.readiness import few
 from trueup.streams.cli import codes, options, out
-from trueup.streams.cli.client import Api
 from trueup.streams.cli.out import Column, Row, styled
 from trueup.streams.runtime.format import age, many, since
 from trueup.streams.runtime.health import Health, health
+from trueup.streams.web.client import Api
 
 POLL_S = 0.5
 STATUSES = ("writable", "readonly", "pending", "lost")

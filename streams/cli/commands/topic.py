@@ -3,8 +3,8 @@
 import click
 
 from trueup.streams.cli import options, out
-from trueup.streams.cli.client import Api, segment
 from trueup.streams.cli.out import Column
+from trueup.streams.web.client import Api, segment
 
 COLUMNS = (
     Column("PARTITION", lambda r: r["partition"], number=True),

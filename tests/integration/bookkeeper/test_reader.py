@@ -6,12 +6,11 @@ import pytest
 
 from tests.proxy import Proxy
 from trueup.connectors.bookkeeper.bookie.codes import Code, NoSuchEntry, NoSuchLedger
-from trueup.connectors.bookkeeper.bookie.connection import Address
 from trueup.connectors.bookkeeper.bookie.entries import DamagedEntry, Digest, Kind, digest_of
 from trueup.connectors.bookkeeper.bookie.reader import Bookies, Damage, Reader
 from trueup.connectors.bookkeeper.bookie.striping import Piece, held
 from trueup.connectors.bookkeeper.metadata import queries
-from trueup.connectors.bookkeeper.metadata.addresses import Addresses
+from trueup.connectors.bookkeeper.metadata.addresses import Address, Addresses
 from trueup.connectors.sandbox.cluster import Cluster
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.writer import Writer, payload

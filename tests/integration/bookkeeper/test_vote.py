@@ -7,8 +7,8 @@ import pytest
 from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
 from tests.supervised import run
+from trueup.connectors.bookkeeper.metadata import mark_codec
 from trueup.connectors.bookkeeper.metadata.layout import Paths
-from trueup.connectors.bookkeeper.placement import mark_codec
 from trueup.connectors.bookkeeper.placement.auditor_election import Holder, Orders, Role, Vote
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.servers.zookeeper import ZooKeeper

@@ -3,9 +3,8 @@
 import threading
 from collections.abc import Iterable
 
-from trueup.connectors.bookkeeper.metadata import metadata, queries
+from trueup.connectors.bookkeeper.metadata import mark_codec, metadata, queries
 from trueup.connectors.bookkeeper.metadata.layout import Paths
-from trueup.connectors.bookkeeper.placement import mark_codec
 from trueup.connectors.zookeeper.client import Client, Committed
 from trueup.connectors.zookeeper.errors import NodeExists
 from trueup.state.bookkeeper.observations import LedgerRecord, LedgerState, MarkRecord, Observation, Sighting

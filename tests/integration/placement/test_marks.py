@@ -7,7 +7,7 @@ from kazoo.security import make_digest_acl
 
 from tests.integration.bookkeeper.tree import Tree
 from tests.proxy import Proxy
-from trueup.connectors.bookkeeper.placement import mark_codec
+from trueup.connectors.bookkeeper.metadata import mark_codec
 from trueup.connectors.bookkeeper.placement.marks import MarkOrder, Marks
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.servers.zookeeper import ZooKeeper

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from trueup.connectors.bookkeeper.messages import LedgerMetadata
 from trueup.connectors.bookkeeper.metadata import bulk, metadata
 from trueup.connectors.bookkeeper.metadata.layout import Paths
-from trueup.connectors.bookkeeper.metadata.messages import LedgerMetadata
 from trueup.connectors.zookeeper.requests import Znodes
 from trueup.state.bookkeeper.observations import LedgerRecord, LedgerState
 from trueup.state.common.errors import BadBytes

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.property.codecs import metadata_pairs
+from trueup.connectors.bookkeeper.messages import LedgerMetadata
 from trueup.connectors.bookkeeper.metadata import bulk, metadata, queries
 from trueup.connectors.bookkeeper.metadata.layout import Paths
-from trueup.connectors.bookkeeper.metadata.messages import LedgerMetadata
 from trueup.connectors.protobuf import varint
 from trueup.connectors.zookeeper.requests import Znodes
 from trueup.state.bookkeeper.observations import LedgerRecord, LedgerState

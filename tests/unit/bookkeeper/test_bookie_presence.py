@@ -7,8 +7,8 @@ import pytest
 from tests.peer import WAIT_S, Peer
 from trueup.connectors.bookkeeper.bookie.connection import tls_of
 from trueup.connectors.bookkeeper.deletion.presence import Answer, presence
+from trueup.connectors.bookkeeper.messages import ServiceInfo
 from trueup.connectors.bookkeeper.metadata.addresses import address_of, endpoint
-from trueup.connectors.bookkeeper.metadata.messages import ServiceInfo
 
 GONE, HELD, SILENT = Answer.GONE, Answer.HELD, Answer.SILENT
 QUESTION = 19

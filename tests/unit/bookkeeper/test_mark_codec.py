@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trueup.connectors.bookkeeper.metadata import mark_codec
+from trueup.connectors.bookkeeper.metadata.mark_codec import Mark
 from trueup.connectors.bookkeeper.metadata.metadata import valid_bookie
-from trueup.connectors.bookkeeper.placement import mark_codec
-from trueup.connectors.bookkeeper.placement.mark_codec import Mark
 
 bookies = st.from_regex(r"[a-zA-Z0-9:-_.\-]{1,30}", fullmatch=True).filter(valid_bookie)
 

@@ -22,9 +22,8 @@ from trueup.connectors.bookkeeper.bookie.bulk_reads import Reads
 from trueup.connectors.bookkeeper.bookie.connection import Bookie
 from trueup.connectors.bookkeeper.bookie.entries import Digest, Kind, head_of
 from trueup.connectors.bookkeeper.bookie.frames import Frames
-from trueup.connectors.bookkeeper.metadata import bulk, metadata
-from trueup.connectors.bookkeeper.metadata.messages import Response
-from trueup.connectors.bookkeeper.placement import mark_codec
+from trueup.connectors.bookkeeper.messages import Response
+from trueup.connectors.bookkeeper.metadata import bulk, mark_codec, metadata
 from trueup.connectors.kafka.client import fetch_produce
 from trueup.connectors.kafka.client.connection import Connection as KafkaConnection
 from trueup.connectors.kafka.protocol import compression

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import structure
 from tests.unit.cli.fake_engine import FakeEngine
 from trueup.streams.docs import PAGES, write
 from trueup.streams.runtime.metrics import Metrics
@@ -73,3 +74,7 @@ def test_every_setting_in_the_manual_exists() -> None:
     text = "\n".join(page.read_text() for page in TEXTS)
     named = set(re.findall(rf"`((?:{sections})\.[a-z_]+)[`: ]", text))
     assert named - {name for name, _, _ in all_keys()} == {"spark.log"}
+
+
+def test_the_page_of_the_structure_is_what_the_imports_say() -> None:
+    assert structure.PAGE.read_text() == structure.page()

@@ -10,7 +10,7 @@ from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
 from trueup.connectors.contract import Partition
 from trueup.connectors.kafka.client.fetch_produce import Fetched, Produced
-from trueup.connectors.kafka.protocol.topic_ids import (
+from trueup.connectors.kafka.client.topic_ids import (
     BY_ID,
     fetch_by_id,
     fetched_by_id,

@@ -6,9 +6,9 @@ import pytest
 from trueup.state.placement.board import LOCKED_MS, Board, plan, riskiest
 from trueup.state.placement.lifecycle import Event, Repair, Stage, advance
 from trueup.state.placement.rules import RULES
+from trueup.state.placement.settings import Placement
 from trueup.state.placement.tracking import SETTLE_MS, observe, unseen
 from trueup.state.placement.view import FINDING, MARK, NO_FINDINGS, NO_MARKS, Answer, Rows
-from trueup.state.settings.settings import Placement
 
 ENFORCE = Placement(mode="enforce", max_marks=10)
 NOW = 1_000_000

@@ -11,7 +11,7 @@ from trueup.state.placement.judging import Queue, Waiting, counted
 from trueup.state.placement.readiness import LATE_MS, Readiness, few
 from trueup.state.placement.rules import Verdict
 from trueup.state.placement.view import FINDING, Rows
-from trueup.streams.placement.judging import Judging
+from trueup.streams.bookkeeper.judging import Judging
 
 
 def ids(*ledgers: int) -> Rows:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import trueup.streams.placement.reconciler as module
-from trueup.connectors.bookkeeper.placement.mark_codec import Mark
+from trueup.connectors.bookkeeper.metadata.mark_codec import Mark
 from trueup.connectors.bookkeeper.placement.marks import MarkOrder, Outcome
 from trueup.state.bookkeeper.ledgers import EMPTY, Ledgers, concat, row
 from trueup.state.bookkeeper.topology import Bookie, Status, Topology
@@ -15,9 +15,9 @@ from trueup.state.common.errors import Retry
 from trueup.state.placement.fencing import NO_FORMER, Former
 from trueup.state.placement.lifecycle import Event, Repair, Stage, advance
 from trueup.state.placement.rules import RULES
+from trueup.state.placement.settings import Placement
 from trueup.state.placement.tracking import SETTLE_MS
 from trueup.state.placement.view import FINDING, MARK, NO_FINDINGS, NO_MARKS, Answer, Rows
-from trueup.state.settings.settings import Placement
 from trueup.streams.journal.codec import ledger_key
 from trueup.streams.journal.journal import Record
 from trueup.streams.placement.reconciler import Reconciler, lost_members

@@ -8,8 +8,8 @@ import pytest
 
 from tests.unit.placement.test_reconciler import Driven, finding
 from trueup.state.bookkeeper.observations import LedgerState, Observation
+from trueup.streams.bookkeeper.judging import Judging
 from trueup.streams.bookkeeper.repair_workers import RepairWorkers
-from trueup.streams.placement.judging import Judging
 from trueup.streams.placement.report import Placed
 
 

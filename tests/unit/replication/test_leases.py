@@ -1,4 +1,5 @@
-from trueup.state.replication.leases import TOPIC, divide, flow_of, internal, target_of, topics_of
+from trueup.state.common.kafka_topics import TOPIC, internal
+from trueup.state.replication.leases import divide, flow_of, target_of, topics_of
 
 NAMES = ["orders", "pay.in", "pay.out", "__consumer_offsets", "trueup-heartbeats", "mm2-offsets.a.internal", "repay.in"]
 

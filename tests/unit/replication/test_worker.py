@@ -13,9 +13,10 @@ from tests.unit.replication.fake_connector import World, failing, order
 from trueup.connectors.contract import Limits, Partition, Position, Progress, Run
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.state.common.errors import Retry, Stop
+from trueup.streams.journal.channel import Channel
 from trueup.streams.journal.codec import decode, encode
 from trueup.streams.replication import reports, worker
-from trueup.streams.replication.reports import Channel, Heard
+from trueup.streams.replication.reports import Heard
 from trueup.streams.replication.worker import Answer, hold, release
 
 ORDERS = Partition("orders", 0)

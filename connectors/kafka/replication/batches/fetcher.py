@@ -10,7 +10,7 @@ from trueup.connectors.contract import Partition
 from trueup.connectors.kafka.client.cluster import Cluster
 from trueup.connectors.kafka.client.connection import Connection
 from trueup.connectors.kafka.client.fetch_produce import COMMITTED, FETCH, FETCH_VERSION, Fetched, fetch_body, fetched
-from trueup.connectors.kafka.protocol.topic_ids import BY_ID, fetch_by_id, fetched_by_id
+from trueup.connectors.kafka.client.topic_ids import BY_ID, fetch_by_id, fetched_by_id
 from trueup.connectors.kafka.replication.batches.partition import Track
 from trueup.state.common.errors import TrueupError
 

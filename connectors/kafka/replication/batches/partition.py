@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 from trueup.connectors.contract import Assignment, Lease, Progress, Run
 from trueup.connectors.kafka.client.fetch_produce import Fetched
+from trueup.connectors.kafka.client.topic_ids import id_of
 from trueup.connectors.kafka.protocol.aborted import Aborted
 from trueup.connectors.kafka.protocol.record_batch import APPEND_TIME, CODEC, CONTROL, Header, readdress, sound, walk
 from trueup.connectors.kafka.protocol.reencode import dense
-from trueup.connectors.kafka.protocol.topic_ids import id_of
 from trueup.connectors.kafka.replication.batches.loop_filter import Route
 from trueup.connectors.kafka.replication.batches.position import Place, ahead, following
 from trueup.connectors.kafka.replication.batches.resume import Own, Standing

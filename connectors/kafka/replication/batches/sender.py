@@ -14,7 +14,7 @@ from trueup.connectors.contract import Partition
 from trueup.connectors.kafka.client.cluster import Cluster
 from trueup.connectors.kafka.client.connection import Connection
 from trueup.connectors.kafka.client.fetch_produce import PRODUCE, PRODUCE_VERSION, Produced, produce_body, produced
-from trueup.connectors.kafka.protocol.topic_ids import BY_ID, produce_by_id, produced_by_id
+from trueup.connectors.kafka.client.topic_ids import BY_ID, produce_by_id, produced_by_id
 from trueup.connectors.kafka.replication.batches.partition import Entry, Track
 from trueup.state.common.errors import Retry, TrueupError
 

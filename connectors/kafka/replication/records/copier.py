@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from trueup.connectors.contract import Lease, Partition, Progress
 from trueup.connectors.kafka.client.fetch_produce import Missing
 from trueup.connectors.kafka.client.rate_limit import Rate
-from trueup.connectors.kafka.protocol.topic_ids import id_of
+from trueup.connectors.kafka.client.topic_ids import id_of
 from trueup.connectors.kafka.replication.records.clients import (
     BATCH_BYTES,
     LINK_WIDE,

@@ -11,7 +11,7 @@ from trueup.connectors.contract import Partition
 from trueup.connectors.kafka.client.cluster import Cluster
 from trueup.connectors.kafka.client.connection import Connection
 from trueup.connectors.kafka.client.fetch_produce import FETCH, OFFSET_OUT_OF_RANGE, UNCOMMITTED, Missing, problem
-from trueup.connectors.kafka.protocol.topic_ids import BY_ID, NOWHERE, fetch_by_id, fetched_by_id
+from trueup.connectors.kafka.client.topic_ids import BY_ID, NOWHERE, fetch_by_id, fetched_by_id
 from trueup.state.common.errors import Retry, Stop, TrueupError
 
 _ATTEMPTS = 2

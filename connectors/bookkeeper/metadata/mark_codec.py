@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from google.protobuf import text_format
 
-from trueup.connectors.bookkeeper.metadata import messages
+from trueup.connectors.bookkeeper import messages
 from trueup.connectors.protobuf import TextError, read_text
 
 _PLAIN = re.compile(rb'((?:replica: "[^"\\\n]*"\n)*)(?:ctime: (\d{1,18})\n?)?\Z')

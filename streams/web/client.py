@@ -13,11 +13,21 @@ import urllib3
 from urllib3.exceptions import HTTPError
 from urllib3.util import Timeout
 
-from trueup.state.common.errors import BadSettings, Retry
-from trueup.streams.cli.codes import Answered
+from trueup.state.common.errors import BadSettings, Retry, TrueupError
 from trueup.streams.web.engine import INCOMPLETE, TOTAL, USER
 
 CONNECT_S, READ_S = 2.0, 30.0
+
+
+class Answered(TrueupError):  # noqa: N818 - as in trueup.state.common.errors
+    """The application answered with an error. ``status`` is the HTTP status."""
+
+    def __init__(self, status: int, expected: str, found: str, todo: str) -> None:
+        super().__init__(expected, found, todo)
+        self.status = status
+
+    def __reduce__(self) -> tuple[type["Answered"], tuple[int, str, str, str]]:  # type: ignore[override]
+        return type(self), (self.status, self.expected, self.found, self.todo)
 
 
 @dataclass(frozen=True, slots=True)

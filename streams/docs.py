@@ -6,10 +6,10 @@ from pathlib import Path
 import click
 
 from trueup.state.common.lifecycle import diagram
+from trueup.state.common.rules import Rule, Verdict
 from trueup.state.deletion import lifecycle as markers
 from trueup.state.logdirs import lifecycle
 from trueup.state.placement.lifecycle import ENDS, TRANSITIONS
-from trueup.state.placement.rules import Rule, Verdict
 from trueup.state.replication import status
 from trueup.state.replication.rules import EVERY_RULE
 from trueup.streams.cli.main import cli

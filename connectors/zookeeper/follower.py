@@ -12,6 +12,7 @@ from collections.abc import Callable
 from trueup.connectors.zookeeper.client import Client
 from trueup.connectors.zookeeper.history import Rewound
 from trueup.connectors.zookeeper.watch import Watch
+from trueup.state.common.backoff import backoff
 from trueup.state.common.errors import Retry, TrueupError
 
 log = logging.getLogger(__name__)
@@ -39,7 +40,7 @@ class Watcher(ABC):
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self.defect = ""
-        self._wait_s = FIRST_WAIT_S
+        self._failures = 0
 
     @abstractmethod
     def _turn(self) -> None:
@@ -72,27 +73,27 @@ class Watcher(ABC):
         except TrueupError as error:
             self.defect = ""
             self._waits(error)
-            self._watch.turned.wait(self._wait_s)
+            self._watch.turned.wait(backoff(FIRST_WAIT_S, self._failures, LONGEST_WAIT_S))
             self._watch.turned.clear()
-            self._wait_s = min(self._wait_s * 2, LONGEST_WAIT_S)
+            self._failures += 1
         except BaseException as error:
             self.defect = f"{type(error).__name__}: {error}"[:LONGEST_DEFECT]
             raise
         else:
             self._waits(None)
-            self.defect, self._wait_s = "", FIRST_WAIT_S
+            self.defect, self._failures = "", 0
 
     def _until_done(self, act: Callable[[], None]) -> None:
         """Call this again and again until it does not fail. Raises `Stopping`."""
-        wait_s = FIRST_WAIT_S
+        failures = 0
         while True:
             try:
                 return act()
             except TrueupError as error:
                 self._waits(error)
-                if self._stop.wait(wait_s):
+                if self._stop.wait(backoff(FIRST_WAIT_S, failures, LONGEST_WAIT_S)):
                     raise Stopping from error
-                wait_s = min(wait_s * 2, LONGEST_WAIT_S)
+                failures += 1
 
     def _session(self) -> Client:
         """The client, connected; a new one after its session ended. Raises `Retry`."""

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
+from trueup.state.common.backoff import backoff
 from trueup.state.common.errors import Refused
 
 LONGEST_MS = 3_600_000
@@ -98,7 +99,7 @@ def advance(marker: Marker, event: Event, now_ms: int, detail: str = "") -> Mark
 
 def again(marker: Marker, now_ms: int, first_ms: int) -> Marker:
     """The marker after one more attempt in vain: each wait is twice the one before, an hour at most."""
-    wait = min(first_ms << min(marker.attempts, 16), LONGEST_MS)
+    wait = backoff(first_ms, marker.attempts, LONGEST_MS)
     return marker._replace(attempts=marker.attempts + 1, next_ms=now_ms + wait)
 
 

@@ -1,7 +1,7 @@
 """Rules of deletion: what Trueup says of a ledger that its owner forgot, and what may be done about it."""
 
+from trueup.state.common.rules import Rule, Rules, Verdict
 from trueup.state.deletion.orphan_objects import FORGOTTEN, LOST, REPLACED, UNOWNED
-from trueup.state.placement.rules import Rule, Rules, Verdict
 
 _D, _B, _U = Verdict.DRIFTED, Verdict.BLOCKED, Verdict.UNKNOWN
 NOTHING_DONE = "Nothing is deleted. "

@@ -1,8 +1,7 @@
 """The deletion view of one bucket of owners: what arrived is folded in, what is forgotten comes out.
 
-Ledgers live in a log as in `state.placement.view`, nodes and findings in a cell each. Every step judges the whole
-bucket: it takes milliseconds, and a ledger is forgotten through what its owner says and not through anything of its
-own.
+Ledgers live in a log, nodes and findings in a cell each. Every step judges the whole bucket: it takes milliseconds, and
+a ledger is forgotten through what its owner says and not through anything of its own.
 """
 
 import struct
@@ -12,6 +11,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from trueup.state.bookkeeper.observations import LedgerState
+from trueup.state.common.block_store import Store
+from trueup.state.common.bucket_log import BLOCK_ROWS, BucketLog, Shape
 from trueup.state.deletion.orphan_objects import LOST
 from trueup.state.deletion.owned_ledgers import (
     NO_LEDGERS,
@@ -24,7 +25,6 @@ from trueup.state.deletion.owned_ledgers import (
 )
 from trueup.state.deletion.rules import LEAK_RULES
 from trueup.state.deletion.verdicts import LEAK, Rows, judge
-from trueup.state.placement.view import BLOCK_ROWS, TAIL_BLOCKS, TAIL_ROWS, Store
 
 CELLS = ("shape", "nodes", "leaks")
 _SHAPE = struct.Struct("<II")  # rows of the base, of the tail
@@ -62,11 +62,12 @@ class OwnerBucket:
     def __init__(self, store: Store) -> None:
         self._store = store
         shape = store.get("shape")
-        self._base, self._tail = _SHAPE.unpack(shape) if shape else (0, 0)
+        base, tail = _SHAPE.unpack(shape) if shape else (0, 0)
         raw = store.get("nodes")
         self.nodes = Table.from_bytes(raw) if raw else NO_NODES
         blocks = [Table.from_bytes(block) for block in store.blocks()]
-        self._blocks = len(blocks)
+        base_blocks = -(-base // BLOCK_ROWS)
+        self._log = BucketLog(store, Shape(base_blocks, base, len(blocks) - base_blocks, tail))
         self.ledgers = _present(joined(blocks)) if blocks else NO_LEDGERS
         self._leaks: Rows = np.frombuffer(store.get("leaks"), LEAK)
 
@@ -96,18 +97,14 @@ class OwnerBucket:
         fresh = Table(arrived.rows[known | alive], arrived.names)
         if len(fresh):
             self.ledgers = _present(joined([self.ledgers, fresh]))
-            self._store.append(fresh.to_bytes())
-            self._tail, self._blocks = self._tail + len(fresh), self._blocks + 1
-            if self._tail > max(TAIL_ROWS, self._base // 2) or self._blocks > TAIL_BLOCKS + self._base // BLOCK_ROWS:
+            if self._log.append(fresh.to_bytes(), len(fresh)):
                 self._compact()
-            self._store.put("shape", _SHAPE.pack(self._base, self._tail))
+            self._store.put("shape", _SHAPE.pack(self._log.shape.base_rows, self._log.shape.tail_rows))
 
     def _compact(self) -> None:
         self.ledgers = packed(self.ledgers)
         rows, names = self.ledgers.rows, self.ledgers.names
-        blocks = [Table(rows[at : at + BLOCK_ROWS], names).to_bytes() for at in range(0, len(rows), BLOCK_ROWS)]
-        self._store.rewrite(blocks)
-        self._base, self._tail, self._blocks = len(rows), 0, len(blocks)
+        self._log.compact(len(rows), lambda begin, end: Table(rows[begin:end], names).to_bytes())
 
 
 _MISSING = [LEAK_RULES.code(rule) for rule in ("deletion.missing", LOST)]

@@ -1,6 +1,6 @@
 """Rules of log directories: what Trueup says of a broker, what it does then, and what an operator can do."""
 
-from trueup.state.placement.rules import Rule, Rules, Verdict
+from trueup.state.common.rules import Rule, Rules, Verdict
 
 _D, _B, _U = Verdict.DRIFTED, Verdict.BLOCKED, Verdict.UNKNOWN
 

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from trueup.state.common.rules import Verdict
 from trueup.state.placement.fencing import NO_FORMER, Former, joined
 from trueup.state.placement.lifecycle import IN_FLIGHT, Repair, Stage
-from trueup.state.placement.rules import RULES, Verdict
+from trueup.state.placement.rules import RULES
 from trueup.state.placement.settings import Placement
 from trueup.state.placement.view import NO_FINDINGS, NO_MARKS, Answer, Rows, merged
 

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from trueup.state.common.rules import Verdict
 from trueup.state.placement import fragments as rule
 from trueup.state.placement.bookie_classes import Kind, depth
 from trueup.state.placement.fragments import ABSENT, DEAD, KNOWN, Bench, Facts, Stage
 from trueup.state.placement.replacement import DEFAULT_RACK, Rack, Reach, Sure, windows
-from trueup.state.placement.rules import RULES, Verdict
+from trueup.state.placement.rules import RULES
 
 NEW_RACK = "/a-rack-of-its-own"
 MOST_NAMED = 3

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trueup.state.placement.rules import Verdict
+from trueup.state.common.rules import Verdict
 from trueup.state.placement.view import Rows
 
 EXACT = 200_000  # above, sorting what waits would take the time that its verdicts need

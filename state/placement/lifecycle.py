@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
+from trueup.state.common.backoff import backoff
 from trueup.state.common.errors import Refused
 
 
@@ -123,7 +124,7 @@ def advance(repair: Repair, event: Event, now_ms: int, detail: str = "", mark_ct
 
 def declined(repair: Repair, now_ms: int, first_wait_ms: int, event: Event = Event.VANISH) -> Repair:
     """The repair after workers left the ledger as it was; each wait is twice the one before, a day at most."""
-    wait = min(first_wait_ms * 2 ** min(repair.attempts, 16), 86_400_000)
+    wait = backoff(first_wait_ms, repair.attempts, 86_400_000)
     stuck = repair.stage is Stage.STUCK
     detail = repair.detail if stuck else "a worker took the mark away and left the ledger as it was"
     after = advance(repair, event, now_ms, detail)

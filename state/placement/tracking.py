@@ -4,9 +4,9 @@ from collections.abc import Mapping, MutableMapping, Sequence
 
 import numpy as np
 
+from trueup.state.common.rules import Verdict
 from trueup.state.placement.board import Board, lookup
 from trueup.state.placement.lifecycle import ENDS, Event, Repair, Stage, advance, declined
-from trueup.state.placement.rules import Verdict
 from trueup.state.placement.settings import Placement
 from trueup.state.placement.view import Rows
 

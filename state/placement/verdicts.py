@@ -15,10 +15,11 @@ import numpy as np
 from trueup.state.bookkeeper.ledgers import Column, Ledgers
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.bookkeeper.topology import Topology
+from trueup.state.common.rules import Verdict
 from trueup.state.placement.evidence import Found, changes, shown, unjudged
 from trueup.state.placement.fencing import NO_FORMER, Former
 from trueup.state.placement.fragments import GONE, UNREADABLE, Bench, Stage, plain, stages
-from trueup.state.placement.rules import RULES, Verdict
+from trueup.state.placement.rules import RULES
 
 __all__ = ["NO_FORMER", "ORDER", "Former", "Verdicts", "evidence", "judge", "order", "strangers"]
 

@@ -7,9 +7,9 @@ application, a dictionary in tests, where it is the oracle.
 """
 
 import struct
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 from trueup.state.bookkeeper.ledgers import EMPTY, Ledgers, concat
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.bookkeeper.topology import Topology
+from trueup.state.common.block_store import Store
+from trueup.state.common.bucket_log import BucketLog, Shape
+from trueup.state.common.rules import Verdict
 from trueup.state.placement.fencing import NO_FORMER, Former
-from trueup.state.placement.rules import Verdict
 from trueup.state.placement.verdicts import Verdicts, judge
 
 Rows = NDArray[Any]
@@ -32,30 +34,8 @@ MARK = np.dtype([("ledger", "<i8"), ("zxid", "<i8"), ("ctime_ms", "<i8"), ("vers
 NO_MARKS: Rows = np.zeros(0, MARK)
 NO_FINDINGS: Rows = np.zeros(0, FINDING)
 
-TAIL_ROWS = 4096
-TAIL_BLOCKS = 64
-BLOCK_ROWS = 16_384  # rows of a block of the base: blocks stay well below the size a state store likes
 TOMBSTONE_ZXIDS = 1 << 20  # no replay reaches further back: deleted ledgers are forgotten after that many writes
 _SHAPE = struct.Struct("<IIIIq")  # base blocks, base rows, tail blocks, tail rows, newest mzxid
-
-
-class Store(Protocol):
-    """Where a bucket lives: one log of blocks and a few named cells."""
-
-    def blocks(self) -> list[bytes]:
-        """All blocks of the log, in order."""
-
-    def append(self, block: bytes) -> None:
-        """Add one block to the log."""
-
-    def rewrite(self, blocks: Sequence[bytes]) -> None:
-        """Put these blocks in place of the log."""
-
-    def get(self, cell: str) -> bytes:
-        """The content of a cell, empty if it was never put."""
-
-    def put(self, cell: str, content: bytes) -> None:
-        """Set a cell."""
 
 
 CELLS = ("shape", "topology", "findings", "marks", "former")
@@ -78,43 +58,14 @@ class Answer:
     former: Former = NO_FORMER
 
 
-@dataclass(slots=True)
-class MemoryStore:
-    """A store in memory."""
-
-    log: list[bytes] = field(default_factory=list)
-    cells: dict[str, bytes] = field(default_factory=dict)
-
-    def blocks(self) -> list[bytes]:
-        """See `Store`."""
-        return self.log
-
-    def append(self, block: bytes) -> None:
-        """See `Store`."""
-        self.log = [*self.log, block]
-
-    def rewrite(self, blocks: Sequence[bytes]) -> None:
-        """See `Store`."""
-        self.log = list(blocks)
-
-    def get(self, cell: str) -> bytes:
-        """See `Store`."""
-        return self.cells.get(cell, b"")
-
-    def put(self, cell: str, content: bytes) -> None:
-        """See `Store`."""
-        self.cells[cell] = content
-
-
 class Bucket:
     """One batch of one bucket. ``decode`` and ``encode`` turn a topology into the bytes of a cell and back."""
 
     def __init__(self, store: Store, encode: Callable[[Topology], bytes], decode: Callable[[bytes], Topology]) -> None:
         self._store, self._encode = store, encode
         shape = store.get("shape")
-        self._base, self._base_rows, self._tail, self._tail_rows, self._newest = (
-            _SHAPE.unpack(shape) if shape else (0, 0, 0, 0, -1)
-        )
+        *rows, self._newest = _SHAPE.unpack(shape) if shape else (*Shape(), -1)
+        self._log = BucketLog(store, Shape(*rows))
         raw = store.get("topology")
         self.topology = decode(raw) if raw else None
         self.findings: Rows = np.frombuffer(store.get("findings"), FINDING)
@@ -126,8 +77,8 @@ class Bucket:
     def view(self) -> Ledgers:
         """Every ledger's newest row, deleted ones too; in no order."""
         if self._view is None:
-            blocks = [Ledgers.from_bytes(block) for block in self._store.blocks()]
-            base, tail = concat(blocks[: self._base]), concat(blocks[self._base :]).latest()
+            blocks, count = [Ledgers.from_bytes(block) for block in self._store.blocks()], self._log.shape.base_blocks
+            base, tail = concat(blocks[:count]), concat(blocks[count:]).latest()
             self._view = _over(base, tail)
         return self._view
 
@@ -177,7 +128,7 @@ class Bucket:
             return fresh
         # Written once, it was closed by its writer; whatever else was written may have changed an ensemble.
         moved = fresh.version >= np.where(fresh.state == LedgerState.CLOSED, 2, 1)
-        if bool((fresh.mzxid <= self._newest).any()) or (self._base + self._tail and bool(moved.any())):
+        if bool((fresh.mzxid <= self._newest).any()) or (any(self._log.shape) and bool(moved.any())):
             fresh, before = self._against_view(fresh)
         if not len(fresh):
             return fresh
@@ -208,20 +159,15 @@ class Bucket:
             self._store.put("former", former.to_bytes())
 
     def _put(self, fresh: Ledgers) -> None:
-        self._store.append(fresh.to_bytes())
-        self._tail, self._tail_rows = self._tail + 1, self._tail_rows + len(fresh)
-        if self._tail_rows > max(TAIL_ROWS, self._base_rows // 2) or self._tail > TAIL_BLOCKS:
+        if self._log.append(fresh.to_bytes(), len(fresh)):
             self._compact()
-        shape = (self._base, self._base_rows, self._tail, self._tail_rows, self._newest)
-        self._store.put("shape", _SHAPE.pack(*shape))
+        self._store.put("shape", _SHAPE.pack(*self._log.shape, self._newest))
 
     def _compact(self) -> None:
         view = self.view().latest()
         view = view.take((view.state != LedgerState.GONE) | (view.mzxid > self._newest - TOMBSTONE_ZXIDS))
         rows = np.arange(len(view))
-        blocks = [view.take(rows[k : k + BLOCK_ROWS]).to_bytes() for k in range(0, len(view), BLOCK_ROWS)]
-        self._store.rewrite(blocks)
-        self._base, self._base_rows, self._tail, self._tail_rows = len(blocks), len(view), 0, 0
+        self._log.compact(len(view), lambda begin, end: view.take(rows[begin:end]).to_bytes())
         self._view = view
 
     def _fold_marks(self, arrived: Rows) -> bool:
@@ -279,4 +225,4 @@ def _findings(rows: Ledgers, verdicts: Verdicts, since: Rows, before: Rows, also
     return out
 
 
-__all__ = ["CELLS", "EMPTY", "FINDING", "MARK", "Answer", "Bucket", "MemoryStore", "Store", "merged"]
+__all__ = ["CELLS", "EMPTY", "FINDING", "MARK", "Answer", "Bucket", "merged"]

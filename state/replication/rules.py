@@ -4,9 +4,10 @@
 carries ids.
 """
 
+from trueup.state.common.rules import Rule, Rules, Verdict
 from trueup.state.deletion.rules import LEAK_RULES
 from trueup.state.logdirs.rules import LOGDIR_RULES
-from trueup.state.placement.rules import RULES, Rule, Rules, Verdict
+from trueup.state.placement.rules import RULES
 
 _D, _B, _U = Verdict.DRIFTED, Verdict.BLOCKED, Verdict.UNKNOWN
 

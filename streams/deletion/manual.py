@@ -13,13 +13,13 @@ from trueup.connectors.zookeeper.follower import Run
 from trueup.state.bookkeeper.ledgers import Ledgers
 from trueup.state.bookkeeper.observations import LedgerRecord, LedgerState
 from trueup.state.common.errors import Refused, Retry, TrueupError
+from trueup.state.common.rules import Verdict
 from trueup.state.deletion.lifecycle import Marker, Stage
 from trueup.state.deletion.owners import Component, Pointers
 from trueup.state.deletion.rules import LEAK_RULES
 from trueup.state.deletion.settings import Deletion
 from trueup.state.deletion.verdicts import LEAK
 from trueup.state.deletion.view import Leaks
-from trueup.state.placement.rules import Verdict
 from trueup.streams.deletion.reconciler import Markers, Result
 from trueup.streams.journal.history import History
 from trueup.streams.journal.journal import Journal

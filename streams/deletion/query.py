@@ -16,11 +16,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from trueup.state.bookkeeper.observations import LedgerState
+from trueup.state.common.block_store import Store
 from trueup.state.deletion.owned_ledgers import NO_LEDGERS, NO_NODES, Table, joined
 from trueup.state.deletion.owners import Component, home
 from trueup.state.deletion.verdicts import LEAK
 from trueup.state.deletion.view import CELLS, Leaks, OwnerBucket
-from trueup.state.placement.view import Store
 from trueup.streams.deletion.journal import node_rows, owned_rows
 from trueup.streams.journal.decode import Bodies
 from trueup.streams.runtime.processor import Buckets

@@ -16,6 +16,8 @@ from pyspark.sql import DataFrame
 
 from trueup.state.bookkeeper.ledgers import Ledgers
 from trueup.state.common.errors import Refused, TrueupError
+from trueup.state.common.rules import Verdict
+from trueup.state.common.token_bucket import TokenBucket
 from trueup.state.deletion.lifecycle import (
     ENDS,
     Event,
@@ -34,7 +36,6 @@ from trueup.state.deletion.rules import DROPPED, LEAK_RULES
 from trueup.state.deletion.settings import Deletion
 from trueup.state.deletion.verdicts import Rows
 from trueup.state.deletion.view import Leaks, agreed, settled
-from trueup.state.placement.rules import Verdict
 from trueup.streams.deletion.query import leaks_of
 from trueup.streams.journal.codec import ledger_key
 from trueup.streams.journal.history import ITSELF, History
@@ -42,6 +43,7 @@ from trueup.streams.journal.journal import Journal
 
 log = logging.getLogger(__name__)
 AT_ONCE = 500
+BURST_MS = 1000.0  # so long a time's worth of ledgers is deleted at once
 VERIFIED_AT_ONCE, VERIFYING_MS = 20, 5_000
 """Copies in tiered storage that are verified in one turn, and how long that may take before the next turn goes on."""
 ORDERED = (Stage.DELETING, Stage.GONE)
@@ -123,7 +125,7 @@ class Markers:
         self.history = history or History()
         self.obstacle = "starting"
         self._doubted: set[int] = set()  # what the journal holds of these may not be what holds
-        self._tokens, self._tokens_ms = 0.0, 0
+        self._tokens = TokenBucket(policy().deletes_per_s / 1000, BURST_MS, clock())
 
     def load(self) -> None:
         """Take up the markers of earlier runs."""
@@ -254,7 +256,7 @@ class Markers:
             return
         ordered = {m.ledger: advance(m, Event.ORDER, now_ms) for m in chosen}
         self._take(ordered.values())
-        self._tokens -= len(ordered)
+        self._tokens.take(len(ordered))
         results = self._cluster.delete(list(ordered.values()))
         self._take(self._became(ordered[each.ledger], each, int(policy.retry_s * 1000)) for each in results)
 
@@ -278,10 +280,8 @@ class Markers:
         self._take(changed)
 
     def _rate(self, policy: Deletion, now_ms: int) -> int:
-        passed = max(0, now_ms - self._tokens_ms) / 1000 * policy.deletes_per_s
-        self._tokens = min(max(policy.deletes_per_s, 1.0), self._tokens + passed)
-        self._tokens_ms = now_ms
-        return int(self._tokens)
+        self._tokens.limit(policy.deletes_per_s / 1000)
+        return int(self._tokens.room(now_ms))
 
     def approve(self, ledgers: Sequence[int]) -> list[int]:
         """An operator's yes to these marked deletions. Raises `Refused` for others."""

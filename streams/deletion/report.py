@@ -9,13 +9,13 @@ import numpy as np
 
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.common.errors import Refused
+from trueup.state.common.rules import Verdict
 from trueup.state.deletion.lifecycle import Marker, Stage
 from trueup.state.deletion.orphan_objects import STRAYS
 from trueup.state.deletion.owners import SCHEMA, Claim, Component, Pointers
 from trueup.state.deletion.rules import LEAK_RULES
 from trueup.state.deletion.settings import Deletion
 from trueup.state.deletion.verdicts import Rows
-from trueup.state.placement.rules import Verdict
 from trueup.streams.deletion.orphan_objects import Strays
 from trueup.streams.deletion.reconciler import Markers, action_id, action_name
 from trueup.streams.web.engine import Listing

@@ -11,8 +11,9 @@ import numpy as np
 
 from trueup.connectors.bookkeeper.metadata.bulk import keys
 from trueup.state.common.errors import TrueupError
+from trueup.state.common.rules import Verdict
 from trueup.state.placement.board import Cleared
-from trueup.state.placement.rules import RULES, Verdict
+from trueup.state.placement.rules import RULES
 from trueup.state.placement.view import NO_FINDINGS, Rows
 from trueup.streams.journal.encode import encode_columns
 from trueup.streams.journal.journal import Journal

@@ -15,8 +15,9 @@ from pyspark.sql.streaming import StreamingQuery
 
 from trueup.state.bookkeeper.ledgers import EMPTY, Ledgers, concat
 from trueup.state.bookkeeper.topology import Topology
+from trueup.state.common.block_store import Store
 from trueup.state.placement.fencing import Former
-from trueup.state.placement.view import CELLS, FINDING, MARK, NO_MARKS, Answer, Bucket, Rows, Store
+from trueup.state.placement.view import CELLS, FINDING, MARK, NO_MARKS, Answer, Bucket, Rows
 from trueup.streams.journal.codec import topology_bytes, topology_from
 from trueup.streams.journal.decode import ledger_rows, mark_rows
 from trueup.streams.runtime.processor import Buckets

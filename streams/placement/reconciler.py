@@ -19,10 +19,13 @@ from trueup.connectors.bookkeeper.metadata.queries import ahead
 from trueup.connectors.bookkeeper.placement.marks import MarkOrder, Outcome
 from trueup.state.bookkeeper.ledgers import Ledgers
 from trueup.state.bookkeeper.topology import Status, Topology
+from trueup.state.common.backoff import backoff
 from trueup.state.common.errors import Refused, Retry, TrueupError
+from trueup.state.common.rules import Verdict
+from trueup.state.common.token_bucket import TokenBucket
 from trueup.state.placement.board import Board, Cleared, Plan, plan, wanted
 from trueup.state.placement.lifecycle import ENDS, Event, Repair, Stage, advance, withdrawn
-from trueup.state.placement.rules import RULES, Verdict
+from trueup.state.placement.rules import RULES
 from trueup.state.placement.settings import Placement
 from trueup.state.placement.tracking import observe, unseen
 from trueup.state.placement.verdicts import judge, strangers
@@ -38,6 +41,7 @@ from trueup.streams.runtime.metrics import Metrics
 log = logging.getLogger(__name__)
 ORDERS_AT_ONCE = 1_000
 FIRST_WAIT_MS, LONGEST_WAIT_MS = 500, 30_000
+BURST_MS = 1000.0  # so long a time's worth of marks is written at once
 STRANGERS_AT_ONCE = 1_000
 LOOK_MS = 1_000  # marks that do not show are looked for this often
 LEAST_SILENCE_MS = 30_000  # an idle query says so every 10 s
@@ -99,7 +103,7 @@ class Reconciler:
         self._unsaved: dict[int, Repair] = {}
         self._topic = FindingsTopic(journal)
         self._heard_ms = clock()
-        self._tokens, self._tokens_ms = 0.0, 0
+        self._tokens = TokenBucket(policy().marks_per_s / 1000, BURST_MS, clock())
         self._asked, self._looked_ms = b"", 0
         self._failures, self._again_ms = 0, 0
 
@@ -236,11 +240,9 @@ class Reconciler:
         return self.complete and topology is not None and self.board.settled(self._buckets, topology.epoch)
 
     def _rate(self, policy: Placement, now_ms: int) -> int:
-        """Marks that the rate limit leaves: a bucket that holds one second's worth, or one mark."""
-        passed = max(0, now_ms - self._tokens_ms) / 1000 * policy.marks_per_s
-        self._tokens = min(max(policy.marks_per_s, 1.0), self._tokens + passed)
-        self._tokens_ms = now_ms
-        return int(self._tokens)
+        """Marks that the rate limit leaves."""
+        self._tokens.limit(policy.marks_per_s / 1000)
+        return int(self._tokens.room(now_ms))
 
     def _introduce(self) -> None:
         """Tell the keeper of bookies that ledgers name and nobody registered."""
@@ -299,7 +301,7 @@ class Reconciler:
             orders.append(MarkOrder(repair.ledger, repair.version, lost, repair.mark_ctime_ms))
         self._take(repairs)
         self._remember(repairs)
-        self._tokens -= len(orders)
+        self._tokens.take(len(orders))
         return orders
 
     def _written(self, outcomes: Sequence[Outcome], now_ms: int) -> None:
@@ -316,7 +318,7 @@ class Reconciler:
         if not outcomes or any(o.result not in ("retry", "failed") for o in outcomes):
             self._failures = 0
             return
-        wait_ms = min(FIRST_WAIT_MS << min(self._failures, 16), LONGEST_WAIT_MS)
+        wait_ms = backoff(FIRST_WAIT_MS, self._failures, LONGEST_WAIT_MS)
         self._failures, self._again_ms = self._failures + 1, now_ms + wait_ms
         self.obstacle = f"no mark could be written: {outcomes[0].detail}"
         log.warning("orders interrupted", extra={"problem": self.obstacle, "again_in_ms": wait_ms})

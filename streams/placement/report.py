@@ -12,12 +12,13 @@ from trueup.state.bookkeeper.ledgers import Ledgers
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.bookkeeper.topology import Status, Topology
 from trueup.state.common.errors import Refused
+from trueup.state.common.rules import Verdict
 from trueup.state.deletion.owners import Claim, claim_of
 from trueup.state.placement.board import Board, riskiest, wanted
 from trueup.state.placement.judging import counted
 from trueup.state.placement.lifecycle import Repair, Stage
 from trueup.state.placement.readiness import Readiness, few
-from trueup.state.placement.rules import RULES, Verdict
+from trueup.state.placement.rules import RULES
 from trueup.state.placement.verdicts import evidence, judge
 from trueup.state.placement.view import MARK, Rows
 from trueup.streams.bookkeeper.cluster import BookKeeper

@@ -14,11 +14,12 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from trueup.connectors.contract import Progress
 from trueup.state.common.options import MODES
+from trueup.state.common.rules import Verdict
 from trueup.state.deletion import lifecycle as markers
 from trueup.state.logdirs import lifecycle
 from trueup.state.logdirs.rules import LOGDIR_RULES
 from trueup.state.placement.lifecycle import Stage
-from trueup.state.placement.rules import RULES, Verdict
+from trueup.state.placement.rules import RULES
 from trueup.state.replication.status import LinkState
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4

@@ -34,23 +34,23 @@ class SparkStore:
         self._dirty = False
 
     def blocks(self) -> list[bytes]:
-        """See `state.placement.view.Store`."""
+        """See `state.common.block_store.Store`."""
         return [_larger(block) for (block,) in self._log.get()]
 
     def append(self, block: bytes) -> None:
-        """See `state.placement.view.Store`."""
+        """See `state.common.block_store.Store`."""
         self._log.appendValue((_smaller(block),))
 
     def rewrite(self, blocks: Sequence[bytes]) -> None:
-        """See `state.placement.view.Store`."""
+        """See `state.common.block_store.Store`."""
         self._log.put([(_smaller(block),) for block in blocks]) if blocks else self._log.clear()
 
     def get(self, cell: str) -> bytes:
-        """See `state.placement.view.Store`."""
+        """See `state.common.block_store.Store`."""
         return self._cells.get(cell, b"")
 
     def put(self, cell: str, content: bytes) -> None:
-        """See `state.placement.view.Store`."""
+        """See `state.common.block_store.Store`."""
         self._cells[cell] = content
         self._dirty = True
 

@@ -18,6 +18,7 @@ from types import MappingProxyType
 
 from pyspark.sql.streaming import StreamingQuery
 
+from trueup.state.common.backoff import backoff
 from trueup.state.common.errors import TrueupError
 
 log = logging.getLogger(__name__)
@@ -55,7 +56,7 @@ class Task:
         """Note a failure and when to begin again."""
         if now - self.begun > HEALTHY_S:
             self.restarts = 0
-        wait = min(FIRST_WAIT_S * 2 ** min(self.restarts, 10), LONGEST_WAIT_S)
+        wait = backoff(FIRST_WAIT_S, self.restarts, LONGEST_WAIT_S)
         self.restarts, self.error, self.state, self.next_start = self.restarts + 1, error, "failed", now + wait
         self.failing = True
         log.error("failed", extra={"task": self.name, "error": error, "again_in_s": wait})

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any, Protocol
 
-from trueup.state.placement.rules import Rule
+from trueup.state.common.rules import Rule
 
 Row = dict[str, Any]
 TOTAL, INCOMPLETE = "Trueup-Total", "Trueup-Incomplete"

@@ -13,7 +13,8 @@ from typing import Any
 from tests.simulation.bookkeeper import DEFAULT, Racks, adheres, can_refill, can_relocate, windows
 from tests.simulation.model import REFUSE_MS, TRUEUP, Ledger, Mark, World
 from trueup.state.bookkeeper.observations import Sighting
-from trueup.state.placement.rules import RULES, Verdict
+from trueup.state.common.rules import Verdict
+from trueup.state.placement.rules import RULES
 from trueup.state.placement.settings import Placement
 from trueup.state.placement.view import Rows
 from trueup.streams.placement.report import Placed

@@ -13,10 +13,10 @@ from tests.simulation.simulation import simulate
 from tests.simulation.trueup import Parts
 from trueup.state.bookkeeper.ledgers import Ledgers
 from trueup.state.bookkeeper.topology import Topology
+from trueup.state.common.rules import Verdict
 from trueup.state.placement.board import Plan, plan
 from trueup.state.placement.fencing import Former
 from trueup.state.placement.lifecycle import Event, advance
-from trueup.state.placement.rules import Verdict
 from trueup.state.placement.settings import Placement
 from trueup.state.placement.verdicts import Verdicts, judge
 from trueup.state.placement.view import Bucket, Rows

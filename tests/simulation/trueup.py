@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.memory_store import MemoryStore
 from tests.simulation.checkers import Checkers
 from tests.simulation.faults import Faults
 from tests.simulation.surroundings import BUCKETS, Eyes, Hands, Topics
@@ -20,7 +21,7 @@ from trueup.state.bookkeeper.ledgers import EMPTY, Ledgers, concat
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.bookkeeper.topology import Topology
 from trueup.state.common.errors import TrueupError
-from trueup.state.placement.view import NO_MARKS, Answer, Bucket, MemoryStore
+from trueup.state.placement.view import NO_MARKS, Answer, Bucket
 from trueup.state.settings.settings import Settings
 from trueup.streams.bookkeeper.judging import Judging
 from trueup.streams.bookkeeper.repair_workers import RepairWorkers

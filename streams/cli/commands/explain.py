@@ -4,7 +4,7 @@ from difflib import get_close_matches
 
 import click
 
-from trueup.state.placement.rules import Rule
+from trueup.state.common.rules import Rule
 from trueup.state.replication.rules import EVERY_RULE
 from trueup.streams.cli import options, out
 from trueup.streams.cli.commands.get import full_rule

@@ -12,12 +12,13 @@ import numpy as np
 import psutil
 import pytest
 
+from tests.memory_store import MemoryStore
 from trueup.connectors.sandbox.servers.kafka import Kafka
 from trueup.connectors.sandbox.servers.spark import StandaloneSpark
 from trueup.state.bookkeeper.ledgers import Ledgers, concat, row
 from trueup.state.bookkeeper.observations import LedgerState, Observation
 from trueup.state.bookkeeper.topology import Bookie, Status, Topology
-from trueup.state.placement.view import Bucket, MemoryStore, Rows
+from trueup.state.placement.view import Bucket, Rows
 from trueup.state.settings.settings import parse
 from trueup.streams.journal.codec import ledger_key, topology_bytes, topology_from, topology_record
 from trueup.streams.journal.journal import Journal

@@ -4,6 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.memory_store import MemoryStore
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.deletion.owned_ledgers import (
     NO_LEDGERS,
@@ -19,7 +20,6 @@ from trueup.state.deletion.owned_ledgers import (
 from trueup.state.deletion.owners import Component, Pointers, Status
 from trueup.state.deletion.verdicts import LEAK, judge
 from trueup.state.deletion.view import OwnerBucket
-from trueup.state.placement.view import MemoryStore
 
 OWNERS = ("t/n/persistent/a", "t/n/persistent/b")
 STATES = (LedgerState.GONE, LedgerState.OPEN, LedgerState.CLOSED)

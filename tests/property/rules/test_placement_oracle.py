@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from trueup.state.bookkeeper.ledgers import MANY, Ledgers, concat, row
 from trueup.state.bookkeeper.topology import Bookie, Status, Topology
+from trueup.state.common.rules import Verdict
 from trueup.state.placement.fragments import Bench, stages
-from trueup.state.placement.rules import RULES, Verdict
+from trueup.state.placement.rules import RULES
 from trueup.state.placement.verdicts import ORDER, Verdicts, judge
 
 # What a member can be: its rack and how it stands. None is the default rack.

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tests.memory_store import MemoryStore
 from tests.simulation.checkers import Violation
 from tests.simulation.deletion.shelf import CLUSTER, Asked, Shelf
 from tests.simulation.deletion.world import BOOKIES, OWNERS, Node, World
@@ -27,7 +28,6 @@ from trueup.state.deletion.rules import DROPPED, LEAK_RULES
 from trueup.state.deletion.settings import Deletion
 from trueup.state.deletion.stores import Store
 from trueup.state.deletion.view import OwnerBucket
-from trueup.state.placement.view import MemoryStore
 from trueup.streams.deletion.orphan_objects import Strays
 from trueup.streams.deletion.reconciler import Markers, Result
 from trueup.streams.journal.codec import ledger_key

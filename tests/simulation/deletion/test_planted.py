@@ -11,6 +11,7 @@ from tests.simulation.deletion.shelf import Asked
 from tests.simulation.deletion.simulation import Connector, Parts, simulate
 from tests.simulation.deletion.world import Node
 from trueup.state.bookkeeper.observations import LedgerState
+from trueup.state.common.rules import Verdict
 from trueup.state.deletion.lifecycle import Event, Marker, Stage, observed
 from trueup.state.deletion.offloads import Pair
 from trueup.state.deletion.orphan_objects import Referenced
@@ -19,7 +20,6 @@ from trueup.state.deletion.owners import Pointers, Status
 from trueup.state.deletion.rules import LEAK_RULES
 from trueup.state.deletion.settings import Deletion
 from trueup.state.deletion.view import Leaks, OwnerBucket
-from trueup.state.placement.rules import Verdict
 from trueup.streams.deletion import reconciler as loop
 from trueup.streams.deletion.orphan_objects import Strays
 from trueup.streams.deletion.reconciler import Markers, Result

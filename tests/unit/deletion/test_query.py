@@ -6,6 +6,7 @@ from collections.abc import Iterable
 import pandas as pd
 import pytest
 
+from tests.memory_store import MemoryStore
 from tests.unit.deletion.fake_deletion import OTHER
 from tests.unit.deletion.fake_deletion import OWNER as ORDERS
 from trueup.state.bookkeeper.observations import LedgerState
@@ -14,7 +15,6 @@ from trueup.state.deletion.owned_ledgers import NO_LEDGERS, NO_NODES, Table, nod
 from trueup.state.deletion.owners import Pointers, Status
 from trueup.state.deletion.rules import LEAK_RULES
 from trueup.state.deletion.view import OwnerBucket
-from trueup.state.placement.view import MemoryStore
 from trueup.streams.deletion.owners import record_of
 from trueup.streams.deletion.query import LEDGER, OWNER, TOPOLOGY, leaks_of, route, split
 from trueup.streams.journal.codec import encode

@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.memory_store import MemoryStore
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.deletion.owned_ledgers import NO_LEDGERS, OWNED, Rows, Table, nodes_of
 from trueup.state.deletion.owners import Claim, Component, Pointers, Status, claim_of, managed_ledger
 from trueup.state.deletion.rules import LEAK_RULES
 from trueup.state.deletion.verdicts import judge
 from trueup.state.deletion.view import OwnerBucket
-from trueup.state.placement.view import MemoryStore
 
 ML = "public/default/persistent/orders"
 PATH = f"/managed-ledgers/{ML}"

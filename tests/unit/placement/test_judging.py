@@ -7,9 +7,9 @@ import pytest
 
 from trueup.state.bookkeeper.observations import LedgerState, Observation
 from trueup.state.common.errors import Retry
+from trueup.state.common.rules import Verdict
 from trueup.state.placement.judging import Queue, Waiting, counted
 from trueup.state.placement.readiness import LATE_MS, Readiness, few
-from trueup.state.placement.rules import Verdict
 from trueup.state.placement.view import FINDING, Rows
 from trueup.streams.bookkeeper.judging import Judging
 

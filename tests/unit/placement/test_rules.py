@@ -1,4 +1,5 @@
-from trueup.state.placement.rules import RULES, Verdict
+from trueup.state.common.rules import Verdict
+from trueup.state.placement.rules import RULES
 from trueup.state.placement.verdicts import ORDER
 
 

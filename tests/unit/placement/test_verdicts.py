@@ -6,8 +6,9 @@ import pytest
 from trueup.state.bookkeeper.ledgers import Ledgers, concat, row
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.bookkeeper.topology import Bookie, Status, Topology
+from trueup.state.common.rules import Verdict
 from trueup.state.placement.fencing import NO_FORMER, Former
-from trueup.state.placement.rules import RULES, Verdict
+from trueup.state.placement.rules import RULES
 from trueup.state.placement.verdicts import Verdicts, evidence, judge, order, strangers
 
 RACKS = {"a1": "/a", "a2": "/a", "a3": "/a", "b1": "/b", "b2": "/b", "b3": "/b"}

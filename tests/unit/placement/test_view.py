@@ -1,10 +1,12 @@
 import numpy as np
 
+from tests.memory_store import MemoryStore
 from trueup.state.bookkeeper.ledgers import Ledgers, concat, row
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.bookkeeper.topology import Bookie, Status, Topology
-from trueup.state.placement.rules import RULES, Verdict
-from trueup.state.placement.view import MARK, NO_MARKS, Answer, Bucket, MemoryStore, Rows, merged
+from trueup.state.common.rules import Verdict
+from trueup.state.placement.rules import RULES
+from trueup.state.placement.view import MARK, NO_MARKS, Answer, Bucket, Rows, merged
 from trueup.streams.journal.codec import topology_bytes, topology_from
 
 A1, A2, B1, B2 = "a1:3181", "a2:3181", "b1:3181", "b2:3181"
@@ -192,7 +194,7 @@ def test_a_mark_that_is_gone_is_not_raised_by_a_late_record():
 
 
 def test_compaction_keeps_the_newest_row_of_each_ledger(monkeypatch):
-    monkeypatch.setattr("trueup.state.placement.view.TAIL_ROWS", 4)
+    monkeypatch.setattr("trueup.state.common.bucket_log.TAIL_ROWS", 4)
     driven = started()
     for mzxid in range(1, 30):
         driven.step(bad(mzxid % 5, mzxid=mzxid))

@@ -8,8 +8,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.unit.cli.fake_engine import FakeEngine, healthy_status, link_row
 from trueup.connectors.contract import Partition, Position, Progress
+from trueup.state.common.rules import Verdict
 from trueup.state.placement.lifecycle import Stage
-from trueup.state.placement.rules import RULES, Verdict
+from trueup.state.placement.rules import RULES
 from trueup.streams.runtime.metrics import Metrics, behind
 
 PROGRESS = {

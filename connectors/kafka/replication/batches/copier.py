@@ -16,6 +16,7 @@ from trueup.connectors.kafka.replication.batches.fetcher import Fetcher
 from trueup.connectors.kafka.replication.batches.partition import Entry, Told, Track
 from trueup.connectors.kafka.replication.batches.resume import floors, stand
 from trueup.connectors.kafka.replication.batches.sender import Sender
+from trueup.state.common.backoff import backoff
 from trueup.state.common.errors import Retry, Stop, TrueupError
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 1.0
@@ -42,7 +43,7 @@ class Side:
             self.missing_s = self.missing_s or now
             if now - self.missing_s > MISSING_S:
                 raise Stop(error.expected, error.found, error.todo)
-        pause = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** min(self.failures, 10))
+        pause = backoff(_FIRST_PAUSE_S, self.failures, _LONGEST_PAUSE_S)
         self.node, self.error, self.failures, self.not_before = None, error, self.failures + 1, now + pause
 
     def found(self, node: int) -> None:

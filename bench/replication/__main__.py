@@ -19,9 +19,9 @@ from statistics import median
 from bench.common.keeping import keep
 from bench.common.measure import tell
 from bench.common.rows import Row, less, more
-from bench.replication import contenders, groups, latency
+from bench.replication import contenders, costs, groups, latency
 from bench.replication.clusters import Clusters, Load
-from bench.replication.contenders import Contender, Copied
+from bench.replication.contenders import Contender, Copied, Runs
 from bench.replication.groups import Size, Waits
 from bench.replication.latency import Lags
 
@@ -48,7 +48,6 @@ FOR_ALL = ("MirrorMaker 2, tuned", "batches", "records", "auto")
 WORSE = 1.15
 """At most so many times what the better path needs."""
 PATHS = ("batches", "records")
-Runs = Mapping[str, Sequence[Copied]]
 
 
 def main() -> int:
@@ -76,9 +75,12 @@ def _measure(chosen: argparse.Namespace, root: Path) -> list[Row]:
     found: list[Row] = []
     with Clusters(root / "clusters") as clusters:
         if "copy" in parts:
+            runs: dict[Load, Runs] = {}
             for number, each in enumerate(QUICK if chosen.quick else LOADS):
                 names = FOR_ALL if chosen.quick or number else tuple(CONTENDERS)
-                found += _rows(each, copies(clusters, each, names, rounds, root))
+                runs[each] = copies(clusters, each, names, rounds, root)
+                found += _rows(each, runs[each])
+            found += costs.rows(runs)
         if "latency" in parts:
             found += _lag_rows(lags(clusters, rounds, root))
         if "groups" in parts:

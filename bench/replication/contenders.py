@@ -6,7 +6,7 @@ target, or `SETTLE_S` after the first one did, and ends with the last record, or
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -49,6 +49,8 @@ class Copied(NamedTuple):
 
 
 Contender = Callable[[Clusters, Load, Path], Copied]
+Runs = Mapping[str, Sequence[Copied]]
+"""Every run of each contender, by name."""
 
 
 class Running(Protocol):

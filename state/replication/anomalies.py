@@ -104,8 +104,12 @@ def _short(end: int, wanted: int) -> bool:
 
 
 BATCH_US, RECORD_US, BYTE_US = 64.0, 4.2, 0.008
-"""CPU of the copier and of both clusters' brokers, as `bench.replication` measures it: what a whole batch costs, and
-what a record, and a byte of it as it is stored, costs more when it is copied by itself."""
+"""CPU of the copier and of both clusters' brokers: what a whole batch costs, and what a record, and a byte of it as it
+is stored, costs more when it is copied by itself.
+
+They come from the rows "900 a batch" and "10 a batch" of `python -m bench.replication --only copy`, of batches and of
+records of 100 and 1,000 bytes, each with its row "CPU of both brokers"; `bench.replication.costs` derives them. The
+values are of an early run. Each run prints beside them what they would be now; the choice depends on their ratios."""
 RETURN = 2.0
 """A link that copies records takes batches again when they are so many times as large as they must be."""
 

@@ -7,6 +7,7 @@ import pytest
 
 from bench.common.rows import Row, text
 from bench.replication import __main__ as replication
+from bench.replication.costs import Costs, costs
 from bench.replication.groups import waits
 
 KEY = ("group-1", 0)
@@ -41,3 +42,16 @@ def test_rows_of_what_was_not_measured_stay(tmp_path: Path, monkeypatch: pytest.
         ("100 B", 1.0), ("  rate", 1.0), ("Latency", 2.0), ("  p50", 2.0), ("Groups", 1.0), ("  p50", 1.0)
     ]  # fmt: skip
     assert len(json.loads(results.read_text())) == len(before)
+
+
+def test_what_a_batch_and_a_record_cost_follows_from_two_sizes_of_each() -> None:
+    def total(size: int, count: int) -> tuple[float, float]:
+        """A batch costs 60 us; a record costs 0.2 us in one, and 4 us and 0.01 us a byte more by itself."""
+        return 60 / count + 0.2, 0.2 + 4 + 0.01 * size
+
+    found = costs({(size, count): total(size, count) for size in (100, 1_000) for count in (10, 900)})
+    assert found == pytest.approx(Costs(60, 4, 0.01))
+
+
+def test_one_size_of_record_does_not_tell_what_a_byte_costs() -> None:
+    assert costs({(100, 10): (5.0, 4.0), (100, 900): (0.4, 4.0)}) is None

@@ -16,7 +16,17 @@ FILE_LINES, FUNCTION_LINES = 600, 70
 MEDIAN_FILE_LINES, MEDIAN_FUNCTION_LINES = 200, 10
 CATCHES_ALL = "streams/runtime/supervisor.py"
 CLOCKS_AND_CHANCE = {"time", "datetime", "random", "secrets", "uuid"}
-STARTED_BY_NAME = {"streams/docs.py", "streams/cli/main.py", "streams/cli/selftest.py"}
+STARTED = {"streams/cli/main.py", "streams/docs.py", "connectors/sandbox/jvm/relock.py"}
+LOADED = re.compile(r"^(trueup\.[\w.]+):\w+$|^from (trueup\.[\w.]+) import", re.MULTILINE)
+WITHOUT_CALLER = {
+    "connectors/bookkeeper/bookie/bulk_reads.py": "reads entries from bookies, for the stream of read priority",
+    "connectors/bookkeeper/bookie/entries.py": "the same: checks what was read",
+    "connectors/bookkeeper/bookie/reader.py": "the same: reads a ledger",
+    "connectors/bookkeeper/bookie/striping.py": "the same: which bookies have an entry",
+    "connectors/sandbox/servers/kafka_cluster.py": "several brokers, which tests stop one by one",
+    "connectors/sandbox/servers/spark.py": "a cluster of Spark, on which tests run the queries",
+}
+"""Modules that nothing but tests uses yet, and why they are here all the same."""
 
 # Put together here, so that this file does not name them either.
 MACHINE_PATHS = re.compile(
@@ -158,22 +168,29 @@ def test_no_unit_test_sleeps() -> None:
 
 
 def test_every_module_is_used() -> None:
+    """By what is started: commands, tools for maintainers, benchmarks. A test is no use."""
+    uses = {name: _used(tree) for name, tree in trees(*PACKAGES, "bench")}
+    reached, left = set[str](), [name for name in uses if name in STARTED or name.startswith("bench/")]
+    while left:
+        name = left.pop()
+        if name not in reached:
+            reached.add(name)
+            left += [module for module in uses if module.removesuffix(".py").replace("/", ".") in uses[name]]
+    modules = {name for name in uses if not name.endswith(("/__init__.py", "/__main__.py"))}
+    assert sorted(modules - reached) == sorted(WITHOUT_CALLER)
+
+
+def _used(tree: ast.Module) -> set[str]:
+    """Names of modules that one imports, and those of texts by which it loads them."""
     used: set[str] = set()
-    for _, tree in trees(*PLACES):
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Import):
-                used |= {alias.name for alias in node.names}
-            elif isinstance(node, ast.ImportFrom) and node.module:
-                used |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    modules = {shown(path) for path in sources(*PACKAGES) if path.name not in ("__init__.py", "__main__.py")}
-    assert (
-        sorted(
-            name
-            for name in modules - STARTED_BY_NAME
-            if f"trueup.{name.removesuffix('.py').replace('/', '.')}" not in used
-        )
-        == []
-    )
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            used |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            used |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            used |= {name for names in LOADED.findall(node.value) for name in names if name}
+    return {name.removeprefix("trueup.") for name in used}
 
 
 def test_nothing_names_a_machine() -> None:

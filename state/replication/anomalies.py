@@ -30,15 +30,13 @@ class Look:
 class Silence(NamedTuple):
     """Something that would else have happened in silence. ``records``: how many it concerns, -1: not known.
 
-    ``stops``: the partition is not to be copied until an operator resets it. ``resume``: the source offset to go on
-    at (-1: where it stands).
+    ``stops``: the partition is not to be copied until an operator resets it.
     """
 
     rule: str
     records: int
     said: str
     stops: bool = False
-    resume: int = -1
 
 
 def silences(before: Look, now: Look) -> list[Silence]:
@@ -55,7 +53,7 @@ def silences(before: Look, now: Look) -> list[Silence]:
     lost = now.source_start - now.position
     if now.source_start >= 0 and lost > 0:
         said = f"copied up to {now.position}, the log starts at {now.source_start}"
-        found.append(Silence("replication.retention-outran", lost, said, resume=now.source_start))
+        found.append(Silence("replication.retention-outran", lost, said))
     if _short(now.source_end, now.position) and _short(before.source_end, before.position):
         said = f"copied up to {now.position}, the source ends at {now.source_end}"
         found.append(Silence("replication.source-lost-records", now.position - now.source_end, said, stops=True))

@@ -1,6 +1,6 @@
 """What the running application says of the ledgers of its BookKeeper cluster: findings, marks, plan, approvals."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ from trueup.streams.runtime.format import age, many
 from trueup.streams.web.engine import Listing
 
 SLOW_MS = 5_000
+UNKNOWN_RACK = "placement.unknown-rack"
 Source = tuple[str, str, int, str]
 """Name, state, age in ms and detail of something that is listened to."""
 
@@ -236,7 +237,8 @@ class Placed:
                 {"first_entry": f["first_entry"], "last_entry": end, **said}
                 for f, end, said in zip(fragments, ends, shown["fragments"], strict=True)
             ],
-            "verdict": rule.verdict.name.lower(), "rule": rule.id, "reason": rule.title, "changes": shown["changes"],
+            "verdict": rule.verdict.name.lower(), "rule": rule.id, "reason": rule.title,
+            "changes": [*shown["changes"], *self._rack_problem(rule.id)],
             "since_ms": int(finding["since_ms"]) if finding is not None else None,
             "mark": self._marks(np.array([mark], MARK))[0] if mark is not None else None,
             "stage": repair.stage.value if repair else "",
@@ -244,6 +246,13 @@ class Placed:
                 {"at_ms": e["at_ms"], "event": e["outcome"], "detail": e["detail"]} for e in history
             ],
         }, claim_of(record["custom"])  # fmt: skip
+
+    def _rack_problem(self, rule: str) -> Iterator[str]:
+        """Why the rack map gives no answer, where the verdict waits for one."""
+        asked = self._cluster.racks
+        problem = asked.problem if asked is not None else self._cluster.health().rack_problem
+        if rule == UNKNOWN_RACK and problem:
+            yield f"an answer of the rack map, which failed: {problem}"
 
     def bookies(self) -> list[dict[str, Any]]:
         """All bookies ever registered."""

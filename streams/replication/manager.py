@@ -23,8 +23,9 @@ from trueup.streams.replication.monitor import Sides, Watch
 from trueup.streams.replication.query import Replication
 from trueup.streams.replication.refill import Refilling, undecided
 from trueup.streams.replication.reports import TOPIC, heard_of
-from trueup.streams.replication.rows import by_topic, checkpoint, partition
+from trueup.streams.replication.rows import by_topic, checkpoint, partition, remedies
 from trueup.streams.replication.snapshot import NOTHING
+from trueup.streams.replication.status import beat_error
 from trueup.streams.runtime.metrics import Metrics
 from trueup.streams.runtime.supervisor import Supervisor
 
@@ -156,7 +157,7 @@ class Links:
 
     def _row(self, link: Link) -> Row:
         declared, choice, now_ms = link.declared, link.choice, self._clock()
-        status = self.watches[link.name].status
+        status, beat = self.watches[link.name].status, self.watches[link.name].beat
         with link.lock:
             state, reasons = status.state(now_ms)
             rows = status.rows(now_ms)
@@ -176,7 +177,8 @@ class Links:
             "lag_ms": max((row.lag_ms for row in rows.values()), default=-1), "leases": link.leases,
             "rounds": link.rounds, "taken_ms": link.taken_ms, **totals,
             "stopped": sum(row.stage is Stage.STOPPED for row in rows.values()),
-            "error": link.problem or link.obstacle or next(iter(errors), ""), **self._around(link.name),
+            "error": link.problem or link.obstacle or next(iter(errors), "") or beat_error(beat),
+            **self._around(link.name),
         }  # fmt: skip
 
     def _around(self, name: str) -> Row:
@@ -196,8 +198,11 @@ class Links:
             rows = watch.status.rows(self._clock())
             copies = [partition(link, source, row) for source, row in rows.items()]
             found = {**self._row(link), "by_topic": by_topic(copies), "copies": copies}
+            reasons = watch.status.state(self._clock())[1]
+        rules = [*(reason.rule for reason in reasons), *(copy["error"].partition(": ")[0] for copy in copies)]
         return {
-            **found, "checkpoints": [checkpoint(row) for row in watch.mover.checkpoints],
+            **found, "heartbeat_error": beat_error(watch.beat), "remedies": remedies(rules),
+            "checkpoints": [checkpoint(row) for row in watch.mover.checkpoints],
             "unreadable": [f"{topic}: {why}" for topic, why in watch.aligner.problems.items()],
         }  # fmt: skip
 

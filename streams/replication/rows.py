@@ -6,6 +6,7 @@ from typing import Any
 
 from trueup.connectors.contract import Partition
 from trueup.connectors.kafka.replication.group_sync import Checkpoint
+from trueup.state.replication.rules import LINK_RULES
 from trueup.state.replication.status import Stage
 from trueup.streams.replication.checkpoints import Copy
 from trueup.streams.replication.link import Link
@@ -36,6 +37,12 @@ def partition(link: Link, source: Partition, row: Observed) -> Row:
         "stopped": row.stage is Stage.STOPPED,
         "refill_until": copy.refill.until if copy.refill is not None else -1,
     }  # fmt: skip
+
+
+def remedies(rules: Iterable[str]) -> list[Row]:
+    """What is done about each of these, and what an operator can do. Ids that are no rule of links are left out."""
+    found = (LINK_RULES.find(rule) for rule in dict.fromkeys(rules))
+    return [{"rule": rule.id, "remedy": rule.remedy} for rule in found if rule is not None]
 
 
 def by_topic(copies: Iterable[Row]) -> list[Row]:

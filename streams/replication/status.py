@@ -14,6 +14,12 @@ from trueup.streams.replication.link import LATE_MS, Link
 from trueup.streams.replication.snapshot import NOTHING
 
 
+def beat_error(beat: Beat) -> str:
+    """What the clusters answered to the last heartbeat; empty: both did well."""
+    ends = (("source", beat.source_error), ("target", beat.target_error))
+    return "; ".join(f"{end}: {error}" for end, error in ends if error)
+
+
 class Row(NamedTuple):
     """One partition: its copy (None: nothing was ever copied), its stage, the age of its oldest record not copied (-1:
     not known) and why it is not copied."""
@@ -49,7 +55,7 @@ class LinkStatus:
             Signs(
                 looked=facts is not NOTHING, observing=declared.mode == "observe", paused=declared.paused,
                 refused=link.obstacle, source=facts.source.problem, target=facts.target.problem, parts=parts,
-                arrived_ms=link.arrived_ms, beat_error=beat.target_error or beat.source_error,
+                arrived_ms=link.arrived_ms, beat_error=beat_error(beat),
                 failing=[f"{what}: {why}" for what, why in self.failing().items()], told_ms=told_ms,
                 since_ms=self._since_ms, slow_ms=int(declared.slow_s * 1000), stalled_ms=int(declared.stalled_s * 1000),
             ),

@@ -95,7 +95,8 @@ class Engine(Protocol):
         of docs/links.md), stopped, lag_records, lag_ms, error] and copies [topic, partition, target_topic,
         target_partition, stage, start, offset, source_end, target_end, lag_records, lag_ms, path, runs, reset, at_ms,
         error, stopped, refill_until (-1: nothing is refilled)] of every partition, checkpoints [group, source, target,
-        committed, translated, present, lag, action, reason] and unreadable (texts). Raises `Refused`."""
+        committed, translated, present, lag, action, reason], unreadable (texts), heartbeat_error (what the clusters
+        answered to the last heartbeat) and remedies [rule, remedy] of all that is wrong. Raises `Refused`."""
 
     def reset_link(self, name: str, partitions: list[str] | None, to: str) -> list[Row]:
         """Let a link go on at other source offsets, for all its partitions or these (topic-number): earliest, latest or

@@ -126,6 +126,7 @@ def link(api: str, output: str, name: str) -> None:
         out.table(found["checkpoints"], CHECKPOINTS, "")
     said = [f"{c['topic']}-{c['partition']}: {c['error']}" for c in found["copies"] if c["error"]]
     _list("Problems", [*said, *found["unreadable"]])
+    _list("Remedies", [f"{each['rule']}: {each['remedy']}" for each in found["remedies"]])
 
 
 @describe.command(short_help="The log directories of a broker, and what is to be moved.")
@@ -204,7 +205,8 @@ def _link_head(found: Row, now_ms: int) -> Iterator[tuple[str, str]]:
     if found["rounds"]:
         yield "Leases", f"{many(found['rounds'], 'round')}, the last ended {since(now_ms, found['taken_ms'])} ago"
     beat = found["heartbeat_age_ms"]
-    yield "Heartbeat", f"{age(beat)} old, took {found['heartbeat_lag_ms']} ms" if beat >= 0 else "none arrived yet"
+    arrived = f"{age(beat)} old, took {found['heartbeat_lag_ms']} ms" if beat >= 0 else "none arrived yet"
+    yield "Heartbeat", arrived + (f"; {found['heartbeat_error']}" if found["heartbeat_error"] else "")
     if found["differences"]:
         yield "Target", f"{many(found['differences'], 'difference')}: trueup plan"
     counted = ("copied", "skipped", "dropped", "filtered", "dismissed", "lost", "repeated", "foreign")

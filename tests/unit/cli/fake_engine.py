@@ -276,7 +276,15 @@ class FakeEngine:
             "present": 2400, "lag": 0, "action": "kept", "reason": "",
         }  # fmt: skip
         copies = [copy(number) for number in range(row["partitions"])]
-        return {**row, "by_topic": by_topic(copies), "copies": copies, "checkpoints": [checkpoint], "unreadable": []}
+        return {
+            **row,
+            "by_topic": by_topic(copies),
+            "copies": copies,
+            "checkpoints": [checkpoint],
+            "unreadable": [],
+            "heartbeat_error": "",
+            "remedies": [],
+        }
 
     def reset_link(self, name: str, partitions: list[str] | None, to: str) -> list[dict[str, Any]]:
         rows = [{"partition": p, "offset": 0} for p in partitions or ("orders-0", "orders-1")]

@@ -307,6 +307,16 @@ def test_describe_a_link_shows_partitions_groups_and_problems(run: Run, engine: 
     assert [words for words in wanted if words not in said] == []
 
 
+def test_describe_a_link_shows_what_heartbeats_fail_of_and_the_remedies(
+    run: Run, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine.linked()
+    more = {"heartbeat_error": "target: no right", "remedies": [{"rule": "replication.down", "remedy": "Mend it."}]}
+    monkeypatch.setattr(engine, "link", lambda name, link=engine.link: {**link(name), **more})
+    said = run("describe", "link", "east-west").out
+    assert [words for words in ("; target: no right", "replication.down: Mend it.") if words not in said] == []
+
+
 def test_describe_a_link_that_is_not_there(run: Run) -> None:
     assert run("describe", "link", "nowhere").code == 5
 

@@ -7,10 +7,20 @@ from typing import Any
 import pytest
 
 from tests.unit.placement.test_reconciler import Driven, finding
+from trueup.connectors.bookkeeper.metadata.rack_source import RackHealth
+from trueup.state.bookkeeper.ledgers import row
 from trueup.state.bookkeeper.observations import LedgerState, Observation
+from trueup.state.bookkeeper.topology import UNKNOWN_RACK, Bookie, Status, Topology
 from trueup.streams.bookkeeper.judging import Judging
 from trueup.streams.bookkeeper.repair_workers import RepairWorkers
 from trueup.streams.placement.report import Placed
+
+RECORD: Any = {
+    "ledger": 1, "mzxid": 1, "version": 0, "ctime_ms": 0, "state": LedgerState.CLOSED, "ensemble": 2, "quorum": 2,
+    "ack_quorum": 2, "last_entry": 9, "length": 90, "error": "", "custom": {},
+    "fragments": [{"first_entry": 0, "bookies": ["a1", "b1"]}],
+}  # fmt: skip
+ROW = row(1, ["a1", "b1"], quorum=2)
 
 
 class Journal:
@@ -30,9 +40,12 @@ class Said:
         self.driven, self.journal = Driven(mode="observe"), Journal()
         self.judging = Judging(self.journal, self.clock)
         self.judging.load()
-        self.capture = SimpleNamespace(connected=True, synced=True, ledgers=0, hidden=0, forbidden=0)
-        cluster = SimpleNamespace(
+        self.capture = SimpleNamespace(
+            connected=True, synced=True, ledgers=0, hidden=0, forbidden=0, unreadable=0, rack_problem=""
+        )
+        self.cluster = cluster = SimpleNamespace(
             judging=self.judging, health=lambda: self.capture, blind=lambda _: False, unbound=lambda: "",
+            age_ms=lambda _: 0, vote_holder=lambda: "", racks=None, describe=lambda _: (RECORD, ROW),
         )  # fmt: skip
         live = SimpleNamespace(now=SimpleNamespace(placement=self.driven.policy))
         workers = RepairWorkers(list, 0, self.clock)
@@ -145,3 +158,29 @@ def test_it_is_not_ready_before_all_was_judged() -> None:
     before = said.placed.not_ready()
     said.take()
     assert (len(before), said.placed.not_ready()) == (1, [])
+
+
+@pytest.fixture
+def unmapped(said: Said) -> Said:
+    """A rack map that never answered for bookie b1, as its script failed."""
+    racks = {"a1": "/a", "b1": UNKNOWN_RACK, "c1": "/c"}
+    bookies = tuple(Bookie(name, rack, Status.WRITABLE, 0) for name, rack in racks.items())
+    said.driven.keeper.topology = Topology(1, 0, bookies)
+    said.cluster.racks = RackHealth(0, "racks.sh ended with status 1", 1, 3)
+    return said
+
+
+def test_a_rack_map_that_cannot_be_read_is_a_source_that_is_down(unmapped: Said) -> None:
+    states = {name: (state, detail) for name, state, _, detail in unmapped.placed.sources(unmapped.clock())}
+    assert states["racks"] == ("down", "no rack of 1 host of 3 is known: racks.sh ended with status 1")
+
+
+def test_a_ledger_that_waits_for_the_rack_map_says_why_that_does_not_answer(unmapped: Said) -> None:
+    found, _ = unmapped.placed.ledger(1)
+    assert found["changes"][-1] == "an answer of the rack map, which failed: racks.sh ended with status 1"
+
+
+def test_racks_in_zookeeper_that_cannot_be_read_are_a_slow_source(said: Said) -> None:
+    said.capture.rack_problem = "/bookies holds no JSON"
+    states = {name: (state, detail) for name, state, _, detail in said.placed.sources(said.clock())}
+    assert states["racks"] == ("slow", "the last racks hold: /bookies holds no JSON")

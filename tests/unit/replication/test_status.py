@@ -5,10 +5,14 @@ from types import SimpleNamespace
 
 import pytest
 
+from trueup.connectors.kafka.replication.heartbeat import Beat
 from trueup.state.common.errors import Stop
+from trueup.state.replication.rules import LINK_RULES
 from trueup.state.replication.status import MEANINGS, STAGES, LinkState, Part, Signs, Stage, stage_of, state_of
 from trueup.state.replication.waits import Wait
 from trueup.streams.replication.monitor import Watch
+from trueup.streams.replication.rows import remedies
+from trueup.streams.replication.status import beat_error
 
 NOW = 1_000_000
 WELL = Signs(parts=[Part("orders-0"), Part("orders-1", left=5)], arrived_ms=NOW - 1_000, told_ms=NOW - 10, since_ms=1)
@@ -141,6 +145,15 @@ def test_alignment_that_fails_is_told_unless_a_cluster_is_down(target: str, foun
 def test_an_error_of_heartbeats_is_reported_with_their_silence():
     _, (reason,) = state_of(replace(WELL, arrived_ms=0, since_ms=NOW - 31_000, told_ms=NOW, beat_error="no right"), NOW)
     assert reason.said == "no heartbeat has arrived for 31 s: no right"
+
+
+def test_both_ends_of_heartbeats_say_what_fails():
+    assert beat_error(Beat(source_error="no right", target_error="timed out")) == "source: no right; target: timed out"
+
+
+def test_a_rule_that_holds_is_told_once_with_its_remedy():
+    (found,) = remedies(["replication.target-gone", "orders: no leader", "replication.target-gone"])
+    assert found == {"rule": "replication.target-gone", "remedy": LINK_RULES[LINK_RULES.code(found["rule"])].remedy}
 
 
 def wait(*seen: tuple[int, int, int], moving: bool = True) -> Wait:

@@ -29,7 +29,7 @@ def self_test(settings: Settings) -> str:
         spark = session(settings, Path(place))
         try:
             _kafka(spark)
-            _operator(spark, Path(place))
+            try_operator(spark, Path(place))
             return f"Spark {spark.version} with connector, Avro and a stateful batch"
         finally:
             spark.stop()
@@ -41,7 +41,8 @@ def _kafka(spark: SparkSession) -> None:
     jvm.org.apache.spark.sql.kafka010.KafkaSourceProvider()
 
 
-def _operator(spark: SparkSession, place: Path) -> None:
+def try_operator(spark: SparkSession, place: Path) -> None:
+    """One stateful batch, with its files in ``place``. Raises `Stop` when the answer is wrong."""
     topology = Topology(1, 0, (Bookie("a:1", "/a", Status.WRITABLE, 0), Bookie("b:1", "/a", Status.WRITABLE, 0)))
     rows = [(LEDGER, ledger_key(1), encode("ledgers", _LEDGER)), (TOPOLOGY, b"topology", topology_bytes(topology))]
     records = "kind int, key binary, value binary"

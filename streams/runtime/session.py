@@ -44,6 +44,8 @@ LINES: Mapping[str, Line] = {
     ),
 }
 _ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
+_SOCKET_BYTES, _SOCKET_NAME = 107, "/.01234567-89ab-cdef-0123-456789abcdef.sock"
+"""The longest path of a Unix domain socket, and how Spark names those between its JVM and Python."""
 
 
 def line() -> Line:
@@ -105,7 +107,9 @@ def _launch(options: Mapping[str, str], data: Path) -> None:
     if SparkContext._gateway is not None:
         return
     data.mkdir(parents=True, exist_ok=True)
-    out = data / "spark.out"
+    out, scratch = data / "spark.out", _scratch(data)
+    shutil.rmtree(scratch, ignore_errors=True)  # what a JVM unpacked there it removes only when it ends by itself
+    scratch.mkdir(mode=0o700)
     with tempfile.TemporaryDirectory(prefix="spark-", dir=data) as folder:
         file = Path(folder, "spark.properties")
         file.write_text("".join(f"{_property(key)}={_property(value)}\n" for key, value in options.items()), "ascii")
@@ -159,8 +163,21 @@ def _common(settings: Settings, data: Path) -> dict[str, str]:
         "spark.log.level": "ERROR",
         # Small batches are all there is, mostly: the second compiler takes as much CPU as they do.
         "spark.driver.extraJavaOptions":
-            f"-Djava.net.preferIPv4Stack=true -XX:TieredStopAtLevel=1 {_log_options(data)}",
+            "-Djava.net.preferIPv4Stack=true -XX:TieredStopAtLevel=1 -XX:-UsePerfData "
+            f"-Djava.io.tmpdir={_scratch(data)} {_log_options(data)}",
+        **_socket_place(data),
     }  # fmt: skip
+
+
+def _scratch(data: Path) -> Path:
+    """The JVM's directory for temporary files. Those in the system's would stay there when it is killed."""
+    return data / "tmp"
+
+
+def _socket_place(data: Path) -> dict[str, str]:
+    """Where Spark puts Unix domain sockets, if their paths would be too long among its other temporary files."""
+    fits = len(os.fsencode(f"{_scratch(data)}{_SOCKET_NAME}")) <= _SOCKET_BYTES
+    return {} if fits else {"spark.python.unix.domain.socket.dir": tempfile.gettempdir()}
 
 
 def _log_options(data: Path) -> str:

@@ -43,7 +43,7 @@ class Daemon(Server):
             "SPARK_LOCAL_IP": self.port.host,
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:-UsePerfData -Dspark.master.rest.enabled=false"
-            " -Dspark.worker.cleanup.enabled=true",
+            f" -Dspark.worker.cleanup.enabled=true -Djava.io.tmpdir={self.root / 'tmp'}",
         }
         command = [spark_home() / "bin" / "spark-class", *self._main, *listen]
         return Process(self.name, command, self.log, environment, self.root)

@@ -1,0 +1,69 @@
+"""What Spark's JVM unpacks and puts down for a while is in the data directory, where the next start clears it."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from trueup.connectors.sandbox.jvm.processes import Process
+
+pytestmark = pytest.mark.servers
+WAIT_S = 240.0
+USED = ("spark-", "artifacts-", "liblz4-java-", "librocksdbjni")
+"""How the names begin of what a session with a stateful query puts there: else nothing would be shown."""
+WORK = """
+import sys
+import threading
+from pathlib import Path
+from trueup.state.settings.settings import parse
+from trueup.streams.cli.selftest import try_operator
+from trueup.streams.runtime.session import session
+
+data, work = map(Path, sys.argv[1:])
+settings = {"kafka": {"east": {"bootstrap": "none:1", "bit": 0}}, "logdirs": {"east": {}}}
+spark = session(parse({**settings, "spark": {"memory": "512m", "master": "local[1]"}}), data)
+try_operator(spark, work)
+print("worked", flush=True)
+threading.Event().wait()
+"""
+
+
+class Killed:
+    """Two runs of a session on one data directory, each killed amid its work. ``system``: their own directory for
+    temporary files of the system; ``first`` and ``second``: names in the JVM's after each run."""
+
+    def __init__(self, root: Path) -> None:
+        self.system = root / "system"
+        self.system.mkdir()
+        self.first, self.second = (self._run(root, number) for number in (1, 2))
+
+    def _run(self, root: Path, number: int) -> set[str]:
+        # What names another directory on its command line goes by that, and all others by this.
+        environment = {"TMPDIR": str(self.system), "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={self.system}"}
+        command = [sys.executable, "-c", WORK, root / "data", root / f"work{number}"]
+        process = Process("session", command, root / f"session{number}.log", environment)
+        process.start()
+        try:
+            process.wait_ready(lambda: "worked" in process.output(), WAIT_S)
+        finally:
+            process.kill()
+        return {path.name for path in (root / "data" / "tmp").iterdir()}
+
+
+@pytest.fixture(scope="module")
+def killed(new_root: Callable[[], Path]) -> Killed:
+    return Killed(new_root())
+
+
+@pytest.mark.parametrize("begin", USED)
+def test_a_session_puts_its_temporary_files_into_the_data_directory(killed: Killed, begin: str) -> None:
+    assert any(name.startswith(begin) for name in killed.first), killed.first
+
+
+def test_a_killed_session_leaves_nothing_in_the_systems_temporary_directory(killed: Killed) -> None:
+    assert list(killed.system.iterdir()) == []
+
+
+def test_the_next_start_clears_what_a_killed_session_left(killed: Killed) -> None:
+    assert killed.first & killed.second == set()

@@ -260,7 +260,7 @@ class Witness:
         self.client = Client(self._address, timeout=30.0).open()
         self.paths: Paths = queries.paths_of(self.client, "/ledgers")
 
-    def mark_codec(self) -> dict[int, mark_codec.Mark]:
+    def marks(self) -> dict[int, mark_codec.Mark]:
         """Marks that stand now. Waits for a connection."""
         until(lambda: self.client.connected, WAIT_S, "the witness to be connected", lambda: "")
         found = {

@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 SEEDS ?= 1000
-JOBS ?= 2
+JOBS ?= 3
 
 .PHONY: help
 help: ## Say what there is
@@ -34,9 +34,19 @@ demo-logdirs: setup ## Three disks of different size under one Kafka broker, lev
 demo-leak: setup ## A Pulsar broker forgets ledgers: found, deleted and confirmed gone next to a live writer
 	$(BIN)/trueup demo leak
 
+PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
+
+.PHONY: archives
+archives: setup ## Make the class-data archives that servers of tests start with, once for each environment
+	@$(BIN)/python -m tests.record_archives
+
 .PHONY: test
-test: setup lint ## Everything: lint, unit, property, simulation, integration on real servers; JOBS=2 files at a time
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
+test: setup lint archives ## Lint, unit, property, simulation, integration on real servers; JOBS=3 files at a time
+	$(PYTEST) -m 'not release'
+
+.PHONY: release-check
+release-check: setup lint archives ## Everything: tests of make test, those left out of it, the README with its demos
+	$(PYTEST)
 
 .PHONY: lint
 lint: setup ## ruff, mypy --strict, import-linter
@@ -47,7 +57,7 @@ lint: setup ## ruff, mypy --strict, import-linter
 
 .PHONY: quick
 quick: setup ## Tests that start no server
-	$(BIN)/python -m pytest -m 'not servers'
+	$(PYTEST) -m 'not servers and not release'
 
 .PHONY: simulate
 simulate: setup ## Seeded simulation of a cluster: make simulate SEEDS=100000

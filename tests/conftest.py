@@ -1,13 +1,17 @@
 """Real servers for tests, and a guard that no test leaves a process behind."""
 
 import ctypes
+import json
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
+from tests import archives
 from trueup.connectors.sandbox.cluster import Cluster
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.servers.kafka import Kafka
@@ -20,21 +24,41 @@ _PYSPARK = "pyspark-shell"
 """The JVM of pyspark serves every session of this process and ends with it."""
 
 
-_LONGEST_FIRST = ("e2e", "conformance", "integration", "simulation", "property")
-"""Directories whose tests begin first, so that no worker of `pytest -n` is left with a long file in the end."""
+DURATIONS = HERE / "durations.json"
+"""Seconds that each file of tests took, on a quiet machine; `--record-durations` writes it anew."""
+RACES: dict[str, str] = {}
+"""Tests that are run once more when they fail, by node id, each with the race that is the reason. None is known."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--record-durations", action="store_true", help=f"write {DURATIONS.name} anew from this run")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Directories in the order of `_LONGEST_FIRST`, then all others; within them as before.
-
-    Real servers on a busy machine answer late at times. A test that needs them is run once more when it fails; the
-    summary names each of them as RERUN, for that is a race to be found, in the test or in what it tests.
-    """
-    order = {name: at for at, name in enumerate(_LONGEST_FIRST)}
-    items.sort(key=lambda item: order.get(item.path.relative_to(HERE).parts[0], len(order)))
+    """Files that take longest begin first, so that no worker of `pytest -n` is left with a long one in the end."""
+    known = json.loads(DURATIONS.read_text())
+    items.sort(key=lambda item: -known.get(_file(item.nodeid), 1.0))
     for item in items:
-        if item.get_closest_marker("servers"):
+        if item.nodeid in RACES:
             item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Files that took longer than a second are recorded, if that is asked for; others keep what they had."""
+    if not config.getoption("--record-durations"):
+        return
+    took: Counter[str] = Counter()
+    for report in (report for reports in terminalreporter.stats.values() for report in reports):
+        if isinstance(report, pytest.TestReport):
+            took[_file(report.nodeid)] += report.duration
+    known = {**json.loads(DURATIONS.read_text()), **{file: round(seconds) for file, seconds in took.items()}}
+    kept = {file: seconds for file, seconds in known.items() if seconds > 1 and (HERE / file).exists()}
+    DURATIONS.write_text(json.dumps(dict(sorted(kept.items(), key=lambda each: -each[1])), indent=1) + "\n")
+
+
+def _file(nodeid: str) -> str:
+    """The file of a test, within the folder of tests."""
+    return nodeid.partition("::")[0].removeprefix("tests/")
 
 
 def pytest_configure() -> None:
@@ -42,6 +66,7 @@ def pytest_configure() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
     # A JVM that lives for a minute spends more in its second compiler than it gains.
     os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
+    archives.use()
 
 
 @pytest.fixture(scope="module")

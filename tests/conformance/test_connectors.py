@@ -27,7 +27,7 @@ from trueup.streams.replication.link import CONNECTORS
 
 pytestmark = pytest.mark.servers
 
-KILLS, REFILL_KILLS, LEASE_S = 20, 4, 0.7
+FEW_KILLS, MANY_KILLS, REFILL_KILLS, LEASE_S = 4, 20, 4, 0.7
 TODAY_MS = int(time.time() * 1000)
 POISON = Written(b"poison", random.Random(1).randbytes(TOO_LARGE), TODAY_MS)
 AROUND_POISON = [*numbered(300, since_ms=TODAY_MS), POISON, *numbered(300, 300, since_ms=TODAY_MS)]
@@ -104,7 +104,10 @@ def test_runs_say_where_records_stand_also_among_those_of_others(harness: Harnes
     assert (untrue(copy.runs, source, target), told) == ([], len(source))
 
 
-def test_nothing_is_lost_or_doubled_however_often_the_worker_is_killed(harness: Harness, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [FEW_KILLS, pytest.param(MANY_KILLS, marks=pytest.mark.release)])
+def test_nothing_is_lost_or_doubled_however_often_the_worker_is_killed(
+    harness: Harness, tmp_path: Path, kills: int
+) -> None:
     topic, chance, ended = harness.topic(2), random.Random(4), threading.Event()
     written: dict[int, list[Written]] = {0: [], 1: []}
 
@@ -119,7 +122,7 @@ def test_nothing_is_lost_or_doubled_however_often_the_worker_is_killed(harness: 
     writer.start()
     worker.start()
     try:
-        for _ in range(KILLS):
+        for _ in range(kills):
             time.sleep(chance.uniform(0.2, 1.8))
             worker.crash()
     finally:

@@ -46,6 +46,7 @@ def test_what_is_ordered_is_gone_from_every_bookie(trueup: Trueup, writer: Write
     )  # fmt: skip
 
 
+@pytest.mark.release
 def test_a_killed_trueup_goes_on_with_an_order(
     trueup: Trueup, cluster: Cluster, writer: Writer, witness: Witness
 ) -> None:

@@ -77,6 +77,7 @@ def check(done: subprocess.CompletedProcess[str], command: str, place: Path) -> 
     assert done.returncode == wanted(command), f"{command}\n{done.stdout}\n{done.stderr}\n{tail}"
 
 
+@pytest.mark.release
 def test_the_demo_loses_nothing_with_trueup_and_something_without() -> None:
     (command,) = section("See it work")
     done = subprocess.run(
@@ -86,6 +87,7 @@ def test_the_demo_loses_nothing_with_trueup_and_something_without() -> None:
     assert re.search(r"entries lost +0 +[1-9]", done.stdout), done.stdout
 
 
+@pytest.mark.release
 def test_a_cluster_dies_and_returns_and_every_record_stands_once() -> None:
     (command,) = section("Replicate Kafka")
     done = subprocess.run(
@@ -123,6 +125,7 @@ def test_a_cluster_of_ones_own_is_checked_and_watched(shell: Shell, tmp_path: Pa
     assert shell.behind[0].wait(420) == 0
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("command", [c for c in section("Read the code") if c != THIS])
 def test_the_commands_for_developers_work(command: str) -> None:
     done = subprocess.run(command.split(), cwd=REPOSITORY, capture_output=True, text=True, timeout=900)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import IO
 
 from trueup.connectors.closing import Closing
+from trueup.connectors.sandbox.jvm import archive
 from trueup.connectors.sandbox.jvm.java import java
 from trueup.connectors.sandbox.jvm.processes import Process
 from trueup.state.common.errors import Stop
@@ -129,7 +130,7 @@ def jvm(
     _clear(scratch)
     return Process(
         name,
-        [java(), *flags, *_ALWAYS, f"-Djava.io.tmpdir={scratch}", *main],
+        [java(), *flags, *archive.flags(classpath, main), *_ALWAYS, f"-Djava.io.tmpdir={scratch}", *main],
         root / "server.log",
         {"CLASSPATH": ":".join(map(str, classpath)), **(environment or {})},
         root,

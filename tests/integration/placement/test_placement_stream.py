@@ -171,6 +171,7 @@ def test_a_driver_killed_in_the_middle_of_a_batch_changes_nothing(journal: Journ
     assert same(driver.finish(driver.start()), oracle())
 
 
+@pytest.mark.release
 def test_a_cluster_that_loses_a_worker_and_then_the_driver_is_exact(journal: Journal, tmp_path: Path) -> None:
     with StandaloneSpark(tmp_path / "spark") as cluster:
         cluster.up()

@@ -5,7 +5,7 @@ import pytest
 from trueup.connectors.sandbox.cluster import Cluster
 from trueup.connectors.sandbox.writer import Writer
 
-pytestmark = pytest.mark.servers
+pytestmark = [pytest.mark.servers, pytest.mark.release]
 
 
 @pytest.fixture(scope="module")

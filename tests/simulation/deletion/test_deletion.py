@@ -4,10 +4,14 @@ import pytest
 
 from tests.simulation.deletion.simulation import simulate
 
-SEEDS, TOGETHER = 1000, 100
+SEEDS, ALWAYS, TOGETHER = 1000, 100, 100
+"""The first seeds are simulated in every run, all of them in `make release-check`."""
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, TOGETHER))
+@pytest.mark.parametrize(
+    "first",
+    [pytest.param(n, marks=[pytest.mark.release] if n >= ALWAYS else []) for n in range(0, SEEDS, TOGETHER)],
+)
 def test_nothing_in_use_is_deleted_and_everything_forgotten_is(first: int) -> None:
     outcomes = [simulate(seed) for seed in range(first, first + TOGETHER)]
     found = [sum(o.deleted for o in outcomes), sum(o.confirmed for o in outcomes), sum(o.crashes for o in outcomes)]

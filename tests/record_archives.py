@@ -1,0 +1,91 @@
+"""`python -m tests.record_archives`: makes the class-data archives that servers and Spark of the suite start with.
+
+Only what is missing is made. Every server is started once and shut down in order: only then a JVM writes its archive.
+"""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import psutil
+
+from tests.archives import OPTIONS, spark_archive
+from tests.integration.placement.test_placement_stream import records, settings, topology
+from trueup.connectors.sandbox.cluster import Cluster
+from trueup.connectors.sandbox.jvm import archive
+from trueup.connectors.sandbox.jvm.jars import cache_dir, lock_text, sets
+from trueup.connectors.sandbox.jvm.java import java
+from trueup.connectors.sandbox.jvm.processes import wait_until
+from trueup.connectors.sandbox.messages import Messages
+from trueup.connectors.sandbox.pulsar import Pulsar
+from trueup.connectors.sandbox.servers.kafka import Kafka
+from trueup.connectors.sandbox.writer import Writer
+from trueup.state.bookkeeper.observations import Observation
+from trueup.state.common.errors import Retry, Stop
+from trueup.state.settings.settings import parse
+from trueup.streams.journal.codec import ledger_key, topology_record
+from trueup.streams.journal.journal import Journal
+
+ENOUGH = 600
+END_S = 120.0
+
+
+def record_servers(root: Path) -> None:
+    """BookKeeper with a client and Kafka, then Pulsar: started, used and shut down."""
+    with archive.recording():
+        with Cluster(root / "bookkeeper", {"/rack1": 1}, autorecovery=1, kafka=True) as cluster:
+            cluster.up()
+            with Writer(cluster) as writer:
+                writer.verify(writer.write(1, 1, 1, 20), 20)
+                writer._gateway.process.stop(END_S)
+            cluster.down(END_S)
+        with Pulsar(root / "pulsar", bookies=1) as pulsar:
+            pulsar.up()
+            with Messages(pulsar.service_url) as messages:
+                messages.write("public/default/any", range(100), 100)
+            pulsar.down(END_S)
+
+
+def record_spark(root: Path) -> None:
+    """The driver of the placement stream on a journal of some ledgers."""
+    draft = spark_archive().with_suffix(f".{os.getpid()}")
+    with Kafka(root / "journal") as broker:
+        broker.up()
+        journal = Journal(broker.bootstrap, parse(settings()).journal, "c")
+        journal.create()
+        journal.publish(Observation("ledgers", ledger_key(r["ledger"]), r) for r in records()[:ENOUGH])
+        journal.put([("topology", b"topology", topology_record(topology(1)))])
+        job = {"settings": settings(), "bootstrap": broker.bootstrap, "data": str(root / "data"), "epoch": 2}
+        (root / "job.json").write_text(json.dumps({**job, "out": str(root / "out.npy")}))
+        command = [sys.executable, "-m", "tests.integration.placement.drive_placement", root / "job.json"]
+        subprocess.run(command, env={**os.environ, OPTIONS: f"-XX:ArchiveClassesAtExit={draft}"}, check=True)
+        wait_until(lambda: not _running(draft), END_S, "the JVM to write its archive")
+    draft.replace(spark_archive())
+
+
+def main() -> None:
+    """What is missing. Without an archive everything starts as well, only slower, so that a failure is told alone."""
+    locks = hashlib.sha256("".join(map(lock_text, sets())).encode()).hexdigest()[:16]
+    done = cache_dir() / "classes" / f"made-{locks}-{java().resolve().stat().st_mtime_ns}"
+    with tempfile.TemporaryDirectory() as root:
+        try:
+            if not done.exists():
+                record_servers(Path(root))
+                done.touch()
+            if not spark_archive().exists():
+                record_spark(Path(root))
+        except (Retry, Stop, subprocess.CalledProcessError) as error:
+            print(f"no class-data archives, servers start slower: {error}")
+
+
+def _running(draft: Path) -> bool:
+    """Whether a process is there that writes this."""
+    return any(str(draft) in " ".join(found.info["cmdline"] or ()) for found in psutil.process_iter(["cmdline"]))
+
+
+if __name__ == "__main__":
+    main()

@@ -2,11 +2,12 @@
 
 import base64
 import json
+import shutil
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from trueup.connectors.sandbox.jvm.jars import Progress, jars
+from trueup.connectors.sandbox.jvm.jars import Progress, cache_dir, jars
 from trueup.connectors.sandbox.jvm.processes import Port, Process
 from trueup.connectors.sandbox.jvm.server import Server, jvm, write_properties, write_whole
 from trueup.connectors.sandbox.servers.security import LISTENERS, Security, listeners
@@ -59,7 +60,7 @@ class Kafka(Server):
         """Make the keys and format a new directory. Raises `Stop` when that fails."""
         if self._security:
             self._security.make()
-        if not (self.root / "data" / "meta.properties").exists():
+        if not _is_formatted(self.root / "data"):
             self._format()
 
     def make(self) -> Process:
@@ -80,9 +81,33 @@ class Kafka(Server):
 
     def cluster_id(self) -> str:
         """What a new directory is formatted with."""
-        return new_cluster_id()
+        return new_id()
 
     def _format(self) -> None:
+        """By Kafka's own tool the first time, afterwards with what that wrote: it takes a JVM of its own."""
+        template = cache_dir() / "formatted" / f"{self._set}.checkpoint"
+        directories = [Path(path) for path in str(self._settings.get("log.dirs", self.root / "data")).split(",")]
+        if template.exists() and not any(map(_is_formatted, directories)):
+            self._format_as(template.read_bytes(), directories)
+            return
+        self._run_format()
+        if not template.exists():
+            template.parent.mkdir(exist_ok=True)
+            draft = template.with_suffix(f".{uuid.uuid4()}")
+            shutil.copyfile(directories[0] / _CHECKPOINT, draft)
+            draft.replace(template)
+
+    def _format_as(self, checkpoint: bytes, directories: Sequence[Path]) -> None:
+        """Every directory of a broker has an id of its own; a checkpoint holds the features of Kafka's version alone
+        (Formatter.java)."""
+        cluster = self.cluster_id()
+        for path in directories:
+            path.mkdir(parents=True, exist_ok=True)
+            (path / _CHECKPOINT).write_bytes(checkpoint)
+            ids = {"cluster.id": cluster, "node.id": self.layout()["node.id"], "directory.id": new_id()}
+            write_properties(path / _META, {"version": 1, **ids})
+
+    def _run_format(self) -> None:
         conf = self._write_settings()
         main = ["kafka.tools.StorageTool", "format", f"--cluster-id={self.cluster_id()}", "--config", conf]
         flags = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *_LOGGING]
@@ -138,17 +163,23 @@ class Kafka(Server):
         return write_properties(self.root / "server.properties", {**values, **self._settings})
 
 
-def new_cluster_id() -> str:
-    """A cluster id as Kafka makes them: 16 random bytes in base64."""
-    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+def new_id() -> str:
+    """An id of a cluster or directory as Kafka makes them: 16 random bytes in base64, of which none begins with -."""
+    found = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    return new_id() if found.startswith("-") else found
 
 
+_META, _CHECKPOINT = "meta.properties", "bootstrap.checkpoint"
 _PROTOCOLS = ("PLAINTEXT", *LISTENERS)
 _LOGGING = (
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
     "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info",
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
 )
+
+
+def _is_formatted(directory: Path) -> bool:
+    return (directory / _META).exists()
 
 
 def _port(number: int) -> Port:

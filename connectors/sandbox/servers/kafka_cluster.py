@@ -10,7 +10,7 @@ from pathlib import Path
 
 from trueup.connectors.closing import Closing
 from trueup.connectors.sandbox.jvm.server import write_whole
-from trueup.connectors.sandbox.servers.kafka import Kafka, new_cluster_id
+from trueup.connectors.sandbox.servers.kafka import Kafka, new_id
 from trueup.connectors.sandbox.servers.security import Security
 
 CONTROLLER = 100
@@ -116,5 +116,5 @@ class Brokers(Closing):
 def _kept_id(record: Path) -> str:
     """The cluster id of the last run, or a new one."""
     if not record.exists():
-        write_whole(record, json.dumps(new_cluster_id()))
+        write_whole(record, json.dumps(new_id()))
     return str(json.loads(record.read_text()))

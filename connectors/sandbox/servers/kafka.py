@@ -60,8 +60,7 @@ class Kafka(Server):
         """Make the keys and format a new directory. Raises `Stop` when that fails."""
         if self._security:
             self._security.make()
-        if not _is_formatted(self.root / "data"):
-            self._format()
+        self._format()
 
     def make(self) -> Process:
         """The broker; it is its own controller, in a static quorum so that its port may change between runs."""
@@ -84,18 +83,19 @@ class Kafka(Server):
         return new_id()
 
     def _format(self) -> None:
-        """By Kafka's own tool the first time, afterwards with what that wrote: it takes a JVM of its own."""
+        """What is new: by Kafka's own tool the first time, afterwards with what that wrote, as it takes a JVM."""
         template = cache_dir() / "formatted" / f"{self._set}.checkpoint"
         directories = [Path(path) for path in str(self._settings.get("log.dirs", self.root / "data")).split(",")]
-        if template.exists() and not any(map(_is_formatted, directories)):
+        if any(map(_is_formatted, directories)):
+            return  # a directory that is added, or empty after a repair, is for the broker itself to format
+        if template.exists():
             self._format_as(template.read_bytes(), directories)
             return
         self._run_format()
-        if not template.exists():
-            template.parent.mkdir(exist_ok=True)
-            draft = template.with_suffix(f".{uuid.uuid4()}")
-            shutil.copyfile(directories[0] / _CHECKPOINT, draft)
-            draft.replace(template)
+        template.parent.mkdir(exist_ok=True)
+        draft = template.with_suffix(f".{uuid.uuid4()}")
+        shutil.copyfile(directories[0] / _CHECKPOINT, draft)
+        draft.replace(template)
 
     def _format_as(self, checkpoint: bytes, directories: Sequence[Path]) -> None:
         """Every directory of a broker has an id of its own; a checkpoint holds the features of Kafka's version alone

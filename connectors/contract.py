@@ -16,14 +16,39 @@ Carry = Mapping[str, int]
 """What a copy path must remember beside the offset to resume exactly: its own names and numbers, opaque to others."""
 
 
-class Partition(NamedTuple):
-    """One ordered log of a topic."""
+AT = "@"
+"""Between topic and place. No system allows it in either."""
+
+
+class LogId(NamedTuple):
+    """One ordered log of a topic: a partition of Kafka, a queue of RocketMQ.
+
+    ``number`` tells the logs of a topic apart that stand at one ``place``; numbers need not begin at 0 nor follow each
+    other. ``place``: the server that a log belongs to, where that is a part of its name; empty where it may move.
+    """
 
     topic: str
     number: int
+    place: str = ""
 
     def __str__(self) -> str:
-        return f"{self.topic}-{self.number}"
+        return f"{self.topic}-{self.place}-{self.number}" if self.place else f"{self.topic}-{self.number}"
+
+    @property
+    def path(self) -> str:
+        """Topic and place in one text, as the journal holds them beside the number. `log_of` reads it."""
+        return f"{self.topic}{AT}{self.place}" if self.place else self.topic
+
+    @property
+    def local(self) -> tuple[str, int]:
+        """What tells it from the other logs of its topic."""
+        return self.place, self.number
+
+
+def log_of(path: str, number: int) -> LogId:
+    """The log that was written down as `LogId.path` and number."""
+    topic, _, place = path.partition(AT)
+    return LogId(topic, number, place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +83,8 @@ class Assignment(NamedTuple):
     another id is neither read nor written to, whatever its name (empty: whichever has the name when a lease opens).
     ``refill``: the target lost its records, and gets them again."""
 
-    source: Partition
-    target: Partition
+    source: LogId
+    target: LogId
     position: Position
     start: int
     source_id: str = ""
@@ -124,8 +149,8 @@ class Progress:
     ``error`` with ``stopped``: a person must change something; without: it will be tried again.
     """
 
-    source: Partition
-    target: Partition
+    source: LogId
+    target: LogId
     position: Position
     runs: tuple[Run, ...] = ()
     copied: int = 0
@@ -150,8 +175,8 @@ class Failure(NamedTuple):
     """A record, or a batch of them, that the target refused. ``key`` and ``value`` are None for a whole batch."""
 
     link: str
-    source: Partition
-    target: Partition
+    source: LogId
+    target: LogId
     offset: int
     records: int
     key: bytes | None

@@ -17,7 +17,7 @@ from typing import Any
 
 from bench.common.measure import cpu_s
 from bench.replication.clusters import PARTITIONS, Ends
-from trueup.connectors.contract import Assignment, Connector, Endpoint, Lease, Partition, Position
+from trueup.connectors.contract import Assignment, Connector, Endpoint, Lease, LogId, Position
 from trueup.connectors.kafka.replication.batch_stats import sample
 from trueup.state.replication.anomalies import Facts, choose
 from trueup.streams.replication.link import CONNECTORS
@@ -81,7 +81,7 @@ def path_of(job: dict[str, Any]) -> str:
     """The path of the job; for auto that which the application chooses, told to the job as well."""
     if job["path"] == "auto":
         endpoint = Endpoint("source", job["source"], 0)
-        found = sample(endpoint, [Partition(job["topic"], number) for number in range(PARTITIONS)])
+        found = sample(endpoint, [LogId(job["topic"], number) for number in range(PARTITIONS)])
         job["path"] = choose(Facts(**found._asdict())).path
     path: str = job["path"]
     return path
@@ -90,8 +90,7 @@ def path_of(job: dict[str, Any]) -> str:
 def lease_of(job: dict[str, Any]) -> Lease:
     """All partitions, from the start."""
     assignments = tuple(
-        Assignment(Partition(job["topic"], number), Partition(job["to"], number), Position(), 0)
-        for number in range(PARTITIONS)
+        Assignment(LogId(job["topic"], number), LogId(job["to"], number), Position(), 0) for number in range(PARTITIONS)
     )
     source, target = Endpoint("source", job["source"], 0), Endpoint("target", job["target"], 1)
     return Lease("bench", source, target, 1, job["path"], assignments, clusters={"source": 0, "target": 1})

@@ -22,7 +22,7 @@ from bench.common.measure import Failed, cpu_s, tell
 from bench.replication.clusters import TOPIC as SETTINGS
 from bench.replication.clusters import Clusters
 from trueup.connectors.closing import Closing
-from trueup.connectors.contract import Endpoint, Partition
+from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.kafka.client.group_offsets import Committed
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.servers.kafka import Kafka
@@ -128,7 +128,7 @@ def _groups(name: str, bootstrap: str) -> Committed:
 
 def _all_at(there: Committed, size: Size, to: str) -> bool:
     """Whether every group has an offset in every partition."""
-    places = [Partition(to, number) for number in range(size.partitions)]
+    places = [LogId(to, number) for number in range(size.partitions)]
     with suppress(TrueupError):  # its coordinator is not there before the first commit
         told = there.offsets(size.names).values()
         return all(not isinstance(o, TrueupError) and all(o.get(p, 0) for p in places) for o in told)
@@ -173,7 +173,7 @@ class Writer(Closing):
 
     def _commit(self, group: str) -> str:
         """Commit every partition; why one was refused."""
-        places = {Partition(TOPIC, number): end for number, end in enumerate(self._ends)}
+        places = {LogId(TOPIC, number): end for number, end in enumerate(self._ends)}
         told = self._groups.commit({group: places})[group]
         return str(told) if isinstance(told, TrueupError) else next(filter(None, told.values()), "")
 

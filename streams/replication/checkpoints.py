@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from trueup.connectors.contract import Assignment, Carry, Partition, Position, Progress
+from trueup.connectors.contract import Assignment, Carry, LogId, Position, Progress, log_of
 from trueup.state.replication.offset_map import HEAD, LISTS, OffsetMap, digest, from_records
 from trueup.state.replication.provenance import Refill
 from trueup.streams.journal.journal import Journal
@@ -28,8 +28,8 @@ class Copy:
     ``written``: digests of the map's parts that the journal has.
     """
 
-    source: Partition
-    target: Partition
+    source: LogId
+    target: LogId
     start: int
     position: Position = field(default_factory=Position)
     map: OffsetMap = field(default_factory=OffsetMap)
@@ -66,7 +66,7 @@ class Copy:
             return self.position
         return Position(self.position.offset, self.carries.get(path, {}), chosen=self.position.offset >= 0)
 
-    def moved(self, target: Partition) -> None:
+    def moved(self, target: LogId) -> None:
         """Begin again in another target partition: what was copied elsewhere says nothing there."""
         self.target, self.position, self.map, self.last = target, Position(), OffsetMap(), None
         self.path, self.carries, self.target_id = "", {}, ""
@@ -133,7 +133,7 @@ class Copy:
         digests = self.map.digests()
         for number in self.written.keys() - digests.keys():
             yield "offsets", f"{base}/{number}".encode(), None
-        where = {"link": link, "topic": self.source.topic, "partition": self.source.number}
+        where = {"link": link, "topic": self.source.path, "partition": self.source.number}
         changed = {number for number, made in digests.items() if self.written.get(number) != made}
         for part in self.map.records(changed):
             yield "offsets", f"{base}/{part['part']}".encode(), {**where, **_as_record(part)}
@@ -143,23 +143,23 @@ class Copy:
         kept = {**self.carries, **({REFILL: self.refill._asdict()} if self.refill is not None else {})}
         carry = {f"{path}/{name}": number for path, one in kept.items() for name, number in one.items()}
         return {
-            "link": link, "topic": self.source.topic, "partition": self.source.number,
-            "target_topic": self.target.topic, "target_partition": self.target.number, "start": self.start,
+            "link": link, "topic": self.source.path, "partition": self.source.number,
+            "target_topic": self.target.path, "target_partition": self.target.number, "start": self.start,
             "offset": self.position.offset, "carry": carry,
             "chosen": self.position.chosen, "path": self.path,
             "reset": self.reset, "source_id": self.source_id, "target_id": self.target_id, "at_ms": now_ms,
         }  # fmt: skip
 
 
-def load(journal: Journal) -> dict[str, dict[Partition, Copy]]:
+def load(journal: Journal) -> dict[str, dict[LogId, Copy]]:
     """The copies of every link that the journal knows, by source partition."""
-    found: dict[str, dict[Partition, Copy]] = {}
+    found: dict[str, dict[LogId, Copy]] = {}
     for value in _newest(journal, "links"):
         copy = _copy(value)
         found.setdefault(value["link"], {})[copy.source] = copy
-    parts: dict[tuple[str, Partition], dict[int, Mapping[str, Any]]] = {}
+    parts: dict[tuple[str, LogId], dict[int, Mapping[str, Any]]] = {}
     for value in _newest(journal, "offsets"):
-        place = value["link"], Partition(value["topic"], value["partition"])
+        place = value["link"], log_of(value["topic"], value["partition"])
         parts.setdefault(place, {})[value["part"]] = _part(value)
     for (link, source), known in parts.items():
         if (made := found.get(link, {}).get(source)) is not None:
@@ -175,8 +175,8 @@ def _copy(value: Mapping[str, Any]) -> Copy:
         carries[path] = {**carries.get(path, {}), name: number}
     refill = carries.pop(REFILL, None)
     return Copy(
-        source=Partition(value["topic"], value["partition"]),
-        target=Partition(value["target_topic"], value["target_partition"]),
+        source=log_of(value["topic"], value["partition"]),
+        target=log_of(value["target_topic"], value["target_partition"]),
         start=value["start"],
         position=Position(value["offset"], carries.get(value["path"], {}), value["chosen"]),
         path=value["path"],

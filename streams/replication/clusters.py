@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterable, Mapping
 
-from trueup.connectors.contract import Partition
+from trueup.connectors.contract import LogId
 from trueup.connectors.kafka.client.group_offsets import Committed
 from trueup.connectors.kafka.client.metadata import Discovery, Topic, partitions_of
 from trueup.connectors.kafka.client.options import only_records
@@ -87,13 +87,13 @@ class KafkaSides:
             for problem in only_records(self._link.side(name).options)
         )
 
-    def logs(self, partitions: Iterable[Partition], at_target: bool = False) -> Mapping[Partition, tuple[int, int]]:
+    def logs(self, partitions: Iterable[LogId], at_target: bool = False) -> Mapping[LogId, tuple[int, int]]:
         """Start and end of partitions, open transactions included; of those that answer."""
         declared = self._link.declared
         found = self.cluster(declared.target if at_target else declared.source).logs(partitions, committed_only=False)
         return {partition: (log.start, log.end) for partition, log in found.items() if not log.error}
 
-    def sizes(self, partitions: Iterable[Partition]) -> Mapping[Partition, int]:
+    def sizes(self, partitions: Iterable[LogId]) -> Mapping[LogId, int]:
         """Bytes of partitions of the source; of those that are known."""
         wanted = set(partitions)
         try:
@@ -101,10 +101,10 @@ class KafkaSides:
                 rows = [seen.broker.replicas for seen in directories.look() if seen.broker is not None]
         except TrueupError:
             return {}
-        found: dict[Partition, int] = {}
+        found: dict[LogId, int] = {}
         for replicas in rows:
             for row in range(len(replicas)):
-                partition = Partition(*replicas.name(row))
+                partition = LogId(*replicas.name(row))
                 if partition in wanted and not replicas.future[row]:
                     found[partition] = max(found.get(partition, 0), int(replicas.size[row]))
         return found
@@ -129,17 +129,17 @@ class KafkaSides:
         declared = self._link.declared
         return self.cluster(declared.source), self.cluster(declared.target)
 
-    def starts(self, declared: Declared, partitions: Iterable[Partition]) -> Mapping[Partition, int]:
+    def starts(self, declared: Declared, partitions: Iterable[LogId]) -> Mapping[LogId, int]:
         """The first offsets to copy, as the link's ``start`` says; of those that can be told."""
         start = start_of(declared.start)
         assert start is not None, "settings are checked"
         return self._told(partitions, start)
 
-    def _told(self, partitions: Iterable[Partition], start: Start) -> dict[Partition, int]:
+    def _told(self, partitions: Iterable[LogId], start: Start) -> dict[LogId, int]:
         found = self.cluster(self._link.declared.source).starts(partitions, start)
         return {partition: offset for partition, offset in found.items() if not isinstance(offset, TrueupError)}
 
-    def offset(self, to: str, partitions: Iterable[Partition]) -> Mapping[Partition, int]:
+    def offset(self, to: str, partitions: Iterable[LogId]) -> Mapping[LogId, int]:
         """Source offsets for earliest, latest or a number within what the source holds."""
         chosen = list(partitions)
         if to in ("earliest", "latest"):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
-from trueup.connectors.contract import Assignment, Endpoint, Lease, Limits, Partition, Progress
+from trueup.connectors.contract import Assignment, Endpoint, Lease, Limits, LogId, Progress
 from trueup.state.common.errors import Refused, Retry, TrueupError
 from trueup.state.common.patterns import matches
 from trueup.state.replication.anomalies import Choice
@@ -48,7 +48,7 @@ class Note(Protocol):
         """Put it there."""
 
 
-Starts = Callable[[Declared, Sequence[Partition]], Mapping[Partition, int]]
+Starts = Callable[[Declared, Sequence[LogId]], Mapping[LogId, int]]
 """The first offsets to copy of partitions that were never copied, as the link's ``start`` says. Raises our errors."""
 
 
@@ -69,7 +69,7 @@ class Link:
         name: str,
         settings: Callable[[], Settings],
         journal: Journal,
-        copies: dict[Partition, Copy],
+        copies: dict[LogId, Copy],
         starts: Starts,
         counted: Callable[[Progress], None],
         clock: Callable[[], int],
@@ -95,12 +95,12 @@ class Link:
         self._term, self._number = "", 0
         self._held: list[Order] = []
         self._taken: dict[int, tuple[str, int]] = {}  # of the orders that are held: attempt and last report
-        self._dirty: set[Partition] = set()  # what was reported since the journal was told
+        self._dirty: set[LogId] = set()  # what was reported since the journal was told
         self._unsaved: dict[tuple[str, bytes], JournalRecord] = {}
         self._ending, self._chosen = False, self._patterns()
         # Topics that the source had when these patterns were chosen; None: not known yet.
         self._there: frozenset[str] | None = frozenset() if copies else None
-        self._first: dict[Partition, int] = {}  # where the topics begin that were there
+        self._first: dict[LogId, int] = {}  # where the topics begin that were there
         self._exact = not self.path  # whether the journal knows all that was copied: no copier is open, none died
 
     @property
@@ -188,17 +188,17 @@ class Link:
             return True
         return not self._held
 
-    def wanted(self) -> dict[Partition, Partition]:
+    def wanted(self) -> dict[LogId, LogId]:
         """Every source partition that is to be copied now, with its place at the target if that exists."""
         declared, facts = self.declared, self.facts
-        there, found = facts.target.partitions, dict[Partition, Partition]()
+        there, found = facts.target.partitions, dict[LogId, LogId]()
         if self.waiting is None:
             return found
         for topic, target in self.called(facts.source.partitions).items():
             paused = matches(declared.paused_topics, topic) or target in self.waiting
             for number in range(0 if paused else facts.source.partitions[topic]):
                 if number < there.get(target, 0):
-                    found[Partition(topic, number)] = Partition(target, number)
+                    found[LogId(topic, number)] = LogId(target, number)
         return found
 
     def called(self, names: Iterable[str]) -> dict[str, str]:
@@ -215,7 +215,7 @@ class Link:
         declared = self.declared
         return topics_of(declared.topics, declared.exclude, names, self._settings().journal.prefix)
 
-    def _begin_new(self, wanted: Mapping[Partition, Partition]) -> None:
+    def _begin_new(self, wanted: Mapping[LogId, LogId]) -> None:
         """Write down where partitions begin that were never copied, before anything of them is."""
         with self.lock:
             for source, target in wanted.items():
@@ -242,7 +242,7 @@ class Link:
                 self._choose()
             begun = {source.topic for source in (*self.copies, *self._first)}
             counts, there = self.facts.source.partitions, (self._there or frozenset()) - begun
-            new = [Partition(name, n) for name in self.topics(counts) if name in there for n in range(counts[name])]
+            new = [LogId(name, n) for name in self.topics(counts) if name in there for n in range(counts[name])]
         if new:
             self._first.update(self._starts(self.declared, new))
 
@@ -254,7 +254,7 @@ class Link:
     def _patterns(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         return tuple(self.declared.topics), tuple(self.declared.exclude)
 
-    def _orders(self, due: Mapping[Partition, Copy]) -> list[Order]:
+    def _orders(self, due: Mapping[LogId, Copy]) -> list[Order]:
         declared = self.declared
         weights = {source: 1.0 + max(0, self.behind(copy)) for source, copy in due.items()}
         parts = divide(weights, max(1, min(declared.tasks, self.slots)))
@@ -386,7 +386,7 @@ class Link:
                 if self._unsaved.get(key) is record:
                     del self._unsaved[key]
 
-    def reset(self, offsets: Mapping[Partition, int], said: str) -> list[Partition]:
+    def reset(self, offsets: Mapping[LogId, int], said: str) -> list[LogId]:
         """Set the copies of these partitions to source offsets; the next lease begins there. Raises `Refused`."""
         with self.lock:
             strange = sorted(str(source) for source in offsets if source not in self.copies)
@@ -412,12 +412,12 @@ class Link:
             known = {(copy.source.topic, copy.source_id) for copy in self.copies.values() if copy.source_id}
         return {topic for topic, wanted in known if ids.get(topic) and ids[topic] != wanted}
 
-    def leased(self, source: Partition) -> bool:
+    def leased(self, source: LogId) -> bool:
         """Whether a copier may be at work on the partition."""
         with self.lock:
             return any(source == each.source for order in self._held for each in order.lease.assignments)
 
-    def anew(self, begins: Mapping[Partition, tuple[Partition, int, Refill | None]], said: str) -> None:
+    def anew(self, begins: Mapping[LogId, tuple[LogId, int, Refill | None]], said: str) -> None:
         """Copy partitions from a source offset on into targets that have nothing of them. Raises `Refused` for one that
         a copier is at work on, `Retry` when the journal does not answer."""
         with self.lock:

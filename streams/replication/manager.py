@@ -10,7 +10,7 @@ from typing import Any
 from confluent_kafka import OFFSET_END
 from pyspark.sql import SparkSession
 
-from trueup.connectors.contract import Partition, Progress
+from trueup.connectors.contract import LogId, Progress
 from trueup.state.common.errors import BadSettings, Refused, TrueupError
 from trueup.state.replication.settings import Link as Declared
 from trueup.state.replication.status import Stage
@@ -82,7 +82,7 @@ class Links:
         record = {"name": link, "value": text, "at_ms": self._clock()}
         self._journal.put([("memory", link.encode(), record)])
 
-    def _starts(self, name: str) -> Callable[[Declared, Iterable[Partition]], Mapping[Partition, int]]:
+    def _starts(self, name: str) -> Callable[[Declared, Iterable[LogId]], Mapping[LogId, int]]:
         return lambda declared, partitions: self.watches[name].sides.starts(declared, partitions)
 
     def _counted(self, name: str) -> Callable[[Progress], None]:
@@ -225,7 +225,7 @@ class Links:
         self.note(name, "reset", "set", ", ".join(f"{row['partition']} to {row['offset']}" for row in rows))
         return rows
 
-    def _decided(self, name: str, partitions: Iterable[Partition]) -> None:
+    def _decided(self, name: str, partitions: Iterable[LogId]) -> None:
         """Raises `Refused` while it is open whether the source of a link gets back what it lost."""
         other = undecided(self.watches[name], partitions)
         if other:
@@ -274,12 +274,12 @@ class Links:
         return self.by_name[name]
 
 
-def partition_of(text: str) -> Partition:
+def partition_of(text: str) -> LogId:
     """A partition written as topic-number. Raises `BadSettings`."""
     topic, dash, number = text.rpartition("-")
     if not dash or not topic or not number.isdecimal():
         raise BadSettings([f"partition: expected topic-number, as orders-0; found {text!r}"])
-    return Partition(topic, int(number))
+    return LogId(topic, int(number))
 
 
 def _not_remembered(record: Record, error: TrueupError) -> None:

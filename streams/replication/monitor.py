@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
-from trueup.connectors.contract import Partition
+from trueup.connectors.contract import LogId
 from trueup.connectors.kafka.replication.config_sync import Alignment, Seen
 from trueup.connectors.kafka.replication.group_sync import Groups
 from trueup.connectors.kafka.replication.heartbeat import Beat, Heartbeat
@@ -45,16 +45,16 @@ class Sides(Protocol):
     def qualities(self, seen: Seen) -> Qualities:
         """What the choice of a path depends on; ``seen``: topics at both ends with their settings."""
 
-    def starts(self, declared: Declared, partitions: Iterable[Partition]) -> Mapping[Partition, int]:
+    def starts(self, declared: Declared, partitions: Iterable[LogId]) -> Mapping[LogId, int]:
         """The first offsets to copy, as the link's ``start`` says."""
 
-    def offset(self, to: str, partitions: Iterable[Partition]) -> Mapping[Partition, int]:
+    def offset(self, to: str, partitions: Iterable[LogId]) -> Mapping[LogId, int]:
         """Source offsets for earliest, latest or a number within what the source holds."""
 
-    def logs(self, partitions: Iterable[Partition], at_target: bool = False) -> Mapping[Partition, tuple[int, int]]:
+    def logs(self, partitions: Iterable[LogId], at_target: bool = False) -> Mapping[LogId, tuple[int, int]]:
         """Start and end of partitions, open transactions included; of those that answer."""
 
-    def sizes(self, partitions: Iterable[Partition]) -> Mapping[Partition, int]:
+    def sizes(self, partitions: Iterable[LogId]) -> Mapping[LogId, int]:
         """Bytes of partitions of the source; of those that are known."""
 
     def alignment(self) -> Alignment:
@@ -89,8 +89,8 @@ class Watch:
         self.qualities: Qualities | None = None
         self._heartbeat: Heartbeat | None = None
         self._looking = threading.Lock()
-        self._noted: set[tuple[Partition, str]] = set()
-        self._looks: dict[Partition, Look] = {}
+        self._noted: set[tuple[LogId, str]] = set()
+        self._looks: dict[LogId, Look] = {}
         self.second, self.replaced, self._refilling = "", "", 0
 
     def begin(self, supervisor: Supervisor) -> None:
@@ -108,7 +108,7 @@ class Watch:
         with self._looking:
             self._look()
 
-    def forget(self, sources: Iterable[Partition]) -> None:
+    def forget(self, sources: Iterable[LogId]) -> None:
         """An operator set these partitions: what was found of them before is no news of what is found later."""
         chosen = set(sources)
         self._noted = {(source, rule) for source, rule in self._noted if source not in chosen}

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trueup.connectors.contract import Partition
+from trueup.connectors.contract import LogId
 from trueup.state.common.errors import Refused
 from trueup.state.replication.provenance import Refill
 from trueup.streams.replication.checkpoints import Copy
@@ -31,8 +31,8 @@ class Part:
     ``stage``: planned, waiting (passes by itself or by what the reason says), blocked, copying.
     """
 
-    source: Partition
-    target: Partition
+    source: LogId
+    target: LogId
     start: int
     end: int
     stage: str
@@ -91,7 +91,7 @@ class Refilling:
         self._watch.accept_target()
         there = sides.logs([part.target for part in ready], at_target=True)
         for back in self._watch.backwards():
-            mine: dict[Partition, tuple[Partition, int, Refill | None]] = {
+            mine: dict[LogId, tuple[LogId, int, Refill | None]] = {
                 part.target: (part.source, there[part.target][0], None)
                 for part in ready if part.back is back and part.target in there
             }  # fmt: skip
@@ -101,7 +101,7 @@ class Refilling:
         topics = len({source.topic for source in begins})
         self._watch.note(link.name, SAID, "begun", f"{topics} topics, {len(begins)} partitions, {records} records")
 
-    def _held(self, source: Partition) -> int:
+    def _held(self, source: LogId) -> int:
         """Below this the target had all that the source holds."""
         copy = self._link.copies.get(source)
         if copy is None:
@@ -131,15 +131,15 @@ class Refilling:
                 found.append(Part(source, target, start, end, stage, why or reason, self._back(source, target)))
         return found
 
-    def _all(self) -> Mapping[Partition, Partition]:
+    def _all(self) -> Mapping[LogId, LogId]:
         """Partitions of the link, also those that were never copied."""
         called = self._link.called(self._link.facts.source.partitions)
         return {
-            Partition(topic, number): Partition(target, number)
+            LogId(topic, number): LogId(target, number)
             for topic, target in called.items() for number in range(self._link.facts.source.partitions[topic])
         }  # fmt: skip
 
-    def _lost(self, copy: Copy | None, target: Partition, there: Mapping[Partition, tuple[int, int]]) -> str:
+    def _lost(self, copy: Copy | None, target: LogId, there: Mapping[LogId, tuple[int, int]]) -> str:
         """Why the target partition is to be refilled; empty: it is not."""
         facts = self._link.facts.target
         now, known = facts.ids.get(target.topic, ""), copy.target_id if copy is not None else ""
@@ -154,7 +154,7 @@ class Refilling:
         return "the target partition is empty" if there.get(target, (0, -1))[1] == 0 else ""
 
     def _stage(
-        self, source: Partition, target: Partition, copy: Copy | None, there: Mapping[Partition, tuple[int, int]]
+        self, source: LogId, target: LogId, copy: Copy | None, there: Mapping[LogId, tuple[int, int]]
     ) -> tuple[str, str]:
         """Stage, and why it cannot begin now."""
         link = self._link
@@ -177,18 +177,18 @@ class Refilling:
         why = f"{back.name} has copied from the new topic, and what it brought looks like what was lost"
         return "blocked", f"{why}: once it is level, delete the topic at the target"
 
-    def _back(self, source: Partition, target: Partition) -> Link | None:
+    def _back(self, source: LogId, target: LogId) -> Link | None:
         """The link that copies the target partition back."""
         found = (link for link in self._watch.backwards() if target in link.copies)
         return next((link for link in found if link.copies[target].target == source), None)
 
-    def _another_log(self, back: Copy, target: Partition, end: int) -> bool:
+    def _another_log(self, back: Copy, target: LogId, end: int) -> bool:
         """Whether the log that is copied back is not the one that its copy stands in."""
         now = self._link.facts.target.ids.get(target.topic, "")
         return back.offset > end or bool(back.source_id and now and back.source_id != now)
 
 
-def undecided(watch: Watch, partitions: Iterable[Partition]) -> str:
+def undecided(watch: Watch, partitions: Iterable[LogId]) -> str:
     """A link whose target is the source of ``watch`` and lost these partitions; while that is neither refilled nor
     reset they are not to be copied again. Empty: there is none."""
     chosen = set(partitions)

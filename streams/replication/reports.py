@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaException, Producer
 
-from trueup.connectors.contract import Partition, Position, Progress, Run
+from trueup.connectors.contract import LogId, Position, Progress, Run, log_of
 from trueup.streams.journal.channel import Channel
 from trueup.streams.journal.codec import encode
 
@@ -55,7 +55,7 @@ class Reporter:
     def __init__(self, channel: Channel | None, heard: Callable[[Report], Heard]) -> None:
         self._channel, self._heard = channel, heard
         self._attempt, self._due_s, self._said_s = uuid.uuid4().hex, 0.0, 0.0
-        self._last: dict[Partition, Progress] = {}
+        self._last: dict[LogId, Progress] = {}
         self.reports: list[Report] = []
 
     def pulse(self, progress: Callable[[], list[Progress]]) -> None:
@@ -123,7 +123,7 @@ def heard_of(record: dict[str, Any]) -> Heard:
 
 def _as_record(one: Progress) -> dict[str, Any]:
     return {
-        "topic": one.source.topic, "partition": one.source.number, "target_topic": one.target.topic,
+        "topic": one.source.path, "partition": one.source.number, "target_topic": one.target.path,
         "target_partition": one.target.number, "offset": one.position.offset, "carry": dict(one.position.carry),
         "chosen": one.position.chosen, "runs": list(chain.from_iterable(one.runs)),
         "numbers": {name: value for name, none in NUMBERS.items() if (value := getattr(one, name)) != none},
@@ -134,8 +134,8 @@ def _as_record(one: Progress) -> dict[str, Any]:
 def _progress(record: dict[str, Any]) -> Progress:
     flat = iter(record["runs"])
     return Progress(
-        source=Partition(record["topic"], record["partition"]),
-        target=Partition(record["target_topic"], record["target_partition"]),
+        source=log_of(record["topic"], record["partition"]),
+        target=log_of(record["target_topic"], record["target_partition"]),
         position=Position(record["offset"], record["carry"], record["chosen"]),
         runs=tuple(Run(*run) for run in zip(flat, flat, flat, strict=True)),
         **{name: value for name, value in record["numbers"].items() if name in NUMBERS},

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import Any
 
-from trueup.connectors.contract import Partition
+from trueup.connectors.contract import LogId
 from trueup.connectors.kafka.replication.group_sync import Checkpoint
 from trueup.state.replication.rules import LINK_RULES
 from trueup.state.replication.status import Stage
@@ -24,9 +24,9 @@ def checkpoint(row: Checkpoint) -> Row:
     }  # fmt: skip
 
 
-def partition(link: Link, source: Partition, row: Observed) -> Row:
+def partition(link: Link, source: LogId, row: Observed) -> Row:
     """One partition, as the API gives it."""
-    copy = row.copy or Copy(source, Partition(link.target(source.topic), source.number), -1)
+    copy = row.copy or Copy(source, LogId(link.target(source.topic), source.number), -1)
     last = copy.last
     return {
         "topic": source.topic, "partition": source.number, "target_topic": copy.target.topic,

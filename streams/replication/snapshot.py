@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from trueup.connectors.contract import Partition
+from trueup.connectors.contract import LogId
 from trueup.state.replication.anomalies import Look
 from trueup.streams.replication.checkpoints import Copy
 
@@ -18,7 +18,7 @@ class Side(NamedTuple):
 
     partitions: Mapping[str, int] = {}
     ids: Mapping[str, str] = {}
-    logs: Mapping[Partition, tuple[int, int]] = {}
+    logs: Mapping[LogId, tuple[int, int]] = {}
     problem: str = ""
     cluster: str = ""
     names: frozenset[str] = frozenset()

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from trueup.connectors.contract import Partition
+from trueup.connectors.contract import LogId
 from trueup.connectors.kafka.replication.heartbeat import Beat
 from trueup.state.common.patterns import matches
 from trueup.state.replication.status import MOVING, LinkState, Part, Reason, Signs, Stage, stage_of, state_of
@@ -41,7 +41,7 @@ class LinkStatus:
     beat: Callable[[], Beat] = Beat
     unreadable: Callable[[], Mapping[str, str]] = dict
     failing: Callable[[], Mapping[str, str]] = dict
-    _waits: dict[Partition, Wait] = field(default_factory=dict)
+    _waits: dict[LogId, Wait] = field(default_factory=dict)
     _since_ms: int = 0
 
     def state(self, now_ms: int) -> tuple[LinkState, list[Reason]]:
@@ -62,17 +62,17 @@ class LinkStatus:
             now_ms,
         )  # fmt: skip
 
-    def rows(self, now_ms: int) -> dict[Partition, Row]:
+    def rows(self, now_ms: int) -> dict[LogId, Row]:
         """Every partition that belongs to the link, in order."""
         with self.link.lock:
             parts, copies = self.observe(now_ms), self.link.copies
             return {source: self._row(source, copies.get(source), part, now_ms) for source, part in parts.items()}
 
-    def _row(self, source: Partition, copy: Copy | None, part: Part, now_ms: int) -> Row:
+    def _row(self, source: LogId, copy: Copy | None, part: Part, now_ms: int) -> Row:
         lag_ms = self._lag_ms(source, copy, part, now_ms)
         return Row(copy, stage_of(part), part.left, lag_ms, part.approval or part.error)
 
-    def observe(self, now_ms: int) -> dict[Partition, Part]:
+    def observe(self, now_ms: int) -> dict[LogId, Part]:
         """Every partition that belongs to the link as it is now, in order. To be called every few seconds."""
         link = self.link
         with link.lock:
@@ -84,13 +84,13 @@ class LinkStatus:
             self._since_ms = (self._since_ms or now_ms) if moving else 0
         return parts
 
-    def _sources(self) -> list[Partition]:
+    def _sources(self) -> list[LogId]:
         link = self.link
         known = {copy.source for copy in link.current()}
         for topic in link.topics(link.facts.source.partitions):
             # A topic that cannot be read has no partitions, and must be seen all the same.
             count = max(1, link.facts.source.partitions[topic])
-            known |= {Partition(topic, number) for number in range(count)}
+            known |= {LogId(topic, number) for number in range(count)}
         return sorted(known)
 
     def _able(self) -> bool:
@@ -102,7 +102,7 @@ class LinkStatus:
     def _still(self) -> bool:
         return self.link.declared.mode == "observe" or self.link.declared.paused
 
-    def _part(self, source: Partition) -> Part:
+    def _part(self, source: LogId) -> Part:
         link, facts = self.link, self.link.facts
         copy, topic = link.copies.get(source), source.topic
         part = Part(
@@ -122,7 +122,7 @@ class LinkStatus:
             return part._replace(error=hold.reason, approval=approval, stopped=hold.stopped, begun=False)
         return part if part.begun else part._replace(error=self._missing(source))
 
-    def _missing(self, source: Partition) -> str:
+    def _missing(self, source: LogId) -> str:
         """What a partition lacks that no task has copied yet."""
         link = self.link
         if (problem := self.unreadable().get(source.topic)) is not None:
@@ -134,13 +134,13 @@ class LinkStatus:
             return f"topic {target} of the target has no partition {source.number}"
         return "no path is chosen yet" if link.choice is None else "no task has reported yet"
 
-    def _left(self, source: Partition, copy: Copy | None) -> int:
+    def _left(self, source: LogId, copy: Copy | None) -> int:
         if copy is not None:
             return self.link.behind(copy)
         start, end = self.link.facts.source.logs.get(source, (-1, -1))
         return end - start if end >= 0 else -1
 
-    def _timed(self, source: Partition, part: Part, able: bool, now_ms: int) -> Part:
+    def _timed(self, source: LogId, part: Part, able: bool, now_ms: int) -> Part:
         copy, wait = self.link.copies.get(source), self._waits[source]
         start, end = self.link.facts.source.logs.get(source, (-1, -1))
         moving = able and stage_of(part) in MOVING
@@ -158,7 +158,7 @@ class LinkStatus:
         taken_ms, lease_ms = self.link.taken_ms, int(self.link.declared.lease_s * 1000)
         return min(now_ms - taken_ms, lease_ms) if taken_ms else 0
 
-    def _lag_ms(self, source: Partition, copy: Copy | None, part: Part, now_ms: int) -> int:
+    def _lag_ms(self, source: LogId, copy: Copy | None, part: Part, now_ms: int) -> int:
         """The age of the oldest record not copied, by its timestamp where a task has reported one. It grows while
         nothing is reported."""
         last = copy.last if copy is not None else None

@@ -16,7 +16,7 @@ from tests.conformance import hooks
 from tests.conformance.harness import TOO_LARGE, Harness, Written, contents, numbered, untrue
 from tests.conformance.kafka import KafkaHarness
 from tests.replication.pair import Pair
-from trueup.connectors.contract import Assignment, Copier, Lease, Limits, Partition, Position, Progress
+from trueup.connectors.contract import Assignment, Copier, Lease, Limits, LogId, Position, Progress
 from trueup.connectors.kafka.client.rate_limit import BURST_S
 from trueup.connectors.kafka.replication.connector import Batches
 from trueup.connectors.kafka.replication.records.copier import Records
@@ -143,7 +143,7 @@ def test_a_log_that_was_lost_is_refilled_once_however_often_the_worker_is_killed
     harness.copy(harness.lease(topic, back=True)).to_the_end()
     harness.write("west", topic, {0: numbered(100, name=b"late ")})
     harness.remake("east", topic)
-    anew = Assignment(Partition(topic, 0), Partition(topic, 0), Position(0, chosen=True), 0)
+    anew = Assignment(LogId(topic, 0), LogId(topic, 0), Position(0, chosen=True), 0)
     slow = Limits(records_per_s=200.0)
     lease = harness.lease(topic, back=True, assignments=(anew._replace(refill=Refill(600, 700)),), limits=slow)
     worker = harness.worker(tmp_path, lease, LEASE_S)
@@ -280,7 +280,7 @@ def test_nothing_is_written_into_a_target_topic_made_anew(harness: Harness) -> N
 
 def of_all(lease: Lease, topics: Iterable[str]) -> Lease:
     """The lease with partition 0 of all these topics."""
-    each = (Partition(topic, 0) for topic in topics)
+    each = (LogId(topic, 0) for topic in topics)
     return replace(lease, assignments=tuple(Assignment(one, one, Position(), 0) for one in each))
 
 

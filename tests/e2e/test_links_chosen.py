@@ -12,7 +12,7 @@ import pytest
 
 from tests.e2e.trueup import Trueup
 from tests.integration.replication.mirror import Side, sides
-from trueup.connectors.contract import Partition
+from trueup.connectors.contract import LogId
 from trueup.connectors.kafka.replication.config_sync import Alignment
 from trueup.state.replication.config_sync import Action, Kind, Right
 
@@ -157,9 +157,9 @@ def test_a_link_is_up_once_all_is_copied(place: Place) -> None:
 
 
 def test_a_group_goes_on_at_the_target_once_that_is_approved(place: Place) -> None:
-    place.east.commit(GROUP, {Partition("asked", 0): 25})
+    place.east.commit(GROUP, {LogId("asked", 0): 25})
     place.approve("group")
-    moved = {Partition("asked", 0): 25}
+    moved = {LogId("asked", 0): 25}
     place.trueup.until("the group's place", lambda: place.west.groups.offsets([GROUP])[GROUP] == moved)
     assert place.west.consume(GROUP, "asked", 15) == WRITTEN[25:]
 

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.replication.audit import ends
 from tests.replication.writers import Site
-from trueup.connectors.contract import Assignment, Connector, Endpoint, Lease, Partition, Position, Progress, Run
+from trueup.connectors.contract import Assignment, Connector, Endpoint, Lease, LogId, Position, Progress, Run
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.servers.kafka import Kafka
 from trueup.state.common.errors import Retry
@@ -68,7 +68,7 @@ class Pair:
     def lease(self, topic: str, partitions: int = 1, back: bool = False, **more: object) -> Lease:
         """East to west, or ``back``."""
         east, west = Endpoint("east", self.east.bootstrap, 0), Endpoint("west", self.west.bootstrap, 1)
-        each = (Partition(topic, number) for number in range(partitions))
+        each = (LogId(topic, number) for number in range(partitions))
         lease = Lease(
             "west-east" if back else "east-west", west if back else east, east if back else west,
             WEST_TO_EAST if back else EAST_TO_WEST, "batches", tuple(Assignment(p, p, Position(), 0) for p in each),
@@ -83,7 +83,7 @@ class Copy:
         self.lease = lease
         self.totals: Counter[str] = Counter()
         self.runs: list[Run] = []
-        self.rows: dict[Partition, Progress] = {}
+        self.rows: dict[LogId, Progress] = {}
         self._connector = connector
 
     def to_the_end(self, limit_s: float = 60.0) -> Self:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from trueup.connectors.contract import Connector, Lease, Partition, Position
+from trueup.connectors.contract import Connector, Lease, LogId, Position
 from trueup.connectors.sandbox.jvm.processes import Process
 from trueup.state.common.errors import Retry
 
@@ -71,7 +71,7 @@ def main(path: Path) -> None:
         draft.replace(kept)
 
 
-def _hold(connector: Connector, lease: Lease, lease_s: float) -> dict[Partition, Position]:
+def _hold(connector: Connector, lease: Lease, lease_s: float) -> dict[LogId, Position]:
     """One lease; where each partition stands afterwards."""
     copier = connector.open(lease)
     try:
@@ -84,7 +84,7 @@ def _hold(connector: Connector, lease: Lease, lease_s: float) -> dict[Partition,
     return {row.source: row.position for row in progress}
 
 
-def _from(lease: Lease, positions: Mapping[Partition, Position]) -> Lease:
+def _from(lease: Lease, positions: Mapping[LogId, Position]) -> Lease:
     held = (each._replace(position=positions.get(each.source, each.position)) for each in lease.assignments)
     return replace(lease, assignments=tuple(held))
 

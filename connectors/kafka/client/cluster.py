@@ -10,7 +10,7 @@ from kafka.protocol.admin import DescribeProducersRequest
 from kafka.protocol.consumer import ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
 
-from trueup.connectors.contract import Endpoint, Partition
+from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.kafka.client.connection import Connection, connect
 from trueup.connectors.kafka.client.fetch_produce import Missing, problem
 from trueup.connectors.kafka.client.options import addresses_of, settings_of
@@ -37,7 +37,7 @@ class Cluster:
         self._settings = settings_of(endpoint)
         self._bootstrap = addresses_of(endpoint)
         self._nodes: dict[int, tuple[str, int]] = {}
-        self._leaders: dict[Partition, int | TrueupError] = {}
+        self._leaders: dict[LogId, int | TrueupError] = {}
         self._ids: dict[str, bytes] = {}
         self._asking: dict[tuple[str, int], Connection] = {}
 
@@ -53,15 +53,15 @@ class Cluster:
             self._forget(topic.name)
             self._ids[topic.name] = topic.topic_id.bytes if topic.topic_id and not topic.error_code else b""
             if topic.error_code:
-                self._leaders[Partition(topic.name, -1)] = self._problem(topic.error_code, topic.name)
+                self._leaders[LogId(topic.name, -1)] = self._problem(topic.error_code, topic.name)
             for part in topic.partitions:
-                where = Partition(topic.name, part.partition_index)
+                where = LogId(topic.name, part.partition_index)
                 led = part.leader_id >= 0
                 self._leaders[where] = part.leader_id if led else self._problem(part.error_code or 5, str(where))
 
-    def leader(self, partition: Partition) -> int:
+    def leader(self, partition: LogId) -> int:
         """Node that leads it. Raises `Retry` or `Stop`."""
-        found = self._leaders.get(partition, self._leaders.get(Partition(partition.topic, -1)))
+        found = self._leaders.get(partition, self._leaders.get(LogId(partition.topic, -1)))
         if found is None:
             found = self._problem(3, str(partition))
         if isinstance(found, TrueupError):
@@ -97,8 +97,8 @@ class Cluster:
         return self._connection(self._address_of(node))
 
     def ends(
-        self, partitions: Iterable[Partition], which: int = LATEST, replica_id: int = _CONSUMER
-    ) -> dict[Partition, int | TrueupError]:
+        self, partitions: Iterable[LogId], which: int = LATEST, replica_id: int = _CONSUMER
+    ) -> dict[LogId, int | TrueupError]:
         """The first offset (`EARLIEST`) or the one after the last replicated record (`LATEST`)."""
         kind = ListOffsetsRequest.ListOffsetsTopic
 
@@ -114,13 +114,13 @@ class Cluster:
 
         return self._ask_leaders(partitions, request, _LIST_OFFSETS, "read the ends of", lambda part: int(part.offset))
 
-    def settled(self, partitions: Iterable[Partition]) -> dict[Partition, int | TrueupError]:
+    def settled(self, partitions: Iterable[LogId]) -> dict[LogId, int | TrueupError]:
         """The ends of logs in which everything is replicated that their leaders have now, or had and lost since.
 
         A leader shows nothing that a replica in sync lacks, so what a copier wrote may be there out of sight. `Retry`
         where it is not replicated in `SETTLE_S`.
         """
-        found, left = dict[Partition, int | TrueupError](), dict[Partition, int]()
+        found, left = dict[LogId, int | TrueupError](), dict[LogId, int]()
         deadline = time.monotonic() + SETTLE_S
         wanted = set(partitions)
         while True:
@@ -138,14 +138,14 @@ class Cluster:
                 return found | {partition: self._alone(partition) for partition in wanted}
             time.sleep(SETTLE_S / 10)
 
-    def _alone(self, partition: Partition) -> Retry:
+    def _alone(self, partition: LogId) -> Retry:
         return Retry(
             f"the last records of {partition} in {self.endpoint.name} on all replicas in sync",
             "its leader alone has them, and they may be lost or stay",
             "look at the brokers that have its other replicas; nothing is written twice while it is not known",
         )
 
-    def producers(self, partitions: Iterable[Partition]) -> dict[Partition, dict[int, int] | TrueupError]:
+    def producers(self, partitions: Iterable[LogId]) -> dict[LogId, dict[int, int] | TrueupError]:
         """Producer ids that the leader remembers (KIP-664), each with its last sequence."""
 
         def request(topics: Mapping[str, list[int]]) -> Any:
@@ -171,14 +171,14 @@ class Cluster:
 
     def _ask_leaders(
         self,
-        partitions: Iterable[Partition],
+        partitions: Iterable[LogId],
         request: Callable[[Mapping[str, list[int]]], Any],
         version: int,
         doing: str,
         value: Callable[[Any], T],
-    ) -> dict[Partition, T | TrueupError]:
-        found: dict[Partition, T | TrueupError] = {}
-        of_node: dict[int, list[Partition]] = {}
+    ) -> dict[LogId, T | TrueupError]:
+        found: dict[LogId, T | TrueupError] = {}
+        of_node: dict[int, list[LogId]] = {}
         for partition in partitions:
             try:
                 of_node.setdefault(self.leader(partition), []).append(partition)
@@ -195,7 +195,7 @@ class Cluster:
                 continue
             for topic in answer.topics:
                 for part in topic.partitions:
-                    where = Partition(topic.name, part.partition_index)
+                    where = LogId(topic.name, part.partition_index)
                     bad = part.error_code
                     found[where] = self._problem(bad, f"{doing} {where}", plain=False) if bad else value(part)
         return found

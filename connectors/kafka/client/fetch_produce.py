@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from kafka.errors import for_code
 
-from trueup.connectors.contract import Partition
+from trueup.connectors.contract import LogId
 from trueup.connectors.kafka.client.connection import Part
 from trueup.state.common.errors import BadBytes, Retry, Stop, TrueupError
 
@@ -75,9 +75,9 @@ def fetch_body(
     return b"".join((*parts, _INT.pack(0)))
 
 
-def fetched(body: memoryview) -> dict[Partition, Fetched]:
+def fetched(body: memoryview) -> dict[LogId, Fetched]:
     """An answer to `fetch_body`. An error of the whole answer is told for no partition."""
-    found: dict[Partition, Fetched] = {}
+    found: dict[LogId, Fetched] = {}
     topics, at = _counted(body, _FETCHED_HEAD.size)
     for _ in range(topics):
         topic, at = _text(body, at)
@@ -87,15 +87,15 @@ def fetched(body: memoryview) -> dict[Partition, Fetched]:
             count, at = _counted(body, at + _ANSWER_PARTITION.size, _ABORTED.size)
             aborted = [_ABORTED.unpack_from(body, at + _ABORTED.size * n) for n in range(count)] if count else ()
             size, at = _counted(body, at + _ABORTED.size * count)
-            found[Partition(topic, number)] = Fetched(error, end, start, aborted, body[at : at + size])
+            found[LogId(topic, number)] = Fetched(error, end, start, aborted, body[at : at + size])
             at += size
     return found
 
 
-def produce_body(batches: Mapping[Partition, Part], wait_ms: int) -> list[Part]:
+def produce_body(batches: Mapping[LogId, Part], wait_ms: int) -> list[Part]:
     """Write one batch to each partition, acknowledged by all replicas in sync within ``wait_ms``. In pieces: the
     batches are not copied."""
-    topics: dict[str, list[Partition]] = {}
+    topics: dict[str, list[LogId]] = {}
     for partition in batches:
         topics.setdefault(partition.topic, []).append(partition)
     parts: list[Part] = [_NO_TRANSACTION_ALL_REPLICAS.pack(-1, -1, wait_ms, len(topics))]
@@ -107,9 +107,9 @@ def produce_body(batches: Mapping[Partition, Part], wait_ms: int) -> list[Part]:
     return parts
 
 
-def produced(body: memoryview) -> dict[Partition, Produced]:
+def produced(body: memoryview) -> dict[LogId, Produced]:
     """An answer to `produce_body`."""
-    found: dict[Partition, Produced] = {}
+    found: dict[LogId, Produced] = {}
     topics, at = _counted(body, 0)
     for _ in range(topics):
         topic, at = _text(body, at)
@@ -117,7 +117,7 @@ def produced(body: memoryview) -> dict[Partition, Produced]:
         for _ in range(partitions):
             number, error, offset, _appended, _start = _unpacked(_PRODUCED, body, at)
             at += _PRODUCED.size
-            found[Partition(topic, number)] = Produced(error, offset)
+            found[LogId(topic, number)] = Produced(error, offset)
     return found
 
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from kafka import errors as kafka_errors
 
 from trueup.connectors.closing import Closing
-from trueup.connectors.contract import Endpoint, Partition
+from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.kafka.client.connection import UNREADABLE
 from trueup.connectors.kafka.client.kafka_python import CleanClient
 from trueup.connectors.kafka.client.options import kafka_python
@@ -26,8 +26,8 @@ CONNECT_S = 10.0
 WITHOUT_MEMBERS = ("", "empty", "dead")
 """States in which a group takes offsets from outside; empty: there is no such group."""
 T = TypeVar("T")
-Answer = dict[Partition, int] | TrueupError
-Refusals = dict[Partition, str] | TrueupError
+Answer = dict[LogId, int] | TrueupError
+Refusals = dict[LogId, str] | TrueupError
 """Why a partition was refused, by partition; empty for those that were set."""
 
 
@@ -76,7 +76,7 @@ class Committed(Closing):
         absent = kafka_errors.UnknownTopicOrPartitionError.errno
         return {topic["name"]: _id(topic.get("topic_id")) for topic in found if topic["error_code"] != absent}
 
-    def commit(self, offsets: Mapping[str, Mapping[Partition, int]]) -> dict[str, Refusals]:
+    def commit(self, offsets: Mapping[str, Mapping[LogId, int]]) -> dict[str, Refusals]:
         """Set what groups committed, in one request for each. Raises `Unknown` when there is no answer to one of them;
         where one group is refused, each is asked alone."""
         if not offsets:

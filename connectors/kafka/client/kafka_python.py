@@ -8,12 +8,12 @@ from kafka import errors as kafka_errors
 from kafka.admin import KafkaAdminClient
 from kafka.protocol.consumer import OffsetCommitRequest
 
-from trueup.connectors.contract import Partition
+from trueup.connectors.contract import LogId
 
 AT_ONCE = 32
 """Requests on the way to a broker, of those that wait for nothing but the network."""
 _Topic = OffsetCommitRequest.OffsetCommitRequestTopic
-Places = Mapping[Partition, int]
+Places = Mapping[LogId, int]
 
 
 class _Place:
@@ -64,7 +64,7 @@ class CleanClient(KafkaAdminClient):  # type: ignore[misc]
         return await super()._send_request_to_controller(*request, **more)
 
     @staticmethod
-    def _parse_group_offsets(group: Any) -> dict[Partition, int]:
+    def _parse_group_offsets(group: Any) -> dict[LogId, int]:
         """In our own types at once: there are thousands, in the thread that all other answers wait for."""
         refused = kafka_errors.for_code(group.error_code)
         if refused.errno:
@@ -75,17 +75,17 @@ class CleanClient(KafkaAdminClient):  # type: ignore[misc]
                 if each.error_code:
                     raise kafka_errors.for_code(each.error_code)(f"for partition {each.partition_index}")
                 if each.committed_offset >= 0:
-                    found[Partition(topic.name, each.partition_index)] = each.committed_offset
+                    found[LogId(topic.name, each.partition_index)] = each.committed_offset
         return found
 
-    def alter_offsets(self, asked: Mapping[str, Places]) -> dict[str, dict[Partition, str]]:
+    def alter_offsets(self, asked: Mapping[str, Places]) -> dict[str, dict[LogId, str]]:
         """What `alter_group_offsets` does, for each group; why a partition was refused, empty where it was not. Its
         requests do not wait for each other: a thread that waits for a hundred answers in turn waits for the
         interpreter's lock as often."""
-        answers: dict[str, dict[Partition, str]] = self._manager.run(self._alter_offsets, asked)
+        answers: dict[str, dict[LogId, str]] = self._manager.run(self._alter_offsets, asked)
         return answers
 
-    async def _alter_offsets(self, asked: Mapping[str, Places]) -> dict[str, dict[Partition, str]]:
+    async def _alter_offsets(self, asked: Mapping[str, Places]) -> dict[str, dict[LogId, str]]:
         coordinators = await self._find_coordinator_ids(list(asked))
         sent: deque[tuple[str, Any]] = deque()
         answers = {}
@@ -108,7 +108,7 @@ def commit_request(group: str, offsets: Places) -> Any:
     """Of a client that is in no generation of the group. At most version 7: the next one says the same with tagged
     fields, which take as long to encode as all else."""
     topics: dict[str, list[_Place]] = {}
-    for (topic, number), offset in offsets.items():
+    for (topic, number, _), offset in offsets.items():
         topics.setdefault(topic, []).append(_Place(number, offset))
     return OffsetCommitRequest(
         group_id=group, generation_id_or_member_epoch=-1, member_id="", group_instance_id=None, retention_time_ms=-1,
@@ -116,9 +116,9 @@ def commit_request(group: str, offsets: Places) -> Any:
     )  # fmt: skip
 
 
-def _refusals(answer: Any) -> dict[Partition, str]:
+def _refusals(answer: Any) -> dict[LogId, str]:
     return {
-        Partition(topic.name, each.partition_index): _refusal(each.error_code) if each.error_code else ""
+        LogId(topic.name, each.partition_index): _refusal(each.error_code) if each.error_code else ""
         for topic in answer.topics
         for each in topic.partitions
     }

@@ -16,7 +16,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import ClusterMetadata, ConfigResource, ConfigSource, OffsetSpec, ResourceType
 
-from trueup.connectors.contract import Endpoint, Partition
+from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.kafka.client.admin import Admin, missing
 from trueup.connectors.kafka.client.group_offsets import Committed
 from trueup.state.common.errors import Retry, TrueupError
@@ -47,9 +47,9 @@ class Topic:
     error: str = ""
 
     @property
-    def partitions(self) -> list[Partition]:
+    def partitions(self) -> list[LogId]:
         """Its partitions."""
-        return [Partition(self.name, number) for number in range(len(self.leaders))]
+        return [LogId(self.name, number) for number in range(len(self.leaders))]
 
 
 class Log(NamedTuple):
@@ -111,7 +111,7 @@ class Discovery:
             for resource, answer in answers.items()
         }
 
-    def logs(self, partitions: Iterable[Partition], committed_only: bool = True) -> dict[Partition, Log]:
+    def logs(self, partitions: Iterable[LogId], committed_only: bool = True) -> dict[LogId, Log]:
         """Where each partition starts and ends. ``committed_only``: it ends before the first open transaction, as for
         readers of committed records; else where the next record will stand (high watermark)."""
         asked = list(partitions)
@@ -120,7 +120,7 @@ class Discovery:
         ends = self._offsets(asked, _LATEST, level)
         return {partition: _log(starts[partition], ends[partition]) for partition in asked}
 
-    def starts(self, partitions: Iterable[Partition], start: Start) -> dict[Partition, int | TrueupError]:
+    def starts(self, partitions: Iterable[LogId], start: Start) -> dict[LogId, int | TrueupError]:
         """The first offset to copy of each partition: `earliest`, `latest`, the first record at or after a `time` (the
         end if there is none), or what a `group` committed (earliest where it never did)."""
         asked = list(partitions)
@@ -133,34 +133,32 @@ class Discovery:
             return self._instead(self._committed(start.group, asked), _EARLIEST)
         return self._offsets(asked, _EARLIEST, IsolationLevel.READ_UNCOMMITTED)
 
-    def _committed(self, group: str, partitions: Sequence[Partition]) -> dict[Partition, int | TrueupError]:
+    def _committed(self, group: str, partitions: Sequence[LogId]) -> dict[LogId, int | TrueupError]:
         with Committed(self.admin.endpoint) as groups:
             told = groups.offsets([group])[group]
         if isinstance(told, TrueupError):
             raise told
         return {partition: told.get(partition, NEVER) for partition in partitions}
 
-    def _instead(
-        self, found: Mapping[Partition, int | TrueupError], spec: OffsetSpec
-    ) -> dict[Partition, int | TrueupError]:
+    def _instead(self, found: Mapping[LogId, int | TrueupError], spec: OffsetSpec) -> dict[LogId, int | TrueupError]:
         """With the offset that ``spec`` says for partitions without one."""
         none = [partition for partition, offset in found.items() if offset == NEVER]
         return {**found, **self._offsets(none, spec, IsolationLevel.READ_UNCOMMITTED)}
 
     def _offsets(
-        self, partitions: Sequence[Partition], spec: OffsetSpec, level: IsolationLevel
-    ) -> dict[Partition, int | TrueupError]:
+        self, partitions: Sequence[LogId], spec: OffsetSpec, level: IsolationLevel
+    ) -> dict[LogId, int | TrueupError]:
         if not partitions:
             return {}
-        asked = {TopicPartition(topic, number): spec for topic, number in partitions}
+        asked = {TopicPartition(topic, number): spec for topic, number, _ in partitions}
         answers = self.admin.ask_each("tell an offset of", self.admin.client.list_offsets, asked, isolation_level=level)
         return {
-            Partition(place.topic, place.partition): answer if isinstance(answer, TrueupError) else answer.offset
+            LogId(place.topic, place.partition): answer if isinstance(answer, TrueupError) else answer.offset
             for place, answer in answers.items()
         }
 
 
-def partitions_of(topics: Iterable[Topic]) -> list[Partition]:
+def partitions_of(topics: Iterable[Topic]) -> list[LogId]:
     """All partitions of some topics."""
     return [partition for topic in topics for partition in topic.partitions]
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from typing import TypeVar
 
-from trueup.connectors.contract import Partition
+from trueup.connectors.contract import LogId
 from trueup.connectors.kafka.client.connection import Part
 from trueup.connectors.kafka.client.fetch_produce import Fetched, Produced
 from trueup.state.common.errors import BadBytes
@@ -61,9 +61,9 @@ def fetch_by_id(
     return b"".join((*parts, _size(0), _size(0), b"\0"))
 
 
-def produce_by_id(batches: Mapping[Partition, Part], ids: Mapping[str, bytes], wait_ms: int) -> list[Part]:
+def produce_by_id(batches: Mapping[LogId, Part], ids: Mapping[str, bytes], wait_ms: int) -> list[Part]:
     """As `wire.produce_body`, to topics by id; ``ids`` has those of all of them by name."""
-    topics: dict[str, list[Partition]] = {}
+    topics: dict[str, list[LogId]] = {}
     for partition in batches:
         topics.setdefault(partition.topic, []).append(partition)
     parts: list[Part] = [_PRODUCE_HEAD.pack(-1, wait_ms) + _size(len(topics))]
@@ -90,9 +90,9 @@ def _bounded(decode: Callable[[memoryview, Mapping[bytes, str]], T]) -> Callable
 
 
 @_bounded
-def fetched_by_id(body: memoryview, names: Mapping[bytes, str]) -> dict[Partition, Fetched]:
+def fetched_by_id(body: memoryview, names: Mapping[bytes, str]) -> dict[LogId, Fetched]:
     """An answer to `fetch_by_id`; ``names`` of the topics that were asked for, by id. Raises `BadBytes`."""
-    found: dict[Partition, Fetched] = {}
+    found: dict[LogId, Fetched] = {}
     topics, at = _count(body, _tags(body, 0) + 10)
     for _ in range(topics):
         name = names[bytes(body[at : at + _ID_BYTES])]
@@ -103,16 +103,16 @@ def fetched_by_id(body: memoryview, names: Mapping[bytes, str]) -> dict[Partitio
             aborted = [_ABORTED.unpack_from(body, at + _ABORTED.size * n) for n in range(count)]
             at += _ABORTED.size * count + 4  # the preferred replica
             size, at = _count(body, at)
-            found[Partition(name, number)] = Fetched(error, end, start, aborted, body[at : at + size])
+            found[LogId(name, number)] = Fetched(error, end, start, aborted, body[at : at + size])
             at = _tags(body, at + size)
         at = _tags(body, at)
     return found
 
 
 @_bounded
-def produced_by_id(body: memoryview, names: Mapping[bytes, str]) -> dict[Partition, Produced]:
+def produced_by_id(body: memoryview, names: Mapping[bytes, str]) -> dict[LogId, Produced]:
     """An answer to `produce_by_id`; ``names`` of the topics that were written to, by id. Raises `BadBytes`."""
-    found: dict[Partition, Produced] = {}
+    found: dict[LogId, Produced] = {}
     topics, at = _count(body, _tags(body, 0))
     for _ in range(topics):
         name = names[bytes(body[at : at + _ID_BYTES])]
@@ -125,7 +125,7 @@ def produced_by_id(body: memoryview, names: Mapping[bytes, str]) -> dict[Partiti
                 at = _tags(body, at + size)
             size, at = _count(body, at)
             at = _tags(body, at + size)
-            found[Partition(name, number)] = Produced(error, offset)
+            found[LogId(name, number)] = Produced(error, offset)
         at = _tags(body, at)
     return found
 

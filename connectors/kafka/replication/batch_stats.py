@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from trueup.connectors.contract import Endpoint, Partition
+from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.kafka.client.cluster import EARLIEST, Cluster
 from trueup.connectors.kafka.client.fetch_produce import FETCH, FETCH_VERSION, UNCOMMITTED, fetch_body, fetched
 from trueup.connectors.kafka.protocol.record_batch import Header, walk
@@ -22,7 +22,7 @@ class Sample(NamedTuple):
     record_bytes: float = -1.0
 
 
-def sample(endpoint: Endpoint, partitions: Sequence[Partition]) -> Sample:
+def sample(endpoint: Endpoint, partitions: Sequence[LogId]) -> Sample:
     """Look at some of these partitions, spread evenly. Raises `Retry` and `Stop` for the whole cluster; partitions
     that cannot be read are left out."""
     chosen = partitions[:: max(1, len(partitions) // PARTITIONS)][:PARTITIONS]
@@ -44,7 +44,7 @@ def sample(endpoint: Endpoint, partitions: Sequence[Partition]) -> Sample:
     return Sample(records / len(found), min(header.magic for header, _ in found), size / max(1, records))
 
 
-def _batches(cluster: Cluster, partition: Partition, offset: int) -> list[tuple[Header, int]]:
+def _batches(cluster: Cluster, partition: LogId, offset: int) -> list[tuple[Header, int]]:
     """Header and size of each."""
     try:
         leader = cluster.asking(cluster.leader(partition))

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import NamedTuple
 
-from trueup.connectors.contract import Partition
+from trueup.connectors.contract import LogId
 from trueup.connectors.kafka.client.group_offsets import WITHOUT_MEMBERS, Answer, Committed, Refusals
 from trueup.state.common.errors import TrueupError
 from trueup.state.common.patterns import matches
@@ -39,7 +39,7 @@ class Way:
     here and there that the maps speak of (empty: not known). ``blocked_reason``: why no map holds now.
     """
 
-    to: Partition
+    to: LogId
     there: OffsetMap
     back: OffsetMap | None = None
     reverse: bool = False
@@ -79,8 +79,8 @@ class Checkpoint(NamedTuple):
     """
 
     group: str
-    source: Partition
-    target: Partition
+    source: LogId
+    target: LogId
     committed: int
     translated: int = NEVER
     present: int = NEVER
@@ -129,7 +129,7 @@ class Groups:
         return Commits(found, {topic: one for topic, one in ids.items() if before.get(topic, one) == one})
 
     def sync(
-        self, groups: Sequence[str], ways: Mapping[Partition, Way], reset: Collection[str] = (), change: bool = True
+        self, groups: Sequence[str], ways: Mapping[LogId, Way], reset: Collection[str] = (), change: bool = True
     ) -> list[Checkpoint]:
         """One pass over ``groups``: `carry` what they have committed by now."""
         if not groups or not ways:
@@ -138,7 +138,7 @@ class Groups:
         return self.carry(Commits(found, self._source.ids({place.topic for place in ways})), ways, reset, change)
 
     def carry(
-        self, committed: Commits, ways: Mapping[Partition, Way], reset: Collection[str] = (),
+        self, committed: Commits, ways: Mapping[LogId, Way], reset: Collection[str] = (),
         change: bool = True,
     ) -> list[Checkpoint]:  # fmt: skip
         """Set at the target what groups committed at the source, which is not asked. Offsets at the target never go
@@ -173,21 +173,21 @@ class Groups:
             return False
         return all(row.translated <= there.get(row.target, NEVER) for row in rows)
 
-    def _moved(self, rows: Sequence[Checkpoint], ways: Mapping[Partition, Way]) -> list[Checkpoint]:
+    def _moved(self, rows: Sequence[Checkpoint], ways: Mapping[LogId, Way]) -> list[Checkpoint]:
         """The rows once what is due was committed."""
         due: dict[str, list[Checkpoint]] = {}
         for row in rows:
             if row.action == "due":
                 due.setdefault(row.group, []).append(row)
-        names, done = list(due), dict[tuple[str, Partition], Checkpoint]()
+        names, done = list(due), dict[tuple[str, LogId], Checkpoint]()
         for start in range(0, len(names), TOGETHER):
             found = self._set([row for name in names[start : start + TOGETHER] for row in due[name]], ways)
             done |= {(row.group, row.source): row for row in found}
         return [done.get((row.group, row.source), row) for row in rows]
 
-    def _set(self, rows: Sequence[Checkpoint], ways: Mapping[Partition, Way]) -> list[Checkpoint]:
+    def _set(self, rows: Sequence[Checkpoint], ways: Mapping[LogId, Way]) -> list[Checkpoint]:
         """Commit rows that are due, of each group in one request."""
-        due: dict[str, dict[Partition, int]] = {}
+        due: dict[str, dict[LogId, int]] = {}
         try:
             rows = self._meant(rows, ways)
             for row in rows:
@@ -205,7 +205,7 @@ class Groups:
                 self._present[group] = {**(there or {}), **moved}
         return [_done(row, told[row.group]) if row.action == "due" else row for row in rows]
 
-    def _meant(self, rows: Sequence[Checkpoint], ways: Mapping[Partition, Way]) -> list[Checkpoint]:
+    def _meant(self, rows: Sequence[Checkpoint], ways: Mapping[LogId, Way]) -> list[Checkpoint]:
         """The rows without offsets of topics that the target no longer has. Asked as late as possible: the target may
         have come back without its data since the maps were taken."""
         topics = {row.target.topic for row in rows if row.action == "due"}
@@ -226,16 +226,16 @@ def _same(meant: str, found: str | None) -> bool:
     return not meant or found in ("", meant)
 
 
-Told = Callable[[Partition, int], tuple[Translation, int]]
+Told = Callable[[LogId, int], tuple[Translation, int]]
 
 
-def _translations(ways: Mapping[Partition, Way], ids: Mapping[str, str]) -> Told:
+def _translations(ways: Mapping[LogId, Way], ids: Mapping[str, str]) -> Told:
     """`Way.translate` by source partition. ``ids``: of the topics in which it was committed. Groups that keep up stand
     at the same few offsets, so each is translated once."""
-    meant: dict[Partition, Way] = {}
+    meant: dict[LogId, Way] = {}
 
     @cache
-    def told(source: Partition, offset: int) -> tuple[Translation, int]:
+    def told(source: LogId, offset: int) -> tuple[Translation, int]:
         if source not in meant:
             way = ways[source]
             other = f"{source.topic} here is not the topic that was copied"
@@ -246,7 +246,7 @@ def _translations(ways: Mapping[Partition, Way], ids: Mapping[str, str]) -> Told
     return told
 
 
-def _rows(group: str, here: Answer, ways: Mapping[Partition, Way], told: Told) -> list[Checkpoint]:
+def _rows(group: str, here: Answer, ways: Mapping[LogId, Way], told: Told) -> list[Checkpoint]:
     """What is to be at the target; what is there is not known yet."""
     if isinstance(here, TrueupError):
         return []
@@ -261,7 +261,7 @@ def _rows(group: str, here: Answer, ways: Mapping[Partition, Way], told: Told) -
 
 def _least(rows: list[Checkpoint]) -> list[Checkpoint]:
     """Where several partitions go into one, its offset is the least of theirs, and none while one has none."""
-    least: dict[Partition, int] = {}
+    least: dict[LogId, int] = {}
     for row in rows:
         least[row.target] = min(row.translated, least.get(row.target, row.translated))
     if len(least) == len(rows):
@@ -298,5 +298,5 @@ def _with(row: Checkpoint, present: int, action: str, reason: str = "") -> Check
     return Checkpoint(*row[:5], present, row.lag, action, reason)
 
 
-def _failed(group: str, ways: Mapping[Partition, Way], reason: str) -> list[Checkpoint]:
+def _failed(group: str, ways: Mapping[LogId, Way], reason: str) -> list[Checkpoint]:
     return [Checkpoint(group, source, way.to, NEVER, action="failed", reason=reason) for source, way in ways.items()]

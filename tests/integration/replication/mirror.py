@@ -7,7 +7,7 @@ from pathlib import Path
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 
-from trueup.connectors.contract import Endpoint, Partition
+from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.kafka.client.admin import Admin
 from trueup.connectors.kafka.client.group_offsets import Committed
 from trueup.connectors.kafka.client.metadata import Discovery
@@ -65,7 +65,7 @@ class Side:
         reader.close()
         return found
 
-    def commit(self, group: str, offsets: dict[Partition, int]) -> None:
+    def commit(self, group: str, offsets: dict[LogId, int]) -> None:
         """Commit as a group without members."""
         reader = self._reader(group)
         places = [TopicPartition(place.topic, place.number, offset) for place, offset in offsets.items()]
@@ -124,7 +124,7 @@ def copy(source: Side, target: Side, topic: str, before: OffsetMap | None = None
         topic, [value for _, value, _ in ours], partition, [born or source.name for *_, born in ours]
     )
     runs = [(offset, at, 1) for (offset, _, _), at in zip(ours, written, strict=True)]
-    place = Partition(topic, partition)
+    place = LogId(topic, partition)
     clear = target.discovery.logs([place])[place].end
     return known.extend(runs, source.discovery.logs([place])[place].end, begin=start, clear=clear)
 

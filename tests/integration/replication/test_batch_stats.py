@@ -2,14 +2,14 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from trueup.connectors.contract import Endpoint, Partition
+from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.kafka.replication.batch_stats import Sample, sample
 from trueup.connectors.sandbox.servers.kafka import Kafka
 
 pytestmark = pytest.mark.servers
 
 
-def filled(kafka: Kafka, topic: str, batch: int) -> list[Partition]:
+def filled(kafka: Kafka, topic: str, batch: int) -> list[LogId]:
     """A topic of two partitions with 3,000 records each, so many a batch."""
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(30)
@@ -17,7 +17,7 @@ def filled(kafka: Kafka, topic: str, batch: int) -> list[Partition]:
     for number in range(6_000):
         producer.produce(topic, b"x" * 20, partition=number % 2)
     producer.flush(120)
-    return [Partition(topic, 0), Partition(topic, 1)]
+    return [LogId(topic, 0), LogId(topic, 1)]
 
 
 @pytest.mark.parametrize("batch", [1, 10, 500])
@@ -31,8 +31,8 @@ def test_the_records_of_a_batch_are_counted(kafka: Kafka, batch: int) -> None:
 def test_of_an_empty_topic_nothing_is_known(kafka: Kafka) -> None:
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     admin.create_topics([NewTopic("empty", 2, 1)])["empty"].result(30)
-    assert sample(Endpoint("east", kafka.bootstrap, 0), [Partition("empty", 0)]) == Sample()
+    assert sample(Endpoint("east", kafka.bootstrap, 0), [LogId("empty", 0)]) == Sample()
 
 
 def test_a_topic_that_is_not_there_is_left_out(kafka: Kafka) -> None:
-    assert sample(Endpoint("east", kafka.bootstrap, 0), [Partition("none", 0)]) == Sample()
+    assert sample(Endpoint("east", kafka.bootstrap, 0), [LogId("none", 0)]) == Sample()

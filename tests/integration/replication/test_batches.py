@@ -19,7 +19,7 @@ from tests.replication.faults import Faults
 from tests.replication.pair import EAST_TO_WEST, Copy, Pair, create
 from tests.replication.worker import Worker
 from tests.replication.writers import Writers
-from trueup.connectors.contract import Copier, Lease, Limits, Partition, Position, Progress
+from trueup.connectors.contract import Copier, Lease, Limits, LogId, Position, Progress
 from trueup.connectors.kafka.client.cluster import Cluster, cluster_id
 from trueup.connectors.kafka.client.fetch_produce import FETCH, FETCH_VERSION, UNCOMMITTED, fetch_body, fetched
 from trueup.connectors.kafka.protocol.record_batch import HORIZON, walk
@@ -118,7 +118,7 @@ def wait_at(copier: Copier, offset: int) -> Progress:
 def headers_of(lease: Lease, at_target: bool = False) -> list[object]:
     """Batch headers of partition 0 as they stand in a log."""
     cluster = Cluster(lease.target if at_target else lease.source)
-    where = Partition(lease.assignments[0].source.topic, 0)
+    where = LogId(lease.assignments[0].source.topic, 0)
     cluster.refresh([where.topic])
     leader, at, found = cluster.asking(cluster.leader(where)), 0, []
     while True:
@@ -161,7 +161,7 @@ def test_own_records_behind_an_old_floor_are_not_foreign(pair: Pair) -> None:
     write(pair.east, topic, 100)
     first = Copy(Batches(), pair.lease(topic)).to_the_end()
     # As a copier leaves it that was killed while something was under way.
-    held = first.rows[Partition(topic, 0)].position
+    held = first.rows[LogId(topic, 0)].position
     old = replace(held, carry={**held.carry, "target": 0})
     write(pair.east, topic, 50, first=100)
     assignment = pair.lease(topic).assignments[0]._replace(position=old)
@@ -239,7 +239,7 @@ def test_a_refused_batch_stops_its_partition_alone(pair: Pair) -> None:
         producer.produce(topic, b"v", b"%d" % number, partition=1)
         producer.flush(120)
     rows = Copy(Batches(), pair.lease(topic, 2)).to_the_end().rows
-    stopped, other = rows[Partition(topic, 0)], rows[Partition(topic, 1)]
+    stopped, other = rows[LogId(topic, 0)], rows[LogId(topic, 1)]
     assert (stopped.stopped, stopped.position.offset, "max.message.bytes" in stopped.error) == (True, 20, True)
     assert (other.stopped, other.position.offset) == (False, 40)
 
@@ -252,14 +252,14 @@ def test_what_follows_a_refused_batch_does_not_take_its_place(pair: Pair) -> Non
         producer.produce(topic, os.urandom(10 if number else 5_000), b"%d" % number, partition=0)
         producer.flush(120)
     first = Copy(Batches(), pair.lease(topic)).to_the_end()
-    assert (first.rows[Partition(topic, 0)].stopped, ends(pair.site("west", topic))) == (True, [0])
+    assert (first.rows[LogId(topic, 0)].stopped, ends(pair.site("west", topic))) == (True, [0])
     configure(pair.west, ConfigResource(ResourceType.TOPIC, topic), "max.message.bytes", "1000000")
     assert first.next_lease().to_the_end().runs == [(0, 0, 20)]
 
 
 def test_an_unknown_topic_stops_its_partition(pair: Pair) -> None:
     lease = pair.lease(pair.topic())
-    absent = lease.assignments[0]._replace(target=Partition("absent", 0))
+    absent = lease.assignments[0]._replace(target=LogId("absent", 0))
     copier = Batches().open(replace(lease, assignments=(absent,)))
 
     def stopped() -> bool:
@@ -291,7 +291,7 @@ def test_a_target_that_was_made_anew_stops_the_copy(pair: Pair) -> None:
     wait_until(lambda: topic not in admin.list_topics(timeout=30).topics, 180.0, "the topic to go")
     create(pair.west, topic, 1, {})
     after = first.next_lease().to_the_end()
-    assert after.rows[Partition(topic, 0)].stopped
+    assert after.rows[LogId(topic, 0)].stopped
 
 
 def test_a_position_that_a_person_chose_holds(pair: Pair) -> None:
@@ -312,12 +312,12 @@ def test_a_different_history_stops_instead_of_losing_records(pair: Pair) -> None
     Copy(Batches(), lease).to_the_end()
     write(pair.east, topic, 40, first=100)
     late = replace(lease, assignments=(lease.assignments[0]._replace(start=100),))
-    assert Copy(Batches(), late).to_the_end().rows[Partition(topic, 0)].stopped
+    assert Copy(Batches(), late).to_the_end().rows[LogId(topic, 0)].stopped
 
 
 def test_two_partitions_may_not_go_to_one(pair: Pair) -> None:
     lease = pair.lease("one", 2)
-    merged = tuple(each._replace(target=Partition("one", 0)) for each in lease.assignments)
+    merged = tuple(each._replace(target=LogId("one", 0)) for each in lease.assignments)
     with pytest.raises(Stop, match="copy: records"):
         Batches().open(replace(lease, assignments=merged))
 
@@ -392,7 +392,7 @@ def test_producers_that_the_broker_forgot_are_found_in_the_log(pair: Pair) -> No
     lease = Copy(Batches(), pair.lease(topic)).to_the_end()
     cluster = Cluster(lease.lease.target)
     cluster.refresh([topic])
-    where = Partition(topic, 0)
+    where = LogId(topic, 0)
     configure(pair.west, ConfigResource(ResourceType.BROKER, "1"), "producer.id.expiration.ms", "1000")
     wait_until(lambda: cluster.producers([where])[where] == {}, 180.0, "the broker to forget")
     configure(pair.west, ConfigResource(ResourceType.BROKER, "1"), "producer.id.expiration.ms", "86400000")

@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.integration.replication.mirror import Side, sides
-from trueup.connectors.contract import Endpoint, Partition
+from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.kafka.client.admin import Admin
 from trueup.connectors.kafka.client.metadata import Discovery
 from trueup.connectors.kafka.replication.config_sync import Alignment, Outcome
@@ -66,7 +66,7 @@ def test_old_records_outlive_the_short_retention_of_the_target(both: tuple[Side,
     for topic in ("old", "lost"):
         writer.produce(topic, b"x", partition=0, timestamp=YEAR_2020_MS)
     writer.flush()
-    places = [Partition("old", 0), Partition("lost", 0)]
+    places = [LogId("old", 0), LogId("lost", 0)]
     west_logs = west.discovery.logs
     wait_until(lambda: west_logs(places)[places[1]].start == 1, 180.0, "the record of a topic with defaults to vanish")
     assert west_logs(places)[places[0]].start == 0

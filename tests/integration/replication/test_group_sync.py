@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.replication.mirror import Side, copy, sides
-from trueup.connectors.contract import Partition
+from trueup.connectors.contract import LogId
 from trueup.connectors.kafka.client.kafka_python import AT_ONCE
 from trueup.connectors.kafka.replication.group_sync import Checkpoint, Groups, Way
 from trueup.connectors.sandbox.jvm.processes import wait_until
@@ -37,18 +37,18 @@ def prepared(both: tuple[Side, Side], topic: str, ahead: int = 3) -> OffsetMap:
 
 def passed(both: tuple[Side, Side], group: str, way: Way, topic: str, **more: object) -> Checkpoint:
     east, west = both
-    [row] = Groups(east.groups, west.groups).sync([group], {Partition(topic, 0): way}, **more)  # type: ignore[arg-type]
+    [row] = Groups(east.groups, west.groups).sync([group], {LogId(topic, 0): way}, **more)  # type: ignore[arg-type]
     return row
 
 
 def at(side: Side, group: str, topic: str) -> int | None:
-    return side.groups.offsets([group])[group].get(Partition(topic, 0))  # type: ignore[union-attr]
+    return side.groups.offsets([group])[group].get(LogId(topic, 0))  # type: ignore[union-attr]
 
 
 def test_a_group_goes_on_with_the_first_record_that_it_did_not_read(both: tuple[Side, Side]) -> None:
     east, west = both
-    way = Way(Partition("moves", 0), prepared(both, "moves"))
-    east.commit("readers", {Partition("moves", 0): 0})
+    way = Way(LogId("moves", 0), prepared(both, "moves"))
+    east.commit("readers", {LogId("moves", 0): 0})
     east.consume("readers", "moves", 4)
     row = passed(both, "readers", way, "moves")
     assert (row.action, row.committed, row.translated, west.consume("readers", "moves", 2)) == (
@@ -61,8 +61,8 @@ def test_a_group_goes_on_with_the_first_record_that_it_did_not_read(both: tuple[
 
 def test_nothing_is_changed_where_nothing_is_to_be(both: tuple[Side, Side]) -> None:
     east, west = both
-    way = Way(Partition("watched", 0), prepared(both, "watched"))
-    east.commit("watched", {Partition("watched", 0): 5})
+    way = Way(LogId("watched", 0), prepared(both, "watched"))
+    east.commit("watched", {LogId("watched", 0): 5})
     row = passed(both, "watched", way, "watched", change=False)
     assert (row.action, row.translated, at(west, "watched", "watched")) == ("due", 8, None)
 
@@ -71,9 +71,9 @@ def test_nothing_is_changed_where_nothing_is_to_be(both: tuple[Side, Side]) -> N
 def test_a_group_with_members_there_is_not_touched(both: tuple[Side, Side], protocol: str) -> None:
     east, west = both
     name = f"busy-{protocol}"
-    way = Way(Partition(name, 0), prepared(both, name))
-    east.commit(name, {Partition(name, 0): 6})
-    west.commit(name, {Partition(name, 0): 1})
+    way = Way(LogId(name, 0), prepared(both, name))
+    east.commit(name, {LogId(name, 0): 6})
+    west.commit(name, {LogId(name, 0): 1})
     with west.member(name, name, protocol):
         wait_until(lambda: west.groups.states()[name] == "stable", 180.0, "the group to be stable")
         during = passed(both, name, way, name)
@@ -84,9 +84,9 @@ def test_a_group_with_members_there_is_not_touched(both: tuple[Side, Side], prot
 
 def test_the_broker_itself_refuses_offsets_of_a_group_with_members(both: tuple[Side, Side]) -> None:
     east, west = both
-    way = Way(Partition("raced", 0), prepared(both, "raced"))
-    east.commit("raced", {Partition("raced", 0): 6})
-    west.commit("raced", {Partition("raced", 0): 1})
+    way = Way(LogId("raced", 0), prepared(both, "raced"))
+    east.commit("raced", {LogId("raced", 0): 6})
+    west.commit("raced", {LogId("raced", 0): 1})
     looked = west.groups.states()
     with west.member("raced", "raced"), pytest.MonkeyPatch.context() as patch:
         patch.setattr(west.groups, "states", lambda: looked)  # it joins after we looked
@@ -97,21 +97,21 @@ def test_the_broker_itself_refuses_offsets_of_a_group_with_members(both: tuple[S
 def test_offsets_of_more_groups_are_set_than_are_on_the_way_at_once(both: tuple[Side, Side]) -> None:
     east, _ = both
     east.create("crowd")
-    asked = {f"crowd-{number}": {Partition("crowd", 0): number} for number in range(2 * AT_ONCE + 1)}
-    east.commit("crowd-0", {Partition("crowd", 0): 0})
+    asked = {f"crowd-{number}": {LogId("crowd", 0): number} for number in range(2 * AT_ONCE + 1)}
+    east.commit("crowd-0", {LogId("crowd", 0): 0})
     wait_until(lambda: not any(any(told.values()) for told in commit(east, asked)), 60.0, "their coordinators")
     assert east.groups.offsets(list(asked)) == asked
 
 
-def commit(side: Side, asked: dict[str, dict[Partition, int]]) -> list[dict[Partition, str]]:
+def commit(side: Side, asked: dict[str, dict[LogId, int]]) -> list[dict[LogId, str]]:
     return list(side.groups.commit(asked).values())  # type: ignore[arg-type]
 
 
 def test_a_group_never_goes_back_unless_told_to(both: tuple[Side, Side]) -> None:
     east, west = both
-    way = Way(Partition("forth", 0), prepared(both, "forth"))
-    east.commit("forth", {Partition("forth", 0): 2})
-    west.commit("forth", {Partition("forth", 0): 9})
+    way = Way(LogId("forth", 0), prepared(both, "forth"))
+    east.commit("forth", {LogId("forth", 0): 2})
+    west.commit("forth", {LogId("forth", 0): 9})
     kept = passed(both, "forth", way, "forth")
     moved = passed(both, "forth", way, "forth", reset={"forth"})
     assert (kept.action, kept.present, moved.action, at(west, "forth", "forth")) == ("kept", 9, "moved", 5)
@@ -119,23 +119,23 @@ def test_a_group_never_goes_back_unless_told_to(both: tuple[Side, Side]) -> None
 
 def test_a_group_ahead_of_the_copy_waits_at_its_end(both: tuple[Side, Side]) -> None:
     east, west = both
-    way = Way(Partition("ahead", 0), prepared(both, "ahead"))
+    way = Way(LogId("ahead", 0), prepared(both, "ahead"))
     east.write("ahead", values(10, 15))
-    east.commit("ahead", {Partition("ahead", 0): 14})
+    east.commit("ahead", {LogId("ahead", 0): 14})
     row = passed(both, "ahead", way, "ahead")
     assert (row.action, row.lag, at(west, "ahead", "ahead")) == ("moved", 4, 13)
 
 
 def test_without_a_copy_there_is_no_offset(both: tuple[Side, Side]) -> None:
     both[0].create("fresh")
-    both[0].commit("fresh", {Partition("fresh", 0): 0})
-    row = passed(both, "fresh", Way(Partition("fresh", 0), OffsetMap()), "fresh")
+    both[0].commit("fresh", {LogId("fresh", 0): 0})
+    row = passed(both, "fresh", Way(LogId("fresh", 0), OffsetMap()), "fresh")
     assert (row.action, row.reason) == ("waiting", "nothing was copied yet")
 
 
 def test_a_second_pass_finds_nothing_to_do(both: tuple[Side, Side]) -> None:
-    way = Way(Partition("twice", 0), prepared(both, "twice"))
-    both[0].commit("twice", {Partition("twice", 0): 5})
+    way = Way(LogId("twice", 0), prepared(both, "twice"))
+    both[0].commit("twice", {LogId("twice", 0): 5})
     actions = [passed(both, "twice", way, "twice").action for _ in range(2)]
     assert actions == ["moved", "kept"]
 
@@ -146,10 +146,8 @@ def test_partitions_that_go_into_one_have_the_least_offset(both: tuple[Side, Sid
     other = OffsetMap().extend([(0, 3, 10)], 10)
     east.create("more")
     east.write("more", values(0, 10))
-    east.commit("many", {Partition("many", 0): 8, Partition("more", 0): 2})
-    ways = {
-        Partition(topic, 0): Way(Partition("many", 0), known) for topic, known in (("many", there), ("more", other))
-    }
+    east.commit("many", {LogId("many", 0): 8, LogId("more", 0): 2})
+    ways = {LogId(topic, 0): Way(LogId("many", 0), known) for topic, known in (("many", there), ("more", other))}
     rows = Groups(east.groups, west.groups).sync(["many"], ways)
     assert ({row.translated for row in rows}, at(west, "many", "many")) == ({5}, 5)
 
@@ -157,18 +155,18 @@ def test_partitions_that_go_into_one_have_the_least_offset(both: tuple[Side, Sid
 def test_a_group_moves_there_and_back_over_one_link(both: tuple[Side, Side]) -> None:
     east, west = both
     there = prepared(both, "home")
-    east.commit("home", {Partition("home", 0): 0})
+    east.commit("home", {LogId("home", 0): 0})
     east.consume("home", "home", 4)
-    passed(both, "home", Way(Partition("home", 0), there), "home")
+    passed(both, "home", Way(LogId("home", 0), there), "home")
     west.consume("home", "home", 3)
-    back = Way(Partition("home", 0), there, reverse=True)
-    [row] = Groups(west.groups, east.groups).sync(["home"], {Partition("home", 0): back})
+    back = Way(LogId("home", 0), there, reverse=True)
+    [row] = Groups(west.groups, east.groups).sync(["home"], {LogId("home", 0): back})
     assert (row.action, row.translated, east.consume("home", "home", 1)) == ("moved", 7, ["v7"])
 
 
 def test_a_group_moves_there_and_back_where_both_sides_write(both: tuple[Side, Side]) -> None:
     east, west = both
-    topic, place = "both", Partition("both", 0)
+    topic, place = "both", LogId("both", 0)
     for side in both:
         side.create(topic)
     east.write(topic, values(0, 4, "e"))
@@ -192,12 +190,12 @@ def test_names_are_matched_whole(both: tuple[Side, Side]) -> None:
     east, west = both
     east.create("named")
     for group in ("pay-1", "pay-2", "repay"):
-        east.commit(group, {Partition("named", 0): 0})
+        east.commit(group, {LogId("named", 0): 0})
     assert Groups(east.groups, west.groups).names(["/pay-.*/"]) == ["pay-1", "pay-2"]
 
 
 def test_a_group_is_set_only_between_the_topics_that_were_copied(both: tuple[Side, Side]) -> None:
-    place, east = Partition("anew", 0), both[0]
+    place, east = LogId("anew", 0), both[0]
     known = prepared(both, "anew")
     here, there = (side.discovery.topics(["anew"], configs=False)["anew"].id for side in both)
     east.commit("late", {place: 4})

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.replication.audit import audit, ends
 from tests.replication.worker import Worker
 from tests.replication.writers import Site, Writers
-from trueup.connectors.contract import Assignment, Connector, Endpoint, Lease, Partition, Position
+from trueup.connectors.contract import Assignment, Connector, Endpoint, Lease, LogId, Position
 from trueup.connectors.kafka.replication.connector import Batches
 from trueup.connectors.kafka.replication.records.copier import Records
 from trueup.connectors.sandbox.jvm.processes import wait_until
@@ -63,7 +63,7 @@ def east_end(east: Brokers, user: str = "admin") -> Endpoint:
 
 
 def lease(source: Endpoint, target: Endpoint) -> Lease:
-    each = tuple(Assignment(p, p, Position(), 0) for p in (Partition(TOPIC, n) for n in range(PARTITIONS)))
+    each = tuple(Assignment(p, p, Position(), 0) for p in (LogId(TOPIC, n) for n in range(PARTITIONS)))
     return Lease(f"{source.name}-{target.name}", source, target, 1 + source.bit, "batches", each)
 
 
@@ -112,7 +112,7 @@ class Guarded:
         for number in range(RECORDS):
             producer.produce(topic, b"%d" % number, partition=0)
         producer.flush(60)
-        one = Partition(topic, 0)
+        one = LogId(topic, 0)
         into_east = lease(Endpoint("west", west.bootstrap, 1), east_end(east))
         self.site, self.counted, self.reached = Site("east", east.bootstrap, topic, 1), 0, 0
         self._copier = connector.open(replace(into_east, assignments=(Assignment(one, one, Position(), 0),)))

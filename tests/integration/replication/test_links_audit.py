@@ -10,7 +10,7 @@ from tests.replication.audit import audit
 from tests.replication.faults import Faults
 from tests.replication.worker import Worker
 from tests.replication.writers import KINDS, Site, Writers
-from trueup.connectors.contract import Assignment, Endpoint, Lease, Partition, Position
+from trueup.connectors.contract import Assignment, Endpoint, Lease, LogId, Position
 from trueup.connectors.sandbox.servers.kafka import Kafka
 from trueup.streams.replication.link import CONNECTORS
 
@@ -61,7 +61,7 @@ def link(tmp_path: Path) -> Iterator[Callable[..., Worker]]:
 
 def lease_of(source: Site, target: Site, path: str, forward: bool, flow: int) -> Lease:
     assignments = tuple(
-        Assignment(Partition(source.topic, number), Partition(target.topic, number), Position(), 0)
+        Assignment(LogId(source.topic, number), LogId(target.topic, number), Position(), 0)
         for number in range(source.partitions)
     )
     ends = [Endpoint(site.name, site.bootstrap, BITS[site.name]) for site in (source, target)]

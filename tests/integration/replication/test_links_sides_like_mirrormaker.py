@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.replication.mirror import Side, copy, sides
-from trueup.connectors.contract import Partition
+from trueup.connectors.contract import LogId
 from trueup.connectors.kafka.replication.config_sync import Alignment
 from trueup.connectors.kafka.replication.group_sync import Checkpoint, Groups, Way
 from trueup.connectors.sandbox.jvm.processes import wait_until
@@ -40,7 +40,7 @@ def align(both: tuple[Side, Side], topic: str, exclude: tuple[str, ...] = EXCLUD
     wait_until(lambda: due() == 0, 180.0, f"nothing left to align of {topic}")
 
 
-def checkpoint(both: tuple[Side, Side], group: str, maps: dict[Partition, OffsetMap]) -> dict[Partition, Checkpoint]:
+def checkpoint(both: tuple[Side, Side], group: str, maps: dict[LogId, OffsetMap]) -> dict[LogId, Checkpoint]:
     ways = {place: Way(place, known) for place, known in maps.items()}
     return {row.source: row for row in Groups(both[0].groups, both[1].groups).sync([group], ways)}
 
@@ -51,7 +51,7 @@ def write(side: Side, topic: str, start: int, end: int, partition: int = 0) -> N
 
 def test_a_group_at_the_end_of_the_source_is_at_the_end_of_the_target(both: tuple[Side, Side]) -> None:
     east, west = both
-    places = [Partition("ends", number) for number in range(3)]
+    places = [LogId("ends", number) for number in range(3)]
     east.create("ends", 3)
     align(both, "ends")
     for place in places:
@@ -64,7 +64,7 @@ def test_a_group_at_the_end_of_the_source_is_at_the_end_of_the_target(both: tupl
 
 def test_a_group_far_behind_the_copy_is_translated_to_the_record(both: tuple[Side, Side]) -> None:
     east, west = both
-    place = Partition("behind", 0)
+    place = LogId("behind", 0)
     for side in both:
         side.create("behind")
     write(west, "behind", 1000, 1007)
@@ -79,7 +79,7 @@ def test_a_group_far_behind_the_copy_is_translated_to_the_record(both: tuple[Sid
 
 def test_an_empty_partition_does_not_keep_the_others(both: tuple[Side, Side]) -> None:
     east, west = both
-    places = [Partition("partly", number) for number in range(2)]
+    places = [LogId("partly", number) for number in range(2)]
     east.create("partly", 2)
     align(both, "partly")
     write(east, "partly", 0, 5, 1)
@@ -90,7 +90,7 @@ def test_an_empty_partition_does_not_keep_the_others(both: tuple[Side, Side]) ->
 
 def test_no_checkpoint_while_nothing_was_copied(both: tuple[Side, Side]) -> None:
     east, west = both
-    place = Partition("none", 0)
+    place = LogId("none", 0)
     for side in both:
         side.create("none")
     write(east, "none", 0, 5)
@@ -101,7 +101,7 @@ def test_no_checkpoint_while_nothing_was_copied(both: tuple[Side, Side]) -> None
 
 def test_checkpoints_rise_through_restarts(both: tuple[Side, Side]) -> None:
     east, west = both
-    place = Partition("restarts", 0)
+    place = LogId("restarts", 0)
     for side in both:
         side.create("restarts")
     known, seen = OffsetMap(), []
@@ -115,7 +115,7 @@ def test_checkpoints_rise_through_restarts(both: tuple[Side, Side]) -> None:
 
 def test_a_group_that_left_the_target_is_followed_again(both: tuple[Side, Side]) -> None:
     east, west = both
-    place = Partition("leaves", 0)
+    place = LogId("leaves", 0)
     for side in both:
         side.create("leaves")
     write(east, "leaves", 0, 10)
@@ -130,7 +130,7 @@ def test_a_group_that_left_the_target_is_followed_again(both: tuple[Side, Side])
 
 def test_consumers_fail_over_and_back(both: tuple[Side, Side]) -> None:
     east, west = both
-    place = Partition("fails", 0)
+    place = LogId("fails", 0)
     for side in both:
         side.create("fails")
     write(east, "fails", 0, 20)
@@ -170,7 +170,7 @@ def test_partitions_added_at_the_source_are_added_and_groups_follow_there(both: 
     change(east, Action(Kind.GROW, "grows", "", "", 3))
     wait_until(lambda: len(east.discovery.topics(["grows"])["grows"].leaders) == 3, 180.0, "the source to have grown")
     align(both, "grows")
-    added = Partition("grows", 2)
+    added = LogId("grows", 2)
     write(east, "grows", 0, 6, 2)
     east.commit("grows", {added: 4})
     row = checkpoint(both, "grows", {added: copy(east, west, "grows", partition=2)})[added]

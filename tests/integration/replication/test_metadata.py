@@ -11,7 +11,7 @@ from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from tests.integration.replication.mirror import coordinated
 from tests.proxy import Proxy
-from trueup.connectors.contract import Endpoint, Partition
+from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.kafka.client.admin import Admin
 from trueup.connectors.kafka.client.group_offsets import Committed
 from trueup.connectors.kafka.client.metadata import Discovery, Log
@@ -24,7 +24,7 @@ from trueup.state.replication.settings import Start
 
 pytestmark = pytest.mark.servers
 
-ORDERS = [Partition("orders", number) for number in range(3)]
+ORDERS = [LogId("orders", number) for number in range(3)]
 
 
 @pytest.fixture(scope="module")
@@ -121,8 +121,8 @@ def test_logs_start_and_end(east: Discovery) -> None:
 
 
 def test_one_bad_partition_spoils_no_other(east: Discovery) -> None:
-    found = east.logs([ORDERS[0], Partition("nothing", 0)])
-    assert (found[ORDERS[0]], found[Partition("nothing", 0)].error.count("nothing-0")) == (Log(0, 5), 1)
+    found = east.logs([ORDERS[0], LogId("nothing", 0)])
+    assert (found[ORDERS[0]], found[LogId("nothing", 0)].error.count("nothing-0")) == (Log(0, 5), 1)
 
 
 def test_an_open_transaction_ends_what_can_be_read(broker: Kafka, east: Discovery) -> None:
@@ -132,7 +132,7 @@ def test_an_open_transaction_ends_what_can_be_read(broker: Kafka, east: Discover
     writer.begin_transaction()
     writer.produce("open", b"x")
     writer.flush()
-    place = Partition("open", 0)
+    place = LogId("open", 0)
     ends = east.logs([place])[place].end, east.logs([place], committed_only=False)[place].end
     writer.abort_transaction()
     assert ends == (0, 1)

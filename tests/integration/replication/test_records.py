@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 from tests.conformance.harness import contents, numbered, untrue
 from tests.conformance.kafka import KafkaHarness
 from tests.replication.pair import Copy, Pair
-from trueup.connectors.contract import Assignment, Partition, Position
+from trueup.connectors.contract import Assignment, LogId, Position
 from trueup.connectors.kafka.replication.connector import Batches
 from trueup.connectors.kafka.replication.records.copier import Records
 from trueup.state.common.errors import BadSettings, Stop
@@ -60,7 +60,7 @@ def test_many_topics_go_into_one_and_resume_apart(records: KafkaHarness) -> None
     sources, target = [records.topic(), records.topic()], records.topic()
     lease = replace(
         records.lease(target),
-        assignments=tuple(Assignment(Partition(s, 0), Partition(target, 0), Position(), 0) for s in sources),
+        assignments=tuple(Assignment(LogId(s, 0), LogId(target, 0), Position(), 0) for s in sources),
     )
     for turn in range(2):
         for source in sources:
@@ -75,7 +75,7 @@ def test_runs_of_topics_that_share_a_target_are_exact(records: KafkaHarness) -> 
     sources, target = [records.topic(), records.topic()], records.topic()
     for source in sources:
         records.write("east", source, {0: numbered(500, name=source.encode())})
-    assignments = tuple(Assignment(Partition(s, 0), Partition(target, 0), Position(), 0) for s in sources)
+    assignments = tuple(Assignment(LogId(s, 0), LogId(target, 0), Position(), 0) for s in sources)
     copier = Records().open(replace(records.lease(target), assignments=assignments))
     runs = {source: [] for source in sources}
     copier.copy(time.monotonic() + 2.0)

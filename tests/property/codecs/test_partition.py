@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trueup.connectors.contract import Assignment, Endpoint, Lease, Partition, Position, Run
+from trueup.connectors.contract import Assignment, Endpoint, Lease, LogId, Position, Run
 from trueup.connectors.kafka.client.fetch_produce import Fetched
 from trueup.connectors.kafka.protocol.record_batch import (
     CODEC,
@@ -26,7 +26,7 @@ from trueup.state.common.errors import Stop
 from trueup.state.replication.provenance import producer_id, tag_of
 
 FLOW, EAST, WEST, NORTH = 9, 0, 1, 2
-WHERE = Partition("t", 0)
+WHERE = LogId("t", 0)
 LAST_BATCHES, IN_FLIGHT = 5, 8
 LOCAL, FROM_NORTH, FROM_TARGET = 3, producer_id(1 << NORTH, 4), producer_id(1 << WEST, 5)
 

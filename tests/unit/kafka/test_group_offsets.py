@@ -9,7 +9,7 @@ from kafka import errors as kafka_errors
 from kafka.protocol.consumer import OffsetFetchResponse
 from kafka.structs import OffsetAndMetadata
 
-from trueup.connectors.contract import Endpoint, Partition
+from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.kafka.client.group_offsets import Committed
 from trueup.connectors.kafka.client.kafka_python import CleanClient, commit_request
 from trueup.connectors.sandbox.jvm.processes import free_port, wait_until
@@ -54,8 +54,8 @@ def test_an_answer_that_kafka_python_cannot_read_is_one_error_and_ends_the_conne
 
 @pytest.mark.parametrize("version", range(2, 9))
 def test_a_commit_has_the_bytes_of_the_client_library(version: int) -> None:
-    offsets = {Partition("orders", 0): 7, Partition("mail", 3): 0, Partition("orders", 2): 1 << 40}
-    theirs = {TopicPartition(*place): OffsetAndMetadata(offset, "", None) for place, offset in offsets.items()}
+    offsets = {LogId("orders", 0): 7, LogId("mail", 3): 0, LogId("orders", 2): 1 << 40}
+    theirs = {TopicPartition(*place[:2]): OffsetAndMetadata(offset, "", None) for place, offset in offsets.items()}
     known = CleanClient._alter_group_offsets_request("g", theirs)
     assert commit_request("g", offsets).encode(version=version) == known.encode(version=version)
 
@@ -67,8 +67,8 @@ def fetched(offset: int, error: int = 0, refused: int = 0) -> object:
     return group(group_id="g", error_code=refused, topics=[topic(name="mail", partitions=[place])])
 
 
-@pytest.mark.parametrize(("offset", "expected"), [(7, {Partition("mail", 3): 7}), (-1, {})])
-def test_a_partition_without_a_commit_has_no_place(offset: int, expected: dict[Partition, int]) -> None:
+@pytest.mark.parametrize(("offset", "expected"), [(7, {LogId("mail", 3): 7}), (-1, {})])
+def test_a_partition_without_a_commit_has_no_place(offset: int, expected: dict[LogId, int]) -> None:
     assert CleanClient._parse_group_offsets(fetched(offset)) == expected
 
 

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from kafka import errors as kafka_errors
 
-from trueup.connectors.contract import Endpoint, Partition
+from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.kafka.client.group_offsets import Committed
 from trueup.connectors.kafka.replication.group_sync import Groups, Way
 from trueup.state.common.errors import Retry, Stop, Unknown
 from trueup.state.replication.offset_map import OffsetMap
 
-HERE, THERE = Partition("topic", 0), Partition("topic-there", 0)
+HERE, THERE = LogId("topic", 0), LogId("topic-there", 0)
 COPIED = OffsetMap().extend([(0, 3, 10)], 12)
 
 
@@ -21,7 +21,7 @@ class Cluster:
 
     def __init__(self, offsets: Mapping[str, Any], states: Mapping[str, str] | None = None) -> None:
         self.committed, self.listed = dict(offsets), dict(states or {})
-        self.commits: list[tuple[str, dict[Partition, int]]] = []
+        self.commits: list[tuple[str, dict[LogId, int]]] = []
         self.together: list[list[str]] = []
         self.refused: dict[str, Any] = {}
         self.refusal: Exception | None = None
@@ -38,7 +38,7 @@ class Cluster:
             raise self.refusal
         return self.listed
 
-    def commit(self, offsets: Mapping[str, Mapping[Partition, int]]) -> dict[str, Any]:
+    def commit(self, offsets: Mapping[str, Mapping[LogId, int]]) -> dict[str, Any]:
         if self.refusal:
             raise self.refusal
         self.together.append(list(offsets))
@@ -46,7 +46,7 @@ class Cluster:
         return {group: self.refused.get(group, dict.fromkeys(places, "")) for group, places in offsets.items()}
 
 
-def sync(source: Cluster, target: Cluster, ways: Mapping[Partition, Way], **more: Any) -> list[Any]:
+def sync(source: Cluster, target: Cluster, ways: Mapping[LogId, Way], **more: Any) -> list[Any]:
     return Groups(source, target).sync(["g"], ways, **more)  # type: ignore[arg-type]
 
 
@@ -119,7 +119,7 @@ def test_an_offset_that_is_there_already_is_not_committed_again() -> None:
 
 
 def test_one_partition_without_translation_holds_those_that_go_into_the_same() -> None:
-    other = Partition("other", 0)
+    other = LogId("other", 0)
     ways = {HERE: Way(THERE, COPIED), other: Way(THERE, OffsetMap())}
     rows = sync(Cluster({"g": {HERE: 4, other: 1}}), Cluster({}), ways)
     assert [(row.action, row.translated) for row in rows] == [("waiting", -1)] * 2
@@ -127,7 +127,7 @@ def test_one_partition_without_translation_holds_those_that_go_into_the_same() -
 
 def test_partitions_that_the_link_does_not_copy_are_left_alone() -> None:
     target = Cluster({})
-    sync(Cluster({"g": {HERE: 4, Partition("theirs", 0): 9}}), target, {HERE: Way(THERE, COPIED)})
+    sync(Cluster({"g": {HERE: 4, LogId("theirs", 0): 9}}), target, {HERE: Way(THERE, COPIED)})
     assert target.commits == [("g", {THERE: 7})]
 
 
@@ -191,7 +191,7 @@ def test_an_offset_that_was_read_as_its_topic_was_made_anew_has_no_topic() -> No
 
 
 def test_a_partition_that_is_stopped_holds_those_that_go_into_the_same() -> None:
-    other = Partition("other", 0)
+    other = LogId("other", 0)
     ways = {HERE: Way(THERE, COPIED), other: Way(THERE, COPIED, blocked_reason="it is stopped")}
     rows = sync(Cluster({"g": {HERE: 4, other: 1}}), Cluster({}), ways)
     assert [row.action for row in rows] == ["waiting"] * 2

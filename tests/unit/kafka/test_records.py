@@ -2,7 +2,7 @@
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from trueup.connectors.contract import Assignment, Endpoint, Lease, Limits, Partition, Position, Run
+from trueup.connectors.contract import Assignment, Endpoint, Lease, Limits, LogId, Position, Run
 from trueup.connectors.kafka.client.rate_limit import Rate
 from trueup.connectors.kafka.replication.records.clients import Bounds, dropped, served
 from trueup.connectors.kafka.replication.records.headers import MARK, Path, mark_of, prefix_of
@@ -12,7 +12,7 @@ from trueup.connectors.kafka.replication.records.target_tail import Met, Search
 from trueup.connectors.kafka.replication.records.transforms import Record
 from trueup.state.replication.provenance import HEADER
 
-ORDERS = Partition("orders", 0)
+ORDERS = LogId("orders", 0)
 EAST, WEST = Endpoint("east", "", 0), Endpoint("west", "", 1)
 OURS, OTHER = b"ours-pre", b"otherpre"
 
@@ -39,7 +39,7 @@ def written(offset: int) -> Message:
 
 
 def test_flows_and_partitions_have_marks_of_their_own() -> None:
-    prefixes = {prefix_of(flow, Partition(topic, n)) for flow in (1, 2) for topic in ("a", "b") for n in (0, 1)}
+    prefixes = {prefix_of(flow, LogId(topic, n)) for flow in (1, 2) for topic in ("a", "b") for n in (0, 1)}
     assert len(prefixes) == 8
 
 
@@ -209,6 +209,6 @@ def test_a_client_that_failed_for_good_is_dropped() -> None:
 
 
 def test_records_that_stand_before_those_acknowledged_are_none_of_the_copy() -> None:
-    lane = Lane(Partition("orders", 0))
+    lane = Lane(LogId("orders", 0))
     lane.next = 100
     assert (lane.extend(9, 10), lane.next) == (-100, 100)

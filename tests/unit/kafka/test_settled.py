@@ -4,12 +4,12 @@ from collections.abc import Iterable
 
 import pytest
 
-from trueup.connectors.contract import Endpoint, Partition
+from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.kafka.client import cluster
 from trueup.connectors.kafka.client.cluster import Cluster
 from trueup.state.common.errors import Retry, TrueupError
 
-ORDERS = Partition("orders", 0)
+ORDERS = LogId("orders", 0)
 
 
 class Scripted(Cluster):
@@ -20,8 +20,8 @@ class Scripted(Cluster):
         self._has, self._shows = has, shows
 
     def ends(
-        self, partitions: Iterable[Partition], which: int = -1, replica_id: int = -1
-    ) -> dict[Partition, int | TrueupError]:
+        self, partitions: Iterable[LogId], which: int = -1, replica_id: int = -1
+    ) -> dict[LogId, int | TrueupError]:
         ends = self._shows if replica_id == -1 else self._has
         return {partition: ends.pop(0) if len(ends) > 1 else ends[0] for partition in partitions}
 

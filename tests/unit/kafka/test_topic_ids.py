@@ -8,7 +8,7 @@ import pytest
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
-from trueup.connectors.contract import Partition
+from trueup.connectors.contract import LogId
 from trueup.connectors.kafka.client.fetch_produce import Fetched, Produced
 from trueup.connectors.kafka.client.topic_ids import (
     BY_ID,
@@ -67,7 +67,7 @@ def test_a_fetch_is_asked_by_id() -> None:
 def test_a_fetch_is_answered_by_id() -> None:
     found = fetched_by_id(memoryview(fetch_answer()), NAMES)
     none, some = (100, 50, 2, [], b""), (0, 50, 2, [(9, 3)], b"x" * 300)
-    wanted = {Partition(name, n): Fetched(*want) for name in ("one", "two") for n, want in ((0, none), (1, some))}
+    wanted = {LogId(name, n): Fetched(*want) for name in ("one", "two") for n, want in ((0, none), (1, some))}
     assert found == wanted
 
 
@@ -78,7 +78,7 @@ def test_a_batch_is_written_by_id() -> None:
         transactional_id=None, acks=-1, timeout_ms=10, topic_data=[topic(name="two", partition_data=data)]
     )
     by_name = encoded(theirs, 12)
-    ours = b"".join(produce_by_id({Partition("two", 3): b"y" * 200}, {"two": TWO}, 10))
+    ours = b"".join(produce_by_id({LogId("two", 3): b"y" * 200}, {"two": TWO}, 10))
     assert ours[1:] == by_name.replace(b"\x04two", TWO)
 
 
@@ -95,7 +95,7 @@ def test_a_write_is_answered_by_id() -> None:
     ]  # fmt: skip
     by_name = encoded(ProduceResponse(responses=[topic(name="two", partition_responses=parts)]), 12)
     found = produced_by_id(memoryview(HEADER + by_name.replace(b"\x04two", TWO)), NAMES)
-    assert found == {Partition("two", 0): Produced(0, 77), Partition("two", 1): Produced(87, -1)}
+    assert found == {LogId("two", 0): Produced(0, 77), LogId("two", 1): Produced(87, -1)}
 
 
 @pytest.mark.parametrize(("text", "wanted"), [("-" * 21 + "w", ODD), ("+" * 21 + "w", ODD), ("", b"")])

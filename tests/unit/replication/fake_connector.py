@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from trueup.connectors.contract import Assignment, Endpoint, Lease, Limits, Partition, Position, Progress, Run
+from trueup.connectors.contract import Assignment, Endpoint, Lease, Limits, LogId, Position, Progress, Run
 from trueup.state.common.errors import TrueupError
 from trueup.streams.replication.worker import Order
 
@@ -17,21 +17,21 @@ EAST, WEST = Endpoint("east", "east:9092", 0), Endpoint("west", "west:9092", 1)
 class World:
     """Number of records in each source partition, records of each target partition, and what went on."""
 
-    source: dict[Partition, int] = field(default_factory=dict)
-    target: dict[Partition, list[int]] = field(default_factory=dict)
+    source: dict[LogId, int] = field(default_factory=dict)
+    target: dict[LogId, list[int]] = field(default_factory=dict)
     opened: list[Lease] = field(default_factory=list)
     closed: int = 0
     fail: list[Exception] = field(default_factory=list)
     refuse: Exception | None = None
     changed: threading.Condition = field(default_factory=threading.Condition)
 
-    def write(self, partition: Partition, records: int) -> None:
+    def write(self, partition: LogId, records: int) -> None:
         """Add records at the source."""
         with self.changed:
             self.source[partition] = self.source.get(partition, 0) + records
             self.changed.notify_all()
 
-    def has(self, partition: Partition) -> int:
+    def has(self, partition: LogId) -> int:
         """Records at the target."""
         with self.changed:
             return len(self.target.get(partition, ()))
@@ -97,7 +97,7 @@ class FakeCopier:
 def order(number: int = 1, part: int = 0, topic: str = "orders", **more: object) -> Order:
     """An order for partition 0 of a topic."""
     limits = more.pop("limits", Limits())
-    where = Partition(topic, 0)
+    where = LogId(topic, 0)
     assert isinstance(limits, Limits)
     lease = Lease("east-west", EAST, WEST, 1, "batches", (Assignment(where, where, Position(), 0),), limits=limits)
     made = Order(lease, NAME, "a", number, part, 0.01, True, False)

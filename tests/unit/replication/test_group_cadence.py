@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.kafka.test_group_sync import Cluster
 from tests.unit.replication.test_link import Rig
-from trueup.connectors.contract import Partition, Position, Progress, Run
+from trueup.connectors.contract import LogId, Position, Progress, Run
 from trueup.connectors.kafka.replication.group_sync import Groups
 from trueup.state.common.errors import Retry
 from trueup.state.replication.offset_map import OffsetMap
@@ -15,7 +15,7 @@ from trueup.streams.replication.checkpoints import Copy
 from trueup.streams.replication.group_sync import PART, Mover, ways
 from trueup.streams.replication.reports import Heard, Report
 
-ZERO = Partition("orders", 0)
+ZERO = LogId("orders", 0)
 
 
 class Dying(Cluster):

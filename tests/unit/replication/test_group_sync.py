@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from trueup.connectors.contract import Partition
+from trueup.connectors.contract import LogId
 from trueup.connectors.kafka.replication.group_sync import Checkpoint, Commits
 from trueup.streams.replication import group_sync
 from trueup.streams.replication.group_sync import Mover
@@ -37,7 +37,7 @@ class Rig:
 
 
 def moved(group: str, number: int) -> Checkpoint:
-    place = Partition("orders", number)
+    place = LogId("orders", number)
     return Checkpoint(group, place, place, 7, 7, -1, 0, "moved", "")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.unit.replication.fake_connector import NAME
-from trueup.connectors.contract import Partition, Position, Progress, Run
+from trueup.connectors.contract import LogId, Position, Progress, Run
 from trueup.state.common.errors import Refused, Retry, Stop
 from trueup.state.replication.anomalies import Choice, silences
 from trueup.state.replication.settings import Link as Declared
@@ -21,7 +21,7 @@ from trueup.streams.replication.snapshot import Facts, Side, look
 from trueup.streams.replication.status import LinkStatus
 from trueup.streams.replication.worker import ALONE_S, Answer, Order
 
-ZERO, ONE = Partition("orders", 0), Partition("orders", 1)
+ZERO, ONE = LogId("orders", 0), LogId("orders", 1)
 NOW = 1_000_000
 
 
@@ -56,7 +56,7 @@ class Rig:
 
     def restarted(self) -> Link:
         """The link of another run of the application."""
-        known: dict[Partition, Copy] = load(self.journal).get("east-west", {})  # type: ignore[arg-type]
+        known: dict[LogId, Copy] = load(self.journal).get("east-west", {})  # type: ignore[arg-type]
         connectors = {"batches": NAME, "records": NAME}
         link = Link(
             "east-west", lambda: self.settings, self.journal, known,  # type: ignore[arg-type]
@@ -78,12 +78,12 @@ class Rig:
 
 
 def facts(partitions: int = 2, there: int = 2) -> Facts:
-    logs = {Partition("orders", n): (0, 100) for n in range(partitions)}
+    logs = {LogId("orders", n): (0, 100) for n in range(partitions)}
     names = frozenset({"orders", "pays"})
     return Facts(Side({"orders": partitions}, logs=logs, names=names), Side({"orders": there}), NOW)
 
 
-def done(order: Order, source: Partition, offsets: tuple[int, ...], **more: object) -> Progress:
+def done(order: Order, source: LogId, offsets: tuple[int, ...], **more: object) -> Progress:
     held = next(a for a in order.lease.assignments if a.source == source)
     before = max(held.position.offset, held.start, 0)
     at = offsets[source.number] if offsets else before
@@ -101,7 +101,7 @@ def rig() -> Rig:
     return Rig()
 
 
-def sources(orders: Iterable[Order]) -> list[Partition]:
+def sources(orders: Iterable[Order]) -> list[LogId]:
     return sorted(a.source for order in orders for a in order.lease.assignments)
 
 
@@ -269,7 +269,7 @@ def test_no_copier_goes_on_after_a_reset(rig: Rig) -> None:
 
 def test_only_what_is_copied_can_be_reset(rig: Rig) -> None:
     with pytest.raises(Refused):
-        rig.link.reset({Partition("pays", 0): 3}, "3")
+        rig.link.reset({LogId("pays", 0): 3}, "3")
 
 
 def test_another_path_is_taken_when_the_last_one_is_closed(rig: Rig) -> None:
@@ -304,11 +304,11 @@ def test_after_a_crash_the_old_path_closes_before_another_is_taken(rig: Rig) -> 
 def test_a_target_that_was_moved_begins_anew(rig: Rig) -> None:
     rig.round(10, 20)
     copy = rig.link.copies[ONE]
-    copy.moved(Partition("other", 1))
+    copy.moved(LogId("other", 1))
     assert (copy.position, len(copy.map), copy.offset) == (Position(), 0, 0)
 
 
-def left(rig: Rig) -> dict[Partition, int]:
+def left(rig: Rig) -> dict[LogId, int]:
     return {source: row.left for source, row in LinkStatus(rig.link).rows(rig.now).items()}
 
 
@@ -333,7 +333,7 @@ def test_a_topic_that_left_the_link_is_not_counted(rig: Rig) -> None:
 class Starts:
     """Latest is 100, earliest 0."""
 
-    def __call__(self, declared: Declared, sources: Iterable[Partition]) -> dict[Partition, int]:
+    def __call__(self, declared: Declared, sources: Iterable[LogId]) -> dict[LogId, int]:
         return dict.fromkeys(sources, 100 if declared.start == "latest" else 0)
 
 
@@ -349,7 +349,7 @@ def with_topic(name: str, there: int = 1) -> Facts:
 
 def begun_at(rig: Rig, topic: str, number: int = 0) -> int:
     """Where the next round lets a partition begin."""
-    return next(a.start for o in rig.link.orders() for a in o.lease.assignments if a.source == Partition(topic, number))
+    return next(a.start for o in rig.link.orders() for a in o.lease.assignments if a.source == LogId(topic, number))
 
 
 @pytest.fixture
@@ -418,7 +418,7 @@ def remade(rig: Rig, ids: tuple[str, str], end: int) -> Facts:
     source, target, at_ms = facts()
     return Facts(
         source._replace(ids={"orders": ids[0]}),
-        target._replace(ids={"orders": ids[1]}, logs={Partition("orders", n): (0, end) for n in range(2)}),
+        target._replace(ids={"orders": ids[1]}, logs={LogId("orders", n): (0, end) for n in range(2)}),
         at_ms,
     )
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.replication.fake_connector import NAME
 from tests.unit.replication.test_link import FakeJournal, done
-from trueup.connectors.contract import Partition, Position, Run
+from trueup.connectors.contract import LogId, Position, Run
 from trueup.state.common.errors import Refused
 from trueup.state.replication.anomalies import Choice
 from trueup.state.replication.provenance import Refill
@@ -20,7 +20,7 @@ from trueup.streams.replication.reports import Report
 from trueup.streams.replication.snapshot import Facts, Side
 from trueup.streams.replication.worker import Answer
 
-ZERO, BILLS = Partition("orders", 0), Partition("bills", 0)
+ZERO, BILLS = LogId("orders", 0), LogId("bills", 0)
 WHOLE = {ZERO: (0, 500), BILLS: (0, 200)}
 EMPTY = {ZERO: (0, 0), BILLS: (0, 0)}
 
@@ -31,7 +31,7 @@ class World:
     def __init__(self) -> None:
         self.clusters = {"east": "E", "west": "W"}
         self.ids = {name: {"orders": f"{name} o", "bills": f"{name} b"} for name in self.clusters}
-        self.logs: dict[str, dict[Partition, tuple[int, int]]] = {name: dict(WHOLE) for name in self.clusters}
+        self.logs: dict[str, dict[LogId, tuple[int, int]]] = {name: dict(WHOLE) for name in self.clusters}
 
     def lose(self, cluster: str = "E2", ids: Mapping[str, str] | None = None) -> None:
         """East comes back empty."""
@@ -55,11 +55,11 @@ class FakeSides:
     def look(self) -> Facts:
         return Facts(*(self._world.side(name) for name in self._ends), 1)
 
-    def logs(self, partitions: Iterable[Partition], at_target: bool = False) -> dict[Partition, tuple[int, int]]:
+    def logs(self, partitions: Iterable[LogId], at_target: bool = False) -> dict[LogId, tuple[int, int]]:
         found = self._world.logs[self._ends[at_target]]
         return {partition: found[partition] for partition in partitions if partition in found}
 
-    def sizes(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+    def sizes(self, partitions: Iterable[LogId]) -> dict[LogId, int]:
         return dict.fromkeys(partitions, 1_000)
 
     def __getattr__(self, name: str) -> Any:
@@ -90,7 +90,7 @@ class Rig:
         """A run of the application."""
         self.watches.clear()
         for name, source, target in (("east-west", "east", "west"), ("west-east", "west", "east")):
-            known: dict[Partition, Copy] = load(self.journal).get(name, {})  # type: ignore[arg-type]
+            known: dict[LogId, Copy] = load(self.journal).get(name, {})  # type: ignore[arg-type]
             link = Link(
                 name, lambda: self.settings, self.journal, known,  # type: ignore[arg-type]
                 lambda _declared, sources: dict.fromkeys(sources, 0), lambda _progress: None, lambda: 1_000_000,
@@ -133,7 +133,7 @@ class Rig:
     def refill(self) -> list[dict[str, Any]]:
         return Refilling(self.watches["west-east"]).begin()
 
-    def copies(self, name: str) -> Mapping[Partition, Copy]:
+    def copies(self, name: str) -> Mapping[LogId, Copy]:
         return self.watches[name].link.copies
 
 

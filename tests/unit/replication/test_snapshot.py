@@ -1,9 +1,9 @@
-from trueup.connectors.contract import Partition, Position, Progress
+from trueup.connectors.contract import LogId, Position, Progress
 from trueup.state.replication.anomalies import Look, silences
 from trueup.streams.replication.checkpoints import Copy
 from trueup.streams.replication.snapshot import NOTHING, Facts, Side, look, seen
 
-ORDERS = Partition("orders", 0)
+ORDERS = LogId("orders", 0)
 
 
 def at(offset: int) -> Copy:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.replication import fake_connector
 from tests.unit.replication.fake_connector import World, failing, order
-from trueup.connectors.contract import Limits, Partition, Position, Progress, Run
+from trueup.connectors.contract import Limits, LogId, Position, Progress, Run
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.state.common.errors import Retry, Stop
 from trueup.streams.journal.channel import Channel
@@ -19,7 +19,7 @@ from trueup.streams.replication import reports, worker
 from trueup.streams.replication.reports import Heard
 from trueup.streams.replication.worker import Answer, hold, release
 
-ORDERS = Partition("orders", 0)
+ORDERS = LogId("orders", 0)
 
 
 @pytest.fixture
@@ -66,9 +66,7 @@ def test_a_report_reads_back_as_it_was_written(world: World) -> None:
 def test_a_report_is_divided_where_it_would_be_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reports, "RUNS", 10)
     made = reports.Reporter(None, lambda report: Heard("", "", 0, 0, report))
-    made.report(
-        [Progress(Partition("orders", n), Partition("orders", n), Position(), (Run(0, 0, 1),) * 6) for n in range(3)]
-    )
+    made.report([Progress(LogId("orders", n), LogId("orders", n), Position(), (Run(0, 0, 1),) * 6) for n in range(3)])
     assert [(report.at, len(report.progress)) for report in made.reports] == [(1, 1), (2, 1), (3, 1)]
 
 

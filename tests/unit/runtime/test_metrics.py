@@ -7,7 +7,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.unit.cli.fake_engine import FakeEngine, healthy_status, link_row
-from trueup.connectors.contract import Partition, Position, Progress
+from trueup.connectors.contract import LogId, Position, Progress
 from trueup.state.common.rules import Verdict
 from trueup.state.placement.lifecycle import Stage
 from trueup.state.placement.rules import RULES
@@ -174,7 +174,7 @@ def test_links_have_a_state_lag_and_heartbeat() -> None:
 
 
 def test_what_became_of_records_is_counted_from_zero() -> None:
-    metrics, source = Metrics(cluster="east", links=["east-west"]), Partition("orders", 0)
+    metrics, source = Metrics(cluster="east", links=["east-west"]), LogId("orders", 0)
     before = value(metrics, "trueup_link_records_total", link="east-west", outcome="lost")
     metrics.copied("east-west", Progress(source, source, Position(7), copied=5, lost=2, bytes=100))
     after = [value(metrics, "trueup_link_records_total", link="east-west", outcome=o) for o in ("copied", "lost")]

@@ -8,7 +8,7 @@ import selectors
 import time
 from collections.abc import Callable, Iterator
 
-from trueup.connectors.contract import Lease, Partition, Progress
+from trueup.connectors.contract import Lease, LogId, Progress
 from trueup.connectors.kafka.client.cluster import EARLIEST, LATEST, Cluster
 from trueup.connectors.kafka.client.fetch_produce import OFFSET_OUT_OF_RANGE, Fetched, Missing, Produced, problem
 from trueup.connectors.kafka.client.rate_limit import Rate
@@ -228,7 +228,7 @@ class BatchCopier:
         if unsure and self._refreshed(self._target, [(line, line.target, line.track.target) for line in unsure]):
             self._stand(unsure)
 
-    def _refreshed(self, cluster: Cluster, ends: list[tuple[Line, Side, Partition]]) -> bool:
+    def _refreshed(self, cluster: Cluster, ends: list[tuple[Line, Side, LogId]]) -> bool:
         """Ask who leads. Raises `Stop` when the cluster refuses us."""
         try:
             cluster.refresh(partition.topic for _, _, partition in ends)

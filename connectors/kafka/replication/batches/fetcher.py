@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from selectors import EVENT_READ, BaseSelector
 
-from trueup.connectors.contract import Partition
+from trueup.connectors.contract import LogId
 from trueup.connectors.kafka.client.cluster import Cluster
 from trueup.connectors.kafka.client.connection import Connection
 from trueup.connectors.kafka.client.fetch_produce import COMMITTED, FETCH, FETCH_VERSION, Fetched, fetch_body, fetched
@@ -25,7 +25,7 @@ class Reader:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self.asked: dict[Partition, tuple[Track, int]] = {}
+        self.asked: dict[LogId, tuple[Track, int]] = {}
         self.names: dict[bytes, str] = {}
         self.turn = 0
         self.asked_s = 0.0
@@ -46,7 +46,7 @@ class Reader:
             self.names = {}
             self.connection.send(FETCH, FETCH_VERSION, fetch_body(by_name, *sizes))
 
-    def answers(self) -> dict[Partition, Fetched]:
+    def answers(self) -> dict[LogId, Fetched]:
         """Read what the broker answered."""
         body = self.connection.receive()
         return fetched_by_id(body, self.names) if self.names else fetched(body)
@@ -76,7 +76,7 @@ class Fetcher:
         """Read an answer: each partition with the offset that was asked for."""
         reader = self._readers[node]
         asked, reader.asked = reader.asked, {}
-        answers: dict[Partition, Fetched] = {}
+        answers: dict[LogId, Fetched] = {}
         self._guarded(node, [track for track, _ in asked.values()], lambda: answers.update(reader.answers()))
         for partition, answer in answers.items():
             if partition in asked:

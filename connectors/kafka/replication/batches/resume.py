@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from trueup.connectors.contract import Partition
+from trueup.connectors.contract import LogId
 from trueup.connectors.kafka.client.cluster import EARLIEST, Cluster
 from trueup.connectors.kafka.client.connection import Connection
 from trueup.connectors.kafka.client.fetch_produce import FETCH, FETCH_VERSION, UNCOMMITTED, fetch_body, fetched, problem
@@ -66,10 +66,10 @@ class Standing:
     whole: bool = False
 
 
-def stand(target: Cluster, places: Mapping[Partition, Place], flow: int) -> dict[Partition, Standing | TrueupError]:
+def stand(target: Cluster, places: Mapping[LogId, Place], flow: int) -> dict[LogId, Standing | TrueupError]:
     """Where each partition of the target stands. The end is asked before the producers: every batch before it is then
     known to them. Where they know more than is counted, that is looked at once every replica in sync has it."""
-    found: dict[Partition, Standing | TrueupError] = {}
+    found: dict[LogId, Standing | TrueupError] = {}
     facts = _facts(target, places, flow, found)
     settled = target.settled(p for p, (_, last) in facts.items() if not places[p].chosen and places[p].ahead(last))
     for partition, (end, last) in facts.items():
@@ -83,9 +83,9 @@ def stand(target: Cluster, places: Mapping[Partition, Place], flow: int) -> dict
     return found
 
 
-def floors(target: Cluster, places: Mapping[Partition, Place], flow: int) -> dict[Partition, int]:
+def floors(target: Cluster, places: Mapping[LogId, Place], flow: int) -> dict[LogId, int]:
     """The ends of those partitions that have of ours exactly what their places count: their new floors."""
-    failed: dict[Partition, Standing | TrueupError] = {}
+    failed: dict[LogId, Standing | TrueupError] = {}
     facts = _facts(target, places, flow, failed)
     return {
         partition: end for partition, (end, last) in facts.items()
@@ -94,8 +94,8 @@ def floors(target: Cluster, places: Mapping[Partition, Place], flow: int) -> dic
 
 
 def _facts(
-    target: Cluster, partitions: Iterable[Partition], flow: int, failed: dict[Partition, Standing | TrueupError]
-) -> dict[Partition, tuple[int, dict[int, int]]]:
+    target: Cluster, partitions: Iterable[LogId], flow: int, failed: dict[LogId, Standing | TrueupError]
+) -> dict[LogId, tuple[int, dict[int, int]]]:
     """End, and last sequences of ours, in this order of asking."""
     ends, producers = target.ends(partitions), target.producers(partitions)
     found = {}
@@ -118,7 +118,7 @@ def _ours(producer_id: int, flow: int) -> bool:
 class _Look:
     """One partition of the target, looked at for one place. ``until``: what is read ends there."""
 
-    def __init__(self, target: Cluster, partition: Partition, place: Place, flow: int, until: int) -> None:
+    def __init__(self, target: Cluster, partition: LogId, place: Place, flow: int, until: int) -> None:
         self._target, self._partition, self._place, self._until = target, partition, place, until
         self._flow = flow
         self._first = self._bytes = 0

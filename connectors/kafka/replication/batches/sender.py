@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from selectors import EVENT_READ, BaseSelector
 
-from trueup.connectors.contract import Partition
+from trueup.connectors.contract import LogId
 from trueup.connectors.kafka.client.cluster import Cluster
 from trueup.connectors.kafka.client.connection import Connection
 from trueup.connectors.kafka.client.fetch_produce import PRODUCE, PRODUCE_VERSION, Produced, produce_body, produced
@@ -20,7 +20,7 @@ from trueup.state.common.errors import Retry, TrueupError
 
 MOST_IN_FLIGHT = 64
 _REPLICATED_MS = 10_000
-Sent = dict[Partition, tuple[Track, Entry]]
+Sent = dict[LogId, tuple[Track, Entry]]
 Answered = Callable[[Track, Entry, Produced], None]
 Failed = Callable[[Track, TrueupError], None]
 _NO_ANSWER = Retry("an answer for every batch", "one without", "it is tried again")
@@ -47,7 +47,7 @@ class Writer:
         else:
             self.connection.send(PRODUCE, PRODUCE_VERSION, *produce_body(batches, _REPLICATED_MS))
 
-    def answers(self) -> tuple[Sent, dict[Partition, Produced]]:
+    def answers(self) -> tuple[Sent, dict[LogId, Produced]]:
         """Read the answer to the oldest request."""
         body = self.connection.receive()
         names = self.names.popleft()

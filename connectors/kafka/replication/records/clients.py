@@ -10,7 +10,7 @@ from typing import NamedTuple
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from trueup.connectors.contract import Endpoint, Limits, Partition
+from trueup.connectors.contract import Endpoint, Limits, LogId
 from trueup.connectors.kafka.client.cluster import Cluster
 from trueup.connectors.kafka.client.options import librdkafka, only_records
 from trueup.state.common.errors import Retry, Stop, TrueupError
@@ -123,7 +123,7 @@ def cluster_of(endpoint: Endpoint) -> Cluster | None:
     return None if only_records(endpoint.options) else Cluster(endpoint)
 
 
-def bounds(endpoint: Endpoint, partitions: Iterable[Partition]) -> dict[Partition, Bounds | TrueupError]:
+def bounds(endpoint: Endpoint, partitions: Iterable[LogId]) -> dict[LogId, Bounds | TrueupError]:
     """Where each partition starts and ends, or why that is not known. Raises `Retry` and `Stop` for a whole cluster."""
     places = [TopicPartition(p.topic, p.number) for p in sorted(set(partitions))]
     admin = AdminClient(librdkafka(endpoint, log_level=3))
@@ -131,9 +131,9 @@ def bounds(endpoint: Endpoint, partitions: Iterable[Partition]) -> dict[Partitio
         admin.list_offsets(dict.fromkeys(places, spec), request_timeout=TIMEOUT_S)
         for spec in (OffsetSpec.earliest(), OffsetSpec.latest())  # type: ignore[no-untyped-call]
     ]
-    found: dict[Partition, Bounds | TrueupError] = {}
+    found: dict[LogId, Bounds | TrueupError] = {}
     for place in places:
-        name = Partition(place.topic, place.partition)
+        name = LogId(place.topic, place.partition)
         try:
             found[name] = Bounds(*(answer[place].result(TIMEOUT_S + 1).offset for answer in asked))
         except TimeoutError:

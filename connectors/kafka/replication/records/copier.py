@@ -15,7 +15,7 @@ from itertools import groupby, repeat, starmap
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from trueup.connectors.contract import Lease, Partition, Progress
+from trueup.connectors.contract import Lease, LogId, Progress
 from trueup.connectors.kafka.client.fetch_produce import Missing
 from trueup.connectors.kafka.client.rate_limit import Rate
 from trueup.connectors.kafka.client.topic_ids import id_of
@@ -70,6 +70,7 @@ class RecordCopier:
         self._down: dict[str, KafkaError] = {}
         lanes = {a.target: Lane(a.target) for a in lease.assignments}
         self._flows = {a.source: Flow(a, lanes[a.target], lease.flow, self._failed) for a in lease.assignments}
+        self._by_place = {source[:2]: flow for source, flow in self._flows.items()}
         for lane in lanes.values():
             lane.shared = sum(a.target == lane.target for a in lease.assignments) > 1
         self._many = len({a.source.topic for a in lease.assignments}) > 1
@@ -117,7 +118,7 @@ class RecordCopier:
     def progress(self) -> list[Progress]:
         """What was acknowledged since the last call."""
         for source, flow in self._flows.items():
-            flow.see(*self._consumer.get_watermark_offsets(TopicPartition(*source), cached=True))
+            flow.see(*self._consumer.get_watermark_offsets(TopicPartition(*source[:2]), cached=True))
         now_ms = int(time.time() * 1000)
         return [flow.progress(now_ms) for flow in self._flows.values()]
 
@@ -144,7 +145,7 @@ class RecordCopier:
         for source, obstacle in self._guard.obstacles(flow.source for flow in self._active()).items():
             self._flows[source].miss(obstacle)
         self._guarded = time.monotonic()
-        self._consumer.assign([TopicPartition(*flow.source, flow.reached) for flow in self._active()])
+        self._consumer.assign([TopicPartition(*flow.source[:2], flow.reached) for flow in self._active()])
 
     def _meant(self, flows: Sequence[Flow]) -> list[Flow]:
         """Those whose topics were not made anew. What else is wrong with them is found by looking at their logs."""
@@ -233,15 +234,16 @@ class RecordCopier:
     def _sure(self, messages: list[Message]) -> list[Message]:
         """Those of ``messages`` that were read from the topics meant, and may be written to those meant."""
         places = set(map(_place, messages))
-        flows = [flow for flow in self._active() if flow.source in places]
+        flows = [flow for flow in self._active() if flow.source[:2] in places]
         wrong = self._here.unsure(flow.source for flow in flows)
         for flow in flows:
             if (error := wrong.get(flow.source)) is not None:
                 self._doubt(flow, error)
-        doubted = {*wrong, *self._check_targets([flow for flow in flows if flow.source not in wrong])}
+        more = self._check_targets([flow for flow in flows if flow.source not in wrong])
+        doubted = {source[:2] for source in (*wrong, *more)}
         return [message for message in messages if _place(message) not in doubted] if doubted else messages
 
-    def _check_targets(self, flows: Sequence[Flow]) -> list[Partition]:
+    def _check_targets(self, flows: Sequence[Flow]) -> list[LogId]:
         """Whether the topics that are written to, or are to be for ``flows``, are those meant; sources of those that
         are not."""
         self._identified = time.monotonic()
@@ -264,7 +266,7 @@ class RecordCopier:
             return
         flow.error = str(error)
         with suppress(KafkaException):  # it is read from there anyhow once it is assigned again
-            self._consumer.seek(TopicPartition(*flow.source, flow.reached))
+            self._consumer.seek(TopicPartition(*flow.source[:2], flow.reached))
 
     def _waiting(self) -> int:
         return sum(chunk.size for flow in self._flows.values() for chunk in flow.pending)
@@ -278,7 +280,7 @@ class RecordCopier:
         try:
             for place, group in groupby(messages, _place if self._many else _number):
                 run = list(group)
-                flow = self._flows[place if self._many else _place(run[0])]  # type: ignore[index]
+                flow = self._by_place[place if self._many else _place(run[0])]  # type: ignore[index]
                 if not flow.stopped and flow.known:
                     self._send(flow, run)
         except KafkaException as error:
@@ -287,7 +289,7 @@ class RecordCopier:
             self._heed(message)
 
     def _heed(self, message: Message) -> None:
-        flow, error = self._flows[_place(message)], message.error()  # type: ignore[index]
+        flow, error = self._by_place[_place(message)], message.error()  # type: ignore[index]
         assert error is not None, "only errors come here"
         if flow.stopped or not flow.known:
             return
@@ -305,7 +307,7 @@ class RecordCopier:
     def _stop(self, flow: Flow, reason: str) -> None:
         flow.stop(reason)
         if flow.known:
-            self._consumer.pause([TopicPartition(*flow.source)])
+            self._consumer.pause([TopicPartition(*flow.source[:2])])
 
     def _send(self, flow: Flow, messages: list[Message]) -> None:
         """Send records of one partition, one by one where one of them was refused before."""
@@ -332,7 +334,7 @@ class RecordCopier:
             flow.settle()
             return
         assert self._producer is not None, "copies only between opening and losing its producer"
-        topic, number, none = *(repeat(part, chunk.sent) for part in flow.lane.target), repeat(None, chunk.sent)
+        topic, number, none = *(repeat(part, chunk.sent) for part in flow.lane.target[:2]), repeat(None, chunk.sent)
         calls = zip(  # by position, as names cost a third more; ``none`` stands for a second name of the callback
             topic, shaped.values, shaped.keys, number, chunk.answers(), none, shaped.stamps, shaped.headers, strict=True
         )

@@ -49,7 +49,7 @@ def policy_of(lease: Lease) -> Policy:
 
 def failure_of(lease: Lease, record: Record, reason: str, records: int = 1) -> Failure:
     """A failure as hooks see it. With several ``records`` the record is their batch, from its first offset on."""
-    source = next(a for a in lease.assignments if a.source == (record.topic, record.partition))
+    source = next(a for a in lease.assignments if a.source[:2] == (record.topic, record.partition))
     single = records == 1
     return Failure(
         lease.link, source.source, source.target, record.offset, records,

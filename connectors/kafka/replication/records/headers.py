@@ -12,7 +12,7 @@ from hashlib import blake2b
 from itertools import repeat
 from typing import cast
 
-from trueup.connectors.contract import Endpoint, Partition
+from trueup.connectors.contract import Endpoint, LogId
 from trueup.state.replication.provenance import HEADER, onward_tokens, refilled_tokens, tokens_bytes, tokens_of
 
 MARK = "trueup-offset"
@@ -22,7 +22,7 @@ Header = tuple[str, str | bytes | None]
 Headers = list[Header]
 
 
-def prefix_of(flow: int, source: Partition) -> bytes:
+def prefix_of(flow: int, source: LogId) -> bytes:
     """8 bytes for a source partition in a flow. A topic's name holds no slash, so no two texts are alike."""
     return blake2b(f"{flow}/{source.topic}/{source.number}".encode(), digest_size=8).digest()
 

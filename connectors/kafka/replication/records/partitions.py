@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from confluent_kafka import KafkaError, Message
 
-from trueup.connectors.contract import Assignment, Partition, Position, Progress, Run
+from trueup.connectors.contract import Assignment, LogId, Position, Progress, Run
 from trueup.connectors.kafka.replication.records.clients import PURGED, Bounds
 from trueup.connectors.kafka.replication.records.headers import prefix_of
 from trueup.connectors.kafka.replication.records.target_tail import Met
@@ -31,7 +31,7 @@ Answer = Callable[[KafkaError | None, Message], None]
 class Lane:
     """A target partition. ``next``: the offset after our newest record; ``shared``: others write to it too."""
 
-    def __init__(self, target: Partition) -> None:
+    def __init__(self, target: LogId) -> None:
         self.target, self.next, self.shared = target, -1, False
 
     def extend(self, last: int, records: int) -> int:

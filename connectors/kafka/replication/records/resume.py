@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterable, Mapping, Sequence
 
-from trueup.connectors.contract import Lease, Partition
+from trueup.connectors.contract import Lease, LogId
 from trueup.connectors.kafka.client.cluster import Cluster
 from trueup.connectors.kafka.replication.records.clients import Bounds, bounds
 from trueup.connectors.kafka.replication.records.partitions import Flow
@@ -61,7 +61,7 @@ class Resume:
             found |= grown
         return known
 
-    def _ends(self, targets: Iterable[Partition]) -> Mapping[Partition, Bounds | TrueupError]:
+    def _ends(self, targets: Iterable[LogId]) -> Mapping[LogId, Bounds | TrueupError]:
         """Where targets start and end, once all that their leaders have is replicated: before that they do not show
         it, and it may be ours."""
         wanted = set(targets)
@@ -72,9 +72,9 @@ class Resume:
         wrong = {target: end for target, end in settled.items() if isinstance(end, TrueupError)}
         return {**bounds(self._lease.target, wanted), **wrong}
 
-    def _read(self, flows: Sequence[Flow], ends: Mapping[Partition, Bounds], ours: bool) -> bool:
+    def _read(self, flows: Sequence[Flow], ends: Mapping[LogId, Bounds], ours: bool) -> bool:
         """Read the tails below ``ends``. Whether records were found that no position told of."""
-        floors: dict[Partition, dict[bytes, int]] = {}
+        floors: dict[LogId, dict[bytes, int]] = {}
         for flow in flows:
             floors.setdefault(flow.lane.target, {})[flow.prefix] = flow.floor
         searches = {target: Search(ends[target], wanted) for target, wanted in floors.items()}
@@ -90,7 +90,7 @@ class Resume:
         self._tails.close()
 
 
-def _seen(flows: Sequence[Flow], ends: Mapping[Partition, Bounds | TrueupError]) -> list[Flow]:
+def _seen(flows: Sequence[Flow], ends: Mapping[LogId, Bounds | TrueupError]) -> list[Flow]:
     """Those whose targets' ends are known; the others say why."""
     for flow in flows:
         if isinstance(end := ends[flow.lane.target], TrueupError):

@@ -54,7 +54,7 @@ class Alone:
                 chunk.delivered(None, message)
             answers.append(error)
 
-        (topic, number), (value, key, stamp, headers) = flow.lane.target, row
+        (topic, number, _), (value, key, stamp, headers) = flow.lane.target, row
         if doubt := self._unsure(flow):
             return doubt
         client = self._client()

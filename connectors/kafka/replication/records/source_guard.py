@@ -6,7 +6,7 @@ show. The leader of the partition lists the producers that wrote in the last day
 
 from collections.abc import Iterable
 
-from trueup.connectors.contract import Lease, Partition
+from trueup.connectors.contract import Lease, LogId
 from trueup.connectors.kafka.client.cluster import Cluster
 from trueup.state.common.errors import Stop, TrueupError
 from trueup.state.replication.provenance import onward, tag_of
@@ -20,7 +20,7 @@ class Guard:
         self._lease, self._source = lease, source
         self._refreshed = False
 
-    def obstacles(self, partitions: Iterable[Partition]) -> dict[Partition, TrueupError]:
+    def obstacles(self, partitions: Iterable[LogId]) -> dict[LogId, TrueupError]:
         """What forbids to copy partitions: `Stop` for batches that must not go to the target, else that this could
         not be found out. Raises `Retry` and `Stop` for the whole source."""
         wanted = list(partitions)
@@ -28,7 +28,7 @@ class Guard:
             return {}
         if not self._refreshed:
             self._source.refresh(partition.topic for partition in wanted)
-        found: dict[Partition, TrueupError] = {}
+        found: dict[LogId, TrueupError] = {}
         for partition, ids in self._source.producers(wanted).items():
             if isinstance(ids, TrueupError):
                 found[partition] = ids

@@ -12,7 +12,7 @@ from typing import NamedTuple, cast
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
-from trueup.connectors.contract import Endpoint, Limits, Partition
+from trueup.connectors.contract import Endpoint, Limits, LogId
 from trueup.connectors.kafka.replication.records.clients import Bounds, consumer, translated
 from trueup.connectors.kafka.replication.records.headers import Headers, mark_of
 from trueup.state.common.errors import Retry
@@ -67,17 +67,17 @@ class Tails:
         self._endpoint = endpoint
         self._consumer: Consumer | None = None
 
-    def run(self, searches: Mapping[Partition, Search]) -> None:
+    def run(self, searches: Mapping[LogId, Search]) -> None:
         """Bring all searches to their ends. Raises `Retry` when the cluster does not deliver."""
         while spans := {target: span for target, search in searches.items() if (span := search.span())}:
             found = self._read(spans)
             for target, (low, _) in spans.items():
                 searches[target].read(low, found[target])
 
-    def _read(self, spans: Mapping[Partition, tuple[int, int]]) -> dict[Partition, list[tuple[bytes, Met]]]:
+    def _read(self, spans: Mapping[LogId, tuple[int, int]]) -> dict[LogId, list[tuple[bytes, Met]]]:
         source = self._open()
         source.assign([TopicPartition(t.topic, t.number, low) for t, (low, _) in spans.items()])
-        found: dict[Partition, list[tuple[bytes, Met]]] = {target: [] for target in spans}
+        found: dict[LogId, list[tuple[bytes, Met]]] = {target: [] for target in spans}
         left, deadline = set(spans), time.monotonic() + TIMEOUT_S
         while left:
             if time.monotonic() > deadline:
@@ -105,12 +105,12 @@ class Tails:
 
 def _sort(
     message: Message,
-    spans: Mapping[Partition, tuple[int, int]],
-    found: Mapping[Partition, list[tuple[bytes, Met]]],
-    left: set[Partition],
+    spans: Mapping[LogId, tuple[int, int]],
+    found: Mapping[LogId, list[tuple[bytes, Met]]],
+    left: set[LogId],
 ) -> None:
     """Put a message, or the news that a partition's end was met, where it belongs. Raises our errors."""
-    target, error = Partition(message.topic() or "", message.partition() or 0), message.error()
+    target, error = LogId(message.topic() or "", message.partition() or 0), message.error()
     if error is not None and error.code() != KafkaError._PARTITION_EOF:
         raise translated(error, f"read the tail of {target}")
     offset = message.offset()
@@ -126,5 +126,5 @@ def _unheard(_error: KafkaError) -> None:
     """A broker that cannot be reached shows as a tail that does not come."""
 
 
-def _names(partitions: Iterable[Partition]) -> str:
+def _names(partitions: Iterable[LogId]) -> str:
     return ", ".join(map(str, sorted(partitions)))

@@ -7,7 +7,7 @@ the topic gave no record of another; those of the target before every write and 
 
 from collections.abc import Iterable, Mapping
 
-from trueup.connectors.contract import Partition
+from trueup.connectors.contract import LogId
 from trueup.connectors.kafka.client.cluster import Cluster
 from trueup.connectors.kafka.client.connection import Connection
 from trueup.connectors.kafka.client.fetch_produce import FETCH, OFFSET_OUT_OF_RANGE, UNCOMMITTED, Missing, problem
@@ -27,13 +27,13 @@ class Identity:
         self._cluster, self._meant = cluster, dict(meant)
         self._stale, self._by_name = True, False
 
-    def unsure(self, partitions: Iterable[Partition]) -> dict[Partition, TrueupError]:
+    def unsure(self, partitions: Iterable[LogId]) -> dict[LogId, TrueupError]:
         """Those of ``partitions`` whose leaders do not have the topic meant at this moment: `Stop` where it was made
         anew, `Missing` where the cluster does not know it, another `Retry` where that cannot be told."""
         left = set(partitions)
         if self._cluster is None or not left:
             return {}
-        found: dict[Partition, TrueupError] = {}
+        found: dict[LogId, TrueupError] = {}
         for _ in range(_ATTEMPTS):
             found = self._refreshed(left) if self._stale or self._by_name else {}
             left -= {partition for partition, error in found.items() if isinstance(error, Stop)}
@@ -45,7 +45,7 @@ class Identity:
                 break
         return found
 
-    def _refreshed(self, partitions: Iterable[Partition]) -> dict[Partition, TrueupError]:
+    def _refreshed(self, partitions: Iterable[LogId]) -> dict[LogId, TrueupError]:
         """Find out who leads, and which topics have other ids."""
         assert self._cluster is not None, "asked only with a cluster"
         wanted = list(partitions)
@@ -53,7 +53,7 @@ class Identity:
             self._cluster.refresh(partition.topic for partition in wanted)
         except Retry as error:
             return dict.fromkeys(wanted, error)
-        found: dict[Partition, TrueupError] = {}
+        found: dict[LogId, TrueupError] = {}
         for partition in wanted:
             topic = partition.topic
             try:
@@ -62,7 +62,7 @@ class Identity:
                 found[partition] = Stop(error.expected, error.found, error.todo)
         return found
 
-    def _asked(self, partitions: Iterable[Partition]) -> dict[Partition, TrueupError]:
+    def _asked(self, partitions: Iterable[LogId]) -> dict[LogId, TrueupError]:
         """Ask all leaders at once; what is wrong with which partition."""
         assert self._cluster is not None, "asked only with a cluster"
         of_node, found = self._led(partitions)
@@ -89,13 +89,11 @@ class Identity:
                     found[partition] = problem(answer.error, f"find {partition} in {self._cluster.endpoint.name}")
         return found
 
-    def _led(
-        self, partitions: Iterable[Partition]
-    ) -> tuple[dict[int, dict[str, list[int]]], dict[Partition, TrueupError]]:
+    def _led(self, partitions: Iterable[LogId]) -> tuple[dict[int, dict[str, list[int]]], dict[LogId, TrueupError]]:
         """Partitions of each topic by leader, and those without. Those of a cluster without topic ids are left out."""
         assert self._cluster is not None, "asked only with a cluster"
         of_node: dict[int, dict[str, list[int]]] = {}
-        found: dict[Partition, TrueupError] = {}
+        found: dict[LogId, TrueupError] = {}
         for partition in partitions:
             try:
                 node = self._cluster.leader(partition)
@@ -106,10 +104,10 @@ class Identity:
                 of_node.setdefault(node, {}).setdefault(partition.topic, []).append(partition.number)
         return of_node, found
 
-    def _lost(self, node: int, topics: Mapping[str, Iterable[int]], error: TrueupError) -> dict[Partition, TrueupError]:
+    def _lost(self, node: int, topics: Mapping[str, Iterable[int]], error: TrueupError) -> dict[LogId, TrueupError]:
         assert self._cluster is not None, "asked only with a cluster"
         self._cluster.lost(node)
-        return {Partition(name, number): error for name, numbers in topics.items() for number in numbers}
+        return {LogId(name, number): error for name, numbers in topics.items() for number in numbers}
 
     def close(self) -> None:
         """Let go of the connections."""

@@ -55,13 +55,15 @@ def log_of(path: str, number: int) -> LogId:
 class Endpoint:
     """A cluster as one side of a link. ``bit`` (0 to 31) is its place in the path of a record, for all links alike.
 
-    ``options`` are the client's settings; they may hold secrets and are never shown.
+    ``bootstrap``: where it is reached, as its system writes that. ``options`` are the client's settings; they may hold
+    secrets and are never shown. ``system``: its kind, by which links find what reads and writes it.
     """
 
     name: str
     bootstrap: str
     bit: int
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    system: str = ""
 
 
 @dataclass(frozen=True, slots=True)

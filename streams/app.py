@@ -39,7 +39,7 @@ from trueup.streams.logdirs.manager import LogDirs
 from trueup.streams.placement import query as placement
 from trueup.streams.placement.reconciler import Reconciler
 from trueup.streams.placement.report import Placed
-from trueup.streams.replication.clusters import KafkaSides
+from trueup.streams.replication.ends import Ends
 from trueup.streams.replication.manager import Links
 from trueup.streams.replication.worker import SWITCH_S
 from trueup.streams.runtime import logs
@@ -100,7 +100,7 @@ class Running:
         self._deletion = self._open_deletion()
         here = settings.spark.master.startswith("local")
         self._links = Links(
-            self._live, self._journal, self._metrics, now_ms, KafkaSides, history=self._history,
+            self._live, self._journal, self._metrics, now_ms, Ends, history=self._history,
             stop=data / "stopping" if here else None,
         )  # fmt: skip
         self._links.load()

@@ -20,7 +20,7 @@ from bench.replication.clusters import PARTITIONS, Ends
 from trueup.connectors.contract import Assignment, Connector, Endpoint, Lease, LogId, Position
 from trueup.connectors.kafka.replication.batch_stats import sample
 from trueup.state.replication.anomalies import Facts, choose
-from trueup.streams.replication.link import CONNECTORS
+from trueup.streams.replication.clusters import KAFKA, connector_of, paths_of
 
 SLICE_S = 1.0
 LOOK_S = 0.05
@@ -28,7 +28,7 @@ LOOK_S = 0.05
 
 def copy(job: dict[str, Any]) -> None:
     """From the first connection to the last acknowledgement, or for ``limit_s``. CPU is this process's."""
-    connectors = {path: imported(path) for path in CONNECTORS}
+    connectors = {path: imported(path) for path in paths_of(KAFKA, KAFKA)}
     begun, spent, brokers = time.monotonic(), time.process_time(), cpu_s(*job["brokers"])
     ends, connector = Ends(job["target"], job["to"]), connectors[path_of(job)]()
     copier = connector.open(lease_of(job))
@@ -72,7 +72,7 @@ class Watch:
 
 def imported(path: str) -> Callable[[], Connector]:
     """What makes the connector of a path."""
-    module, _, name = CONNECTORS[path].partition(":")
+    module, _, name = connector_of(KAFKA, KAFKA, path).partition(":")
     made: Callable[[], Connector] = getattr(importlib.import_module(module), name)
     return made
 

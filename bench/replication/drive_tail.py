@@ -15,7 +15,7 @@ from typing import Any
 
 from bench.replication.drive_copy import lease_of
 from trueup.state.settings.settings import parse
-from trueup.streams.replication.link import CONNECTORS
+from trueup.streams.replication.clusters import KAFKA, connector_of
 from trueup.streams.replication.query import Replication
 from trueup.streams.replication.worker import Answer, Order
 from trueup.streams.runtime.session import session
@@ -38,7 +38,7 @@ class Rounds:
     def orders(self) -> list[Order]:
         """The next lease."""
         self._number += 1
-        connector = CONNECTORS[self._lease.path]
+        connector = connector_of(KAFKA, KAFKA, self._lease.path)
         return [Order(self._lease, connector, self.name, self._number, 0, self._lease_s, lingers=True, last=False)]
 
     def take(self, answers: Sequence[Answer]) -> None:

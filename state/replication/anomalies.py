@@ -118,7 +118,7 @@ class Facts:
 
     ``copy``: as the link says; ``magic``: the oldest record format at the source; ``per_batch``: records in a batch of
     the source; ``record_bytes``: of a record as it is stored; ``unfit``: what of the clusters' security the batch path
-    cannot do; ``now``: the path in use; ``into``: the one topic that all go into.
+    cannot do; ``now``: the path in use; ``into``: the one topic that all go into; ``paths``: those between the systems.
     """
 
     copy: str = "auto"
@@ -135,6 +135,7 @@ class Facts:
     failures: str = "stop"
     record_bytes: float = -1.0
     into: str = ""
+    paths: Collection[str] = ("batches", "records")
 
 
 class Choice(NamedTuple):
@@ -146,7 +147,7 @@ class Choice(NamedTuple):
 
 def choose(facts: Facts) -> Choice:
     """The path of a link that meets no other."""
-    if facts.copy != "auto":
+    if facts.copy != "auto" and facts.copy in facts.paths:
         return Choice(facts.copy, "the link says so")
     obstacle = _obstacle(facts)
     if obstacle:
@@ -166,6 +167,8 @@ def worth_while(record_bytes: float) -> float:
 
 def _obstacle(facts: Facts) -> str:
     """Why whole batches cannot be copied."""
+    if "batches" not in facts.paths:
+        return "only single records can be copied between these systems"
     if facts.transform:
         return "transform opens every record"
     if facts.failures != "stop":

@@ -128,6 +128,11 @@ class Settings:
     http: Http = field(default_factory=Http)
     data_dir: str = key("trueup-data", "embedded journal, checkpoints and logs")
 
+    @property
+    def clusters(self) -> dict[str, tuple[str, linking.Cluster]]:
+        """Every cluster that a link can name, of whatever system: its system, which is its section, and itself."""
+        return {name: ("kafka", cluster) for name, cluster in self.kafka.items()}
+
 
 def parse(raw: Mapping[str, Any]) -> Settings:
     """Settings from nested mappings. Raises `BadSettings` with every problem found."""

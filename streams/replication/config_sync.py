@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 from zlib import crc32
 
-from trueup.connectors.kafka.replication.config_sync import Alignment, Outcome, Seen
+from trueup.connectors.replication.config_sync import Alignment, Outcome, Seen
 from trueup.state.replication.config_sync import Action, Kind, Policy, Right, Scope, diff, diff_rights, disputed
 from trueup.state.replication.settings import Link as Declared
 from trueup.streams.replication.link import Hold, Link, Note
@@ -60,7 +60,7 @@ class Aligner:
     def turn(self, groups: Sequence[str]) -> None:
         """Look, decide, and do what may be done. Raises our errors; the next turn begins anew."""
         declared = self._link.declared
-        called = self._link.called(self._link.facts.source.partitions)
+        called = self._link.called(self._link.facts.source.topics)
         found = self._differences(declared, called, groups)
         due = {name: action for name, action in found.items() if self._may(declared.mode, name)}
         # Before they are given: one that its source revokes at once is to go again, also after a crash.

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from trueup.connectors.contract import LogId
-from trueup.connectors.kafka.replication.group_sync import Checkpoint, Commits, Groups, Way
+from trueup.connectors.replication.group_sync import Checkpoint, Commits, Groups, Way
 from trueup.state.common.errors import Retry
 from trueup.state.common.patterns import matches
 from trueup.streams.replication.checkpoints import Copy

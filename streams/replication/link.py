@@ -19,21 +19,17 @@ from trueup.state.common.patterns import matches
 from trueup.state.replication.anomalies import Choice
 from trueup.state.replication.leases import divide, flow_of, target_of, topics_of
 from trueup.state.replication.provenance import Refill
-from trueup.state.replication.settings import Cluster
 from trueup.state.replication.settings import Link as Declared
 from trueup.state.settings.settings import Settings
 from trueup.streams.journal.channel import Channel
 from trueup.streams.journal.journal import Journal
 from trueup.streams.replication.checkpoints import Copy, JournalRecord
+from trueup.streams.replication.clusters import connector_of
 from trueup.streams.replication.reports import Heard, Report
-from trueup.streams.replication.snapshot import NOTHING, Facts, ids
+from trueup.streams.replication.snapshot import NOTHING, Facts, ids, pairs
 from trueup.streams.replication.worker import ALONE_S, Answer, Order
 
 log = logging.getLogger(__name__)
-CONNECTORS = {
-    "batches": "trueup.connectors.kafka.replication.connector:Batches",
-    "records": "trueup.connectors.kafka.replication.records.copier:Records",
-}
 SAFE = frozenset({"batches"})
 """Paths on which a second copier never doubles a record."""
 STOPPED_AGAIN_MS = 30_000
@@ -73,7 +69,7 @@ class Link:
         starts: Starts,
         counted: Callable[[Progress], None],
         clock: Callable[[], int],
-        connectors: Mapping[str, str] = CONNECTORS,
+        connectors: Callable[[str, str, str], str] = connector_of,
     ) -> None:
         self.name, self.copies = name, copies
         self._settings, self._journal, self._starts, self._clock = settings, journal, starts, clock
@@ -191,15 +187,25 @@ class Link:
     def wanted(self) -> dict[LogId, LogId]:
         """Every source partition that is to be copied now, with its place at the target if that exists."""
         declared, facts = self.declared, self.facts
-        there, found = facts.target.partitions, dict[LogId, LogId]()
+        found = dict[LogId, LogId]()
         if self.waiting is None:
             return found
-        for topic, target in self.called(facts.source.partitions).items():
-            paused = matches(declared.paused_topics, topic) or target in self.waiting
-            for number in range(0 if paused else facts.source.partitions[topic]):
-                if number < there.get(target, 0):
-                    found[LogId(topic, number)] = LogId(target, number)
+        for topic, target in self.called(facts.source.topics).items():
+            if not matches(declared.paused_topics, topic) and target not in self.waiting:
+                found |= self.pairs(topic)
         return found
+
+    def pairs(self, topic: str) -> dict[LogId, LogId]:
+        """The logs of a topic of the source, as it was seen last, and where they go at the target, if they can."""
+        called, facts = self.target(topic), self.facts
+        with self.lock:
+            known = {source: copy.target for source, copy in self.copies.items() if source.topic == topic}
+        return pairs(facts.source.topics.get(topic, ()), called, facts.target.topics.get(called, ()), known)
+
+    def place(self, source: LogId) -> LogId:
+        """Where a log goes at the target, or would, if that had a log of the same name."""
+        like = LogId(self.target(source.topic), source.number, source.place)
+        return self.pairs(source.topic).get(source, like)
 
     def called(self, names: Iterable[str]) -> dict[str, str]:
         """The source's topics that belong to the link, and what they are called at the target."""
@@ -241,8 +247,8 @@ class Link:
             if self._there is None or self._patterns() != self._chosen:
                 self._choose()
             begun = {source.topic for source in (*self.copies, *self._first)}
-            counts, there = self.facts.source.partitions, (self._there or frozenset()) - begun
-            new = [LogId(name, n) for name in self.topics(counts) if name in there for n in range(counts[name])]
+            logs, there = self.facts.source.topics, (self._there or frozenset()) - begun
+            new = [log for name in self.topics(logs) if name in there for log in logs[name]]
         if new:
             self._first.update(self._starts(self.declared, new))
 
@@ -262,9 +268,11 @@ class Link:
         # a copier that died after its first records would else begin at the chosen position again.
         chosen = any(copy.place(self.path).chosen for copy in due.values())
         lease_s = 0.0 if chosen else declared.lease_s
+        ends = (self._settings().clusters[name][0] for name in (declared.source, declared.target))
+        connector = self._connectors(*ends, self.path)
         return [
             Order(
-                self._lease(declared, [due[source] for source in part], len(parts)), self._connectors[self.path],
+                self._lease(declared, [due[source] for source in part], len(parts)), connector,
                 self._term, self._number, at, lease_s, len(parts) == 1 and not chosen, False, self._alone_s(),
                 self.channel, self.stop,
             )
@@ -289,13 +297,13 @@ class Link:
             ),
             forward=declared.forward, limits=limits, failures=declared.failures,
             dead_letters=declared.dead_letter_topic, hook=declared.hook, transform=declared.transform,
-            clusters={name: cluster.bit for name, cluster in self._settings().kafka.items()},
+            clusters={name: cluster.bit for name, (_, cluster) in self._settings().clusters.items()},
         )  # fmt: skip
 
     def side(self, cluster: str) -> Endpoint:
         """A cluster as one side of the link."""
-        declared: Cluster = self._settings().kafka[cluster]
-        return Endpoint(cluster, declared.bootstrap, declared.bit, declared.options)
+        system, declared = self._settings().clusters[cluster]
+        return Endpoint(cluster, declared.bootstrap, declared.bit, declared.options, system)
 
     def _last_orders(self) -> list[Order]:
         """Orders that end the copiers which may still tail, so that what they did is known exactly."""

@@ -11,14 +11,15 @@ from confluent_kafka import OFFSET_END
 from pyspark.sql import SparkSession
 
 from trueup.connectors.contract import LogId, Progress
-from trueup.state.common.errors import BadSettings, Refused, TrueupError
+from trueup.state.common.errors import Refused, TrueupError
 from trueup.state.replication.settings import Link as Declared
 from trueup.state.replication.status import Stage
 from trueup.streams.config.live import Live
 from trueup.streams.journal.history import History
 from trueup.streams.journal.journal import Journal, Record
 from trueup.streams.replication import checkpoints as copies
-from trueup.streams.replication.link import CONNECTORS, COUNTED, Link
+from trueup.streams.replication.clusters import connector_of
+from trueup.streams.replication.link import COUNTED, Link
 from trueup.streams.replication.monitor import Sides, Watch
 from trueup.streams.replication.query import Replication
 from trueup.streams.replication.refill import Refilling, undecided
@@ -45,7 +46,7 @@ class Links:
         metrics: Metrics,
         clock: Callable[[], int],
         sides: Callable[[Link], Sides],
-        connectors: Mapping[str, str] = CONNECTORS,
+        connectors: Callable[[str, str, str], str] = connector_of,
         history: History | None = None,
         stop: Path | None = None,
     ) -> None:
@@ -209,11 +210,12 @@ class Links:
     def reset(self, name: str, partitions: list[str] | None, to: str) -> list[Row]:
         """Let copies go on at other source offsets: earliest, latest or a number; what was set. Raises `Refused`."""
         link = self._link(name)
-        chosen = list(link.copies) if partitions is None else [partition_of(text) for text in partitions]
-        if strange := [str(p) for p in chosen if p not in link.copies]:
+        known = {str(source): source for source in link.copies}
+        if strange := [text for text in partitions or () if text not in known]:
             raise Refused(
                 "partitions that the link copies", ", ".join(strange), f"look at `trueup describe link {name}`"
             )
+        chosen = [known[text] for text in (known if partitions is None else partitions)]
         self._decided(name, [p for p in chosen if link.copies[p].barred])
         watch = self.watches[name]
         watch.look()  # the copies go on between the topics that both clusters have at this moment
@@ -272,14 +274,6 @@ class Links:
                 "look at `trueup get links`",
             )
         return self.by_name[name]
-
-
-def partition_of(text: str) -> LogId:
-    """A partition written as topic-number. Raises `BadSettings`."""
-    topic, dash, number = text.rpartition("-")
-    if not dash or not topic or not number.isdecimal():
-        raise BadSettings([f"partition: expected topic-number, as orders-0; found {text!r}"])
-    return LogId(topic, int(number))
 
 
 def _not_remembered(record: Record, error: TrueupError) -> None:

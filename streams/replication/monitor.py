@@ -5,15 +5,16 @@ Everything decided here is decided anew at each turn from what was just seen, so
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
 from trueup.connectors.contract import LogId
-from trueup.connectors.kafka.replication.config_sync import Alignment, Seen
-from trueup.connectors.kafka.replication.group_sync import Groups
-from trueup.connectors.kafka.replication.heartbeat import Beat, Heartbeat
+from trueup.connectors.replication.config_sync import Alignment, Seen
+from trueup.connectors.replication.group_sync import Groups
+from trueup.connectors.replication.heartbeat import Beat, Heartbeat
 from trueup.state.common.errors import TrueupError
 from trueup.state.replication.anomalies import Facts as Qualities
 from trueup.state.replication.anomalies import Look, Silence, bare, choose_together, silences, target_replaced
@@ -23,7 +24,7 @@ from trueup.streams.replication.checkpoints import Copy
 from trueup.streams.replication.config_sync import Aligner, Made, rights_from
 from trueup.streams.replication.group_sync import Mover
 from trueup.streams.replication.link import Link, Note
-from trueup.streams.replication.snapshot import NOTHING, Facts, ids, look, seen
+from trueup.streams.replication.snapshot import NOTHING, Facts, Settled, ids, look, seen
 from trueup.streams.replication.status import LinkStatus
 from trueup.streams.runtime.supervisor import Supervisor
 
@@ -90,7 +91,7 @@ class Watch:
         self._heartbeat: Heartbeat | None = None
         self._looking = threading.Lock()
         self._noted: set[tuple[LogId, str]] = set()
-        self._looks: dict[LogId, Look] = {}
+        self._looks, self._settled = dict[LogId, Look](), Settled()
         self.second, self.replaced, self._refilling = "", "", 0
 
     def begin(self, supervisor: Supervisor) -> None:
@@ -116,7 +117,7 @@ class Watch:
     def _look(self) -> None:
         link, before = self.link, self.link.facts
         with link.lock:
-            standing = [(copy, look(copy, NOTHING, self.alone)) for copy in link.copies.values()]
+            standing = [(copy, self._standing(copy)) for copy in link.copies.values()]
         now = link.facts = self.sides.look()
         one = now.source.cluster and now.source.cluster == now.target.cluster
         if self.ready and self.aligner.seen is not None:
@@ -126,8 +127,13 @@ class Watch:
         self._listen(standing)
         self._end_refill()
         self.status.observe(link.now_ms())
-        if (before.source.partitions, before.target.partitions) != (now.source.partitions, now.target.partitions):
+        if (before.source.topics, before.target.topics) != (now.source.topics, now.target.topics):
             link.wake()
+
+    def _standing(self, copy: Copy) -> Look:
+        """A copy before both sides are asked, held to no more than the target's ends must show by now."""
+        lag_s = self.link.facts.target.ends_lag_s
+        return replace(look(copy, NOTHING, self.alone), copied_end=self._settled.end(copy, lag_s, time.monotonic()))
 
     def _end_refill(self) -> None:
         with self.link.lock:
@@ -203,10 +209,10 @@ class Watch:
     def opposite(self) -> Link | None:
         """The link that copies these topics back, if there is one."""
         declared = self.link.declared
-        here = set(self.link.called(self.link.facts.source.partitions).values())
+        here = set(self.link.called(self.link.facts.source.topics).values())
         for link in (watch.link for watch in self._others.values()):
             back = (link.declared.source, link.declared.target) == (declared.target, declared.source)
-            if back and here & set(link.called(link.facts.source.partitions)):
+            if back and here & set(link.called(link.facts.source.topics)):
                 return link
         return None
 
@@ -292,6 +298,6 @@ def choose(watches: Mapping[str, Watch]) -> None:
 
 def _topics_at(link: Link, cluster: str) -> Iterable[str]:
     """Topics of a cluster that a link knows of."""
-    declared, called = link.declared, link.called(link.facts.source.partitions)
+    declared, called = link.declared, link.called(link.facts.source.topics)
     here = called.keys() if declared.source == cluster else ()
     return [*here, *(called.values() if declared.target == cluster else ())]

@@ -118,9 +118,9 @@ class Refilling:
         with link.lock:
             copies = {copy.source: copy for copy in link.current()}
         pairs = {**self._all(), **{source: copy.target for source, copy in copies.items()}}
-        pairs = {source: target for source, target in pairs.items() if source.topic in facts.source.partitions}
+        pairs = {source: target for source, target in pairs.items() if source.topic in facts.source.topics}
         here = self._watch.sides.logs(pairs)
-        known = [target for target in pairs.values() if target.number < facts.target.partitions.get(target.topic, 0)]
+        known = [target for target in pairs.values() if target in facts.target.topics.get(target.topic, ())]
         there = self._watch.sides.logs(known, at_target=True)
         found = []
         for source, target in sorted(pairs.items()):
@@ -133,11 +133,8 @@ class Refilling:
 
     def _all(self) -> Mapping[LogId, LogId]:
         """Partitions of the link, also those that were never copied."""
-        called = self._link.called(self._link.facts.source.partitions)
-        return {
-            LogId(topic, number): LogId(target, number)
-            for topic, target in called.items() for number in range(self._link.facts.source.partitions[topic])
-        }  # fmt: skip
+        logs = self._link.facts.source.topics
+        return {log: self._link.place(log) for topic in self._link.topics(logs) for log in logs[topic]}
 
     def _lost(self, copy: Copy | None, target: LogId, there: Mapping[LogId, tuple[int, int]]) -> str:
         """Why the target partition is to be refilled; empty: it is not."""
@@ -147,7 +144,7 @@ class Refilling:
             return "the target topic is another one than was written to"
         if copy is not None and copy.barred and self._watch.replaced:
             return self._watch.replaced
-        if copy is not None and copy.barred and target.topic not in facts.partitions:
+        if copy is not None and copy.barred and target.topic not in facts.topics:
             return "the target topic is gone"
         if copy is not None and copy.refill is not None and not copy.barred:
             return "it is under way"

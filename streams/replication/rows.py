@@ -5,7 +5,7 @@ from itertools import groupby
 from typing import Any
 
 from trueup.connectors.contract import LogId
-from trueup.connectors.kafka.replication.group_sync import Checkpoint
+from trueup.connectors.replication.group_sync import Checkpoint
 from trueup.state.replication.rules import LINK_RULES
 from trueup.state.replication.status import Stage
 from trueup.streams.replication.checkpoints import Copy
@@ -26,7 +26,7 @@ def checkpoint(row: Checkpoint) -> Row:
 
 def partition(link: Link, source: LogId, row: Observed) -> Row:
     """One partition, as the API gives it."""
-    copy = row.copy or Copy(source, LogId(link.target(source.topic), source.number), -1)
+    copy = row.copy or Copy(source, link.place(source), -1)
     last = copy.last
     return {
         "topic": source.topic, "partition": source.number, "target_topic": copy.target.topic,

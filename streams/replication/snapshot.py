@@ -1,6 +1,7 @@
 """What both clusters of a link said last, and what two such looks show of a partition."""
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -10,18 +11,21 @@ from trueup.streams.replication.checkpoints import Copy
 
 
 class Side(NamedTuple):
-    """One cluster: partitions and id of each topic of the link that it has, first and end offset of each partition.
+    """One cluster: logs and id of each topic of the link that it has (no log: the topic cannot be read), first and end
+    offset of each log.
 
     ``problem``: why it did not answer the last time it was asked; the rest is older then. ``cluster``: its id.
-    ``names``: of all topics that the source has, of the link or not.
+    ``names``: of all topics that the source has, of the link or not. ``ends_lag_s``: by how much its ends may lag what
+    it acknowledged.
     """
 
-    partitions: Mapping[str, int] = {}
+    topics: Mapping[str, Collection[LogId]] = {}
     ids: Mapping[str, str] = {}
     logs: Mapping[LogId, tuple[int, int]] = {}
     problem: str = ""
     cluster: str = ""
     names: frozenset[str] = frozenset()
+    ends_lag_s: float = 0.0
 
 
 class Facts(NamedTuple):
@@ -60,8 +64,8 @@ def look(copy: Copy, facts: Facts, alone: bool = True) -> Look:
         copied_end=copy.copied_end,
         foreign=copy.foreign,
         alone=alone,
-        gone=bool(facts.source.partitions) and copy.source.topic not in facts.source.partitions,
-        target_gone=bool(facts.target.cluster) and copy.target.topic not in facts.target.partitions,
+        gone=bool(facts.source.topics) and copy.source.topic not in facts.source.topics,
+        target_gone=bool(facts.target.cluster) and copy.target.topic not in facts.target.topics,
     )
 
 
@@ -71,3 +75,44 @@ def seen(copy: Copy, facts: Facts, was: Look) -> Look:
     if facts.source.problem:
         now = replace(now, source_start=-1, source_end=-1, gone=False)
     return replace(now, target_end=-1, target_gone=False) if facts.target.problem else now
+
+
+class Settled:
+    """Up to where targets must show what they acknowledged, where their ends lag that."""
+
+    def __init__(self) -> None:
+        self._told: dict[LogId, deque[tuple[float, int]]] = {}
+
+    def end(self, copy: Copy, lag_s: float, now_s: float) -> int:
+        """`Copy.copied_end` as it was ``lag_s`` seconds ago, -1 when that is not known. To be asked regularly."""
+        if lag_s <= 0:
+            return copy.copied_end
+        told = self._told.setdefault(copy.source, deque())
+        if told and copy.copied_end < told[-1][1]:
+            told.clear()  # the copy began anew
+        told.append((now_s, copy.copied_end))
+        while len(told) > 1 and told[1][0] <= now_s - lag_s:
+            told.popleft()
+        return told[0][1] if told[0][0] <= now_s - lag_s else -1
+
+
+def pairs(
+    sources: Iterable[LogId], topic: str, targets: Iterable[LogId], known: Mapping[LogId, LogId]
+) -> dict[LogId, LogId]:
+    """Where the logs of one topic go among those of a topic of the target: where they went before (``known``), else to
+    the one of the same name, else to the first that nothing goes to. Logs without a place are left out."""
+    there, mine = set(targets), sorted(sources)
+    held = {source: known[source] for source in mine if source in known and known[source].topic == topic}
+    taken = {target for target in known.values() if target.topic == topic}
+    found, left = {source: target for source, target in held.items() if target in there}, list[LogId]()
+    for source in mine:
+        same = LogId(topic, source.number, source.place)
+        if source in held:
+            continue
+        if same in there and same not in taken:
+            found[source] = same
+            taken.add(same)
+        else:
+            left.append(source)
+    free = sorted(there - taken)
+    return {**found, **dict(zip(left, free, strict=False))}

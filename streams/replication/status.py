@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from trueup.connectors.contract import LogId
-from trueup.connectors.kafka.replication.heartbeat import Beat
+from trueup.connectors.replication.heartbeat import Beat
 from trueup.state.common.patterns import matches
 from trueup.state.replication.status import MOVING, LinkState, Part, Reason, Signs, Stage, stage_of, state_of
 from trueup.state.replication.waits import Wait
@@ -87,10 +87,9 @@ class LinkStatus:
     def _sources(self) -> list[LogId]:
         link = self.link
         known = {copy.source for copy in link.current()}
-        for topic in link.topics(link.facts.source.partitions):
-            # A topic that cannot be read has no partitions, and must be seen all the same.
-            count = max(1, link.facts.source.partitions[topic])
-            known |= {LogId(topic, number) for number in range(count)}
+        for topic in link.topics(link.facts.source.topics):
+            # A topic that cannot be read has no logs, and must be seen all the same.
+            known.update(link.facts.source.topics[topic] or (LogId(topic, 0),))
         return sorted(known)
 
     def _able(self) -> bool:
@@ -108,13 +107,13 @@ class LinkStatus:
         part = Part(
             str(source), copy.error if copy else "", bool(copy and copy.stopped),
             paused=self._still or bool(link.obstacle) or matches(link.declared.paused_topics, topic),
-            gone=facts.complete and topic not in facts.source.partitions,
+            gone=facts.complete and topic not in facts.source.topics,
             begun=copy is not None and bool(copy.at_ms or copy.error), left=self._left(source, copy),
         )  # fmt: skip
         if part.stopped:
             return part
         for side, seen, name in (("source", facts.source, topic), ("target", facts.target, link.target(topic))):
-            if seen.partitions.get(name) == 0:  # there, and not to be read
+            if name in seen.topics and not seen.topics[name]:  # there, and not to be read
                 said = self.unreadable().get(topic, f"the {side} does not show the partitions of {name}")
                 return part._replace(error=said, stopped=True)
         if link.waiting and (hold := link.waiting.get(link.target(source.topic))) is not None:
@@ -130,7 +129,7 @@ class LinkStatus:
         if link.waiting is None:
             return link.unfit or "the topics of both clusters are not compared yet"
         target = link.target(source.topic)
-        if source.number >= link.facts.target.partitions.get(target, 0):
+        if source not in link.pairs(source.topic):
             return f"topic {target} of the target has no partition {source.number}"
         return "no path is chosen yet" if link.choice is None else "no task has reported yet"
 

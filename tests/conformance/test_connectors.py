@@ -23,7 +23,7 @@ from trueup.connectors.kafka.replication.records.copier import Records
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.state.common.errors import Retry
 from trueup.state.replication.provenance import Refill
-from trueup.streams.replication.link import CONNECTORS
+from trueup.streams.replication.clusters import KAFKA, connector_of
 
 pytestmark = pytest.mark.servers
 
@@ -32,6 +32,7 @@ TODAY_MS = int(time.time() * 1000)
 POISON = Written(b"poison", random.Random(1).randbytes(TOO_LARGE), TODAY_MS)
 AROUND_POISON = [*numbered(300, since_ms=TODAY_MS), POISON, *numbered(300, 300, since_ms=TODAY_MS)]
 """Of today: what stands behind a refused batch is refused as long as the target remembers the producer."""
+RECORDS = connector_of(KAFKA, KAFKA, "records")
 HOOKS = "tests.conformance.hooks:"
 
 
@@ -45,14 +46,16 @@ def pair(new_root: Callable[[], Path]) -> Iterator[Pair]:
 def harness(pair: Pair, request: pytest.FixtureRequest) -> Harness:
     path = request.param
     if path == "records":
-        return KafkaHarness(pair, path, CONNECTORS[path], Records(), ["stop", "dead-letter", "hook"])
-    return KafkaHarness(pair, path, CONNECTORS[path], Batches(), ["stop"])
+        return KafkaHarness(pair, path, connector_of(KAFKA, KAFKA, path), Records(), ["stop", "dead-letter", "hook"])
+    return KafkaHarness(pair, path, connector_of(KAFKA, KAFKA, path), Batches(), ["stop"])
 
 
 @pytest.fixture
 def records(pair: Pair) -> Harness:
     """The path that can deal with single records."""
-    return KafkaHarness(pair, "records", CONNECTORS["records"], Records(), ["stop", "dead-letter", "hook"])
+    return KafkaHarness(
+        pair, "records", connector_of(KAFKA, KAFKA, "records"), Records(), ["stop", "dead-letter", "hook"]
+    )
 
 
 def test_key_value_headers_and_time_arrive_as_they_are(harness: Harness) -> None:

@@ -13,7 +13,7 @@ import pytest
 from tests.e2e.trueup import Trueup
 from tests.integration.replication.mirror import Side, sides
 from trueup.connectors.contract import LogId
-from trueup.connectors.kafka.replication.config_sync import Alignment
+from trueup.connectors.replication.config_sync import Alignment
 from trueup.state.replication.config_sync import Action, Kind, Right
 
 pytestmark = pytest.mark.servers
@@ -79,7 +79,7 @@ class Place:
     def retain(self, side: Side, *topics: str) -> None:
         """Another retention, as an operator of that cluster sets it."""
         new = [Action(Kind.SET, topic, "", "", configs={"retention.ms": CHANGED}) for topic in topics]
-        Alignment(side.discovery, side.discovery).apply(new)
+        Alignment(side.cluster, side.cluster).apply(new)
 
 
 def _behind(found: dict[str, Any], records: int) -> dict[str, Any] | None:
@@ -109,7 +109,7 @@ def place(new_root: Callable[[], Path]) -> Iterator[Place]:
             west.create(topic, 1, retention_ms="-1")
         for side, retention_ms in ((east, "7000000"), (west, "8000000")):
             side.create("disputed", 1, retention_ms=retention_ms)
-        Alignment(east.discovery, west.discovery).apply([Action(Kind.ALLOW, "", "", "", right=one) for one in READABLE])
+        Alignment(east.cluster, west.cluster).apply([Action(Kind.ALLOW, "", "", "", right=one) for one in READABLE])
         kafka = {side.name: {"bootstrap": side.broker.bootstrap, "bit": side.endpoint.bit} for side in (east, west)}
         for bit, (link, (user, listener)) in enumerate(BARRED.items(), len(kafka)):
             east.write(link, WRITTEN)

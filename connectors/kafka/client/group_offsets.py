@@ -20,15 +20,11 @@ from trueup.connectors.kafka.client.connection import UNREADABLE
 from trueup.connectors.kafka.client.kafka_python import CleanClient
 from trueup.connectors.kafka.client.options import kafka_python
 from trueup.connectors.kafka.client.topic_ids import plain_text_of
-from trueup.state.common.errors import BadBytes, BadSettings, Retry, Stop, TrueupError, Unknown
+from trueup.connectors.replication.ports import Answer, Refusals
+from trueup.state.common.errors import BadBytes, BadSettings, Retry, Stop, Unknown
 
 CONNECT_S = 10.0
-WITHOUT_MEMBERS = ("", "empty", "dead")
-"""States in which a group takes offsets from outside; empty: there is no such group."""
 T = TypeVar("T")
-Answer = dict[LogId, int] | TrueupError
-Refusals = dict[LogId, str] | TrueupError
-"""Why a partition was refused, by partition; empty for those that were set."""
 
 
 class Committed(Closing):

@@ -6,7 +6,7 @@ descriptions, one per broker for offsets. What cannot be told of one topic or pa
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from confluent_kafka import (
     IsolationLevel,
@@ -19,11 +19,11 @@ from confluent_kafka.admin import ClusterMetadata, ConfigResource, ConfigSource,
 from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.kafka.client.admin import Admin, missing
 from trueup.connectors.kafka.client.group_offsets import Committed
+from trueup.connectors.replication.ports import NEVER, Log
 from trueup.state.common.errors import Retry, TrueupError
 from trueup.state.replication.config_sync import Setting
 from trueup.state.replication.settings import Start
 
-NEVER = -1
 _NO_TOPIC = "/"
 """A name that no broker takes, so that an answer is of the cluster alone and nothing is made."""
 _EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
@@ -50,14 +50,6 @@ class Topic:
     def partitions(self) -> list[LogId]:
         """Its partitions."""
         return [LogId(self.name, number) for number in range(len(self.leaders))]
-
-
-class Log(NamedTuple):
-    """First offset of a partition and the one after its last readable record; -1 and ``error`` when not known."""
-
-    start: int = -1
-    end: int = -1
-    error: str = ""
 
 
 class Discovery:

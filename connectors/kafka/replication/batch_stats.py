@@ -1,25 +1,16 @@
 """What the batches of a cluster are like, from a look at the newest of some partitions: it decides the copy path."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.kafka.client.cluster import EARLIEST, Cluster
 from trueup.connectors.kafka.client.fetch_produce import FETCH, FETCH_VERSION, UNCOMMITTED, fetch_body, fetched
 from trueup.connectors.kafka.protocol.record_batch import Header, walk
+from trueup.connectors.replication.ports import Sample
 from trueup.state.common.errors import TrueupError
 
 PARTITIONS, BACK, BYTES = 8, 5_000, 256 << 10
 """Looked at: so many partitions, from so many records before the end, so many bytes of each."""
-
-
-class Sample(NamedTuple):
-    """``per_batch``: records in a batch on average, ``record_bytes``: of one of them as it is stored; -1 when no batch
-    was found. ``magic``: the oldest format seen."""
-
-    per_batch: float = -1.0
-    magic: int = 2
-    record_bytes: float = -1.0
 
 
 def sample(endpoint: Endpoint, partitions: Sequence[LogId]) -> Sample:

@@ -4,18 +4,17 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from trueup.connectors.contract import Endpoint
-from trueup.connectors.kafka.client.metadata import Discovery
-from trueup.connectors.kafka.client.options import problems
 from trueup.state.replication.leases import target_of, topics_of
 from trueup.state.replication.settings import Link
 from trueup.state.replication.topology import check_topology, routes_of
 from trueup.state.settings.settings import Settings
 from trueup.streams.cli.checks import Check, fail, ok, tried, warn
+from trueup.streams.replication.clusters import admin_of
 from trueup.streams.runtime.format import many
 
 
 class Seen(NamedTuple):
-    """A Kafka cluster that answered."""
+    """A cluster that answered."""
 
     id: str
     names: list[str]
@@ -25,7 +24,7 @@ def all_of(settings: Settings) -> Iterator[Check]:
     """A check for every cluster that links name, and for every link between two that answered."""
     seen: dict[str, Seen] = {}
     for name in dict.fromkeys(end for link in settings.links.values() for end in (link.source, link.target)):
-        yield from tried(f"kafka.{name}", lambda name=name: _cluster(settings, name, seen))  # type: ignore[misc]
+        yield from tried(f"{settings.clusters[name][0]}.{name}", lambda name=name: _cluster(settings, name, seen))  # type: ignore[misc]
     for name, link in settings.links.items():
         if {link.source, link.target} <= seen.keys():
             yield _link(name, link, seen, settings.journal.prefix)
@@ -35,15 +34,15 @@ def all_of(settings: Settings) -> Iterator[Check]:
 
 
 def _cluster(settings: Settings, name: str, seen: dict[str, Seen]) -> Check:
-    declared, row = settings.kafka[name], f"kafka.{name}"
-    endpoint = Endpoint(name, declared.bootstrap, declared.bit, declared.options)
-    if wrong := problems(endpoint):
+    system, declared = settings.clusters[name]
+    endpoint, row = Endpoint(name, declared.bootstrap, declared.bit, declared.options, system), f"{system}.{name}"
+    cluster = admin_of(endpoint)
+    if wrong := cluster.problems():
         return fail(row, "; ".join(wrong), "correct these options")
-    discovery = Discovery(endpoint)
     try:
-        seen[name] = Seen(discovery.cluster_id(), discovery.names())
+        seen[name] = Seen(cluster.cluster_id(), cluster.names())
     finally:
-        discovery.close()
+        cluster.close()
     return ok(row, f"cluster {seen[name].id}, {many(len(seen[name].names), 'topic')}")
 
 

@@ -11,6 +11,7 @@ from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.kafka.client.admin import Admin
 from trueup.connectors.kafka.client.group_offsets import Committed
 from trueup.connectors.kafka.client.metadata import Discovery
+from trueup.connectors.kafka.replication.admin import KafkaAdmin
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.servers.kafka import Kafka
 from trueup.connectors.sandbox.servers.security import Security
@@ -29,6 +30,7 @@ class Side:
         self.endpoint = Endpoint(name, broker.bootstrap, bit)
         self.admin = Admin(self.endpoint)
         self.discovery = Discovery(self.endpoint, self.admin)
+        self.cluster = KafkaAdmin(self.endpoint, self.discovery)
         self.groups = Committed(self.endpoint)
 
     def create(self, topic: str, partitions: int = 1, **config: str) -> None:

@@ -3,7 +3,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from trueup.connectors.contract import Endpoint, LogId
-from trueup.connectors.kafka.replication.batch_stats import Sample, sample
+from trueup.connectors.kafka.replication.batch_stats import sample
+from trueup.connectors.replication.ports import Sample
 from trueup.connectors.sandbox.servers.kafka import Kafka
 
 pytestmark = pytest.mark.servers

@@ -10,7 +10,8 @@ from tests.integration.replication.mirror import Side, sides
 from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.kafka.client.admin import Admin
 from trueup.connectors.kafka.client.metadata import Discovery
-from trueup.connectors.kafka.replication.config_sync import Alignment, Outcome
+from trueup.connectors.kafka.replication.admin import KafkaAdmin
+from trueup.connectors.replication.config_sync import Alignment, Outcome
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.state.replication.config_sync import Action, Kind, Policy, Right, Scope, diff, diff_rights
 
@@ -28,7 +29,7 @@ def both(new_root: Callable[[], Path]) -> Iterator[tuple[Side, Side]]:
 
 def align(both: tuple[Side, Side], *topics: str, **more: object) -> list[Outcome]:
     """One pass over topics of the same name."""
-    alignment = Alignment(*(side.discovery for side in both))
+    alignment = Alignment(*(side.cluster for side in both))
     called = {topic: topic for topic in topics}
     seen = alignment.look(called)
     return alignment.apply(diff(seen.source, seen.target, Policy(called, known=alignment.known(), **more)))  # type: ignore[arg-type]
@@ -99,7 +100,7 @@ def test_a_second_pass_finds_nothing(both: tuple[Side, Side]) -> None:
 def test_an_action_done_twice_changes_nothing(both: tuple[Side, Side]) -> None:
     east, west = both
     west.create("again", 2)
-    alignment = Alignment(east.discovery, west.discovery)
+    alignment = Alignment(east.cluster, west.cluster)
     actions = [
         Action(Kind.GROW, "again", "", "", 2),
         Action(Kind.SET, "again", "", "", configs={"retention.ms": "5000", "segment.ms": None}),
@@ -117,7 +118,7 @@ def test_what_the_broker_refuses_is_told_and_keeps_nothing_else(both: tuple[Side
         Action(Kind.SET, "bad", "", "", configs={"retention.ms": "soon"}),
         Action(Kind.SET, "good", "", "", configs={"retention.ms": "60000"}),
     ]
-    outcomes = Alignment(east.discovery, west.discovery).apply(actions)
+    outcomes = Alignment(east.cluster, west.cluster).apply(actions)
     assert [outcome.result for outcome in outcomes] == ["refused", "refused", "done"]
     assert "soon" in outcomes[1].detail
 
@@ -128,19 +129,21 @@ def test_what_cannot_be_read_is_not_taken_for_missing(both: tuple[Side, Side]) -
         side.create("hidden")
     options = west.broker.client("SASL_PLAINTEXT", "guest")
     with Admin(Endpoint("west", options.pop("bootstrap.servers"), 1, options)) as guest:
-        seen = Alignment(east.discovery, Discovery(guest.endpoint, guest)).look({"hidden": "hidden"})
+        seen = Alignment(east.cluster, KafkaAdmin(guest.endpoint, Discovery(guest.endpoint, guest))).look(
+            {"hidden": "hidden"}
+        )
         assert (dict(seen.source), "TOPIC_AUTHORIZATION_FAILED" in seen.problems["hidden"]) == ({}, True)
 
 
 def pass_rights(both: tuple[Side, Side], scope: Scope, carried: set[Right]) -> tuple[list[Outcome], set[Right]]:
-    alignment = Alignment(*(side.discovery for side in both))
+    alignment = Alignment(*(side.cluster for side in both))
     actions, answers_for = diff_rights(*alignment.rights(), scope, carried)
     return alignment.apply(actions), answers_for
 
 
 def test_rights_follow_by_name_by_prefix_and_of_groups_and_go_when_revoked(both: tuple[Side, Side]) -> None:
     east, west = both
-    alignment = Alignment(west.discovery, east.discovery)
+    alignment = Alignment(west.cluster, east.cluster)
     rights = [
         allow("read", "pay"),
         allow("read", "pa", "prefixed"),
@@ -170,5 +173,5 @@ def test_nothing_is_allowed_while_something_could_not_be_denied(both: tuple[Side
         Action(Kind.DENY, "gate", "", "", right=nobody),
         Action(Kind.ALLOW, "gate", "", "", right=allow("read", "gate")),
     ]
-    outcomes = Alignment(east.discovery, west.discovery).apply(actions)
+    outcomes = Alignment(east.cluster, west.cluster).apply(actions)
     assert [outcome.result for outcome in outcomes] == ["refused", "skipped"]

@@ -8,10 +8,15 @@ import pytest
 
 from tests.integration.replication.mirror import Side, sides
 from trueup.connectors.contract import Endpoint
-from trueup.connectors.kafka.replication.heartbeat import Beat, Heartbeat
+from trueup.connectors.kafka.replication.heartbeat import Heartbeats
+from trueup.connectors.replication.heartbeat import Beat, Heartbeat
 from trueup.connectors.sandbox.jvm.processes import free_port, wait_until
 
 pytestmark = pytest.mark.servers
+
+
+def beating(link: str, east: Endpoint, west: Endpoint, topic: str, there: str = "", relay: bool = True) -> Heartbeat:
+    return Heartbeat(link, east.name, Heartbeats(east, topic), Heartbeats(west, there or topic), relay)
 
 
 @pytest.fixture(scope="module")
@@ -34,14 +39,14 @@ def arrived(heart: Heartbeat) -> Beat:
 
 def test_a_heartbeat_goes_from_source_to_target_and_is_timed(both: tuple[Side, Side]) -> None:
     began = time.time_ns() // 1_000_000
-    with Heartbeat("timed", both[0].endpoint, both[1].endpoint, "timed") as heart:
+    with beating("timed", both[0].endpoint, both[1].endpoint, "timed") as heart:
         beat = arrived(heart)
     assert began <= beat.arrived_ms <= beat.left_ms <= beat.sent_ms
     assert (0 <= beat.source_lag_ms <= beat.lag_ms, beat.source_error, beat.target_error) == (True, "", "")
 
 
 def test_the_topic_does_not_grow_for_ever(both: tuple[Side, Side]) -> None:
-    with Heartbeat("kept", both[0].endpoint, both[1].endpoint, "kept", "kept-there") as heart:
+    with beating("kept", both[0].endpoint, both[1].endpoint, "kept", "kept-there") as heart:
         arrived(heart)
     settings = [
         side.discovery.topics([name])[name].configs for side, name in zip(both, ("kept", "kept-there"), strict=True)
@@ -51,8 +56,8 @@ def test_the_topic_does_not_grow_for_ever(both: tuple[Side, Side]) -> None:
 
 def test_two_ways_over_one_topic_neither_loop_nor_take_each_others(both: tuple[Side, Side]) -> None:
     east, west = both
-    there = Heartbeat("there", east.endpoint, west.endpoint, "shared")
-    back = Heartbeat("back", west.endpoint, east.endpoint, "shared")
+    there = beating("there", east.endpoint, west.endpoint, "shared")
+    back = beating("back", west.endpoint, east.endpoint, "shared")
     with there, back:
         beats = [arrived(heart) for _ in range(3) for heart in (there, back)]
         for heart in (there, back):
@@ -64,18 +69,18 @@ def test_two_ways_over_one_topic_neither_loop_nor_take_each_others(both: tuple[S
 
 
 def test_without_a_relay_it_arrives_only_when_the_link_brings_it(both: tuple[Side, Side]) -> None:
-    with Heartbeat("carried", both[0].endpoint, both[1].endpoint, "carried", relay=False) as heart:
+    with beating("carried", both[0].endpoint, both[1].endpoint, "carried", relay=False) as heart:
         wait_until(lambda: heart.beat(0.5).source_lag_ms >= 0, 180.0, "a heartbeat to be read at the source")
         assert heart.beat(0.2).arrived_ms == 0
 
 
 def test_after_a_restart_the_newest_arrival_is_known_but_not_its_lag(both: tuple[Side, Side]) -> None:
     east, west = both
-    with Heartbeat("again", east.endpoint, west.endpoint, "again") as heart:
+    with beating("again", east.endpoint, west.endpoint, "again") as heart:
         before = arrived(heart)
     gone = Endpoint("east", f"127.0.0.1:{free_port()}", 0)
     found: list[Beat] = []
-    with Heartbeat("again", gone, west.endpoint, "again") as heart:
+    with beating("again", gone, west.endpoint, "again") as heart:
 
         def came() -> bool:
             found.append(heart.beat(0.2))
@@ -88,7 +93,7 @@ def test_after_a_restart_the_newest_arrival_is_known_but_not_its_lag(both: tuple
 
 def test_a_topic_that_is_deleted_is_made_anew(both: tuple[Side, Side]) -> None:
     east, west = both
-    with Heartbeat("anew", east.endpoint, west.endpoint, "anew") as heart:
+    with beating("anew", east.endpoint, west.endpoint, "anew") as heart:
         arrived(heart)
         west.admin.client.delete_topics(["anew"])["anew"].result()
         gone_ms = time.time_ns() // 1_000_000

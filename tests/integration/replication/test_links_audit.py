@@ -12,7 +12,7 @@ from tests.replication.worker import Worker
 from tests.replication.writers import KINDS, Site, Writers
 from trueup.connectors.contract import Assignment, Endpoint, Lease, LogId, Position
 from trueup.connectors.sandbox.servers.kafka import Kafka
-from trueup.streams.replication.link import CONNECTORS
+from trueup.streams.replication.clusters import KAFKA, connector_of
 
 pytestmark = pytest.mark.servers
 
@@ -50,7 +50,7 @@ def link(tmp_path: Path) -> Iterator[Callable[..., Worker]]:
 
     def start(source: Site, target: Site, path: str, forward: bool) -> Worker:
         lease = lease_of(source, target, path, forward, len(started) + 1)
-        started.append(Worker(tmp_path / lease.link, lease, CONNECTORS[path]))
+        started.append(Worker(tmp_path / lease.link, lease, connector_of(KAFKA, KAFKA, path)))
         started[-1].start()
         return started[-1]
 

@@ -9,8 +9,8 @@ import pytest
 
 from tests.integration.replication.mirror import Side, copy, sides
 from trueup.connectors.contract import LogId
-from trueup.connectors.kafka.replication.config_sync import Alignment
-from trueup.connectors.kafka.replication.group_sync import Checkpoint, Groups, Way
+from trueup.connectors.replication.config_sync import Alignment
+from trueup.connectors.replication.group_sync import Checkpoint, Groups, Way
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.state.replication.config_sync import Action, Kind, Policy, diff
 from trueup.state.replication.offset_map import OffsetMap, from_records
@@ -29,7 +29,7 @@ def both(new_root: Callable[[], Path]) -> Iterator[tuple[Side, Side]]:
 
 def align(both: tuple[Side, Side], topic: str, exclude: tuple[str, ...] = EXCLUDED) -> None:
     """One pass over a topic, and wait until the target shows what was done."""
-    alignment = Alignment(*(side.discovery for side in both))
+    alignment = Alignment(*(side.cluster for side in both))
 
     def due() -> int:
         seen = alignment.look({topic: topic})
@@ -179,7 +179,7 @@ def test_partitions_added_at_the_source_are_added_and_groups_follow_there(both: 
 
 def change(side: Side, action: Action) -> None:
     """What an operator does to a cluster."""
-    [outcome] = Alignment(side.discovery, side.discovery).apply([action])
+    [outcome] = Alignment(side.cluster, side.cluster).apply([action])
     assert outcome.result == "done"
 
 

@@ -14,7 +14,8 @@ from tests.proxy import Proxy
 from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.kafka.client.admin import Admin
 from trueup.connectors.kafka.client.group_offsets import Committed
-from trueup.connectors.kafka.client.metadata import Discovery, Log
+from trueup.connectors.kafka.client.metadata import Discovery
+from trueup.connectors.replication.ports import Log
 from trueup.connectors.sandbox.jvm.processes import free_port, wait_until
 from trueup.connectors.sandbox.servers.kafka import Kafka
 from trueup.connectors.sandbox.servers.security import Security

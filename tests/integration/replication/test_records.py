@@ -16,7 +16,7 @@ from trueup.connectors.contract import Assignment, LogId, Position
 from trueup.connectors.kafka.replication.connector import Batches
 from trueup.connectors.kafka.replication.records.copier import Records
 from trueup.state.common.errors import BadSettings, Stop
-from trueup.streams.replication.link import CONNECTORS
+from trueup.streams.replication.clusters import KAFKA, connector_of
 
 pytestmark = pytest.mark.servers
 
@@ -31,7 +31,7 @@ def pair(new_root: Callable[[], Path]) -> Iterator[Pair]:
 
 @pytest.fixture(scope="module")
 def records(pair: Pair) -> KafkaHarness:
-    return KafkaHarness(pair, "records", CONNECTORS["records"], Records(), [])
+    return KafkaHarness(pair, "records", connector_of(KAFKA, KAFKA, "records"), Records(), [])
 
 
 def test_a_transform_changes_records_and_leaves_some_out(records: KafkaHarness) -> None:

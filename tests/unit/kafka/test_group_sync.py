@@ -8,7 +8,7 @@ from kafka import errors as kafka_errors
 
 from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.kafka.client.group_offsets import Committed
-from trueup.connectors.kafka.replication.group_sync import Groups, Way
+from trueup.connectors.replication.group_sync import Groups, Way
 from trueup.state.common.errors import Retry, Stop, Unknown
 from trueup.state.replication.offset_map import OffsetMap
 

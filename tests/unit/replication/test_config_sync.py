@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from trueup.connectors.kafka.replication.config_sync import Outcome, Seen
+from trueup.connectors.contract import LogId
+from trueup.connectors.replication.config_sync import Outcome, Seen
 from trueup.state.common.errors import Retry
 from trueup.state.replication.config_sync import Action, Kind, Right, Setting, Topic
 from trueup.state.replication.settings import Link as Declared
@@ -24,7 +25,7 @@ class FakeLink:
 
     def __init__(self, mode: str) -> None:
         self.declared = Declared("east", "west", ["orders"], mode=mode)
-        self.facts = Facts(Side({"orders": 2}), Side(), 1)
+        self.facts = Facts(Side({"orders": (LogId("orders", 0), LogId("orders", 1))}), Side(), 1)
         self.waiting: Mapping[str, Hold] | None = None
 
         self.copied = dict[str, str]()

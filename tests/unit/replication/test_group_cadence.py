@@ -8,7 +8,7 @@ import pytest
 from tests.unit.kafka.test_group_sync import Cluster
 from tests.unit.replication.test_link import Rig
 from trueup.connectors.contract import LogId, Position, Progress, Run
-from trueup.connectors.kafka.replication.group_sync import Groups
+from trueup.connectors.replication.group_sync import Groups
 from trueup.state.common.errors import Retry
 from trueup.state.replication.offset_map import OffsetMap
 from trueup.streams.replication.checkpoints import Copy

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from trueup.connectors.contract import LogId
-from trueup.connectors.kafka.replication.group_sync import Checkpoint, Commits
+from trueup.connectors.replication.group_sync import Checkpoint, Commits
 from trueup.streams.replication import group_sync
 from trueup.streams.replication.group_sync import Mover
 

@@ -57,11 +57,10 @@ class Rig:
     def restarted(self) -> Link:
         """The link of another run of the application."""
         known: dict[LogId, Copy] = load(self.journal).get("east-west", {})  # type: ignore[arg-type]
-        connectors = {"batches": NAME, "records": NAME}
         link = Link(
             "east-west", lambda: self.settings, self.journal, known,  # type: ignore[arg-type]
             lambda _declared, sources: dict.fromkeys(sources, self.first), self.counted.append, lambda: self.now,
-            connectors,
+            lambda *_path: NAME,
         )  # fmt: skip
         link.facts, link.waiting, link.choice = facts(), {}, Choice("batches", "")
         link.begin()
@@ -80,7 +79,12 @@ class Rig:
 def facts(partitions: int = 2, there: int = 2) -> Facts:
     logs = {LogId("orders", n): (0, 100) for n in range(partitions)}
     names = frozenset({"orders", "pays"})
-    return Facts(Side({"orders": partitions}, logs=logs, names=names), Side({"orders": there}), NOW)
+    return Facts(Side(orders(partitions), logs=logs, names=names), Side(orders(there)), NOW)
+
+
+def orders(logs: int) -> dict[str, tuple[LogId, ...]]:
+    """A topic of so many partitions."""
+    return {"orders": tuple(LogId("orders", number) for number in range(logs))}
 
 
 def done(order: Order, source: LogId, offsets: tuple[int, ...], **more: object) -> Progress:
@@ -341,8 +345,8 @@ def with_topic(name: str, there: int = 1) -> Facts:
     """Both clusters once the source has a further topic of one partition."""
     source, target, at_ms = facts()
     return Facts(
-        source._replace(partitions={**source.partitions, name: 1}, names=source.names | {name}),
-        target._replace(partitions={**target.partitions, name: there}),
+        source._replace(topics={**source.topics, name: (LogId(name, 0),)}, names=source.names | {name}),
+        target._replace(topics={**target.topics, name: [LogId(name, number) for number in range(there)]}),
         at_ms,
     )
 
@@ -537,7 +541,9 @@ def test_why_clusters_cannot_be_compared_is_reported_at_once(rig: Rig) -> None:
     assert said(rig)[1].endswith("orders-0: expected a right; found none")
 
 
-@pytest.mark.parametrize("sides", [(Side({"secret": 0}), Side()), (Side({"secret": 1}), Side({"secret": 0}))])
+@pytest.mark.parametrize(
+    "sides", [(Side({"secret": ()}), Side()), (Side({"secret": [LogId("secret", 0)]}), Side({"secret": ()}))]
+)
 def test_a_topic_that_cannot_be_read_stops_the_link(sides: tuple[Side, Side]) -> None:
     rig = Rig(topics=["secret"])
     rig.link.facts = Facts(*sides, NOW)

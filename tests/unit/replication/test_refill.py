@@ -43,7 +43,9 @@ class World:
 
     def side(self, name: str) -> Side:
         ids = self.ids[name]
-        return Side(dict.fromkeys(ids, 1), ids, self.logs[name], "", self.clusters[name], frozenset(ids))
+        return Side(
+            {topic: (LogId(topic, 0),) for topic in ids}, ids, self.logs[name], "", self.clusters[name], frozenset(ids)
+        )
 
 
 class FakeSides:
@@ -94,7 +96,7 @@ class Rig:
             link = Link(
                 name, lambda: self.settings, self.journal, known,  # type: ignore[arg-type]
                 lambda _declared, sources: dict.fromkeys(sources, 0), lambda _progress: None, lambda: 1_000_000,
-                {"batches": NAME, "records": NAME},
+                lambda *_path: NAME,
             )  # fmt: skip
             link.waiting, link.choice = {}, Choice("batches", "")
             sides: Any = FakeSides(self.world, source, target)

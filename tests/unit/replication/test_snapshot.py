@@ -13,7 +13,7 @@ def at(offset: int) -> Copy:
 
 
 def facts(source_end: int, problem: str = "") -> Facts:
-    return Facts(Side({"orders": 1}, {}, {ORDERS: (0, source_end)}, problem), Side({"orders": 1}), 1)
+    return Facts(Side({"orders": (ORDERS,)}, {}, {ORDERS: (0, source_end)}, problem), Side({"orders": (ORDERS,)}), 1)
 
 
 def heard(before: Look, now: Look) -> list[str]:

@@ -2,8 +2,9 @@
 
 A group may run at one cluster only. Where it has no members its offsets are set, so that its consumers go on with the
 first record that they may not have read. The same is done the other way round, so a group that moved can move back.
-Offsets of a group with members are the members' own: we look first, and the broker refuses ours if one came meanwhile
-(UNKNOWN_MEMBER_ID). Of consumers that commit without joining their group nobody can know.
+Offsets of a group with members are the members' own: the states of groups are read first, and a system that can tell
+refuses an offset from outside if a member came meanwhile. Of consumers that commit without joining their group nobody
+can know.
 
 An offset means something in one log only. So a map holds for the topics with the ids that it was made of: what was
 committed in another topic of that name is not translated, and the target is asked for its ids before anything is set.
@@ -16,12 +17,11 @@ from functools import cache
 from typing import NamedTuple
 
 from trueup.connectors.contract import LogId
-from trueup.connectors.kafka.client.group_offsets import WITHOUT_MEMBERS, Answer, Committed, Refusals
+from trueup.connectors.replication.ports import NEVER, WITHOUT_MEMBERS, Answer, GroupOffsets, Refusals
 from trueup.state.common.errors import TrueupError
 from trueup.state.common.patterns import matches
 from trueup.state.replication.offset_map import OffsetMap, Translation, across
 
-NEVER = -1
 TRUST_S = 10.0
 """What a group has at the target is read again after so long, and before anything is set."""
 SURE_S = 0.5
@@ -97,7 +97,7 @@ class Commits(NamedTuple):
 
 
 class Groups:
-    """Carries groups from one cluster to the other. Calls block and raise what `Committed` does; what concerns one
+    """Carries groups from one cluster to the other. Calls block and raise what `GroupOffsets` does; what concerns one
     group alone is told in its rows.
 
     A pass costs one request for each coordinator on both sides, one for each broker of the target, one for each group
@@ -105,7 +105,7 @@ class Groups:
     that have what they are to have, or are further.
     """
 
-    def __init__(self, source: Committed, target: Committed) -> None:
+    def __init__(self, source: GroupOffsets, target: GroupOffsets) -> None:
         self._source, self._target = source, target
         self._present: dict[str, Answer] = {}
         self._states: Mapping[str, str] = {}

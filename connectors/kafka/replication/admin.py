@@ -1,0 +1,225 @@
+"""A Kafka cluster as links look after it.
+
+CreateTopics, CreatePartitions, IncrementalAlterConfigs (KIP-339), CreateAcls and DeleteAcls (KIP-140; prefixed ones
+KIP-290). Each of them answers for each thing by itself. Done twice they change nothing.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from trueup.connectors.closing import Closing
+from trueup.connectors.contract import Endpoint, LogId
+from trueup.connectors.kafka.client.admin import Admin
+from trueup.connectors.kafka.client.group_offsets import Committed
+from trueup.connectors.kafka.client.metadata import Discovery, Topic
+from trueup.connectors.kafka.client.options import only_records, problems
+from trueup.connectors.kafka.logdirs.client import LogDirs
+from trueup.connectors.kafka.replication.batch_stats import sample
+from trueup.connectors.kafka.replication.heartbeat import Heartbeats
+from trueup.connectors.replication.ports import Capabilities, Log, Sample, TopicState
+from trueup.state.common.errors import TrueupError
+from trueup.state.replication.config_sync import Action, Kind, Right
+from trueup.state.replication.settings import Start
+
+_ANY: Any = None
+_RESOURCES = (ResourceType.TOPIC, ResourceType.GROUP)
+
+
+class KafkaAdmin(Closing):
+    """Implements `connectors.replication.ports.ClusterAdmin`. Connects at the first question."""
+
+    can = Capabilities()
+
+    def __init__(self, endpoint: Endpoint, discovery: Discovery | None = None) -> None:
+        self.endpoint, self._found = endpoint, discovery
+
+    @property
+    def discovery(self) -> Discovery:
+        """The cluster in Kafka's own words."""
+        if self._found is None:
+            self._found = Discovery(self.endpoint)
+        return self._found
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        if self._found is not None:
+            self._found.close()
+            self._found = None
+
+    def cluster_id(self) -> str:
+        """The id that the cluster was formatted with."""
+        return self.discovery.cluster_id()
+
+    def names(self) -> list[str]:
+        """Names of all topics that we may see."""
+        return self.discovery.names()
+
+    def topics(self, names: Iterable[str], configs: bool = True) -> dict[str, TopicState]:
+        """Those of ``names`` that exist."""
+        return {name: _state(topic) for name, topic in self.discovery.topics(names, configs).items()}
+
+    def logs(self, logs: Iterable[LogId], committed_only: bool = True) -> dict[LogId, Log]:
+        """Where partitions start and end; ``committed_only``: before the first open transaction."""
+        return self.discovery.logs(logs, committed_only)
+
+    def starts(self, logs: Iterable[LogId], start: Start) -> dict[LogId, int | TrueupError]:
+        """The first offset to copy of each partition."""
+        return self.discovery.starts(logs, start)
+
+    def sizes(self, logs: Iterable[LogId]) -> dict[LogId, int]:
+        """Bytes of the largest replica of each partition; nothing where brokers do not tell it."""
+        wanted = set(logs)
+        try:
+            with LogDirs(self.endpoint) as directories:
+                rows = [seen.broker.replicas for seen in directories.look() if seen.broker is not None]
+        except TrueupError:
+            return {}
+        found: dict[LogId, int] = {}
+        for replicas in rows:
+            for row in range(len(replicas)):
+                log = LogId(*replicas.name(row))
+                if log in wanted and not replicas.future[row]:
+                    found[log] = max(found.get(log, 0), int(replicas.size[row]))
+        return found
+
+    def known_settings(self) -> frozenset[str]:
+        """Settings of topics that the cluster's version knows; empty when it has no topic to tell it by."""
+        names = self.names()
+        told = self.discovery.configs(names[:1]).get(names[0]) if names else None
+        return frozenset() if told is None or isinstance(told, TrueupError) else frozenset(told)
+
+    def rights(self) -> list[Right]:
+        """ACLs on topics and groups. Raises `Stop` where no authorizer runs."""
+        return _rights(self.discovery.admin)
+
+    def apply(self, kind: Kind, actions: Sequence[Action]) -> list[Any]:
+        """Do actions of one kind together."""
+        return _DO[kind](self.discovery.admin, actions)
+
+    def groups(self) -> Committed:
+        """Its consumer groups, over connections of their own."""
+        return Committed(self.endpoint)
+
+    def heartbeats(self, topic: str) -> Heartbeats:
+        """Its topic of heartbeats."""
+        return Heartbeats(self.endpoint, topic)
+
+    def sample(self, logs: Sequence[LogId]) -> Sample:
+        """What the newest batches of some partitions are like."""
+        return sample(self.endpoint, logs)
+
+    def unfit(self) -> list[str]:
+        """Options that only librdkafka understands."""
+        return [f"kafka.{self.endpoint.name}.options.{problem}" for problem in only_records(self.endpoint.options)]
+
+    def problems(self) -> list[str]:
+        """What librdkafka says about the options."""
+        return problems(self.endpoint)
+
+
+def _state(topic: Topic) -> TopicState:
+    logs = () if topic.error else tuple(topic.partitions)
+    return TopicState(topic.name, logs, topic.id, topic.configs, topic.error)
+
+
+def _rights(admin: Admin) -> list[Right]:
+    found: list[Right] = []
+    for resource in _RESOURCES:
+        every = AclBindingFilter(
+            resource, _ANY, ResourcePatternType.ANY, _ANY, _ANY, AclOperation.ANY, AclPermissionType.ANY
+        )
+        found += [_right(told) for told in admin.ask("describe its ACLs", admin.client.describe_acls, every)]
+    return sorted(found)
+
+
+def _right(told: Any) -> Right:
+    words = (told.restype.name, told.resource_pattern_type.name, told.operation.name, told.permission_type.name)
+    resource, pattern, operation, permission = (word.lower() for word in words)
+    return Right(resource, pattern, told.name, told.principal, told.host, operation, permission)
+
+
+def _binding(kind: type[AclBinding], right: Right) -> AclBinding:
+    return kind(
+        ResourceType[right.resource.upper()],
+        right.name,
+        ResourcePatternType[right.pattern.upper()],
+        right.principal,
+        right.host,
+        AclOperation[right.operation.upper()],
+        AclPermissionType[right.permission.upper()],
+    )
+
+
+def _create(admin: Admin, actions: Sequence[Action]) -> list[Any]:
+    """With the default number of replicas: it belongs to the cluster."""
+    new = [NewTopic(a.topic, a.partitions, -1, config=_given(a.configs)) for a in actions]
+    answers = admin.do_each("create topic", admin.client.create_topics, new)
+    return [answers[action.topic] for action in actions]
+
+
+def _given(configs: Mapping[str, str | None]) -> dict[str, str]:
+    return {name: value for name, value in configs.items() if value is not None}
+
+
+def _grow(admin: Admin, actions: Sequence[Action]) -> list[Any]:
+    new = [NewPartitions(action.topic, action.partitions) for action in actions]
+    answers = admin.do_each("add partitions to topic", admin.client.create_partitions, new)
+    return [answers[action.topic] for action in actions]
+
+
+def _set(admin: Admin, actions: Sequence[Action]) -> list[Any]:
+    asked = [_altered(action) for action in actions]
+    answers = admin.do_each("set settings of topic", admin.client.incremental_alter_configs, asked)
+    return [answers[resource] for resource in asked]
+
+
+def _altered(action: Action) -> ConfigResource:
+    entries = [
+        ConfigEntry(name, value, incremental_operation=_SET if value is not None else _DELETE)
+        for name, value in action.configs.items()
+    ]
+    return ConfigResource(ResourceType.TOPIC, action.topic, incremental_configs=entries)
+
+
+def _grant(admin: Admin, actions: Sequence[Action]) -> list[Any]:
+    asked = [_binding(AclBinding, _of(action)) for action in actions]
+    answers = admin.do_each("add a right on", admin.client.create_acls, asked)
+    return [answers[binding] for binding in asked]
+
+
+def _revoke(admin: Admin, actions: Sequence[Action]) -> list[Any]:
+    asked = [_binding(AclBindingFilter, _of(action)) for action in actions]
+    answers: Mapping[Any, Any] = admin.do_each("take a right off", admin.client.delete_acls, asked)
+    return [answers[binding] for binding in asked]
+
+
+def _of(action: Action) -> Right:
+    assert action.right is not None, "actions on rights have one"
+    return action.right
+
+
+_SET, _DELETE = AlterConfigOpType.SET, AlterConfigOpType.DELETE
+_DO: Mapping[Kind, Callable[[Admin, Sequence[Action]], list[Any]]] = {
+    Kind.CREATE: _create,
+    Kind.SECURE: _set,
+    Kind.GROW: _grow,
+    Kind.SET: _set,
+    Kind.DENY: _grant,
+    Kind.REVOKE: _revoke,
+    Kind.ALLOW: _grant,
+    Kind.RELENT: _revoke,
+}

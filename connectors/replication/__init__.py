@@ -1,0 +1,1 @@
+"""Replication between log systems: the ports that a system implements, and what is built on them alone."""

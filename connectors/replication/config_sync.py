@@ -1,0 +1,95 @@
+"""Reads topics and rights of both clusters as `state.replication.config_sync` compares them, and does what it says at
+the target.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import NamedTuple
+
+from trueup.connectors.replication.ports import ClusterAdmin
+from trueup.state.common.errors import TrueupError, ended
+from trueup.state.replication.config_sync import Action, Kind, Right, Topic
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Both sides of some topics, for `state.replication.config_sync.diff`. ``problems``: topics of the source that are
+    left out as one of the sides could not be read, and why: what cannot be read must not be taken for missing."""
+
+    source: Mapping[str, Topic]
+    target: Mapping[str, Topic]
+    problems: Mapping[str, str] = field(default_factory=dict)
+
+
+class Outcome(NamedTuple):
+    """What became of an action. ``result``:
+
+    done     it is so now (or was already)
+    refused  the target will not do it; a person must change something
+    retry    the next pass may do it
+    unknown  there was no answer; the next look tells
+    skipped  not tried, as what must come first was not done
+    """
+
+    action: Action
+    result: str
+    detail: str = ""
+
+
+class Alignment:
+    """Compares and changes; decides nothing. Calls block; errors of a whole cluster are those of `ClusterAdmin`."""
+
+    def __init__(self, source: ClusterAdmin, target: ClusterAdmin) -> None:
+        self._source, self._target = source, target
+
+    def look(self, called: Mapping[str, str]) -> Seen:
+        """Topics of the source (the keys) and what they are called at the target (the values), where they exist."""
+        here, wrong_here = _topics(self._source, called)
+        there, wrong_there = _topics(self._target, called.values())
+        problems = {name: wrong_there[to] for name, to in called.items() if to in wrong_there} | wrong_here
+        return Seen({name: topic for name, topic in here.items() if name not in problems}, there, problems)
+
+    def known(self) -> frozenset[str]:
+        """Settings of topics that the target's version knows; empty when that cannot be told."""
+        return self._target.known_settings()
+
+    def rights(self) -> tuple[list[Right], list[Right]]:
+        """Rights on topics and groups at the source and at the target. Raises `Stop` where no authorizer runs."""
+        return self._source.rights(), self._target.rights()
+
+    def apply(self, actions: Sequence[Action]) -> list[Outcome]:
+        """Do them in their order, those of a kind together. A right is not allowed while one was not denied."""
+        outcomes: list[Outcome] = []
+        for kind, chosen in groupby(sorted(actions, key=lambda action: action.kind), lambda action: action.kind):
+            together = list(chosen)
+            if kind is Kind.ALLOW and (
+                undone := [o for o in outcomes if o.action.kind is Kind.DENY and o.result != "done"]
+            ):
+                outcomes += [Outcome(action, "skipped", undone[0].detail) for action in together]
+            else:
+                outcomes += self._together(kind, together)
+        return outcomes
+
+    def _together(self, kind: Kind, actions: Sequence[Action]) -> list[Outcome]:
+        answers = self._target.apply(kind, actions)
+        return [self._outcome(action, answer) for action, answer in zip(actions, answers, strict=True)]
+
+    def _outcome(self, action: Action, answer: object) -> Outcome:
+        if not isinstance(answer, TrueupError):
+            return Outcome(action, "done")
+        if action.kind is Kind.GROW and self._has(action.topic, action.partitions):
+            return Outcome(action, "done", "it had them already")
+        return Outcome(action, ended(answer), str(answer))
+
+    def _has(self, name: str, partitions: int) -> bool:
+        """Whether a topic of the target has so many partitions."""
+        found = self._target.topics([name], configs=False).get(name)
+        return found is not None and len(found.logs) >= partitions
+
+
+def _topics(side: ClusterAdmin, names: Iterable[str]) -> tuple[dict[str, Topic], dict[str, str]]:
+    found = side.topics(names)
+    good = {name: topic for name, topic in found.items() if not topic.error}
+    whole = {name: Topic(len(topic.logs), topic.configs, topic.id) for name, topic in good.items()}
+    return whole, {name: topic.error for name, topic in found.items() if topic.error}

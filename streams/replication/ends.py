@@ -1,0 +1,133 @@
+"""Both ends of a link beside the copying: what their clusters say, whatever systems they are."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+from trueup.connectors.contract import Endpoint, LogId
+from trueup.connectors.replication.config_sync import Alignment, Seen
+from trueup.connectors.replication.group_sync import Groups
+from trueup.connectors.replication.heartbeat import Heartbeat
+from trueup.connectors.replication.ports import ClusterAdmin, Sample
+from trueup.state.common.errors import Refused, TrueupError
+from trueup.state.replication.anomalies import Facts as Qualities
+from trueup.state.replication.settings import Link as Declared
+from trueup.state.replication.settings import Start, start_of
+from trueup.streams.replication.clusters import admin_of, hardest, paths_of
+from trueup.streams.replication.link import Link
+from trueup.streams.replication.snapshot import NOTHING, Facts, Side
+
+
+class Ends:
+    """Implements `streams.replication.monitor.Sides` over the `ClusterAdmin` of each end."""
+
+    def __init__(self, link: Link, admins: Callable[[Endpoint], ClusterAdmin] = admin_of) -> None:
+        self._link, self._make = link, admins
+        self._admins: dict[str, ClusterAdmin] = {}
+        self._last = NOTHING
+        self._sample: Sample | None = None
+
+    def cluster(self, name: str) -> ClusterAdmin:
+        """One end."""
+        if name not in self._admins:
+            self._admins[name] = self._make(self._link.side(name))
+        return self._admins[name]
+
+    @property
+    def source(self) -> ClusterAdmin:
+        """The end that is copied from."""
+        return self.cluster(self._link.declared.source)
+
+    @property
+    def target(self) -> ClusterAdmin:
+        """The end that is copied to."""
+        return self.cluster(self._link.declared.target)
+
+    def look(self) -> Facts:
+        """What both say now; of one that does not answer, what it said last, and why it does not."""
+        last = self._last
+        source = self._side(self._link.declared.source, None, last.source)
+        called = self._link.called(source.topics).values()
+        target = self._side(self._link.declared.target, called, last.target)
+        at_ms = last.at_ms if source.problem or target.problem else time.time_ns() // 1_000_000
+        self._last = Facts(source, target, at_ms)
+        return self._last
+
+    def _side(self, name: str, topics: Iterable[str] | None, last: Side) -> Side:
+        try:
+            cluster = self.cluster(name)
+            names = cluster.names() if topics is None else []
+            chosen = self._link.topics(names) if topics is None else topics
+            found = cluster.topics(chosen, configs=False)
+            every = [log for topic in found.values() for log in topic.logs]
+            logs = cluster.logs(every, committed_only=topics is None)
+            cluster_id = cluster.cluster_id()
+        except TrueupError as error:
+            return last._replace(problem=str(error))
+        return Side(
+            {name: topic.logs for name, topic in found.items()},
+            {name: topic.id for name, topic in found.items() if topic.id},
+            {one: (log.start, log.end) for one, log in logs.items() if log.end >= 0},
+            cluster=cluster_id, names=frozenset(names), ends_lag_s=cluster.can.ends_lag_s,
+        )  # fmt: skip
+
+    def qualities(self, seen: Seen) -> Qualities:
+        """What the choice of a path depends on. The source is looked at once: a path is not changed for a busy hour."""
+        declared = self._link.declared
+        if self._sample is None and declared.copy == "auto":
+            logs = sorted(self._last.source.logs)
+            self._sample = self.source.sample(logs) if logs else None
+        found = self._sample or Sample()
+        pair = hardest(seen, self._link.called(seen.source))
+        unfit = "; ".join([*self.source.unfit(), *self.target.unfit()])
+        return Qualities(
+            declared.copy, bool(declared.transform), found.magic, found.per_batch, *pair, unfit,
+            self._link.path, declared.failures, found.record_bytes, declared.into,
+            paths_of(self.source.endpoint.system, self.target.endpoint.system),
+        )  # fmt: skip
+
+    def logs(self, logs: Iterable[LogId], at_target: bool = False) -> Mapping[LogId, tuple[int, int]]:
+        """Start and end of logs, open transactions and all that was acknowledged before this call included; of those
+        that answer."""
+        cluster = self.target if at_target else self.source
+        time.sleep(cluster.can.ends_lag_s)
+        found = cluster.logs(logs, committed_only=False)
+        return {one: (log.start, log.end) for one, log in found.items() if not log.error}
+
+    def sizes(self, logs: Iterable[LogId]) -> Mapping[LogId, int]:
+        """Bytes of logs of the source; of those that are known."""
+        return self.source.sizes(logs)
+
+    def alignment(self) -> Alignment:
+        """For topics, settings and rights."""
+        return Alignment(self.source, self.target)
+
+    def groups(self, back: bool = False) -> Groups:
+        """For consumer groups of the source, or ``back`` those of the target."""
+        here, there = self.source.groups(), self.target.groups()
+        return Groups(there, here) if back else Groups(here, there)
+
+    def heartbeat(self) -> Heartbeat:
+        """The link's heartbeats."""
+        topic, source = self._link.declared.heartbeat_topic, self.source
+        return Heartbeat(self._link.name, source.endpoint.name, source.heartbeats(topic), self.target.heartbeats(topic))
+
+    def starts(self, declared: Declared, logs: Iterable[LogId]) -> Mapping[LogId, int]:
+        """The first offsets to copy, as the link's ``start`` says; of those that can be told."""
+        start = start_of(declared.start)
+        assert start is not None, "settings are checked"
+        return self._told(logs, start)
+
+    def _told(self, logs: Iterable[LogId], start: Start) -> dict[LogId, int]:
+        found = self.source.starts(logs, start)
+        return {one: offset for one, offset in found.items() if not isinstance(offset, TrueupError)}
+
+    def offset(self, to: str, logs: Iterable[LogId]) -> Mapping[LogId, int]:
+        """Source offsets for earliest, latest or a number within what the source holds."""
+        chosen = list(logs)
+        if to in ("earliest", "latest"):
+            return self._told(chosen, Start(to))
+        found = self.source.logs(chosen)
+        if not to.isdecimal() or any(not log.start <= int(to) <= log.end for log in found.values()):
+            held = ", ".join(f"{one}: {log.start} to {log.end}" for one, log in found.items())
+            raise Refused("earliest, latest or an offset that the source holds", repr(to), f"it holds {held}")
+        return dict.fromkeys(chosen, int(to))

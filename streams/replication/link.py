@@ -268,8 +268,8 @@ class Link:
         # a copier that died after its first records would else begin at the chosen position again.
         chosen = any(copy.place(self.path).chosen for copy in due.values())
         lease_s = 0.0 if chosen else declared.lease_s
-        ends = (self._settings().clusters[name][0] for name in (declared.source, declared.target))
-        connector = self._connectors(*ends, self.path)
+        ends = self.side(declared.source), self.side(declared.target)
+        connector = self._connectors(ends[0].system, ends[1].system, self.path)
         return [
             Order(
                 self._lease(declared, [due[source] for source in part], len(parts)), connector,

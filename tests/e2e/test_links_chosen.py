@@ -165,7 +165,7 @@ def test_a_group_goes_on_at_the_target_once_that_is_approved(place: Place) -> No
 
 
 def test_a_right_follows_once_it_is_approved_and_goes_when_it_is_revoked(place: Place) -> None:
-    here = Alignment(place.west.discovery, place.east.discovery)  # acts at the source
+    here = Alignment(place.west.cluster, place.east.cluster)  # acts at the source
     here.apply([Action(Kind.ALLOW, "", "", "", right=READER)])
     place.approve("allow")
     place.trueup.until("the right at the target", lambda: READER in here.rights()[0])

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from trueup.connectors.kafka.replication.heartbeat import Beat
+from trueup.connectors.replication.heartbeat import Beat
 from trueup.state.common.errors import Stop
 from trueup.state.replication.rules import LINK_RULES
 from trueup.state.replication.status import MEANINGS, STAGES, LinkState, Part, Signs, Stage, stage_of, state_of

@@ -8,11 +8,12 @@ Calls block. They raise `Retry` when a cluster does not answer, `Stop` when it r
 options cannot be used. What concerns one thing alone is the answer for that thing.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from trueup.connectors.contract import Endpoint, LogId
+from trueup.connectors.contract import Endpoint, Lease, LogId
+from trueup.connectors.replication.tail import Bounds, Tails
 from trueup.state.common.errors import TrueupError
 from trueup.state.replication.config_sync import Action, Kind, Right, Setting
 from trueup.state.replication.settings import Start
@@ -161,3 +162,91 @@ class ClusterAdmin(Protocol):
 
     def problems(self) -> Sequence[str]:
         """What makes the options useless, one line for each; nothing is connected to."""
+
+
+class Columns(NamedTuple):
+    """Records of one log in order, a column each; timestamps in ms since 1970 (-1: none)."""
+
+    offsets: Sequence[int] = ()
+    keys: Sequence[bytes | None] = ()
+    values: Sequence[bytes | None] = ()
+    stamps: Sequence[int] = ()
+    headers: Sequence[Sequence[tuple[str, bytes | None]]] = ()
+
+    def cut(self, start: int, stop: int | None = None) -> "Columns":
+        """Some of the rows."""
+        at = slice(start, stop)
+        return Columns(self.offsets[at], self.keys[at], self.values[at], self.stamps[at], self.headers[at])
+
+
+class Read(NamedTuple):
+    """What one poll brought of a log. ``next``: the offset to read on at, all before it is in ``records`` or no record;
+    ``idle``: there was nothing more; ``error``: why it cannot be read on."""
+
+    records: Columns
+    next: int
+    idle: bool = False
+    error: TrueupError | None = None
+
+
+class Written(NamedTuple):
+    """What became of records that were to be written to a log. ``offsets``: of those that were acknowledged, which are
+    the first ones. Of the others: ``refused`` says why the target will not take the first of them, or one of those that
+    it takes together, as things are; ``error`` says why it is not known what became of them. Neither: all are there."""
+
+    offsets: Sequence[int]
+    refused: str = ""
+    error: TrueupError | None = None
+
+
+class End(Protocol):
+    """One end of the records' way. Calls raise `Retry` and `Stop` for the whole cluster. Used by one thread."""
+
+    lag_s: float
+    """See `Capabilities.ends_lag_s`. A reader sees no record from the end on."""
+
+    def cluster_id(self) -> str:
+        """See `ClusterAdmin.cluster_id`."""
+
+    def bounds(self, logs: Iterable[LogId]) -> Mapping[LogId, Bounds | TrueupError]:
+        """Where logs start and end, once all is shown that the cluster's servers have."""
+
+    def unsure(self, logs: Iterable[LogId]) -> Mapping[LogId, TrueupError]:
+        """Logs that must not be copied from or to at this moment: `Stop` where the topic is not the one that is meant,
+        else that this cannot be told. Always empty where topics have no ids."""
+
+    def close(self) -> None:
+        """Let go of connections; nothing acknowledged is lost."""
+
+
+class Reader(End, Protocol):
+    """Reads logs of one cluster."""
+
+    def seek(self, places: Mapping[LogId, int]) -> None:
+        """Read these logs, and no others, from these offsets on."""
+
+    def poll(self, most: int, wait_s: float) -> Mapping[LogId, Read]:
+        """The next records, about ``most`` of all logs together; waits so long for the first."""
+
+
+class Writer(End, Protocol):
+    """Writes logs of one cluster. The records of a log are written in order and without a gap: when one stands there,
+    all before it do. Only what is acknowledged as the system's safest setting says counts as written."""
+
+    def write(self, batches: Mapping[LogId, Columns]) -> Mapping[LogId, Written]:
+        """Write to logs at once, and wait for what becomes of it."""
+
+    def tails(self) -> Tails:
+        """Reads what stands last of ours. Closed with the writer."""
+
+    def logs_of(self, topic: str) -> Sequence[LogId]:
+        """Logs of a topic, in order; none when there is no such topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class Medium:
+    """How records of one system are read and written. Each of ``reader`` and ``writer`` makes one for a lease, whose
+    ``source_id`` and ``target_id`` tell the topics that are meant."""
+
+    reader: Callable[[Lease], Reader]
+    writer: Callable[[Lease], Writer]

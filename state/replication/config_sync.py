@@ -49,7 +49,7 @@ class Topic(NamedTuple):
 
 
 class Right(NamedTuple):
-    """One access rule, in lower case as Kafka names them: ``resource`` topic or group, ``pattern`` literal or
+    """One access rule, in lower case: ``resource`` topic or group, ``pattern`` literal or
     prefixed, ``permission`` allow or deny."""
 
     resource: str

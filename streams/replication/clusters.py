@@ -11,6 +11,7 @@ from typing import Any
 from trueup.connectors.contract import Endpoint
 from trueup.connectors.replication.config_sync import Seen
 from trueup.connectors.replication.ports import ClusterAdmin
+from trueup.connectors.replication.pump import Pump
 from trueup.state.replication.anomalies import Facts as Qualities
 from trueup.state.replication.anomalies import choose
 from trueup.state.replication.config_sync import Setting
@@ -24,6 +25,15 @@ COPIERS = {
 }
 """Connector by system of the source, system of the target, and path."""
 
+MEDIA = {KAFKA: "trueup.connectors.kafka.replication.medium:MEDIUM"}
+"""How each system is read and written where a pair has no copier of its own."""
+PUMP = "trueup.streams.replication.clusters:pump"
+
+
+def pump() -> Pump:
+    """The connector of all pairs without one of their own. They copy by the path ``records``."""
+    return Pump({system: imported(name) for system, name in MEDIA.items()})
+
 
 def admin_of(endpoint: Endpoint) -> ClusterAdmin:
     """The administrative side of a cluster."""
@@ -33,12 +43,12 @@ def admin_of(endpoint: Endpoint) -> ClusterAdmin:
 
 def connector_of(source: str, target: str, path: str) -> str:
     """Name of the connector that copies from one system to another by a path."""
-    return COPIERS[source, target, path]
+    return COPIERS.get((source, target, path), PUMP)
 
 
 def paths_of(source: str, target: str) -> tuple[str, ...]:
     """The paths from one system to another."""
-    return tuple(path for one, other, path in COPIERS if (one, other) == (source, target))
+    return tuple(path for one, other, path in COPIERS if (one, other) == (source, target)) or ("records",)
 
 
 def imported(name: str) -> Any:

@@ -1,15 +1,19 @@
-"""What the suite has to be able to do with a system: two clusters, east and west, with logs in partitions."""
+"""What the suite has to be able to do with a system: two clusters, east and west, with logs in topics."""
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from tests.replication.pair import Copy
+from tests.replication.pair import EAST_TO_WEST, WEST_TO_EAST, Copy
 from tests.replication.worker import Worker
-from trueup.connectors.contract import Connector, Lease, Run
+from trueup.connectors.contract import Assignment, Connector, Endpoint, Lease, LogId, Position, Run
 
 TOO_LARGE = 60_000
 """Bytes of a value that no target of `Harness.narrow_topic` takes, and that every source does."""
+CLUSTERS = {"east": 0, "west": 1}
+_topics = itertools.count(1)
 
 
 class Written(NamedTuple):
@@ -21,38 +25,107 @@ class Written(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
-class Harness(Protocol):
-    """A connector between two running clusters. ``policies``: what it does with refused records."""
+class Cluster(Protocol):
+    """A running cluster of some system. Logs of a topic are told by their index, 0, 1 ..."""
 
-    connector: Connector
-    policies: Sequence[str]
+    def endpoint(self) -> Endpoint:
+        """As a side of a link."""
 
-    def topic(self, partitions: int = 1) -> str:
-        """A new topic on both sides."""
+    def log(self, topic: str, index: int) -> LogId:
+        """What the system calls a log."""
 
-    def narrow_topic(self, partitions: int = 1) -> str:
-        """A new topic whose west refuses values of `TOO_LARGE` bytes."""
+    def create(self, topic: str, logs: int, narrow: bool = False) -> None:
+        """Make a topic; ``narrow``: it refuses values of `TOO_LARGE` bytes."""
 
-    def write(self, side: str, topic: str, records: Mapping[int, Sequence[Written]]) -> None:
-        """Write to partitions of one side; acknowledged when it returns."""
+    def write(self, topic: str, records: Mapping[int, Sequence[Written]]) -> None:
+        """Write to logs; acknowledged when it returns."""
 
-    def read(self, side: str, topic: str, partition: int = 0) -> list[tuple[int, Written]]:
+    def read(self, topic: str, index: int) -> list[tuple[int, Written]]:
         """All records with their offsets, without the headers that links add."""
 
-    def lease(self, topic: str, partitions: int = 1, back: bool = False, **more: object) -> Lease:
+    def end(self, log: LogId) -> int:
+        """The offset after the last record acknowledged."""
+
+    def remake(self, topic: str) -> None:
+        """Delete a topic of one log and make it anew at once, under the same name."""
+
+    def kill(self) -> None:
+        """As a crash."""
+
+    def up(self) -> None:
+        """Start it again, with what it acknowledged."""
+
+
+@dataclass
+class Harness:
+    """A connector, called ``name`` in workers, between two running clusters."""
+
+    east: Cluster
+    west: Cluster
+    path: str
+    name: str
+    connector: Connector
+
+    def topic(self, logs: int = 1) -> str:
+        """A new topic on both sides."""
+        return self._topic(logs, narrow=False)
+
+    def narrow_topic(self, logs: int = 1) -> str:
+        """A new topic whose west refuses values of `TOO_LARGE` bytes."""
+        return self._topic(logs, narrow=True)
+
+    def _topic(self, logs: int, narrow: bool) -> str:
+        topic = f"suite{next(_topics)}"
+        self.east.create(topic, logs)
+        self.west.create(topic, logs, narrow)
+        return topic
+
+    def side(self, name: str) -> Cluster:
+        """East or west."""
+        return self.east if name == "east" else self.west
+
+    def write(self, side: str, topic: str, records: Mapping[int, Sequence[Written]]) -> None:
+        """Write to logs of one side; acknowledged when it returns."""
+        self.side(side).write(topic, records)
+
+    def read(self, side: str, topic: str, index: int = 0) -> list[tuple[int, Written]]:
+        """All records of a log with their offsets, without the headers that links add."""
+        return self.side(side).read(topic, index)
+
+    def assignment(self, topic: str, index: int = 0, back: bool = False) -> Assignment:
+        """A log that was never copied, and the one of its index at the other side."""
+        east, west = self.east.log(topic, index), self.west.log(topic, index)
+        return Assignment(west if back else east, east if back else west, Position(), 0)
+
+    def lease(self, topic: str, logs: int = 1, back: bool = False, **more: object) -> Lease:
         """East to west, or ``back``."""
+        east, west = self.east.endpoint(), self.west.endpoint()
+        lease = Lease(
+            "west-east" if back else "east-west", west if back else east, east if back else west,
+            WEST_TO_EAST if back else EAST_TO_WEST, self.path,
+            tuple(self.assignment(topic, index, back) for index in range(logs)), clusters=CLUSTERS,
+        )  # fmt: skip
+        return replace(lease, **more)  # type: ignore[arg-type]
 
     def copy(self, lease: Lease) -> Copy:
         """A copy in this process that was not begun."""
+        return Copy(self.connector, lease, self.side(lease.source.name).end)
 
     def worker(self, root: Path, lease: Lease, lease_s: float) -> Worker:
         """A process that copies, to be killed."""
+        return Worker(root, lease, self.name, lease_s)
 
     def remake(self, side: str, topic: str) -> None:
-        """Delete a topic of one partition at one side and make it anew at once, under the same name."""
+        """Delete a topic of one log at one side and make it anew at once, under the same name."""
+        self.side(side).remake(topic)
 
     def without_target(self, during: Callable[[], None]) -> None:
         """Do something while the target is killed, and start it again."""
+        self.west.kill()
+        try:
+            during()
+        finally:
+            self.west.up()
 
 
 LONG_AGO_MS = 1_700_000_000_000

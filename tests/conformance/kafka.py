@@ -1,37 +1,44 @@
-"""Kafka's connectors in the suite."""
+"""Kafka in the suite."""
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.conformance.harness import TOO_LARGE, Written
-from tests.replication.audit import OURS
-from tests.replication.pair import Copy, Pair
-from tests.replication.worker import Worker
-from trueup.connectors.contract import Connector, Lease
+from tests.conformance.harness import CLUSTERS, TOO_LARGE, Harness, Written
+from tests.replication.audit import OURS, ends
+from tests.replication.pair import Pair, create
+from tests.replication.writers import Site
+from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.sandbox.jvm.processes import wait_until
+from trueup.connectors.sandbox.servers.kafka import Kafka
+from trueup.streams.replication.clusters import KAFKA, connector_of, imported
 
 KEEP = {"retention.ms": "-1"}
 
 
-class KafkaHarness:
-    """One path between two brokers."""
+class KafkaCluster:
+    """One broker. Implements `tests.conformance.harness.Cluster`."""
 
-    def __init__(self, pair: Pair, path: str, name: str, connector: Connector, policies: Sequence[str]) -> None:
-        self._pair, self._path, self._name = pair, path, name
-        self.connector, self.policies = connector, policies
+    def __init__(self, name: str, broker: Kafka) -> None:
+        self._name, self._broker = name, broker
 
-    def topic(self, partitions: int = 1) -> str:
-        return self._pair.topic(partitions, east=KEEP, west=KEEP)
+    @property
+    def _address(self) -> str:
+        return self._broker.bootstrap
 
-    def narrow_topic(self, partitions: int = 1) -> str:
-        return self._pair.topic(partitions, east=KEEP, west={**KEEP, "max.message.bytes": str(TOO_LARGE // 2)})
+    def endpoint(self) -> Endpoint:
+        return Endpoint(self._name, self._address, CLUSTERS[self._name], system=KAFKA)
 
-    def write(self, side: str, topic: str, records: Mapping[int, Sequence[Written]]) -> None:
-        producer = Producer({"bootstrap.servers": self._address(side), "linger.ms": 2, "batch.num.messages": 10})
+    def log(self, topic: str, index: int) -> LogId:
+        return LogId(topic, index)
+
+    def create(self, topic: str, logs: int, narrow: bool = False) -> None:
+        create(self._broker, topic, logs, {**KEEP, **({"max.message.bytes": str(TOO_LARGE // 2)} if narrow else {})})
+
+    def write(self, topic: str, records: Mapping[int, Sequence[Written]]) -> None:
+        producer = Producer({"bootstrap.servers": self._address, "linger.ms": 2, "batch.num.messages": 10})
         for row in itertools.zip_longest(*([(number, each) for each in rs] for number, rs in records.items())):
             for number, record in filter(None, row):
                 producer.produce(
@@ -40,12 +47,12 @@ class KafkaHarness:
                 producer.poll(0)
         assert producer.flush(120) == 0
 
-    def read(self, side: str, topic: str, partition: int = 0) -> list[tuple[int, Written]]:
+    def read(self, topic: str, index: int) -> list[tuple[int, Written]]:
         consumer = Consumer({
-            "bootstrap.servers": self._address(side), "group.id": "suite", "isolation.level": "read_committed",
+            "bootstrap.servers": self._address, "group.id": "suite", "isolation.level": "read_committed",
             "enable.partition.eof": True, "enable.auto.commit": False, "check.crcs": True,
         })  # fmt: skip
-        consumer.assign([TopicPartition(topic, partition, 0)])
+        consumer.assign([TopicPartition(topic, index, 0)])
         found: list[tuple[int, Written]] = []
 
         def all_read() -> bool:
@@ -58,22 +65,15 @@ class KafkaHarness:
                 found.append((message.offset(), Written(message.key(), message.value(), stamp, headers)))
             return False
 
-        wait_until(all_read, 180.0, f"the end of {topic} at {side}")
+        wait_until(all_read, 180.0, f"the end of {topic} at {self._name}")
         consumer.close()
         return found
 
-    def lease(self, topic: str, partitions: int = 1, back: bool = False, **more: object) -> Lease:
-        clusters = {"east": 0, "west": 1}
-        return self._pair.lease(topic, partitions, back, path=self._path, clusters=clusters, **more)
+    def end(self, log: LogId) -> int:
+        return ends(Site(self._name, self._address, log.topic, log.number + 1))[log.number]
 
-    def copy(self, lease: Lease) -> Copy:
-        return Copy(self.connector, lease)
-
-    def worker(self, root: Path, lease: Lease, lease_s: float) -> Worker:
-        return Worker(root, lease, self._name, lease_s)
-
-    def remake(self, side: str, topic: str) -> None:
-        admin = AdminClient({"bootstrap.servers": self._address(side)})
+    def remake(self, topic: str) -> None:
+        admin = AdminClient({"bootstrap.servers": self._address})
         admin.delete_topics([topic])[topic].result(30)
 
         def made() -> bool:
@@ -87,12 +87,14 @@ class KafkaHarness:
 
         wait_until(made, 60.0, f"{topic} to be made anew")
 
-    def without_target(self, during: Callable[[], None]) -> None:
-        self._pair.west.kill()
-        try:
-            during()
-        finally:
-            self._pair.west.up()
+    def kill(self) -> None:
+        self._broker.kill()
 
-    def _address(self, side: str) -> str:
-        return str(getattr(self._pair, side).bootstrap)
+    def up(self) -> None:
+        self._broker.up()
+
+
+def kafka_harness(pair: Pair, path: str) -> Harness:
+    """A path of Kafka's own between two brokers."""
+    name = connector_of(KAFKA, KAFKA, path)
+    return Harness(KafkaCluster("east", pair.east), KafkaCluster("west", pair.west), path, name, imported(name)())

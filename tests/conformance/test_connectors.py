@@ -5,25 +5,22 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.conformance import hooks
-from tests.conformance.harness import TOO_LARGE, Harness, Written, contents, numbered, untrue
-from tests.conformance.kafka import KafkaHarness
+from tests.conformance.harness import CLUSTERS, TOO_LARGE, Cluster, Harness, Written, contents, numbered, untrue
+from tests.conformance.kafka import KafkaCluster, kafka_harness
+from tests.conformance.memory import SYSTEM, MemoryCluster, pump
 from tests.replication.pair import Pair
-from trueup.connectors.contract import Assignment, Copier, Lease, Limits, LogId, Position, Progress
-from trueup.connectors.kafka.client.rate_limit import BURST_S
-from trueup.connectors.kafka.replication.connector import Batches
-from trueup.connectors.kafka.replication.records.copier import Records
+from trueup.connectors.contract import Copier, Lease, Limits, LogId, Position, Progress
+from trueup.connectors.replication.rate_limit import BURST_S
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.state.common.errors import Retry
 from trueup.state.replication.provenance import Refill
-from trueup.streams.replication.clusters import KAFKA, connector_of
 
 pytestmark = pytest.mark.servers
 
@@ -32,7 +29,9 @@ TODAY_MS = int(time.time() * 1000)
 POISON = Written(b"poison", random.Random(1).randbytes(TOO_LARGE), TODAY_MS)
 AROUND_POISON = [*numbered(300, since_ms=TODAY_MS), POISON, *numbered(300, 300, since_ms=TODAY_MS)]
 """Of today: what stands behind a refused batch is refused as long as the target remembers the producer."""
-RECORDS = connector_of(KAFKA, KAFKA, "records")
+CHOSEN = Position(0, chosen=True)
+PUMP = "tests.conformance.memory:pump"
+PUMPED = ["memory>memory", "memory>kafka", "kafka>memory", "kafka>kafka"]
 HOOKS = "tests.conformance.hooks:"
 
 
@@ -42,20 +41,47 @@ def pair(new_root: Callable[[], Path]) -> Iterator[Pair]:
         yield made
 
 
-@pytest.fixture(params=["records", "batches"])
-def harness(pair: Pair, request: pytest.FixtureRequest) -> Harness:
-    path = request.param
-    if path == "records":
-        return KafkaHarness(pair, path, connector_of(KAFKA, KAFKA, path), Records(), ["stop", "dead-letter", "hook"])
-    return KafkaHarness(pair, path, connector_of(KAFKA, KAFKA, path), Batches(), ["stop"])
+@pytest.fixture(scope="module")
+def memory() -> Iterator[Mapping[str, MemoryCluster]]:
+    made = {name: MemoryCluster(name) for name in CLUSTERS}
+    yield made
+    for cluster in made.values():
+        cluster.kill()
 
 
-@pytest.fixture
-def records(pair: Pair) -> Harness:
-    """The path that can deal with single records."""
-    return KafkaHarness(
-        pair, "records", connector_of(KAFKA, KAFKA, "records"), Records(), ["stop", "dead-letter", "hook"]
-    )
+def made_of(kind: str, pair: Pair, memory: Mapping[str, MemoryCluster]) -> Harness:
+    """A fused path of Kafka's by its name, or the generic pump between two systems."""
+    if ">" not in kind:
+        return kafka_harness(pair, kind)
+    systems = dict(zip(CLUSTERS, kind.split(">"), strict=True))
+    ends: list[Cluster] = [
+        memory[side] if system == SYSTEM else KafkaCluster(side, getattr(pair, side))
+        for side, system in systems.items()
+    ]
+    return Harness(*ends, "records", PUMP, pump())
+
+
+@pytest.fixture(params=["records", "batches", *PUMPED])
+def harness(pair: Pair, memory: Mapping[str, MemoryCluster], request: pytest.FixtureRequest) -> Harness:
+    return made_of(request.param, pair, memory)
+
+
+@pytest.fixture(params=["records", "batches", "kafka>kafka", "kafka>memory"])
+def from_ids(pair: Pair, memory: Mapping[str, MemoryCluster], request: pytest.FixtureRequest) -> Harness:
+    """The source tells a topic that was made anew from the former one."""
+    return made_of(request.param, pair, memory)
+
+
+@pytest.fixture(params=["records", "batches", "kafka>kafka", "memory>kafka"])
+def to_ids(pair: Pair, memory: Mapping[str, MemoryCluster], request: pytest.FixtureRequest) -> Harness:
+    """The target tells a topic that was made anew from the former one."""
+    return made_of(request.param, pair, memory)
+
+
+@pytest.fixture(params=["records", *PUMPED])
+def records(pair: Pair, memory: Mapping[str, MemoryCluster], request: pytest.FixtureRequest) -> Harness:
+    """Paths that can deal with single records."""
+    return made_of(request.param, pair, memory)
 
 
 def test_key_value_headers_and_time_arrive_as_they_are(harness: Harness) -> None:
@@ -146,9 +172,9 @@ def test_a_log_that_was_lost_is_refilled_once_however_often_the_worker_is_killed
     harness.copy(harness.lease(topic, back=True)).to_the_end()
     harness.write("west", topic, {0: numbered(100, name=b"late ")})
     harness.remake("east", topic)
-    anew = Assignment(LogId(topic, 0), LogId(topic, 0), Position(0, chosen=True), 0)
+    back, forth = (harness.assignment(topic, back=way)._replace(position=CHOSEN) for way in (True, False))
     slow = Limits(records_per_s=200.0)
-    lease = harness.lease(topic, back=True, assignments=(anew._replace(refill=Refill(600, 700)),), limits=slow)
+    lease = harness.lease(topic, back=True, assignments=(back._replace(refill=Refill(600, 700)),), limits=slow)
     worker = harness.worker(tmp_path, lease, LEASE_S)
     worker.start()
     try:
@@ -160,8 +186,8 @@ def test_a_log_that_was_lost_is_refilled_once_however_often_the_worker_is_killed
     finally:
         worker.close()
     refilled, held = (contents(harness.read(side, topic)) for side in ("east", "west"))
-    back = harness.copy(harness.lease(topic, assignments=(anew,))).to_the_end()
-    assert (refilled == held, back.totals["copied"], back.totals["dropped"]) == (True, 0, 750)
+    again = harness.copy(harness.lease(topic, assignments=(forth,))).to_the_end()
+    assert (refilled == held, again.totals["copied"], again.totals["dropped"]) == (True, 0, 750)
 
 
 def test_a_lost_position_doubles_nothing(harness: Harness) -> None:
@@ -243,48 +269,47 @@ def until_each_ends(copier: Copier, topics: Iterable[str], then: Callable[[], No
 TIMES = 4
 
 
-def test_nothing_of_a_source_topic_made_anew_is_copied(harness: Harness) -> None:
-    topics = [harness.topic() for _ in range(TIMES)]
+def test_nothing_of_a_source_topic_made_anew_is_copied(from_ids: Harness) -> None:
+    topics = [from_ids.topic() for _ in range(TIMES)]
     for topic in topics:
-        harness.write("east", topic, {0: numbered(300)})
-    copy = harness.copy(of_all(harness.lease(topics[0]), topics)).to_the_end()
-    with closing(harness.connector.open(copy.next_lease().lease)) as copier:
+        from_ids.write("east", topic, {0: numbered(300)})
+    copy = from_ids.copy(of_all(from_ids, topics)).to_the_end()
+    with closing(from_ids.connector.open(copy.next_lease().lease)) as copier:
 
         def remake() -> None:
             for topic in topics:
-                harness.remake("east", topic)
-                harness.write("east", topic, {0: numbered(1_000, name=b"new ")})
+                from_ids.remake("east", topic)
+                from_ids.write("east", topic, {0: numbered(1_000, name=b"new ")})
 
         until_each_ends(copier, topics, remake)
-    assert [contents(harness.read("west", topic)) for topic in topics] == [numbered(300)] * TIMES
+    assert [contents(from_ids.read("west", topic)) for topic in topics] == [numbered(300)] * TIMES
 
 
-def test_nothing_is_written_into_a_target_topic_made_anew(harness: Harness) -> None:
-    topics, ended = [harness.topic() for _ in range(TIMES)], threading.Event()
+def test_nothing_is_written_into_a_target_topic_made_anew(to_ids: Harness) -> None:
+    topics, ended = [to_ids.topic() for _ in range(TIMES)], threading.Event()
 
     def write() -> None:
         for first in itertools.count(0, 10):
             if ended.is_set():
                 return
             for topic in topics:
-                harness.write("east", topic, {0: numbered(10, first)})
+                to_ids.write("east", topic, {0: numbered(10, first)})
 
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        with closing(harness.connector.open(of_all(harness.lease(topics[0]), topics))) as copier:
+        with closing(to_ids.connector.open(of_all(to_ids, topics))) as copier:
             wait_until(lambda: begun(copier, TIMES), 60.0, "the copy of each topic to begin")
-            until_each_ends(copier, topics, lambda: [harness.remake("west", topic) for topic in topics] and None)
+            until_each_ends(copier, topics, lambda: [to_ids.remake("west", topic) for topic in topics] and None)
     finally:
         ended.set()
         writer.join()
-    assert [harness.read("west", topic) for topic in topics] == [[]] * TIMES
+    assert [to_ids.read("west", topic) for topic in topics] == [[]] * TIMES
 
 
-def of_all(lease: Lease, topics: Iterable[str]) -> Lease:
-    """The lease with partition 0 of all these topics."""
-    each = (LogId(topic, 0) for topic in topics)
-    return replace(lease, assignments=tuple(Assignment(one, one, Position(), 0) for one in each))
+def of_all(harness: Harness, topics: Sequence[str]) -> Lease:
+    """A lease of the first log of all these topics."""
+    return harness.lease(topics[0], assignments=tuple(harness.assignment(topic) for topic in topics))
 
 
 def begun(copier: Copier, partitions: int) -> bool:
@@ -315,17 +340,18 @@ def test_a_refused_record_stops_its_partition_and_no_other(harness: Harness) -> 
     topic = harness.narrow_topic(2)
     harness.write("east", topic, {0: AROUND_POISON, 1: numbered(2_000)})
     copier = harness.connector.open(harness.lease(topic, 2))
-    rows: dict[int, Progress] = {}
+    rows: dict[LogId, Progress] = {}
+    zero, one = (harness.assignment(topic, index).source for index in range(2))
 
     def settled() -> bool:
         copier.copy(time.monotonic() + 0.2)
-        rows.update((row.source.number, row) for row in copier.progress())
-        return rows[0].stopped and rows[1].position.offset == 2_000
+        rows.update((row.source, row) for row in copier.progress())
+        return rows[zero].stopped and rows[one].position.offset == 2_000
 
     wait_until(settled, 180.0, "one partition to stop and the other to end")
     copier.close()
     there = contents(harness.read("west", topic))
-    assert (there, rows[0].position.offset) == (AROUND_POISON[: len(there)], len(there))
+    assert (there, rows[zero].position.offset) == (AROUND_POISON[: len(there)], len(there))
     assert contents(harness.read("west", topic, 1)) == numbered(2_000)
 
 

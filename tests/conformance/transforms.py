@@ -1,6 +1,6 @@
 """Operators' code: what is written for a record."""
 
-from trueup.connectors.kafka.replication.records.transforms import Record
+from trueup.connectors.replication.transforms import Record
 
 
 def even_shouted(record: Record) -> Record | None:

@@ -79,8 +79,9 @@ class Pair:
 class Copy:
     """What came of copying a lease here, over all partitions."""
 
-    def __init__(self, connector: Connector, lease: Lease) -> None:
+    def __init__(self, connector: Connector, lease: Lease, end: Callable[[LogId], int] | None = None) -> None:
         self.lease = lease
+        self._end = end or self._in_kafka
         self.totals: Counter[str] = Counter()
         self.runs: list[Run] = []
         self.rows: dict[LogId, Progress] = {}
@@ -88,11 +89,7 @@ class Copy:
 
     def to_the_end(self, limit_s: float = 60.0) -> Self:
         """Copy all that the source has now, or until a partition stops; then let the lease go."""
-        source = self.lease.source
-        wanted = {
-            a.source: ends(Site(source.name, source.bootstrap, a.source.topic, a.source.number + 1))[a.source.number]
-            for a in self.lease.assignments
-        }
+        wanted = {a.source: self._end(a.source) for a in self.lease.assignments}
         copier = self._connector.open(self.lease)
         try:
 
@@ -118,7 +115,12 @@ class Copy:
             each._replace(position=self.rows[each.source].position) if each.source in self.rows else each
             for each in self.lease.assignments
         )
-        return Copy(self._connector, replace(self.lease, assignments=tuple(held), **more))  # type: ignore[arg-type]
+        lease = replace(self.lease, assignments=tuple(held), **more)  # type: ignore[arg-type]
+        return Copy(self._connector, lease, self._end)
+
+    def _in_kafka(self, log: LogId) -> int:
+        source = self.lease.source
+        return ends(Site(source.name, source.bootstrap, log.topic, log.number + 1))[log.number]
 
     def _note(self, rows: list[Progress]) -> None:
         for row in rows:

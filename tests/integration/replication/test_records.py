@@ -9,14 +9,13 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from tests.conformance.harness import contents, numbered, untrue
-from tests.conformance.kafka import KafkaHarness
+from tests.conformance.harness import Harness, contents, numbered, untrue
+from tests.conformance.kafka import kafka_harness
 from tests.replication.pair import Copy, Pair
 from trueup.connectors.contract import Assignment, LogId, Position
 from trueup.connectors.kafka.replication.connector import Batches
 from trueup.connectors.kafka.replication.records.copier import Records
 from trueup.state.common.errors import BadSettings, Stop
-from trueup.streams.replication.clusters import KAFKA, connector_of
 
 pytestmark = pytest.mark.servers
 
@@ -30,11 +29,11 @@ def pair(new_root: Callable[[], Path]) -> Iterator[Pair]:
 
 
 @pytest.fixture(scope="module")
-def records(pair: Pair) -> KafkaHarness:
-    return KafkaHarness(pair, "records", connector_of(KAFKA, KAFKA, "records"), Records(), [])
+def records(pair: Pair) -> Harness:
+    return kafka_harness(pair, "records")
 
 
-def test_a_transform_changes_records_and_leaves_some_out(records: KafkaHarness) -> None:
+def test_a_transform_changes_records_and_leaves_some_out(records: Harness) -> None:
     topic = records.topic()
     records.write("east", topic, {0: numbered(100)})
     copy = records.copy(records.lease(topic, transform=f"{TRANSFORMS}even_shouted")).to_the_end()
@@ -42,7 +41,7 @@ def test_a_transform_changes_records_and_leaves_some_out(records: KafkaHarness) 
     assert (contents(records.read("west", topic)), copy.totals["filtered"]) == (wanted, 50)
 
 
-def test_a_transform_that_fails_is_treated_like_a_refusal(records: KafkaHarness) -> None:
+def test_a_transform_that_fails_is_treated_like_a_refusal(records: Harness) -> None:
     topic = records.topic()
     records.write("east", topic, {0: numbered(10)})
     copy = records.copy(records.lease(topic, transform=f"{TRANSFORMS}fail_at_five")).to_the_end()
@@ -51,12 +50,12 @@ def test_a_transform_that_fails_is_treated_like_a_refusal(records: KafkaHarness)
     assert contents(records.read("west", topic)) == numbered(5)
 
 
-def test_a_transform_that_is_not_there_is_refused(records: KafkaHarness) -> None:
+def test_a_transform_that_is_not_there_is_refused(records: Harness) -> None:
     with pytest.raises(BadSettings, match="module:function"):
         Records().open(records.lease(records.topic(), transform="tests:nowhere"))
 
 
-def test_many_topics_go_into_one_and_resume_apart(records: KafkaHarness) -> None:
+def test_many_topics_go_into_one_and_resume_apart(records: Harness) -> None:
     sources, target = [records.topic(), records.topic()], records.topic()
     lease = replace(
         records.lease(target),
@@ -71,7 +70,7 @@ def test_many_topics_go_into_one_and_resume_apart(records: KafkaHarness) -> None
     assert by_topic == [numbered(600, name=s.encode()) for s in sources]
 
 
-def test_runs_of_topics_that_share_a_target_are_exact(records: KafkaHarness) -> None:
+def test_runs_of_topics_that_share_a_target_are_exact(records: Harness) -> None:
     sources, target = [records.topic(), records.topic()], records.topic()
     for source in sources:
         records.write("east", source, {0: numbered(500, name=source.encode())})
@@ -86,7 +85,7 @@ def test_runs_of_topics_that_share_a_target_are_exact(records: KafkaHarness) -> 
     assert [untrue(runs[s], records.read("east", s), there) for s in sources] == [[], []]
 
 
-def test_batches_that_may_not_go_on_stop_the_partition(pair: Pair, records: KafkaHarness) -> None:
+def test_batches_that_may_not_go_on_stop_the_partition(pair: Pair, records: Harness) -> None:
     # A broker forgets the producers of old records.
     fresh = [record._replace(timestamp=int(time.time() * 1000)) for record in numbered(10)]
     topic = records.topic()
@@ -97,7 +96,7 @@ def test_batches_that_may_not_go_on_stop_the_partition(pair: Pair, records: Kafk
     assert contents(records.read("east", topic)) == fresh
 
 
-def test_what_the_source_deleted_too_early_is_counted(pair: Pair, records: KafkaHarness) -> None:
+def test_what_the_source_deleted_too_early_is_counted(pair: Pair, records: Harness) -> None:
     topic = records.topic()
     records.write("east", topic, {0: numbered(10)})
     copy = records.copy(records.lease(topic)).to_the_end()
@@ -111,7 +110,7 @@ def test_what_the_source_deleted_too_early_is_counted(pair: Pair, records: Kafka
     )  # fmt: skip
 
 
-def test_a_chosen_offset_is_begun_at_whatever_the_target_has(records: KafkaHarness) -> None:
+def test_a_chosen_offset_is_begun_at_whatever_the_target_has(records: Harness) -> None:
     topic = records.topic()
     records.write("east", topic, {0: numbered(10)})
     copy = records.copy(records.lease(topic)).to_the_end()
@@ -120,7 +119,7 @@ def test_a_chosen_offset_is_begun_at_whatever_the_target_has(records: KafkaHarne
     assert contents(records.read("west", topic)) == [*numbered(10), *numbered(5, 5)]
 
 
-def test_a_link_from_a_cluster_to_itself_is_refused(records: KafkaHarness) -> None:
+def test_a_link_from_a_cluster_to_itself_is_refused(records: Harness) -> None:
     lease = records.lease(records.topic())
     with pytest.raises(Stop, match="two clusters"):
         Records().open(replace(lease, target=replace(lease.target, bootstrap=lease.source.bootstrap)))

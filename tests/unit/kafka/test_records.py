@@ -3,13 +3,14 @@
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from trueup.connectors.contract import Assignment, Endpoint, Lease, Limits, LogId, Position, Run
-from trueup.connectors.kafka.client.rate_limit import Rate
-from trueup.connectors.kafka.replication.records.clients import Bounds, dropped, served
-from trueup.connectors.kafka.replication.records.headers import MARK, Path, mark_of, prefix_of
-from trueup.connectors.kafka.replication.records.partitions import END, Flow, Lane
+from trueup.connectors.kafka.replication.records.clients import dropped, served
+from trueup.connectors.kafka.replication.records.partitions import Flow
 from trueup.connectors.kafka.replication.records.rewrite import Shape, Shaped
-from trueup.connectors.kafka.replication.records.target_tail import Met, Search
-from trueup.connectors.kafka.replication.records.transforms import Record
+from trueup.connectors.replication.headers import MARK, Path, mark_of, prefix_of
+from trueup.connectors.replication.rate_limit import Rate
+from trueup.connectors.replication.tail import Bounds, Met, Search
+from trueup.connectors.replication.track import END, Lane
+from trueup.connectors.replication.transforms import Record
 from trueup.state.replication.provenance import HEADER
 
 ORDERS = LogId("orders", 0)

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 from trueup.connectors.contract import Lease, LogId, Progress
 from trueup.connectors.kafka.client.cluster import EARLIEST, LATEST, Cluster
 from trueup.connectors.kafka.client.fetch_produce import OFFSET_OUT_OF_RANGE, Fetched, Missing, Produced, problem
-from trueup.connectors.kafka.client.rate_limit import Rate
 from trueup.connectors.kafka.replication.batches.fetcher import Fetcher
 from trueup.connectors.kafka.replication.batches.partition import Entry, Told, Track
 from trueup.connectors.kafka.replication.batches.resume import floors, stand
 from trueup.connectors.kafka.replication.batches.sender import Sender
+from trueup.connectors.replication.rate_limit import Rate
 from trueup.state.common.backoff import backoff
 from trueup.state.common.errors import Retry, Stop, TrueupError
 

@@ -5,7 +5,6 @@ librdkafka is not fork-safe: everything here is made in the process that uses it
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
@@ -13,6 +12,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from trueup.connectors.contract import Endpoint, Limits, LogId
 from trueup.connectors.kafka.client.cluster import Cluster
 from trueup.connectors.kafka.client.options import librdkafka, only_records
+from trueup.connectors.replication.tail import Bounds
 from trueup.state.common.errors import Retry, Stop, TrueupError
 
 TIMEOUT_S = 6.0
@@ -40,13 +40,6 @@ REFUSED = DENIED | MISSING | frozenset({
 """What a target answers about a record that it will never take as things are."""
 PURGED = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 LINK_WIDE = DENIED - {KafkaError.TOPIC_AUTHORIZATION_FAILED}
-
-
-class Bounds(NamedTuple):
-    """First offset of a partition and the one after its last record."""
-
-    start: int
-    end: int
 
 
 def consumer(endpoint: Endpoint, limits: Limits, seen: ErrorSeen, **ours: object) -> Consumer:

@@ -11,17 +11,18 @@ import gc
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import groupby, repeat, starmap
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from trueup.connectors.contract import Lease, LogId, Progress
 from trueup.connectors.kafka.client.fetch_produce import Missing
-from trueup.connectors.kafka.client.rate_limit import Rate
 from trueup.connectors.kafka.client.topic_ids import id_of
 from trueup.connectors.kafka.replication.records.clients import (
     BATCH_BYTES,
     LINK_WIDE,
+    bounds,
     cluster_of,
     consumer,
     dropped,
@@ -30,12 +31,15 @@ from trueup.connectors.kafka.replication.records.clients import (
     served,
     translated,
 )
-from trueup.connectors.kafka.replication.records.partitions import Flow, Lane
-from trueup.connectors.kafka.replication.records.resume import Resume
+from trueup.connectors.kafka.replication.records.partitions import Flow
 from trueup.connectors.kafka.replication.records.rewrite import Broken, Shape
 from trueup.connectors.kafka.replication.records.single_send import Alone
 from trueup.connectors.kafka.replication.records.source_guard import Guard
+from trueup.connectors.kafka.replication.records.target_tail import KafkaTails, TargetEnds
 from trueup.connectors.kafka.replication.records.topic_identity import Identity
+from trueup.connectors.replication.rate_limit import Rate
+from trueup.connectors.replication.resume import Resume
+from trueup.connectors.replication.track import Lane
 from trueup.state.common.errors import Retry, Stop, TrueupError
 
 BATCH, AHEAD = 2_000, 40_000
@@ -82,7 +86,8 @@ class RecordCopier:
         self._rate = Rate(lease.limits, time.monotonic())
         self._guard, self._guarded, self._told_apart = Guard(lease, source), 0.0, False
         self._batch_bytes, self._refused, self._recovered = BATCH_BYTES, 0, False
-        self._resume = Resume(lease, target)
+        self._tails = KafkaTails(lease.target)
+        self._resume = Resume(partial(bounds, lease.source), TargetEnds(lease.target, target), self._tails)
         self._producer: Producer | None = None
         self._consumer: Consumer = consumer(lease.source, lease.limits, self._heard("source"))
         try:
@@ -126,7 +131,7 @@ class RecordCopier:
         """Let go of all connections."""
         self._drop_producer()
         self._consumer.close()
-        for part in (self._resume, self._alone, self._here, self._there):
+        for part in (self._tails, self._alone, self._here, self._there):
             part.close()
 
     def _begin(self, flows: Sequence[Flow], ours: bool) -> None:

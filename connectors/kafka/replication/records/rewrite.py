@@ -8,8 +8,8 @@ from typing import NamedTuple, cast
 from confluent_kafka import Message
 
 from trueup.connectors.contract import Lease
-from trueup.connectors.kafka.replication.records.headers import MARK, Headers, Path, marks, prefix_of
-from trueup.connectors.kafka.replication.records.transforms import Attempt, Record, Transform, entry_point
+from trueup.connectors.replication.headers import MARK, Headers, Path, marks, prefix_of
+from trueup.connectors.replication.transforms import Attempt, Record, Transform, entry_point
 from trueup.state.replication.provenance import HEADER, Refill
 
 Row = tuple[bytes | None, bytes | None, int, Headers]

@@ -6,17 +6,18 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from trueup.connectors.contract import Lease
 from trueup.connectors.kafka.replication.records.clients import BATCH_BYTES, REFUSED, dropped, producer, served
-from trueup.connectors.kafka.replication.records.dead_letters import failure_of, policy_of
+from trueup.connectors.kafka.replication.records.letters import KafkaLetters
 from trueup.connectors.kafka.replication.records.partitions import Chunk, Flow
 from trueup.connectors.kafka.replication.records.rewrite import Broken, Row, Shape, record_of
 from trueup.connectors.kafka.replication.records.topic_identity import Identity
+from trueup.connectors.replication.failures import failure_of, policy_of
 
 
 class Alone:
     """The one-by-one side of a lease, with its policy for refused records."""
 
     def __init__(self, lease: Lease, shape: Shape, target: Identity) -> None:
-        self._lease, self._shape, self._policy = lease, shape, policy_of(lease)
+        self._lease, self._shape, self._policy = lease, shape, policy_of(lease, KafkaLetters(lease))
         self._producer: Producer | None = None
         self._target = target
         self.refused = 0
@@ -76,7 +77,7 @@ class Alone:
         """Let the policy decide. Handled: the copy goes on behind the record."""
         self.refused += 1
         record = record_of(message)
-        if problem := self._policy.handle(failure_of(self._lease, record, reason), record):
+        if problem := self._policy.handle(failure_of(self._lease, flow.source, record, reason), record):
             flow.stop(problem)
             return
         chunk = flow.chunk(record.offset + 1, record.timestamp, [])

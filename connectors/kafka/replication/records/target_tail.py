@@ -1,67 +1,23 @@
-"""Where a copy stopped, as the target itself tells: the newest marks in the tails of its partitions.
-
-The search goes from the end backwards in growing spans until every source partition asked for was met, or down to the
-**floor**: the end that the target had when the position was acknowledged, before which nothing newer can stand.
-Records that are found tell which offsets of the source they are, so what a killed predecessor wrote and never reported
-is known exactly.
-"""
+"""Tails of partitions of a Kafka cluster, for what `connectors.replication.tail` looks for."""
 
 import time
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple, cast
+from typing import cast
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from trueup.connectors.contract import Endpoint, Limits, LogId
-from trueup.connectors.kafka.replication.records.clients import Bounds, consumer, translated
-from trueup.connectors.kafka.replication.records.headers import Headers, mark_of
-from trueup.state.common.errors import Retry
+from trueup.connectors.kafka.client.cluster import Cluster
+from trueup.connectors.kafka.replication.records.clients import bounds, consumer, translated
+from trueup.connectors.replication.headers import Headers, mark_of
+from trueup.connectors.replication.tail import Bounds, Met, Search
+from trueup.state.common.errors import Retry, TrueupError
 
-FIRST, GROWTH = 64, 16
-WHOLE = 200_000
-"""A tail of at most so many offsets is read whole."""
-MOST = 1_000_000
-"""Without a floor, own records further from the end than this are not looked for."""
 TIMEOUT_S = 30.0
 
 
-class Met(NamedTuple):
-    """A record of ours in the target: its source offset and its place."""
-
-    source: int
-    target: int
-
-
-class Search:
-    """The tail of one target partition, read backwards. ``floors``: for each prefix wanted, -1 if not known."""
-
-    def __init__(self, bounds: Bounds, floors: Mapping[bytes, int]) -> None:
-        start, self.low = bounds
-        self.met: dict[bytes, list[Met]] = {prefix: [] for prefix in floors}
-        lowest = min(floors.values())
-        self._floor = max(start, lowest if lowest >= 0 else self.low - MOST)
-        length = self.low - self._floor
-        self._size = length if lowest >= 0 and length <= WHOLE else FIRST
-
-    def span(self) -> tuple[int, int] | None:
-        """The next offsets [from, to) to read; None: the search is over."""
-        if self.low <= self._floor or all(self.met.values()):
-            return None
-        return max(self._floor, self.low - self._size), self.low
-
-    def read(self, low: int, records: Iterable[tuple[bytes, Met]]) -> None:
-        """Take the marks of the span that begins at ``low``, in order."""
-        new: dict[bytes, list[Met]] = {prefix: [] for prefix in self.met}
-        for prefix, met in records:
-            if prefix in new:
-                new[prefix].append(met)
-        for prefix, found in new.items():
-            self.met[prefix][:0] = found
-        self.low, self._size = low, self._size * GROWTH
-
-
-class Tails:
-    """Reads tails of one cluster."""
+class KafkaTails:
+    """Implements `connectors.replication.tail.Tails`."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
@@ -128,3 +84,21 @@ def _unheard(_error: KafkaError) -> None:
 
 def _names(partitions: Iterable[LogId]) -> str:
     return ", ".join(map(str, sorted(partitions)))
+
+
+class TargetEnds:
+    """Where partitions of a target start and end, once all that their leaders have is replicated: before that they do
+    not show it, and it may be ours. ``cluster`` None: its options are such that it cannot be asked that."""
+
+    def __init__(self, endpoint: Endpoint, cluster: Cluster | None) -> None:
+        self._endpoint, self._cluster = endpoint, cluster
+
+    def __call__(self, targets: Iterable[LogId]) -> dict[LogId, Bounds | TrueupError]:
+        """Start and end, or why that is not known."""
+        wanted = set(targets)
+        if self._cluster is None:
+            return bounds(self._endpoint, wanted)
+        self._cluster.refresh(target.topic for target in wanted)
+        settled = self._cluster.settled(wanted)
+        wrong = {target: end for target, end in settled.items() if isinstance(end, TrueupError)}
+        return {**bounds(self._endpoint, wanted), **wrong}

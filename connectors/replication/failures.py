@@ -7,21 +7,16 @@ record (``stop`` never says so, a dead-letter topic does once it has acknowledge
 A hook may be called again for the same record after a crash, and so may a dead letter be written twice.
 """
 
-import time
 from collections.abc import Sequence
 from typing import Protocol
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
-
-from trueup.connectors.contract import Failure, Hook, Lease
-from trueup.connectors.kafka.replication.records.clients import BATCH_BYTES, dropped, producer, served
-from trueup.connectors.kafka.replication.records.headers import Headers
-from trueup.connectors.kafka.replication.records.transforms import Attempt, Record, entry_point
+from trueup.connectors.contract import Failure, Hook, Lease, LogId
+from trueup.connectors.replication.headers import Headers
+from trueup.connectors.replication.transforms import Attempt, Record, entry_point
 from trueup.state.common.errors import BadSettings
 
 WHY = "trueup-failed-"
 """Begins the headers of a dead letter: -reason, -link, -topic, -partition, -offset, -records; all text."""
-TIMEOUT_S = 20.0
 
 
 class Policy(Protocol):
@@ -34,12 +29,22 @@ class Policy(Protocol):
         """Let go of connections."""
 
 
-def policy_of(lease: Lease) -> Policy:
-    """The policy by its name. Raises `BadSettings`."""
+class Letters(Protocol):
+    """What writes dead letters at the target."""
+
+    def write(self, topic: str, record: Record, headers: Headers) -> str:
+        """Write a record with these headers and wait. Empty: acknowledged; else why not."""
+
+    def close(self) -> None:
+        """Let go of connections."""
+
+
+def policy_of(lease: Lease, letters: Letters) -> Policy:
+    """The policy by its name; ``letters`` is closed with it. Raises `BadSettings`."""
     if lease.failures == "stop":
         return _Stop()
     if lease.failures == "dead-letter" and lease.dead_letters:
-        return _DeadLetters(lease)
+        return _DeadLetters(lease, letters)
     if lease.failures == "hook" and lease.hook:
         return _Hooked(entry_point(lease.hook, f"links.{lease.link}.hook"))
     given = f"{lease.failures}, with dead_letter_topic {lease.dead_letters!r} and hook {lease.hook!r}"
@@ -47,12 +52,12 @@ def policy_of(lease: Lease) -> Policy:
     raise BadSettings([f"links.{lease.link}.failures: {given}; give {wanted}"])
 
 
-def failure_of(lease: Lease, record: Record, reason: str, records: int = 1) -> Failure:
+def failure_of(lease: Lease, source: LogId, record: Record, reason: str, records: int = 1) -> Failure:
     """A failure as hooks see it. With several ``records`` the record is their batch, from its first offset on."""
-    source = next(a for a in lease.assignments if a.source[:2] == (record.topic, record.partition))
+    target = next(a.target for a in lease.assignments if a.source == source)
     single = records == 1
     return Failure(
-        lease.link, source.source, source.target, record.offset, records,
+        lease.link, source, target, record.offset, records,
         record.key if single else None, record.value if single else None, reason,
     )  # fmt: skip
 
@@ -87,9 +92,8 @@ class _Hooked:
 
 
 class _DeadLetters:
-    def __init__(self, lease: Lease) -> None:
-        self._lease = lease
-        self._producer: Producer | None = None
+    def __init__(self, lease: Lease, letters: Letters) -> None:
+        self._lease, self._letters = lease, letters
 
     def handle(self, failure: Failure, record: Record) -> str:
         """Write the record as it is to the topic, with headers that say why and where it is from."""
@@ -99,45 +103,13 @@ class _DeadLetters:
             "partition": failure.source.number, "offset": failure.offset, "records": failure.records,
         }  # fmt: skip
         headers: Headers = [*record.headers, *((WHY + name, str(value).encode()) for name, value in told.items())]
-        problem = self._write(topic, record, headers)
+        problem = self._letters.write(topic, record, headers)
         if problem:
             return f"{place(failure)} was refused ({failure.reason}) and so by {topic}: {problem}; create or widen it"
         return ""
 
-    def _write(self, topic: str, record: Record, headers: Headers) -> str:
-        """Write and wait. Empty: acknowledged."""
-        answers: list[KafkaError | None] = []
-
-        def told(error: KafkaError | None, _message: Message) -> None:
-            answers.append(error)
-
-        client = self._client()
-        try:
-            client.produce(
-                topic, record.value, record.key, on_delivery=told, timestamp=max(0, record.timestamp), headers=headers
-            )
-        except KafkaException as error:
-            return str(error.args[0].str())
-        deadline, failed = time.monotonic() + TIMEOUT_S, None
-        while not answers and not failed and time.monotonic() < deadline:
-            failed = served(client, 0.05)
-        if not answers:
-            self.close()
-            return failed.str() if failed else f"not acknowledged within {TIMEOUT_S:.0f} s"
-        return answers[0].str() if answers[0] else ""
-
-    def _client(self) -> Producer:
-        if self._producer is None:
-            lease = self._lease
-            self._producer = producer(
-                lease.target, lease.limits, lambda _error: None, BATCH_BYTES, enable_gapless_guarantee=False
-            )
-        return self._producer
-
     def close(self) -> None:
-        if self._producer is not None:
-            dropped(self._producer, 0.0)
-            self._producer = None
+        self._letters.close()
 
 
 def place(failure: Failure) -> str:

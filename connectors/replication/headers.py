@@ -24,7 +24,7 @@ Headers = list[Header]
 
 def prefix_of(flow: int, source: LogId) -> bytes:
     """8 bytes for a source partition in a flow. A topic's name holds no slash, so no two texts are alike."""
-    return blake2b(f"{flow}/{source.topic}/{source.number}".encode(), digest_size=8).digest()
+    return blake2b(f"{flow}/{source.path}/{source.number}".encode(), digest_size=8).digest()
 
 
 def marks(prefix: bytes, offsets: Iterable[int]) -> Iterator[Header]:

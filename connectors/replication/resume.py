@@ -1,40 +1,43 @@
 """Brings flows to where the target says that they stand, and looks again for what a predecessor had on the wire."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from trueup.connectors.contract import Lease, LogId
-from trueup.connectors.kafka.client.cluster import Cluster
-from trueup.connectors.kafka.replication.records.clients import Bounds, bounds
-from trueup.connectors.kafka.replication.records.partitions import Flow
-from trueup.connectors.kafka.replication.records.target_tail import Search, Tails
+from trueup.connectors.contract import LogId
+from trueup.connectors.replication.tail import Bounds, Search, Tails
+from trueup.connectors.replication.track import LogTrack
 from trueup.state.common.errors import Stop, TrueupError
 
 LATE_S = 0.25
 """After a killed copier its sockets still deliver what they hold."""
 
 
+Ends = Callable[[Iterable[LogId]], Mapping[LogId, Bounds | TrueupError]]
+"""Where each log starts and ends, or why that is not known. Raises `Retry` and `Stop` for a whole cluster."""
+
+
 class Resume:
-    """Opens flows of one lease, again and again. ``target`` None: its options are such that it cannot be asked whether
-    its leaders have what they do not show."""
+    """Opens tracks of one lease, again and again. ``target``: ends of the target, once all is shown that its servers
+    have. ``lag_s``: by how much the ends of either side may lag what was acknowledged."""
 
-    def __init__(self, lease: Lease, target: Cluster | None) -> None:
-        self._lease, self._target = lease, target
-        self._tails = Tails(lease.target)
+    def __init__(self, source: Ends, target: Ends, tails: Tails, lag_s: float = 0.0) -> None:
+        self._source, self._ends, self._tails, self._lag_s = source, target, tails, lag_s
 
-    def run(self, flows: Sequence[Flow], ours: bool) -> None:
+    def run(self, flows: Sequence[LogTrack], ours: bool) -> None:
         """Set each flow to the first offset that the target does not have. ``ours``: records of this copier may be on
         the wire. Where that cannot be found out the flow says why. Raises `Retry` when it can for none of them."""
         if not flows:
             return
-        ends = bounds(self._lease.source, [flow.source for flow in flows])
+        if self._lag_s:
+            time.sleep(self._lag_s)
+        ends = self._source([flow.source for flow in flows])
         if known := self._look(flows, ours):
             for flow in known:
                 _enter(flow, ends[flow.source])
         if not any(flow.known or flow.stopped for flow in flows):
             raise flows[0].trouble
 
-    def _look(self, flows: Sequence[Flow], ours: bool) -> list[Flow]:
+    def _look(self, flows: Sequence[LogTrack], ours: bool) -> list[LogTrack]:
         """Take what stands in the tails of the targets; those flows for which this could be done."""
         ends = self._ends([flow.lane.target for flow in flows])
         found = {target: end for target, end in ends.items() if isinstance(end, Bounds)}
@@ -49,7 +52,7 @@ class Resume:
         for flow in shrunk:
             flow.shrunk(found[flow.lane.target].end)
         while more:
-            time.sleep(LATE_S)
+            time.sleep(max(LATE_S, self._lag_s))
             later = self._ends(found)
             known = _seen(known, later)
             grown = {
@@ -61,18 +64,7 @@ class Resume:
             found |= grown
         return known
 
-    def _ends(self, targets: Iterable[LogId]) -> Mapping[LogId, Bounds | TrueupError]:
-        """Where targets start and end, once all that their leaders have is replicated: before that they do not show
-        it, and it may be ours."""
-        wanted = set(targets)
-        if self._target is None:
-            return bounds(self._lease.target, wanted)
-        self._target.refresh(target.topic for target in wanted)
-        settled = self._target.settled(wanted)
-        wrong = {target: end for target, end in settled.items() if isinstance(end, TrueupError)}
-        return {**bounds(self._lease.target, wanted), **wrong}
-
-    def _read(self, flows: Sequence[Flow], ends: Mapping[LogId, Bounds], ours: bool) -> bool:
+    def _read(self, flows: Sequence[LogTrack], ends: Mapping[LogId, Bounds], ours: bool) -> bool:
         """Read the tails below ``ends``. Whether records were found that no position told of."""
         floors: dict[LogId, dict[bytes, int]] = {}
         for flow in flows:
@@ -85,12 +77,8 @@ class Resume:
             flow.floor = flow.lane.next = ends[flow.lane.target].end
         return more
 
-    def close(self) -> None:
-        """Let go of connections."""
-        self._tails.close()
 
-
-def _seen(flows: Sequence[Flow], ends: Mapping[LogId, Bounds | TrueupError]) -> list[Flow]:
+def _seen(flows: Sequence[LogTrack], ends: Mapping[LogId, Bounds | TrueupError]) -> list[LogTrack]:
     """Those whose targets' ends are known; the others say why."""
     for flow in flows:
         if isinstance(end := ends[flow.lane.target], TrueupError):
@@ -98,7 +86,7 @@ def _seen(flows: Sequence[Flow], ends: Mapping[LogId, Bounds | TrueupError]) -> 
     return [flow for flow in flows if isinstance(ends[flow.lane.target], Bounds)]
 
 
-def _enter(flow: Flow, end: Bounds | TrueupError) -> None:
+def _enter(flow: LogTrack, end: Bounds | TrueupError) -> None:
     """Hold the position against what the source has."""
     if isinstance(end, TrueupError):
         flow.miss(end)

@@ -1,0 +1,235 @@
+"""Kafka for the generic pump: records of partitions as columns, read and written with librdkafka."""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import cast
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from trueup.connectors.contract import Lease, LogId
+from trueup.connectors.kafka.client.topic_ids import id_of
+from trueup.connectors.kafka.replication.records.clients import (
+    BATCH_BYTES,
+    REFUSED,
+    bounds,
+    cluster_of,
+    consumer,
+    dropped,
+    producer,
+    served,
+    translated,
+)
+from trueup.connectors.kafka.replication.records.source_guard import Guard
+from trueup.connectors.kafka.replication.records.target_tail import KafkaTails, TargetEnds
+from trueup.connectors.kafka.replication.records.topic_identity import Identity
+from trueup.connectors.replication.ports import Columns, Medium, Read, Written
+from trueup.connectors.replication.tail import Bounds
+from trueup.state.common.errors import Retry, TrueupError
+
+ASK_S, ANSWER_S, GUARD_S, IDENTIFY_S = 6.0, 5.0, 5.0, 0.1
+
+
+class KafkaReader:
+    """Implements `connectors.replication.ports.Reader` for the source of a lease."""
+
+    lag_s = 0.0
+
+    def __init__(self, lease: Lease) -> None:
+        self._lease, cluster = lease, cluster_of(lease.source)
+        self._identity = Identity(cluster, {a.source.topic: id_of(a.source_id) for a in lease.assignments})
+        self._guard, self._guarded_s = Guard(lease, cluster), 0.0
+        self._obstacles: dict[LogId, TrueupError] = {}
+        self._read_from: set[LogId] = set()
+        self._consumer: Consumer = consumer(lease.source, lease.limits, _unheard)
+
+    def cluster_id(self) -> str:
+        """See `ClusterAdmin.cluster_id`."""
+        return _cluster_id(self._consumer, self._lease.source.name)
+
+    def bounds(self, logs: Iterable[LogId]) -> dict[LogId, Bounds | TrueupError]:
+        """Where partitions start and end."""
+        return bounds(self._lease.source, logs)
+
+    def unsure(self, logs: Iterable[LogId]) -> dict[LogId, TrueupError]:
+        """Partitions of topics that were made anew, and now and then those that links of batches write to."""
+        wanted = list(logs)
+        found = self._identity.unsure(wanted)
+        if time.monotonic() - self._guarded_s > GUARD_S:
+            self._obstacles = self._guard.obstacles({*wanted, *self._read_from})
+            self._guarded_s = time.monotonic()
+        return {**{log: self._obstacles[log] for log in wanted if log in self._obstacles}, **found}
+
+    def seek(self, places: Mapping[LogId, int]) -> None:
+        """Read these partitions from these offsets on."""
+        self._read_from = set(places)
+        self._consumer.assign([TopicPartition(log.topic, log.number, offset) for log, offset in places.items()])
+
+    def poll(self, most: int, wait_s: float) -> dict[LogId, Read]:
+        """The next records."""
+        messages = list(self._consumer.consume(most, 0))
+        if not messages and (one := self._consumer.poll(wait_s)) is not None:
+            messages = [one]
+        by_log: dict[LogId, list[Message]] = {}
+        for message in messages:
+            by_log.setdefault(LogId(message.topic() or "", message.partition() or 0), []).append(message)
+        return {log: self._read(log, some) for log, some in by_log.items()}
+
+    def _read(self, log: LogId, messages: Sequence[Message]) -> Read:
+        good = [message for message in messages if message.error() is None]
+        after = (good[-1].offset() or 0) + 1 if good else -1
+        for message in messages:
+            error = message.error()
+            if error is None:
+                continue
+            if error.code() != KafkaError._PARTITION_EOF:
+                return Read(Columns(), -1, error=translated(error, f"read {log} of {self._lease.source.name}"))
+            after = max(after, message.offset() or 0)
+        return Read(_columns(good), after, idle=messages[-1].error() is not None)
+
+    def close(self) -> None:
+        """Let go of connections."""
+        self._consumer.close()
+        self._identity.close()
+
+
+class KafkaWriter:
+    """Implements `connectors.replication.ports.Writer` for the target of a lease: an idempotent producer that leaves
+    no gap, made anew after every failure."""
+
+    lag_s = 0.0
+
+    def __init__(self, lease: Lease) -> None:
+        self._lease, cluster = lease, cluster_of(lease.target)
+        self._identity = Identity(cluster, {a.target.topic: id_of(a.target_id) for a in lease.assignments})
+        self._ends, self._tails = TargetEnds(lease.target, cluster), KafkaTails(lease.target)
+        self._producer: Producer | None = None
+
+    def cluster_id(self) -> str:
+        """See `ClusterAdmin.cluster_id`."""
+        return _cluster_id(self._client(), self._lease.target.name)
+
+    def bounds(self, logs: Iterable[LogId]) -> dict[LogId, Bounds | TrueupError]:
+        """Where partitions start and end, once all that their leaders have is replicated."""
+        return self._ends(logs)
+
+    def unsure(self, logs: Iterable[LogId]) -> dict[LogId, TrueupError]:
+        """Partitions of topics that were made anew."""
+        return self._identity.unsure(logs)
+
+    def tails(self) -> KafkaTails:
+        """Reads tails of partitions."""
+        return self._tails
+
+    def logs_of(self, topic: str) -> list[LogId]:
+        """Partitions of a topic."""
+        try:
+            told = self._client().list_topics(topic, ASK_S).topics.get(topic)
+        except KafkaException as error:
+            raise translated(error.args[0], f"find the partitions of {topic}") from error
+        return [LogId(topic, number) for number in sorted(told.partitions)] if told is not None else []
+
+    def write(self, batches: Mapping[LogId, Columns]) -> dict[LogId, Written]:
+        """Produce to partitions at once."""
+        answers = {log: Answers(len(columns.offsets)) for log, columns in batches.items()}
+        client, failed = self._client(), None
+        try:
+            for log, columns in batches.items():
+                _produce(client, log, columns, answers[log])
+        except (KafkaException, BufferError) as error:
+            failed = error.args[0] if isinstance(error, KafkaException) else KafkaError(KafkaError._QUEUE_FULL)
+        failed = failed or self._answered(client, answers)
+        if failed is not None or any(one.failed for one in answers.values()):
+            dropped(client)
+            self._producer = None
+        return {log: one.written(failed) for log, one in answers.items()}
+
+    def _answered(self, client: Producer, answers: Mapping[LogId, "Answers"]) -> KafkaError | None:
+        """Wait for all answers; why there are none, if so."""
+        begun = asked = time.monotonic()
+        while any(one.left for one in answers.values()):
+            if any(one.failed for one in answers.values()):
+                return KafkaError(KafkaError._STATE, "records before these were not written")
+            if error := served(client, 0.02):
+                return error
+            now = time.monotonic()
+            if now - begun > ANSWER_S:
+                return KafkaError(KafkaError._TIMED_OUT, "the target did not answer in time")
+            if now - asked > IDENTIFY_S:
+                asked = now
+                for error_of in self._identity.unsure(answers).values():
+                    return KafkaError(KafkaError._STATE, str(error_of))
+        return None
+
+    def _client(self) -> Producer:
+        if self._producer is None:
+            self._producer = producer(self._lease.target, self._lease.limits, _unheard, BATCH_BYTES, linger_ms=0)
+        return self._producer
+
+    def close(self) -> None:
+        """Let go of connections."""
+        if self._producer is not None:
+            dropped(self._producer)
+            self._producer = None
+        self._tails.close()
+        self._identity.close()
+
+
+class Answers:
+    """What a broker says of records that were sent to one partition, in order."""
+
+    def __init__(self, count: int) -> None:
+        self.left, self.offsets, self.failed = count, list[int](), list[KafkaError]()
+
+    def take(self, error: KafkaError | None, message: Message) -> None:
+        """One answer."""
+        self.left -= 1
+        if error is not None:
+            self.failed.append(error)
+        elif not self.failed:
+            self.offsets.append(message.offset() or 0)
+
+    def written(self, failed: KafkaError | None) -> Written:
+        """What became of the records. ``failed``: why some were not answered."""
+        found = tuple(self.offsets)
+        if self.failed and self.failed[0].code() in REFUSED:
+            return Written(found, refused=self.failed[0].str())
+        if error := self.failed[0] if self.failed else failed if self.left else None:
+            return Written(
+                found, error=Retry("records to be acknowledged", error.str(), "the target is asked for them")
+            )
+        return Written(found)
+
+
+def _produce(client: Producer, log: LogId, columns: Columns, answers: Answers) -> None:
+    for value, key, stamp, headers in zip(columns.values, columns.keys, columns.stamps, columns.headers, strict=True):
+        client.produce(
+            log.topic, value, key, log.number, timestamp=max(0, stamp), on_delivery=answers.take,
+            headers=cast("list[tuple[str, str | bytes | None]]", list(headers)),
+        )  # fmt: skip
+
+
+def _columns(messages: Sequence[Message]) -> Columns:
+    return Columns(
+        [message.offset() or 0 for message in messages],
+        [message.key() for message in messages],
+        [message.value() for message in messages],
+        [message.timestamp()[1] for message in messages],
+        [cast("Sequence[tuple[str, bytes | None]]", message.headers() or ()) for message in messages],
+    )
+
+
+def _cluster_id(client: Consumer | Producer, name: str) -> str:
+    try:
+        found = client.list_topics(timeout=ASK_S).cluster_id
+    except KafkaException as error:
+        raise translated(error.args[0], f"ask {name} who it is") from error
+    if not found:
+        raise Retry(f"{name} to have a cluster id", "none yet", "it is asked again")
+    return str(found)
+
+
+def _unheard(_error: KafkaError) -> None:
+    """A broker that cannot be reached shows as an answer that does not come."""
+
+
+MEDIUM = Medium(KafkaReader, KafkaWriter)

@@ -1,0 +1,345 @@
+"""Copies records between any two systems: reads columns of them, writes columns, and waits for the acknowledgement.
+
+It promises what the path ``records`` promises: keys, values, headers, timestamps and the order of a log stay; records
+that passed the target are dropped; a refused record stops its log, or is dealt with as the lease says. The target's own
+tail says how far the copy came, so a killed copier costs time. No two requests of a log are under way at once.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+from zlib import crc32
+
+from trueup.connectors.contract import Lease, LogId, Progress
+from trueup.connectors.replication.failures import failure_of, policy_of
+from trueup.connectors.replication.headers import Headers, Path, marks
+from trueup.connectors.replication.ports import Columns, Medium, Read, Reader, Writer, Written
+from trueup.connectors.replication.rate_limit import Rate
+from trueup.connectors.replication.resume import Resume
+from trueup.connectors.replication.track import Lane, LogTrack
+from trueup.connectors.replication.transforms import Attempt, Record, Transform, entry_point
+from trueup.state.common.errors import Retry, Stop, TrueupError
+from trueup.state.replication.provenance import HEADER
+
+BATCH = 1_000
+"""Records of one read."""
+IDLE_S, AGAIN_S = 0.05, 0.5
+TRIES = 5
+"""In one call; then the link is tried again later."""
+
+
+class Tagged(NamedTuple):
+    """What is to be written of some records. ``broken``: the transform failed at the record that would be next."""
+
+    columns: Columns
+    dropped: int
+    filtered: int
+    broken: str = ""
+
+    @property
+    def size(self) -> int:
+        """Bytes of keys and values."""
+        return sum(map(_size, self.columns.keys, self.columns.values))
+
+
+class Pump:
+    """The connector of pairs of systems that have none of their own."""
+
+    def __init__(self, media: Mapping[str, Medium]) -> None:
+        self._media = media
+
+    def open(self, lease: Lease) -> "PumpCopier":
+        """Connect both ends and ask the target where each log stands. Raises our errors."""
+        return PumpCopier(lease, self._media[lease.source.system].reader, self._media[lease.target.system].writer)
+
+
+class PumpCopier:
+    """One lease. See `connectors.contract.Copier`."""
+
+    def __init__(self, lease: Lease, reader: Callable[[Lease], Reader], writer: Callable[[Lease], Writer]) -> None:
+        self._lease, self._tagging = lease, Tagging(lease)
+        lanes = {a.target: Lane(a.target) for a in lease.assignments}
+        self._tracks = {a.source: LogTrack(a, lanes[a.target], lease.flow) for a in lease.assignments}
+        self._rate = Rate(lease.limits, time.monotonic())
+        self._reader = reader(lease)
+        self._writer = writer(lease)
+        self._policy = policy_of(lease, WriterLetters(self._writer))
+        lag_s = max(self._reader.lag_s, self._writer.lag_s)
+        self._resume = Resume(self._reader.bounds, self._writer.bounds, self._writer.tails(), lag_s)
+        self._told_apart = self._moved = False
+        self._until_s, self._pulse = 0.0, _go_on
+        try:
+            self._begin([*self._tracks.values()], ours=False)
+        except TrueupError:
+            self.close()
+            raise
+
+    def copy(self, until_s: float, pulse: Callable[[], bool] = lambda: True) -> None:
+        """Copy until then. See `connectors.contract.Copier.copy`."""
+        tries, self._until_s, self._pulse = 0, until_s, pulse
+        while True:
+            away = [track for track in self._tracks.values() if not track.known and not track.stopped]
+            if away:
+                tries += 1
+                if tries > TRIES:
+                    raise Retry("the ends of the link to go on", away[0].error, "look at both clusters")
+                self._begin(away, ours=True)
+            now = time.monotonic()
+            if now >= until_s or not pulse():
+                return
+            if self._active():
+                self._turn(min(IDLE_S, until_s - now))
+            else:
+                time.sleep(min(IDLE_S, until_s - now))
+
+    def progress(self) -> list[Progress]:
+        """What was acknowledged since the last call."""
+        now_ms = int(time.time() * 1_000)
+        return [track.progress(now_ms) for track in self._tracks.values()]
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        for part in (self._policy, self._reader, self._writer):
+            part.close()
+
+    def _active(self) -> list[LogTrack]:
+        return [track for track in self._tracks.values() if track.known and not track.stopped]
+
+    def _begin(self, tracks: Sequence[LogTrack], ours: bool) -> None:
+        """Find out where logs stand and read on from there. ``ours``: this copier wrote to them already."""
+        if not self._told_apart:
+            here, there = self._reader.cluster_id(), self._writer.cluster_id()
+            if here == there:
+                raise Stop(f"link {self._lease.link} to join two clusters", f"{here} twice", "correct the link")
+            self._told_apart = True
+        self._resume.run(self._meant(tracks), ours)
+        self._seek()
+
+    def _seek(self) -> None:
+        """Read on where the copies stand. Never while some of what was read is not dealt with."""
+        self._moved = False
+        self._reader.seek({track.source: track.reached for track in self._active()})
+
+    def _meant(self, tracks: Sequence[LogTrack]) -> list[LogTrack]:
+        """Those whose topics are the ones meant; the others say what is wrong."""
+        here = self._reader.unsure(track.source for track in tracks)
+        there = self._writer.unsure(track.lane.target for track in tracks)
+        for track in tracks:
+            if (wrong := here.get(track.source) or there.get(track.lane.target)) is not None:
+                track.miss(wrong)
+        return [track for track in tracks if track.source not in here and track.lane.target not in there]
+
+    def _turn(self, wait_s: float) -> None:
+        """Read what is there and write it; or wait for whatever hinders that."""
+        if self._moved:
+            self._seek()
+        now = time.monotonic()
+        room = self._rate.records(now, BATCH)
+        if room < 1:
+            time.sleep(min(wait_s, max(0.001, self._rate.wait_s(now))))
+            return
+        reads = {source: read for source, read in self._reader.poll(room, wait_s).items() if self._takes(source)}
+        try:
+            self._take(reads)
+        except TrueupError as error:
+            for source in reads:
+                self._lose(self._tracks[source], error)
+            raise
+
+    def _takes(self, source: LogId) -> bool:
+        track = self._tracks.get(source)
+        return track is not None and track.known and not track.stopped
+
+    def _take(self, reads: Mapping[LogId, Read]) -> None:
+        """Write what was read from the topics meant."""
+        for source, read in reads.items():
+            if read.error is not None:
+                self._lose(self._tracks[source], read.error)
+        good = [self._tracks[source] for source, read in reads.items() if read.error is None]
+        for several in _apart(self._meant(good)):
+            self._write({track.source: reads[track.source] for track in several})
+
+    def _write(self, reads: Mapping[LogId, Read]) -> None:
+        """Write records of logs that all go to different ones."""
+        tagged = {
+            source: self._tagging.many(self._tracks[source].prefix, read.records) for source, read in reads.items()
+        }
+        together = {
+            self._tracks[source].lane.target: one.columns for source, one in tagged.items()
+            if one.columns.offsets and self._tracks[source].careful <= 0
+        }  # fmt: skip
+        written = self._sent(together)
+        for source, read in reads.items():
+            track, one = self._tracks[source], tagged[source]
+            self._rate.take(len(read.records.offsets), one.size)
+            if read.records.offsets:
+                track.stamp, track.idle = read.records.stamps[0], False
+            if track.lane.target in together:
+                done = self._took(track, read.records, one.columns, written[track.lane.target])
+            else:
+                done = self._one_by_one(track, read.records, one.columns)
+            if done:
+                self._settle(track, read, one)
+
+    def _sent(self, batches: Mapping[LogId, Columns]) -> Mapping[LogId, Written]:
+        """What became of records that were to be written; where there is no answer that is not known."""
+        try:
+            return self._writer.write(batches) if batches else {}
+        except TrueupError as error:
+            return {target: Written((), error=error) for target in batches}
+
+    def _one_by_one(self, track: LogTrack, records: Columns, columns: Columns) -> bool:
+        for at in range(len(columns.offsets)):
+            part = columns.cut(at, at + 1)
+            if not self._took(track, records, part, self._sent({track.lane.target: part})[track.lane.target]):
+                return False
+            track.careful -= 1
+            if time.monotonic() >= self._until_s or not self._pulse():
+                self._moved = True
+                return False
+        return True
+
+    def _took(self, track: LogTrack, records: Columns, sent: Columns, written: Written) -> bool:
+        """Take what became of records that were sent; whether the copy can go on behind them."""
+        for source, target in zip(sent.offsets, written.offsets, strict=False):
+            gap = track.lane.extend(target, 1)
+            if gap < 0:
+                self._lose(track, Retry(f"{track.lane.target} to grow", f"offset {target} again", "it is looked at"))
+                return False
+            track.counts.foreign += gap
+            track.run(source, target, 1)
+            track.offset = track.reached = source + 1
+            track.floor = track.lane.next
+        done = len(written.offsets)
+        track.counts.copied += done
+        track.counts.bytes += sum(map(_size, sent.keys[:done], sent.values[:done]))
+        if written.refused and len(sent.offsets) == 1:
+            at = list(records.offsets).index(sent.offsets[0])
+            return self._refuse(track, _record(track.source, records, at), written.refused)
+        if written.refused:
+            track.careful = len(sent.offsets) - done
+            self._lose(track, Retry(f"records taken by {track.lane.target}", written.refused, "they go one by one"))
+        elif written.error is not None:
+            self._lose(track, written.error)
+        return done == len(sent.offsets)
+
+    def _settle(self, track: LogTrack, read: Read, tagged: Tagged) -> None:
+        """Go on behind what was read, all of which is dealt with."""
+        track.counts.dropped += tagged.dropped
+        track.counts.filtered += tagged.filtered
+        if tagged.broken:
+            at = len(tagged.columns.offsets) + tagged.dropped + tagged.filtered
+            self._moved |= self._refuse(track, _record(track.source, read.records, at), tagged.broken)
+            return
+        track.offset = track.reached = max(track.offset, read.next)
+        track.idle = read.idle
+
+    def _refuse(self, track: LogTrack, record: Record, reason: str) -> bool:
+        """Let the policy decide of a record; whether the copy goes on behind it."""
+        failure = failure_of(self._lease, track.source, record, reason)
+        if problem := self._policy.handle(failure, record):
+            track.stop(problem)
+            self._moved = True
+            return False
+        track.counts.dismissed += 1
+        track.offset = track.reached = record.offset + 1
+        return True
+
+    def _lose(self, track: LogTrack, error: TrueupError) -> None:
+        """What was sent may or may not be there: the target has to be asked before anything else is sent."""
+        track.miss(error)
+        track.reached = track.offset
+        self._moved = True
+
+
+class Tagging:
+    """Makes what is written of what was read, for one lease."""
+
+    def __init__(self, lease: Lease) -> None:
+        ends = lease.source, lease.target, lease.forward
+        self._lease, self._path = lease, Path(*ends)
+        self._again = {held: Path(*ends, held) for held in (True, False)}
+        self._tracks = {LogTrack(a, Lane(a.target), lease.flow).prefix: a for a in lease.assignments}
+        self._transform: Transform | None = None
+        if lease.transform:
+            self._transform = entry_point(lease.transform, f"links.{lease.link}.transform")
+
+    def many(self, prefix: bytes, records: Columns) -> Tagged:
+        """All that is to be written of records of one log, up to one at which the transform fails."""
+        rows, dropped, filtered = list[tuple[int, bytes | None, bytes | None, int, Headers]](), 0, 0
+        source = self._tracks[prefix].source
+        for at, (offset, mark) in enumerate(zip(records.offsets, marks(prefix, records.offsets), strict=True)):
+            headers = self._of(prefix, offset).tagged([*records.headers[at]], mark)
+            if headers is None:
+                dropped += 1
+                continue
+            record: Record | None = _record(source, records, at)
+            if self._transform is not None:
+                with Attempt() as attempt:
+                    record = self._transform(_record(source, records, at))
+                if attempt.said:
+                    said = f"the transform failed: {attempt.said}"
+                    return Tagged(_columns(rows), dropped, filtered, said)
+            if record is None:
+                filtered += 1
+                continue
+            ours = {HEADER, mark[0]}
+            kept: Headers = [h for h in record.headers if h[0] not in ours]
+            kept = [*kept, *(h for h in headers if h[0] in ours)] if self._transform is not None else headers
+            rows.append((offset, record.key, record.value, record.timestamp, kept))
+        return Tagged(_columns(rows), dropped, filtered)
+
+    def _of(self, prefix: bytes, offset: int) -> Path:
+        refill = self._tracks[prefix].refill
+        return self._path if refill is None or offset >= refill.until else self._again[offset < refill.held]
+
+
+class WriterLetters:
+    """Implements `connectors.replication.failures.Letters` over a writer, which is closed by its owner."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+
+    def write(self, topic: str, record: Record, headers: Headers) -> str:
+        """Write a record to the log of a topic that its key belongs to."""
+        logs = self._writer.logs_of(topic)
+        if not logs:
+            return "there is no such topic"
+        log = logs[crc32(record.key or b"") % len(logs)]
+        row = record.offset, record.key, record.value, max(0, record.timestamp), headers
+        written = self._writer.write({log: _columns([row])})[log]
+        return written.refused or (str(written.error) if written.error is not None else "")
+
+    def close(self) -> None:
+        """Nothing of its own is held."""
+
+
+def _go_on() -> bool:
+    return True
+
+
+def _columns(rows: Sequence[tuple[int, bytes | None, bytes | None, int, Headers]]) -> Columns:
+    return Columns(*zip(*rows, strict=True)) if rows else Columns()
+
+
+def _record(source: LogId, records: Columns, at: int) -> Record:
+    """A row as operators' code sees it."""
+    return Record(
+        source.topic, source.number, records.offsets[at], records.stamps[at], records.keys[at], records.values[at],
+        tuple(records.headers[at]),
+    )  # fmt: skip
+
+
+def _size(key: bytes | None, value: bytes | None) -> int:
+    return len(key or b"") + len(value or b"")
+
+
+def _apart(tracks: Iterable[LogTrack]) -> list[list[LogTrack]]:
+    """Tracks in groups of which no two go to the same log."""
+    groups: list[dict[LogId, LogTrack]] = []
+    for track in tracks:
+        group = next((group for group in groups if track.lane.target not in group), None)
+        if group is None:
+            groups.append(group := {})
+        group[track.lane.target] = track
+    return [list(group.values()) for group in groups]

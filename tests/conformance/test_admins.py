@@ -1,0 +1,127 @@
+"""The administrative port: what links need of a cluster beside its records, each pair of systems."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.harness import CLUSTERS, Cluster, numbered
+from tests.conformance.kafka import KafkaCluster
+from tests.conformance.memory import SYSTEM, MemoryAdmin, MemoryCluster
+from tests.replication.pair import Pair
+from trueup.connectors.contract import LogId
+from trueup.connectors.replication.config_sync import Alignment
+from trueup.connectors.replication.group_sync import Groups, Way
+from trueup.connectors.replication.heartbeat import Heartbeat
+from trueup.connectors.replication.ports import ClusterAdmin, Log
+from trueup.connectors.sandbox.jvm.processes import wait_until
+from trueup.state.common.errors import Stop
+from trueup.state.replication.config_sync import Policy, diff
+from trueup.state.replication.offset_map import OffsetMap
+from trueup.state.replication.settings import Start
+from trueup.streams.replication.clusters import admin_of
+from trueup.streams.replication.snapshot import pairs
+
+pytestmark = pytest.mark.servers
+
+PAIRS = ["memory>memory", "memory>kafka", "kafka>memory"]
+
+
+class Sides:
+    """Two clusters and their admins; a topic of three logs at east."""
+
+    def __init__(self, east: Cluster, west: Cluster, stack: ExitStack) -> None:
+        self.east, self.west = east, west
+        self.here, self.there = (stack.enter_context(closing(_admin(cluster))) for cluster in (east, west))
+        self.topic = f"admin{time.monotonic_ns()}"
+        east.create(self.topic, 3)
+        east.write(self.topic, {0: numbered(10)})
+        self.log = east.log(self.topic, 0)
+
+
+def _admin(cluster: Cluster) -> ClusterAdmin:
+    endpoint = cluster.endpoint()
+    return MemoryAdmin(endpoint) if endpoint.system == SYSTEM else admin_of(endpoint)
+
+
+@pytest.fixture(scope="module")
+def clusters(new_root: Callable[[], Path]) -> Iterator[Mapping[str, Mapping[str, Cluster]]]:
+    with Pair(new_root) as pair:
+        memory = {name: MemoryCluster(name) for name in CLUSTERS}
+        yield {
+            "memory": memory,
+            "kafka": {name: KafkaCluster(name, getattr(pair, name)) for name in CLUSTERS},
+        }
+        for cluster in memory.values():
+            cluster.kill()
+
+
+@pytest.fixture(params=PAIRS)
+def sides(clusters: Mapping[str, Mapping[str, Cluster]], request: pytest.FixtureRequest) -> Iterator[Sides]:
+    east, west = (clusters[system][side] for side, system in zip(CLUSTERS, request.param.split(">"), strict=True))
+    with ExitStack() as stack:
+        yield Sides(east, west, stack)
+
+
+def test_clusters_are_told_apart(sides: Sides) -> None:
+    assert sides.here.cluster_id() != sides.there.cluster_id()
+
+
+def test_a_topic_is_told_with_its_logs_and_an_id_where_there_are_ids(sides: Sides) -> None:
+    found = sides.here.topics([sides.topic, "nowhere"])
+    logs = tuple(sides.east.log(sides.topic, index) for index in range(3))
+    assert (list(found), found[sides.topic].logs) == ([sides.topic], logs)
+    assert bool(found[sides.topic].id) == sides.here.can.topic_ids
+
+
+def test_an_end_holds_what_was_acknowledged_after_the_time_it_may_lag(sides: Sides) -> None:
+    time.sleep(sides.here.can.ends_lag_s)
+    assert sides.here.logs([sides.log]) == {sides.log: Log(0, 10)}
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("earliest", 0), ("latest", 10)])
+def test_a_copy_begins_where_it_is_told(sides: Sides, kind: str, expected: int) -> None:
+    time.sleep(sides.here.can.ends_lag_s)
+    assert sides.here.starts([sides.log], Start(kind)) == {sides.log: expected}
+
+
+def test_a_topic_is_made_at_the_target_and_its_logs_are_paired(sides: Sides) -> None:
+    alignment, called = Alignment(sides.here, sides.there), {sides.topic: sides.topic}
+    seen = alignment.look(called)
+    outcomes = alignment.apply(diff(seen.source, seen.target, Policy(called, known=alignment.known())))
+    assert [outcome.result for outcome in outcomes] == ["done"]
+    wait_until(lambda: sides.topic in sides.there.topics([sides.topic], configs=False), 60.0, "the topic")
+    logs = [admin.topics([sides.topic], configs=False)[sides.topic].logs for admin in (sides.here, sides.there)]
+    assert pairs(logs[0], sides.topic, logs[1], {}) == dict(zip(*logs, strict=True))
+
+
+def test_what_a_system_has_not_is_refused(sides: Sides) -> None:
+    rights = [admin.rights for admin in (sides.here, sides.there) if not admin.can.rights]
+    for ask in rights:
+        with pytest.raises(Stop, match="rights"):
+            ask()
+
+
+def test_a_group_goes_on_at_the_target(sides: Sides) -> None:
+    sides.west.create(sides.topic, 3)
+    to = sides.west.log(sides.topic, 0)
+    here, there = sides.here.groups(), sides.there.groups()
+    here.commit({sides.topic: {sides.log: 4}})
+    way = Way(to, OffsetMap().extend([(0, 0, 10)], 10, 0, 10))
+    rows = Groups(here, there).sync([sides.topic], {sides.log: way})
+    assert ([row.action for row in rows], _committed(sides.there, sides.topic)) == (["moved"], {to: 4})
+
+
+def _committed(admin: ClusterAdmin, group: str) -> dict[LogId, int]:
+    found = admin.groups().offsets([group])[group]
+    assert isinstance(found, dict)
+    return found
+
+
+def test_heartbeats_arrive(sides: Sides) -> None:
+    here, there = sides.here.heartbeats(f"{sides.topic}-beats"), sides.there.heartbeats(f"{sides.topic}-beats")
+    with Heartbeat("east-west", "east", here, there) as heart:
+        wait_until(lambda: heart.beat().lag_ms >= 0, 60.0, "a heartbeat")
+        assert heart.beat()[-2:] == ("", "")

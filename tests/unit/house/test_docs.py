@@ -12,7 +12,7 @@ from trueup.streams.runtime.metrics import Metrics
 from trueup.streams.web.api import create_app
 
 ROOT = Path(__file__).parents[3]
-TEXTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def anchors(page: Path) -> set[str]:
@@ -47,6 +47,12 @@ def test_every_link_leads_somewhere(page: Path) -> None:
     assert broken == []
 
 
+def test_every_path_that_a_contributor_is_pointed_to_exists() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    named = set(re.findall(r"`((?:\w+/)+[\w.]*)`", text))
+    assert (len(named) > 20, sorted(name for name in named if not (ROOT / name).exists())) == (True, [])
+
+
 def test_every_path_of_the_api_is_in_the_manual() -> None:
     text = (ROOT / "docs" / "operations.md").read_text()
     paths = create_app(FakeEngine(), Metrics()).test_client().get("/api").get_json()
@@ -73,7 +79,7 @@ def test_every_setting_in_the_manual_exists() -> None:
     sections = "cluster|racks|placement|journal|spark|http"
     text = "\n".join(page.read_text() for page in TEXTS)
     named = set(re.findall(rf"`((?:{sections})\.[a-z_]+)[`: ]", text))
-    assert named - {name for name, _, _ in all_keys()} == {"spark.log"}
+    assert named - {name for name, _, _ in all_keys()} == {"spark.log", "journal.py"}  # files
 
 
 def test_the_page_of_the_structure_is_what_the_imports_say() -> None:

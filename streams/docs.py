@@ -1,4 +1,4 @@
-"""Pages that are printed from the code they describe: `python -m trueup.streams.docs` writes them all."""
+"""Pages that are generated from the code that they describe: `python -m trueup.streams.docs` writes them all."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,38 +18,40 @@ from trueup.streams.runtime import metrics
 
 HELP_WIDTH = 100
 MEANINGS = {
-    Verdict.TRUE: "as it should be",
-    Verdict.DRIFTED: "not as it should be, and it can be mended; the only verdict that is ever acted upon",
-    Verdict.BLOCKED: "not as it should be, and no remedy exists now; the reason says what would change that",
-    Verdict.UNKNOWN: "nothing can be said; nothing is ever changed on it",
+    Verdict.TRUE: "the actual state is the desired state",
+    Verdict.DRIFTED: "the actual state differs and can be repaired; the only verdict that leads to actions",
+    Verdict.BLOCKED: "the actual state differs and no repair is possible now; the reason shows what would change that",
+    Verdict.UNKNOWN: "the state cannot be determined; no action is taken",
 }
-STAGES = """# The life of a repair
+STAGES = """# The lifecycle of a repair
 
 Generated from the table in `state/placement/lifecycle.py` by `python -m trueup.streams.docs`; a test compares.
 
-BookKeeper repairs; Trueup writes the mark that asks for it and watches. A repair is `safe` when the ledger's own
-metadata and the liveness of its bookies say so: a mark that went away proves nothing. An event that the table does not
-know is refused and changes nothing.
+BookKeeper's workers repair the ledger. Trueup writes the mark that requests the repair and observes the ledger. A
+repair is `safe` when the ledger's metadata name enough live bookies on enough racks: a deleted mark proves nothing. An
+event that the table does not contain is refused and changes nothing.
 
 """
 
-MOVES = """# The life of a move between log directories
+MOVES = """# The lifecycle of a move between log directories
 
 Generated from the table in `state/logdirs/lifecycle.py` by `python -m trueup.streams.docs`; a test compares.
 
-The broker copies; Trueup orders, and looks with DescribeLogDirs how far it is. Every order is on the journal before it
-is sent. A move has `arrived` when the replica is in its target and no copy is under way, and is `done` when what it
-left behind is deleted (file.delete.delay.ms). One that the broker forgot is ordered again while the plan holds it.
+The broker copies the replica. Trueup orders the move and observes its progress with DescribeLogDirs. Each order is
+written to the journal before it is sent. A move has `arrived` when the replica is in its target directory and no copy
+is in progress. It is `done` when the broker has deleted the source log (file.delete.delay.ms). A move that the broker
+forgot is ordered again while it is part of the plan.
 
 """
 
-DELETIONS = """# The life of a deletion
+DELETIONS = """# The lifecycle of a deletion
 
 Generated from the table in `state/deletion/lifecycle.py` by `python -m trueup.streams.docs`; a test compares.
 
-A marker is on the journal before anything is done on its behalf, and stays until storage confirms: the ledger's
-metadata are gone, and every bookie that any of its ensembles named says that it has no such ledger. What is tried in
-vain is tried again with growing waits, an hour at most. See [deletion.md](deletion.md) for what is deleted at all.
+Each deletion is written to the journal before any action (`trueup get markers` lists the deletions in progress). It
+stays there until storage confirms it: the ledger's metadata are deleted, and every bookie of any of its ensembles
+answers that it has no such ledger. Failed attempts are retried with increasing delays of at most one hour.
+[deletion.md](deletion.md) describes which ledgers are deleted.
 
 """
 
@@ -57,16 +59,16 @@ LINKS = """# The states of a link
 
 Generated from the tables in `state/replication/status.py` by `python -m trueup.streams.docs`; a test compares.
 
-A state is derived from the progress of the link's partitions, its heartbeats and the answers of both clusters each
-time it is asked for: a link whose records should move and do not is never `up`. Where several states hold, the first in
-this order is reported, and every reason is listed with the rule that `trueup explain` prints.
+The state is computed for each request from the progress of the link's partitions, its heartbeats and the responses of
+both clusters. A link that has records to copy and does not copy them is never `up`. If several states apply, the first
+in this order is reported, and every reason is listed with the rule that `trueup explain` prints.
 """
 PARTITIONS = """
 ## The stages of a partition
 
-Derived likewise; where several hold, the first in this order is reported. Waits are measured by Trueup's clock from
-when a record was first observed at the source, so a backfill of old records is not late. Other signs can only make the
-link's state graver than its stages do.
+The stages are computed in the same way; if several apply, the first in this order is reported. Waiting times are
+measured with Trueup's clock, starting when a record is first observed at the source, so a backfill of old records is
+not late. Other observations can only make the state of the link more severe than its stages do.
 """
 
 
@@ -102,8 +104,8 @@ def links() -> str:
     """docs/links.md."""
     states = [f"| `{state}` | {meaning} |" for state, meaning in status.MEANINGS.items()]
     stages = [f"| `{stage}` | {row.holds} | {row.ends} | `{row.state}` |" for stage, row in status.STAGES.items()]
-    parts = [LINKS, "| state | holds when |", "|---|---|", *states]
-    parts += [PARTITIONS, "| stage | holds when | ends with | the link is |", "|---|---|---|---|", *stages]
+    parts = [LINKS, "| state | applies if |", "|---|---|", *states]
+    parts += [PARTITIONS, "| stage | applies if | ends with | state of the link |", "|---|---|---|---|", *stages]
     return "\n".join(parts) + "\n"
 
 

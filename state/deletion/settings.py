@@ -10,38 +10,46 @@ OWNERS = ("none", "pulsar", OPERATOR)
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """The deletion stream: ledgers that their owners forgot. A deletion cannot be undone."""
+    """The deletion stream: ledgers that their owners no longer reference. A deletion cannot be undone."""
 
     owners: str = key(
-        "none", "whose metadata say which ledgers are in use; operator: nobody's, only what `trueup delete ledger` "
-        "names is deleted; none: nothing ever is", one_of=OWNERS,
+        "none", "Metadata that determine which ledgers are in use; none: nothing is deleted; pulsar: managed ledgers "
+        "of Pulsar; operator: only ledgers named by `trueup delete ledger` are deleted", one_of=OWNERS,
     )  # fmt: skip
-    root: str = key("", "path at the end of Pulsar's metadataStoreUrl, if it has one")
-    instance: str = key("", "INSTANCEID of the BookKeeper cluster; nothing is deleted while it is another or empty")
+    root: str = key("", "Path at the end of Pulsar's metadataStoreUrl, if it has one")
+    instance: str = key(
+        "", "INSTANCEID of the BookKeeper cluster; if it is empty or differs from that of the cluster, nothing is "
+        "deleted",
+    )  # fmt: skip
     exclusive: bool = key(
-        False, "whether no other Pulsar cluster keeps ledgers in this BookKeeper; nothing is deleted while it is false"
-    )
-    mode: str = key(
-        "observe", "observe: report only; approve: deletions wait for `trueup approve`; enforce",
-        one_of=MODES, live=True,
+        False, "Whether no other Pulsar cluster stores ledgers in this BookKeeper cluster; while false, nothing is "
+        "deleted",
     )  # fmt: skip
-    paused: bool = key(False, "delete nothing new; what is deleted is still confirmed", live=True)
+    mode: str = key(
+        "observe", "observe: report findings only; approve: deletions wait for `trueup approve`; enforce: execute "
+        "deletions without approval", one_of=MODES, live=True,
+    )  # fmt: skip
+    paused: bool = key(False, "Start no new deletions; deletions in progress are still confirmed", live=True)
     grace_s: float = key(
-        3_600.0, "how long a ledger has to have been forgotten; a broker's own attempts end after three minutes",
-        least=0, most=YEAR_S, live=True,
+        3_600.0, "Time in seconds for which a ledger must have been unreferenced before it is deleted; a broker's own "
+        "attempts end after three minutes", least=0, most=YEAR_S, live=True,
     )  # fmt: skip
     missing_s: float = key(
-        300.0, "how long what an owner lists has to have been missing before that is reported; a broker that deletes a "
-        "topic deletes its ledgers before its list", least=0, most=YEAR_S, live=True,
+        300.0, "Time in seconds after which a referenced ledger that does not exist is reported; a broker that "
+        "deletes a topic deletes its ledgers before the list", least=0, most=YEAR_S, live=True,
     )  # fmt: skip
     max_markers: int = key(
-        10_000, "deletions under way at most; the longest forgotten go first", least=1, most=COUNT, live=True
+        10_000, "Maximum number of deletions in progress; ledgers that have been unreferenced longest are deleted "
+        "first", least=1, most=COUNT, live=True,
+    )  # fmt: skip
+    deletes_per_s: float = key(
+        20.0, "Maximum number of ledgers deleted per second", least=0.1, most=1_000_000, live=True
     )
-    deletes_per_s: float = key(20.0, "ledgers deleted a second at most", least=0.1, most=1_000_000, live=True)
     retry_s: float = key(
-        60.0, "first wait after a deletion that failed; doubles, an hour at most", least=1, most=YEAR_S, live=True
-    )
+        60.0, "Initial delay in seconds before a failed deletion is retried; doubles with each attempt, up to one "
+        "hour", least=1, most=YEAR_S, live=True,
+    )  # fmt: skip
     confirm_s: float = key(
-        10.0, "first wait before bookies are asked again whether they still have it; doubles, an hour at most",
-        least=0.5, most=YEAR_S, live=True,
+        10.0, "Initial delay in seconds before bookies are queried again for a deleted ledger; doubles with each "
+        "attempt, up to one hour", least=0.5, most=YEAR_S, live=True,
     )  # fmt: skip

@@ -11,17 +11,20 @@ _BUCKET, _ENDPOINT = re.compile(r"[A-Za-z0-9][\w.-]{1,61}[A-Za-z0-9]"), re.compi
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """A bucket to which Pulsar's brokers offload ledgers: on S3, or on what speaks as S3 does."""
+    """A bucket to which Pulsar's brokers offload ledgers, on S3 or on a service with an S3 API."""
 
-    bucket: str = key(doc="its name, as managedLedgerOffloadBucket has it")
-    region: str = key("", "its region; empty: as the AWS configuration files have it")
-    endpoint: str = key("", "http(s)://host[:port], as managedLedgerOffloadServiceEndpoint has it; empty: AWS")
-    key_env: str = key("", "environment variable with the access key; empty: AWS's own chain of credentials")
-    secret_env: str = key("", "environment variable with the secret key")
+    bucket: str = key(doc="Name of the bucket, as in managedLedgerOffloadBucket")
+    region: str = key("", "Region of the bucket; empty: the region of the AWS configuration files")
+    endpoint: str = key("", "http(s)://host[:port], as in managedLedgerOffloadServiceEndpoint; empty: AWS")
+    key_env: str = key("", "Environment variable that contains the access key; empty: AWS's credential chain")
+    secret_env: str = key("", "Environment variable that contains the secret key")
     cluster: str = key(
-        "", "clusterName of the only Pulsar that offloads there; empty: objects that no owner points to never go"
+        "", "clusterName of the only Pulsar cluster that offloads to this bucket; empty: orphan objects are never "
+        "deleted",
+    )  # fmt: skip
+    list_s: float = key(
+        3_600.0, "Interval in seconds at which the bucket is listed to find orphan objects", least=1, most=YEAR_S
     )
-    list_s: float = key(3_600.0, "how often it is listed for objects that no owner points to", least=1, most=YEAR_S)
 
 
 def check(stores: Mapping[str, Store]) -> Iterator[str]:

@@ -12,44 +12,50 @@ WINDOW = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)")
 
 @dataclass(frozen=True, slots=True)
 class LogDirs:
-    """Log directories of one cluster of kafka:, kept level by size."""
+    """Log directories of one cluster of section kafka, balanced by size."""
 
     mode: str = key(
-        "observe",
-        "observe: nothing is changed; approve: moves and cordons wait for `trueup approve`; enforce",
-        one_of=MODES,
-        live=True,
-    )
+        "observe", "observe: change nothing; approve: moves and cordons wait for `trueup approve`; enforce: execute "
+        "moves and cordons", one_of=MODES, live=True,
+    )  # fmt: skip
     strategy: str = key(
-        SIZE,
-        "log.directory.select.strategy of KIP-178 for new partitions: partition leaves them to the broker; size keeps "
-        "them out of all directories but those with the most usable bytes (Kafka 4.3 or newer)",
-        one_of=(PARTITION, SIZE),
-        live=True,
-    )
-    poll_s: float = key(10.0, "how often every broker is asked", least=1, most=YEAR_S)
-    paused: bool = key(False, "start nothing new; moves under way go on", live=True)
+        SIZE, "log.directory.select.strategy of KIP-178 for new partitions; partition: the broker selects the "
+        "directory; size: all directories except those with the most usable bytes are cordoned (Kafka 4.3 or newer)",
+        one_of=(PARTITION, SIZE), live=True,
+    )  # fmt: skip
+    poll_s: float = key(10.0, "Interval in seconds at which every broker is polled", least=1, most=YEAR_S)
+    paused: bool = key(False, "Start no new moves and remove cordons; moves in progress continue", live=True)
     target_skew: float = key(
-        0.1, "share by which the fullest directory may be fuller than the emptiest", least=0.01, most=1, live=True
+        0.1, "Maximum difference between the fullest and the emptiest directory of a broker, as a share of their size",
+        least=0.01, most=1, live=True,
+    )  # fmt: skip
+    headroom_share: float = key(
+        0.05, "Minimum share of a volume that always stays usable", least=0, most=0.9, live=True
     )
-    headroom_share: float = key(0.05, "share of a volume that stays usable at any moment", least=0, most=0.9, live=True)
-    headroom_bytes: int = key(1 << 30, "and at least so many bytes", least=0, most=BYTES, live=True)
-    least_bytes: int = key(1 << 20, "smaller replicas are not worth a move", least=1, most=BYTES, live=True)
+    headroom_bytes: int = key(
+        1 << 30, "Minimum number of bytes of a volume that always stay usable, if headroom_share is fewer",
+        least=0, most=BYTES, live=True,
+    )  # fmt: skip
+    least_bytes: int = key(1 << 20, "Minimum size in bytes of a replica that is moved", least=1, most=BYTES, live=True)
     throttle_bytes_per_s: int = key(
-        50_000_000, "what all moves of a broker write in a second at most; 0: no limit", least=0, most=BYTES, live=True
-    )
-    at_once: int = key(1, "moves of one broker at the same time", least=1, most=100, live=True)
+        50_000_000, "Maximum number of bytes per second that all moves of a broker write; 0: no limit",
+        least=0, most=BYTES, live=True,
+    )  # fmt: skip
+    at_once: int = key(1, "Maximum number of concurrent moves per broker", least=1, most=100, live=True)
     open_dirs: int = key(
-        1, "directories that stay open to new partitions whatever they hold", least=1, most=COUNT, live=True
+        1, "Minimum number of directories per broker that stay open to new partitions", least=1, most=COUNT, live=True
     )
     band: float = key(
-        0.1, "share of usable bytes by which an open directory may be behind the best", least=0, most=1, live=True
-    )
-    exclude: list[str] = key(list, "topics that are not moved: names or /regular expressions/", live=True)
+        0.1, "A directory stays open if its usable bytes are lower than those of the best directory by at most this "
+        "share", least=0, most=1, live=True,
+    )  # fmt: skip
+    exclude: list[str] = key(list, "Topics that are not moved: names or /regular expressions/", live=True)
     exclude_dirs: list[str] = key(
-        list, "directories (absolute paths) that are neither given to nor taken from", live=True
+        list, "Directories (absolute paths) that are neither source nor target of a move", live=True
     )
-    windows: list[str] = key(list, "when moves may start, as 22:00-06:00 in UTC; none: at any time", live=True)
+    windows: list[str] = key(
+        list, "Time windows in UTC in which moves may start, for example 22:00-06:00; empty: at any time", live=True
+    )
 
 
 def within(windows: list[str], now_ms: int) -> bool:

@@ -10,136 +10,150 @@ _T, _D, _B, _U = Verdict.TRUE, Verdict.DRIFTED, Verdict.BLOCKED, Verdict.UNKNOWN
 RULES = Rules([
     Rule(
         "placement.adheres", _T, "every fragment adheres",
-        "Every window of write-quorum bookies on the ring of every fragment spans enough racks; every member lives.",
-        "Nothing is done. The loss of a member, a new rack map or another minNumRacksPerWriteQuorum would change it.",
+        "Every window of write-quorum bookies on the ring of every fragment spans enough racks, and every member is "
+        "live.",
+        "No action. The loss of a member, a new rack map or a different minNumRacksPerWriteQuorum changes the "
+        "verdict.",
     ),
     Rule(
         "placement.gone", _T, "the ledger was deleted",
-        "Its metadata znode is gone, so nothing is left to place.",
-        "Nothing is done; the ledger leaves the findings.",
+        "The metadata znode of the ledger does not exist, so there is nothing to place.",
+        "No action. The ledger is removed from the findings.",
     ),
     Rule(
-        "placement.open", _T, "open, and as it should be",
-        "The ledger is open or in recovery, every member lives and every window spans enough racks.",
-        "Nothing is done. It is judged again as a closed ledger once its writer, or a recovery, closes it.",
+        "placement.open", _T, "open, and placed correctly",
+        "The ledger is open or in recovery, every member is live and every window spans enough racks.",
+        "No action. The ledger is judged again when its writer or a recovery closes it.",
     ),
     Rule(
         "placement.lost-member", _D, "a member is lost and can be replaced",
-        "A closed ledger names a bookie that has been neither writable nor read-only for longer than the grace. Every "
-        "entry still has a live copy, and BookKeeper's replaceBookie has a bookie to put in its place. "
-        "An entry range without entries counts too: only its metadata has to change.",
-        "The ledger is marked under-replicated and a worker copies it. The new place need not adhere: BookKeeper takes "
-        "data first and racks later, and Trueup judges the racks afresh. The return of the bookie makes it true.",
+        "A closed ledger names a bookie that has been neither writable nor read-only for longer than "
+        "placement.grace_s. Every entry still has a live replica, and BookKeeper's replaceBookie can select a "
+        "replacement. A fragment without entries counts, too: only its metadata must change.",
+        "The ledger is marked under-replicated and a worker copies it. The replacement need not adhere: BookKeeper "
+        "restores the replicas first and the placement later, and Trueup then judges the racks again. If the bookie "
+        "returns, the ledger is true.",
     ),
     Rule(
-        "placement.too-few-racks", _D, "a write quorum stands on too few racks",
-        "Some window of write-quorum bookies on the ring spans fewer racks than min(Qw, minNumRacksPerWriteQuorum). "
-        "Every member lives, and BookKeeper's walk over the ring can reach an ensemble that adheres. Windows that no "
-        "entry was ever written to count too: BookKeeper's rule is given the ensemble and not the entries.",
-        "The ledger is marked, no bookie named; a worker with repairedPlacementPolicyNotAdheringBookieEnabled moves "
-        "copies. Where the walk chooses by chance it may need more than one attempt; the evidence says so.",
+        "placement.too-few-racks", _D, "a write quorum spans too few racks",
+        "A window of write-quorum bookies on the ring spans fewer racks than min(Qw, minNumRacksPerWriteQuorum). "
+        "Every member is live, and BookKeeper's replacement algorithm can reach an ensemble that adheres. Windows "
+        "without entries count, too: BookKeeper's policy receives the ensemble and not the entries.",
+        "The ledger is marked without naming a bookie; a worker with repairedPlacementPolicyNotAdheringBookieEnabled "
+        "moves replicas. If BookKeeper selects bookies randomly, several attempts may be necessary; the evidence "
+        "shows this.",
     ),
     Rule(
-        "placement.read-only-member", _D, "fails only because a member is read-only",
-        "BookKeeper's rule knows writable bookies only: a read-only member gives no rack, and with its rack the ledger "
-        "would adhere. The data is safe and readable; a full disk is the usual cause.",
-        "The ledger is marked and its copy moves off the read-only bookie. If the bookie turns writable first, the "
-        "verdict is true again and the mark is withdrawn.",
+        "placement.read-only-member", _D, "does not adhere only because a member is read-only",
+        "BookKeeper's policy considers only writable bookies: a read-only member does not contribute its rack, and "
+        "with its rack the ledger would adhere. The data is safe and readable. The usual cause is a full disk.",
+        "The ledger is marked and its replica moves off the read-only bookie. If the bookie becomes writable first, "
+        "the ledger is true again and the mark is withdrawn.",
     ),
     Rule(
-        "placement.default-rack", _D, "a member stands in the default rack, which is forbidden",
-        "enforceMinNumRacksPerWriteQuorum holds and a writable member has no rack in the map (/default-rack). "
-        "The windows would span enough racks otherwise.",
-        "The ledger is marked and the copy moves to a bookie with a rack. A rack for the member in the map ends it "
-        "too, and moves no data.",
+        "placement.default-rack", _D, "a member is in the default rack, which is not allowed",
+        "enforceMinNumRacksPerWriteQuorum is set and a writable member has no rack in the rack map (/default-rack). "
+        "Otherwise the windows would span enough racks.",
+        "The ledger is marked and the replica moves to a bookie with a rack. Alternatively assign a rack to the "
+        "member in the rack map; this moves no data.",
     ),
     Rule(
-        "placement.no-walk", _B, "a good arrangement exists, but BookKeeper cannot get there",
-        "The writable bookies could be arranged so that every window adheres, but replaceToAdherePlacementPolicy goes "
-        "round the ring greedily, keeps what it can, and fails from every start. A mark would be retried for ever.",
-        "Nothing is marked. More writable bookies, or bookies in another rack, give the walk more choices.",
+        "placement.no-walk", _B, "an ensemble that adheres exists, but BookKeeper cannot reach it",
+        "The writable bookies can form an ensemble in which every window adheres, but replaceToAdherePlacementPolicy "
+        "replaces bookies greedily around the ring, keeps as many as possible, and fails from every start. Workers "
+        "would retry a mark forever.",
+        "The ledger is not marked. More writable bookies, or bookies in another rack, give the algorithm more "
+        "choices.",
     ),
     Rule(
-        "placement.cannot-adhere", _B, "no arrangement of the writable bookies adheres",
-        "With the racks at hand no ring of this size has enough racks in every window: E=3/Qw=2 on two racks is an odd "
-        "ring to be coloured with two colours. A mark would be retried for ever.",
-        "Nothing is marked. Writable bookies in another rack change it; so does a lower minNumRacksPerWriteQuorum.",
+        "placement.cannot-adhere", _B, "no ensemble of the writable bookies adheres",
+        "With the available racks no ring of this size has enough racks in every window. For example, E=3 and Qw=2 on "
+        "two racks cannot adhere: an odd ring cannot alternate between two racks. Workers would retry a mark forever.",
+        "The ledger is not marked. Writable bookies in another rack or a lower minNumRacksPerWriteQuorum change the "
+        "verdict.",
     ),
     Rule(
-        "placement.too-few-bookies", _B, "no bookie can take the place of a lost member",
-        "Members are lost, live copies exist, and fewer writable bookies outside the ensemble may be chosen than "
-        "members are lost. BookKeeper replaces all lost members of a fragment or none.",
-        "Nothing is marked. The return of the lost bookie, or another writable bookie, changes it.",
+        "placement.too-few-bookies", _B, "no bookie can replace a lost member",
+        "Members are lost and live replicas exist, but the number of eligible writable bookies outside the ensemble "
+        "is smaller than the number of lost members. BookKeeper replaces either all lost members of a fragment or "
+        "none.",
+        "The ledger is not marked. The return of the lost bookie, or another writable bookie, changes the verdict.",
     ),
     Rule(
-        "placement.all-copies-lost", _B, "some entries have no live copy",
-        "Every bookie of some window on the ring is lost, so the entries striped to that window cannot be read. "
-        "Windows that a closed ledger of one fragment has no entry on do not count.",
-        "Nothing is marked: a worker could read nothing. Only the return of one of these bookies helps; "
-        "until then treat the entries as lost. Where an ensemble was changed after fewer entries than bookies, read "
-        "the ledger: if all of it is there, `bookkeeper shell recover -l ID BOOKIE` repairs it.",
+        "placement.all-copies-lost", _B, "some entries have no live replica",
+        "Every bookie of a window on the ring is lost, so the entries that are striped to that window cannot be read. "
+        "For a closed ledger with one fragment, windows without entries do not count.",
+        "The ledger is not marked: a worker could not read the data. Only the return of one of these bookies helps; "
+        "until then treat the entries as lost. If an ensemble was changed after fewer entries than bookies, read the "
+        "ledger: if all entries are readable, `bookkeeper shell recover -l ID BOOKIE` repairs it.",
     ),
     Rule(
-        "placement.refused-by-target", _B, "every bookie that could take the copy refuses it",
-        "The only possible targets held this ledger once. A bookie that collected its copy answers "
-        "LedgerFencedAndDeleted to new copies for 7 days after it was last asked, or until it restarts. When it "
-        "collected is not known: within gcOverreplicatedLedgerWaitTime (placement.collect_s) of being dropped.",
-        "Nothing is marked. Another writable bookie changes it, or time. Or restart one of the targets and raise "
-        "placement.restarted by one: from outside, a restart and an expired session look alike.",
+        "placement.refused-by-target", _B, "every bookie that could receive the replica refuses it",
+        "All possible targets held this ledger before. A bookie that collected its replica answers "
+        "LedgerFencedAndDeleted to new replicas for 7 days after the last request, or until it restarts. The time of "
+        "the collection is not known: it is within gcOverreplicatedLedgerWaitTime (placement.collect_s) after the "
+        "bookie was removed from the ensemble.",
+        "The ledger is not marked. Another writable bookie changes the verdict, or time. Alternatively restart one of "
+        "the targets and increase placement.restarted by one: Trueup cannot distinguish a restart from an expired "
+        "session.",
     ),
     Rule(
-        "placement.open-waits-for-writer", _B, "open, and a member of the tail is lost",
-        "The writer replaces a lost bookie itself at its next entry. A mark would make a worker fence the ledger after "
-        "openLedgerRereplicationGracePeriod and take it from an idle writer.",
-        "Nothing is marked. The writer's next entry, its closing the ledger, or the return of the bookie changes it.",
+        "placement.open-waits-for-writer", _B, "open, and a member of the last fragment is lost",
+        "The writer replaces a lost bookie itself when it writes the next entry. After "
+        "openLedgerRereplicationGracePeriod a mark would cause a worker to fence the ledger, and an idle writer would "
+        "lose it.",
+        "The ledger is not marked. The next entry, the close of the ledger, or the return of the bookie changes the "
+        "verdict.",
     ),
     Rule(
         "placement.open-older-fragment", _B, "open, and an older fragment has a lost member",
-        "The ledger is open or in recovery; its tail is whole, but a fragment that is already complete names a lost "
-        "bookie. A mark would also put the tail under a worker's eyes.",
-        "Nothing is marked. It is repaired as soon as the ledger is closed.",
+        "The ledger is open or in recovery. All members of its last fragment are live, but an earlier, complete "
+        "fragment names a lost bookie. A mark would cause workers to process the last fragment, too.",
+        "The ledger is not marked. It is repaired when it is closed.",
     ),
     Rule(
         "placement.open-not-adhering", _B, "open, and a window spans too few racks",
-        "The ledger is open or in recovery and a fragment does not adhere. Workers move copies of closed ledgers only.",
-        "Nothing is marked. It is repaired as soon as the ledger is closed.",
+        "The ledger is open or in recovery, and a fragment does not adhere. Workers move replicas of closed ledgers "
+        "only.",
+        "The ledger is not marked. It is repaired when it is closed.",
     ),
     Rule(
-        "placement.mass-loss-held", _B, "a member went missing together with too many others",
-        "More than placement.hold_share of the bookies went at once. That is a rack, a switch or our own eyes, and "
-        "copying everything elsewhere may be the worst answer.",
-        "Nothing is marked until enough bookies return or an operator raises placement.release_hold.",
+        "placement.mass-loss-held", _B, "a member was lost together with too many others",
+        "More than placement.hold_share of the bookies were lost at the same time. The cause is probably a rack, a "
+        "switch or Trueup's own connection, and copying all data elsewhere may make the situation worse.",
+        "The ledger is not marked until enough bookies return or an operator increases placement.release_hold.",
     ),
     Rule(
-        "placement.pending-member", _B, "a member went a moment ago, and the repair would lean on it",
-        "The ledger needs repair, and a member has been away for less than the grace. A worker would copy that "
-        "member's data too, or could not read the only copy left.",
-        "Nothing is marked until the bookie returns or the grace passes.",
+        "placement.pending-member", _B, "a member is unavailable within the grace period, and the repair depends on it",
+        "The ledger needs repair, and another member has been unavailable for less than placement.grace_s. A worker "
+        "would copy the data of that member, too, or could not read the only live replica.",
+        "The ledger is not marked until the bookie returns or the grace period ends.",
     ),
     Rule(
-        "placement.odd-rack-depth", _B, "racks differ in depth, and the ensemble does not adhere by each of them",
-        "Writable bookies have racks of several depths (/a and /a/b), or a member's rack has another depth. BookKeeper "
-        "knows only bookies of the depth that joined first, which cannot be observed and may differ from process to "
-        "process; the others give no rack.",
-        "Nothing is marked. Give every bookie a rack of the same depth, then restart what caches the old map.",
+        "placement.odd-rack-depth", _B, "racks differ in depth, and the ensemble does not adhere for each of them",
+        "Writable bookies have racks of different depths (/a and /a/b), or the rack of a member has another depth. "
+        "BookKeeper uses only bookies with the depth of the bookie that joined first, which cannot be observed and "
+        "may differ between processes. All other bookies do not contribute a rack.",
+        "The ledger is not marked. Assign racks of the same depth to all bookies, then restart the processes that "
+        "cache the old rack map.",
     ),
     Rule(
         "placement.unreadable", _U, "the metadata cannot be read",
-        "The ledger's znode holds bytes that do not decode, a state nobody knows, or no bookies.",
-        "Nothing is marked. The finding names the znode and the byte; repair or remove it.",
+        "The znode of the ledger contains bytes that cannot be decoded, an unknown state, or no bookies.",
+        "The ledger is not marked. The finding names the znode and the byte; repair or remove the znode.",
     ),
     Rule(
-        "placement.unknown-bookie", _U, "the metadata names a bookie that we have not seen",
-        "A member has neither cookie nor registration, now or earlier. It may be so new that the list of bookies is "
-        "behind the ledgers, or so old that its cookie was removed.",
-        "Nothing is marked until the bookie is seen, or has been looked for in vain for the whole grace.",
+        "placement.unknown-bookie", _U, "the metadata name an unregistered bookie",
+        "A member has neither a cookie nor a registration, and had none earlier. Either it is so new that Trueup has "
+        "read the ledger before the list of bookies, or its cookie was removed long ago.",
+        "The ledger is not marked until the bookie is observed, or has not been found for the whole grace period.",
     ),
     Rule(
-        "placement.unknown-rack", _U, "the rack map has not answered for a bookie that the verdict depends on",
-        "A member, or a bookie that could take its place, is writable and its rack is not known: racks.script failed, "
-        "was too slow or answered something else than a location, or Pulsar's znode could not be read, and no earlier "
-        "answer exists. Copies of lost bookies are repaired all the same.",
-        "Nothing is marked for the sake of racks. The source racks of `trueup status` has the error; the map is asked "
-        "again by itself.",
+        "placement.unknown-rack", _U, "the rack of a bookie on which the verdict depends is unknown",
+        "A member, or a possible replacement, is writable and its rack is unknown: racks.script failed, was too slow "
+        "or returned something other than a location, or Pulsar's znode could not be read, and no earlier result "
+        "exists. Replicas of lost bookies are repaired nevertheless.",
+        "The ledger is not marked for its racks. The source racks of `trueup status` shows the error; Trueup reads "
+        "the rack map again by itself.",
     ),
 ])  # fmt: skip

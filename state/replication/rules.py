@@ -14,192 +14,196 @@ _D, _B, _U = Verdict.DRIFTED, Verdict.BLOCKED, Verdict.UNKNOWN
 LINK_RULES = Rules([
     Rule(
         "replication.retention-outran", _B, "the source deleted records before they were copied",
-        "The log of a source partition starts after the place where its copy stands: retention, or somebody who "
-        "deleted records, was faster than the link. The count is of offsets, so it holds control records too.",
-        "The copy goes on at the start of the log and counts the offsets as lost. Longer retention at the source, more "
-        "tasks or a higher rate keep the link ahead.",
+        "The log of a source partition starts after the position of the copy: retention, or a client that deleted "
+        "records, was faster than the link. The count is in offsets, so it includes control records.",
+        "The copy continues at the start of the log, and the offsets are counted as lost. Increase the retention of "
+        "the source, the number of tasks or the rate limit.",
     ),
     Rule(
-        "replication.topic-recreated", _B, "the source topic was deleted and made anew",
-        "The topic has another id than the one whose records were copied. Its offsets began again at 0 and mean other "
-        "records, so the offset map no longer holds. What was copied before stays at the target.",
-        "The topic's partitions stop. Where a link copies back, refill that one first: it brings the lost records "
-        "back and begins this link anew. Else `trueup link reset NAME --to earliest` copies the new topic behind the "
-        "old records; delete the target topic first where it is to hold only the new ones.",
+        "replication.topic-recreated", _B, "the source topic was deleted and recreated",
+        "The topic has another id than the topic whose records were copied. Its offsets started again at 0 and belong "
+        "to other records, so the offset map is not valid. The records copied before remain at the target.",
+        "The partitions of the topic stop. If a link copies in the opposite direction, refill that link first: it "
+        "restores the lost records and restarts this link. Otherwise `trueup link reset NAME --to earliest` copies "
+        "the new topic after the old records; delete the target topic first if it must contain only the new ones.",
     ),
     Rule(
-        "replication.topic-gone", _B, "the source topic is not there any more",
-        "The topic was copied before and the source no longer has it, or no longer shows it to the link's user.",
-        "Nothing of it is copied and nothing is deleted at the target. The topic's return ends it; made anew it has "
-        "another id.",
+        "replication.topic-gone", _B, "the source topic does not exist",
+        "The topic was copied before, and the source no longer has it or no longer shows it to the link's user.",
+        "Nothing of the topic is copied and nothing is deleted at the target. The link continues when the topic "
+        "returns; a recreated topic has another id.",
     ),
     Rule(
         "replication.source-lost-records", _B, "the source has fewer records than were copied",
-        "Twice in a row a source partition ended before the place where its copy stands, under the same topic id. The "
-        "source lost records that it had acknowledged: an unclean leader election, or a restored disk. New records "
-        "take offsets that the map gives to others.",
+        "In two consecutive checks a source partition ended before the position of the copy, under the same topic id. "
+        "The source lost acknowledged records, for example by an unclean leader election or a restored disk. New "
+        "records reuse offsets that the offset map assigns to other records.",
         "The partition stops. The target still has the lost records; `trueup link reset NAME --to OFFSET`, with the "
-        "end that the source has now, copies what is written from then on.",
+        "current end of the source partition, copies the records written from then on.",
     ),
     Rule(
-        "replication.target-recreated", _B, "the target topic was deleted and made anew",
-        "The target topic has another id than the one that was written to, so what was copied is gone there.",
-        "The topic's partitions stop. `trueup link refill NAME` copies again all that the source still has, also what "
-        "was born at the target; `trueup link reset NAME --to latest` leaves the past out.",
+        "replication.target-recreated", _B, "the target topic was deleted and recreated",
+        "The target topic has another id than the topic to which the link wrote, so the copied records are lost "
+        "there.",
+        "The partitions of the topic stop. `trueup link refill NAME` copies all records that the source still has, "
+        "including those that originated at the target; `trueup link reset NAME --to latest` skips the past records.",
     ),
     Rule(
         "replication.target-replaced", _B, "the target lost its data",
-        "The cluster that the link writes to has another id, or all of the topics that the link wrote to are gone, "
-        "made anew or empty there. What was copied is gone, with what was born at that cluster.",
-        "All partitions of the link stop. `trueup link refill NAME` shows what the source holds of it. With --yes it "
-        "copies all of that to the target, also what was born there, and the opposite link begins anew. `trueup link "
-        "reset NAME --to latest` leaves the past out.",
+        "The target cluster has another id, or all topics to which the link wrote are missing, recreated or empty. "
+        "The copied records are lost there, and so are the records that originated at that cluster.",
+        "All partitions of the link stop. `trueup link refill NAME` shows what the source holds of them. With --yes "
+        "it copies all of that to the target, including the records that originated there, and the opposite link "
+        "restarts. `trueup link reset NAME --to latest` skips the past records.",
     ),
     Rule(
-        "replication.target-gone", _B, "the target topic is not there any more",
-        "The link wrote to the topic, and twice in a row the target did not have it, or did not show it to the link's "
-        "user.",
-        "The topic's partitions stop. Made anew, by the link where it aligns partitions, it is another topic: `trueup "
-        "link refill NAME` fills it.",
+        "replication.target-gone", _B, "the target topic does not exist",
+        "The link wrote to the topic, and in two consecutive checks the target did not have it or did not show it to "
+        "the link's user.",
+        "The partitions of the topic stop. If the topic is recreated, also by the link if it aligns partitions, it is "
+        "a different topic: `trueup link refill NAME` fills it.",
     ),
     Rule(
         "replication.target-lost-records", _B, "the target has fewer records than were acknowledged",
-        "Twice in a row a target partition ended before records that it had acknowledged, under the same topic id: an "
-        "unclean leader election, or a restored disk.",
-        "The partition stops. The finding names the source offset of the first record that is gone; `trueup link reset "
-        "NAME --to OFFSET` copies from there.",
+        "In two consecutive checks a target partition ended before records that it had acknowledged, under the same "
+        "topic id, for example after an unclean leader election or with a restored disk.",
+        "The partition stops. The finding shows the source offset of the first lost record; `trueup link reset NAME "
+        "--to OFFSET` copies from there.",
     ),
     Rule(
-        "replication.target-written", _B, "others write to the target partition",
-        "The target holds records between the copied ones that no link wrote, and no link copies this topic back. "
-        "Those records are on one side only, and groups that move to the target meet them.",
-        "The copy goes on and counts them. Take the right to write from others, copy into another topic, or declare "
-        "the opposite link.",
+        "replication.target-written", _B, "other clients write to the target partition",
+        "The target contains records between the copied ones that no link wrote, and no link copies this topic in the "
+        "opposite direction. These records exist on one side only, and groups that move to the target read them.",
+        "The copy continues and counts these records. Revoke the write permission of other clients, copy into another "
+        "topic, or declare the opposite link.",
     ),
     Rule(
-        "replication.partition-stopped", _B, "a partition needs an operator",
-        "The target refused a record or the topic, a right is missing, or a rule stopped the partition. Its error says "
-        "which. "
-        "Other partitions of the link go on.",
-        "Nothing of the partition is copied. It is tried again every half minute, so taking away the cause is "
-        "enough; `failures` of the link decides what becomes of refused records.",
+        "replication.partition-stopped", _B, "a partition requires an operator",
+        "The target rejected a record or the topic, a permission is missing, or a rule stopped the partition. Its "
+        "error shows the cause. Other partitions of the link continue.",
+        "Nothing of the partition is copied. The link retries every half minute, so it is sufficient to remove the "
+        "cause. `failures` of the link configures the handling of rejected records.",
     ),
     Rule(
-        "replication.partition-failing", _U, "a partition is tried again",
-        "A broker did not answer, a leader moved, or a request failed in a way that may pass. Its error says how.",
-        "It is tried again with growing waits. Nothing is lost or doubled by that.",
+        "replication.partition-failing", _U, "a partition is being retried",
+        "A broker did not respond, a leader moved, or a request failed with an error that may be temporary. The error "
+        "of the partition shows the cause.",
+        "The link retries with increasing delays. No record is lost or duplicated.",
     ),
     Rule(
         "replication.refused", _B, "the link must not copy",
-        "Both ends are one cluster, records would arrive by two ways, or links that meet would use different paths: "
-        "a record could come back to where it was born.",
-        "The link copies nothing. The text names the keys of the configuration that have to change.",
+        "Source and target are the same cluster, records would arrive on two routes, or links that share a topic "
+        "would use different copy paths: a record could return to its origin.",
+        "The link copies nothing. The message names the settings that must change.",
     ),
     Rule(
         "replication.loop-failing", _U, "alignment or groups of a link fail",
-        "Settings, rights and topics of both clusters could not be compared, or offsets of groups could not be read. "
-        "The text says why. Records are copied all the same, except into topics that were not compared yet.",
-        "It is tried again every few seconds. Where a right is missing the text names it.",
+        "Settings, ACLs and topics of both clusters could not be compared, or offsets of groups could not be read. "
+        "The message shows the cause. Records are copied nevertheless, except into topics that were not compared yet.",
+        "Trueup retries every few seconds. If a permission is missing, the message names it.",
     ),
     Rule(
         "replication.awaiting-approval", _B, "records wait for an operator's approval",
-        "mode of the link is approve, and a change at the target has to come before the first record of a topic: the "
-        "topic is missing there, or its settings would delete or refuse what arrives.",
-        "Nothing of these topics is copied. `trueup plan` lists the changes, `trueup approve` has them made; other "
-        "topics go on.",
+        "The mode of the link is approve, and the target must be changed before the first record of a topic: the "
+        "topic does not exist there, or its settings would delete or reject the records.",
+        "Nothing of these topics is copied. `trueup plan` lists the changes, `trueup approve` approves them; other "
+        "topics continue.",
     ),
     Rule(
         "replication.no-topics", _B, "the link has no topic",
-        "The source answers, and none of the topics that it shows to the link's user matches topics and exclude of the "
-        "link. A topic that the user must not describe is not shown.",
-        "Correct topics of the link, or give its user the right to describe and read them.",
+        "The source responds, and none of the topics that it shows to the link's user matches topics and exclude of "
+        "the link. A topic that the user must not describe is not shown.",
+        "Correct topics of the link, or grant its user DESCRIBE and READ on the topics.",
     ),
     Rule(
         "replication.starting", _U, "a partition is not copied yet",
-        "No task has copied the partition in this run of the application. The text says what it lacks: a place at the "
-        "target, a comparison of both clusters, or a first report.",
-        "Nothing has to be done for slow_s of the link; after that the link is slow, and after stalled_s stalled.",
+        "No task has copied the partition in this run of the application. The message shows what is missing: a "
+        "partition at the target, a comparison of both clusters, or the first report of a task.",
+        "No action is needed for slow_s of the link. After that the link is slow, and after stalled_s stalled.",
     ),
     Rule(
-        "replication.catching-up", _U, "records from before are being copied",
-        "The partition holds records that were there when its copy began, or went on after a pause, and they are not "
-        "all copied. How old their timestamps are says nothing.",
-        "The copy goes on by itself. More tasks or a higher rate limit make it faster; where nothing moves the link "
-        "is slow, then stalled.",
+        "replication.catching-up", _U, "existing records are being copied",
+        "The partition contains records that existed before its copy started or resumed, and not all of them are "
+        "copied. Their timestamps are not considered.",
+        "The copy continues. More tasks or a higher rate limit make it faster. If nothing is copied, the link becomes "
+        "slow, then stalled.",
     ),
     Rule(
         "replication.slow", _B, "records arrive late",
         "A record has waited to be copied, or the newest heartbeat that arrived is old, for longer than slow_s of the "
-        "link. Waits are measured from when the record was first observed at the source.",
-        "Nothing is changed by itself. More tasks, a higher rate limit or larger requests help where the link is the "
-        "bound; `trueup describe link` shows which partitions are behind.",
+        "link. The waiting time starts when the record is first observed at the source.",
+        "No automatic action. More tasks, a higher rate limit or larger requests help if the link is the bottleneck; "
+        "`trueup describe link` shows which partitions lag.",
     ),
     Rule(
-        "replication.stalled", _U, "nothing moves",
-        "For longer than stalled_s of the link records have waited and none was copied, no heartbeat has arrived, or "
-        "no task has reported.",
-        "Nothing is changed by itself. The reasons name the partition or task; `trueup doctor` looks at both clusters.",
+        "replication.stalled", _U, "nothing is copied",
+        "For longer than stalled_s of the link, pending records were not copied, no heartbeat arrived, or no task "
+        "reported.",
+        "No automatic action. The reasons name the partition or task; `trueup doctor` checks both clusters.",
     ),
     Rule(
-        "replication.down", _U, "a cluster does not answer",
-        "The source or the target of the link cannot be reached, or does not let the link's user in.",
-        "The link tries again and goes on exactly where it stood. Groups may be moved to the target: their offsets "
-        "there are those of the last records that arrived.",
+        "replication.down", _U, "a cluster does not respond",
+        "The source or the target of the link is unreachable, or rejects the authentication of the link's user.",
+        "The link retries and resumes at its exact position. Groups may be moved to the target: their offsets there "
+        "correspond to the last records that arrived.",
     ),
     Rule(
-        "replication.group-untranslated", _U, "a group's place at the target is not known",
-        "The group's offset is before the beginning of the offset map, past what was copied, or nothing was copied "
-        "yet; or the group has members at the target, who decide for themselves.",
-        "Nothing is committed for it. Past what was copied it is committed as soon as the records have arrived; "
-        "before the map only the operator can choose.",
+        "replication.group-untranslated", _U, "the target offset of a group is not known",
+        "The group's offset is before the beginning of the offset map or after the last copied record, or nothing has "
+        "been copied yet; or the group has members at the target, which commit their own offsets.",
+        "Nothing is committed for the group. An offset after the last copied record is committed when the records "
+        "have arrived. For an offset before the map, an operator must choose.",
     ),
     Rule(
         "alignment.topic-missing", _D, "a topic is missing at the target",
-        "The link copies a topic that the target does not have, and nothing of it can be copied until then.",
-        "It is made with the partitions and settings of its source, before the first record. Without partitions in "
-        "align of the link somebody else has to make it.",
+        "The link copies a topic that does not exist at the target, and nothing of it can be copied until it does.",
+        "The topic is created with the partitions and settings of its source, before the first record. Without "
+        "partitions in align of the link, create it yourself.",
     ),
     Rule(
-        "alignment.records-would-go", _D, "what arrives at the target would not stay as it is",
-        "Retention, compaction, size limit or timestamp settings of the target differ from the source's: copied "
-        "records are as old as they were there, and vanish, are refused, or get another time.",
-        "The settings are carried over, from the source's defaults too, before anything is copied. config_exclude of "
-        "the link leaves retention and limits to the target.",
+        "alignment.records-would-go", _D, "the target would delete or change the copied records",
+        "Retention, compaction, size limit or timestamp settings of the target differ from the source's. Copied "
+        "records keep their timestamps, so the target would delete or reject them, or change their timestamps.",
+        "The settings, including the source's defaults, are copied before any record. List retention and limits in "
+        "config_exclude of the link to leave them to the target.",
     ),
     Rule(
         "alignment.partitions-fewer", _D, "the target has fewer partitions",
-        "The source topic has grown. A record keeps its partition's number, so those of new partitions have no place.",
-        "The target is grown. Partitions never shrink, so a target with more of them is left as it is.",
+        "The source topic has grown. A record keeps its partition number, so records of the new partitions cannot be "
+        "written.",
+        "Partitions are added to the target topic. Partitions cannot be removed, so a target with more partitions is "
+        "not changed.",
     ),
     Rule(
         "alignment.settings-differ", _D, "a setting of a topic differs",
-        "A setting that was made on the source topic has another value at the target, or the target has one that the "
-        "source does not (any more).",
-        "It is set, or taken off. config_exclude of the link names settings that are the target's own.",
+        "A setting of the source topic has another value at the target, or the target has a setting that the source "
+        "does not have, or no longer has.",
+        "The setting is set or removed. config_exclude of the link lists settings that are not copied.",
     ),
     Rule(
         "alignment.origin-unknown", _B, "a topic's settings differ, and either side may be its origin",
-        "Links copy the topic both ways, and none of them made it: it was made by hand at both ends. Settings go only "
-        "from the origin of a topic to its copy.",
-        "Nothing is set on either side and the copy goes on. Give both topics the same settings.",
+        "Links copy the topic in both directions, and none of them created it: clients created it on both clusters. "
+        "Settings are copied only from the origin of a topic to its copy.",
+        "No setting is changed on either side, and the copy continues. Set the same values on both topics.",
     ),
     Rule(
-        "alignment.right-missing", _D, "a right is missing at the target",
-        "The source lets somebody read a topic or use a group of the link, or denies it, and the target does not. "
-        "Writing is allowed at the target only where a link copies back; altering and deleting never.",
-        "The right is added there. Without acls in align of the link nothing is done about rights.",
+        "alignment.right-missing", _D, "an ACL is missing at the target",
+        "An ACL of the source allows or denies reading a topic or using a group of the link, and the target does not "
+        "have it. WRITE is allowed at the target only if a link copies in the opposite direction; ALTER and DELETE "
+        "never.",
+        "The ACL is added at the target. Without acls in align of the link, ACLs are not changed.",
     ),
     Rule(
-        "alignment.right-revoked", _D, "a right was revoked at the source",
-        "The target has a right that this link brought, or that both clusters had, and the source has it no longer.",
-        "It is revoked at the target too. Rights that only the target ever had are its own and stay.",
+        "alignment.right-revoked", _D, "an ACL was revoked at the source",
+        "The target has an ACL that this link created, or that both clusters had, and the source no longer has it.",
+        "The ACL is revoked at the target, too. ACLs that only the target ever had remain.",
     ),
     Rule(
-        "replication.group-behind", _D, "a group's place at the target is behind what it read",
-        "The group has committed further at its source since, the records are at the target, and the group has no "
-        "members there.",
-        "Its offsets are committed at the target, translated exactly and never back. In approve that waits for "
-        "`trueup approve`, in observe nothing is committed.",
+        "replication.group-behind", _D, "the target offset of a group is behind its source offset",
+        "The group has since committed a higher offset at its source, the records are at the target, and the group "
+        "has no members there.",
+        "The translated offsets are committed at the target, exactly and never backwards. In mode approve this waits "
+        "for `trueup approve`; in mode observe nothing is committed.",
     ),
 ])  # fmt: skip
 

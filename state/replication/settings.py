@@ -24,94 +24,105 @@ MOMENT = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A Kafka cluster, by the name that links know it by."""
+    """A Kafka cluster. Links and logdirs refer to it by its name."""
 
-    bootstrap: str = key(doc="brokers, host:port[,...]")
+    bootstrap: str = key(doc="Kafka brokers, host:port[,...]")
     bit: int = key(
-        doc="its place in the path of a record: another for each cluster, the same wherever it is declared, for ever",
-        least=0,
-        most=BITS - 1,
+        doc="Number of this cluster in the path of a record; unique per cluster, identical in every configuration, "
+        "and never changed", least=0, most=BITS - 1,
+    )  # fmt: skip
+    options: dict[str, str] = key(
+        dict, "librdkafka settings, for example security.protocol and sasl.username", secret=True
     )
-    options: dict[str, str] = key(dict, "librdkafka settings (security.protocol, sasl.username ...)", secret=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link copies topics from one Kafka cluster to another, one way."""
+    """A link copies topics from one Kafka cluster to another, in one direction."""
 
-    source: str = key(doc="the cluster of kafka: to copy from")
-    target: str = key(doc="the cluster of kafka: to copy to")
+    source: str = key(doc="Name of the source cluster in section kafka")
+    target: str = key(doc="Name of the target cluster in section kafka")
     topics: list[str] = key(
-        doc="what to copy: names, or /regular expressions/ of RE2 that match the whole name", live=True
+        doc="Topics to copy: names, or /regular expressions/ in RE2 syntax that match the whole name", live=True
     )
     mode: str = key(
-        "observe",
-        "observe: nothing is copied or changed, differences are shown; approve: records are copied, changes of topics, "
-        "settings and rights wait for `trueup approve`; enforce",
-        one_of=MODES,
-        live=True,
-    )
+        "observe", "observe: copy and change nothing, report differences; approve: copy records, changes of topics, "
+        "settings and ACLs wait for `trueup approve`; enforce: execute all changes", one_of=MODES, live=True,
+    )  # fmt: skip
     exclude: list[str] = key(
-        list, "topics left out, written as topics are; internal topics of Kafka and Trueup always are", live=True
-    )
-    rename: str = key("{topic}", "what a topic is called at the target; {topic} and {source} are filled in")
-    into: str = key("", "one topic of the target for all; takes the place of rename")
+        list, "Topics that are not copied, in the syntax of topics; internal topics of Kafka and Trueup are always "
+        "excluded", live=True,
+    )  # fmt: skip
+    rename: str = key("{topic}", "Name of the target topic; {topic} and {source} are replaced")
+    into: str = key("", "A single target topic for all source topics; overrides rename")
     start: str = key(
-        "earliest",
-        "where the copy of a new partition begins: earliest, latest, time:2026-01-31T00:00:00Z or group:NAME (what it "
-        "committed at the source)",
-        live=True,
-    )
+        "earliest", "Initial position in a new partition: earliest, latest, time:2026-01-31T00:00:00Z or group:NAME "
+        "(the committed offsets of that group at the source)", live=True,
+    )  # fmt: skip
     copy: str = key(
-        "auto",
-        "batches: whole, unopened; records: one by one; auto: the better one, and `trueup describe link` says why",
-        one_of=("auto", "batches", "records"),
-    )
+        "auto", "Copy path; batches: whole record batches without decompression; records: single records; auto: the "
+        "path with the lower cost, shown by `trueup describe link`", one_of=("auto", "batches", "records"),
+    )  # fmt: skip
     forward: bool = key(
-        True, "records that came from a third cluster go on (ring, chain, tree); false where every pair has a link"
-    )
+        True, "Copy records that came from a third cluster (ring, chain, tree); set to false if every pair of "
+        "clusters has a link",
+    )  # fmt: skip
     flow: int = key(
-        0, "tells what links wrote to one cluster apart; 0: made from the link's name", least=0, most=(1 << 16) - 1
-    )
-    paused: bool = key(False, "copy nothing; everything else goes on", live=True)
-    paused_topics: list[str] = key(list, "topics of the source not copied now, written as topics are", live=True)
+        0, "Number that distinguishes the records of links with the same target; 0: derived from the link's name",
+        least=0, most=(1 << 16) - 1,
+    )  # fmt: skip
+    paused: bool = key(False, "Copy no records; alignment, groups and heartbeats continue", live=True)
+    paused_topics: list[str] = key(list, "Source topics that are paused, in the syntax of topics", live=True)
     records_per_s: float = key(
-        0.0, "records copied a second at most, all tasks together; 0: no limit", least=0, most=1_000_000_000, live=True
-    )
+        0.0, "Maximum number of records copied per second by all tasks together; 0: no limit",
+        least=0, most=1_000_000_000, live=True,
+    )  # fmt: skip
     bytes_per_s: float = key(
-        0.0, "bytes copied a second at most, all tasks together; 0: no limit", least=0, most=BYTES, live=True
+        0.0, "Maximum number of bytes copied per second by all tasks together; 0: no limit",
+        least=0, most=BYTES, live=True,
+    )  # fmt: skip
+    fetch_bytes: int = key(
+        1 << 20, "Maximum number of bytes per fetch of a partition", least=1_024, most=1 << 30, live=True
     )
-    fetch_bytes: int = key(1 << 20, "bytes asked of a partition at once", least=1_024, most=1 << 30, live=True)
-    in_flight: int = key(4, "requests to a broker that wait for their answer at most", least=1, most=5, live=True)
+    in_flight: int = key(4, "Maximum number of unacknowledged requests per broker", least=1, most=5, live=True)
     lease_s: float = key(
-        10.0, "how long a task copies before its partitions are divided anew", least=1, most=300, live=True
+        10.0, "Time in seconds for which a task copies before its partitions are redistributed",
+        least=1, most=300, live=True,
+    )  # fmt: skip
+    tasks: int = key(1, "Maximum number of tasks that copy concurrently", least=1, most=1_024, live=True)
+    heartbeat_s: float = key(
+        10.0, "Interval in seconds at which a heartbeat is written to the source", least=0.1, most=3_600
     )
-    tasks: int = key(1, "tasks that copy at the same time at most", least=1, most=1_024, live=True)
-    heartbeat_s: float = key(10.0, "how often a heartbeat is written to the source", least=0.1, most=3_600)
-    heartbeat_topic: str = key("trueup-heartbeats", "where heartbeats are written, at the source and at the target")
-    slow_s: float = key(30.0, "a link whose newest arrival is older than this is slow", least=0.1, most=YEAR_S)
-    stalled_s: float = key(120.0, "and older than this, stalled", least=0.1, most=YEAR_S)
+    heartbeat_topic: str = key("trueup-heartbeats", "Name of the heartbeat topic at the source and at the target")
+    slow_s: float = key(
+        30.0, "A link is slow if a record or a heartbeat has waited for longer than this time in seconds",
+        least=0.1, most=YEAR_S,
+    )  # fmt: skip
+    stalled_s: float = key(
+        120.0, "A link is stalled if for longer than this time in seconds pending records were not copied or no "
+        "heartbeat arrived", least=0.1, most=YEAR_S,
+    )  # fmt: skip
     align: list[str] = key(
-        lambda: ["partitions", "configs"],
-        "what of the source's topics the target's are to have",
+        lambda: ["partitions", "configs"], "Properties of the source topics that are copied to the target topics",
         one_of=("partitions", "configs", "acls"),
-    )
+    )  # fmt: skip
     config_exclude: list[str] = key(
-        lambda: list(EXCLUDED), "settings of topics that are the target's own, written as topics are"
+        lambda: list(EXCLUDED), "Topic settings that are not copied, in the syntax of topics"
     )
     groups: list[str] = key(
-        list, "consumer groups whose offsets are translated to the target, written as topics are", live=True
+        list, "Consumer groups whose offsets are translated to the target, in the syntax of topics", live=True
     )
     failures: str = key(
-        "stop",
-        "what becomes of a record that the target refuses: its partition stops, it goes to dead_letter_topic, or hook "
-        "decides",
-        one_of=("stop", "dead-letter", "hook"),
-    )
-    dead_letter_topic: str = key("{topic}.dead-letters", "at the target; {topic} is what the source calls it")
-    hook: str = key("", "module:function that is given refused records")
+        "stop", "Handling of a record that the target rejects; stop: the partition stops; dead-letter: the record is "
+        "written to dead_letter_topic; hook: the hook decides", one_of=("stop", "dead-letter", "hook"),
+    )  # fmt: skip
+    dead_letter_topic: str = key(
+        "{topic}.dead-letters", "Name of the dead-letter topic at the target; {topic} is replaced by the name of the "
+        "source topic",
+    )  # fmt: skip
+    hook: str = key("", "Function that handles rejected records, module:function")
     transform: str = key(
-        "", "module:function that is given each record, and returns it, another, or None to leave it out"
+        "", "Function that receives each record and returns it, a different record, or None to skip it, module:function"
     )
 
 

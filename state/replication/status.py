@@ -26,15 +26,15 @@ class LinkState(StrEnum):
 
 
 MEANINGS: Mapping[LinkState, str] = {
-    LinkState.OBSERVING: "mode is observe: both clusters are looked at, nothing is copied",
-    LinkState.PAUSED: "an operator paused it; heartbeats and alignment go on",
-    LinkState.DOWN: "a cluster does not answer",
-    LinkState.STOPPED: "the link must not copy, or at least one partition needs an operator; others go on",
-    LinkState.STALLED: "for longer than stalled_s no heartbeat arrived, or records waited and none was copied",
-    LinkState.WAITING: "at least one partition waits for `trueup approve`, or no topic is found; others go on",
-    LinkState.SLOW: "a record or a heartbeat waits for longer than slow_s, or a partition or alignment is tried again",
-    LinkState.STARTING: "at least one partition has not been copied in this run, for slow_s at most",
-    LinkState.CATCHING_UP: "records that were there when their copy began are being copied",
+    LinkState.OBSERVING: "mode is observe: both clusters are observed, nothing is copied",
+    LinkState.PAUSED: "an operator paused the link; heartbeats and alignment continue",
+    LinkState.DOWN: "a cluster does not respond",
+    LinkState.STOPPED: "the link must not copy, or at least one partition requires an operator; others continue",
+    LinkState.STALLED: "for longer than stalled_s no heartbeat arrived, or pending records were not copied",
+    LinkState.WAITING: "at least one partition waits for `trueup approve`, or no topic matches; others continue",
+    LinkState.SLOW: "a record or heartbeat has waited for longer than slow_s, or a partition or alignment is retried",
+    LinkState.STARTING: "at least one partition has not been copied yet in this run, for at most slow_s",
+    LinkState.CATCHING_UP: "records that existed before their copy started are being copied",
     LinkState.UP: "every partition is copied, and records and heartbeats arrive within slow_s",
 }
 
@@ -68,24 +68,24 @@ class Meaning(NamedTuple):
 
 
 STAGES: Mapping[Stage, Meaning] = {
-    Stage.GONE: Meaning("the source no longer has the topic", "its return; made anew it stops", LinkState.UP),
+    Stage.GONE: Meaning("the source no longer has the topic", "its return; a recreated topic stops", LinkState.UP),
     Stage.PAUSED: Meaning("the link does not copy, or the topic is paused", "an operator", LinkState.UP),
     Stage.STOPPED: Meaning(
-        "an operator has to change something; its error says what", "a try without error, or a reset", LinkState.STOPPED
+        "an operator has to act; the error shows the reason", "a successful retry, or a reset", LinkState.STOPPED
     ),
     Stage.WAITING: Meaning(
-        "a change at the target must come before its first record and waits for approval", "`trueup approve`",
+        "a change at the target is required before the first record and waits for approval", "`trueup approve`",
         LinkState.WAITING,
     ),
-    Stage.RETRYING: Meaning("the last task failed in a way that may pass", "a try without error", LinkState.SLOW),
+    Stage.RETRYING: Meaning("the last task failed with a temporary error", "a successful retry", LinkState.SLOW),
     Stage.NEW: Meaning(
-        "no task has copied it in this run; its error says what is missing", "the first report of a task",
+        "no task has copied the partition in this run; the error shows what is missing", "the first report of a task",
         LinkState.STARTING,
     ),
     Stage.CATCHING_UP: Meaning(
-        "records that were there when its copy began, or went on, are left", "the last of them", LinkState.CATCHING_UP
+        "records that existed before its copy started or resumed are left", "the last of them", LinkState.CATCHING_UP
     ),
-    Stage.COPYING: Meaning("what was written since is copied as it comes", "any of the above", LinkState.UP),
+    Stage.COPYING: Meaning("new records are copied as they arrive", "any of the above", LinkState.UP),
 }  # fmt: skip
 MOVING = (Stage.RETRYING, Stage.NEW, Stage.CATCHING_UP, Stage.COPYING)
 """Stages in which records are to move: progress is expected."""

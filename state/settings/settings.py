@@ -33,70 +33,72 @@ from trueup.state.settings import validation
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """The BookKeeper cluster to keep true."""
+    """The BookKeeper cluster that Trueup reconciles."""
 
     zookeeper: str = key(
-        "", "ZooKeeper servers of the cluster, host:port[,host:port...]; not needed with links, logdirs"
-    )
-    name: str = key("bookkeeper", "what this cluster is called in metrics and topics")
-    ledgers_root: str = key("/ledgers", "path in metadataServiceUri")
-    session_timeout_ms: int = key(10_000, "ZooKeeper session time-out", least=1_000, most=300_000)
+        "", "ZooKeeper servers of the cluster, host:port[,host:port...]; optional if only links or logdirs are "
+        "configured",
+    )  # fmt: skip
+    name: str = key("bookkeeper", "Name of this cluster in metrics and journal topics")
+    ledgers_root: str = key("/ledgers", "Root path of the ledgers, as in metadataServiceUri")
+    session_timeout_ms: int = key(10_000, "ZooKeeper session timeout in milliseconds", least=1_000, most=300_000)
     auth: dict[str, str] = key(
-        dict, "ZooKeeper authentication as scheme: credential (digest: user:password)", secret=True
+        dict, "ZooKeeper authentication as scheme: credential, for example digest: user:password", secret=True
     )
     bookies: dict[str, str] = key(
-        dict,
-        "TLS to bookies: tls.ca (PEM file, or system), tls.certificate, tls.key, tls.key.password, tls.check.host",
-        secret=True,
+        dict, "TLS for connections to bookies: tls.ca (PEM file, or system), tls.certificate, tls.key, "
+        "tls.key.password, tls.check.host", secret=True,
+    )  # fmt: skip
+    autorecovery: list[str] = key(
+        list, "HTTP addresses of the AutoRecovery daemons; `trueup doctor` checks their configuration"
     )
-    autorecovery: list[str] = key(list, "HTTP addresses of AutoRecovery daemons, for `trueup doctor`")
 
 
 @dataclass(frozen=True, slots=True)
 class Racks:
-    """Where a bookie stands. It must be what the AutoRecovery workers believe, or repairs go round in circles."""
+    """How racks of bookies are resolved. They must equal the racks of the AutoRecovery workers, or repairs fail."""
 
-    source: str = key("none", "who knows the rack of a bookie", one_of=("none", "script", "static", "pulsar"))
-    script: str = key("", "networkTopologyScriptFileName, called as BookKeeper calls it")
-    table: dict[str, str] = key(dict, "bookie id or host: /rack")
-    refresh_s: int = key(300, "how often a script is asked again", least=1, most=YEAR_S)
+    source: str = key("none", "Source of the rack map", one_of=("none", "script", "static", "pulsar"))
+    script: str = key("", "Path of the script (networkTopologyScriptFileName); Trueup calls it as BookKeeper does")
+    table: dict[str, str] = key(dict, "Static rack map, bookie id or host: /rack")
+    refresh_s: int = key(300, "Interval in seconds at which the script is run again", least=1, most=YEAR_S)
 
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """The Kafka topics that hold what was observed."""
+    """The Kafka topics that store the observations."""
 
-    bootstrap: str = key("", "brokers, host:port[,...]; empty: an embedded single-node broker in data_dir")
-    prefix: str = key("trueup", "topics are called <prefix>.<cluster>.<what>")
-    partitions: int = key(4, "partitions of a new ledger topic", least=1, most=1_000)
-    replication: int = key(1, "replicas of a new topic", least=1, most=9)
-    history_days: int = key(90, "days for which `trueup get actions` remembers what was done", least=1, most=3_650)
-    options: dict[str, str] = key(dict, "librdkafka settings (security.protocol, sasl.username ...)", secret=True)
+    bootstrap: str = key(
+        "", "Kafka brokers of the journal, host:port[,...]; empty: an embedded single-node broker in data_dir"
+    )
+    prefix: str = key("trueup", "Prefix of the topic names, <prefix>.<cluster>.<topic>")
+    partitions: int = key(4, "Number of partitions of a new ledger topic", least=1, most=1_000)
+    replication: int = key(1, "Replication factor of a new topic", least=1, most=9)
+    history_days: int = key(90, "Retention in days of the actions that `trueup get actions` lists", least=1, most=3_650)
+    options: dict[str, str] = key(
+        dict, "librdkafka settings, for example security.protocol and sasl.username", secret=True
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Spark:
-    """The engine."""
+    """The Spark session."""
 
-    master: str = key("local[2]", "local[N] or spark://host:port")
+    master: str = key("local[2]", "Spark master, local[N] or spark://host:port")
     buckets: int = key(
-        16,
-        "pieces of the view, fixed for the life of the checkpoint; fewer answer sooner, more keep more cores busy",
-        least=1,
-        most=4_096,
-    )
+        16, "Number of buckets of the view, fixed for the lifetime of the checkpoint; fewer buckets reduce latency, "
+        "more buckets use more cores", least=1, most=4_096,
+    )  # fmt: skip
     partitions: int = key(
-        2,
-        "tasks that work on them, fixed for the life of the checkpoint; the most cores ever wanted",
-        least=1,
-        most=1_024,
-    )
-    trigger_ms: int = key(200, "a micro-batch at most this often", least=0, most=86_400_000)
-    max_records: int = key(250_000, "records taken in one micro-batch", least=1, most=COUNT)
-    memory: str = key("2g", "heap of the driver")
-    ui_port: int = key(0, "port of the Spark UI; 0: any free one", least=0, most=65_535)
-    checkpoint: str = key("", "where the view's checkpoints go; empty: data_dir")
-    conf: dict[str, str] = key(dict, "further Spark settings", secret=True)
+        2, "Number of tasks that process the buckets, fixed for the lifetime of the checkpoint; the maximum number of "
+        "cores used", least=1, most=1_024,
+    )  # fmt: skip
+    trigger_ms: int = key(200, "Minimum interval between micro-batches in milliseconds", least=0, most=86_400_000)
+    max_records: int = key(250_000, "Maximum number of records per micro-batch", least=1, most=COUNT)
+    memory: str = key("2g", "Heap size of the driver")
+    ui_port: int = key(0, "Port of the Spark UI; 0: any free port", least=0, most=65_535)
+    checkpoint: str = key("", "Location of the checkpoints; empty: a directory in data_dir")
+    conf: dict[str, str] = key(dict, "Additional Spark settings", secret=True)
 
 
 _MEMORY = re.compile(r"[1-9][0-9]{0,8}[kmgt]b?", re.IGNORECASE)
@@ -105,10 +107,10 @@ _MEMORY = re.compile(r"[1-9][0-9]{0,8}[kmgt]b?", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Http:
-    """The API and status page."""
+    """The API and the status page."""
 
-    host: str = key("127.0.0.1", "address to listen on; there is no authentication")
-    port: int = key(8480, "port; 0: any free one", least=0, most=65_535)
+    host: str = key("127.0.0.1", "Listen address; the API has no authentication")
+    port: int = key(8480, "Listen port; 0: any free port", least=0, most=65_535)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +128,7 @@ class Settings:
     journal: Journal = field(default_factory=Journal)
     spark: Spark = field(default_factory=Spark)
     http: Http = field(default_factory=Http)
-    data_dir: str = key("trueup-data", "embedded journal, checkpoints and logs")
+    data_dir: str = key("trueup-data", "Directory of the embedded journal, checkpoints and logs")
 
     @property
     def clusters(self) -> dict[str, tuple[str, linking.Cluster]]:

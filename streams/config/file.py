@@ -194,7 +194,7 @@ def _told(spec: Field[Any], section: str, indent: str) -> list[str]:
 
 def _meaning(spec: Field[Any]) -> str:
     meta = spec.metadata
-    bounds = [f"{word} {meta[name]}" for name, word in (("least", "at least"), ("most", "at most")) if _has(meta, name)]
+    bounds = [f"{word} {meta[name]}" for name, word in (("least", "min"), ("most", "max")) if _has(meta, name)]
     if meta["one_of"]:
         bounds.append(" | ".join(meta["one_of"]))
     notes = [note for note, holds in (("live", meta["live"]), ("required", required(spec))) if holds]
@@ -234,10 +234,10 @@ TABLES = {
 """Sections that hold entries by name, with the names of examples."""
 _HINTS = get_type_hints(Settings)
 _HEAD = (
-    "# Trueup's configuration: every key with its default. Take the # from a key to change it.",
-    "# Where a key is set more than once the last of these decides: this file, the environment",
+    "# Trueup's configuration: every key with its default. Remove the # before a key to change it.",
+    "# If a key is set more than once, the last of these takes effect: this file, the environment",
     "# (TRUEUP__SECTION__KEY), --set section.key=value.",
-    "# [live]: may change while Trueup runs, for all that follow the cluster's config topic:",
+    "# [live]: can be changed while Trueup runs, for all applications that follow the cluster's config topic:",
     "# trueup config set placement.mode approve",
     "# Printed by `trueup config reference`.",
 )

@@ -56,116 +56,141 @@ class Metrics:
         self._zeros()
 
     def _levels(self) -> None:
-        self.info = self._gauge("info", "always 1; the label says what runs", "version")
-        self.ready = self._gauge("ready", "1 when findings can be relied upon: /readyz answers 200")
+        self.info = self._gauge("info", "always 1; the label is the version", "version")
+        self.ready = self._gauge("ready", "1 while findings are reliable: /readyz returns 200")
         self.ledgers = self._gauge("ledgers", "ledgers by verdict", "verdict")
-        self.found = self._gauge("findings", "ledgers that are not true, by verdict and rule", "verdict", "rule")
+        self.found = self._gauge(
+            "findings", "ledgers with a verdict other than true, by verdict and rule", "verdict", "rule"
+        )
         self.unknown = self._gauge(
-            "unknown_ledgers", "ledgers nothing can be said about, by reason: a rule, or stale observations", "reason"
+            "unknown_ledgers", "ledgers with verdict unknown, by reason: a rule, or stale observations", "reason"
         )
-        self.not_judged = self._gauge("not_judged_ledgers", "ledgers without a verdict in their present version")
+        self.not_judged = self._gauge("not_judged_ledgers", "ledgers whose current version is not judged yet")
         self.unbound = self._gauge("auditor_unbound", "1 while hold and approve do not bind BookKeeper's Auditor")
-        self.oldest = self._gauge("oldest_drift_seconds", "how long the oldest drifted ledger has been so; 0: none is")
-        self.age = self._gauge("observation_age_seconds", "since this source was last heard", "source")
-        self.source = self._gauge("source_state", "1 for the state that a source is in", "source", "state")
+        self.oldest = self._gauge("oldest_drift_seconds", "age of the oldest drift; 0: no ledger is drifted")
+        self.age = self._gauge("observation_age_seconds", "time since the last observation from this source", "source")
+        self.source = self._gauge("source_state", "1 for the current state of a source", "source", "state")
         self.sessions = self._gauge(
-            "zookeeper_sessions", "our ZooKeeper sessions by state; those that ended are not counted", "state"
+            "zookeeper_sessions", "Trueup's ZooKeeper sessions by state, without expired sessions", "state"
         )
-        self.marks = self._gauge("marks_outstanding", "under-replication marks, by who wrote them", "owner")
+        self.marks = self._gauge(
+            "marks_outstanding", "under-replication marks by owner: Trueup or other processes", "owner"
+        )
         self.marks_idle = self._gauge(
-            "marks_idle_seconds", "for how long there were marks and no worker took one; 0: none, or one does"
+            "marks_idle_seconds",
+            "time for which no worker took any of the marks; 0: no marks, or active workers",
         )
         self.bookies = self._gauge("bookies", "bookies by status", "status")
-        self.cap = self._gauge("marks_cap", "placement.max_marks: no more marks are written beyond it")
-        self.mode = self._gauge("mode", "1 for the mode of the placement stream", "mode")
-        self.paused = self._gauge("paused", "1 while placement.paused holds")
-        self.held = self._gauge("held", "1 while a mass loss is held for an operator")
-        self.problems = self._gauge("problems", "things that the status page names as wrong")
+        self.cap = self._gauge("marks_cap", "maximum number of outstanding marks (placement.max_marks)")
+        self.mode = self._gauge("mode", "1 for the current mode of the placement stream", "mode")
+        self.paused = self._gauge("paused", "1 while placement.paused is set")
+        self.held = self._gauge("held", "1 while repairs of a mass loss are held for an operator")
+        self.problems = self._gauge("problems", "problems listed on the status page")
 
     def _streams(self) -> None:
         self.running = self._gauge("stream_running", "1 while a query or loop runs", "stream")
-        self.behind = self._gauge("behind_records", "journal records that a query has not taken yet", "query")
+        self.behind = self._gauge("behind_records", "journal records that a query has not processed yet", "query")
         self.state_rows = self._gauge("state_rows", "rows in a query's state stores", "query")
-        self.state_bytes = self._gauge("state_memory_bytes", "memory of a query's state stores", "query")
-        self.batch = self._histogram("batch_duration_seconds", "time of a micro-batch", BATCH_BUCKETS, "query")
-        self.rows = self._counter("batch_rows_total", "records taken from the journal", "query")
-        self.restarts = self._counter("restarts_total", "times the supervisor started a query or loop anew", "stream")
+        self.state_bytes = self._gauge("state_memory_bytes", "memory used by a query's state stores", "query")
+        self.batch = self._histogram("batch_duration_seconds", "duration of a micro-batch", BATCH_BUCKETS, "query")
+        self.rows = self._counter("batch_rows_total", "records processed from the journal", "query")
+        self.restarts = self._counter("restarts_total", "restarts of a query or loop by the supervisor", "stream")
 
     def _events(self) -> None:
         self.actions = self._counter(
-            "actions_total", "changes tried on the cluster, by kind and what became of them", "kind", "outcome"
+            "actions_total", "attempted changes of the cluster, by kind and outcome", "kind", "outcome"
         )
-        self.repairs = self._counter("repair_steps_total", "steps of repairs, by the stage reached", "stage")
-        self.safe = self._histogram("time_to_safe_seconds", "from not true to true, for each ledger", SAFE_BUCKETS)
-        self.reconnects = self._counter("zookeeper_reconnects_total", "times a ZooKeeper session connected again")
+        self.repairs = self._counter("repair_steps_total", "transitions of repairs, by the stage reached", "stage")
+        self.safe = self._histogram(
+            "time_to_safe_seconds", "time from another verdict to true, per ledger", SAFE_BUCKETS
+        )
+        self.reconnects = self._counter("zookeeper_reconnects_total", "reconnects of ZooKeeper sessions")
 
     def _links(self) -> None:
-        self.link_state = self._gauge("link_state", "1 for the state that a link is in", "link", "state")
-        self.link_lag = self._gauge(
-            "link_lag_records", "source records that a link has not copied yet, as offsets count them", "link"
-        )
+        self.link_state = self._gauge("link_state", "1 for the current state of a link", "link", "state")
+        self.link_lag = self._gauge("link_lag_records", "source offsets that a link has not copied yet", "link")
         self.link_age = self._gauge(
             "link_lag_seconds",
-            "age of the oldest record that a link has not copied yet; 0: none, NaN: not known",
+            "age of the oldest record that a link has not copied yet; 0: none, NaN: unknown",
             "link",
         )
         self.link_partitions = self._gauge("link_partitions", "source partitions that a link copies", "link")
-        self.link_stopped = self._gauge("link_stopped_partitions", "partitions of a link that need a person", "link")
+        self.link_stopped = self._gauge(
+            "link_stopped_partitions", "partitions of a link that require an operator", "link"
+        )
         self.link_beat_age = self._gauge(
             "link_heartbeat_age_seconds",
-            "since the newest heartbeat that arrived at the target was written; NaN: none did",
+            "age of the newest heartbeat that arrived at the target; NaN: none arrived",
             "link",
         )
-        self.link_beat_lag = self._gauge("link_heartbeat_lag_seconds", "what a heartbeat took to arrive", "link")
-        self.link_groups = self._gauge("link_groups", "consumer groups whose places are carried over", "link")
+        self.link_beat_lag = self._gauge("link_heartbeat_lag_seconds", "latency of a heartbeat", "link")
+        self.link_groups = self._gauge("link_groups", "consumer groups whose offsets are translated", "link")
         self.link_group_lag = self._gauge(
-            "link_group_lag_records", "records that a group has read and the link has not copied, at worst", "link"
+            "link_group_lag_records",
+            "maximum number of records that a group has read and the link has not copied",
+            "link",
         )
-        self.link_differences = self._gauge(
-            "link_differences", "changes that would make the target as the link wants it", "link"
-        )
-        self.link_records = self._counter(
-            "link_records_total", "records of a link, by what became of them", "link", "outcome"
-        )
-        self.link_bytes = self._counter("link_bytes_total", "bytes that a link wrote", "link")
+        self.link_differences = self._gauge("link_differences", "pending changes that would align the target", "link")
+        self.link_records = self._counter("link_records_total", "records of a link, by outcome", "link", "outcome")
+        self.link_bytes = self._counter("link_bytes_total", "bytes written by a link", "link")
         self.link_foreign = self._counter(
-            "link_foreign_records_total", "offsets between a link's records in the target that it did not write", "link"
+            "link_foreign_records_total", "target offsets between a link's records that the link did not write", "link"
         )
-        self.link_rounds = self._counter("link_rounds_total", "rounds of leases that a link has ended", "link")
+        self.link_rounds = self._counter("link_rounds_total", "completed rounds of leases of a link", "link")
 
     def _deletion(self) -> None:
         where = ("namespace", "rule")
-        self.forgotten = self._gauge("unreferenced_ledgers", "ledgers that nobody points to", *where)
-        self.forgotten_bytes = self._gauge("unreferenced_bytes", "their bytes, each copy counted once", *where)
-        self.markers = self._gauge("markers", "deletions under way, by stage", "stage")
-        self.oldest_marker = self._gauge(
-            "oldest_marker_seconds", "since the oldest deletion under way was first seen forgotten; 0: none is"
+        self.forgotten = self._gauge("unreferenced_ledgers", "unreferenced ledgers", *where)
+        self.forgotten_bytes = self._gauge(
+            "unreferenced_bytes", "bytes of unreferenced ledgers, each replica counted once", *where
         )
-        self.deletions = self._counter("deletion_steps_total", "steps of deletions, by the stage reached", "stage")
-        self.deleted_bytes = self._counter("deleted_bytes_total", "bytes of ledgers whose deletion was confirmed")
+        self.markers = self._gauge("markers", "deletions in progress, by stage", "stage")
+        self.oldest_marker = self._gauge(
+            "oldest_marker_seconds",
+            "age of the oldest deletion in progress, since its ledger was found; 0: none",
+        )
+        self.deletions = self._counter(
+            "deletion_steps_total", "transitions of deletions, by the stage reached", "stage"
+        )
+        self.deleted_bytes = self._counter("deleted_bytes_total", "bytes of ledgers with a confirmed deletion")
         self.confirmed = self._histogram(
-            "time_to_confirmed_seconds", "from the deletion of the metadata to the last bookie's word", SAFE_BUCKETS
+            "time_to_confirmed_seconds",
+            "time from the deletion of the metadata to the last bookie's confirmation",
+            SAFE_BUCKETS,
         )
 
     def _logdirs(self) -> None:
         where = ("kafka", "broker", "directory")
-        self.dir_total = self._gauge("logdir_total_bytes", "size of a log directory's volume; NaN: not told", *where)
-        self.dir_usable = self._gauge("logdir_usable_bytes", "usable bytes of its volume; NaN: not told", *where)
-        self.dir_used = self._gauge("logdir_used_bytes", "used bytes of its volume; NaN: not told", *where)
+        self.dir_total = self._gauge(
+            "logdir_total_bytes", "size of a log directory's volume; NaN: not reported", *where
+        )
+        self.dir_usable = self._gauge(
+            "logdir_usable_bytes", "usable bytes of a log directory's volume; NaN: not reported", *where
+        )
+        self.dir_used = self._gauge(
+            "logdir_used_bytes", "used bytes of a log directory's volume; NaN: not reported", *where
+        )
         self.dir_replicas = self._gauge("logdir_replica_bytes", "bytes of the replicas in a log directory", *where)
         self.dir_partitions = self._gauge("logdir_partitions", "replicas in a log directory", *where)
         self.dir_online = self._gauge("logdir_online", "1 while a log directory is online", *where)
-        self.dir_cordoned = self._gauge("logdir_cordoned", "1 while new partitions keep out of it", *where)
+        self.dir_cordoned = self._gauge("logdir_cordoned", "1 while a log directory is cordoned", *where)
         self.broker_skew = self._gauge(
-            "logdir_skew_ratio", "of a broker's fullest volume to its emptiest, once moves are done", "kafka", "broker"
+            "logdir_skew_ratio",
+            "difference between a broker's fullest and emptiest volume with all moves complete",
+            "kafka",
+            "broker",
         )
         self.logdir_brokers = self._gauge(
-            "logdir_brokers", "brokers whose log directories are not as they should be, by rule", "kafka", "rule"
+            "logdir_brokers", "brokers that violate a rule of log directories, by rule", "kafka", "rule"
         )
-        self.logdir_planned = self._gauge("logdir_planned_bytes", "bytes that the plan would move", "kafka")
-        self.logdir_moving = self._gauge("logdir_moves_under_way", "copies under way, ours and others'", "kafka")
-        self.moves = self._counter("logdir_moves_total", "moves, by the stage reached", "kafka", "stage")
-        self.moved = self._counter("logdir_moved_bytes_total", "bytes of replicas that arrived", "kafka")
+        self.logdir_planned = self._gauge("logdir_planned_bytes", "bytes that the plan moves", "kafka")
+        self.logdir_moving = self._gauge(
+            "logdir_moves_under_way", "moves in progress, of Trueup and of other clients", "kafka"
+        )
+        self.moves = self._counter("logdir_moves_total", "transitions of moves, by the stage reached", "kafka", "stage")
+        self.moved = self._counter(
+            "logdir_moved_bytes_total", "bytes of replicas that arrived at their target", "kafka"
+        )
 
     def _zeros(self) -> None:
         """Series that alerts count from: one that appears with its first event hides that event from `increase`."""
@@ -414,10 +439,10 @@ _HEAD = """# Metrics
 
 Generated from `streams/runtime/metrics.py` by `python -m trueup.streams.docs`; a test compares.
 
-`GET /metrics` answers in Prometheus' text format. Every series has the label `cluster` (`cluster.name` of the
-configuration). Labels take their values from fixed tables, no ledger or bookie is ever a label; but for log
-directories, which are told one by one: `kafka`, `broker` and `directory`.
-Histograms have the usual `_bucket`, `_sum` and `_count`.
+`GET /metrics` returns the Prometheus text format. Every series has the label `cluster` (`cluster.name` of the
+configuration). Label values come from fixed tables; ledgers and bookies are never labels. The exception are log
+directories, which have one series each: `kafka`, `broker` and `directory`. Histograms have the usual suffixes
+`_bucket`, `_sum` and `_count`.
 
 | metric | type | further labels | meaning |
 |---|---|---|---|
@@ -425,8 +450,9 @@ Histograms have the usual `_bucket`, `_sum` and `_count`.
 
 _FOOT = """
 
-Beside these, `process_cpu_seconds_total`, `process_resident_memory_bytes`, `process_open_fds` and their kin are those
-of the application's Python process. Spark's own figures are on the Spark UI, which the status page links to.
+In addition, `process_cpu_seconds_total`, `process_resident_memory_bytes`, `process_open_fds` and similar metrics
+describe the Python process of the application. Spark's own metrics are on the Spark UI, to which the status page
+links.
 
 Boards: `conf/grafana/`. Alerts: `conf/prometheus/alerts.yml`, with runbooks in [operations.md](operations.md).
 """

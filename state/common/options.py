@@ -83,7 +83,7 @@ def build(cls: Any, raw: Any, path: str, problems: list[str]) -> Any:
         elif given is not None:
             values[name] = value(spec, hints[name], given, path + name, problems)
         elif required(spec):
-            problems.append(f"{path}{name}: expected {spec.metadata['doc']}; found nothing")
+            problems.append(f"{path}{name}: expected a value ({spec.metadata['doc']}); found nothing")
     return None if len(problems) > before else cls(**values)
 
 

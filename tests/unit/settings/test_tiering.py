@@ -30,7 +30,7 @@ def test_one_name_at_two_endpoints_is_two_buckets() -> None:
 @pytest.mark.parametrize(
     ("store", "problem"),
     [
-        ({}, "stores.a.bucket: expected its name"),
+        ({}, "stores.a.bucket: expected a value (Name of the bucket"),
         (
             {"bucket": "a/b"},
             "stores.a.bucket: expected the name of a bucket, 3 to 63 letters, digits, dots, dashes; found",

@@ -15,13 +15,13 @@ INTERRUPTED = 130
 TABLE = """Exit codes:
 
 \b
-  0  fine
-  1  something needs a person: not healthy, a check failed, it cannot be done
-  2  wrong usage or configuration
-  3  trueup plan, trueup delete: there is something to be done
-  4  no answer (the application, a server, a repository); may work later
-  5  refused: there is no such thing, or it has changed meanwhile
-  6  trueup get, trueup plan: rows may be missing or old; the answer says why
+  0  success
+  1  an operator is required: not healthy, a check failed, or the command cannot be executed
+  2  invalid usage or configuration
+  3  trueup plan, trueup delete: changes are pending
+  4  no response (application, server or repository); retry later
+  5  refused: the resource does not exist or has changed
+  6  trueup get, trueup plan: rows may be missing or outdated; the output shows the reason
 
 With -o json an error is one JSON object on stderr: {"error": {"expected", "found", "todo", "code"}}."""
 

@@ -43,13 +43,13 @@ class InOrder(click.Group):
 )
 @click.version_option(package_name="trueup", prog_name="trueup", message="%(prog)s %(version)s")
 def cli() -> None:
-    """Keep log-storage clusters as their operators want them.
+    """Reconcile log-storage clusters with their declared state.
 
-    Trueup watches a BookKeeper cluster, says which ledgers are not placed as they should be and why, and, once it is
-    told to, has BookKeeper repair them. Until then it changes nothing.
+    Trueup observes BookKeeper, Pulsar and Kafka clusters, reports each difference from the declared state with its
+    evidence, and repairs it when the mode allows it. It starts in mode observe and changes nothing.
 
     \b
-    Try it on servers of its own:   trueup demo rack-drill
+    Run a demo:                     trueup demo rack-drill
     Watch a cluster:                trueup run --set cluster.zookeeper=HOST:2181
     Then, in another terminal:      trueup status
     """
@@ -118,7 +118,7 @@ def told(error: TrueupError) -> str:
     """An error as it is shown."""
     if isinstance(error, BadSettings):
         lines = "\n".join(f"  {problem}" for problem in error.problems)
-        return f"error: the configuration cannot be used\n{lines}"
+        return f"error: invalid configuration\n{lines}"
     return f"error:  expected {error.expected}\n        found    {error.found}\n        to do    {error.todo}"
 
 

@@ -26,7 +26,7 @@ def api(command: Command) -> Command:
         metavar="URL",
         envvar="TRUEUP_API",
         default=default_api,
-        help="Address of the running application (TRUEUP_API). [default: http://127.0.0.1:8480]",
+        help="URL of the running application (TRUEUP_API). [default: http://127.0.0.1:8480]",
     )(command)
 
 
@@ -34,14 +34,14 @@ def output(command: Command) -> Command:
     """-o table or json."""
     return click.option(
         "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True,
-        help="For people or for programs.",
+        help="Output format.",
     )(command)  # fmt: skip
 
 
 def limit(most: int) -> Callable[[Command], Command]:
     """--limit N rows."""
     return click.option(
-        "--limit", type=click.IntRange(1, 100_000), default=most, show_default=True, help="Rows at most."
+        "--limit", type=click.IntRange(1, 100_000), default=most, show_default=True, help="Maximum number of rows."
     )
 
 

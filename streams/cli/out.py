@@ -115,7 +115,7 @@ def listing(output: str, found: "Listed", columns: Sequence[Column], empty: str)
         if shown < found.total:
             click.echo(json.dumps({"shown": shown, "total": found.total}), err=True)
     else:
-        table(found.rows, columns, "Nothing is known now." if found.incomplete else empty)
+        table(found.rows, columns, "No data is available." if found.incomplete else empty)
         if shown < found.total:
             click.echo(f"\n{shown:,} of {found.total:,}; --limit shows more.")
         if found.incomplete:

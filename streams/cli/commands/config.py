@@ -13,21 +13,21 @@ from trueup.streams.cli.out import Column
 from trueup.streams.web.client import Api, segment
 
 
-@click.group(short_help="Read and change settings.")
+@click.group(short_help="Show and change settings.")
 def config() -> None:
-    """Read and change the settings of the running application, or look at a file.
+    """Show and change the settings of the running application, or check a configuration file.
 
     \b
     Example:  trueup config set placement.mode approve
     """
 
 
-@config.command("get", short_help="Live settings, or one of them.")
+@config.command("get", short_help="Show live settings.")
 @click.argument("key", required=False)
 @options.output
 @options.api
 def get_(api: str, output: str, key: str | None) -> None:
-    """Show the settings that may change while Trueup runs, or the value of one KEY of any kind.
+    """Show all live settings, or the value of the setting KEY.
 
     \b
     Example:  trueup config get placement.mode
@@ -64,14 +64,15 @@ def _plain(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-@config.command("set", short_help="Change a live setting now.", context_settings={"ignore_unknown_options": True})
+@config.command("set", short_help="Change a live setting.", context_settings={"ignore_unknown_options": True})
 @click.argument("key")
 @click.argument("value", required=False)
-@click.option("--default", "reset", is_flag=True, help="Take the value of the configuration file again.")
+@click.option("--default", "reset", is_flag=True, help="Remove the value, so that the configuration file applies.")
 @options.output
 @options.api
 def set_(api: str, output: str, key: str, value: str | None, reset: bool) -> None:
-    """Change KEY for every running application of the cluster, through its config topic. It lasts over restarts.
+    """Change the live setting KEY for all running applications of the cluster, through its config topic. The value
+    survives restarts.
 
     \b
     Examples:  trueup config set placement.max_marks 50
@@ -87,12 +88,13 @@ def set_(api: str, output: str, key: str, value: str | None, reset: bool) -> Non
         click.echo(f"{key} is {_plain(found['value'])}")
 
 
-@config.command(short_help="Whether a configuration can be used.")
+@config.command(short_help="Check a configuration.")
 @options.configuration
 def check(path: Path | None, pairs: tuple[str, ...]) -> None:
-    """Read the configuration as `trueup run` would and say everything that is wrong with it, with exit code 2.
+    """Check the configuration and report all errors. Exits with 2 if there are any.
 
-    Checks the files, variables and addresses that it names as well. Connects to nothing; see `trueup doctor`.
+    This command also checks the files, variables and addresses in the configuration. It opens no connection; see
+    `trueup doctor`.
 
     \b
     Example:  trueup config check -c conf/trueup.yaml
@@ -102,7 +104,7 @@ def check(path: Path | None, pairs: tuple[str, ...]) -> None:
     found = check.problems(options.settings(path, pairs), os.environ)
     if found:
         raise BadSettings(found)
-    click.echo("The configuration can be used.")
+    click.echo("The configuration is valid.")
 
 
 @config.command(short_help="Print a configuration file with every key, its default and meaning.")

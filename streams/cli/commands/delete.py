@@ -21,33 +21,33 @@ COLUMNS = (
 _DONE = {"confirmed": codes.OK, "withdrawn": codes.REFUSED, "blocked": codes.REFUSED}
 
 
-@click.group(short_help="Delete a ledger that no owner's metadata describe.")
+@click.group(short_help="Delete a ledger in a cluster without Pulsar.")
 def delete() -> None:
-    """Delete what nothing but an operator's word says may go.
+    """Delete ledgers that only an operator can identify as unused.
 
     \b
     Example:  trueup delete ledger 4711 --yes
     """
 
 
-@delete.command(short_help="A closed ledger, for ever; confirmed by its bookies.")
+@delete.command(short_help="Delete a closed ledger permanently.")
 @click.argument("ledger", type=click.IntRange(0, (1 << 63) - 1))
-@click.option("--yes", "certain", is_flag=True, help="Do it. Without this the ledger is only shown.")
+@click.option("--yes", "certain", is_flag=True, help="Execute the deletion. Without --yes the ledger is only shown.")
 @click.option(
     "--wait", "wait_s", type=click.FloatRange(0), default=60.0, show_default=True, metavar="SECONDS",
-    help="How long to wait for the word of every bookie.",
+    help="Maximum time to wait for the confirmation of all bookies.",
 )  # fmt: skip
 @options.output
 @options.api
 def ledger(api: str, output: str, ledger: int, certain: bool, wait_s: float) -> int:
-    """Delete LEDGER from a BookKeeper cluster that is not Pulsar's. It cannot be undone.
+    """Delete LEDGER from a BookKeeper cluster without Pulsar. The deletion cannot be undone.
 
-    Needs deletion.owners: operator and deletion.mode approve or enforce. It must be closed. Its metadata are deleted if
-    they did not change since; then every bookie that ever held it is asked until each says that it has no such ledger.
-    That goes on, also after a restart, when this command no longer waits.
+    Requires deletion.owners: operator and deletion.mode approve or enforce. The ledger must be closed. Trueup deletes
+    its metadata if they have not changed, then queries every bookie that ever held it until each answers that it has no
+    such ledger. The deletion continues when this command stops waiting, and after a restart.
 
-    Exits with 0 once it is confirmed, with 3 without --yes, with 4 when it is not confirmed yet, with 5 when it may not
-    go.
+    Exits with 0 when the deletion is confirmed, with 3 without --yes, with 4 if it is not confirmed yet, and with 5 if
+    the ledger must not be deleted.
 
     \b
     Example:  trueup delete ledger 4711 --yes
@@ -85,7 +85,7 @@ def _shown(found: Row, output: str) -> int:
         out.as_json(found)
     else:
         out.table([found], SHOWN, "")
-        click.echo("\nA deletion cannot be undone. Repeat it with --yes to have it done.")
+        click.echo("\nA deletion cannot be undone. To execute it, add --yes.")
     return codes.CHANGES
 
 

@@ -5,23 +5,23 @@ from pathlib import Path
 import click
 
 
-@click.group(short_help="See it work on real servers of its own.")
+@click.group(short_help="Run a demo on real servers.")
 def demo() -> None:
-    """See Trueup work on real servers that it starts on this machine and stops again.
+    """Run a demo on real servers that the command starts on this machine and stops at the end.
 
     \b
     Example:  trueup demo rack-drill
     """
 
 
-@demo.command("rack-drill", short_help="Lose one rack, then the other: with Trueup nothing is lost.")
-@click.option("--control", is_flag=True, help="Only the same drill without Trueup, which loses data.")
+@demo.command("rack-drill", short_help="Lose one rack, then the other: no data is lost with Trueup.")
+@click.option("--control", is_flag=True, help="Run only the drill without Trueup, which loses data.")
 def rack_drill(control: bool) -> int:
-    """Run the disaster drill of BookKeeper's BP-54 on real servers: rack 2 is killed and comes back, then rack 1 is
-    killed, then every entry of every closed ledger is read back. First with Trueup, then without.
+    """Run the disaster drill of BookKeeper's BP-54 on real servers: kill rack 2, restart it, kill rack 1, and read
+    every entry of every closed ledger. The drill runs first with Trueup, then without.
 
-    Takes under 5 minutes on 2 cores after the first download. Exits with 0 only when nothing was lost with Trueup and
-    something without.
+    Takes less than 5 minutes on 2 cores after the first download. Exits with 0 only if no entry was lost with Trueup
+    and some were lost without.
 
     \b
     Example:  trueup demo rack-drill
@@ -31,14 +31,15 @@ def rack_drill(control: bool) -> int:
     return drill.main(control=control)
 
 
-@demo.command("failover", short_help="A Kafka cluster dies; its readers and writers go on at another.")
+@demo.command("failover", short_help="Fail over from a killed Kafka cluster to another one.")
 def failover() -> int:
-    """Two Kafka clusters copy a topic to each other; the one in use is killed, its writers and its consumer group go on
-    at the other, and it returns. Both logs are compared. Then it dies again, returns without its data, and is refilled
-    from the other while orders are written; both logs are compared again.
+    """Replicate a topic between two Kafka clusters in both directions, and kill the active cluster. Its producers and
+    its consumer group continue on the other cluster, the killed cluster returns, and both logs are compared. Then the
+    cluster is killed again, returns without its data, and is refilled from the other one while producers write; both
+    logs are compared again.
 
-    Takes under 4 minutes on 2 cores after the first download. Exits with 0 only when no acknowledged record was lost,
-    none stands anywhere twice, the group skipped nothing, and nothing goes round.
+    Takes less than 4 minutes on 2 cores after the first download. Exits with 0 only if no acknowledged record was lost
+    or duplicated, the group skipped no record, and no record was copied in a loop.
 
     \b
     Example:  trueup demo failover
@@ -48,13 +49,13 @@ def failover() -> int:
     return drill.main()
 
 
-@demo.command("leak", short_help="A Pulsar broker forgets ledgers; they are found, deleted and confirmed gone.")
+@demo.command("leak", short_help="Delete ledgers that a Pulsar broker no longer references.")
 def leak() -> int:
-    """A real Pulsar whose broker dies while it deletes ledgers that its topics no longer list, as brokers do. Trueup
-    reports what was forgotten, waits, looks again, deletes, and asks every bookie, next to a live writer.
+    """Kill a real Pulsar broker while it deletes ledgers that its topics no longer list. Trueup reports the
+    unreferenced ledgers, waits, checks again, deletes them, and queries every bookie, next to a live writer.
 
-    Takes under 3 minutes on 2 cores after the first download. Exits with 0 only when everything that was forgotten is
-    gone, everything that may only be reported is still there, and every message of every topic reads back.
+    Takes less than 3 minutes on 2 cores after the first download. Exits with 0 only if all unreferenced ledgers are
+    deleted, all ledgers that must only be reported still exist, and every message of every topic can be read.
 
     \b
     Example:  trueup demo leak
@@ -64,17 +65,18 @@ def leak() -> int:
     return drill.main()
 
 
-@demo.command("logdirs", short_help="Three disks of different size under one broker, levelled.")
+@demo.command("logdirs", short_help="Balance three disks of different size under one broker.")
 @click.option(
     "--picture", type=click.Path(path_type=Path), metavar="FILE", default="trueup-logdirs.svg", show_default=True,
-    help="Where the picture of the disks goes.",
+    help="File for the picture of the disks.",
 )  # fmt: skip
 def logdirs(picture: Path) -> int:
-    """A broker with three small disks. By its own rule the smallest is nearly full while the largest is nearly empty;
-    Trueup moves replicas under a throttle until they are level, and keeps new partitions where there is room.
+    """Balance the log directories of a broker with three small disks. With the broker's own rule the smallest disk is
+    nearly full while the largest is nearly empty. Trueup moves replicas under a throttle until the disks are balanced,
+    and places new partitions where space is free.
 
-    Takes about a minute on 2 cores after the first download. The disks are tmpfs, mounted as root or in a name space of
-    the broker's own. Exits with 0 only when they are level, nothing was lost and no throttle was left behind.
+    Takes about a minute on 2 cores after the first download. The disks are tmpfs, mounted as root or in a namespace of
+    the broker. Exits with 0 only if the disks are balanced, no data was lost and no throttle remains.
 
     \b
     Example:  trueup demo logdirs

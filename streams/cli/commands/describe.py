@@ -66,22 +66,22 @@ NODES = (
 )
 
 
-@click.group(short_help="Everything about one thing.")
+@click.group(short_help="Show the details of a resource.")
 def describe() -> None:
-    """Show everything about one thing, with the evidence.
+    """Show the details of a resource with the evidence for its verdict.
 
     \b
     Example:  trueup describe ledger 21
     """
 
 
-@describe.command(short_help="Fragments, racks, evidence, what would change the verdict.")
+@describe.command(short_help="Fragments, racks and evidence of a ledger.")
 @click.argument("ledger", type=click.IntRange(0, (1 << 63) - 1), metavar="ID")
 @options.output
 @options.api
 def ledger(api: str, output: str, ledger: int) -> None:
-    """Show one ledger, read afresh: its fragments and where their copies stand, why the verdict is what it is, and
-    what would change it.
+    """Read a ledger again and show its fragments, the racks of its replicas, the reason for its verdict, and what would
+    change the verdict.
 
     \b
     Example:  trueup describe ledger 21
@@ -100,12 +100,12 @@ def ledger(api: str, output: str, ledger: int) -> None:
     out.note(f"trueup explain {found['rule']}")
 
 
-@describe.command(short_help="Every partition of a link: copied to where, how far behind.")
+@describe.command(short_help="State and partitions of a link.")
 @click.argument("name")
 @options.output
 @options.api
 def link(api: str, output: str, name: str) -> None:
-    """Show one link: its state and why, what became of records, and each partition.
+    """Show the state of a link with its reasons, the counts of its records, and each partition.
 
     \b
     Example:  trueup describe link east-west
@@ -129,13 +129,13 @@ def link(api: str, output: str, name: str) -> None:
     _list("Remedies", [f"{each['rule']}: {each['remedy']}" for each in found["remedies"]])
 
 
-@describe.command(short_help="The log directories of a broker, and what is to be moved.")
+@describe.command(short_help="Log directories of a broker, and planned moves.")
 @click.argument("broker", metavar="CLUSTER/ID")
 @options.output
 @options.api
 def broker(api: str, output: str, broker: str) -> None:
-    """Show the log directories of one broker: what they hold, what is wrong and why, which moves would mend it, and the
-    largest replicas, asked for now.
+    """Query a broker and show its log directories, its rule and the reason, the planned moves, and the largest
+    replicas.
 
     \b
     Example:  trueup describe broker east/1

@@ -12,16 +12,16 @@ from trueup.streams.cli.checks import Check, tried
 from trueup.streams.runtime.format import many
 
 
-@click.command(short_help="Whether everything Trueup needs is there, and what to do where not.")
+@click.command(short_help="Check the requirements and show how to fix problems.")
 @options.configuration
-@click.option("--skip-spark", is_flag=True, help="Leave out Spark's self-test, which takes half a minute.")
-@click.option("--all", "every", is_flag=True, help="Show also what is fine.")
+@click.option("--skip-spark", is_flag=True, help="Skip Spark's self-test, which takes half a minute.")
+@click.option("--all", "every", is_flag=True, help="Also show the checks that pass.")
 @options.output
 def doctor(path: Path | None, pairs: tuple[str, ...], output: str, skip_spark: bool, every: bool) -> int:
-    """Check what Trueup needs, and say what to do about what is missing: Java and jars, room and port, the journal,
-    ZooKeeper and the rights there, bookies and racks, whether AutoRecovery workers carry the repair flag and see the
-    same racks, whether the clusters of links answer and are two, and whether brokers tell their log directories.
-    Changes nothing. What is wrong is shown as soon as it is found. Exits with 1 when a check failed.
+    """Check the requirements of Trueup and show how to fix problems: Java and jars, disk space and port, the journal,
+    ZooKeeper and its permissions, bookies and racks, the repair setting and the racks of AutoRecovery workers, the
+    clusters of links, and the log directories of brokers. Changes nothing. Prints each problem as soon as it is found.
+    Exits with 1 if a check fails.
 
     \b
     Example:  trueup doctor -c conf/trueup.yaml

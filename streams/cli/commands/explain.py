@@ -13,13 +13,13 @@ from trueup.streams.runtime.format import short
 from trueup.streams.web.engine import rule_row
 
 
-@click.command(short_help="What a rule means, and what changes its verdict.")
+@click.command(short_help="Explain a rule.")
 @click.argument("rule", required=False)
 @options.output
 def explain(rule: str | None, output: str) -> None:
-    """Explain a rule: what its verdict means, what shows it, what Trueup does and what would change it.
+    """Explain a rule: the meaning of its verdict, its conditions, what Trueup does, and what changes the verdict.
 
-    Without RULE all are listed. Needs no running application.
+    Without RULE, list all rules. This command does not need a running application.
 
     \b
     Example:  trueup explain too-few-racks

@@ -15,13 +15,13 @@ from trueup.streams.web.engine import VERDICTS
 
 @click.group(short_help="List ledgers, findings, bookies, marks, links, topics, dirs or actions.")
 def get() -> None:
-    """List things, one row each, the riskiest first.
+    """List resources, one per row, in order of risk.
 
-    A list may be incomplete: before everything has been judged, while more than 1% of the ledgers wait for a verdict,
-    and while a source cannot be seen. It says so then, and the exit code is 6. With -o json the rows are an array; a
-    list that may be incomplete is {"incomplete": "why", "shown": 1, "total": 1, "rows": [...]} instead, so that no
-    script takes it for the whole. Where --limit cuts a list, it ends with "100 of 1,026"; with -o json stderr has
-    {"shown": 100, "total": 1026}.
+    A list may be incomplete until all ledgers have been judged once, while more than 1% of the ledgers are not judged,
+    and while a source cannot be observed. The command then prints a note and exits with 6. With -o json the rows are an
+    array; an incomplete list is {"incomplete": "why", "shown": 1, "total": 1, "rows": [...]} instead, so that scripts
+    do not mistake it for a complete list. If --limit truncates a list, the last line is "100 of 1,026"; with -o json
+    stderr contains {"shown": 100, "total": 1026}.
 
     \b
     Example:  trueup get findings --verdict drifted -o json
@@ -32,14 +32,15 @@ def _ago(api: Api, field: str) -> Callable[[Row], str]:
     return lambda row: since(api.now_ms, row[field])
 
 
-@get.command(short_help="What is not true, riskiest first.")
-@click.option("--verdict", type=click.Choice(VERDICTS[1:]), help="Only these.")
-@click.option("--rule", metavar="RULE", help="Only those of this rule; `trueup explain` lists them.")
+@get.command(short_help="Ledgers with a verdict other than true.")
+@click.option("--verdict", type=click.Choice(VERDICTS[1:]), help="Show only findings with this verdict.")
+@click.option("--rule", metavar="RULE", help="Show only findings of this rule; `trueup explain` lists the rules.")
 @options.limit(100)
 @options.output
 @options.api
 def findings(api: str, output: str, verdict: str | None, rule: str | None, limit: int) -> int:
-    """List ledgers that are not true: what is wrong, how many live copies and racks are left, for how long.
+    """List ledgers with a verdict other than true: the rule, the smallest number of live replicas and racks, and the
+    age of the finding.
 
     \b
     Example:  trueup get findings --rule too-few-racks
@@ -56,19 +57,19 @@ def findings(api: str, output: str, verdict: str | None, rule: str | None, limit
         Column("SINCE", _ago(app, "since_ms")),
         Column("REASON", lambda r: r["reason"], clips=True),
     ]
-    return out.listing(output, found, columns, "Nothing found: no ledger that was asked about is other than true.")
+    return out.listing(output, found, columns, "No findings.")
 
 
-@get.command(short_help="Ledgers that are not true, or all, or that nobody points to.")
-@click.option("--all", "every", is_flag=True, help="Also those that are true.")
-@click.option("--unreferenced", is_flag=True, help="Those that their owner forgot, longest forgotten first.")
+@get.command(short_help="Ledgers, by default those with a verdict other than true.")
+@click.option("--all", "every", is_flag=True, help="Include ledgers with verdict true.")
+@click.option("--unreferenced", is_flag=True, help="Show unreferenced ledgers, oldest first.")
 @options.limit(100)
 @options.output
 @options.api
 def ledgers(api: str, output: str, every: bool, unreferenced: bool, limit: int) -> int:
-    """List ledgers with their shape: E/Qw, fragments, fewest live copies and racks of any fragment.
+    """List ledgers with E/Qw, number of fragments, and the smallest number of live replicas and racks of any fragment.
 
-    With --unreferenced those that no managed ledger, cursor or schema points to, with owner, bytes and rule.
+    With --unreferenced, list ledgers that no managed ledger, cursor or schema references, with owner, size and rule.
 
     \b
     Example:  trueup get ledgers --all --limit 20
@@ -76,7 +77,7 @@ def ledgers(api: str, output: str, every: bool, unreferenced: bool, limit: int) 
     app = Api(api)
     if unreferenced:
         found = app.rows("unreferenced", limit=limit)
-        return out.listing(output, found, _unreferenced(app), "Every ledger has its owner.")
+        return out.listing(output, found, _unreferenced(app), "No unreferenced ledgers.")
     found = app.rows("ledgers", all="true" if every else None, limit=limit)
     columns = [
         Column("LEDGER", lambda r: str(r["ledger"])),
@@ -97,9 +98,9 @@ def ledgers(api: str, output: str, every: bool, unreferenced: bool, limit: int) 
 @options.output
 @options.api
 def bookies(api: str, output: str) -> int:
-    """List every bookie that ever registered.
+    """List every bookie that has ever registered.
 
-    STATUS is writable, readonly, pending (away for less than the grace) or lost.
+    STATUS is writable, readonly, pending (unavailable for less than placement.grace_s) or lost.
 
     \b
     Example:  trueup get bookies
@@ -117,11 +118,11 @@ def bookies(api: str, output: str) -> int:
     return out.listing(output, found, columns, "No bookie has ever registered.")
 
 
-@get.command(short_help="Under-replication marks, ours and others'.")
+@get.command(short_help="Under-replication marks.")
 @options.output
 @options.api
 def marks(api: str, output: str) -> int:
-    """List the under-replication marks in ZooKeeper: whose they are and which worker holds them.
+    """List the under-replication marks in ZooKeeper with their owner and the worker that has locked them.
 
     \b
     Example:  trueup get marks
@@ -150,11 +151,11 @@ def _unreferenced(app: Api) -> list[Column]:
     ]
 
 
-@get.command(short_help="Deletions under way, until storage confirms them.")
+@get.command(short_help="Deletions in progress.")
 @options.output
 @options.api
 def markers(api: str, output: str) -> int:
-    """List deletions: how far each is, and which bookies have yet to say that they have no such ledger.
+    """List deletions in progress with their stage and the bookies that have not confirmed them yet.
 
     \b
     Example:  trueup get markers
@@ -170,17 +171,17 @@ def markers(api: str, output: str) -> int:
         Column("SINCE", _ago(app, "since_ms")),
         Column("DETAIL", lambda r: r["detail"], clips=True),
     ]
-    return out.listing(output, app.rows("markers"), columns, "Nothing is being deleted.")
+    return out.listing(output, app.rows("markers"), columns, "No deletions in progress.")
 
 
 @get.command(short_help="Links between Kafka clusters, with lag and state.")
 @options.output
 @options.api
 def links(api: str, output: str) -> int:
-    """List links: what copies from where to where, how far behind it is, and what is wrong.
+    """List links with source, target, lag and state.
 
-    LAG counts source offsets not copied yet, AGE is that of the oldest record among them. STOPPED partitions need a
-    person; `trueup describe link` tells why.
+    LAG is the number of source offsets that are not copied yet, AGE the age of the oldest record among them. STOPPED
+    partitions require an operator; `trueup describe link` shows the reason.
 
     \b
     Example:  trueup get links
@@ -203,13 +204,13 @@ def links(api: str, output: str) -> int:
 
 
 @get.command(short_help="Topics of links, with stage and lag.")
-@click.option("--link", "name", metavar="NAME", help="Only those of this link.")
+@click.option("--link", "name", metavar="NAME", help="Show only topics of this link.")
 @options.output
 @options.api
 def topics(api: str, output: str, name: str | None) -> None:
-    """List the topics that links copy: how far the copy of each is, and what is wrong.
+    """List the topics of links with stage and lag.
 
-    STAGE is that of its partition which needs most attention; `trueup describe link` shows each partition.
+    STAGE is the most severe stage of the topic's partitions; `trueup describe link` shows each partition.
 
     \b
     Example:  trueup get topics --link east-west
@@ -224,15 +225,15 @@ def topics(api: str, output: str, name: str | None) -> None:
         out.table(rows, columns, "No link has a topic.")
 
 
-@get.command(short_help="Log directories of Kafka brokers, with what they hold.")
-@click.option("--kafka", metavar="NAME", help="Only those of this cluster.")
+@get.command(short_help="Log directories of Kafka brokers.")
+@click.option("--kafka", metavar="NAME", help="Show only directories of this Kafka cluster.")
 @options.output
 @options.api
 def dirs(api: str, output: str, kafka: str | None) -> int:
-    """List log directories: how full they are, how many partitions they hold, what is on its way.
+    """List log directories with size, usage, partitions and incoming bytes.
 
-    USED is the share of the volume; directories of one file system share it. COMING are bytes that moves have yet to
-    write there. STATE is open, cordoned (by Trueup), cordoned by others, or offline.
+    USED is the used share of the volume; directories on one file system share it. COMING is the number of bytes that
+    moves in progress have yet to write. STATE is open, cordoned (by Trueup), cordoned by others, or offline.
 
     \b
     Example:  trueup get dirs --kafka east
@@ -247,17 +248,17 @@ def dirs(api: str, output: str, kafka: str | None) -> int:
         Column("RULE", lambda r: short(r["rule"])),
         Column("REASON", lambda r: r["reason"], clips=True),
     ]
-    return out.listing(output, found, columns, "No log directories are declared, or none was seen yet.")
+    return out.listing(output, found, columns, "No log directories are declared, or none has been observed yet.")
 
 
-@get.command(short_help="What was done, newest first.")
+@get.command(short_help="Executed actions, newest first.")
 @options.limit(50)
 @options.output
 @options.api
 def actions(api: str, output: str, limit: int) -> int:
-    """List what was done: steps of repairs, deletions and moves, changes that links made, and what operators asked for.
-    RULE says why, WHO by whom: trueup itself, or the user and address of a request. It is kept on the journal for
-    journal.history_days, over restarts.
+    """List executed actions: transitions of repairs, deletions and moves, changes made by links, and requests of
+    operators. RULE is the reason. WHO is trueup, or the user and address of the request. The journal keeps actions for
+    journal.history_days.
 
     \b
     Example:  trueup get actions --limit 10
@@ -272,7 +273,7 @@ def actions(api: str, output: str, limit: int) -> int:
         Column("AGE", _ago(app, "at_ms")),
         Column("DETAIL", lambda r: r["detail"], clips=True),
     ]
-    return out.listing(output, app.rows("actions", limit=limit), columns, "Nothing was done yet.")
+    return out.listing(output, app.rows("actions", limit=limit), columns, "No actions have been executed.")
 
 
 def full_rule(rule: str | None) -> str | None:

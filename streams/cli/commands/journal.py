@@ -7,25 +7,25 @@ import click
 from trueup.streams.cli import codes, options, out
 
 
-@click.group(short_help="Have the journal forget a cluster that was restored.")
+@click.group(short_help="Maintain the journal, for example after a restore of ZooKeeper.")
 def journal() -> None:
-    """Look after the journal while Trueup does not run.
+    """Maintain the journal while Trueup does not run.
 
     \b
     Example:  trueup journal begin-anew -c trueup.yaml --yes
     """
 
 
-@journal.command("begin-anew", short_help="Forget all that was observed of ZooKeeper.")
+@journal.command("begin-anew", short_help="Remove all observations of ZooKeeper.")
 @options.configuration
-@click.option("--yes", "certain", is_flag=True, help="Do it. Without this the topics are only named.")
+@click.option("--yes", "certain", is_flag=True, help="Execute the removal. Without --yes the topics are only listed.")
 def begin_anew(path: Path | None, pairs: tuple[str, ...], certain: bool) -> int:
-    """Have the journal forget what was observed of BookKeeper's ZooKeeper, and what was decided on it.
+    """Remove the observations of BookKeeper's ZooKeeper from the journal, and the decisions that are based on them.
 
-    For a ZooKeeper that was restored from a copy or replaced: Trueup notices that its history is not the one that was
-    observed, and changes nothing. Stop every Trueup that uses the journal, and run this with the same settings. The
-    next `trueup run` reads everything afresh: every grace period begins anew, approvals are gone, and deletions that
-    were begun are judged again. Settings, links and log directories are kept.
+    Use this command after ZooKeeper was restored from a copy or replaced: Trueup detects that the history differs from
+    the observed one and changes nothing. Stop every Trueup that uses the journal, and run this command with the same
+    configuration. The next `trueup run` reads everything again: grace periods start again, approvals are discarded, and
+    deletions in progress are judged again. Settings, links and log directories are kept.
 
     Exits with 3 without --yes.
 
@@ -36,7 +36,7 @@ def begin_anew(path: Path | None, pairs: tuple[str, ...], certain: bool) -> int:
     from trueup.streams.bookkeeper import anew
 
     if not certain:
-        click.echo(f"Topics that will be emptied: {', '.join(anew.FORGOTTEN)}. Repeat it with --yes to have it done.")
+        click.echo(f"Topics to be emptied: {', '.join(anew.FORGOTTEN)}. To execute it, add --yes.")
         return codes.CHANGES
     with out.progress("beginning anew"):
         forgotten = anew.begin_anew(chosen)

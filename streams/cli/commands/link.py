@@ -25,9 +25,9 @@ REFILLED = (
 )
 
 
-@click.group(short_help="Pause, resume, set back or refill a link.")
+@click.group(short_help="Pause, resume, reset or refill a link.")
 def link() -> None:
-    """Steer a link of the running application. `trueup config set links.NAME.KEY` tunes it.
+    """Control a link of the running application. To change its settings, use `trueup config set links.NAME.KEY VALUE`.
 
     \b
     Example:  trueup link pause east-west
@@ -36,18 +36,18 @@ def link() -> None:
 
 def _topics(command: Command) -> Command:
     return click.option(
-        "--topic", "topics", metavar="TOPIC", multiple=True, help="Only this topic of the source. Repeatable."
+        "--topic", "topics", metavar="TOPIC", multiple=True, help="Name of a source topic. Repeatable."
     )(command)
 
 
-@link.command(short_help="Copy nothing more.")
+@link.command(short_help="Pause a link.")
 @click.argument("name")
 @_topics
 @options.output
 @options.api
 def pause(api: str, output: str, name: str, topics: tuple[str, ...]) -> None:
-    """Let link NAME, or only some of its topics, copy nothing until it is resumed. Its partitions stop at the end of
-    their leases, and it lasts over restarts. Heartbeats, alignment and groups go on.
+    """Pause link NAME, or some of its topics, until it is resumed. Its partitions stop at the end of their leases. The
+    pause survives restarts. Heartbeats, alignment and groups continue.
 
     \b
     Examples:  trueup link pause east-west
@@ -56,13 +56,13 @@ def pause(api: str, output: str, name: str, topics: tuple[str, ...]) -> None:
     _set(api, output, name, topics, True)
 
 
-@link.command(short_help="Go on where it was paused.")
+@link.command(short_help="Resume a paused link.")
 @click.argument("name")
 @_topics
 @options.output
 @options.api
 def resume(api: str, output: str, name: str, topics: tuple[str, ...]) -> None:
-    """Let link NAME, or only some of its topics, go on where it was paused.
+    """Resume link NAME, or some of its topics.
 
     \b
     Examples:  trueup link resume east-west
@@ -97,17 +97,21 @@ def _paused(patterns: list[str], topics: tuple[str, ...], paused: bool) -> list[
     return left
 
 
-@link.command(short_help="Copy again from another source offset.")
+@link.command(short_help="Continue at a different source offset.")
 @click.argument("name")
-@click.option("--to", required=True, metavar="earliest|latest|OFFSET", help="The source offset to go on at.")
-@click.option("--partition", "partitions", metavar="TOPIC-N", multiple=True, help="Only this one. Repeatable.")
+@click.option(
+    "--to", required=True, metavar="earliest|latest|OFFSET", help="Source offset at which the link continues."
+)
+@click.option(
+    "--partition", "partitions", metavar="TOPIC-N", multiple=True, help="Reset only this partition. Repeatable."
+)
 @options.output
 @options.api
 def reset(api: str, output: str, name: str, partitions: tuple[str, ...], to: str) -> None:
-    """Let link NAME go on at other source offsets from its next leases on.
+    """Set the source offsets at which link NAME continues with its next leases.
 
-    What the target has stays: going back writes records a second time, going forward leaves records out. It is kept in
-    the journal and in the history, and `trueup describe link` shows it.
+    Records at the target are not changed: an earlier offset duplicates records, a later offset skips records. The reset
+    is stored in the journal and in the history, and `trueup describe link` shows it.
 
     \b
     Example:  trueup link reset east-west --partition orders-0 --to earliest
@@ -127,25 +131,25 @@ def reset(api: str, output: str, name: str, partitions: tuple[str, ...], to: str
         click.echo(f"  and {len(rows) - FEW:,} more: trueup describe link {name}")
 
 
-@link.command(short_help="Give a target that lost its data everything back.")
+@link.command(short_help="Restore the data of a target that lost it.")
 @click.argument("name")
-@click.option("--yes", "certain", is_flag=True, help="Do it. Without this it is only shown.")
+@click.option("--yes", "certain", is_flag=True, help="Execute the refill. Without --yes it is only shown.")
 @click.option(
     "--wait", "wait_s", type=click.FloatRange(0), default=60.0, show_default=True, metavar="SECONDS",
-    help="How long to wait for leases to end and for topics to be there.",
+    help="Maximum time to wait for leases to end and topics to be created.",
 )  # fmt: skip
 @options.output
 @options.api
 def refill(api: str, output: str, name: str, certain: bool, wait_s: float) -> int:
-    """Copy to the target of link NAME everything that its source holds up to this moment, also what was born at the
-    target: for a cluster that came back without its data, and for topics that were lost there.
+    """Copy to the target of link NAME everything that its source holds now, including records that originated at the
+    target. Use this command for a cluster that returned without its data, and for lost topics.
 
-    It concerns topics that were deleted or made anew at the target since the link wrote to them, and partitions that
-    are empty there. Each record is copied once, in order; new records go on behind them. The link that copies back
-    begins anew in the new topics and leaves out what was refilled. RECORDS are offsets.
+    It applies to topics that were deleted or recreated at the target since the link wrote to them, and to partitions
+    that are empty there. Each record is copied once, in order; new records follow. The opposite link restarts in the
+    new topics and skips the refilled records. RECORDS is a number of offsets.
 
-    Exits with 0 once everything is being copied or nothing is left to do, with 3 without --yes, with 4 when some of it
-    still waits, with 5 when there is nothing to refill or some of it is blocked.
+    Exits with 0 when everything is being copied or nothing is left to do, with 3 without --yes, with 4 if some topics
+    are still waiting, and with 5 if there is nothing to refill or some topics are blocked.
 
     \b
     Example:  trueup link refill west-east --yes
@@ -155,7 +159,7 @@ def refill(api: str, output: str, name: str, certain: bool, wait_s: float) -> in
         rows = app.get(path)
         _show(rows, output)
         if rows and output != "json":
-            click.echo("\nRepeat it with --yes to have it done.")
+            click.echo("\nTo execute it, add --yes.")
         return codes.CHANGES if rows else codes.OK
     rows = app.post(path, {"certain": True})
     with out.progress(f"refilling through {name}"):
@@ -172,4 +176,4 @@ def _show(rows: list[Row], output: str) -> None:
     if output == "json":
         out.as_json(rows)
     else:
-        out.table(rows, REFILLED, "The target has lost nothing.")
+        out.table(rows, REFILLED, "The target has lost no data.")

@@ -18,19 +18,19 @@ COLUMNS = (
 )
 
 
-@click.command(short_help="What would be done, in which order. Changes nothing.")
+@click.command(short_help="Show the planned actions. Changes nothing.")
 @options.output
 @options.api
 def plan(api: str, output: str) -> int:
-    """Show what Trueup would do, riskiest first. Changes nothing.
+    """Show the planned actions in order of risk. Changes nothing.
 
-    ACTION names what it was decided on, of a ledger its version: once that changes, the action is void. Behind the
-    ledgers come the changes that links would make at their targets (topics, settings, rights, places of groups), and
-    moves and cordons of log directories, with bytes, from, to, and the skew that each leads to; deletions of ledgers
-    that their owners forgot stand with their bytes and owner. REASON says what differs.
+    ACTION contains the version on which the decision is based; if that version changes, the action is void. The plan
+    lists repairs of ledgers; changes of links at their targets (topics, settings, ACLs, group offsets); moves and
+    cordons of log directories with bytes, source, target and resulting skew; and deletions of unreferenced ledgers with
+    their size and owner. REASON describes the difference.
 
-    Exits with 0 when there is nothing to do, with 3 when the plan holds changes, with 6 when actions may be missing; -o
-    json has the form that `trueup get --help` describes.
+    Exits with 0 if the plan is empty, with 3 if it contains actions, and with 6 if actions may be missing. `trueup get
+    --help` describes the format of -o json.
 
     \b
     Example:  trueup plan -o json
@@ -58,21 +58,22 @@ def _reason(row: Row) -> str:
 def _hint(rows: list[Row]) -> None:
     asking = sum(row["stage"] == "awaiting approval" for row in rows)
     if asking:
-        out.note(f"{many(asking, 'action waits', 'actions wait')} for you: trueup approve ACTION... or --all")
+        out.note(f"{many(asking, 'action waits', 'actions wait')} for approval: trueup approve ACTION... or --all")
     elif any(row["stage"] == "planned" for row in rows):
-        out.note("In mode observe none of this is done: trueup config set placement.mode approve")
+        out.note("In mode observe no action is executed: trueup config set placement.mode approve")
 
 
-@click.command(short_help="Let actions of the plan be carried out.")
+@click.command(short_help="Approve planned actions.")
 @click.argument("actions", metavar="[ACTION]...", nargs=-1)
-@click.option("--all", "every", is_flag=True, help="All that wait for approval now.")
+@click.option("--all", "every", is_flag=True, help="Approve all actions that currently wait for approval.")
 @options.output
 @options.api
 def approve(api: str, output: str, actions: tuple[str, ...], every: bool) -> None:
-    """Approve actions by the name `trueup plan` shows. In mode approve nothing is done without this.
+    """Approve actions by the ids that `trueup plan` shows. In mode approve an action is executed only after its
+    approval.
 
-    An approval holds for the ledger as it was in the plan. If it changed meanwhile, nothing is approved and the exit
-    code is 5.
+    An approval is valid for the version of the ledger in the plan. If the ledger has changed, nothing is approved and
+    the exit code is 5.
 
     \b
     Example:  trueup approve repair-21-v3

@@ -8,18 +8,18 @@ from trueup.streams.cli import options
 from trueup.streams.runtime.logs import LEVELS
 
 
-@click.command(short_help="Watch a cluster, and keep it true when told to.")
+@click.command(short_help="Run Trueup.")
 @options.configuration
 @click.option(
     "--log-level", "level", type=click.Choice(LEVELS), default="info", show_default=True,
-    help="What of Trueup's own doings is logged, to stderr.",
+    help="Log level of Trueup's log on stderr.",
 )  # fmt: skip
 def run(path: Path | None, pairs: tuple[str, ...], level: str) -> None:
-    """Watch a cluster until SIGTERM or Ctrl-C.
+    """Run Trueup until SIGTERM or Ctrl-C.
 
-    Needs one key, cluster.zookeeper. Starts in mode observe and changes nothing until an operator sets placement.mode
-    to approve or enforce. The status page and the API listen on http.host and http.port, 127.0.0.1:8480 by default,
-    without authentication.
+    Requires one setting, cluster.zookeeper (not for links and log directories). Starts in mode observe and changes
+    nothing until an operator sets placement.mode to approve or enforce. The status page and the API listen on http.host
+    and http.port, 127.0.0.1:8480 by default, without authentication.
 
     \b
     Example:  trueup run -c conf/trueup.yaml --set cluster.zookeeper=zk1:2181

@@ -30,13 +30,13 @@ COLUMNS = (
 def _place(command: Command) -> Command:
     return click.option(
         "--dir", "root", type=click.Path(path_type=Path), default=Path("trueup-sandbox"), show_default=True,
-        metavar="DIR", help="Where it lives.",
+        metavar="DIR", help="Directory of the sandbox.",
     )(command)  # fmt: skip
 
 
-@click.group(short_help="A real BookKeeper cluster on this machine.")
+@click.group(short_help="Run a real BookKeeper cluster on this machine.")
 def sandbox() -> None:
-    """Run a real BookKeeper cluster on 127.0.0.0/8: ZooKeeper, bookies in racks, AutoRecovery daemons.
+    """Run a real BookKeeper cluster on 127.0.0.0/8: ZooKeeper, bookies in racks, and AutoRecovery daemons.
 
     \b
     Example:  trueup sandbox up --detach
@@ -46,18 +46,22 @@ def sandbox() -> None:
     """
 
 
-@sandbox.command(short_help="Start it.")
+@sandbox.command(short_help="Start the cluster.")
 @_place
 @click.option(
-    "--racks", default="3,3", show_default=True, metavar="N,N...", help="Bookies in /rack1, /rack2 and so on."
+    "--racks", default="3,3", show_default=True, metavar="N,N...", help="Number of bookies in /rack1, /rack2 and so on."
 )
-@click.option("--autorecovery", type=click.IntRange(0, 9), default=2, show_default=True, help="AutoRecovery daemons.")
-@click.option("--version", type=click.Choice(VERSIONS), default=VERSIONS[0], show_default=True, help="BookKeeper.")
-@click.option("--kafka", is_flag=True, help="Also a Kafka broker.")
-@click.option("-d", "--detach", is_flag=True, help="Return once it is up, and leave it running.")
+@click.option(
+    "--autorecovery", type=click.IntRange(0, 9), default=2, show_default=True, help="Number of AutoRecovery daemons."
+)
+@click.option(
+    "--version", type=click.Choice(VERSIONS), default=VERSIONS[0], show_default=True, help="BookKeeper version."
+)
+@click.option("--kafka", is_flag=True, help="Also start a Kafka broker.")
+@click.option("-d", "--detach", is_flag=True, help="Run the cluster in the background.")
 def up(root: Path, racks: str, autorecovery: int, version: str, kafka: bool, detach: bool) -> None:
-    """Start the servers and keep them running until `trueup sandbox down` or Ctrl-C. The data stay in DIR; the next
-    `up` finds them again. The first time jars are downloaded (about 110 MB).
+    """Start the servers and keep them running until `trueup sandbox down` or Ctrl-C. The data remains in DIR, and the
+    next `trueup sandbox up` uses it. The first run downloads the jars (about 110 MB).
 
     \b
     Example:  trueup sandbox up --racks 2,2,2 --detach
@@ -173,11 +177,11 @@ def _show(answer: dict[str, Any], output: str) -> None:
     out.table(rows, COLUMNS, "No servers.")
 
 
-@sandbox.command(short_help="What runs, and where.")
+@sandbox.command(short_help="List all servers.")
 @_place
 @options.output
 def status(root: Path, output: str) -> None:
-    """Show every server with its state and address.
+    """List all servers with state and address.
 
     \b
     Example:  trueup sandbox status
@@ -185,12 +189,14 @@ def status(root: Path, output: str) -> None:
     _asking("status", "", "asking")(root, output)
 
 
-@sandbox.command(short_help="Write ledgers to it.")
+@sandbox.command(short_help="Write ledgers.")
 @_place
-@click.option("-n", "--ledgers", type=click.IntRange(1, 10_000), default=10, show_default=True, help="How many.")
-@click.option("--entries", type=click.IntRange(0, 10_000), default=20, show_default=True, help="Entries of each.")
-@click.option("-e", "--ensemble", type=click.IntRange(1, 20), default=2, show_default=True, help="Bookies of each.")
-@click.option("-q", "--quorum", type=click.IntRange(1, 20), default=2, show_default=True, help="Copies of an entry.")
+@click.option(
+    "-n", "--ledgers", type=click.IntRange(1, 10_000), default=10, show_default=True, help="Number of ledgers."
+)
+@click.option("--entries", type=click.IntRange(0, 10_000), default=20, show_default=True, help="Entries per ledger.")
+@click.option("-e", "--ensemble", type=click.IntRange(1, 20), default=2, show_default=True, help="Ensemble size.")
+@click.option("-q", "--quorum", type=click.IntRange(1, 20), default=2, show_default=True, help="Write quorum.")
 @options.output
 def write(root: Path, output: str, ledgers: int, entries: int, ensemble: int, quorum: int) -> None:
     """Write and close ledgers with BookKeeper's own client.
@@ -222,12 +228,12 @@ def kill(root: Path, output: str, name: str) -> None:
     _asking("kill", name, f"killing {name}")(root, output)
 
 
-@sandbox.command(short_help="Start a server or a rack again.")
+@sandbox.command(short_help="Start a server or a rack.")
 @click.argument("name")
 @_place
 @options.output
 def start(root: Path, output: str, name: str) -> None:
-    """Start NAME and wait until it answers: a server (bookie4), a rack (/rack2), bookies or autorecovery.
+    """Start NAME and wait until it responds: a server (bookie4), a rack (/rack2), bookies or autorecovery.
 
     \b
     Example:  trueup sandbox start /rack2
@@ -235,11 +241,11 @@ def start(root: Path, output: str, name: str) -> None:
     _asking("start", name, f"starting {name}")(root, output)
 
 
-@sandbox.command(short_help="Shut it down. The data stay.")
+@sandbox.command(short_help="Stop all servers.")
 @_place
 @options.output
 def down(root: Path, output: str) -> None:
-    """Shut down every server. The data stay in DIR.
+    """Stop all servers. The data remains in DIR.
 
     \b
     Example:  trueup sandbox down

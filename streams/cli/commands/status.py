@@ -32,22 +32,29 @@ STREAMS = (
 )
 
 
-@click.command(short_help="Healthy or not, and why.")
+@click.command(short_help="Show the health and its reasons.")
 @click.option(
-    "--wait", "wait_s", type=float, metavar="SECONDS", default=0, help="Wait until it is healthy, at most so long."
+    "--wait",
+    "wait_s",
+    type=float,
+    metavar="SECONDS",
+    default=0,
+    help="Maximum time to wait until the cluster is healthy.",
 )
-@click.option("--ready", is_flag=True, help="Ready is enough: everything has been judged, whatever the verdicts.")
+@click.option(
+    "--ready", is_flag=True, help="Wait only until Trueup is ready: all ledgers have been judged, with any verdict."
+)
 @options.output
 @options.api
 def status(api: str, output: str, wait_s: float, ready: bool) -> int:
-    """Say whether the cluster is as it should be, and why not.
+    """Show whether the cluster is healthy, and the reasons if it is not.
 
-    Healthy means: every ledger is true, log directories are level, every source was heard lately, and every stream
-    runs. Exits with 0 when healthy (with --ready: when ready), else with 1; with 4 when Trueup does not answer.
+    Healthy means: every ledger is true, log directories are balanced, every source was observed recently, and every
+    stream runs. Exits with 0 if healthy (with --ready: if ready), with 1 if not, and with 4 if Trueup does not respond.
 
-    A ledger that was created or changed and has no verdict in its present version is unknown: it is not judged yet.
-    Trueup becomes ready when all ledgers that were there at its start have been judged. It is no longer ready when more
-    than 1% of the ledgers have not been judged for 10 s. --ready waits in addition until not more than 1% remain.
+    A ledger whose current version has no verdict is unknown: it is not judged yet. Trueup becomes ready when all
+    ledgers that existed at its start have been judged. It is no longer ready when more than 1% of the ledgers have not
+    been judged for 10 s. --ready additionally waits until at most 1% of the ledgers are not judged.
 
     \b
     Example:  trueup status --wait 60
@@ -107,7 +114,7 @@ def _show(found: Row, said: Health, bookies: str) -> None:
         skew = f"skew {row['skew']:.0%}, {row['moving']:,} moving, {row['planned']:,} planned"
         click.echo(f"Dirs     {row['kafka']}: {row['directories']:,} on {many(row['brokers'], 'broker')}, {skew}")
     click.echo()
-    out.table(found["sources"], SOURCES, "No source has been heard yet.")
+    out.table(found["sources"], SOURCES, "No source has been observed yet.")
     click.echo()
     out.table(found["streams"], STREAMS, "No stream has reported yet.")
 

@@ -13,28 +13,29 @@ COLUMNS = (
 )
 
 
-@click.group(short_help="Make a topic in chosen log directories.")
+@click.group(short_help="Create a topic in selected log directories.")
 def topic() -> None:
-    """Make topics whose partitions go to the log directories that the strategy of their cluster chooses.
+    """Create topics in log directories selected by the strategy of their cluster.
 
     \b
     Example:  trueup topic create east orders --partitions 12 --replicas 3
     """
 
 
-@topic.command(short_help="Choose brokers and directories first, then make it.")
+@topic.command(short_help="Create a topic.")
 @click.argument("kafka", metavar="CLUSTER")
 @click.argument("name")
-@click.option("--partitions", type=click.IntRange(1), default=1, show_default=True, help="How many.")
-@click.option("--replicas", type=click.IntRange(1), default=1, show_default=True, help="Of each partition.")
-@click.option("--config", "pairs", metavar="KEY=VALUE", multiple=True, help="A setting of the topic. Repeatable.")
+@click.option("--partitions", type=click.IntRange(1), default=1, show_default=True, help="Number of partitions.")
+@click.option("--replicas", type=click.IntRange(1), default=1, show_default=True, help="Replication factor.")
+@click.option("--config", "pairs", metavar="KEY=VALUE", multiple=True, help="Topic setting. Repeatable.")
 @options.output
 @options.api
 def create(
     api: str, output: str, kafka: str, name: str, partitions: int, replicas: int, pairs: tuple[str, ...]
 ) -> None:
-    """Make topic NAME on a CLUSTER of logdirs:. Brokers with few replicas come first, racks take turns, and each broker
-    is told the directory before the topic is there, which every version can. Needs mode approve or enforce.
+    """Create topic NAME on a CLUSTER of section logdirs. Trueup selects the brokers with the fewest replicas,
+    alternating between racks, and assigns a directory on each broker before it creates the topic. This works on every
+    broker version. Requires mode approve or enforce.
 
     \b
     Example:  trueup topic create east orders --partitions 12 --config retention.ms=86400000

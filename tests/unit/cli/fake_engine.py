@@ -143,7 +143,7 @@ class FakeEngine:
             {"ledger": 21, "owner": owner, "rule": "deletion.forgotten", "verdict": "drifted", "stage": "marked",
              "reason": "the owner lists later ledgers and not this one", **more},
             {"ledger": 30, "owner": "public/old/persistent/bills", "rule": "deletion.owner-gone", "verdict": "blocked",
-             "stage": "", "reason": "the managed ledger does not exist", **more},
+             "stage": "", "reason": "its managed ledger is not there", **more},
         ]  # fmt: skip
         waits = {
             "id": "delete-21-v2", "ledger": 21, "owner": owner, "rule": "deletion.forgotten", "stage": "marked",
@@ -169,13 +169,13 @@ class FakeEngine:
 
     def drill(self) -> "FakeEngine":
         """One rack came back after its ledgers were refilled into the other."""
-        many = "a write quorum spans too few racks"
+        many = "a write quorum stands on too few racks"
         self.rows = [
-            finding(7, "blocked", "placement.all-copies-lost", "some entries have no live replica", copies=0, racks=0),
+            finding(7, "blocked", "placement.all-copies-lost", "some entries have no live copy", copies=0, racks=0),
             finding(21, "drifted", "placement.lost-member", "a member is lost and can be replaced", marked=True,
                     stage="working"),
             *(finding(100 + n, "drifted", "placement.too-few-racks", many, copies=2) for n in range(16)),
-            finding(300, "blocked", "placement.cannot-adhere", "no ensemble of the writable bookies adheres",
+            finding(300, "blocked", "placement.cannot-adhere", "no arrangement of the writable bookies adheres",
                     copies=2),
             finding(301, "unknown", "placement.unreadable", "the metadata cannot be read", copies=0, racks=0),
         ]  # fmt: skip

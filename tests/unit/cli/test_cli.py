@@ -101,7 +101,7 @@ def test_an_unknown_rule_is_a_usage_error(run: Run) -> None:
 
 def test_findings_of_no_kind_say_so(run: Run) -> None:
     said = run("get", "findings", "--rule", "default-rack")
-    assert (said.code, said.out.startswith("Nothing found")) == (0, True)
+    assert (said.code, said.out.startswith("No findings")) == (0, True)
 
 
 def test_ledgers_are_those_that_are_not_true(run: Run, engine: FakeEngine) -> None:
@@ -136,7 +136,7 @@ def test_no_script_takes_a_list_that_may_be_incomplete_for_the_whole(
 
 def test_an_empty_list_that_may_be_incomplete_does_not_reassure(run: Run, engine: FakeEngine) -> None:
     engine.rows, engine.lacking = [], {"findings": "the view is not complete yet"}
-    assert run("get", "findings").out.splitlines()[0] == "Nothing is known now."
+    assert run("get", "findings").out.splitlines()[0] == "No data is available."
 
 
 def test_a_list_that_is_cut_says_of_how_many(run: Run, engine: FakeEngine) -> None:
@@ -197,8 +197,8 @@ def test_json_is_what_the_api_says(run: Run, engine: FakeEngine, what: str) -> N
 @pytest.mark.parametrize(
     ("what", "sentence"),
     [("links", "No links are declared"), ("ledgers", "Every ledger is true"),
-     ("marks", "No ledger is marked"), ("actions", "Nothing was done"),
-     ("bookies", "No bookie has ever registered"), ("findings", "Nothing found")],
+     ("marks", "No ledger is marked"), ("actions", "No actions have been executed"),
+     ("bookies", "No bookie has ever registered"), ("findings", "No findings")],
 )  # fmt: skip
 def test_nothing_is_said_in_words(run: Run, engine: FakeEngine, what: str, sentence: str) -> None:
     engine.rows, engine.members, engine.done = [], [], []

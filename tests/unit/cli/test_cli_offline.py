@@ -131,7 +131,7 @@ def test_run_with_a_flag_that_is_none(run: Run) -> None:
 
 
 def test_config_check(run: Run) -> None:
-    assert run("config", "check", "--set", "cluster.zookeeper=zk:2181")[:2] == (0, "The configuration can be used.\n")
+    assert run("config", "check", "--set", "cluster.zookeeper=zk:2181")[:2] == (0, "The configuration is valid.\n")
 
 
 def test_config_reference_is_the_file_that_ships(run: Run) -> None:

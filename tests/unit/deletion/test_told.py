@@ -138,7 +138,7 @@ def test_get_unreferenced_ledgers(run: Run) -> None:
 
 def test_get_unreferenced_ledgers_where_there_are_none(run: Run, engine: FakeEngine) -> None:
     engine.unclaimed = []
-    assert run("get", "ledgers", "--unreferenced") == (0, [["Every", "ledger", "has", "its", "owner."]])
+    assert run("get", "ledgers", "--unreferenced") == (0, [["No", "unreferenced", "ledgers."]])
 
 
 def test_get_markers(run: Run) -> None:

@@ -354,7 +354,7 @@ def test_a_bookie_outside_the_names_of_living_ledgers_is_no_stranger():
 
 EVIDENCE = [
     (closed("a1", "b1"), topology(), ""),
-    (closed("a1", "a2"), topology(), "moves copies"),
+    (closed("a1", "a2"), topology(), "moves replicas"),
     (closed("a1", "b1", "a2"), topology(), "1 more writable bookie in a rack of its own"),
     (closed("a1", "b1"), topology(lost=["b1"]), "the return of b1"),
     (closed("a1", "b1"), topology({"a1": "/a", "b1": "/b"}, lost=["b1"]), "1 more writable bookie in /b"),
@@ -365,9 +365,9 @@ EVIDENCE = [
     (closed("a1", "b1"), topology(pending=["b1"], held="too many went"), "too many went"),
     (closed("a1", "a2"), topology(pending=["a2"]), "the return of a2"),
     (closed("a1", "zz"), topology(), "a cookie or a registration of zz"),
-    (opened(["a1", "b1"]), topology(lost=["b1"]), "writer's next entry"),
+    (opened(["a1", "b1"]), topology(lost=["b1"]), "The next entry"),
     (closed("a1", "b1", state=LedgerState.UNREADABLE), topology(), "names the znode and the byte"),
-    (closed("a1", "b1", state=LedgerState.GONE), topology(), "leaves the findings"),
+    (closed("a1", "b1", state=LedgerState.GONE), topology(), "removed from the findings"),
 ]
 
 

@@ -18,7 +18,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
@@ -33,7 +32,7 @@ from trueup.streams.app import now_ms
 from trueup.streams.bookkeeper.cluster import BookKeeper
 from trueup.streams.bookkeeper.topology import Keeper
 from trueup.streams.config.live import Live
-from trueup.streams.journal.journal import Journal, ends
+from trueup.streams.journal.journal import Journal
 from trueup.streams.placement.query import start
 from trueup.streams.placement.reconciler import Reconciler
 from trueup.streams.replication.worker import SWITCH_S
@@ -81,11 +80,7 @@ class Start:
 
     def written(self) -> int:
         """Records that the topic of ledgers was given so far."""
-        topic = self._journal.topic("ledgers")
-        consumer = Consumer({**self._journal.client, "group.id": "bench"})
-        written = sum(ends(consumer, topic).values())
-        consumer.close()
-        return written
+        return sum(self._journal.ends("ledgers").values())
 
 
 @contextmanager

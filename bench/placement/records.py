@@ -79,7 +79,7 @@ def publish(journal: Journal, start: int, end: int) -> None:
     """Put ledgers into the journal and wait until the broker has them."""
     topic = journal.topic("ledgers")
     assert next(bodies(start, start + 1))[1] == _body(FIRST + start, ZXIDS + FIRST + start, start % ENSEMBLES)
-    producer = Producer({**journal.client, "compression.type": "lz4", "linger.ms": 20, "batch.size": 500_000,
+    producer = Producer({**journal.topics.client, "compression.type": "lz4", "linger.ms": 20, "batch.size": 500_000,
                          "queue.buffering.max.messages": 500_000})  # fmt: skip
     for key, body in bodies(start, end):
         while True:

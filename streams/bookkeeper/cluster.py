@@ -24,6 +24,7 @@ from trueup.state.bookkeeper.observations import LedgerRecord, Observation
 from trueup.state.common.errors import BadSettings, Refused
 from trueup.state.settings import settings as declared
 from trueup.streams.bookkeeper.judging import Judging
+from trueup.streams.bookkeeper.ledger_records import encoded
 from trueup.streams.bookkeeper.reached import Reached, known
 from trueup.streams.bookkeeper.topology import Keeper
 from trueup.streams.config.live import Live
@@ -59,9 +60,12 @@ class BookKeeper:
 
     def _publish(self, observations: Iterable[Observation]) -> None:
         """Have the journal remember them; from then on the stream is to judge them."""
-        taken = observations if isinstance(observations, bulk.Batch) else list(observations)
-        self._journal.publish(taken)
-        self.judging.published(taken)
+        if isinstance(observations, bulk.Batch):
+            self._journal.send([encoded(observations)])
+        else:
+            observations = list(observations)
+            self._journal.publish(observations)
+        self.judging.published(observations)
 
     def _rack_map(self, chosen: declared.Racks) -> Racks:
         found = rack_map(chosen)

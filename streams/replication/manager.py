@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import OFFSET_END
 from pyspark.sql import SparkSession
 
 from trueup.connectors.contract import LogId, Progress
@@ -100,7 +99,7 @@ class Links:
         def bad(record: Record, error: TrueupError) -> None:
             log.warning("report refused", extra={"where": record.where, "problem": str(error)})
 
-        self._journal.follow(TOPIC, stop, self._heard, bad, OFFSET_END)
+        self._journal.follow(TOPIC, stop, self._heard, bad, old=False)
 
     def _heard(self, record: Record) -> None:
         heard = heard_of(record.value)

@@ -10,14 +10,12 @@ lease holds all of them.
 import time
 import uuid
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import fields
 from itertools import chain
 from typing import Any, NamedTuple
 
-from confluent_kafka import KafkaException, Producer
-
 from trueup.connectors.contract import LogId, Position, Progress, Run, log_of
+from trueup.connectors.kafka.journal.topics import Announcer
 from trueup.streams.journal.channel import Channel
 from trueup.streams.journal.codec import encode
 
@@ -26,8 +24,6 @@ REPORT_S, IDLE_S = 0.25, 5.0
 """Between two reports, and where nothing changed."""
 RUNS = 20_000
 """Runs and partitions in one report, so that it stays below what a broker takes as one record."""
-TIMEOUT_MS = 5_000
-"""A report that was not acknowledged by then is given up."""
 NUMBERS = {f.name: f.default for f in fields(Progress) if f.type in (int, "int")}
 
 
@@ -93,19 +89,15 @@ def _pieces(progress: list[Progress]) -> Iterable[list[Progress]]:
     yield piece
 
 
-_producers: dict[Channel, Producer] = {}
+_announcers: dict[Channel, Announcer] = {}
 
 
 def _publish(channel: Channel, heard: Heard) -> None:
-    if channel not in _producers:
-        _producers[channel] = Producer({
-            **dict(channel.client), "enable.idempotence": True, "linger.ms": 0, "compression.type": "lz4",
-            "message.timeout.ms": TIMEOUT_MS, "queue.buffering.max.messages": 10_000, "log_level": 0,
-        })  # fmt: skip
-    producer = _producers[channel]
-    with suppress(BufferError, KafkaException):  # the result of the lease holds it
-        producer.produce(channel.topic, encode(TOPIC, record_of(heard)), f"{heard.link}/{heard.part}".encode())
-        producer.poll(0)
+    """Where the brokers do not take it, the result of the lease holds it."""
+    if channel not in _announcers:
+        _announcers[channel] = Announcer(dict(channel.client))
+    body = encode(TOPIC, record_of(heard))
+    _announcers[channel].publish(channel.topic, f"{heard.link}/{heard.part}".encode(), body)
 
 
 def record_of(heard: Heard) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from trueup.connectors.sandbox.jvm import jars as locked
 from trueup.connectors.sandbox.jvm.java import feature_version, java
 from trueup.connectors.sandbox.jvm.processes import Port
 from trueup.connectors.sandbox.servers.kafka import SET as KAFKA_SET
-from trueup.state.common.errors import Retry
+from trueup.state.common.errors import Retry, TrueupError
 from trueup.state.settings.settings import Settings
 from trueup.streams.cli.checks import Check, fail, ok, warn
 from trueup.streams.runtime.format import many, size
@@ -93,17 +93,12 @@ def journal(settings: Settings) -> Check:
     chosen = settings.journal
     if not chosen.bootstrap:
         return ok("journal", "embedded, in data_dir")
-    from confluent_kafka import KafkaException
-    from confluent_kafka.admin import AdminClient
+    from trueup.connectors.kafka.journal.topics import Topics
 
-    from trueup.streams.journal.journal import Journal, translated
-
-    client = AdminClient(Journal(chosen.bootstrap, chosen, settings.cluster.name).client)
     try:
-        brokers = len(client.list_topics(timeout=JOURNAL_S).brokers)
-    except KafkaException as error:
-        said = translated(error.args[0], "ask the journal's brokers")
-        return fail("journal", f"{chosen.bootstrap}: {said.found}", "see that they run; check journal.options")
+        brokers = Topics(chosen.bootstrap, chosen.options).brokers(JOURNAL_S)
+    except TrueupError as error:
+        return fail("journal", f"{chosen.bootstrap}: {error.found}", "see that they run; check journal.options")
     found = f"{many(brokers, 'broker')} at {chosen.bootstrap}"
     if brokers < chosen.replication:
         return fail("journal", found, f"journal.replication is {chosen.replication}: add brokers or lower it")

@@ -9,8 +9,9 @@ from tests.property.codecs.test_bookkeeper_metadata import SECRET, ledgers, toge
 from trueup.connectors.bookkeeper.metadata import metadata
 from trueup.state.bookkeeper.observations import LedgerRecord
 from trueup.state.placement.lifecycle import Repair
+from trueup.streams.bookkeeper.ledger_records import ledger_bodies
 from trueup.streams.journal.codec import decode, encode
-from trueup.streams.journal.encode import FEW, blob, encode_all, ledger_bodies, long
+from trueup.streams.journal.encode import FEW, blob, encode_all, long
 
 longs = st.integers(-(2**63), 2**63 - 1)
 ints = st.integers(-(2**31), 2**31 - 1)

@@ -1,0 +1,1 @@
+"""Kafka topics as the store of the journal."""

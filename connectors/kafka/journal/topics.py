@@ -1,0 +1,296 @@
+"""The topics of the journal: made, written and waited for, read up to their end, followed. Keys and bodies are bytes.
+
+Every method but `Announcer.publish` raises `Retry` where asking again may help, and `Stop` where a right or a limit has
+to be changed first.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_exponential
+
+from trueup.state.common.errors import Retry, Stop, TrueupError
+
+log = logging.getLogger(__name__)
+FLUSH_S = 30.0
+ASK_S = 2.0
+ANNOUNCED_MS = 5_000
+"""An announcement that was not acknowledged by then is given up."""
+_PERMANENT = frozenset({
+    KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED, KafkaError.MSG_SIZE_TOO_LARGE,
+    KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED,
+})  # fmt: skip
+Part = tuple[str, Sequence[bytes], Sequence[bytes | None]]
+"""Topic, keys and bodies. A body of None removes its key."""
+
+
+class Entry(NamedTuple):
+    """One record as it stands in its topic. ``body`` None: the key was removed."""
+
+    key: bytes
+    body: bytes | None
+    topic: str
+    partition: int
+    offset: int
+
+
+class Topic(NamedTuple):
+    """A topic to make."""
+
+    name: str
+    partitions: int
+    replication: int
+    config: Mapping[str, str]
+
+
+class Topics:
+    """Topics of one cluster, with librdkafka's settings for its clients. Safe to use from several threads."""
+
+    def __init__(self, bootstrap: str, options: Mapping[str, Any]) -> None:
+        self.client: dict[str, Any] = {
+            "bootstrap.servers": bootstrap,
+            "reconnect.backoff.max.ms": 5_000,
+            "logger": logging.getLogger("librdkafka"),
+            **options,
+        }
+        self._producer = Producer(
+            {
+                **self.client,
+                "enable.idempotence": True,
+                "compression.type": "lz4",
+                "linger.ms": 5,
+                "batch.size": 500_000,
+                "queue.buffering.max.messages": 1_000_000,
+                "delivery.report.only.error": True,
+                "on_delivery": self._delivered,
+            }
+        )
+        self._lock = threading.Lock()
+        self._failed: list[KafkaError] = []
+        self._asking = threading.Lock()
+        self._asker: Consumer | None = None
+
+    def create(self, topics: Sequence[Topic], timeout_s: float) -> None:
+        """Create those that are missing and wait until every one has leaders."""
+        admin = AdminClient(self.client)
+        new = [NewTopic(name, partitions, replication, config=dict(config))
+               for name, partitions, replication, config in topics]  # fmt: skip
+        for name, future in admin.create_topics(new, operation_timeout=timeout_s).items():
+            try:
+                future.result(timeout_s)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise translated(error.args[0], f"create topic {name}") from error
+        deadline = time.monotonic() + timeout_s
+        while missing := _without_leader(admin, [topic.name for topic in topics]):
+            if time.monotonic() > deadline:
+                raise Retry("leaders for all topics", f"none for {', '.join(missing)}", "look at the journal's brokers")
+            time.sleep(0.05)
+
+    def configure(self, topic: str, config: Mapping[str, str], timeout_s: float) -> None:
+        """Set these keys of a topic, and leave its others."""
+        admin = AdminClient(self.client)
+        entries = [ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+                   for name, value in config.items()]  # fmt: skip
+        asked = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+        try:
+            admin.incremental_alter_configs([asked])[asked].result(timeout_s)
+        except KafkaException as error:
+            raise translated(error.args[0], f"set {', '.join(config)} of topic {topic}") from error
+
+    def delete(self, topics: Sequence[str], timeout_s: float) -> None:
+        """Delete these with all their records. Blocks."""
+        admin = AdminClient(self.client)
+        # The client has to outlive its futures: one that is collected first fails them.
+        for name, future in admin.delete_topics(list(topics), operation_timeout=timeout_s).items():
+            try:
+                future.result(timeout_s)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise translated(error.args[0], f"delete topic {name}") from error
+
+    def identity(self, topic: str) -> str:
+        """The id of a topic."""
+        admin = AdminClient(self.client)
+        try:
+            # The client has to outlive its futures: one that is collected first fails them.
+            return str(admin.describe_topics(TopicCollection([topic]))[topic].result(30).topic_id)
+        except KafkaException as error:
+            raise translated(error.args[0], f"describe topic {topic}") from error
+
+    def brokers(self, timeout_s: float) -> int:
+        """How many brokers there are."""
+        try:
+            return len(AdminClient(self.client).list_topics(timeout=timeout_s).brokers)
+        except KafkaException as error:
+            raise translated(error.args[0], "ask the journal's brokers") from error
+
+    def reachable(self, topic: str, timeout_s: float) -> bool:
+        """Whether a broker answers."""
+        try:
+            self._producer.list_topics(topic, timeout=timeout_s)
+        except KafkaException:
+            return False
+        return True
+
+    def send(self, parts: Iterable[Part], within_s: float = FLUSH_S) -> None:
+        """Write these and wait until all are acknowledged, about so long at most."""
+        if not self._lock.acquire(timeout=within_s):
+            raise Retry("the journal's turn", f"others have waited for it for {within_s:.0f} s", "try again")
+        try:
+            self._failed.clear()
+            produce = self._producer.produce
+            for topic, all_keys, bodies in parts:
+                for key, body in zip(all_keys, bodies, strict=True):
+                    try:
+                        produce(topic, body, key)
+                    except BufferError:
+                        self._produce_later(topic, key, body)
+            left = self._producer.flush(within_s)
+            if self._failed:
+                raise translated(self._failed[0], "write to the journal")
+            if left:
+                self._producer.purge()
+                raise Retry("acknowledged records", f"{left} unacknowledged after {within_s:.0f} s", "try again")
+        finally:
+            self._lock.release()
+
+    def _produce_later(self, topic: str, key: bytes, body: bytes | None) -> None:
+        """Once there is room."""
+        while True:
+            self._producer.poll(0.1)
+            with suppress(BufferError):
+                self._producer.produce(topic, body, key)
+                return
+
+    def _delivered(self, error: KafkaError | None, _message: Message) -> None:
+        if error is not None:
+            self._failed.append(error)
+
+    def read(self, topic: str, last: int | None = None) -> Iterator[Entry]:
+        """Every record up to the present end, in order of each partition; with ``last`` only so many of the newest of
+        each."""
+        consumer = Consumer({**self.client, "group.id": "trueup", "enable.auto.commit": False, "fetch.wait.max.ms": 50})
+        try:
+            places = _settled_ends(consumer, topic)
+            begins = dict.fromkeys(places, OFFSET_BEGINNING)
+            if last is not None:
+                # Asked for its beginning, a partition of which all has expired would tell no position.
+                begins = {p: max(_start(consumer, topic, p), end - last) for p, end in places.items()}
+            consumer.assign([TopicPartition(topic, p, begin) for p, begin in begins.items()])
+            left = {p for p, end in places.items() if end > max(0, begins[p])}
+            while left:
+                yield from _good(consumer.consume(10_000, 0.5), f"read topic {topic}")
+                for place in consumer.position([TopicPartition(topic, p) for p in left]):
+                    if place.offset >= places[place.partition]:
+                        left.discard(place.partition)
+        except KafkaException as error:
+            raise translated(error.args[0], f"read topic {topic}") from error
+        finally:
+            consumer.close()
+
+    def follow(self, topic: str, stop: threading.Event, seen: Callable[[Entry], None], old: bool) -> None:
+        """Call ``seen`` with every record of a one-partition topic, ``old`` ones and new, or new ones alone, until
+        ``stop``. Blocks."""
+        consumer = Consumer({**self.client, "group.id": "trueup", "enable.auto.commit": False})
+        try:
+            consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING if old else OFFSET_END)])
+            while not stop.is_set():
+                message = consumer.poll(0.2)
+                if message is not None and message.error() is None:
+                    seen(_entry(message))
+        finally:
+            consumer.close()
+
+    def ends(self, topic: str) -> dict[int, int]:
+        """Where each partition ends now."""
+        with self._asking:
+            if self._asker is None:
+                self._asker = Consumer({**self.client, "group.id": "trueup", "enable.auto.commit": False})
+            return _ends(self._asker, topic, ASK_S)
+
+
+class Announcer:
+    """Writes to a topic and waits for nothing: what is lost is told in another way."""
+
+    def __init__(self, client: Mapping[str, Any]) -> None:
+        self._producer = Producer({
+            **client, "enable.idempotence": True, "linger.ms": 0, "compression.type": "lz4",
+            "message.timeout.ms": ANNOUNCED_MS, "queue.buffering.max.messages": 10_000, "log_level": 0,
+        })  # fmt: skip
+
+    def publish(self, topic: str, key: bytes, body: bytes) -> None:
+        """Write a record, if that can be done. Never raises for the brokers."""
+        with suppress(BufferError, KafkaException):
+            self._producer.produce(topic, body, key)
+            self._producer.poll(0)
+
+
+def translated(error: KafkaError, doing: str) -> TrueupError:
+    """Our error for one of the client's."""
+    kind = Stop if error.code() in _PERMANENT else Retry
+    todo = "check the journal's rights and limits" if kind is Stop else "try again"
+    return kind(f"to {doing}", error.str(), todo)
+
+
+@retry(retry=retry_if_exception_type(Retry), stop=stop_after_delay(30), wait=wait_exponential(0.1, max=2), reraise=True)
+def _settled_ends(consumer: Consumer, topic: str) -> dict[int, int]:
+    """Where each partition ends. A leader that was just elected may not know it yet, so this is asked again."""
+    return _ends(consumer, topic, 10)
+
+
+def _ends(consumer: Consumer, topic: str, within_s: float) -> dict[int, int]:
+    try:
+        partitions = consumer.list_topics(topic, timeout=within_s).topics[topic].partitions
+        return {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=within_s)[1] for p in partitions}
+    except KafkaException as error:
+        raise translated(error.args[0], f"find the end of topic {topic}") from error
+
+
+def _without_leader(admin: Any, names: Sequence[str]) -> list[str]:
+    topics = admin.list_topics(timeout=10).topics
+    return [n for n in names if n not in topics or any(p.leader < 0 for p in topics[n].partitions.values())]
+
+
+def _start(consumer: Consumer, topic: str, partition: int) -> int:
+    return consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)[0]
+
+
+def _good(messages: list[Message], doing: str) -> Iterator[Entry]:
+    for message in messages:
+        error = message.error()
+        if error is None:
+            yield _entry(message)
+        elif not error.retriable():
+            raise translated(error, doing)
+
+
+def _entry(message: Message) -> Entry:
+    topic, partition, offset = message.topic(), message.partition(), message.offset()
+    assert topic is not None, "a message that was read has a topic"
+    assert partition is not None, "a message that was read has a partition"
+    assert offset is not None, "a message that was read has a place"
+    return Entry(message.key() or b"", message.value(), topic, partition, offset)

@@ -66,9 +66,9 @@ class Marker(NamedTuple):
     """One deletion. Times in ms since the epoch, ``length`` in bytes.
 
     ``version`` and ``ctime_ms``: of the ledger's node, as decided on. ``since_ms``: when it was first seen forgotten.
-    ``bookies``: all that any of its ensembles named; ``pending``: those that have not yet said that they have no such
-    ledger. ``next_ms``: nothing is tried before. ``attempts``: in vain, to delete it, or once it is gone to have that
-    confirmed. ``approved``: by an operator.
+    ``bookies``: all that any of its ensembles named, or the places of objects; ``pending``: those that have not yet
+    said that they hold nothing of it. ``next_ms``: nothing is tried before. ``attempts``: in vain, to delete it, or
+    once it is gone to have that confirmed. ``approved``: by an operator.
     """
 
     ledger: int

@@ -20,7 +20,8 @@ from trueup.state.deletion.rules import LEAK_RULES
 from trueup.state.deletion.settings import Deletion
 from trueup.state.deletion.verdicts import LEAK
 from trueup.state.deletion.view import Leaks
-from trueup.streams.deletion.reconciler import Markers, Result
+from trueup.streams.deletion.reconciler import Markers
+from trueup.streams.deletion.target import Item, Result, items_of
 from trueup.streams.journal.history import History
 from trueup.streams.journal.journal import Journal
 
@@ -51,13 +52,17 @@ class BookKeeper(Protocol):
 
 
 class Nobody:
-    """Implements `streams.deletion.reconciler.Cluster` and `streams.deletion.report.Owners` of a cluster without known
+    """Implements `streams.deletion.target.Target` and `streams.deletion.report.Owners` of a cluster without known
     owners."""
 
     def __init__(self, ledgers: BookKeeper, policy: Callable[[], Deletion], clock: Callable[[], int]) -> None:
         self._policy, self._clock = policy, clock
         self._ledgers = ledgers
-        self.read, self.held = ledgers.read, ledgers.held
+        self.held = ledgers.held
+
+    def find(self, ledgers: Sequence[int]) -> dict[int, Item]:
+        """Those of these ledgers that are there."""
+        return items_of(self._ledgers.read(ledgers))
 
     def start(self, run: Run) -> None:
         """There is nothing to observe."""

@@ -1,11 +1,11 @@
 """Objects of tiered storage that no owner points to: the loop of `streams.deletion.reconciler` over what listings found
 in place of what a stream did. All strays of one ledger are one deletion, which always waits for a person's yes.
 
-A marker's bookies are the places of its objects, each a store and a key; it is confirmed when each is gone.
+The places of a deletion are those of its objects, each a store and a key; it is confirmed when each is gone.
 """
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -14,7 +14,7 @@ import numpy as np
 from trueup.connectors.pulsar import orphan_objects
 from trueup.connectors.pulsar.orphan_objects import Search
 from trueup.connectors.s3.store import Store
-from trueup.state.bookkeeper.ledgers import EMPTY, Ledgers
+from trueup.state.common.backoff import backoff
 from trueup.state.common.errors import TrueupError, ended
 from trueup.state.deletion.lifecycle import LONGEST_MS, Marker
 from trueup.state.deletion.orphan_objects import LOST, UNOWNED, Referenced, Stray
@@ -24,7 +24,8 @@ from trueup.state.deletion.settings import Deletion
 from trueup.state.deletion.stores import Store as Declared
 from trueup.state.deletion.verdicts import LEAK
 from trueup.state.deletion.view import Leaks
-from trueup.streams.deletion.reconciler import Markers, Result
+from trueup.streams.deletion.reconciler import Markers
+from trueup.streams.deletion.target import Item, Result
 from trueup.streams.journal.history import History
 from trueup.streams.journal.journal import Journal
 
@@ -85,7 +86,7 @@ class Strays:
         try:
             self._found[name] = self._searches[name].strays(self._owners.referenced)
         except TrueupError as error:
-            wait = min(int(policy.retry_s * 1000) << min(self._failures[name], 16), LONGEST_MS)
+            wait = backoff(int(policy.retry_s * 1000), self._failures[name], LONGEST_MS)
             self.problems[name], self._due_ms[name] = str(error), self._clock() + wait
             self._failures[name] += 1
             return
@@ -138,10 +139,11 @@ class Strays:
         stray = self._all().get(ledger)
         return tuple(part.place for part in stray.parts) if stray else ()
 
-    def read(self, ledgers: Sequence[int]) -> Ledgers:
-        """Those of which an object is there now, with the places of all as members."""
-        found = [(i, places) for i in ledgers if orphan_objects.left(self._stores, places := self.places(i))]
-        return _table(found) if found else EMPTY
+    def find(self, ledgers: Sequence[int]) -> dict[int, Item]:
+        """Those of which an object is there now, with the places of all."""
+        found = {i: self.places(i) for i in ledgers}
+        return {i: Item(VERSION, tuple(sorted(set(places)))) for i, places in found.items()
+                if orphan_objects.left(self._stores, places)}  # fmt: skip
 
     def delete(self, markers: Sequence[Marker]) -> list[Result]:
         """Delete the objects of these, each if its owner still does not point to any of them."""
@@ -159,16 +161,3 @@ class Strays:
         return {
             i: dict.fromkeys(orphan_objects.left(self._stores, places), "still there") for i, places in asked.items()
         }
-
-
-def _table(found: Iterable[tuple[int, Sequence[str]]]) -> Ledgers:
-    rows = list(found)
-    names = {place: code for code, place in enumerate(dict.fromkeys(p for _, places in rows for p in places))}
-    count, ones, sizes = len(rows), np.ones(len(rows), np.int64), [len(places) for _, places in rows]
-    return Ledgers(
-        ledger=np.array([ledger for ledger, _ in rows], np.int64), mzxid=ones, ctime_ms=ones, seen_ms=ones,
-        version=np.full(count, VERSION, np.int32), fragments=np.ones(count, np.uint32),
-        ensemble=np.array(sizes, np.uint16), quorum=np.ones(count, np.uint16), state=np.ones(count, np.uint8),
-        entries=np.ones(count, np.uint8), names=tuple(names),
-        members=np.array([names[place] for _, places in rows for place in places], np.uint32),
-    )  # fmt: skip

@@ -14,7 +14,6 @@ from trueup.connectors.pulsar.offload_verify import Tiered
 from trueup.connectors.s3.store import store_of
 from trueup.connectors.zookeeper.follower import Run
 from trueup.connectors.zookeeper.requests import Stat
-from trueup.state.bookkeeper.ledgers import Ledgers
 from trueup.state.bookkeeper.observations import LedgerRecord
 from trueup.state.deletion import stores as tiering
 from trueup.state.deletion.lifecycle import Marker
@@ -23,12 +22,12 @@ from trueup.state.deletion.owners import Claim, Component, Pointers, Status
 from trueup.state.deletion.rules import DROPPED
 from trueup.state.deletion.settings import Deletion
 from trueup.streams.bookkeeper.cluster import BookKeeper
-from trueup.streams.deletion.reconciler import Result
+from trueup.streams.deletion.target import Item, Result, items_of
 from trueup.streams.journal.journal import Journal
 
 
 class Pulsar:
-    """Implements `streams.deletion.reconciler.Cluster` and `streams.deletion.report.Owners`. Safe to use from several
+    """Implements `streams.deletion.target.Target` and `streams.deletion.report.Owners`. Safe to use from several
     threads."""
 
     def __init__(
@@ -55,9 +54,9 @@ class Pulsar:
     def _publish(self, news: Iterable[Pointers]) -> None:
         self._journal.put([("owners", node.path.encode(), record_of(node)) for node in news])
 
-    def read(self, ledgers: Sequence[int]) -> Ledgers:
-        """Fresh rows of these ledgers; those that are gone are left out."""
-        return self._ledgers.read(ledgers)
+    def find(self, ledgers: Sequence[int]) -> dict[int, Item]:
+        """Those of these ledgers that are there."""
+        return items_of(self._ledgers.read(ledgers))
 
     def nodes(self, owner: str) -> list[Pointers]:
         """All nodes of an owner as they are now. Raises `Retry`."""

@@ -10,11 +10,10 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame
 
-from trueup.state.bookkeeper.ledgers import Ledgers
 from trueup.state.common.errors import Refused, TrueupError
 from trueup.state.common.rules import Verdict
 from trueup.state.common.token_bucket import TokenBucket
@@ -37,6 +36,7 @@ from trueup.state.deletion.settings import Deletion
 from trueup.state.deletion.verdicts import Rows
 from trueup.state.deletion.view import Leaks, agreed, settled
 from trueup.streams.deletion.query import leaks_of
+from trueup.streams.deletion.target import OUTCOMES, Check, Result, Target, ready
 from trueup.streams.journal.codec import ledger_key
 from trueup.streams.journal.history import ITSELF, History
 from trueup.streams.journal.journal import Journal
@@ -47,25 +47,6 @@ BURST_MS = 1000.0  # so long a time's worth of ledgers is deleted at once
 VERIFIED_AT_ONCE, VERIFYING_MS = 20, 5_000
 """Copies in tiered storage that are verified in one turn, and how long that may take before the next turn goes on."""
 ORDERED = (Stage.DELETING, Stage.GONE)
-OUTCOMES = {"deleted": Event.DONE, "gone": Event.DONE, "refused": Event.REFUSE, "retry": Event.FAIL}
-"""What the answer to an order means; an unknown one is left to what is observed."""
-
-
-class Result(NamedTuple):
-    """What became of an order: one of `OUTCOMES`, or unknown; why, in words."""
-
-    ledger: int
-    result: str
-    detail: str
-
-
-Check = Callable[[Sequence[Marker]], list[Result]]
-"""Looks at all that a deletion would look at, and deletes nothing; "ready" where it would."""
-
-
-def ready(markers: Sequence[Marker]) -> list[Result]:
-    """What a cluster says in which nothing has to be looked at before the deletion itself."""
-    return [Result(marker.ledger, "ready", "") for marker in markers]
 
 
 class Leak(NamedTuple):
@@ -80,28 +61,12 @@ class Leak(NamedTuple):
     since_ms: int
 
 
-class Cluster(Protocol):
-    """What the loop needs of connectors."""
-
-    def read(self, ledgers: Sequence[int]) -> Ledgers:
-        """Fresh rows of these ledgers; those that are gone are left out."""
-
-    def delete(self, markers: Sequence[Marker]) -> list[Result]:
-        """Delete these ledgers, each if nothing that its marker rests on has changed."""
-
-    def held(self, asked: Mapping[int, Sequence[str]]) -> dict[int, dict[str, str]]:
-        """Which of these bookies do not say that they have no such ledger, and what they say."""
-
-    def obstacle(self) -> str:
-        """Why nothing may be deleted now; empty if it may."""
-
-
 class Markers:
     """What is forgotten, the markers, and the orders. Safe to use from several threads."""
 
     def __init__(
         self,
-        cluster: Cluster,
+        target: Target,
         journal: Journal,
         policy: Callable[[], Deletion],
         first_epoch: Callable[[], int | None],
@@ -112,7 +77,7 @@ class Markers:
         topic: str = "markers",
         history: History | None = None,
     ) -> None:
-        self._cluster, self._journal, self._policy = cluster, journal, policy
+        self._target, self._journal, self._policy = target, journal, policy
         self._first_epoch, self._counted, self._clock, self._buckets = first_epoch, counted, clock, buckets
         self._check, self._topic = check, topic
         self._acting = threading.RLock()
@@ -175,7 +140,7 @@ class Markers:
                 return
             before = self.obstacle
             try:
-                self.obstacle = self._cluster.obstacle()
+                self.obstacle = self._target.obstacle()
                 if self.obstacle:
                     return
                 self._observe(self._clock())
@@ -190,17 +155,16 @@ class Markers:
         """Fold what the view says into the markers, and begin new ones."""
         policy, said = self._policy(), self._due()
         looked = sorted(m.ledger for m in self.markers.values() if _unsure(m, m.ledger in said))
-        there = self._cluster.read(looked) if looked else None
-        versions = {} if there is None else dict(zip(there.ledger.tolist(), there.version.tolist(), strict=True))
+        there = self._target.find(looked) if looked else {}
         grace_ms, retry_ms = int(policy.grace_s * 1000), int(policy.retry_s * 1000)
         changed, resting = [], list[tuple[Marker, Marker]]()
         for ledger, marker in self.markers.items():
             leak = said.get(ledger)
             if leak is None and marker.stage is Stage.GONE:
                 continue
-            stale = marker.stage in ORDERED and ledger not in versions
+            stale = marker.stage in ORDERED and ledger not in there
             seen = (
-                Seen(ledger in versions, "", versions.get(ledger, -1)) if leak is None or stale
+                Seen(ledger in there, "", there[ledger].version if ledger in there else -1) if leak is None or stale
                 else Seen(True, leak.rule, leak.version)
             )  # fmt: skip
             after = observed(marker, seen, grace_ms, retry_ms, now_ms)
@@ -234,18 +198,16 @@ class Markers:
             return self._said
 
     def _begun(self, said: Mapping[int, Leak], policy: Deletion, now_ms: int) -> list[Marker]:
-        """Markers of ledgers that are forgotten and still there, with all bookies that ever held them."""
+        """Markers of ledgers that are forgotten and still there, with all places that ever held them."""
         room = min(AT_ONCE, policy.max_markers - len(self.markers))
         if room <= 0 or len(said.keys() - self.markers.keys()) == 0:
             return []
         fresh = sorted((leak.since_ms, ledger) for ledger, leak in said.items() if ledger not in self.markers)[:room]
-        rows, made = self._cluster.read(sorted(ledger for _, ledger in fresh)), []
-        for at, ledger in enumerate(rows.ledger.tolist()):
-            leak = said[ledger]
-            if leak.version == int(rows.version[at]):
-                bookies = tuple(sorted({bookie for ensemble in rows.ensembles(at) for bookie in ensemble}))
-                made.append(Marker(**leak._asdict(), at_ms=now_ms, bookies=bookies))
-        return made
+        there = self._target.find(sorted(ledger for _, ledger in fresh))
+        return [
+            Marker(**leak._asdict(), at_ms=now_ms, bookies=item.places)
+            for ledger, item in there.items() if (leak := said[ledger]).version == item.version
+        ]  # fmt: skip
 
     def _delete(self, now_ms: int) -> None:
         policy = self._policy()
@@ -257,7 +219,7 @@ class Markers:
         ordered = {m.ledger: advance(m, Event.ORDER, now_ms) for m in chosen}
         self._take(ordered.values())
         self._tokens.take(len(ordered))
-        results = self._cluster.delete(list(ordered.values()))
+        results = self._target.delete(list(ordered.values()))
         self._take(self._became(ordered[each.ledger], each, int(policy.retry_s * 1000)) for each in results)
 
     def _became(self, marker: Marker, found: Result, retry_ms: int) -> Marker:
@@ -271,7 +233,7 @@ class Markers:
         asked = unconfirmed(self.markers.values(), now_ms)[:AT_ONCE]
         if not asked:
             return
-        held = self._cluster.held({m.ledger: m.pending for m in asked})
+        held = self._target.held({m.ledger: m.pending for m in asked})
         first_ms, changed = int(self._policy().confirm_s * 1000), []
         for marker in asked:
             left = held[marker.ledger]

@@ -16,7 +16,6 @@ from tests.simulation.checkers import Violation
 from tests.simulation.deletion.shelf import CLUSTER, Asked, Shelf
 from tests.simulation.deletion.world import BOOKIES, OWNERS, Node, World
 from trueup.connectors.pulsar.offload_index import pair_of
-from trueup.state.bookkeeper.ledgers import Ledgers
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.common.errors import Retry
 from trueup.state.deletion.lifecycle import Marker, Stage
@@ -29,7 +28,8 @@ from trueup.state.deletion.settings import Deletion
 from trueup.state.deletion.stores import Store
 from trueup.state.deletion.view import OwnerBucket
 from trueup.streams.deletion.orphan_objects import Strays
-from trueup.streams.deletion.reconciler import Markers, Result
+from trueup.streams.deletion.reconciler import Markers
+from trueup.streams.deletion.target import Item, Result
 from trueup.streams.journal.codec import ledger_key
 
 STEPS, BUCKETS = 60, 2
@@ -71,7 +71,7 @@ class Journal:
 
 
 class Connector:
-    """Implements `streams.deletion.reconciler.Cluster` over the world."""
+    """Implements `streams.deletion.target.Target` over the world."""
 
     def __init__(self, world: World, journal: Journal) -> None:
         self.world, self.journal, self.calm = world, journal, False
@@ -80,19 +80,10 @@ class Connector:
     def obstacle(self) -> str:
         return ""
 
-    def read(self, ledgers: Sequence[int]) -> Ledgers:
+    def find(self, ledgers: Sequence[int]) -> dict[int, Item]:
         self.maybe_dies()
-        found = sorted(i for i in ledgers if i in self.world.ledgers)
-        rows = [self.world.ledgers[i] for i in found]
-        count, ones = len(found), np.ones(len(found), np.int64)
-        names = sorted({bookie for row in rows for bookie in row.bookies})
-        members = np.array([names.index(b) for row in rows for b in row.bookies], np.uint32)
-        return Ledgers(
-            ledger=np.array(found, np.int64), mzxid=ones, ctime_ms=ones, seen_ms=ones,
-            version=np.array([row.version for row in rows], np.int32), fragments=np.ones(count, np.uint32),
-            ensemble=np.full(count, 2, np.uint16), quorum=np.full(count, 2, np.uint16), state=np.ones(count, np.uint8),
-            entries=np.ones(count, np.uint8), members=members, names=tuple(names),
-        )  # fmt: skip
+        there = self.world.ledgers
+        return {i: Item(there[i].version, tuple(sorted(set(there[i].bookies)))) for i in ledgers if i in there}
 
     def delete(self, markers: Sequence[Marker]) -> list[Result]:
         self.maybe_dies()

@@ -22,7 +22,8 @@ from trueup.state.deletion.settings import Deletion
 from trueup.state.deletion.view import Leaks, OwnerBucket
 from trueup.streams.deletion import reconciler as loop
 from trueup.streams.deletion.orphan_objects import Strays
-from trueup.streams.deletion.reconciler import Markers, Result
+from trueup.streams.deletion.reconciler import Markers
+from trueup.streams.deletion.target import Result
 
 SEEDS = 200
 

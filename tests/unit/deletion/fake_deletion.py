@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from trueup.state.bookkeeper.ledgers import Ledgers
 from trueup.state.common.errors import Retry
 from trueup.state.deletion.lifecycle import Marker, Stage
 from trueup.state.deletion.owners import Component, Pointers, Status
@@ -14,8 +13,9 @@ from trueup.state.deletion.rules import LEAK_RULES
 from trueup.state.deletion.settings import Deletion
 from trueup.state.deletion.verdicts import LEAK
 from trueup.state.deletion.view import Leaks
-from trueup.streams.deletion.reconciler import Markers, Result
+from trueup.streams.deletion.reconciler import Markers
 from trueup.streams.deletion.report import Unreferenced
+from trueup.streams.deletion.target import Item, Result
 
 OWNER, OTHER = "public/default/persistent/orders", "public/billing/persistent/bills"
 NOW, MINUTE = 10_000_000, 60_000
@@ -62,7 +62,7 @@ class FakeJournal:
 
 @dataclass
 class FakeCluster:
-    """Implements `streams.deletion.reconciler.Cluster` and `streams.deletion.report.Owners`. ``versions``: of the
+    """Implements `streams.deletion.target.Target` and `streams.deletion.report.Owners`. ``versions``: of the
     ledgers there are; ``outcome``: of every order; ``holding``: bookies that do not say that they have none;
     ``checks``: what is said of ledgers that are looked at before, by ledger."""
 
@@ -81,16 +81,8 @@ class FakeCluster:
         self.checked += [marker.ledger for marker in markers]
         return [Result(m.ledger, self.checks.get(m.ledger, "ready"), "so it is") for m in markers]
 
-    def read(self, ledgers: Sequence[int]) -> Ledgers:
-        found = [i for i in ledgers if i in self.versions]
-        count, ones = len(found), np.ones(len(found), np.int64)
-        return Ledgers(
-            ledger=np.array(found, np.int64), mzxid=ones, ctime_ms=ones, seen_ms=ones,
-            version=np.array([self.versions[i] for i in found], np.int32), fragments=np.ones(count, np.uint32),
-            ensemble=np.full(count, 2, np.uint16), quorum=np.full(count, 2, np.uint16), state=np.ones(count, np.uint8),
-            entries=np.ones(count, np.uint8), members=np.tile(np.arange(2, dtype=np.uint32), count),
-            names=("a:1", "b:1"),
-        )  # fmt: skip
+    def find(self, ledgers: Sequence[int]) -> dict[int, Item]:
+        return {i: Item(self.versions[i], ("a:1", "b:1")) for i in ledgers if i in self.versions}
 
     def delete(self, markers: Sequence[Marker]) -> list[Result]:
         self.orders += [marker.ledger for marker in markers]

@@ -1,5 +1,6 @@
 """What an operator orders where nobody's metadata say which ledgers are in use."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 
 from tests.unit.deletion.fake_deletion import NOW, FakeCluster, FakeJournal
 from trueup.connectors.bookkeeper.deletion.remove import RemovalOrder, Removed
-from trueup.state.bookkeeper.ledgers import Ledgers
+from trueup.state.bookkeeper.ledgers import Ledgers, concat, row
 from trueup.state.bookkeeper.observations import LedgerRecord, LedgerState
 from trueup.state.common.errors import Refused, Retry
 from trueup.state.deletion.lifecycle import Stage
@@ -31,6 +32,11 @@ class FakeBookKeeper(FakeCluster):
             raise Refused(f"ledger {ledger}", "no such ledger", "look again")
         said = {"ledger": ledger, "version": self.versions[ledger], "ctime_ms": 1, "length": 100, "error": ""}
         return {**said, "state": self.state, "custom": self.custom}, self.read([ledger])  # type: ignore[typeddict-item]
+
+    def read(self, ledgers: Sequence[int]) -> Ledgers:
+        return concat([
+            row(i, ["a:1", "b:1"], quorum=2, version=self.versions[i]) for i in ledgers if i in self.versions
+        ])  # fmt: skip
 
     def remove(self, orders: list[RemovalOrder]) -> list[Removed]:
         self.ordered += orders

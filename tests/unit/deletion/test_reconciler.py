@@ -7,7 +7,7 @@ import pytest
 from tests.unit.deletion.fake_deletion import MINUTE, NOW, OTHER, Loop
 from trueup.state.common.errors import Refused, Retry
 from trueup.state.deletion.lifecycle import Marker, Stage
-from trueup.streams.deletion.reconciler import Result
+from trueup.streams.deletion.target import Result
 
 ONE = {"ledger": 7}
 COPIED = {"ledger": 7, "rule": "dropped"}

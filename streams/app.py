@@ -20,14 +20,14 @@ from pyspark.sql.streaming import StreamingQuery
 from trueup.connectors.sandbox.servers.kafka import Kafka
 from trueup.connectors.zookeeper.follower import Run
 from trueup.state.common.errors import Retry
-from trueup.state.deletion import settings as deleting
+from trueup.state.deletion import settings as deletion_settings
 from trueup.state.settings.settings import Settings
 from trueup.streams.api import Application
 from trueup.streams.bookkeeper.cluster import BookKeeper
 from trueup.streams.bookkeeper.repair_workers import RepairWorkers
 from trueup.streams.bookkeeper.topology import Keeper
 from trueup.streams.config.live import Live
-from trueup.streams.deletion import query as deletion
+from trueup.streams.deletion import query as deletion_query
 from trueup.streams.deletion.manual import Nobody, Orders
 from trueup.streams.deletion.orphan_objects import Strays
 from trueup.streams.deletion.owners import Pulsar
@@ -36,7 +36,7 @@ from trueup.streams.deletion.report import Unreferenced
 from trueup.streams.journal.history import SAVE_S, History
 from trueup.streams.journal.journal import Journal
 from trueup.streams.logdirs.manager import LogDirs
-from trueup.streams.placement import query as placement
+from trueup.streams.placement import query as placement_query
 from trueup.streams.placement.reconciler import Reconciler
 from trueup.streams.placement.report import Placed
 from trueup.streams.replication.ends import Ends
@@ -238,12 +238,12 @@ class Running:
         self._logdirs.begin(lambda: driver.session, self._supervisor, f"{self._checkpoints()}/logdirs")
 
     def _deleting(self, spark: SparkSession, markers: Markers) -> StreamingQuery:
-        checkpoint = self._checkpoint("deletion", deletion.FORM)
-        return deletion.start(spark, self._journal, self._settings.spark, markers.batch, checkpoint)
+        checkpoint = self._checkpoint("deletion", deletion_query.FORM)
+        return deletion_query.start(spark, self._journal, self._settings.spark, markers.batch, checkpoint)
 
     def _placement(self, spark: SparkSession, ledgers: "Ledgers") -> StreamingQuery:
-        checkpoint = self._checkpoint("placement", placement.FORM)
-        return placement.start(spark, self._journal, self._settings.spark, ledgers.reconciler.batch, checkpoint)
+        checkpoint = self._checkpoint("placement", placement_query.FORM)
+        return placement_query.start(spark, self._journal, self._settings.spark, ledgers.reconciler.batch, checkpoint)
 
     def _checkpoints(self) -> str:
         return self._settings.spark.checkpoint or f"file://{self._data / 'checkpoints'}"
@@ -296,12 +296,12 @@ class Deletion:
     def __init__(
         self, settings: Settings, live: Live, journal: Journal, metrics: Metrics, ledgers: Ledgers, history: History
     ) -> None:
-        def policy() -> deleting.Deletion:
+        def policy() -> deletion_settings.Deletion:
             return live.now.deletion
 
         self.owners: Pulsar | Nobody
         self.strays: Strays | None = None
-        self.streams = settings.deletion.owners != deleting.OPERATOR
+        self.streams = settings.deletion.owners != deletion_settings.OPERATOR
         if not self.streams:
             orders = Orders(ledgers.cluster, journal, policy, metrics.deletion, now_ms, history)
             self.owners, self.markers, self.turn, self._load = orders.owners, orders.markers, orders.turn, orders.load

@@ -7,8 +7,8 @@ import click
 
 from trueup.state.common.lifecycle import diagram
 from trueup.state.common.rules import Rule, Verdict
-from trueup.state.deletion import lifecycle as markers
-from trueup.state.logdirs import lifecycle
+from trueup.state.deletion import lifecycle as deletion
+from trueup.state.logdirs import lifecycle as logdirs
 from trueup.state.placement.lifecycle import ENDS, TRANSITIONS
 from trueup.state.replication import status
 from trueup.state.replication.rules import EVERY_RULE
@@ -92,12 +92,12 @@ def repairs() -> str:
 
 def moves() -> str:
     """docs/moves.md."""
-    return f"{MOVES}```mermaid\n{diagram(lifecycle.TRANSITIONS, lifecycle.ENDS)}```\n"
+    return f"{MOVES}```mermaid\n{diagram(logdirs.TRANSITIONS, logdirs.ENDS)}```\n"
 
 
 def deletions() -> str:
     """docs/markers.md."""
-    return f"{DELETIONS}```mermaid\n{diagram(markers.TRANSITIONS, markers.ENDS, markers.Stage.SUSPECTED)}```\n"
+    return f"{DELETIONS}```mermaid\n{diagram(deletion.TRANSITIONS, deletion.ENDS, deletion.Stage.SUSPECTED)}```\n"
 
 
 def links() -> str:

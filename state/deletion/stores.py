@@ -27,7 +27,7 @@ class Store:
     )
 
 
-def check(stores: Mapping[str, Store]) -> Iterator[str]:
+def check_stores(stores: Mapping[str, Store]) -> Iterator[str]:
     """What is wrong with them, with key, expected and found. What stands in an address may be a secret."""
     known: dict[tuple[str, str], str] = {}
     for name, store in stores.items():

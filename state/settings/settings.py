@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
-from trueup.state.common import options as keys
+from trueup.state.common import options
 from trueup.state.common.errors import BadSettings
 from trueup.state.common.options import (
     COUNT,
@@ -23,11 +23,11 @@ from trueup.state.common.options import (
     shown,
     shown_name,
 )
-from trueup.state.deletion import settings as deleting
-from trueup.state.deletion import stores as tiering
-from trueup.state.logdirs import settings as levelling
+from trueup.state.deletion.settings import Deletion
+from trueup.state.deletion.stores import Store, check_stores
+from trueup.state.logdirs.settings import LogDirs
 from trueup.state.placement.settings import Placement
-from trueup.state.replication import settings as linking
+from trueup.state.replication import settings as replication
 from trueup.state.settings import validation
 
 
@@ -120,11 +120,11 @@ class Settings:
     cluster: Cluster = field(default_factory=Cluster)
     racks: Racks = field(default_factory=Racks)
     placement: Placement = field(default_factory=Placement)
-    deletion: deleting.Deletion = field(default_factory=deleting.Deletion)
-    stores: dict[str, tiering.Store] = field(default_factory=dict)
-    kafka: dict[str, linking.Cluster] = field(default_factory=dict)
-    links: dict[str, linking.Link] = field(default_factory=dict)
-    logdirs: dict[str, levelling.LogDirs] = field(default_factory=dict)
+    deletion: Deletion = field(default_factory=Deletion)
+    stores: dict[str, Store] = field(default_factory=dict)
+    kafka: dict[str, replication.Cluster] = field(default_factory=dict)
+    links: dict[str, replication.Link] = field(default_factory=dict)
+    logdirs: dict[str, LogDirs] = field(default_factory=dict)
     journal: Journal = field(default_factory=Journal)
     spark: Spark = field(default_factory=Spark)
     http: Http = field(default_factory=Http)
@@ -179,7 +179,7 @@ def change(settings: Settings, name: str, value: Any) -> Settings:
     section, *table, leaf = name.split(".")
     part = _part(settings, name)
     kind = hints_of(part.__class__)[leaf]
-    made = replace(part, **{leaf: keys.value(live[name], kind, from_text(value, kind), name, problems)})
+    made = replace(part, **{leaf: options.value(live[name], kind, from_text(value, kind), name, problems)})
     if table and not problems:
         problems += validation.check_entry(section, table[0], made)
     if problems:
@@ -227,7 +227,7 @@ def _part(settings: Settings, name: str) -> Any:
 
 def _together(settings: Settings) -> list[str]:
     """Rules that concern more than one key."""
-    problems, racks, root = [*tiering.check(settings.stores)], settings.racks, settings.cluster.ledgers_root
+    problems, racks, root = [*check_stores(settings.stores)], settings.racks, settings.cluster.ledgers_root
     if racks.source == "script" and not racks.script:
         problems.append("racks.script: expected the path of the rack script, as racks.source is script; found nothing")
     if racks.source == "static" and not racks.table:

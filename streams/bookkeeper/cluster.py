@@ -22,7 +22,7 @@ from trueup.connectors.zookeeper.follower import Run
 from trueup.state.bookkeeper.ledgers import EMPTY, Ledgers, concat
 from trueup.state.bookkeeper.observations import LedgerRecord, Observation
 from trueup.state.common.errors import BadSettings, Refused
-from trueup.state.settings import settings as declared
+from trueup.state.settings import settings
 from trueup.streams.bookkeeper.judging import Judging
 from trueup.streams.bookkeeper.ledger_records import encoded
 from trueup.streams.bookkeeper.reached import Reached, known
@@ -67,7 +67,7 @@ class BookKeeper:
             self._journal.publish(observations)
         self.judging.published(observations)
 
-    def _rack_map(self, chosen: declared.Racks) -> Racks:
+    def _rack_map(self, chosen: settings.Racks) -> Racks:
         found = rack_map(chosen)
         if not isinstance(found, Script):
             return found
@@ -294,7 +294,7 @@ def bookie_tls(options: Mapping[str, str]) -> ssl.SSLContext | None:
         raise BadSettings([f"cluster.bookies: {problem}" for problem in error.problems]) from error
 
 
-def rack_map(chosen: declared.Racks) -> Racks:
+def rack_map(chosen: settings.Racks) -> Racks:
     """The rack map that the settings name."""
     if chosen.source == "script":
         return Script(chosen.script)

@@ -15,12 +15,12 @@ from trueup.connectors.s3.store import store_of
 from trueup.connectors.zookeeper.follower import Run
 from trueup.connectors.zookeeper.requests import Stat
 from trueup.state.bookkeeper.observations import LedgerRecord
-from trueup.state.deletion import stores as tiering
 from trueup.state.deletion.lifecycle import Marker
 from trueup.state.deletion.orphan_objects import Referenced
 from trueup.state.deletion.owners import Claim, Component, Pointers, Status
 from trueup.state.deletion.rules import DROPPED
 from trueup.state.deletion.settings import Deletion
+from trueup.state.deletion.stores import Store
 from trueup.streams.bookkeeper.cluster import BookKeeper
 from trueup.streams.deletion.target import Item, Result, items_of
 from trueup.streams.journal.journal import Journal
@@ -32,7 +32,7 @@ class Pulsar:
 
     def __init__(
         self, ledgers: BookKeeper, journal: Journal, policy: Callable[[], Deletion], clock: Callable[[], int],
-        stores: Mapping[str, tiering.Store],
+        stores: Mapping[str, Store],
     ) -> None:  # fmt: skip
         self._ledgers, self._journal, self._policy, self._clock = ledgers, journal, policy, clock
         self._paths = Paths(policy().root)

@@ -16,7 +16,7 @@ from trueup.state.replication.status import Stage
 from trueup.streams.config.live import Live
 from trueup.streams.journal.history import History
 from trueup.streams.journal.journal import Journal, Record
-from trueup.streams.replication import checkpoints as copies
+from trueup.streams.replication import checkpoints
 from trueup.streams.replication.clusters import connector_of
 from trueup.streams.replication.link import COUNTED, Link
 from trueup.streams.replication.monitor import Sides, Watch
@@ -62,7 +62,7 @@ class Links:
             self._stop.unlink(missing_ok=True)
         if not self._live.now.links:
             return
-        known = copies.load(self._journal)
+        known = checkpoints.load(self._journal)
         memory = {
             record.key.decode(errors="replace"): record.value["value"]
             for record in self._journal.read("memory", bad=_not_remembered)

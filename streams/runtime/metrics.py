@@ -15,7 +15,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from trueup.connectors.contract import Progress
 from trueup.state.common.options import MODES
 from trueup.state.common.rules import Verdict
-from trueup.state.deletion import lifecycle as markers
+from trueup.state.deletion import lifecycle as deletion_lifecycle
 from trueup.state.logdirs import lifecycle
 from trueup.state.logdirs.rules import LOGDIR_RULES
 from trueup.state.placement.lifecycle import Stage
@@ -201,7 +201,7 @@ class Metrics:
         for kind, outcomes in ACTIONS.items():
             for outcome in outcomes:
                 self.actions.at(kind, outcome)
-        for reached in markers.Stage:
+        for reached in deletion_lifecycle.Stage:
             self.deletions.at(reached)
         for link in self._names:
             for outcome in OUTCOMES:
@@ -247,7 +247,7 @@ class Metrics:
     def deletion(self, stage: str, length: int, seconds: float) -> None:
         """Count one step of the deletion of a ledger of so many bytes; ``seconds``: since the step before."""
         self.deletions.at(str(stage)).inc()
-        if stage == markers.Stage.CONFIRMED:
+        if stage == deletion_lifecycle.Stage.CONFIRMED:
             self.deleted_bytes.at().inc(length)
             self.confirmed.at().observe(max(0.0, seconds))
 
@@ -367,8 +367,8 @@ class Metrics:
         for row in found["forgotten"]:
             self.forgotten.at(row["namespace"], row["rule"]).set(row["ledgers"])
             self.forgotten_bytes.at(row["namespace"], row["rule"]).set(row["bytes"])
-        for stage in markers.Stage:
-            if stage not in markers.ENDS:
+        for stage in deletion_lifecycle.Stage:
+            if stage not in deletion_lifecycle.ENDS:
                 self.markers.at(stage).set(found["markers"].get(stage, 0))
         self.oldest_marker.at().set((found["oldest_ms"] or 0) / 1000)
 

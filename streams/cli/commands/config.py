@@ -114,6 +114,6 @@ def reference() -> None:
     \b
     Example:  trueup config reference > trueup.yaml
     """
-    from trueup.streams.config import file as settings
+    from trueup.streams.config import file
 
-    click.echo(settings.reference(), nl=False)
+    click.echo(file.reference(), nl=False)

@@ -131,7 +131,7 @@ class Settings:
     data_dir: str = key("trueup-data", "Directory of the embedded journal, checkpoints and logs")
 
     @property
-    def clusters(self) -> dict[str, tuple[str, linking.Cluster]]:
+    def clusters(self) -> dict[str, tuple[str, replication.Cluster]]:
         """Every cluster that a link can name, of whatever system: its system, which is its section, and itself."""
         return {name: ("kafka", cluster) for name, cluster in self.kafka.items()}
 

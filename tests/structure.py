@@ -2,7 +2,7 @@
 
 import importlib
 import pkgutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import grimp
@@ -28,8 +28,8 @@ def _floor(graph: grimp.ImportGraph, floor: str) -> str:
     """One floor: its rooms with what is in them, and the arrows between them."""
     name = f"{PACKAGE}.{floor}"
     rooms = [*_rooms(name)]
-    table = ["| room | modules | holds |", "|---|---|---|"]
-    table += [f"| `{_short(room)}` | {_modules(graph, room)} | {_about(room)} |" for room in rooms]
+    table = ["| room | holds |", "|---|---|"]
+    table += [f"| `{_short(room)}` | {_about(room)} |" for room in rooms]
     arrows = sorted({(a, b) for a, b in _imports(graph, name) if a != b and {a, b} <= set(rooms)})
     drawn = ["```mermaid", "graph TD", *(f"  {_short(a)} --> {_short(b)}" for a, b in arrows), "```"]
     return "\n".join([f"## {floor}/\n", _about(name), "", *table, "", *(drawn if arrows else ()), ""])
@@ -50,12 +50,6 @@ def _imports(graph: grimp.ImportGraph, floor: str) -> Iterator[tuple[str, str]]:
 
 def _room(module: str) -> str:
     return ".".join(module.split(".")[:3])
-
-
-def _modules(graph: grimp.ImportGraph, room: str) -> int:
-    """Without the packages themselves."""
-    found: Iterable[str] = graph.find_descendants(room)
-    return sum(not graph.find_children(module) for module in found)
 
 
 def _about(module: str) -> str:

@@ -4,6 +4,7 @@ import json
 import logging
 import time
 
+import trueup
 from trueup.streams.runtime.format import cut
 
 LEVELS = ("debug", "info", "warning", "error")
@@ -90,7 +91,6 @@ def start(level: str = "info") -> None:
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(max(logging.WARNING, logging.getLevelNamesMapping()[level.upper()]))
-    for name in ("state", "connectors", "streams"):
-        logging.getLogger(name).setLevel(level.upper())
+    logging.getLogger(trueup.__name__).setLevel(level.upper())
     for name in ("librdkafka", "kazoo.client"):
         logging.getLogger(name).addFilter(Seldom())

@@ -355,6 +355,16 @@ def test_a_refused_record_stops_its_partition_and_no_other(harness: Harness) -> 
     assert contents(harness.read("west", topic, 1)) == numbered(2_000)
 
 
+@pytest.mark.parametrize("records", PUMPED, indirect=True)
+def test_nothing_behind_a_refused_record_is_written_by_a_new_copier(records: Harness) -> None:
+    topic, size = records.narrow_topic(), 2_000
+    behind = [Written(b"%d" % n, bytes(size), TODAY_MS) for n in range(1_000)]
+    records.write("east", topic, {0: [POISON, *behind]})
+    copy = records.copy(records.lease(topic)).to_the_end()
+    [row] = copy.rows.values()
+    assert (contents(records.read("west", topic)), bool(row.stopped)) == ([], True)
+
+
 def test_what_was_stopped_goes_on_when_the_target_takes_the_record(records: Harness) -> None:
     topic = records.narrow_topic()
     records.write("east", topic, {0: AROUND_POISON})

@@ -213,9 +213,8 @@ class Trueup:
             return []
 
     def jvm(self) -> psutil.Process:
-        """Spark's driver."""
-        (found,) = [process for process in self.processes() if "pyspark-shell" in words(process)]
-        return found
+        """Spark's driver. A process that it starts has its command line for a moment, and comes behind it."""
+        return next(process for process in self.processes() if "pyspark-shell" in words(process))
 
     def workers(self) -> list[psutil.Process]:
         """Python processes of Spark's that hold leases."""

@@ -162,7 +162,12 @@ class KafkaWriter:
 
     def _client(self) -> Producer:
         if self._producer is None:
-            self._producer = producer(self._lease.target, self._lease.limits, _unheard, BATCH_BYTES, linger_ms=0)
+            # One request at a time: a broker accepts any sequence number from a producer that it does not know, so a
+            # second request would be written although the first one of a new producer is refused.
+            self._producer = producer(
+                self._lease.target, self._lease.limits, _unheard, BATCH_BYTES, linger_ms=0,
+                max_in_flight_requests_per_connection=1,
+            )  # fmt: skip
         return self._producer
 
     def close(self) -> None:

@@ -1,6 +1,8 @@
 """A log line is one line: what happened, then what belongs to it."""
 
 import logging
+import subprocess
+import sys
 
 import pytest
 from py4j.protocol import Py4JNetworkError
@@ -47,3 +49,17 @@ def test_what_py4j_says_of_a_jvm_that_is_gone_is_left_out(name: str, error: Exce
 def test_a_line_has_an_end() -> None:
     long = "x" * 200_000
     assert len(line(long, found=long)) < 2 * LONGEST + 20
+
+
+SAYS = """
+import logging
+from trueup.streams.runtime import logs
+logs.start("info")
+for module in (logs, logging):
+    logging.getLogger(module.__name__).info("from %s", module.__name__)
+"""
+
+
+def test_our_modules_log_from_the_level_chosen_and_others_from_warnings() -> None:
+    done = subprocess.run([sys.executable, "-c", SAYS], capture_output=True, text=True, timeout=60, check=True)
+    assert [each.split(": ")[1] for each in done.stderr.splitlines()] == ["from trueup.streams.runtime.logs"]

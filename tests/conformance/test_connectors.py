@@ -29,6 +29,7 @@ TODAY_MS = int(time.time() * 1000)
 POISON = Written(b"poison", random.Random(1).randbytes(TOO_LARGE), TODAY_MS)
 AROUND_POISON = [*numbered(300, since_ms=TODAY_MS), POISON, *numbered(300, 300, since_ms=TODAY_MS)]
 """Of today: what stands behind a refused batch is refused as long as the target remembers the producer."""
+REPEATED = 10
 CHOSEN = Position(0, chosen=True)
 PUMP = "tests.conformance.memory:pump"
 PUMPED = ["memory>memory", "memory>kafka", "kafka>memory", "kafka>kafka"]
@@ -357,12 +358,11 @@ def test_a_refused_record_stops_its_partition_and_no_other(harness: Harness) -> 
 
 @pytest.mark.parametrize("records", PUMPED, indirect=True)
 def test_nothing_behind_a_refused_record_is_written_by_a_new_copier(records: Harness) -> None:
-    topic, size = records.narrow_topic(), 2_000
-    behind = [Written(b"%d" % n, bytes(size), TODAY_MS) for n in range(1_000)]
-    records.write("east", topic, {0: [POISON, *behind]})
-    copy = records.copy(records.lease(topic)).to_the_end()
-    [row] = copy.rows.values()
-    assert (contents(records.read("west", topic)), bool(row.stopped)) == ([], True)
+    for _ in range(REPEATED):  # on a race between requests
+        topic = records.narrow_topic()
+        records.write("east", topic, {0: [POISON, *numbered(999, since_ms=TODAY_MS)]})
+        records.copy(records.lease(topic)).to_the_end()
+        assert records.read("west", topic) == []
 
 
 def test_what_was_stopped_goes_on_when_the_target_takes_the_record(records: Harness) -> None:

@@ -103,6 +103,7 @@ class KafkaWriter:
         self._identity = Identity(cluster, {a.target.topic: id_of(a.target_id) for a in lease.assignments})
         self._ends, self._tails = TargetEnds(lease.target, cluster), KafkaTails(lease.target)
         self._producer: Producer | None = None
+        self._known: set[LogId] = set()  # partitions whose leaders know the producer
 
     def cluster_id(self) -> str:
         """See `ClusterAdmin.cluster_id`."""
@@ -129,7 +130,20 @@ class KafkaWriter:
         return [LogId(topic, number) for number in sorted(told.partitions)] if told is not None else []
 
     def write(self, batches: Mapping[LogId, Columns]) -> dict[LogId, Written]:
-        """Produce to partitions at once."""
+        """Produce to partitions at once; the first record of a new producer to each by itself.
+
+        A broker accepts any sequence number of a producer that it does not know: what stands behind a first record that
+        is refused would be written.
+        """
+        new = {log: columns.cut(0, 1) for log, columns in batches.items() if log not in self._known}
+        first = self._send(new) if new else {}
+        self._known |= {log for log, one in first.items() if one.offsets and self._producer is not None}
+        rest = {log: columns.cut(log in new) for log, columns in batches.items() if log in self._known}
+        written = self._send(rest) if rest else {}
+        return {log: _joined(len(batches[log].offsets), first.get(log), written.get(log)) for log in batches}
+
+    def _send(self, batches: Mapping[LogId, Columns]) -> dict[LogId, Written]:
+        """Produce to partitions at once and wait for all answers. Without one for each the producer is given up."""
         answers = {log: Answers(len(columns.offsets)) for log, columns in batches.items()}
         client, failed = self._client(), None
         try:
@@ -141,6 +155,7 @@ class KafkaWriter:
         if failed is not None or any(one.failed for one in answers.values()):
             dropped(client)
             self._producer = None
+            self._known.clear()
         return {log: one.written(failed) for log, one in answers.items()}
 
     def _answered(self, client: Producer, answers: Mapping[LogId, "Answers"]) -> KafkaError | None:
@@ -162,12 +177,7 @@ class KafkaWriter:
 
     def _client(self) -> Producer:
         if self._producer is None:
-            # One request at a time: a broker accepts any sequence number from a producer that it does not know, so a
-            # second request would be written although the first one of a new producer is refused.
-            self._producer = producer(
-                self._lease.target, self._lease.limits, _unheard, BATCH_BYTES, linger_ms=0,
-                max_in_flight_requests_per_connection=1,
-            )  # fmt: skip
+            self._producer = producer(self._lease.target, self._lease.limits, _unheard, BATCH_BYTES, linger_ms=0)
         return self._producer
 
     def close(self) -> None:
@@ -203,6 +213,19 @@ class Answers:
                 found, error=Retry("records to be acknowledged", error.str(), "the target is asked for them")
             )
         return Written(found)
+
+
+def _joined(count: int, *parts: Written | None) -> Written:
+    """What became of ``count`` records that were sent in parts; a part is missing where it was not sent."""
+    sent = [part for part in parts if part is not None]
+    offsets = tuple(offset for part in sent for offset in part.offsets)
+    refused = next((part.refused for part in sent if part.refused), "")
+    error = next((part.error for part in sent if part.error is not None), None)
+    if not refused and error is None and len(offsets) < count:
+        error = Retry(
+            "records to be acknowledged", "records of another partition were not", "the target is asked for them"
+        )
+    return Written(offsets, refused, error)
 
 
 def _produce(client: Producer, log: LogId, columns: Columns, answers: Answers) -> None:

@@ -3,6 +3,7 @@
 import json
 import logging
 import time
+from collections.abc import Iterator
 
 import trueup
 from trueup.streams.runtime.format import cut
@@ -61,8 +62,18 @@ class Gone(logging.Filter):
         """Whether the record goes on."""
         error = record.exc_info[1] if isinstance(record.exc_info, tuple) else None
         theirs = record.name.startswith("py4j") or "/py4j/" in record.pathname
-        lost = isinstance(error, OSError | EOFError) or type(error).__module__.startswith("py4j.")
-        return not (theirs and lost)
+        return not (theirs and any(map(_of_the_connection, _chain(error))))
+
+
+def _of_the_connection(error: BaseException) -> bool:
+    return isinstance(error, OSError | EOFError) or type(error).__module__.startswith("py4j.")
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and those that it came of: pyspark's own clearing up fails of a context that is gone, too."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 class Downloads:

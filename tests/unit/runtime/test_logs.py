@@ -32,9 +32,17 @@ def test_the_same_message_passes_once_a_minute() -> None:
     assert [seldom.filter(record) for record in records] == [True, False, True, False]
 
 
+def after(first: Exception, error: Exception) -> Exception:
+    """An error that came up while another one was dealt with."""
+    error.__context__ = first
+    return error
+
+
 @pytest.mark.parametrize(
     ("name", "error", "passes"),
     [
+        ("py4j.clientserver", after(Py4JNetworkError("gone"), AttributeError("no context")), False),
+        ("py4j.clientserver", after(KeyError("ours"), AttributeError("ours")), True),
         ("py4j.clientserver", ConnectionRefusedError(), False),
         ("py4j.clientserver", Py4JNetworkError("gone"), False),
         ("py4j.clientserver", KeyError("ours"), True),

@@ -1,5 +1,5 @@
-"""The pure core: what a cluster looks like, what should be true of it, and what would make it so.
+"""The pure core: models of the observed state, the desired state, and the decisions between them.
 
-Nothing here does I/O, reads a clock or knows Spark. Time is a parameter, decisions are functions of
-(view, policy, now), life cycles are tables.
+Modules in this package do no I/O, read no clock and do not import Spark. Time is a parameter, decisions are functions
+of (view, policy, now), and life cycles are tables.
 """

@@ -1,1 +1,1 @@
-"""Ledgers, bookies and racks, as BookKeeper's metadata tell of them."""
+"""Ledgers, bookies and racks, as recorded in BookKeeper's metadata."""

@@ -1,7 +1,7 @@
-"""Ledgers in columns: what the view keeps of each, 40 bytes and two (or four) a member.
+"""Ledgers in columns: 40 bytes for each ledger, and 2 or 4 bytes for each ensemble member.
 
-A `Ledgers` is a set of rows; several rows of one ledger are versions of it and the newest wins. As bytes it is
-self-contained (it carries its bookie names), so a state store can hold it as a blob and evolve it by the header.
+A `Ledgers` is a set of rows; several rows of one ledger are its versions, and the newest wins. The serialized form is
+self-contained (it includes the bookie names), so a state store can hold it as a blob and evolve it by the header.
 """
 
 import struct
@@ -18,7 +18,7 @@ from trueup.state.common.errors import BadBytes
 Column = NDArray[Any]
 _MAGIC, _FORM = b"TL", 2
 MANY = 255
-"""Entries: as many or more, or not known."""
+"""Value of ``entries``: this number or more, or not known."""
 _HEAD = struct.Struct("<2sBBIII")  # magic, form, bytes a member, rows, members, bytes of names
 _ROW = {
     "ledger": "<i8", "mzxid": "<i8", "ctime_ms": "<i8", "seen_ms": "<i8", "version": "<i4", "fragments": "<u4",
@@ -28,20 +28,20 @@ _ROW = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ledgers:
-    """``n`` ledgers. Members stand fragment after fragment in ring order, as codes into ``names``.
+    """``n`` ledgers. Members are listed fragment by fragment in ring order, as codes into ``names``.
 
     ===========  =======  =====================================================================
     ledger       int64    id
     mzxid        int64    zxid of the write that this row shows; the newest row of a ledger wins
     ctime_ms     int64    when the ledger was created, ms since the epoch
-    seen_ms      int64    when it was read, ms since the epoch
+    seen_ms      int64    when its metadata was read, ms since the epoch
     version      int32    znode version
     fragments    uint32   number of fragments, each of ``ensemble`` members
-    ensemble     uint16   E, bookies a fragment
-    quorum       uint16   Qw, copies an entry
+    ensemble     uint16   E, bookies per fragment
+    quorum       uint16   Qw, replicas per entry
     state        uint8    `LedgerState`
-    entries      uint8    that the last fragment of a closed ledger holds, if it is none, or the ledger has
-                          no other fragment; else `MANY`
+    entries      uint8    entries in the last fragment of a closed ledger, if there are none or the ledger has
+                          no other fragment; otherwise `MANY`
     members      uint32   codes, ``sum(fragments * ensemble)`` of them
     ===========  =======  =====================================================================
     """
@@ -64,13 +64,13 @@ class Ledgers:
 
     @property
     def starts(self) -> Column:
-        """Where each row's members begin, and one more: int64[n + 1]."""
+        """The offset of each row's members, plus the end: int64[n + 1]."""
         out = np.zeros(len(self) + 1, np.int64)
         np.cumsum(self.fragments.astype(np.int64) * self.ensemble, out=out[1:])
         return out
 
     def take(self, rows: Column) -> "Ledgers":
-        """The rows at these positions (int), or where this is true (bool), in that order."""
+        """The rows at these positions (int), or where the mask is true (bool), in that order."""
         if rows.dtype == bool:
             if rows.all():
                 return self
@@ -83,7 +83,7 @@ class Ledgers:
         )
 
     def latest(self) -> "Ledgers":
-        """Newest row of each ledger, in the order of ids; replays and stale rows are harmless."""
+        """The newest row of each ledger, ordered by id. Replayed and stale rows have no effect."""
         if len(self) < 2 or bool((self.ledger[1:] > self.ledger[:-1]).all()):
             return self
         order = np.lexsort((self.mzxid, self.ledger))
@@ -93,20 +93,20 @@ class Ledgers:
         return self.take(order[last])
 
     def find(self, ids: Column) -> Column:
-        """Position of each id, -1 where there is none. Wants rows in the order of `latest`."""
+        """The position of each id, -1 if absent. Requires rows in the order of `latest`."""
         if not len(self):
             return np.full(len(ids), -1, np.int64)
         at = np.minimum(np.searchsorted(self.ledger, ids), len(self) - 1)
         return np.where(self.ledger[at] == ids, at, -1)
 
     def ensembles(self, row: int) -> list[list[str]]:
-        """Bookies of each fragment of one row."""
+        """The bookies of each fragment of one row."""
         start, size = int(self.starts[row]), int(self.ensemble[row])
         codes = self.members[start : start + int(self.fragments[row]) * size].tolist()
         return [[self.names[c] for c in codes[k : k + size]] for k in range(0, len(codes), size or 1)]
 
     def to_bytes(self) -> bytes:
-        """The rows as a blob of their own."""
+        """Serialize the rows as a self-contained blob."""
         width = "<u2" if len(self.names) <= 0x10000 else "<u4"
         names = "\n".join(self.names).encode()
         head = _HEAD.pack(_MAGIC, _FORM, int(width[2]), len(self), len(self.members), len(names))
@@ -115,7 +115,7 @@ class Ledgers:
 
     @staticmethod
     def from_bytes(blob: bytes, where: str = "the state") -> "Ledgers":
-        """What `to_bytes` wrote. Raises `BadBytes` for anything else."""
+        """Parse the output of `to_bytes`. Raises `BadBytes` for anything else."""
         if len(blob) < _HEAD.size or blob[:2] != _MAGIC or blob[2] != _FORM:
             raise BadBytes(where, 0, f"a block of ledgers of form {_FORM}", repr(blob[:3]), "rebuild the view")
         _, _, width, rows, members, names = _HEAD.unpack_from(blob)
@@ -129,22 +129,22 @@ class Ledgers:
 
 
 def entries_of(closed: Column, first_entry: Column, last_entry: Column) -> Column:
-    """The column ``entries``: of the last fragment of each ledger, its first entry, and the ledger's last."""
-    # As unsigned numbers the difference holds for any two of them.
+    """Compute the column ``entries`` from the first entry of each last fragment and the last entry of each ledger."""
+    # Unsigned subtraction cannot overflow.
     beyond = np.minimum(last_entry.astype(np.uint64) - first_entry.astype(np.uint64), np.uint64(MANY - 1))
     found = np.where(last_entry < first_entry, 0, beyond.astype(np.int64) + 1)
     return np.where(closed & ((found == 0) | (first_entry == 0)), found, MANY).astype(np.uint8)
 
 
 def spans(starts: Column, ends: Column) -> Column:
-    """Positions start, start + 1, .. end - 1 of each pair, one after the other: int64."""
+    """The positions start .. end - 1 of each pair, concatenated: int64."""
     sizes = ends - starts
     jump = np.repeat(starts - np.concatenate([[0], np.cumsum(sizes)[:-1]]), sizes)
     return jump + np.arange(int(sizes.sum()))
 
 
 def concat(parts: Sequence[Ledgers]) -> Ledgers:
-    """All rows of all parts, over one list of names."""
+    """All rows of all parts, with one shared list of names."""
     parts = [part for part in parts if len(part)]
     if len(parts) == 1:
         return parts[0]
@@ -171,7 +171,7 @@ def row(
     seen_ms: int = 0,
     entries: int = MANY,
 ) -> Ledgers:
-    """One ledger by hand, for single events and tests."""
+    """Build one ledger from values, for single events and tests."""
     flat = [bookie for ensemble in ensembles for bookie in ensemble]
     names = tuple(dict.fromkeys(flat))
     values = {

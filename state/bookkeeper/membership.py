@@ -1,12 +1,12 @@
-"""Which bookies live: what was seen of them, the last topology, the policy and the time give the next topology.
+"""The liveness of bookies: sightings, the last topology, the policy and the time yield the next topology.
 
-A bookie without a registration is PENDING until the grace has passed and LOST from then on; one that returns in time
-was never lost. A cookie alone, and a name that ledgers use and nobody registers (a sighting without either), are
-treated alike. A bookie whose cookie and registration both went was decommissioned: it stays LOST as long as a ledger
-may name it, and is forgotten once no ledger names a lost bookie.
+A bookie without a registration is PENDING until the grace period ends, then LOST; a bookie that returns in time was
+never lost. A bookie with only a cookie, and a name that ledgers use but that has neither cookie nor registration, are
+treated alike. A bookie whose cookie and registration are both gone was decommissioned: it stays LOST while a ledger
+may name it, and is removed once no ledger names a lost bookie.
 
-When too many go at once the topology is *held*: nobody becomes LOST until enough return or an operator lets go.
-One bookie alone is never too many, however few there are.
+When too many bookies go away at once, the topology is *held*: no bookie becomes LOST until enough of them return or an
+operator releases the hold. A single bookie is never held, whatever the size of the cluster.
 """
 
 from collections.abc import Sequence
@@ -21,11 +21,10 @@ _NAMES_SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class MembershipPolicy:
-    """``grace_ms``: how long a bookie may be away. ``hold_share``: a loss of more than this share at once is held.
+    """``grace_ms``: how long a bookie can be away. ``hold_share``: a simultaneous loss above this share is held.
 
-    ``release_hold`` is a counter: raising it ends the hold in force, and only that one. ``min_racks``,
-    ``enforce_min_racks``, ``collect_ms`` and ``restarted`` only travel with the topology. ``unnamed``: no ledger names
-    a lost bookie.
+    ``release_hold`` is a counter: raising it ends the current hold only. ``min_racks``, ``enforce_min_racks``,
+    ``collect_ms`` and ``restarted`` are copied to the topology. ``unnamed``: no ledger names a lost bookie.
     """
 
     grace_ms: int = 60_000
@@ -40,7 +39,7 @@ class MembershipPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """The topology in force. ``changed``: verdicts may differ. ``next_ms``: settle again then at the latest."""
+    """The current topology. ``changed``: verdicts may differ. ``next_ms``: latest time to settle again."""
 
     topology: Topology
     changed: bool
@@ -51,8 +50,8 @@ class Settled:
 def settle(seen: Sequence[Sighting], before: Topology | None, policy: MembershipPolicy, now_ms: int) -> Settled:
     """Fold a complete list of sightings into the topology.
 
-    ``before`` None: nothing is known yet, and bookies that are not registered are counted as just gone; if these are
-    too many at once, that is held like any other loss, for it may be us who are blind.
+    ``before`` None: there is no earlier state, and unregistered bookies count as having gone away just now. Too many
+    of them are held like any other loss, because Trueup itself may be disconnected.
     """
     known = {bookie.id: bookie for bookie in before.bookies} if before else {}
     sightings = {sighting.bookie: sighting for sighting in seen}
@@ -86,15 +85,15 @@ def settle(seen: Sequence[Sighting], before: Topology | None, policy: Membership
 
 
 def _step(before: Bookie | None, seen: Sighting | None, now_ms: int) -> Bookie:
-    """One bookie after what was seen of it; a grace that passed is for later."""
+    """One bookie after its sighting; the end of the grace period is handled later."""
     name = before.id if before else seen.bookie if seen else ""
     status = _REGISTERED.get(seen.registered) if seen else None
     rack = seen.rack if seen else None
     zxid = seen.registered_zxid if seen else 0
     if rack == UNKNOWN_RACK and before:
-        rack = before.rack  # the last answer holds
+        rack = before.rack  # keep the last answer
     if status is None and before:
-        # Nobody can resolve the rack of a bookie that is away: the last one known stays.
+        # The rack of an absent bookie cannot be resolved: keep the last known one.
         rack, zxid = rack or before.rack, zxid or before.registered_zxid
     if before is None:
         return Bookie(name, rack, status or Status.PENDING, now_ms, zxid, status or Status.WRITABLE, zxid)
@@ -103,14 +102,14 @@ def _step(before: Bookie | None, seen: Sighting | None, now_ms: int) -> Bookie:
         if before.status in (Status.PENDING, Status.LOST):
             return replace(before, rack=rack, registered_zxid=zxid, since_ms=since)
         return Bookie(name, rack, Status.PENDING, now_ms, zxid, before.status, before.begun_zxid)
-    # One that turns read-only, or back, goes on in the same process. Away, or twice the same: it began anew.
+    # A bookie that turns read-only, or writable again, continues in the same process. In any other case it restarted.
     turned = before.status in _REGISTERED.values() and before.status is not status
     begun = before.begun_zxid if turned or zxid == before.registered_zxid else zxid
     return Bookie(name, rack, status, since if status is before.status else now_ms, zxid, status, begun)
 
 
 def _decommissioned(bookie: Bookie, seen: Sighting | None) -> bool:
-    """Whether nothing is left of a bookie that was lost."""
+    """Whether a lost bookie has neither cookie nor registration."""
     return bookie.status is Status.LOST and (seen is None or not (seen.cookie or seen.registered))
 
 
@@ -121,7 +120,7 @@ def _expire(bookie: Bookie, grace_ms: int, now_ms: int) -> Bookie:
 
 
 def _held(bookies: Sequence[Bookie], policy: MembershipPolicy) -> str:
-    """Why the missing bookies are not given up, empty if they may be."""
+    """Why the missing bookies are not declared lost; empty if they may be."""
     missing = [bookie.id for bookie in bookies if bookie.status is Status.PENDING]
     counted = sum(bookie.status is not Status.LOST for bookie in bookies)
     if len(missing) < 2 or len(missing) <= policy.hold_share * counted:
@@ -129,13 +128,14 @@ def _held(bookies: Sequence[Bookie], policy: MembershipPolicy) -> str:
     names = ", ".join(missing[:_NAMES_SHOWN])
     more = f" and {len(missing) - _NAMES_SHOWN} more" if len(missing) > _NAMES_SHOWN else ""
     return (
-        f"{len(missing)} of {counted} bookies went at once, more than a share of {policy.hold_share:g}: {names}{more}; "
-        "bring them back, or raise placement.release_hold to have their ledgers repaired"
+        f"{len(missing)} of {counted} bookies went away at once, above the share of {policy.hold_share:g}: "
+        f"{names}{more}; "
+        "restore them, or increase placement.release_hold to have their ledgers repaired"
     )
 
 
 def _next(topology: Topology, policy: MembershipPolicy) -> int | None:
-    """When the grace of the next missing bookie ends; nothing ends by time while held."""
+    """When the grace period of the next missing bookie ends; None while the topology is held."""
     pending = [bookie.since_ms for bookie in topology.bookies if bookie.status is Status.PENDING]
     return min(pending) + policy.grace_ms if pending and not topology.held else None
 
@@ -147,11 +147,11 @@ def _notes(known: dict[str, Bookie], bookies: Sequence[Bookie], now_ms: int) -> 
         before = known.get(bookie.id)
         if before is None or before.status is bookie.status:
             restarted = before is not None and bookie.registered_zxid != before.registered_zxid
-            out += [f"{bookie.id} registered anew"] if restarted and bookie.status < Status.PENDING else []
+            out += [f"{bookie.id} registered again"] if restarted and bookie.status < Status.PENDING else []
             continue
         away = now_ms - before.since_ms
         out.append({
-            Status.PENDING: f"{bookie.id} went, it was {before.status.name.lower()}",
+            Status.PENDING: f"{bookie.id} went away; it was {before.status.name.lower()}",
             Status.LOST: f"{bookie.id} is lost",
         }.get(bookie.status, f"{bookie.id} is {bookie.status.name.lower()}"
               + {Status.PENDING: f" again after {away} ms and was never lost",

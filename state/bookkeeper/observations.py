@@ -1,7 +1,7 @@
-"""What connectors say: full-value records with the version of what they saw, never deltas.
+"""Records that connectors produce: full values with the version of the observed state, never deltas.
 
-Each record is a plain dictionary in the shape of its Avro schema (`streams/schemas/*.avsc`), so that a
-connector builds it once and the journal writes it as it is. Newest version wins, whatever the order of arrival.
+Each record is a plain dictionary in the shape of its Avro schema (`streams/schemas/*.avsc`): a connector builds it
+once and the journal writes it unchanged. The newest version wins, whatever the order of arrival.
 """
 
 from enum import IntEnum
@@ -9,7 +9,7 @@ from typing import NamedTuple, TypedDict
 
 
 class LedgerState(IntEnum):
-    """State of a ledger as its metadata says (DataFormats.proto, LedgerMetadataFormat.State), and two of ours."""
+    """State of a ledger in its metadata (DataFormats.proto, LedgerMetadataFormat.State), and two states of Trueup."""
 
     GONE = 0
     OPEN = 1
@@ -19,7 +19,7 @@ class LedgerState(IntEnum):
 
 
 class FragmentRecord(TypedDict):
-    """Entries from ``first_entry`` up to the next fragment live on ``bookies``, in ring order."""
+    """Entries from ``first_entry`` up to the next fragment are stored on ``bookies``, in ring order."""
 
     first_entry: int
     bookies: list[str]
@@ -28,8 +28,8 @@ class FragmentRecord(TypedDict):
 class LedgerRecord(TypedDict):
     """One ledger. Key: the id, 8 bytes big-endian. Version: ``mzxid``.
 
-    A deleted ledger is a record with state GONE and the zxid of the deletion. An unreadable one has state
-    UNREADABLE and ``error`` says which byte. Passwords never get here.
+    A deleted ledger is a record with state GONE and the zxid of the deletion. An unreadable ledger has state
+    UNREADABLE, and ``error`` names the byte. Passwords are never copied.
     """
 
     ledger: int
@@ -52,7 +52,7 @@ class MarkRecord(TypedDict):
     """The under-replication mark of one ledger and the lock on it. Key: the id, 8 bytes big-endian.
 
     Version: ``zxid`` of the newest change to either. ``version`` is the mark's znode version (-1: no mark),
-    ``locked_by`` the worker that holds the lock ("": nobody).
+    ``locked_by`` the worker that holds the lock ("": none).
     """
 
     ledger: int
@@ -65,7 +65,7 @@ class MarkRecord(TypedDict):
 
 
 class Sighting(NamedTuple):
-    """What ZooKeeper says of one bookie now, and where the rack map puts it (None: not in the map)."""
+    """The state of one bookie in ZooKeeper now, and its rack in the rack map (None: not in the map)."""
 
     bookie: str
     rack: str | None
@@ -75,7 +75,7 @@ class Sighting(NamedTuple):
 
 
 class Observation(NamedTuple):
-    """One record on its way to the journal. ``value`` None removes the key from a compacted topic."""
+    """One record to write to the journal. ``value`` None removes the key from a compacted topic."""
 
     topic: str
     key: bytes

@@ -1,21 +1,21 @@
-"""Whether anybody takes the marks that there are: AutoRecovery daemons, and since when no mark was taken."""
+"""Whether AutoRecovery workers take the existing marks, and since when none was taken."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 NOTICED_MS = 60_000
-"""A worker takes a mark within seconds, or sleeps for a few after one that it could not repair."""
+"""A worker takes a mark within seconds, or sleeps for a few seconds after a mark that it could not repair."""
 
 
 class Idle(NamedTuple):
-    """So many marks, none locked and none taken away, ``since_ms``."""
+    """The number of marks, none of them locked or removed ``since_ms``."""
 
     since_ms: int
     marks: int
 
 
 def idle(before: Idle | None, marks: int, locked: int, now_ms: int) -> Idle | None:
-    """One look later; None while there is nothing to take, or some worker holds a lock."""
+    """The state after one more observation; None if there is no mark, or a worker holds a lock."""
     if not marks or locked:
         return None
     if before is None or marks < before.marks:
@@ -24,9 +24,9 @@ def idle(before: Idle | None, marks: int, locked: int, now_ms: int) -> Idle | No
 
 
 def present(voters: Sequence[str], named: int) -> tuple[str, str]:
-    """State and detail of the source: every daemon with a worker votes for the Auditor (AutoRecoveryMain).
+    """State and detail of the source. Every daemon with a worker votes for the Auditor (AutoRecoveryMain).
 
-    ``voters``: who votes, without this application; ``named``: how many daemons the settings name.
+    ``voters``: the voters except this application; ``named``: the number of daemons in the settings.
     """
     count, wanted = len(voters), max(1, named)
     of = f"{count} of {named}" if named else str(count)

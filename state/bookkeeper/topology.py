@@ -1,32 +1,32 @@
-"""Bookies as the decisions see them: where each stands, whether it lives, and what policy holds.
+"""Bookies as decisions see them: the rack and liveness of each, and the policy in force.
 
-A `Topology` is one full value with an epoch; the newest epoch wins. It carries the policy too, so that a verdict
-is a function of (ledger, topology) and of nothing else.
+A `Topology` is one full value with an epoch; the newest epoch wins. It includes the policy, so that a verdict
+is a function of (ledger, topology) only.
 """
 
 from dataclasses import dataclass
 from enum import IntEnum
 
 UNKNOWN_RACK = "?"
-"""The rack of a bookie for which the rack map has not answered: no location, and not the default rack either."""
+"""The rack of a bookie for which the rack map has not answered: unknown, and not the default rack either."""
 
 
 class Status(IntEnum):
-    """How a bookie stands. Only WRITABLE ones give a rack to BookKeeper's adherence rule."""
+    """Liveness of a bookie. Only WRITABLE bookies give a rack to BookKeeper's adherence rule."""
 
     WRITABLE = 1
     READONLY = 2
-    PENDING = 3  # lost a moment ago; judged as it was before until the grace has passed
+    PENDING = 3  # recently lost; judged by its earlier status until the grace period ends
     LOST = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Bookie:
-    """One bookie. ``since_ms``: when it took this status. ``rack`` None: the map has none for it (the
-    default rack); `UNKNOWN_RACK`: the map has not answered.
+    """One bookie. ``since_ms``: start of this status. ``rack`` None: not in the rack map (the
+    default rack); `UNKNOWN_RACK`: the rack map has not answered.
 
-    ``registered_zxid``: of its present registration; ``begun_zxid``: of the first one since it was away last, for one
-    that turns read-only or writable registers anew in the same process.
+    ``registered_zxid``: of the current registration; ``begun_zxid``: of the first one since the bookie was last away,
+    because a bookie that turns read-only or writable registers again in the same process.
     """
 
     id: str
@@ -42,12 +42,12 @@ class Bookie:
 class Topology:
     """All bookies ever registered, and the policy that ledgers are judged by.
 
-    ``held`` is empty, or the reason why losses are not acted upon until an operator looks
-    (too large a share of the bookies went at once). ``released``: value of placement.release_hold when that
-    began, which a later value has to exceed; -1 if nothing is held, or if it is not known any more.
+    ``held`` is empty, or the reason why losses are not acted upon until an operator intervenes
+    (too large a share of the bookies went away at once). ``released``: the value of placement.release_hold when the
+    hold began, which a later value must exceed; -1 if nothing is held or the value is unknown.
 
     ``collect_ms``: gcOverreplicatedLedgerWaitTime of the bookies. ``restarted``: placement.restarted, a counter; a
-    higher one says that bookies which registered anew had been restarted.
+    higher value states that bookies which registered again were restarted.
     """
 
     epoch: int

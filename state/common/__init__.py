@@ -1,1 +1,1 @@
-"""What every subject uses: errors, options, patterns, life cycles."""
+"""Modules that all streams share: errors, options, patterns, life cycles."""

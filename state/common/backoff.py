@@ -1,4 +1,4 @@
-"""How long to wait after failures in a row."""
+"""Exponential back-off."""
 
 from typing import TypeVar
 
@@ -7,5 +7,5 @@ _DOUBLINGS = 16
 
 
 def backoff(first: _T, failures: int, longest: _T) -> _T:
-    """The wait after one failure that follows ``failures`` others: twice the one before, ``longest`` at most."""
+    """The wait after ``failures`` + 1 consecutive failures: it doubles with each failure, up to ``longest``."""
     return min(first * (1 << min(failures, _DOUBLINGS)), longest)

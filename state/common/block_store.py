@@ -1,4 +1,4 @@
-"""Where a bucket of a view is kept: one log of blocks and a few named cells."""
+"""The storage of one bucket of a view: a log of blocks and a few named cells."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -14,10 +14,10 @@ class Store(Protocol):
         """Add one block to the log."""
 
     def rewrite(self, blocks: Sequence[bytes]) -> None:
-        """Put these blocks in place of the log."""
+        """Replace the log with these blocks."""
 
     def get(self, cell: str) -> bytes:
-        """The content of a cell, empty if it was never put."""
+        """The content of a cell; empty if the cell was never written."""
 
     def put(self, cell: str, content: bytes) -> None:
         """Set a cell."""

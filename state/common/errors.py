@@ -1,19 +1,19 @@
-"""What went wrong, by what to do about it.
+"""Errors, classified by what the caller can do about them.
 
 TrueupError
-├── Retry            it may work later: try again with back-off
-├── Stop             it will not get better by itself: a person must change something
-│   ├── BadSettings  configuration that cannot be used, every problem at once
-│   ├── BadBytes     bytes that do not have the form they must have, with their place
-│   └── Refused      an action whose requirements no longer hold; decide afresh
-└── Unknown          it may or may not have happened: observe before trying again
+├── Retry            transient: retry with back-off
+├── Stop             permanent: an operator must change something
+│   ├── BadSettings  invalid configuration; lists every problem
+│   ├── BadBytes     malformed bytes, with their location
+│   └── Refused      the requirements of an action no longer hold; decide again
+└── Unknown          the action may or may not have happened: observe before retrying
 """
 
 from collections.abc import Sequence
 
 
 class TrueupError(Exception):
-    """Says what was expected, what was found and what to do about it."""
+    """An error that states what was expected, what was found and what to do."""
 
     def __init__(self, expected: str, found: str, todo: str) -> None:
         super().__init__(f"expected {expected}; found {found}; {todo}")
@@ -23,16 +23,16 @@ class TrueupError(Exception):
         return type(self), (self.expected, self.found, self.todo)
 
 
-class Retry(TrueupError):  # noqa: N818 - the names answer "what now?"
-    """It may work later."""
+class Retry(TrueupError):  # noqa: N818 - the names state the reaction
+    """A transient error: a later attempt can succeed."""
 
 
 class Stop(TrueupError):  # noqa: N818
-    """It will not get better by itself."""
+    """A permanent error: an operator must change something."""
 
 
 class Unknown(TrueupError):  # noqa: N818
-    """It may or may not have happened."""
+    """The action may or may not have happened."""
 
 
 class Refused(Stop):
@@ -40,7 +40,7 @@ class Refused(Stop):
 
 
 class BadBytes(Stop):
-    """Bytes that do not have the form they must have.
+    """Malformed bytes.
 
     ``where`` names the znode, topic or file; ``at`` is the offset in bytes.
     """
@@ -54,7 +54,7 @@ class BadBytes(Stop):
 
 
 class BadSettings(Stop):
-    """Configuration that cannot be used. ``problems`` holds one line for each key."""
+    """Invalid configuration. ``problems`` holds one line for each invalid key."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("usable settings", "\n  " + "\n  ".join(problems), "correct these keys")
@@ -65,5 +65,5 @@ class BadSettings(Stop):
 
 
 def ended(error: TrueupError, stopped: str = "refused") -> str:
-    """How an order that ended so is told: retry (nothing was done), unknown (it may have been), or ``stopped``."""
+    """The outcome of an action that failed: retry (nothing was done), unknown (maybe done), or ``stopped``."""
     return "unknown" if isinstance(error, Unknown) else "retry" if isinstance(error, Retry) else stopped

@@ -1,4 +1,4 @@
-"""Keys of settings: what one may hold, and values checked against that, every problem told at once."""
+"""Keys of settings: their declaration, and validation that reports all problems at once."""
 
 import json
 import re
@@ -11,9 +11,9 @@ from reprlib import Repr
 from typing import Any, get_args, get_origin, get_type_hints
 
 MODES = ("observe", "approve", "enforce")
-"""How far a stream may go: report, do what is approved, do all."""
+"""How far a stream acts: report only, execute approved actions, execute all actions."""
 COUNT, YEAR_S, BYTES = (1 << 31) - 1, 366 * 86_400, 1 << 50
-"""The most that a counter, a time in seconds and a number of bytes may be."""
+"""Upper bounds of a counter, a time in seconds and a number of bytes."""
 _LONGEST, _ITEMS, _LONGEST_NAME = 100_000, 10_000, 200
 _UNSENDABLE = re.compile("[\0\ud800-\udfff]")
 _TEXT = f"UTF-8 text of at most {_LONGEST:,} characters, without NUL"
@@ -29,9 +29,8 @@ def key(
     live: bool = False,
     secret: bool = False,
 ) -> Any:
-    """One key: its default (none: the operator must give it; a type or function makes it), what it means, its bounds,
-    and whether it may change while the application runs, and whether it may hold what nobody is to read. Every number
-    has bounds."""
+    """Declare one key: its default (MISSING: required; a callable: a factory), description, bounds (required for every
+    number), whether it can change while the application runs, and whether its value is a secret."""
     meta = {"doc": doc, "one_of": one_of, "least": least, "most": most, "live": live, "secret": secret}
     if isinstance(default, Callable):  # type: ignore[arg-type]
         return field(default_factory=default, metadata=meta, repr=not secret)
@@ -45,25 +44,25 @@ def hints_of(cls: Any) -> Mapping[str, Any]:
 
 
 def default_of(spec: Field[Any]) -> Any:
-    """What a key holds that nobody gave; None where one must."""
+    """The default of a key; None if the key is required."""
     if spec.default_factory is not MISSING:
         return spec.default_factory()
     return None if spec.default is MISSING else spec.default
 
 
 def required(spec: Field[Any]) -> bool:
-    """Whether the operator must give it."""
+    """Whether the key must be set."""
     return spec.default is MISSING and spec.default_factory is MISSING
 
 
 def entries(kind: Any) -> Any:
-    """The dataclass of each entry, where a section is a table of them by name; else None."""
+    """The dataclass of the entries if the section is a table by name; otherwise None."""
     args = get_args(kind)
     return args[1] if get_origin(kind) is dict and is_dataclass(args[1]) else None
 
 
 def build(cls: Any, raw: Any, path: str, problems: list[str]) -> Any:
-    """A dataclass of settings from nested mappings; what is wrong goes to ``problems``. None where it cannot be."""
+    """Build a dataclass of settings from nested mappings. Problems are added to ``problems``; None if there are any."""
     if not isinstance(raw, Mapping):
         problems.append(f"{path}: expected keys and values, found {_kind_of(raw)}")
         return None
@@ -96,7 +95,7 @@ def _table(cls: Any, raw: Any, path: str, problems: list[str]) -> Any:
 
 
 def value(spec: Field[Any], kind: Any, raw: Any, path: str, problems: list[str]) -> Any:
-    """One value, made a float where one is wanted; what is wrong with it goes to ``problems``."""
+    """Validate one value and convert it to float if required. Problems are added to ``problems``."""
     base = get_origin(kind) or kind
     found: Any = _float(raw) if base is float else raw
     if not _fits(spec.metadata, kind, base, found):
@@ -130,7 +129,7 @@ def _fits(meta: Mapping[str, Any], kind: Any, base: Any, found: Any) -> bool:
 
 
 def _sendable(found: Any) -> bool:
-    """Whether other programs can be given this text, or all texts of this list."""
+    """Whether this text, or every text in this list, can be passed to other programs."""
     texts = [text for text in (found if isinstance(found, list) else [found]) if isinstance(text, str)]
     return all(len(text) <= _LONGEST and not _UNSENDABLE.search(text) for text in texts)
 
@@ -149,7 +148,7 @@ def _wanted(spec: Field[Any], kind: Any) -> str:
 
 
 def from_text(raw: Any, kind: Any) -> Any:
-    """A value typed on a command line, or already of its kind. A list: JSON, or words with commas between."""
+    """A value from the command line, converted to its type. A list is JSON, or items separated by commas."""
     if not isinstance(raw, str) or kind is str:
         return raw
     if get_origin(kind) is list and not raw.startswith("["):
@@ -161,7 +160,7 @@ def from_text(raw: Any, kind: Any) -> Any:
 
 
 def near(name: str, known: Iterable[str]) -> str:
-    """What may have been meant by a name that is not among these, as the end of a message."""
+    """A suggestion for an unknown name, as the end of a message."""
     found = get_close_matches(name[:_LONGEST_NAME], list(known), 1, 0.75)
     return f"; did you mean {found[0]}?" if found else ""
 
@@ -177,15 +176,15 @@ class _Shown(Repr):
 
 
 shown: Callable[[Any], str] = _Shown().repr
-"""A value as a message shows it: as Python writes it, cut where it is long or deep."""
+"""A value as messages show it: Python syntax, truncated if it is long or deep."""
 
 
 def shown_name(raw: Any) -> str:
-    """A key of a mapping as text: YAML allows more than texts."""
+    """A key of a mapping as text: YAML keys can have other types."""
     return raw if isinstance(raw, str) else shown(raw)
 
 
 def _kind_of(raw: Any) -> str:
-    """What a section is that should be keys and values. Not its content: there may be a secret in it."""
+    """The type of a value that should be a section. The content is not shown: it can hold a secret."""
     kinds = {str: "text", bool: "true or false", int: "a number", float: "a number", list: "a list"}
     return kinds.get(type(raw), "something else")

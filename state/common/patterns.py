@@ -1,6 +1,6 @@
-"""Patterns of names that operators write: exact names, and ``/regular expressions/`` in the syntax of RE2.
+"""Name patterns in settings: exact names, and ``/regular expressions/`` in the syntax of RE2.
 
-RE2 matches in time linear in the length of the name, so no pattern can hold up the interpreter. It supports neither
+RE2 matches in time linear in the length of the name, so no pattern can block the interpreter. It supports neither
 lookaround nor backreferences.
 """
 
@@ -17,25 +17,25 @@ LONGEST = 10_000
 """Characters of a pattern."""
 _PROGRAM_BYTES = 1 << 20
 _ESCAPED = re.compile(r"\\(?:[pPx]\{[^}]*\}|.)", re.DOTALL)
-_NO_COUNT = re.compile(r"\{(?!\d{1,4}(?:,\d{0,4})?\})")  # RE2 takes such a brace for text, without a word
+_NO_COUNT = re.compile(r"\{(?!\d{1,4}(?:,\d{0,4})?\})")  # RE2 silently treats such a brace as literal text
 
 
 def regex_of(pattern: str) -> str | None:
-    """The expression within ``/.../``; None for an exact name."""
+    """The expression between the slashes; None for an exact name."""
     return pattern[1:-1] if len(pattern) > 1 and pattern[0] == pattern[-1] == "/" else None
 
 
 def problem_of(pattern: str) -> str:
-    """What is wrong with a pattern's regular expression; empty: nothing, or it is an exact name."""
+    """The problem with a pattern's regular expression; empty if it is valid or the pattern is an exact name."""
     regex = regex_of(pattern)
     if regex is None:
         return ""
     if not regex:
-        return "it is empty"
+        return "the expression is empty"
     if len(regex) > LONGEST:
-        return f"it has {len(regex)} characters, of {LONGEST:,} at most"
+        return f"it has {len(regex)} characters; the limit is {LONGEST:,}"
     if _NO_COUNT.search(_ESCAPED.sub("", regex)):
-        return "after { a number of repetitions is expected, 1000 at most; write \\{ for the brace itself"
+        return "{ must be followed by a repetition count of at most 1000; write \\{ for a literal brace"
     try:
         _compiled(regex)
     except re2.error as error:
@@ -44,9 +44,9 @@ def problem_of(pattern: str) -> str:
 
 
 def matches(patterns: Iterable[str], name: str) -> bool:
-    """Whether a name is one of ``patterns``: exact, or the whole of it matched by a ``/regular expression/``.
+    """Whether a name equals one of ``patterns`` or is fully matched by a ``/regular expression/`` among them.
 
-    Raises `BadSettings` for an expression that `problem_of` finds fault with.
+    Raises `BadSettings` for an expression that `problem_of` rejects.
     """
     return any(name == pattern if regex_of(pattern) is None else _matched(pattern, name) for pattern in patterns)
 
@@ -71,7 +71,7 @@ def _bytes(text: str) -> bytes:
 
 
 def _reason(error: Exception) -> str:
-    """RE2's words for what it does not take."""
+    """RE2's error message."""
     (said,) = error.args
     said = said.decode("utf-8", "replace")
     unsupported = said.startswith(("invalid perl operator: (?", "invalid escape sequence: \\"))

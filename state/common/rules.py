@@ -1,4 +1,4 @@
-"""Rules and verdicts: why something is said of a thing, as `trueup explain` prints it."""
+"""Rules and verdicts: the reasons behind each verdict, as `trueup explain` prints them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -6,17 +6,17 @@ from enum import IntEnum
 
 
 class Verdict(IntEnum):
-    """What is said of a thing. Only DRIFTED is ever acted upon."""
+    """The verdict on a resource. Trueup acts only on DRIFTED."""
 
     TRUE = 0
     DRIFTED = 1
-    BLOCKED = 2  # not as it should be, and no remedy exists now
-    UNKNOWN = 3  # we are blind
+    BLOCKED = 2  # differs from the desired state, and no remedy exists now
+    UNKNOWN = 3  # not observable
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule. ``why``: what it means and what shows it; ``remedy``: what Trueup does, what changes the verdict."""
+    """One rule. ``why``: its meaning and evidence; ``remedy``: what Trueup does and what changes the verdict."""
 
     id: str
     verdict: Verdict
@@ -26,7 +26,7 @@ class Rule:
 
 
 class Rules:
-    """The table. A rule's code is its place in it, and fits a byte."""
+    """The table of rules. A rule's code is its index and fits in one byte."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._rules = tuple(rules)
@@ -47,6 +47,6 @@ class Rules:
         return self._codes[rule]
 
     def find(self, rule: str) -> Rule | None:
-        """The rule of this id, if there is one."""
+        """The rule with this id, or None."""
         code = self._codes.get(rule)
         return None if code is None else self._rules[code]

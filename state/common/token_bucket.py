@@ -2,11 +2,11 @@
 
 
 class TokenBucket:
-    """Grants ``rate`` tokens in a unit of time, and at once at most what ``burst`` units of time bring, never less than
-    one. It starts full; a rate of 0 is no limit.
+    """Grants ``rate`` tokens per unit of time, and at once at most the tokens of ``burst`` units, but at least one.
+    The bucket starts full; a rate of 0 means no limit.
 
-    It may be overdrawn by what was taken already: over any time ``t`` it grants at most ``rate * (t + burst)`` tokens
-    and what one overdraft takes. The unit of time is the caller's choice.
+    The bucket can be overdrawn: over any time ``t`` it grants at most ``rate * (t + burst)`` tokens plus one
+    overdraft. The caller chooses the unit of time.
     """
 
     def __init__(self, rate: float, burst: float, now: float) -> None:
@@ -18,11 +18,11 @@ class TokenBucket:
         return max(1.0, self._rate * self._burst)
 
     def limit(self, rate: float) -> None:
-        """Grant so many from the next call on."""
+        """Change the rate from the next call on."""
         self._rate = rate
 
     def room(self, now: float) -> float:
-        """Tokens that may be taken at once; below 1: none."""
+        """Tokens available now; a value below 1 means none."""
         if not self._rate:
             return float("inf")
         self._level = min(self._most, self._level + max(0.0, now - self._at) * self._rate)
@@ -30,9 +30,9 @@ class TokenBucket:
         return self._level
 
     def take(self, tokens: float) -> None:
-        """Take them, even if there are not so many."""
+        """Take tokens, even if fewer are available."""
         self._level -= tokens
 
     def wait(self, now: float) -> float:
-        """Time until one token may be taken."""
+        """Time until one token is available."""
         return max(0.0, (1.0 - self.room(now)) / self._rate) if self._rate else 0.0

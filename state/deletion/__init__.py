@@ -1,1 +1,1 @@
-"""Which ledgers and objects nobody points to, and when they may be deleted."""
+"""Ledgers and objects that nothing references, and when they may be deleted."""

@@ -1,7 +1,8 @@
-"""The life of a deletion, as a table, and the steps that observation and time make it take.
+"""The life cycle of a deletion, as a table, and its transitions by observation and time.
 
-Whatever is done to a ledger is on its marker first, and the marker stays until storage confirms: the metadata are gone,
-and every bookie that ever held the ledger says that it has none. An event that the table does not know changes nothing.
+Every action is recorded in the deletion first, and the record remains until storage confirms: the metadata are gone,
+and every bookie that ever held the ledger reports that it has none. An event that the table does not list changes
+nothing.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,7 +16,7 @@ LONGEST_MS = 3_600_000
 
 
 class Stage(StrEnum):
-    """How far a deletion is. ``suspected`` is where it starts; the last two end it."""
+    """The stage of a deletion. ``suspected`` is the first; the last two are final."""
 
     SUSPECTED = "suspected"
     MARKED = "marked"
@@ -27,17 +28,17 @@ class Stage(StrEnum):
 
 
 class Event(StrEnum):
-    """What can happen to it."""
+    """An event of a deletion."""
 
-    MARK = "mark"  # the grace is over, and a second look found the same
-    ORDER = "order"  # the transaction is sent; it may or may not be carried out
-    DONE = "done"  # the transaction was carried out
-    FAIL = "fail"  # it was not, for a reason that may pass; or nobody knows, and the ledger is still there
-    REFUSE = "refuse"  # what it rests on does not hold, or no longer
-    CLEAR = "clear"  # the ledger no longer counts as forgotten, or was changed
+    MARK = "mark"  # the grace period ended, and a second check had the same result
+    ORDER = "order"  # the transaction was sent and may or may not be executed
+    DONE = "done"  # the transaction was executed
+    FAIL = "fail"  # it failed for a transient reason, or the outcome is unknown and the ledger still exists
+    REFUSE = "refuse"  # its requirements do not hold, or no longer hold
+    CLEAR = "clear"  # the ledger is referenced, or was changed
     VANISH = "vanish"  # the ledger's metadata are gone
-    RETURN = "return"  # the ledger's metadata are there again
-    CONFIRM = "confirm"  # every bookie says that there is no such ledger
+    RETURN = "return"  # the ledger's metadata exist again
+    CONFIRM = "confirm"  # every bookie reports that it has no such ledger
 
 
 _S, _E = Stage, Event
@@ -65,10 +66,10 @@ ENDS = frozenset({Stage.CONFIRMED, Stage.WITHDRAWN})
 class Marker(NamedTuple):
     """One deletion. Times in ms since the epoch, ``length`` in bytes.
 
-    ``version`` and ``ctime_ms``: of the ledger's node, as decided on. ``since_ms``: when it was first seen forgotten.
-    ``bookies``: all that any of its ensembles named, or the places of objects; ``pending``: those that have not yet
-    said that they hold nothing of it. ``next_ms``: nothing is tried before. ``attempts``: in vain, to delete it, or
-    once it is gone to have that confirmed. ``approved``: by an operator.
+    ``version`` and ``ctime_ms``: of the ledger's node at the decision. ``since_ms``: when it was first observed as
+    unreferenced. ``bookies``: all bookies of any of its ensembles, or the places of objects; ``pending``: those that
+    have not reported yet that they hold nothing of it. ``next_ms``: time of the next attempt. ``attempts``: failed
+    attempts to delete it, or after the deletion to have it confirmed. ``approved``: by an operator.
     """
 
     ledger: int
@@ -89,23 +90,23 @@ class Marker(NamedTuple):
 
 
 def advance(marker: Marker, event: Event, now_ms: int, detail: str = "") -> Marker:
-    """The marker after an event. Raises `Refused`, and changes nothing, where the table has no such step."""
+    """The deletion after an event. Raises `Refused` if the table has no such transition."""
     stage = TRANSITIONS.get((marker.stage, event))
     if stage is None:
-        raise Refused(f"an event that {marker.stage} knows", event, f"look at ledger {marker.ledger} again")
+        raise Refused(f"an event permitted in stage {marker.stage}", event, f"observe ledger {marker.ledger} again")
     after = marker._replace(stage=stage, at_ms=now_ms, detail=detail)
     return after._replace(attempts=0, next_ms=0, pending=marker.bookies) if stage is Stage.GONE else after
 
 
 def again(marker: Marker, now_ms: int, first_ms: int) -> Marker:
-    """The marker after one more attempt in vain: each wait is twice the one before, an hour at most."""
+    """The deletion after one more failed attempt: each wait is twice the previous one, up to one hour."""
     wait = backoff(first_ms, marker.attempts, LONGEST_MS)
     return marker._replace(attempts=marker.attempts + 1, next_ms=now_ms + wait)
 
 
 class Seen(NamedTuple):
-    """What the view says of a marker's ledger now. ``there``: its metadata; ``rule``: why it is forgotten, "" if it is
-    not, or may not be deleted. ``version``: of its node."""
+    """The ledger of a deletion in the view. ``there``: its metadata exist; ``rule``: why it is unreferenced, "" if it
+    is referenced or must not be deleted. ``version``: of its node."""
 
     there: bool
     rule: str = ""
@@ -113,30 +114,28 @@ class Seen(NamedTuple):
 
 
 def observed(marker: Marker, seen: Seen, grace_ms: int, retry_ms: int, now_ms: int) -> Marker:
-    """The marker after a look. An order whose outcome nobody knows is taken for failed when the ledger is still there
-    after a while; one that is not there is gone, whoever did it."""
+    """The deletion after an observation. An order with an unknown outcome counts as failed if the ledger still exists
+    after SETTLE_MS; a ledger that does not exist counts as deleted, by any process."""
     stage = marker.stage
     if not seen.there:
         return advance(marker, Event.VANISH, now_ms) if (stage, Event.VANISH) in TRANSITIONS else marker
     if stage is Stage.GONE:
-        # The server that was asked may lag behind the one that deleted it.
-        return (
-            advance(marker, Event.RETURN, now_ms, "its metadata are there again") if _late(marker, now_ms) else marker
-        )
+        # The server that was read may lag behind the one that executed the deletion.
+        return advance(marker, Event.RETURN, now_ms, "its metadata exist again") if _late(marker, now_ms) else marker
     if seen.rule != marker.rule or seen.version != marker.version:
-        changed = "its metadata were changed" if seen.rule == marker.rule else f"now it is {seen.rule}"
-        why = changed if seen.rule else "it no longer counts as forgotten"
+        changed = "its metadata were changed" if seen.rule == marker.rule else f"the rule is now {seen.rule}"
+        why = changed if seen.rule else "it is no longer unreferenced"
         return advance(marker, Event.CLEAR, now_ms, why) if (stage, Event.CLEAR) in TRANSITIONS else marker
     if stage is Stage.DELETING and _late(marker, now_ms):
-        return again(advance(marker, Event.FAIL, now_ms, "the ledger is still there"), now_ms, retry_ms)
+        return again(advance(marker, Event.FAIL, now_ms, "the ledger still exists"), now_ms, retry_ms)
     due = now_ms - marker.since_ms >= grace_ms and marker.next_ms <= now_ms
-    # The second look is one of another time than the first, however short the grace is.
+    # The second check must have a later time than the first, however short the grace period is.
     if due and stage in (Stage.SUSPECTED, Stage.BLOCKED) and now_ms > marker.at_ms:
         return advance(marker, Event.MARK, now_ms)
     return marker
 
 
-SETTLE_MS = 30_000  # what was ordered and what is observed of it may be this far apart
+SETTLE_MS = 30_000  # the maximum delay between an order and the observation of its effect
 
 
 def _late(marker: Marker, now_ms: int) -> bool:
@@ -144,7 +143,7 @@ def _late(marker: Marker, now_ms: int) -> bool:
 
 
 def due(markers: Iterable[Marker], mode: str, room: int, now_ms: int) -> list[Marker]:
-    """Those to be deleted now, longest forgotten first, at most ``room`` of them."""
+    """The deletions to execute now, longest unreferenced first, at most ``room``."""
     ready = [
         m for m in markers
         if m.stage is Stage.MARKED and m.next_ms <= now_ms and (mode == "enforce" or (mode == "approve" and m.approved))
@@ -153,12 +152,13 @@ def due(markers: Iterable[Marker], mode: str, room: int, now_ms: int) -> list[Ma
 
 
 def unconfirmed(markers: Iterable[Marker], now_ms: int) -> list[Marker]:
-    """Those whose bookies are to be asked now."""
+    """The deletions whose bookies are to be queried now."""
     return [m for m in markers if m.stage is Stage.GONE and m.next_ms <= now_ms]
 
 
 def answered(marker: Marker, pending: Iterable[str], now_ms: int, first_ms: int, detail: str = "") -> Marker:
-    """The marker after bookies were asked; ``pending``: those that did not say that they have no such ledger."""
+    """The deletion after bookies were queried; ``pending``: bookies that did not report that they have no such
+    ledger."""
     left = tuple(pending)
     if not left:
         return advance(marker, Event.CONFIRM, now_ms)._replace(pending=())

@@ -1,30 +1,28 @@
-"""Copies of ledgers in tiered storage: what an owner says of one, and how its two objects are named."""
+"""Offloaded ledgers in tiered storage: the owner's record, and the keys of the two objects."""
 
 from typing import NamedTuple
 
 
 class Pair(NamedTuple):
-    """Both objects of one copy of a ledger (DataBlockUtils). ``uid``: of the attempt to offload it, as a UUID is
-    written."""
+    """Both objects of one offloaded ledger (DataBlockUtils). ``uid``: UUID of the offload attempt, in its text form."""
 
     uid: str
     ledger: int
 
     @property
     def data_key(self) -> str:
-        """Key of the object with the entries."""
+        """Key of the data object."""
         return f"{self.uid}-ledger-{self.ledger}"
 
     @property
     def index_key(self) -> str:
-        """Key of the object that says where they are."""
+        """Key of the index object."""
         return f"{self.data_key}-index"
 
 
 class Copy(NamedTuple):
-    """What an owner says of the copy of a ledger (OffloadContext of MLDataFormats.proto). ``complete``: reading may go
-    there. ``driver``: of the offloader; ``bucket`` and ``endpoint``: where it put the copy, empty where that is not
-    said."""
+    """The owner's record of an offloaded ledger (OffloadContext of MLDataFormats.proto). ``complete``: reads may use
+    it. ``driver``: of the offloader; ``bucket`` and ``endpoint``: location of the objects, empty if not recorded."""
 
     pair: Pair
     complete: bool

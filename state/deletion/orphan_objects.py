@@ -1,8 +1,8 @@
-"""Objects in tiered storage that no owner points to: what that means, as a pure function of what both sides say.
+"""Orphan objects in tiered storage: objects that no owner references, as a pure function of both sides.
 
-An owner notes the UUID of a copy before the first byte of it is sent, and takes a new one for each attempt. So an
-object that was there before its owner was read, and whose UUID that owner does not have, was forgotten: by a broker
-that could not note that the copy is complete, or that gave up deleting it.
+An owner records the UUID of an offload attempt before its first byte is sent, and uses a new one for each attempt. An
+object that existed before its owner was read, and whose UUID that owner does not have, is therefore an orphan: of a
+broker that could not record the completion of the offload, or that gave up deleting it.
 """
 
 from collections.abc import Mapping, Set
@@ -13,8 +13,8 @@ from trueup.state.deletion.owners import Status
 
 
 class Part(NamedTuple):
-    """One object, or an incomplete multipart upload. ``place``: store and key, for an upload with its id; ``size`` in
-    bytes; ``since_ms``: written or begun, since the epoch."""
+    """One object, or one incomplete multipart upload. ``place``: store and key, for an upload with its id; ``size`` in
+    bytes; ``since_ms``: time of the write or start, ms since the epoch."""
 
     place: str
     size: int
@@ -22,14 +22,14 @@ class Part(NamedTuple):
 
 
 class Said(NamedTuple):
-    """What an object says of itself: its managed ledger, and the Pulsar cluster that wrote it."""
+    """The metadata of an object: its managed ledger, and the Pulsar cluster that wrote it."""
 
     owner: str = ""
     cluster: str = ""
 
 
 class Referenced(NamedTuple):
-    """What owners point to: copies by pair, ledgers with the owner that lists them, and owners' own nodes."""
+    """What owners reference: objects by pair, ledgers with the owner that lists them, and the owners' own nodes."""
 
     copies: Mapping[Pair, Copy]
     listed: Mapping[int, str]
@@ -37,7 +37,7 @@ class Referenced(NamedTuple):
 
 
 class Stray(NamedTuple):
-    """All objects of one ledger that no owner points to, and by which rule."""
+    """All orphan objects of one ledger, and their rule."""
 
     ledger: int
     rule: str
@@ -46,7 +46,8 @@ class Stray(NamedTuple):
 
 
 def judged(ledger: int, parts: tuple[Part, ...], said: Set[Said], clusters: Set[str], now: Referenced) -> Stray:
-    """What strays of a ledger are. ``said``: of those that say anything; ``clusters``: names that count as ours."""
+    """Judge the orphan objects of a ledger. ``said``: metadata of those that have any; ``clusters``: names of this
+    Pulsar cluster."""
     owners = {each.owner for each in said} or {now.listed.get(ledger, "")}
     owner = min(owners)
     known = len(owners) == 1 and owner != "" and bool(clusters) and {each.cluster for each in said} <= clusters
@@ -65,4 +66,4 @@ def _rule(ledger: int, owner: str, known: bool, now: Referenced) -> str:
 FORGOTTEN, REPLACED, UNOWNED = "deletion.copy-forgotten", "deletion.copy-replaced", "deletion.copy-unowned"
 LOST = "deletion.copy-lost"
 STRAYS = frozenset({FORGOTTEN, REPLACED, UNOWNED, LOST})
-"""Rules that are about objects in tiered storage and not about a ledger's metadata."""
+"""Rules about objects in tiered storage, as opposed to a ledger's metadata."""

@@ -1,4 +1,4 @@
-"""Ledgers with their owners, and what owners point to, in columns: what the deletion view keeps."""
+"""Ledgers with their owners, and the references of owners, in columns: the content of the deletion view."""
 
 import struct
 from collections.abc import Iterable, Sequence
@@ -17,12 +17,12 @@ OWNED = np.dtype([
     ("ledger", "<i8"), ("mzxid", "<i8"), ("ctime_ms", "<i8"), ("seen_ms", "<i8"), ("last_entry", "<i8"),
     ("length", "<i8"), ("version", "<i4"), ("owner", "<u4"), ("name", "<u4"), ("state", "u1"), ("component", "u1"),
 ])  # fmt: skip
-"""One ledger: as its metadata says, with `state.deletion.owners.Component` and codes of owner and cursor."""
+"""One ledger: its metadata, with `state.deletion.owners.Component` and the codes of owner and cursor."""
 NODE = np.dtype([
     ("path", "<u4"), ("owner", "<u4"), ("name", "<u4"), ("error", "<u4"), ("mzxid", "<i8"), ("seen_ms", "<i8"),
     ("version", "<i4"), ("count", "<u4"), ("status", "u1"), ("elsewhere", "u1"),
 ])  # fmt: skip
-"""One node that points to ``count`` ledgers: `state.deletion.owners.Pointers` with codes for its texts."""
+"""One node that references ``count`` ledgers: `state.deletion.owners.Pointers` with codes for its texts."""
 LISTED = np.dtype([("ledger", "<i8"), ("dropped", "u1")])
 _HEAD = struct.Struct("<2sBBIII")
 _MAGIC, _FORM = b"TO", 1
@@ -30,7 +30,7 @@ _MAGIC, _FORM = b"TO", 1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """Rows with codes into ``names``; ``listed``: what belongs to the rows, one row's after the other's."""
+    """Rows with codes into ``names``; ``listed``: the list items of all rows, concatenated."""
 
     rows: Rows
     names: tuple[str, ...] = ()
@@ -40,11 +40,11 @@ class Table:
         return len(self.rows)
 
     def text(self, column: str, row: int) -> str:
-        """What a code stands for."""
+        """The text of a code."""
         return self.names[int(self.rows[column][row])]
 
     def to_bytes(self) -> bytes:
-        """The table as a blob of its own."""
+        """Serialize the table."""
         names = "\n".join(self.names).encode()
         kind = 1 if self.rows.dtype == NODE else 0
         head = _HEAD.pack(_MAGIC, _FORM, kind, len(self.rows), len(self.listed), len(names))
@@ -52,7 +52,7 @@ class Table:
 
     @classmethod
     def from_bytes(cls, blob: bytes, where: str = "the state") -> Self:
-        """What `to_bytes` wrote. Raises `BadBytes` for anything else."""
+        """Parse the output of `to_bytes`. Raises `BadBytes` for anything else."""
         if len(blob) < _HEAD.size or blob[:2] != _MAGIC or blob[2] != _FORM:
             raise BadBytes(where, 0, f"a table of form {_FORM}", repr(blob[:3]), "rebuild the view")
         _, _, kind, count, listed, size = _HEAD.unpack_from(blob)
@@ -68,7 +68,7 @@ _CODES = ("path", "owner", "name", "error")
 
 
 def joined(tables: Sequence[Table]) -> Table:
-    """All rows of tables of one kind, with one set of names."""
+    """All rows of tables of one type, with one shared set of names."""
     some = [table for table in tables if len(table)] or list(tables[:1])
     if len(some) == 1:
         return some[0]
@@ -98,7 +98,7 @@ def nodes_of(pointers: Iterable[Pointers]) -> Table:
 
 
 def newest_nodes(table: Table) -> Table:
-    """Of each path the newest row, those that are gone left out."""
+    """The newest row of each path, without deleted nodes."""
     rows = table.rows
     order = np.lexsort((rows["mzxid"], rows["path"]))
     paths = rows["path"][order]
@@ -110,7 +110,7 @@ def newest_nodes(table: Table) -> Table:
 
 
 def newest_ledgers(table: Table) -> Table:
-    """Of each ledger the newest row, in the order of ids."""
+    """The newest row of each ledger, ordered by id."""
     rows = table.rows
     order = np.lexsort((rows["mzxid"], rows["ledger"]))
     ids = rows["ledger"][order]
@@ -119,7 +119,7 @@ def newest_ledgers(table: Table) -> Table:
 
 
 def packed(table: Table) -> Table:
-    """The same with the names that are used."""
+    """The same rows without unused names."""
     columns = [name for name in _CODES if name in (table.rows.dtype.names or ())]
     used = np.unique(np.concatenate([table.rows[name] for name in columns]))
     rows = table.rows.copy()

@@ -1,4 +1,4 @@
-"""Rules of deletion: what Trueup says of a ledger that its owner forgot, and what may be done about it."""
+"""Rules of deletion: verdicts on ledgers that their owner does not reference, and the possible actions."""
 
 from trueup.state.common.rules import Rule, Rules, Verdict
 from trueup.state.deletion.orphan_objects import FORGOTTEN, LOST, REPLACED, UNOWNED
@@ -11,7 +11,7 @@ PERSON = (
     "It cannot be undone."
 )
 DROPPED = "deletion.dropped"
-"""Of the one rule whose ledgers are still on their owner's list."""
+"""The only rule for ledgers that are still in their owner's list."""
 
 LEAK_RULES = Rules([
     Rule(

@@ -1,4 +1,4 @@
-"""The section ``deletion`` of the settings: whose ledgers may be deleted, when, and how many at once."""
+"""The section ``deletion`` of the settings."""
 
 from dataclasses import dataclass
 

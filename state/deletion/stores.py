@@ -1,4 +1,4 @@
-"""The section ``stores`` of the settings: where Pulsar's brokers offload ledgers to."""
+"""The section ``stores`` of the settings: buckets to which Pulsar's brokers offload ledgers."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -28,7 +28,7 @@ class Store:
 
 
 def check_stores(stores: Mapping[str, Store]) -> Iterator[str]:
-    """What is wrong with them, with key, expected and found. What stands in an address may be a secret."""
+    """The problems of the stores: key, expected, found. Addresses are not shown, as they can contain a secret."""
     known: dict[tuple[str, str], str] = {}
     for name, store in stores.items():
         where = f"stores.{name}"
@@ -36,10 +36,10 @@ def check_stores(stores: Mapping[str, Store]) -> Iterator[str]:
             expected = "the name of a bucket, 3 to 63 letters, digits, dots, dashes"
             yield f"{where}.bucket: expected {expected}; found {shown(store.bucket)}"
         if store.endpoint and not _ENDPOINT.fullmatch(store.endpoint):
-            yield f"{where}.endpoint: expected http(s)://host[:port], without a path or a user; found something else"
+            yield f"{where}.endpoint: expected http(s)://host[:port], without path or user; found something else"
         if bool(store.key_env) != bool(store.secret_env):
             given, other = ("key_env", "secret_env") if store.key_env else ("secret_env", "key_env")
-            yield f"{where}.{other}: expected the name of a variable, as {given} is set; found nothing"
+            yield f"{where}.{other}: expected the name of a variable because {given} is set; found nothing"
         before = known.setdefault((store.bucket, store.endpoint.rstrip("/")), name)
         if before != name:
             yield f"{where}: expected another bucket or endpoint than stores.{before}; found the same"

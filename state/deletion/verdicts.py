@@ -1,7 +1,7 @@
-"""Which ledgers of a bucket nobody points to, and what that means: a pure function of ledgers and nodes.
+"""Which ledgers of a bucket are unreferenced, and by which rule: a pure function of ledgers and nodes.
 
-Both sides of an owner stand in one bucket. A node is the whole truth about what it points to at its version; that an
-owner has no node at all says less, so nothing follows from it but a report.
+Both sides of an owner are in one bucket. A node shows all its references at its version. The absence of an owner's
+node proves less, so it leads to a report only.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ LEAK = np.dtype([
     ("ledger", "<i8"), ("since_ms", "<i8"), ("ctime_ms", "<i8"), ("length", "<i8"), ("version", "<i4"),
     ("owner", "<u4"), ("name", "<u4"), ("state", "u1"), ("component", "u1"), ("verdict", "u1"), ("rule", "u1"),
 ])  # fmt: skip
-"""A ledger that is not as its owner has it. ``since_ms``: when that was first seen. ``version`` -1: it is missing."""
+"""A ledger that differs from its owner's record. ``since_ms``: first observation. ``version`` -1: it is missing."""
 _CODE = {rule.id.removeprefix("deletion."): code for code, rule in enumerate(LEAK_RULES)}
 _VERDICT = np.array([rule.verdict for rule in LEAK_RULES], np.uint8)
 _REPORTED = {
@@ -29,8 +29,8 @@ _REPORTED = {
 
 
 def judge(ledgers: Table, nodes: Table) -> Rows:
-    """`LEAK` rows of a bucket, in the order of ids, ``since_ms`` being when the newer of both sides was seen. Codes
-    of owner and cursor are those of ``ledgers``, and of ``nodes`` behind them (its codes plus the number of names)."""
+    """`LEAK` rows of a bucket, ordered by id; ``since_ms``: when the newer of both sides was observed. Codes of owner
+    and cursor refer to the names of ``ledgers`` followed by those of ``nodes``."""
     rows, ids, counts = ledgers.rows, nodes.listed["ledger"], nodes.rows["count"]
     of_node = np.repeat(np.arange(len(nodes)), counts)
     data = (nodes.rows["name"] == _code_of(nodes, "")) & ~_schemas(nodes)
@@ -54,8 +54,8 @@ def judge(ledgers: Table, nodes: Table) -> Rows:
 
 
 def _unlisted(rows: Rows, owner: Rows, nodes: Table, of_node: Rows, data: Rows) -> Rows:
-    """The rule for each ledger, were it one that nobody points to. ``owner``: its code among the nodes' names, -1."""
-    size = len(nodes.names) + 1  # the last place is that of owners without a node
+    """The rule for each ledger if no node references it. ``owner``: its code among the nodes' names, or -1."""
+    size = len(nodes.names) + 1  # the last element is for owners without a node
     top, unreadable, known = np.full(size, -1, np.int64), np.zeros(size, bool), np.zeros(size, bool)
     owners = nodes.rows["owner"]
     np.maximum.at(top, owners[of_node][data[of_node]], nodes.listed["ledger"][data[of_node]])
@@ -74,7 +74,7 @@ def _unlisted(rows: Rows, owner: Rows, nodes: Table, of_node: Rows, data: Rows) 
 
 
 def _missing(rows: Rows, nodes: Table, of_node: Rows, data: Rows, shift: int) -> Rows:
-    """Ledgers that managed ledgers list and that are not there."""
+    """Ledgers that managed ledgers list and that do not exist."""
     gone = data[of_node] & (nodes.listed["dropped"] == 0) & ~np.isin(nodes.listed["ledger"], rows["ledger"])
     out = np.zeros(int(gone.sum()), LEAK)
     node = nodes.rows[of_node[gone]]
@@ -89,20 +89,20 @@ def _code_of(table: Table, text: str) -> int:
 
 
 def _schemas(nodes: Table) -> Rows:
-    """Which nodes are locators of schemas."""
+    """Whether each node is a schema locator."""
     said = np.fromiter((name.startswith(SCHEMA) for name in nodes.names), bool, len(nodes.names))
     return said[nodes.rows["owner"]] if len(said) else np.zeros(len(nodes), bool)
 
 
 def _owner_codes(ledgers: Table, nodes: Table) -> Rows:
-    """Of each ledger, the code of its owner among the nodes' names; -1 if no node has it."""
+    """The code of each ledger's owner among the nodes' names; -1 if no node has it."""
     codes = {name: code for code, name in enumerate(nodes.names)}
     table = np.fromiter((codes.get(name, -1) for name in ledgers.names), np.int64, len(ledgers.names))
     return table[ledgers.rows["owner"]] if len(table) else np.full(len(ledgers), -1)
 
 
 def _ledger_codes(ledgers: Table, nodes: Table) -> Rows:
-    """Of each node, the code of its owner among the ledgers' names; behind all of them if no ledger has it."""
+    """The code of each node's owner among the ledgers' names; their number if no ledger has it."""
     codes = {name: code for code, name in enumerate(ledgers.names)}
     table = np.fromiter((codes.get(name, len(codes)) for name in nodes.names), np.int64, len(nodes.names))
     return table[nodes.rows["owner"]] if len(table) else np.zeros(0, np.int64)

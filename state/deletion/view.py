@@ -1,7 +1,7 @@
-"""The deletion view of one bucket of owners: what arrived is folded in, what is forgotten comes out.
+"""The deletion view of one bucket of owners: records are folded in, and unreferenced ledgers come out.
 
-Ledgers live in a log, nodes and findings in a cell each. Every step judges the whole bucket: it takes milliseconds, and
-a ledger is forgotten through what its owner says and not through anything of its own.
+Ledgers are stored in a log, nodes and findings in a cell each. Every step judges the whole bucket: this takes
+milliseconds, and a ledger becomes unreferenced by a change of its owner, not of its own metadata.
 """
 
 import struct
@@ -32,7 +32,7 @@ _SHAPE = struct.Struct("<II")  # rows of the base, of the tail
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Leaks:
-    """All `LEAK` rows of a bucket, with the names that their codes stand for, and how many ledgers it holds."""
+    """All `LEAK` rows of a bucket, the names of their codes, and the number of ledgers in the bucket."""
 
     rows: Rows
     names: tuple[str, ...]
@@ -40,8 +40,8 @@ class Leaks:
 
 
 def agreed(parts: Sequence[Leaks]) -> Sequence[Leaks]:
-    """What these buckets say together. A ledger that one of them holds and another calls missing is pointed to by an
-    owner that it does not name: it is neither forgotten nor missing."""
+    """Combine the results of all buckets. A ledger that one bucket holds and another reports as missing is referenced
+    by an owner that it does not name: it is neither unreferenced nor missing."""
     rows = np.concatenate([np.zeros(0, LEAK), *(part.rows for part in parts)])
     missing = rows["version"] < 0
     used = np.intersect1d(rows["ledger"][missing], rows["ledger"][~missing])
@@ -51,7 +51,7 @@ def agreed(parts: Sequence[Leaks]) -> Sequence[Leaks]:
 
 
 def settled(part: Leaks, before_ms: int) -> Leaks:
-    """The same without what is missing only since ``before_ms``, in ms since the epoch, or later."""
+    """The same without ledgers that are missing since ``before_ms`` (ms since the epoch) or later."""
     fresh = np.isin(part.rows["rule"], _MISSING) & (part.rows["since_ms"] > before_ms)
     return replace(part, rows=part.rows[~fresh]) if fresh.any() else part
 
@@ -72,9 +72,9 @@ class OwnerBucket:
         self._leaks: Rows = np.frombuffer(store.get("leaks"), LEAK)
 
     def step(self, ledgers: Table = NO_LEDGERS, nodes: Table = NO_NODES, asked: bool = False) -> Leaks | None:
-        """Fold a batch in. None if nothing that is forgotten, or was, changed, and nobody asked.
+        """Fold in a batch. Returns None if no finding changed and ``asked`` is false.
 
-        Rows of ledgers that are gone go to all buckets, as only the one that has the ledger knows whose it was.
+        Rows of deleted ledgers go to all buckets, because only the bucket with the ledger knows its owner.
         """
         self._fold(ledgers)
         if len(nodes):
@@ -117,7 +117,7 @@ def _present(table: Table) -> Table:
 
 
 def _gone_since(found: Rows, arrived: Rows) -> Rows:
-    """What is missing is so since its ledger was seen to be gone: its owner may have listed it for years."""
+    """A ledger is missing since its deletion was observed: its owner may have listed it for years."""
     gone = arrived[arrived["state"] == LedgerState.GONE]
     missing = np.flatnonzero(found["version"] < 0)
     if not len(gone) or not len(missing):
@@ -131,7 +131,7 @@ def _gone_since(found: Rows, arrived: Rows) -> Rows:
 
 
 def _since(found: Rows, before: Rows) -> Rows:
-    """What is found now; what was said of the same ledger before keeps the time from which it holds."""
+    """The present findings; a finding that existed before keeps its time."""
     if not len(before) or not len(found):
         return found
     at = np.minimum(np.searchsorted(before["ledger"], found["ledger"]), len(before) - 1)

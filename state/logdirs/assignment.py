@@ -1,8 +1,8 @@
-"""Where the partitions of a new topic go: brokers, and on each its directory.
+"""Assigns the partitions of a new topic to brokers, and on each broker to a directory.
 
-Brokers that have few replicas come first, those of different racks take turns. On a broker the directory follows the
-strategy (`logdirs.rank`): `partition` as if each partition were made before the next is placed; `size` in proportion
-to usable bytes, as the partitions of one topic are all empty still and would else go to one directory.
+Brokers with few replicas come first, and racks alternate. On a broker the directory follows the strategy
+(`logdirs.rank`): `partition` as if each partition were created before the next one is assigned; `size` in proportion
+to usable bytes, because the partitions of a new topic are all empty and would otherwise share one directory.
 """
 
 from collections import Counter
@@ -21,12 +21,12 @@ def seats(
     brokers: Sequence[Broker], racks: Mapping[int, str], partitions: int, replicas: int, strategy: str,
     excluded: Iterable[str] = (),
 ) -> list[list[Seat]]:  # fmt: skip
-    """Seats of each partition, the leader's first. Raises `Refused` where there are too few brokers."""
+    """Replicas of each partition, the leader first. Raises `Refused` if there are too few brokers."""
     passed = frozenset(excluded)
     able = [broker for broker in brokers if rank(broker, strategy, passed).paths]
     if len(able) < replicas:
-        found = f"{len(able)} with a directory that is online and open"
-        raise Refused(f"{replicas} brokers for as many replicas", found, "ask for fewer replicas")
+        found = f"{len(able)} with an open directory that is online"
+        raise Refused(f"at least {replicas} brokers", found, "request fewer replicas")
     order = _order(able, racks)
     shelves = {broker.id: _Shelf(broker, strategy, passed) for broker in able}
     return [
@@ -36,7 +36,7 @@ def seats(
 
 
 class _Shelf:
-    """The directories of one broker, and how many new partitions each was given."""
+    """The directories of one broker, and the number of new partitions assigned to each."""
 
     def __init__(self, broker: Broker, strategy: str, passed: frozenset[str]) -> None:
         ranking = rank(broker, strategy, passed)
@@ -48,8 +48,8 @@ class _Shelf:
         self._had = {path: homes[at] for path, at in zip(self._paths, places, strict=True)}
 
     def take(self) -> str:
-        """The directory of one more partition."""
-        path = max(self._paths, key=self._worth)  # the first of several: ties as they were ranked
+        """Assign one more partition and return its directory."""
+        path = max(self._paths, key=self._worth)  # max returns the first of several: ties keep the ranking
         self._given[path] += 1
         return path
 
@@ -59,7 +59,7 @@ class _Shelf:
 
 
 def _order(brokers: Sequence[Broker], racks: Mapping[int, str]) -> list[int]:
-    """Ids, one of each rack in turn."""
+    """Broker ids with alternating racks."""
     by_rack: dict[str, list[int]] = {}
     for broker in sorted(brokers, key=lambda b: (len(b.replicas), b.id)):
         by_rack.setdefault(racks.get(broker.id, ""), []).append(broker.id)
@@ -67,8 +67,8 @@ def _order(brokers: Sequence[Broker], racks: Mapping[int, str]) -> list[int]:
 
 
 def _chosen(order: Sequence[int], racks: Mapping[int, str], number: int, replicas: int) -> list[int]:
-    """Brokers of one partition: each in another rack as long as there are racks. Whoever goes round once with the
-    leader begins with the next follower, so that a broker's partitions have followers everywhere."""
+    """Brokers of one partition, in different racks while possible. Each round of leaders shifts the followers by one,
+    so that the followers of a broker's partitions are spread."""
     begin, shift = number % len(order), number // len(order)
     chosen, rest = [order[begin]], [*order[begin + 1 :], *order[:begin]]
     rest = rest[shift % max(1, len(rest)) :] + rest[: shift % max(1, len(rest))]

@@ -1,8 +1,8 @@
-"""What should happen to the log directories of one broker: which are open to new partitions, which replicas move.
+"""The decision on the log directories of one broker: which are open to new partitions, and which replicas move.
 
-A pure function of (broker, policy, what we changed before, now). Nothing an operator set by hand is undone: a cordon
-or a throttle that is not ours stays, a directory that others cordoned is neither opened nor moved to, and a move that
-others ordered is left to them. What is ours is taken back as soon as it is of no use, whatever the mode.
+A pure function of (broker, policy, earlier changes by Trueup, now). Changes by other clients are never reverted: their
+cordons and throttles remain, a directory that they cordoned is neither opened nor a target of moves, and their moves
+continue. Trueup's own changes are reverted as soon as they are not needed, in any mode.
 """
 
 from collections.abc import Mapping
@@ -19,9 +19,9 @@ from trueup.state.logdirs.settings import PARTITION, SIZE, LogDirs, within
 
 
 class Ours(NamedTuple):
-    """What we changed on a broker and have not taken back, and the moves that we ordered.
+    """Trueup's changes on a broker that are not reverted yet, and the moves that it ordered.
 
-    ``throttles``: every limit that we set or were about to set; ``approved``: names of what an operator said yes to
+    ``throttles``: every limit that was set or was about to be set; ``approved``: names of approved actions
     (`move_name`, `cordon_name`).
     """
 
@@ -35,12 +35,12 @@ NOTHING = Ours()
 
 
 class Decision(NamedTuple):
-    """What should be so on one broker.
+    """The desired state of one broker.
 
-    ``rule``: of `state.logdirs.rules`, empty where all is as it should be; ``reason`` says it in this case. ``steer``:
-    all paths that the strategy wants cordoned, others' among them; ``cordon``: what is to be set now, None: nothing.
-    ``moves``: the whole plan; ``start``: those of it that may start now; ``cancel``: ours that must not go on.
-    ``throttle``: bytes a second to be set now, None: take ours away, 0: leave it alone.
+    ``rule``: of `state.logdirs.rules`, empty if nothing differs; ``reason``: the details. ``steer``:
+    all paths that the strategy wants cordoned, including those of other clients; ``cordon``: cordons to set now, None:
+    no change. ``moves``: the whole plan; ``start``: the moves that may start now; ``cancel``: own moves to cancel.
+    ``throttle``: bytes per second to set now, None: remove the own throttle, 0: no change.
     """
 
     broker: int
@@ -58,23 +58,23 @@ class Decision(NamedTuple):
 
 
 def followed_by(ours: Ours, broker: Broker, now_ms: int) -> tuple[Broker, Ours]:
-    """The broker with what our moves left behind, and what is ours after what it says of them."""
+    """The broker with the bytes that moves have yet to free, and the own state updated by the broker's."""
     moves, freeing = follow(ours.moves, broker, now_ms)
     return replace(broker, freeing=freeing), ours._replace(moves=moves)
 
 
 def cordons(broker: Broker, ours: Ours) -> frozenset[str]:
-    """Directories that are cordoned. A broker does not tell it of an offline one: ours are, until they are opened."""
+    """Cordoned directories. A broker does not report cordons of an offline directory: own ones count until removed."""
     shown = frozenset(d.path for d in broker.dirs if d.cordoned)
     return shown | (ours.cordoned & frozenset(d.path for d in broker.dirs if not d.online))
 
 
 def decide(broker: Broker, policy: LogDirs, ours: Ours, now_ms: int, throttled: int | None = None) -> Decision:
-    """The decision for one broker. Time is ms since the epoch; ``throttled``: the limit that is set there now, 0: none,
-    None: the one that we set."""
+    """The decision for one broker. Time is ms since the epoch; ``throttled``: the throttle that is set now (0: none,
+    None: the own one)."""
     limits = limits_of(broker, policy)
-    # Our own cordons steer new partitions; they do not bind us: a broker refuses moves into cordoned directories, so
-    # those that moves go to are opened first.
+    # Own cordons steer new partitions only. A broker refuses moves into cordoned directories, so the targets of moves
+    # are opened first.
     free = replace(
         broker, dirs=tuple(d._replace(cordoned=d.cordoned and d.path not in ours.cordoned) for d in broker.dirs)
     )
@@ -94,20 +94,20 @@ def decide(broker: Broker, policy: LogDirs, ours: Ours, now_ms: int, throttled: 
 
 
 def move_name(broker: int, move: Move | Relocation) -> str:
-    """Name of a move: the same as long as it goes from the same directory to the same."""
+    """Name of a move: unchanged while source and target are the same."""
     where = crc32(f"{move.source}>{move.target}".encode())
     return f"move-{broker}-{move.topic}-{move.partition}-{where:08x}"
 
 
 def cordon_name(broker: int, paths: frozenset[str]) -> str:
-    """Name of a cordon: another one when it is of other directories."""
+    """Name of a cordon: it changes with the directories."""
     return f"cordon-{broker}-{crc32(','.join(sorted(paths)).encode()):08x}"
 
 
 def ordered(ours: Ours, move: Move, beside: int, now_ms: int) -> Ours:
-    """With an order for this move remembered; orders for the same replica before are forgotten.
+    """The state with an order for this move; earlier orders for the same replica are removed.
 
-    ``beside``: bytes that its source's volume holds beside replicas.
+    ``beside``: bytes on the source's volume that are not replicas.
     """
     same = next((m for m in ours.moves if m.what == move.what), None)
     begun = same if same and (same.stage, Event.ORDER) in TRANSITIONS else Relocation(*move[1:6])
@@ -119,12 +119,12 @@ def ordered(ours: Ours, move: Move, beside: int, now_ms: int) -> Ours:
 
 
 def after(ours: Ours, changed: Mapping[tuple[str, int, str, str], Relocation]) -> Ours:
-    """With these moves in place of what was known of them."""
+    """The state with these moves replaced."""
     return ours._replace(moves=tuple(changed.get(move.what, move) for move in ours.moves))
 
 
 def limits_of(broker: Broker, policy: LogDirs) -> Balance:
-    """The policy as the plan takes it: topics by name, directories that others cordoned left alone."""
+    """The policy as input of the plan: topics by name, directories cordoned by other clients excluded."""
     barred = frozenset(t for t in broker.replicas.topics if matches(policy.exclude, t) or internal(t))
     return Balance(
         policy.target_skew, policy.headroom_share, policy.headroom_bytes, policy.least_bytes, policy.at_once, barred,
@@ -133,7 +133,7 @@ def limits_of(broker: Broker, policy: LogDirs) -> Balance:
 
 
 def _may(policy: LogDirs, ours: Ours, move: Move) -> bool:
-    """Whether this move may be ordered; one that was approved and forgotten by its broker is."""
+    """Whether this move may be ordered, which includes an approved one that its broker forgot."""
     known = next((m for m in ours.moves if m.what == move.what), None)
     if policy.paused or policy.mode == "observe" or (known and known.stage is Stage.REFUSED):
         return False
@@ -142,29 +142,29 @@ def _may(policy: LogDirs, ours: Ours, move: Move) -> bool:
 
 
 def _rule(broker: Broker, policy: LogDirs, why: str, planned: bool, waiting: str) -> tuple[str, str]:
-    """What is not as it should be, the gravest first."""
+    """The finding of the highest severity: (rule, reason)."""
     offline = [d.path for d in broker.dirs if not d.online]
     if offline:
-        return "logdirs.offline", f"offline: {', '.join(offline)}; nothing moves on this broker until it is back"
+        return "logdirs.offline", f"offline: {', '.join(offline)}; no replica moves until the directory returns"
     if not broker.sized:
-        return "logdirs.sizes-unknown", "it does not tell the sizes of its log directories"
+        return "logdirs.sizes-unknown", "the broker does not report the sizes of its log directories"
     full = [
         d.path for d, free in zip(broker.dirs, usable_after(broker).tolist(), strict=True)
         if free < headroom(limits_of(broker, policy), d.total)
     ]  # fmt: skip
     if full:
-        return "logdirs.headroom", f"less than the headroom is left: {', '.join(full)}" + (f"; {why}" if why else "")
+        return "logdirs.headroom", f"usable bytes below the headroom: {', '.join(full)}" + (f"; {why}" if why else "")
     if why:
         return "logdirs.no-move", why
     if planned:
-        return "logdirs.uneven", waiting or "replicas are to be moved"
+        return "logdirs.uneven", waiting or "replicas must be moved"
     if policy.strategy == SIZE and not broker.cordons:
-        return "logdirs.cannot-cordon", "its own rule places new partitions: it knows no cordoned directories"
+        return "logdirs.cannot-cordon", "the broker does not support cordons; it selects the directories itself"
     return "", ""
 
 
 def _steer(free: Broker, policy: LogDirs, ours: Ours, moves: tuple[Move, ...]) -> frozenset[str]:
-    """All that the strategy wants cordoned. ``free``: the broker without our cordons."""
+    """All directories that the strategy wants cordoned. ``free``: the broker without own cordons."""
     others = frozenset(d.path for d in free.dirs if d.cordoned)
     if policy.strategy != SIZE or not free.cordons:
         return others
@@ -180,18 +180,18 @@ def _steer(free: Broker, policy: LogDirs, ours: Ours, moves: tuple[Move, ...]) -
 
 
 def _cordon(broker: Broker, policy: LogDirs, ours: Ours, steer: frozenset[str]) -> frozenset[str] | None:
-    """What is to be cordoned now; None where that is so already, or nobody said yes to it."""
+    """The cordons to set now; None if they are set already or not approved."""
     present = cordons(broker, ours)
     idle = policy.paused or policy.mode == "observe"
     wanted = present - ours.cordoned if idle else steer
     if policy.mode == "approve" and wanted - present and cordon_name(broker.id, wanted) not in ours.approved:
-        wanted = present & wanted  # opening needs no yes: it takes back what is ours
+        wanted = present & wanted  # removing an own cordon needs no approval
     return None if wanted == present else wanted
 
 
 def _cancelled(broker: Broker, ours: Ours, limits: Balance, now_ms: int) -> tuple[Relocation, ...]:
-    """Moves of ours that must not go on: others have filled the target, and half of the headroom would be used up; or
-    the copy has not come further for long."""
+    """Own moves to cancel: other writes have filled the target so that half of the headroom would be used, or the copy
+    has made no progress for too long."""
     if not broker.sized:
         return ()
     free = usable_after(broker)
@@ -208,7 +208,7 @@ def _cancelled(broker: Broker, ours: Ours, limits: Balance, now_ms: int) -> tupl
 
 def _throttle(policy: LogDirs, ours: Ours, starting: bool, now_set: int) -> int | None:
     if now_set and now_set not in ours.throttles:
-        return 0  # somebody else's
+        return 0  # set by another client
     wanted = policy.throttle_bytes_per_s
     if not wanted or not (starting or any(move.stage in UNDER_WAY for move in ours.moves)):
         return None if ours.throttles else 0

@@ -1,7 +1,7 @@
-"""The life of a replica's move from one log directory to another, as a table.
+"""The life cycle of a move of a replica between log directories, as a table.
 
-A broker keeps an order in memory and in the name of a directory, and may forget it; only what DescribeLogDirs says
-next tells how far it is. An event that the table does not know changes nothing.
+A broker keeps an order in memory and in the name of a directory, and may forget it; only the next DescribeLogDirs
+response shows the progress. An event that the table does not list changes nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from trueup.state.logdirs.model import Broker
 
 
 class Stage(StrEnum):
-    """How far a move is. ``planned`` is where it starts; the last three end it."""
+    """The stage of a move. ``planned`` is the first; the last three are final."""
 
     PLANNED = "planned"
     APPROVED = "approved"
@@ -31,19 +31,19 @@ class Stage(StrEnum):
 
 
 class Event(StrEnum):
-    """What can happen to a move."""
+    """An event of a move."""
 
-    APPROVE = "approve"  # an operator said yes to it
-    ORDER = "order"  # it is about to be sent to the broker; it may or may not arrive there
-    REFUSE = "refuse"  # the broker answered that it will not
+    APPROVE = "approve"  # an operator approved it
+    ORDER = "order"  # it is about to be sent to the broker and may or may not arrive
+    REFUSE = "refuse"  # the broker refused it
     APPEAR = "appear"  # the future replica is in the target
-    ARRIVE = "arrive"  # the replica is in the target, and no copy is under way
-    FORGET = "forget"  # the replica is where it was, and nothing is under way
-    TURN = "turn"  # somebody else sent the replica elsewhere
-    GO = "go"  # the broker has no such replica any more
-    CANCEL = "cancel"  # we are about to send the present directory, which takes the order back
-    FREE = "free"  # what it left behind at its source is deleted
-    LAPSE = "lapse"  # it is not wanted any more, or may be tried again
+    ARRIVE = "arrive"  # the replica is in the target, and no copy is in progress
+    FORGET = "forget"  # the replica is in the source, and no copy is in progress
+    TURN = "turn"  # another client moves the replica elsewhere
+    GO = "go"  # the broker no longer has the replica
+    CANCEL = "cancel"  # a move to the present directory is about to be sent, which cancels the order
+    FREE = "free"  # the replica in the source directory is deleted
+    LAPSE = "lapse"  # it is no longer needed, or may be retried
 
 
 _S, _E = Stage, Event
@@ -60,7 +60,7 @@ TRANSITIONS: Mapping[tuple[Stage, Event], Stage] = {
     (_S.COPYING, _E.FORGET): _S.FORGOTTEN,
     (_S.COPYING, _E.CANCEL): _S.LEAVING,
     (_S.FORGOTTEN, _E.ORDER): _S.ORDERED,
-    (_S.FORGOTTEN, _E.APPEAR): _S.COPYING,  # an order that was under way for long
+    (_S.FORGOTTEN, _E.APPEAR): _S.COPYING,  # an order that took long to arrive
     (_S.FORGOTTEN, _E.LAPSE): _S.DROPPED,
     (_S.REFUSED, _E.LAPSE): _S.DROPPED,
     (_S.LEAVING, _E.FORGET): _S.CANCELLED,
@@ -72,19 +72,19 @@ TRANSITIONS: Mapping[tuple[Stage, Event], Stage] = {
 ENDS = frozenset({Stage.DONE, Stage.CANCELLED, Stage.DROPPED})
 UNDER_WAY = frozenset(_UNDER_WAY) - {Stage.FORGOTTEN}
 REST_MS = 300_000
-"""A move that was refused rests so long before the same is ordered again."""
+"""The time before a refused move is ordered again."""
 STALLED_MS = 600_000
-"""A copy that has not come further for so long is taken back, to be planned anew."""
+"""The time after which a copy without progress is cancelled and planned again."""
 FREED_MS = 900_000
-"""What a move left behind is taken for deleted after so long, whatever the volume says."""
+"""The time after which a moved replica's source counts as deleted, whatever the volume reports."""
 
 
 @dataclass(frozen=True, slots=True)
 class Relocation:
-    """One move that we ordered or may order. Times are ms since the epoch, sizes bytes.
+    """One move that was or may be ordered. Times are ms since the epoch, sizes bytes.
 
-    ``beside``: what the source's volume held beside replicas when it was ordered; ``attempts``: orders sent;
-    ``copied``: so much was at the target at ``further_ms``, when it came further last.
+    ``beside``: bytes on the source's volume that were not replicas at the time of the order; ``attempts``: orders
+    sent; ``copied``: bytes at the target at ``further_ms``, the time of the last progress.
     """
 
     topic: str
@@ -102,25 +102,25 @@ class Relocation:
 
     @property
     def what(self) -> tuple[str, int, str, str]:
-        """What tells one move from another."""
+        """The identity of the move."""
         return self.topic, self.partition, self.source, self.target
 
 
 def advance(move: Relocation, event: Event, now_ms: int, detail: str = "") -> Relocation:
-    """The move after an event. Raises `Refused`, and changes nothing, where the table has no such step."""
+    """The move after an event. Raises `Refused` if the table has no such transition."""
     stage = TRANSITIONS.get((move.stage, event))
     if stage is None:
-        raise Refused(f"an event that {move.stage} knows", event, f"look at {move.topic}-{move.partition} again")
+        todo = f"observe {move.topic}-{move.partition} again"
+        raise Refused(f"an event permitted in stage {move.stage}", event, todo)
     attempts = move.attempts + (event is Event.ORDER)
     return replace(move, stage=stage, at_ms=now_ms, attempts=attempts, detail=detail)
 
 
 def follow(moves: Sequence[Relocation], broker: Broker, now_ms: int) -> tuple[tuple[Relocation, ...], tuple[int, ...]]:
-    """The moves after what the broker says now, and the bytes by directory that they left behind and that are still to
-    be deleted.
+    """The moves after the broker's current state, and by directory the bytes that moved replicas have yet to free.
 
-    A broker deletes them after file.delete.delay.ms and does not list them meanwhile, so they are what its volumes
-    hold beside replicas more than before the moves.
+    A broker deletes a moved replica after file.delete.delay.ms and does not list it meanwhile, so these bytes are the
+    increase of a volume's non-replica bytes since before the moves.
     """
     placed = [_further(_stepped(move, _event(move, broker, now_ms), now_ms), broker, now_ms) for move in moves]
     left, by_dir = _left(placed, broker), [0] * len(broker.dirs)
@@ -143,7 +143,7 @@ def _event(move: Relocation, broker: Broker, now_ms: int) -> Event | None:
     if move.stage is Stage.REFUSED:
         return Event.LAPSE if now_ms - move.at_ms > REST_MS else None
     if move.stage not in _UNDER_WAY or not all(d.online for d in broker.dirs):
-        return None  # what an offline directory holds is not told
+        return None  # the contents of an offline directory are unknown
     current, future = _places(move, broker)
     if current is None and future is None:
         return Event.GO
@@ -155,7 +155,7 @@ def _event(move: Relocation, broker: Broker, now_ms: int) -> Event | None:
 
 
 def _further(move: Relocation, broker: Broker, now_ms: int) -> Relocation:
-    """With what is at the target by now."""
+    """The move with the bytes that are at the target now."""
     if move.stage is not Stage.COPYING:
         return move
     rows = broker.replicas
@@ -166,7 +166,7 @@ def _further(move: Relocation, broker: Broker, now_ms: int) -> Relocation:
 
 
 def _places(move: Relocation, broker: Broker) -> tuple[str | None, str | None]:
-    """The directories of the replica and of the copy that is being made."""
+    """The directories of the replica and of the future replica."""
     rows = broker.replicas
     if move.topic not in rows.topics:
         return None, None
@@ -178,8 +178,8 @@ def _places(move: Relocation, broker: Broker) -> tuple[str | None, str | None]:
 
 
 def _left(moves: Sequence[Relocation], broker: Broker) -> dict[int, int]:
-    """Bytes, by place in ``moves``, that those which arrived left behind; little is taken for nothing. What arrived
-    last is deleted last."""
+    """Bytes that arrived moves have yet to free, by index in ``moves``; small amounts count as none. The source of the
+    last move is deleted last."""
     found: dict[int, int] = {}
     arrived = [(at, m) for at, m in enumerate(moves) if m.stage is Stage.ARRIVED and m.source in broker.place]
     for volume in {int(broker.volumes[broker.place[m.source]]) for _, m in arrived} if broker.sized else ():

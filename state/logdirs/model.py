@@ -1,7 +1,7 @@
-"""Log directories of one broker, as DescribeLogDirs tells them, and where its next partition goes.
+"""Log directories of one broker, as DescribeLogDirs reports them, and the choice for its next partition.
 
-Both strategies of KIP-178 as a function of plain facts that a broker plugin could call too. Sizes are bytes; -1 is
-a size that the broker did not tell (before 3.3, an offline directory, no permission). Directories of one file system
+Both strategies of KIP-178 are functions of plain values that a broker plugin could call, too. Sizes are bytes; -1 is
+a size that the broker did not report (before 3.3, an offline directory, no permission). Directories of one file system
 report the same volume; their free bytes are counted once.
 """
 
@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from trueup.state.logdirs.settings import PARTITION, SIZE
 
 _SAME_VOLUME = 0.01
-"""Directories are asked one after the other while the broker writes: readings of one volume differ by this share."""
+"""Directories are read one by one while the broker writes: readings of one volume differ by up to this share."""
 
 
 class LogDir(NamedTuple):
-    """One directory. ``total`` and ``usable`` are of its volume, in bytes."""
+    """One directory. ``total`` and ``usable`` are the bytes of its volume."""
 
     path: str
     total: int = -1
@@ -31,9 +31,9 @@ class LogDir(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Replicas:
-    """The replicas of a broker, in columns. ``topic`` is the place in ``topics``, ``home`` that of the directory.
+    """The replicas of a broker, in columns. ``topic``: index into ``topics``; ``home``: index of the directory.
 
-    ``future``: the copy that AlterReplicaLogDirs is making; ``lag``: offsets it is behind the replica it replaces.
+    ``future``: a copy that AlterReplicaLogDirs is making; ``lag``: offsets by which it is behind the current replica.
     """
 
     topics: tuple[str, ...]
@@ -53,11 +53,11 @@ class Replicas:
 
 
 Row = tuple[str, int, int, int, int, bool]
-"""Topic, partition, place of the directory, size in bytes, lag in offsets, whether it is a future replica."""
+"""Topic, partition, index of the directory, size in bytes, lag in offsets, whether it is a future replica."""
 
 
 def replicas(rows: Sequence[Row]) -> Replicas:
-    """Columns of rows."""
+    """Rows as columns."""
     names = tuple(sorted({row[0] for row in rows}))
     code = {name: at for at, name in enumerate(names)}
     columns = np.array([(code[row[0]], *row[1:]) for row in rows], np.int64).reshape(-1, 6).T
@@ -66,7 +66,7 @@ def replicas(rows: Sequence[Row]) -> Replicas:
 
 
 class Ranking(NamedTuple):
-    """Directories for the next partition, best first; the strategy that was followed, and why if another was asked."""
+    """Directories for the next partition, best first; the strategy used, and the reason if it is not the set one."""
 
     paths: tuple[str, ...]
     strategy: str
@@ -74,7 +74,7 @@ class Ranking(NamedTuple):
 
 
 class Moving(NamedTuple):
-    """A move under way: rows of the future replica and of the one it replaces (-1: that is gone)."""
+    """A move in progress: rows of the future replica and of the current one (-1: does not exist)."""
 
     future: int
     current: int
@@ -82,10 +82,10 @@ class Moving(NamedTuple):
 
 @dataclass(frozen=True)
 class Broker:
-    """What one broker says of itself. ``dirs`` in the order of its log.dirs, on which ties depend.
+    """The state that one broker reports. ``dirs`` are in the order of its log.dirs, on which ties depend.
 
-    ``cordons``: whether it can keep new partitions out of a directory (KIP-1066). ``freeing``: bytes by directory that
-    replicas which moved away left behind and that are not deleted yet; empty: none.
+    ``cordons``: whether it supports cordoned directories (KIP-1066). ``freeing``: by directory, bytes of moved
+    replicas that are not deleted yet; empty: none.
     """
 
     id: int
@@ -96,7 +96,7 @@ class Broker:
 
     @cached_property
     def sized(self) -> bool:
-        """Whether the sizes of all directories that are online are known."""
+        """Whether the sizes of all online directories are known."""
         return all(d.total >= 0 and d.usable >= 0 for d in self.dirs if d.online) and any(d.online for d in self.dirs)
 
     @cached_property
@@ -106,7 +106,7 @@ class Broker:
 
     @cached_property
     def volumes(self) -> NDArray[np.int64]:
-        """Number of the volume of each directory, in order of appearance."""
+        """Volume number of each directory, numbered in order of appearance."""
         return _volumes(self.dirs)
 
     @cached_property
@@ -118,7 +118,7 @@ class Broker:
 
     @cached_property
     def beside(self) -> NDArray[np.int64]:
-        """Bytes that each volume holds beside replicas and what they left behind, by number of the volume."""
+        """Bytes of each volume that are neither replicas nor waiting for deletion, by volume number."""
         taken = np.zeros(self.volumes.max(initial=-1) + 1, np.int64)
         for d, volume in zip(self.dirs, self.volumes.tolist(), strict=True):
             taken[volume] = d.total - d.usable
@@ -126,7 +126,7 @@ class Broker:
 
     @cached_property
     def moving(self) -> tuple[Moving, ...]:
-        """Moves under way."""
+        """Moves in progress."""
         rows = self.replicas
         found = []
         for future in np.flatnonzero(rows.future).tolist():
@@ -137,7 +137,7 @@ class Broker:
 
     @cached_property
     def incoming(self) -> NDArray[np.int64]:
-        """Bytes that moves under way have yet to write, by directory."""
+        """Bytes that moves in progress have yet to write, by directory."""
         rows, found = self.replicas, np.zeros(len(self.dirs), np.int64)
         for future, current in self.moving:
             if current >= 0:
@@ -155,17 +155,17 @@ class Broker:
 
 
 def rank(broker: Broker, strategy: str, excluded: Iterable[str] = ()) -> Ranking:
-    """Where the next partition goes. ``excluded`` paths are passed over; a broker without another has none to offer.
+    """Rank the directories for the next partition, without ``excluded`` paths.
 
-    ``partition`` is LogManager.nextLogDirs: directories that are not cordoned by their number of logs, a moving
-    replica counted in both, ties in the order of log.dirs; all cordoned: the first that is online. ``size``: most
-    usable bytes once the moves under way are done, ties by ``partition``.
+    ``partition`` is LogManager.nextLogDirs: uncordoned directories by their number of logs, a moving replica counted
+    in both, ties in the order of log.dirs; if all are cordoned, the first online one. ``size``: most usable bytes
+    after the moves in progress, ties by ``partition``.
     """
     by_count = _by_count(broker, frozenset(excluded))
     if strategy != SIZE:
         return Ranking(by_count, PARTITION)
     if not broker.sized:
-        return Ranking(by_count, PARTITION, f"broker {broker.id} does not tell the sizes of its log directories")
+        return Ranking(by_count, PARTITION, f"broker {broker.id} does not report the sizes of its log directories")
     free = usable_after(broker)
     place = {path: at for at, path in enumerate(by_count)}
     ordered = sorted(by_count, key=lambda path: (-free[broker.place[path]], place[path]))
@@ -173,18 +173,18 @@ def rank(broker: Broker, strategy: str, excluded: Iterable[str] = ()) -> Ranking
 
 
 def usable_after(broker: Broker) -> NDArray[np.int64]:
-    """Usable bytes of each directory's volume once the moves under way have written what is left to write. What
-    they free counts only when it is freed."""
+    """Usable bytes of each directory's volume after the moves in progress have written their remaining bytes. Bytes
+    that they free count only once they are free."""
     coming = per_volume(broker, broker.incoming)
     return np.array([d.usable for d in broker.dirs], np.int64) - coming[broker.volumes]
 
 
 def opened(broker: Broker, now_open: Iterable[str], band: float, least: int, excluded: Iterable[str] = ()) -> Ranking:
-    """The directories that new partitions may go to; all others are to be cordoned.
+    """The directories that are open to new partitions; all others are to be cordoned.
 
-    The one with the most usable bytes, and all that have less by a share of at most ``band``. One that is open stays
-    so until it is twice that far away: directories that are filled in turn do not flap. ``least`` directories stay
-    open whatever they hold, as a burst of new partitions between two looks goes where it may.
+    These are the one with the most usable bytes, and all within a share of ``band`` below it. An open directory stays
+    open up to twice that distance, which prevents flapping. At least ``least`` directories stay open, whatever they
+    hold, to spread a burst of new partitions between two polls.
     """
     passed = frozenset(excluded)
     free_to_choose = replace(broker, dirs=tuple(d._replace(cordoned=False) for d in broker.dirs))
@@ -201,13 +201,13 @@ def opened(broker: Broker, now_open: Iterable[str], band: float, least: int, exc
 
 
 def used(broker: Broker) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Used and total bytes of each volume once all moves under way are done and what they free is freed."""
+    """Used and total bytes of each volume after all moves in progress, with their sources freed."""
     count = broker.volumes.max(initial=-1) + 1
     total, free = np.zeros(count, np.int64), np.zeros(count, np.int64)
     for d, volume in zip(broker.dirs, broker.volumes.tolist(), strict=True):
         if d.online:
             total[volume], free[volume] = d.total, d.usable
-    # What future replicas hold already is on their volume, and so in what is not free.
+    # Bytes that future replicas have written already are part of the used bytes.
     return total - free + per_volume(broker, broker.incoming) - per_volume(broker, broker.outgoing), total
 
 
@@ -220,13 +220,13 @@ def skew(broker: Broker) -> float:
 
 
 def spread(after: NDArray[Any], total: NDArray[Any]) -> float:
-    """Difference between the fullest and the emptiest of volumes with so many used and total bytes; 0.0 for none."""
+    """Difference between the fullest and the emptiest volume, for these used and total bytes; 0.0 for none."""
     shares = after / total
     return float(shares.max() - shares.min()) if len(shares) else 0.0
 
 
 def per_volume(broker: Broker, by_dir: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Sums by number of the volume."""
+    """Sums by volume number."""
     found = np.zeros(broker.volumes.max(initial=-1) + 1, np.int64)
     np.add.at(found, broker.volumes, by_dir)
     return found
@@ -240,10 +240,10 @@ def _by_count(broker: Broker, passed: frozenset[str]) -> tuple[str, ...]:
 
 
 def _volumes(dirs: Sequence[LogDir]) -> NDArray[np.int64]:
-    """Directories with the same total and (nearly) the same usable bytes are taken for one volume.
+    """Group directories with the same total and (nearly) the same usable bytes into one volume.
 
-    Two equal disks that hold the same are taken for one as well, which does no harm: there is nothing to move
-    between them, and room on them is counted too low rather than too high.
+    Two equal disks with equal contents are grouped, too. This is harmless: nothing needs to move between them, and
+    their free space is underestimated rather than overestimated.
     """
     found: list[int] = []
     first: list[LogDir] = []

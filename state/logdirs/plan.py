@@ -1,7 +1,7 @@
-"""Which replicas to move between the log directories of one broker, and which of those moves may start now.
+"""Which replicas to move between the log directories of one broker, and which of these moves may start now.
 
-The plan brings the difference between the fullest and the emptiest volume (`logdirs.skew`) down to a target with few
-bytes: never more than the fewest possible and one replica for each volume that gives. Moves stay on their broker.
+The plan reduces the difference between the fullest and the emptiest volume (`logdirs.skew`) to a target with few
+bytes: at most the minimum plus one replica per source volume. Moves stay on their broker.
 """
 
 from bisect import bisect_left, bisect_right
@@ -17,10 +17,10 @@ from trueup.state.logdirs.model import Broker, skew, spread, usable_after, used
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """What a plan has to keep to. ``target``: the largest skew that is good enough, as a share. ``headroom_share`` of
-    a volume, and at least ``headroom_bytes``, stay usable at any moment, both copies of what moves counted.
+    """The constraints of a plan. ``target``: the largest acceptable skew, as a share. ``headroom_share`` of a volume,
+    and at least ``headroom_bytes``, stay usable at any time, with both copies of a moving replica counted.
 
-    ``least_bytes``: smaller replicas are not worth a move. ``at_once``: moves of one broker at the same time.
+    ``least_bytes``: smaller replicas are not moved. ``at_once``: concurrent moves per broker.
     """
 
     target: float = 0.1
@@ -28,12 +28,12 @@ class Balance:
     headroom_bytes: int = 1 << 30
     least_bytes: int = 1 << 20
     at_once: int = 1
-    topics: frozenset[str] = frozenset()  # not to be moved
-    paths: frozenset[str] = frozenset()  # neither given to nor taken from
+    topics: frozenset[str] = frozenset()  # excluded topics
+    paths: frozenset[str] = frozenset()  # excluded as source and target
 
 
 class Move(NamedTuple):
-    """One replica to another directory. ``skew``: of the broker once this and all moves before it are done."""
+    """A move of one replica to another directory. ``skew``: of the broker after this and all earlier moves."""
 
     broker: int
     topic: str
@@ -45,12 +45,12 @@ class Move(NamedTuple):
 
     @property
     def what(self) -> tuple[str, int, str, str]:
-        """What tells one move of a broker from another, as in `state.logdirs.lifecycle.Relocation`."""
+        """The identity of the move, as in `state.logdirs.lifecycle.Relocation`."""
         return self.topic, self.partition, self.source, self.target
 
 
 class Plan(NamedTuple):
-    """Moves in the order in which they should start; why there are none, or why they do not reach the target."""
+    """Moves in their order of start; the reason if there are none, or if they do not reach the target."""
 
     moves: tuple[Move, ...]
     before: float
@@ -59,23 +59,23 @@ class Plan(NamedTuple):
 
 
 def plan(broker: Broker, policy: Balance) -> Plan:
-    """The moves that bring a broker to the target. Counts what is under way as done."""
+    """The moves that bring a broker to the target. Moves in progress count as complete."""
     now = skew(broker)
     if not broker.sized:
-        return Plan((), now, now, "its directories' sizes are not known")
+        return Plan((), now, now, "the sizes of its directories are unknown")
     if not all(d.online for d in broker.dirs):
-        return Plan((), now, now, "a directory is offline: the broker refuses every move until it is back")
+        return Plan((), now, now, "a directory is offline: the broker refuses every move until it returns")
     if now <= policy.target:
         return Plan((), now, now)
     made = _Balancing(broker, policy)
     moves = made.run()
-    reason = "" if made.skew <= policy.target else "no replica that may move fits anywhere without passing the headroom"
+    reason = "" if made.skew <= policy.target else "no movable replica fits into another directory within the headroom"
     return Plan(tuple(moves), now, made.skew, reason)
 
 
 def startable(broker: Broker, moves: Sequence[Move], policy: Balance) -> list[Move]:
-    """Of a plan, what may start now: one move at a time into or out of a directory, ``at_once`` in all, the headroom
-    kept with what is under way still to be written."""
+    """The moves of a plan that may start now: one at a time into or out of a directory, ``at_once`` in total, with the
+    headroom kept after the remaining writes of moves in progress."""
     if not all(d.online for d in broker.dirs):
         return []
     rows = broker.replicas
@@ -94,16 +94,16 @@ def startable(broker: Broker, moves: Sequence[Move], policy: Balance) -> list[Mo
 
 
 def fewest_bytes(after: NDArray[np.int64], total: NDArray[np.int64], target: float) -> tuple[float, float]:
-    """Lower bound on the bytes to move until the skew is ``target``, and the lower edge of the band it leads to.
+    """A lower bound on the bytes to move until the skew is ``target``, and the lower edge of the resulting band.
 
-    A band [edge, edge + target] asks the volumes above it to give and those below it to take; the larger of the two
-    sums must move. That is convex in the edge, with its corners where a volume meets an edge of the band.
+    For a band [edge, edge + target], volumes above it must give and volumes below it must receive; the larger of the
+    two sums must move. It is convex in the edge, with corners where a volume meets an edge of the band.
     """
     shares = after / total
     edges = np.unique(np.concatenate([shares, shares - target]))
     give = (np.maximum(0.0, shares - (edges[:, None] + target)) * total).sum(axis=1)
     take = (np.maximum(0.0, edges[:, None] - shares) * total).sum(axis=1)
-    # Between two corners the sums cross at most once; there the larger of them is smallest.
+    # Between two corners the sums cross at most once; the larger one is smallest there.
     crossing = np.flatnonzero(np.diff(np.sign(give - take)) != 0)
     for at in crossing.tolist():
         slope = (take[at + 1] - take[at] - give[at + 1] + give[at]) / (edges[at + 1] - edges[at])
@@ -116,12 +116,12 @@ def fewest_bytes(after: NDArray[np.int64], total: NDArray[np.int64], target: flo
 
 
 def headroom(policy: Balance, total: int) -> int:
-    """Bytes that stay usable on a volume of ``total`` bytes."""
+    """Bytes that must stay usable on a volume of ``total`` bytes."""
     return max(policy.headroom_bytes, int(total * policy.headroom_share))
 
 
 class _Balancing:
-    """The making of one plan. Volumes stand for their directories; of several on one, the least used is moved to."""
+    """Creates one plan. Volumes represent their directories; the target on a volume is its least used directory."""
 
     def __init__(self, broker: Broker, policy: Balance) -> None:
         self._broker, self._policy = broker, policy
@@ -140,11 +140,11 @@ class _Balancing:
 
     @property
     def skew(self) -> float:
-        """As it will be after the moves so far."""
+        """The skew after the moves so far."""
         return spread(self._after, self._total)
 
     def run(self) -> list[Move]:
-        """Moves until the target is reached or nothing helps."""
+        """Add moves until the target is reached or no move helps."""
         moves: list[Move] = []
         while self.skew > self._policy.target:
             move = self._next()
@@ -154,11 +154,11 @@ class _Balancing:
         return moves
 
     def _next(self) -> Move | None:
-        """One move that brings what is above the band into it, or what is below it."""
+        """One move that brings a volume from above or below the band into it."""
         return self._towards(self._edge) or self._towards(self._lower_edge())
 
     def _lower_edge(self) -> float:
-        """Of the band that is cheapest to reach from here."""
+        """The lower edge of the band that is cheapest to reach from here."""
         self._edge = fewest_bytes(self._after.astype(np.int64), self._total.astype(np.int64), self._policy.target)[1]
         return self._edge
 
@@ -174,12 +174,12 @@ class _Balancing:
         return None
 
     def _between(self, source: int, target: int, edge: float, over: float, under: float) -> Move | None:
-        """The replica whose size serves best. The target stays below the top of the band, the source above its
-        edge, or at least both between where they were: no move makes the skew worse."""
+        """The replica with the best size. The target stays below the top of the band and the source above its edge,
+        or both at least between their present levels: no move increases the skew."""
         gap = self._shares[source] - self._shares[target]
         if gap <= 0:
             return None
-        most = gap / (1 / self._total[source] + 1 / self._total[target])  # both equally full
+        most = gap / (1 / self._total[source] + 1 / self._total[target])  # makes both equally full
         kept = (edge + self._policy.target) * self._total[target] - self._after[target]
         cap = max(most, min(kept, self._after[source] - edge * self._total[source]))
         need = max(over, 0.0) or max(under, 0.0)
@@ -189,7 +189,7 @@ class _Balancing:
         return None if at is None else self._move(self._shelf(source).pop(at)[1], source, target)
 
     def _fitting(self, volume: int, need: float, cap: float) -> int | None:
-        """Place on the shelf of the smallest replica that is ``need`` or more, else of the largest; none over
+        """Index on the shelf of the smallest replica of ``need`` bytes or more, else of the largest; none exceeds
         ``cap``."""
         shelf = self._shelf(volume)
         end = bisect_right(shelf, (int(cap), len(self._broker.replicas)))
@@ -197,7 +197,7 @@ class _Balancing:
         return at if at < end else end - 1 if end else None
 
     def _larger(self, source: int, target: int, cap: float) -> int | None:
-        """Place on the shelf of the smallest replica over ``cap``, if moving it makes the skew smaller even so."""
+        """Index on the shelf of the smallest replica over ``cap``, if its move still reduces the skew."""
         shelf = self._shelf(source)
         at = bisect_right(shelf, (int(cap), len(self._broker.replicas)))
         if at == len(shelf) or shelf[at][0] > self._open[target]:
@@ -211,7 +211,7 @@ class _Balancing:
         home = self._home(target)
         self._after[source] -= size
         self._after[target] += size
-        self._open[target] -= size  # what moves away is freed too late to count on
+        self._open[target] -= size  # bytes that the source frees are available too late to count
         self._counts[home] += 1
         topic, partition = rows.name(row)
         path = self._broker.dirs[rows.home[row]].path
@@ -223,7 +223,7 @@ class _Balancing:
         return min(here, key=lambda at: (int(self._counts[at]), at))
 
     def _shelf(self, volume: int) -> list[tuple[int, int]]:
-        """(size, row) of the replicas on a volume that may be moved, by size."""
+        """(size, row) of the movable replicas of a volume, by size."""
         if volume not in self._shelves:
             rows, policy = self._broker.replicas, self._policy
             barred = [at for at, topic in enumerate(rows.topics) if topic in policy.topics]
@@ -236,7 +236,7 @@ class _Balancing:
         return self._shelves[volume]
 
     def _room(self) -> NDArray[np.float64]:
-        """Bytes that may still be written to each volume; none where no directory of it may be given to."""
+        """Bytes that may still be written to each volume; none if no directory on it is a permitted target."""
         free = usable_after(self._broker)
         room = np.zeros(len(self._total))
         for at in self._dirs:

@@ -1,4 +1,4 @@
-"""Rules of log directories: what Trueup says of a broker, what it does then, and what an operator can do."""
+"""Rules of log directories: verdicts on a broker, the actions of Trueup, and the options of an operator."""
 
 from trueup.state.common.rules import Rule, Rules, Verdict
 

@@ -1,4 +1,4 @@
-"""Log directories of a Kafka cluster, as an operator declares how they are to be kept."""
+"""The section ``logdirs`` of the settings."""
 
 import re
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ class LogDirs:
 
 
 def within(windows: list[str], now_ms: int) -> bool:
-    """Whether now is in one of the windows; without any it always is. One may pass midnight."""
+    """Whether now is in one of the windows; always true without windows. A window may span midnight."""
     if not windows:
         return True
     minute = now_ms // 60_000 % 1_440

@@ -1,4 +1,4 @@
-"""What is told of a broker's log directories: one row for each, and one for each copy under way."""
+"""The state of a broker's log directories as rows: one for each directory, and one for each copy in progress."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from trueup.state.logdirs.model import Broker, skew
 
 
 class Directory(NamedTuple):
-    """One directory. Sizes in bytes, -1: not told; ``total`` and ``usable`` are those of its ``volume``."""
+    """One directory. Sizes in bytes, -1: unknown; ``total`` and ``usable`` are those of its ``volume``."""
 
     path: str
     volume: int
@@ -23,7 +23,7 @@ class Directory(NamedTuple):
 
 
 class Copying(NamedTuple):
-    """A replica that is on its way. ``source`` is empty where the replica itself is gone; sizes in bytes."""
+    """A replica that is being moved. ``source`` is empty if the replica itself is gone; sizes in bytes."""
 
     topic: str
     partition: int
@@ -34,7 +34,7 @@ class Copying(NamedTuple):
 
 
 class Observed(NamedTuple):
-    """One broker at a moment, ms since the epoch."""
+    """One broker at one time, ms since the epoch."""
 
     broker: int
     at_ms: int
@@ -68,14 +68,14 @@ def observed(broker: Broker, at_ms: int) -> Observed:
 
 
 def cordoned(found: Observed, paths: frozenset[str] | None) -> Observed:
-    """The same after these directories, and no others, were cordoned; None: nothing was changed."""
+    """The snapshot after exactly these directories were cordoned; None: nothing was changed."""
     if paths is None:
         return found
     return found._replace(directories=tuple(d._replace(cordoned=d.path in paths) for d in found.directories))
 
 
 def largest(broker: Broker, count: int) -> list[Replica]:
-    """The largest replicas, the largest first."""
+    """The largest replicas, largest first."""
     rows = broker.replicas
     found = np.argsort(-rows.size, kind="stable")[:count].tolist()
     return [Replica(*rows.name(row), broker.dirs[rows.home[row]].path, int(rows.size[row])) for row in found]

@@ -1,1 +1,1 @@
-"""Whether the copies of a ledger stand on enough racks, and what would make it so."""
+"""Whether the replicas of a ledger span enough racks, and which repairs are necessary."""

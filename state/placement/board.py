@@ -1,7 +1,7 @@
-"""Everything that is not true, in one place, and what to do about it now.
+"""All findings, and the actions to take on them now.
 
-The board takes the answers of all buckets; `state.placement.tracking` folds them into the repairs under way; `plan`
-picks what to order next. All three are functions of what was observed, the policy and the time that is passed in.
+The board collects the answers of all buckets; `state.placement.tracking` applies them to the repairs in progress;
+`plan` selects the next actions. All three are functions of the observations, the policy and the given time.
 """
 
 from collections.abc import Mapping
@@ -16,14 +16,14 @@ from trueup.state.placement.rules import RULES
 from trueup.state.placement.settings import Placement
 from trueup.state.placement.view import NO_FINDINGS, NO_MARKS, Answer, Rows, merged
 
-LOCKED_MS = 10_000  # how long a worker may still hold a mark that has lost its reason
+LOCKED_MS = 10_000  # how long a worker may hold the lock of a mark whose reason is gone
 GONE_RULE = "placement.gone"
 
 
 @dataclass(frozen=True, slots=True)
 class Cleared:
-    """Ledgers that stopped being findings with one answer: ids, when they first drifted, whether they were deleted
-    rather than healed, and whether anything had been wrong with them at all: of unknown ones that was never known."""
+    """Ledgers that stopped being findings with one answer: ids, the time of the first drift, whether they were deleted
+    rather than repaired, and whether the finding was a defect: an unknown verdict is not."""
 
     ledger: Rows
     since_ms: Rows
@@ -45,7 +45,7 @@ class Board:
         self._all_former: Former | None = NO_FORMER
 
     def apply(self, bucket: int, answer: Answer) -> Cleared:
-        """Take one bucket's answer; a repeated one changes nothing."""
+        """Apply one bucket's answer. Idempotent."""
         before = self._findings.get(bucket, NO_FINDINGS)
         after = answer.findings if answer.full else merged(before, answer.findings)
         self._findings[bucket], self._marks[bucket] = after, answer.marks
@@ -61,7 +61,7 @@ class Board:
 
     @property
     def findings(self) -> Rows:
-        """All findings, `state.placement.view.FINDING`, in the order of ids."""
+        """All findings, `state.placement.view.FINDING`, ordered by ledger id."""
         if self._all is None:
             rows = np.concatenate([NO_FINDINGS, *self._findings.values()])
             self._all = rows[np.argsort(rows["ledger"], kind="stable")]
@@ -69,7 +69,7 @@ class Board:
 
     @property
     def marks(self) -> Rows:
-        """All marks and locks, `state.placement.view.MARK`, in the order of ids."""
+        """All marks and locks, `state.placement.view.MARK`, ordered by ledger id."""
         if self._all_marks is None:
             rows = np.concatenate([NO_MARKS, *self._marks.values()])
             self._all_marks = rows[np.argsort(rows["ledger"], kind="stable")]
@@ -77,14 +77,14 @@ class Board:
 
     @property
     def former(self) -> Former:
-        """Which bookies may refuse the ledgers that have findings, now or later."""
+        """The bookies that may refuse ledgers with findings, now or later."""
         if self._all_former is None:
             self._all_former = joined(self._former.values())
         return self._all_former
 
     @property
     def ledgers(self) -> int:
-        """How many ledgers the view held when it was last counted."""
+        """The number of ledgers in the view at the last count."""
         return sum(self._ledgers.values())
 
     def settled(self, buckets: int, epoch: int) -> bool:
@@ -92,11 +92,11 @@ class Board:
         return len(self._epochs) == buckets and min(self._epochs.values()) >= epoch
 
     def finding(self, ledger: int) -> Rows | None:
-        """The finding of one ledger, if it has one."""
+        """The finding of one ledger, or None."""
         return _row(self.findings, ledger)
 
     def mark(self, ledger: int) -> Rows | None:
-        """The mark or lock of one ledger, if it has one."""
+        """The mark or lock of one ledger, or None."""
         return _row(self.marks, ledger)
 
 
@@ -106,15 +106,15 @@ def _row(rows: Rows, ledger: int) -> Rows | None:
 
 
 def riskiest(findings: Rows) -> Rows:
-    """Findings in the order in which they should be repaired: fewest surviving copies, fewest racks, oldest."""
+    """Findings in order of repair: fewest live replicas, fewest racks, oldest."""
     keys = (findings["ledger"], findings["ctime_ms"], findings["racks"], findings["copies"])
     return findings[np.lexsort(keys)]
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to order now. ``marks``: findings, riskiest first. ``withdrawals``: repairs whose mark has lost its
-    reason. ``waiting``: drifted ledgers that have to wait, by reason."""
+    """The actions to take now. ``marks``: findings, highest risk first. ``withdrawals``: repairs whose mark has lost
+    its reason. ``waiting``: number of drifted ledgers that wait, by reason."""
 
     marks: Rows = field(default_factory=lambda: NO_FINDINGS)
     withdrawals: tuple[Repair, ...] = ()
@@ -122,7 +122,7 @@ class Plan:
 
 
 def wanted(board: Board, repairs: Mapping[int, Repair], now_ms: int) -> Rows:
-    """Drifted ledgers that nothing is under way for, riskiest first."""
+    """Drifted ledgers without a repair in progress, highest risk first."""
     drifted = board.findings[board.findings["verdict"] == Verdict.DRIFTED]
     marked = board.marks["ledger"][board.marks["version"] >= 0]
     busy = [r.ledger for r in repairs.values() if r.stage in IN_FLIGHT or r.next_ms > now_ms]
@@ -131,7 +131,7 @@ def wanted(board: Board, repairs: Mapping[int, Repair], now_ms: int) -> Rows:
 
 
 def plan(board: Board, repairs: Mapping[int, Repair], policy: Placement, now_ms: int, rate: int) -> Plan:
-    """What may be ordered now under the policy; ``rate`` is how many marks the rate limit leaves."""
+    """The actions that the policy permits now; ``rate``: marks that the rate limit permits."""
     if policy.mode == "observe":
         return Plan()
     leaving = (Stage.LEAVING, Stage.STUCK)
@@ -153,11 +153,11 @@ def plan(board: Board, repairs: Mapping[int, Repair], policy: Placement, now_ms:
 
 
 def _room(board: Board, repairs: Mapping[int, Repair], policy: Placement) -> int:
-    """How many more marks there may be.
+    """The number of marks that may be added.
 
-    Marks that others wrote (BookKeeper's own Auditor, an operator) fill at most half of the room, and none if the
-    view knows of no remedy for their ledger: no worker will ever take those away. A worker removes the mark of a
-    ledger that is true again at sight, so these take no room either.
+    Marks of other writers (BookKeeper's Auditor, an operator) take at most half of the limit. Marks of ledgers without
+    a remedy do not count, because no worker ever removes them. Marks of ledgers that are true again do not count
+    either, because a worker removes them at once.
     """
     marks = board.marks[board.marks["version"] >= 0]
     found = lookup(board.findings, marks["ledger"])
@@ -171,13 +171,13 @@ def _room(board: Board, repairs: Mapping[int, Repair], policy: Placement) -> int
 
 
 def _may_leave(repair: Repair, board: Board, now_ms: int) -> bool:
-    """A worker that is at it finishes first: it takes the mark away itself."""
+    """A worker that holds the lock finishes first and removes the mark itself."""
     mark = board.mark(repair.ledger)
     return mark is None or not mark["locked"] or now_ms - repair.at_ms >= LOCKED_MS
 
 
 def lookup(rows: Rows, ids: Rows) -> Rows:
-    """Where each id is in rows that are in the order of ids, -1 where it is not."""
+    """The position of each id in rows ordered by id, -1 if absent."""
     if not len(rows):
         return np.full(len(ids), -1)
     at = np.minimum(np.searchsorted(rows["ledger"], ids), len(rows) - 1)

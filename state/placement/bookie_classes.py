@@ -1,8 +1,9 @@
-"""A topology as placement sees it: bookies in classes that no rule can tell apart.
+"""The topology reduced to classes of bookies that no rule distinguishes.
 
-BookKeeper's policy knows writable bookies only, and of those only the ones whose rack has the depth of the first that
-joined (`NetworkTopologyImpl.add`). The order of joining is that of each process and cannot be observed. The depth of
-most writable bookies is taken, of the oldest registration among equals; `Standing.depths` has the others.
+BookKeeper's policy considers only writable bookies, and of those only bookies whose rack has the depth of the bookie
+that joined first (`NetworkTopologyImpl.add`). The order of joining differs between processes and cannot be observed.
+This module uses the depth of most writable bookies, and among equals that of the oldest registration;
+`Standing.depths` has the others.
 """
 
 from collections import Counter
@@ -19,7 +20,7 @@ from trueup.state.placement.replacement import DEFAULT_RACK
 
 
 class Kind(IntEnum):
-    """What a member is to the rules. PENDING ones count as they did before, but can take or give nothing now."""
+    """How the rules treat a member. PENDING kinds count as before, but cannot send or receive replicas now."""
 
     WRITABLE = 0
     READONLY = 1
@@ -29,7 +30,7 @@ class Kind(IntEnum):
     PENDING_ODD = 5
     LOST = 6
     UNPLACED = 7  # writable, and the rack map has not answered for it
-    STRANGER = 8  # not in the topology at all
+    STRANGER = 8  # not in the topology
 
 
 _PENDING = {Kind.WRITABLE: Kind.PENDING_WRITABLE, Kind.READONLY: Kind.PENDING_READONLY, Kind.ODD: Kind.PENDING_ODD}
@@ -37,11 +38,12 @@ _PENDING = {Kind.WRITABLE: Kind.PENDING_WRITABLE, Kind.READONLY: Kind.PENDING_RE
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Standing:
-    """``of``: class of each bookie; ``kind`` and ``rack`` of each class, the last one being a stranger's.
+    """``of``: class of each bookie; ``kind`` and ``rack`` of each class; the last class is that of unknown bookies.
 
-    ``racks``: names by code, ``default`` being that of the default rack; ``writable``: how many known writable bookies
-    each has; ``depth``: of their racks; ``level``: whether no bookie stands at another; ``others``: the other depths
-    of writable bookies; ``depths``: of each rack by code; ``unplaced``: whether any writable one's is unknown.
+    ``racks``: names by code; ``default``: code of the default rack; ``writable``: number of writable bookies with a
+    known rack, by rack; ``depth``: depth of their racks; ``level``: whether all bookies have this depth; ``others``:
+    other depths of writable bookies; ``depths``: depth by rack code; ``unplaced``: whether the rack of any writable
+    bookie is unknown.
     """
 
     of: Mapping[str, int]
@@ -58,7 +60,7 @@ class Standing:
 
     @property
     def peopled(self) -> list[str]:
-        """Racks where bookies stand or stood."""
+        """Racks that have or had bookies."""
         return [self.racks[rack] for rack in sorted(set(self.rack[:-1].tolist()))]
 
     def classes(self, names: tuple[str, ...]) -> Column:
@@ -68,7 +70,7 @@ class Standing:
 
 
 def depth(rack: str) -> int:
-    """How deep a location is ("/a": 1, as "/a/"); -1 for one that BookKeeper does not accept."""
+    """The depth of a location ("/a" and "/a/": 1); -1 for a location that BookKeeper rejects."""
     parts = rack.removesuffix("/").split("/")
     return len(parts) - 1 if len(parts) > 1 and not parts[0] and all(parts[1:]) else -1
 
@@ -102,7 +104,7 @@ def stand(topology: Topology) -> Standing:
 
 
 def _location(bookie: Bookie) -> str:
-    """Where BookKeeper takes a bookie to be: unmapped ones share a rack, an unusable location ("") is none."""
+    """The location that BookKeeper assumes: unmapped bookies share the default rack; "" is an unusable location."""
     return DEFAULT_RACK if bookie.rack is None else bookie.rack
 
 
@@ -111,7 +113,7 @@ def _was(bookie: Bookie) -> Status:
 
 
 def _votes(topology: Topology) -> dict[int, tuple[int, int]]:
-    """Each depth that BookKeeper may go by: how many writable bookies have it, and the oldest registration, negated."""
+    """Each depth that BookKeeper may use: the number of writable bookies, and the oldest registration, negated."""
     votes: dict[int, tuple[int, int]] = {}
     for bookie in topology.bookies:
         level = depth(_location(bookie))

@@ -1,4 +1,4 @@
-"""What `trueup describe ledger` shows of one fragment: its windows, its chances, and what would change the verdict."""
+"""The evidence that `trueup describe ledger` shows of a fragment: windows, certainty of a repair, possible changes."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ _STATUS = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Found:
-    """One fragment and what was made of it. ``refusing``: bookies outside it that may refuse the ledger."""
+    """One fragment with its result. ``refusing``: bookies outside the ensemble that may refuse the ledger."""
 
     rule: int
     stage: Stage
@@ -72,7 +72,7 @@ def shown(bench: Bench, found: Found, quorum: int) -> dict[str, Any]:
 
 
 def unjudged(bench: Bench, names: list[str], code: int) -> dict[str, Any]:
-    """One fragment of a ledger that is deleted or cannot be read, in the same form."""
+    """One fragment of a deleted or unreadable ledger, in the same form."""
     nothing = {"copies": 0, "racks": 0, "empty": False, "failing_windows": [], "repair": "", "refusing": []}
     what = RULES[code]
     return {"bookies": members(bench, names), "rule": what.id, "verdict": what.verdict.name.lower(), **nothing}
@@ -91,7 +91,7 @@ def _failing(bench: Bench, found: Found, quorum: int) -> Iterator[dict[str, Any]
 
 
 def _chance(bench: Bench, found: Found, quorum: int) -> str:
-    """How sure a repair by a worker is, in words; empty where none is needed or looked for."""
+    """How certain a repair by a worker is; empty if no repair is necessary or possible."""
     if found.rule == rule.LOST:
         chance = bench.refill(found.facts, 0, found.barred)
     elif found.rule in (rule.RACKS, rule.READONLY, rule.DEFAULT, rule.NO_WALK):
@@ -99,15 +99,15 @@ def _chance(bench: Bench, found: Found, quorum: int) -> str:
     else:
         return ""
     if chance.sure is Sure.NEVER:
-        return "no way found before the search was cut" if chance.cut else "BookKeeper cannot get there"
-    copies = f"{chance.moves} {'copy' if chance.moves == 1 else 'copies'}"
+        return "no repair found before the search limit" if chance.cut else "BookKeeper cannot repair the fragment"
+    replicas = f"{chance.moves} {'replica' if chance.moves == 1 else 'replicas'}"
     if chance.sure is Sure.ALWAYS:
-        return f"every attempt succeeds and moves at least {copies}"
-    return f"depends on BookKeeper's random choices: some attempts succeed, with at least {copies} moved"
+        return f"every attempt succeeds and moves at least {replicas}"
+    return f"depends on BookKeeper's random choices: some attempts succeed, with at least {replicas} moved"
 
 
 def changes(bench: Bench, found: Found, quorum: int) -> list[str]:
-    """What would change the verdict of this fragment, the most concrete first."""
+    """What would change the verdict of this fragment, the most specific first."""
     what = RULES[found.rule]
     if what.verdict is Verdict.TRUE:
         return []
@@ -130,7 +130,7 @@ def _held(bench: Bench, found: Found, _: int) -> list[str]:
 
 def _unwritable(_: Bench, found: Found, __: int) -> list[str]:
     names = [found.bookies[at] for at in np.flatnonzero(found.facts.kinds[0] == Kind.READONLY).tolist()]
-    return [f"{' or '.join(names)} turning writable again"]
+    return [f"{' or '.join(names)} becoming writable again"]
 
 
 def _unmapped(bench: Bench, found: Found, _: int) -> list[str]:
@@ -142,12 +142,12 @@ def _unmapped(bench: Bench, found: Found, _: int) -> list[str]:
 def _deep(bench: Bench, found: Found, _: int) -> list[str]:
     standing = bench.standing
     odd = [bookie for bookie in found.bookies if standing.kind[standing.of.get(bookie, -1)] == Kind.ODD]
-    # Bookies outside the ensemble decide as well: any of them may have joined first.
+    # Bookies outside the ensemble matter, too: any of them may have joined first.
     odd = odd or [bookie for bookie, at in standing.of.items() if standing.kind[at] == Kind.ODD]
     places = [(bookie, standing.racks[standing.rack[standing.of[bookie]]]) for bookie in odd[:MOST_NAMED]]
     more = [f"the same for {len(odd) - MOST_NAMED} more bookies"] if len(odd) > MOST_NAMED else []
     return [
-        *(f"a rack of depth {standing.depth} for {bookie}, which stands in {rack} of depth {depth(rack)}"
+        *(f"a rack of depth {standing.depth} for {bookie}, which is in {rack} of depth {depth(rack)}"
           for bookie, rack in places), *more,
     ]  # fmt: skip
 
@@ -159,7 +159,7 @@ def _unseen(_: Bench, found: Found, __: int) -> list[str]:
 
 def _refused(_: Bench, found: Found, __: int) -> list[str]:
     names = " or ".join(found.refusing)
-    restart = f"a restart of {names}, and then placement.restarted raised by one: a restart cannot be seen from outside"
+    restart = f"a restart of {names}, then an increase of placement.restarted by one (a restart cannot be observed)"
     return [restart, "a writable bookie that never held the ledger"]
 
 
@@ -170,16 +170,16 @@ def _more_for_loss(bench: Bench, found: Found, quorum: int) -> list[str]:
 
 def _more_for_racks(bench: Bench, found: Found, quorum: int) -> list[str]:
     more = _more(bench, found, lambda more: bench.reach(found.facts, 0, quorum, {}, more))
-    return more or ["no number of bookies that was tried lets BookKeeper's walk get there; write the ledger anew"]
+    return more or ["no tried number of bookies lets BookKeeper reach an ensemble that adheres; rewrite the ledger"]
 
 
 def _more(bench: Bench, found: Found, try_it: Callable[[dict[Rack, int]], Reach]) -> list[str]:
-    """The fewest further writable bookies in one rack that make a repair possible, for each rack where some do."""
+    """The smallest number of additional writable bookies in one rack that permits a repair, for each such rack."""
     out: list[str] = []
     for rack in [NEW_RACK, *bench.standing.peopled]:
         for count in range(1, len(found.bookies) + 1):
             if try_it({rack: count}):
-                where = "a rack of its own" if rack == NEW_RACK else rack
+                where = "a new rack" if rack == NEW_RACK else rack
                 out.append(f"{count} more writable {'bookie' if count == 1 else 'bookies'} in {where}")
                 break
     return out

@@ -1,18 +1,18 @@
-"""Which bookies may refuse which ledgers, because they held them once.
+"""Which bookies may refuse which ledgers because they held them before.
 
 BookKeeper 4.17 and 4.18 (`bookie/HandleFactoryImpl`): a bookie that collects a ledger for which its process has a
-write handle (it took an entry or a fence since it started) remembers that, and answers LedgerFencedAndDeleted to new
-copies. The memory ends 7 days after it was last asked, a refused copy being a question too, or with the process.
-A copy is collected some time within gcOverreplicatedLedgerWaitTime after the metadata stopped naming the bookie
+write handle (the ledger received an entry or a fence since the start) remembers this, and answers
+LedgerFencedAndDeleted to new replicas. The memory ends with the process, or 7 days after the last request, including
+refused ones. A replica is collected within gcOverreplicatedLedgerWaitTime after the metadata stopped naming the bookie
 (`ScanAndCompareGarbageCollector`), counted from the start of the process.
 
-ZooKeeper does not tell a restart from a session that expired. So:
+ZooKeeper does not distinguish a restart from an expired session. Therefore:
 
 - a bookie that was registered when the metadata dropped it may refuse from then on. A new registration proves nothing;
-- one that was away at that time cannot have collected before it returns. Its old copy is welcome there until it is
-  collected: it may refuse from gcOverreplicatedLedgerWaitTime after its return;
-- both end 7 days after the last moment of collection, or when an operator says that what registered anew had been
-  restarted (`Topology.restarted`).
+- a bookie that was away at that time cannot have collected before it returns. Its old replica is accepted until it is
+  collected: the bookie may refuse from gcOverreplicatedLedgerWaitTime after its return;
+- both end 7 days after the last possible moment of collection, or when an operator states that bookies which
+  registered again were restarted (`Topology.restarted`).
 """
 
 import struct
@@ -28,7 +28,7 @@ from trueup.state.bookkeeper.topology import Status, Topology
 from trueup.state.common.errors import BadBytes
 
 REFUSES_MS = 7 * 86_400_000
-SLACK_MS = 3_600_000  # collection runs every gcWaitTime and takes its time
+SLACK_MS = 3_600_000  # collection runs every gcWaitTime and takes time
 AWAY_MS = 90 * 86_400_000  # a bookie that is away for longer has restarted
 NEVER = np.iinfo(np.int64).max
 
@@ -49,8 +49,8 @@ class Former:
     ============  ======  ====================================================================
     ledger        int64   id
     dropped_zxid  int64   zxid of the write after which the metadata no longer named the bookie
-    from_ms       int64   it may refuse from then on; `NEVER` while it is away
-    until_ms      int64   and until then
+    from_ms       int64   start of the time in which it may refuse; `NEVER` while it is away
+    until_ms      int64   end of that time
     bookie        uint32  code into ``names``
     ============  ======  ====================================================================
     """
@@ -66,12 +66,12 @@ class Former:
         return len(self.ledger)
 
     def of(self, ledger: int) -> frozenset[str]:
-        """Bookies of all pairs of this ledger."""
+        """Bookies of all pairs of this ledger, at any time."""
         first, last = np.searchsorted(self.ledger, [ledger, ledger + 1])
         return frozenset(self.names[code] for code in self.bookie[first:last].tolist())
 
     def at(self, now_ms: int) -> "Former":
-        """The pairs that hold now: these bookies may refuse these ledgers."""
+        """The pairs in force now: these bookies may refuse these ledgers."""
         return self._take((self.from_ms <= now_ms) & (now_ms < self.until_ms))
 
     def about(self, ledgers: Column) -> "Former":
@@ -79,15 +79,15 @@ class Former:
         return self._take(np.isin(self.ledger, ledgers)) if len(self) else self
 
     def next_ms(self, now_ms: int) -> int:
-        """When a pair begins or ceases to hold next; `NEVER` if none does by itself."""
+        """When the next pair starts or ends; `NEVER` if none does by itself."""
         moments = np.concatenate([self.from_ms, self.until_ms[self.from_ms < NEVER]])
         return int(moments[moments > now_ms].min(initial=NEVER))
 
     def merge(self, before: Ledgers, after: Ledgers, seen: Topology | None) -> "Former":
-        """Remember whom the metadata dropped on the way to ``after``.
+        """Remember the bookies that the metadata dropped on the way to ``after``.
 
-        ``after`` holds the newest row of each ledger, ``before`` any number of older rows. Bookies that are members
-        (again) and deleted ledgers are forgotten. ``seen``: what is known of the bookies. Returns itself if nothing
+        ``after`` holds the newest row of each ledger, ``before`` any number of older rows. Pairs of current members
+        and of deleted ledgers are removed. ``seen``: the last known topology. Returns itself if nothing
         changed.
         """
         if not len(after):
@@ -117,10 +117,10 @@ class Former:
         return _sorted([replace(self._take(stays), names=names), added], names)
 
     def settle(self, now: Topology, before: Topology | None) -> "Former":
-        """The memory under a new topology; itself if nothing changed.
+        """The memory under a new topology; returns itself if nothing changed.
 
-        Bookies that returned begin their time, what is over is forgotten, and so is, when ``restarted`` was raised,
-        what bookies dropped that registered since.
+        The time of bookies that returned starts, and ended pairs are removed. If ``restarted`` was increased, pairs
+        of bookies that registered since the drop are removed, too.
         """
         if not len(self):
             return self
@@ -145,7 +145,7 @@ class Former:
         return replace(self, **kept)
 
     def to_bytes(self) -> bytes:
-        """The pairs as a blob of their own."""
+        """Serialize the pairs."""
         used, codes = np.unique(self.bookie, return_inverse=True)
         names = "\n".join(self.names[at] for at in used.tolist()).encode()
         held = {name: getattr(self, name) for name in _ROW} | {"bookie": codes}
@@ -154,9 +154,9 @@ class Former:
 
     @staticmethod
     def from_bytes(blob: bytes, where: str = "the state") -> "Former":
-        """What `to_bytes` wrote. Raises `BadBytes` for anything else."""
+        """Parse the output of `to_bytes`. Raises `BadBytes` for anything else."""
         if len(blob) < _HEAD.size or blob[:2] != _MAGIC or blob[2] != _FORM:
-            raise BadBytes(where, 0, f"a block of dropped copies of form {_FORM}", repr(blob[:3]), "rebuild the view")
+            raise BadBytes(where, 0, f"a block of dropped replicas of form {_FORM}", repr(blob[:3]), "rebuild the view")
         _, _, rows, names = _HEAD.unpack_from(blob)
         expected = _HEAD.size + rows * sum(np.dtype(dtype).itemsize for dtype in _ROW.values()) + names
         if len(blob) != expected:
@@ -173,7 +173,7 @@ NO_FORMER = Former()
 
 
 class _Spans:
-    """From when until when a bookie may refuse, under one topology."""
+    """The time in which a bookie may refuse, under one topology."""
 
     def __init__(self, seen: Topology | None) -> None:
         bookies = seen.bookies if seen else ()
@@ -182,20 +182,20 @@ class _Spans:
         self.registered = {b.id: b.begun_zxid for b in bookies if b.status in _REGISTERED}
 
     def dropped(self, bookie: str, zxid: int, now_ms: int) -> tuple[int, int]:
-        """Of one that the write ``zxid``, seen now, took out of the metadata."""
+        """For a bookie that the write ``zxid``, read now, removed from the metadata."""
         begun = self.registered.get(bookie)
         if not self._known or (begun is not None and begun <= zxid):
             return now_ms, now_ms + self._collected_ms + REFUSES_MS
         return (NEVER, now_ms + AWAY_MS) if begun is None else self.returned(now_ms)
 
     def returned(self, now_ms: int) -> tuple[int, int]:
-        """Of one that was away at the drop, and registers now."""
+        """For a bookie that was away when it was dropped, and registers now."""
         begins = now_ms + self._collected_ms - SLACK_MS
         return begins, begins + SLACK_MS + REFUSES_MS
 
 
 def joined(parts: Iterable[Former]) -> Former:
-    """All pairs of all parts, which have no ledger in common."""
+    """All pairs of all parts. The parts have no ledger in common."""
     code: dict[str, int] = {}
     recoded = []
     for part in parts:
@@ -205,7 +205,7 @@ def joined(parts: Iterable[Former]) -> Former:
 
 
 def _pairs(ledgers: Ledgers, code: dict[str, int]) -> set[tuple[int, int]]:
-    """(ledger, code) of every member of every fragment; ``code`` grows by new names."""
+    """(ledger, code) of every member of every fragment; new names are added to ``code``."""
     codes = np.array([code.setdefault(name, len(code)) for name in ledgers.names], np.uint32)
     starts = ledgers.starts
     ids = np.repeat(ledgers.ledger, np.diff(starts))
@@ -214,7 +214,7 @@ def _pairs(ledgers: Ledgers, code: dict[str, int]) -> set[tuple[int, int]]:
 
 
 def _sorted(parts: Sequence[Former], names: tuple[str, ...]) -> Former:
-    """Pairs whose codes are into ``names``, in the order of ledgers, and no name that is not used."""
+    """Pairs ordered by ledger, with unused names removed. The codes refer to ``names``."""
     columns: dict[str, Any] = {
         name: np.concatenate([_empty(dtype), *(getattr(part, name) for part in parts)]) for name, dtype in _ROW.items()
     }

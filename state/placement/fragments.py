@@ -1,4 +1,4 @@
-"""One fragment at a time: does it adhere, and if not, what can BookKeeper do about it?
+"""Verdicts on fragments: whether each adheres, and if not, what BookKeeper can do about it.
 
 The rule is `RackawareEnsemblePlacementPolicyImpl.isEnsembleAdheringToPlacementPolicy` of BookKeeper 4.17: each of the E
 windows of Qw members on the ring must span min(Qw, minNumRacksPerWriteQuorum) racks; only known, that is writable,
@@ -46,19 +46,19 @@ UNREADABLE = _code("unreadable")
 STRANGER = _code("unknown-bookie")
 UNPLACED = _code("unknown-rack")
 
-_TABLE = 1 << 22  # patterns are told apart by a table of this size, by sorting beyond
+_TABLE = 1 << 22  # patterns are grouped by a table up to this size, above it by sorting
 
 
 class Stage(IntEnum):
-    """What part of a ledger a fragment is."""
+    """The kind of fragment within its ledger."""
 
     CLOSED = 0
-    HOLLOW = 1  # of a closed ledger, and without entries
+    HOLLOW = 1  # of a closed ledger, without entries
     OPEN_OLDER = 2
     OPEN_TAIL = 3
 
 
-_SHORT = len(Stage)  # and beyond: closed, and with 1, 2 .. entries, fewer than members
+_SHORT = len(Stage)  # this value and above: closed, with 1, 2 .. entries, fewer than members
 
 
 def _table(*kinds: Kind) -> Column:
@@ -73,18 +73,18 @@ DEAD = _table(Kind.LOST, Kind.STRANGER)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Facts:
-    """What is so of each of ``n`` rings of E members, whatever the state of the ledger."""
+    """Properties of each of ``n`` rings of E members, independent of the state of the ledger."""
 
-    copies: Column  # fewest copies in any window: int32[n], pending members counted as before
+    copies: Column  # fewest replicas in any window: int32[n]; pending members count as before
     present: Column  # the same without pending members
-    racks: Column  # fewest racks in any window, by the depth of racks that gives fewest: int32[n]
-    fails: Column  # does not adhere by every depth of racks that writable bookies have: bool[n]
+    racks: Column  # fewest racks in any window, for the rack depth that gives the fewest: int32[n]
+    fails: Column  # does not adhere for each rack depth of writable bookies: bool[n]
     kinds: Column  # `Kind` of each member: uint8[n, E]
     names: Column  # rack of each member: int32[n, E], codes into `Standing.racks`
 
 
 class Bench:
-    """Judges fragments under one topology. Fragments alike in all that counts (a pattern) are judged once."""
+    """Judges fragments under one topology. Fragments that no rule distinguishes (a pattern) are judged once."""
 
     def __init__(self, topology: Topology) -> None:
         self.topology, self.standing = topology, stand(topology)
@@ -98,8 +98,8 @@ class Bench:
               refusing: Mapping[Rack, int] | None = None) -> tuple[Column, Column, Column]:  # fmt: skip
         """(rule uint8, copies uint16, racks uint16) of each fragment.
 
-        ``members``: classes in ring order, [n, E]; ``stages``: what `stages` made, [n]; ``refusing``: how many
-        writable bookies of each rack may refuse the ledger. Copies of a fragment without entries are 65535.
+        ``members``: classes in ring order, [n, E]; ``stages``: from `stages`, [n]; ``refusing``: the number of
+        writable bookies of each rack that may refuse the ledger. Fragments without entries have 65535 copies.
         """
         sample, which = patterns(members, stages, len(self.standing.kind))
         facts, stage = self.facts(members[sample], quorum, stages[sample]), plain(stages[sample])
@@ -108,7 +108,7 @@ class Bench:
         return rule.astype(np.uint8)[which], copies.astype(np.uint16)[which], facts.racks.astype(np.uint16)[which]
 
     def facts(self, members: Column, quorum: int, stages: Column | None = None) -> Facts:
-        """What is so of these rings; ``members`` and ``stages`` as in `judge`."""
+        """Properties of these rings; ``members`` and ``stages`` as in `judge`."""
         kinds, racks = self.standing.kind[members], self.standing.rack[members]
         known, alive = KNOWN[kinds], ~DEAD[kinds]
         spread, fails = self._adherence(racks, known, quorum)
@@ -120,7 +120,7 @@ class Bench:
         )  # fmt: skip
 
     def _adherence(self, racks: Column, known: Column, quorum: int) -> tuple[Column, Column]:
-        """Fewest racks in any window, and whether the ring fails, where BookKeeper knows these members."""
+        """Fewest racks in any window, and whether the ring fails, if BookKeeper knows exactly the ``known`` members."""
         spread = fewest_racks(racks, known, quorum)
         fails = spread < min(quorum, self.topology.min_racks)
         if self.topology.enforce_min_racks:
@@ -159,11 +159,11 @@ class Bench:
         return rule
 
     def _forms(self, facts: Facts, rows: Column) -> list[bytes]:
-        """One key for all rings that differ in the names of racks only.
+        """One key for all rings that differ only in the names of racks.
 
-        That is, by member: kind, first member of the same rack, bookies left there, whether it is the default rack;
-        and how many of the other racks have 0, 1, 2 .. bookies. Where racks differ in depth one may lie within
-        another, and names count.
+        The key holds for each member: kind, first member of the same rack, spare bookies there, whether it is the
+        default rack; and how many of the other racks have 0, 1, 2 .. bookies. If racks differ in depth, one may
+        contain another, so names are part of the key.
         """
         kinds, racks, size = facts.kinds[rows], facts.names[rows], facts.kinds.shape[1]
         if size > LARGEST:
@@ -182,51 +182,51 @@ class Bench:
         return [form.tobytes() for form in np.concatenate(columns, axis=1).astype(np.int16)]
 
     def _lost(self, facts: Facts, at: int, _: int, refusing: Mapping[Rack, int]) -> int:
-        """LOST, or why BookKeeper cannot replace what is lost."""
+        """LOST, or the rule that states why BookKeeper cannot replace the lost members."""
         if self.refill(facts, at, refusing):
             return LOST
         return REFUSED if refusing and self.refill(facts, at, {}) else NO_BOOKIES
 
     def _failing(self, facts: Facts, at: int, quorum: int, refusing: Mapping[Rack, int]) -> int:
-        """Why a fragment whose members all live fails, or why BookKeeper cannot make it adhere."""
+        """Why a fragment with only live members fails, or why BookKeeper cannot make it adhere."""
         cause = self.cause(facts.kinds[at], facts.names[at], quorum)
         if cause == DEPTH or self.reachable(facts, at, quorum, refusing):
             return cause
         if refusing and self.reachable(facts, at, quorum, {}):
             return REFUSED
         if self.standing.unplaced:
-            return UNPLACED  # a bookie without a known rack may be the one that is needed
+            return UNPLACED  # a bookie whose rack is unknown may be the required one
         return NO_WALK if self.colourable(facts.kinds.shape[1], quorum) else CANNOT
 
     def refill(self, facts: Facts, at: int, refusing: Mapping[Rack, int],
                more: Mapping[Rack, int] | None = None) -> Reach:  # fmt: skip
-        """Can BookKeeper put other bookies, of the spare ones and ``more``, in the places of members that are away?"""
+        """Whether BookKeeper can replace the absent members by spare bookies and ``more``."""
         away = np.flatnonzero(DEAD[facts.kinds[at]] | ABSENT[facts.kinds[at]]).tolist()
         members, spares, _ = self.ring(facts, at, more)
         return refill(members, away, spares, self.topology.enforce_min_racks, refusing=refusing)
 
     def reachable(self, facts: Facts, at: int, quorum: int, refusing: Mapping[Rack, int]) -> bool:
-        """Can BookKeeper's walk make this ring adhere?"""
+        """Whether BookKeeper's algorithm can make this ring adhere."""
         members, spares, unknown = self.ring(facts, at)
         policy = (self.topology.min_racks, self.topology.enforce_min_racks)
         return reachable(members, quorum, spares, *policy, unknown=unknown, refusing=refusing)
 
     def reach(self, facts: Facts, at: int, quorum: int, refusing: Mapping[Rack, int],
               more: Mapping[Rack, int] | None = None) -> Reach:  # fmt: skip
-        """How sure that is, with ``more`` spare bookies by rack."""
+        """How certain a repair is, with ``more`` spare bookies by rack."""
         members, spares, unknown = self.ring(facts, at, more)
         policy = (self.topology.min_racks, self.topology.enforce_min_racks)
         return reach(members, quorum, spares, *policy, unknown=unknown, refusing=refusing)
 
     def colourable(self, size: int, quorum: int) -> bool:
-        """Does any ring of the writable bookies adhere?"""
+        """Whether any ring of writable bookies adheres."""
         bookies: dict[Rack, int] = dict(zip(self.standing.racks, self.standing.writable.tolist(), strict=True))
         return colourable(size, quorum, bookies, self.topology.min_racks, self.topology.enforce_min_racks)
 
     def cause(self, kinds: Column, racks: Column, quorum: int) -> int:
-        """What would have to be otherwise for a failing ring to adhere."""
+        """The condition that prevents a failing ring from adhering."""
         if self.standing.others:
-            return DEPTH  # whichever depth a worker goes by, a repair may fail by another
+            return DEPTH  # a repair that uses one depth may fail with another
         need = min(quorum, self.topology.min_racks)
 
         def enough(*more: Kind) -> bool:
@@ -241,7 +241,7 @@ class Bench:
 
     def ring(self, facts: Facts, at: int, more: Mapping[Rack, int] | None = None,
              ) -> tuple[tuple[Rack, ...], dict[Rack, int], frozenset[int]]:  # fmt: skip
-        """Racks of the members, spare bookies (and ``more``) by rack, and positions that BookKeeper does not know."""
+        """Racks of the members, spare bookies (and ``more``) by rack, and positions unknown to BookKeeper."""
         kinds, racks, names = facts.kinds[at], facts.names[at], self.standing.racks
         left = self.standing.writable - np.bincount(racks[kinds == Kind.WRITABLE], minlength=len(names))
         spares: Counter[Rack] = Counter({names[rack]: int(left[rack]) for rack in np.flatnonzero(left > 0).tolist()})
@@ -250,15 +250,15 @@ class Bench:
         return tuple(names[rack] for rack in racks.tolist()), dict(spares), unknown
 
     def targets(self, bookies: Iterable[str]) -> list[tuple[str, Rack]]:
-        """Those of these bookies that a repair could choose, each with its rack, in the order of names."""
+        """Those of ``bookies`` that a repair could select, each with its rack, ordered by name."""
         standing = self.standing
         at = [(bookie, standing.of.get(bookie, -1)) for bookie in sorted(bookies)]
         return [(b, standing.racks[standing.rack[c]]) for b, c in at if c >= 0 and standing.kind[c] == Kind.WRITABLE]
 
 
 def stages(state: Column, entries: Column, ring: int, tail: Column | None = None) -> Column:
-    """`Stage` of each fragment of ``ring`` members, with the number of entries where these do not reach every window;
-    ``tail``: which are the last of their ledger (None: all are)."""
+    """`Stage` of each fragment of ``ring`` members, plus the number of entries if they do not reach every window;
+    ``tail``: whether a fragment is the last of its ledger (None: all are)."""
     last = np.ones(len(state), bool) if tail is None else tail
     held = entries.astype(np.int16)
     some = np.where(held < min(ring, MANY), held + (_SHORT - 1), Stage.CLOSED)
@@ -268,12 +268,12 @@ def stages(state: Column, entries: Column, ring: int, tail: Column | None = None
 
 
 def plain(stages: Column) -> Column:
-    """`Stage` alone."""
+    """`Stage` without the number of entries."""
     return np.where(stages < _SHORT, stages, Stage.CLOSED)
 
 
 def patterns(members: Column, stages: Column, classes: int) -> tuple[Column, Column]:
-    """(a row of each distinct pattern, which pattern each row has)."""
+    """(one row of each distinct pattern, pattern of each row)."""
     key, limit = stages.astype(np.int32), int(stages.max(initial=0)) + 1
     for column in members.T:
         if limit * classes > _TABLE:
@@ -287,7 +287,7 @@ def patterns(members: Column, stages: Column, classes: int) -> tuple[Column, Col
 
 
 def _dense(key: Column, limit: int) -> tuple[Column, int]:
-    """Keys below ``limit`` renumbered without gaps, and how many there are."""
+    """Keys below ``limit`` renumbered without gaps, and their number."""
     if limit > _TABLE:
         used, dense = np.unique(key, return_inverse=True)
         return dense, len(used)
@@ -303,7 +303,7 @@ def fewest(counted: Column, quorum: int, stages: Column | None = None) -> Column
     for step in range(quorum):
         total += np.roll(counted, -step, axis=1)
     if stages is not None and (short := stages >= _SHORT).any():
-        # Entry k stands on the window that begins at member k.
+        # Entry k is written to the window that begins at member k.
         unused = np.arange(counted.shape[1]) > (stages - _SHORT)[:, None]
         total[short[:, None] & unused] = quorum
     least: Column = total.min(axis=1)

@@ -1,7 +1,7 @@
-"""Which ledgers wait for their verdict.
+"""The queue of ledgers that wait for their verdict.
 
-The capture publishes ledgers to the journal, the stream judges them in the order of the journal's partitions. A ledger
-waits from its publication until the stream has taken every record up to it: its verdict is of the newest version then.
+The capture publishes ledgers to the journal, and the stream judges them in the order of the journal's partitions. A
+ledger waits from its publication until the stream has processed every record up to it: the verdict is then current.
 """
 
 from collections.abc import Mapping
@@ -12,16 +12,16 @@ import numpy as np
 from trueup.state.common.rules import Verdict
 from trueup.state.placement.view import Rows
 
-EXACT = 200_000  # above, sorting what waits would take the time that its verdicts need
+EXACT = 200_000  # above this number, deduplication would take as long as the verdicts
 NOBODY: Rows = np.zeros(0, np.int64)
 Positions = Mapping[int, int]
-"""Of each partition, the offset after the last record."""
+"""The offset after the last record, by partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """``ledgers``: ids that wait; ``present``: how many of them were not deleted. Above `EXACT` rows, ledgers that were
-    published several times count as often."""
+    """``ledgers``: ids that wait; ``present``: how many of them exist. Above `EXACT` rows, a ledger that was published
+    several times counts several times."""
 
     ledgers: Rows
     present: int
@@ -38,7 +38,7 @@ class _Part:
 class Queue:
     """Ledgers that were published and are not judged yet. Not safe for use from several threads at once.
 
-    What the journal held at the start of a run waits, too, until the stream has been seen beyond it: ``started``.
+    Records in the journal at the start of a run wait, too, until the stream has passed them: ``started``.
     """
 
     def __init__(self) -> None:
@@ -49,30 +49,30 @@ class Queue:
         self.started = False
 
     def start(self, ends: Positions) -> None:
-        """Take the ends of the journal at the start of the run."""
+        """Set the ends of the journal at the start of the run."""
         self._start = ends
         self.take(self._taken)
 
     def add(self, ledgers: Rows, present: Rows, now_ms: int) -> None:
-        """Let ledgers wait that were published now: ids, and whether each is there."""
+        """Add ledgers that were published now: ids, and whether each exists."""
         if len(ledgers):
             self._parts.append(_Part(ledgers, present, now_ms))
             self._waiting = None
 
     @property
     def unlocated(self) -> int:
-        """How many parts, the newest ones, have no position yet."""
+        """The number of parts, the newest ones, that have no position yet."""
         return sum(part.ends is None for part in self._parts)
 
     def locate(self, count: int, ends: Positions) -> None:
-        """Set the position of the ``count`` oldest parts without one: the journal's ends, asked for after they were
-        counted."""
+        """Set the position of the ``count`` oldest parts without one: the ends of the journal, requested after the
+        parts were counted."""
         for part in [part for part in self._parts if part.ends is None][:count]:
             part.ends = ends
         self.take(self._taken)
 
     def take(self, positions: Positions) -> None:
-        """The stream has judged all that is before these positions."""
+        """Record that the stream has judged everything before these positions."""
         self._taken = positions
         self.started = self._start is not None and self._covered(self._start)
         left = [part for part in self._parts if part.ends is None or not self._covered(part.ends)]
@@ -84,12 +84,12 @@ class Queue:
 
     @property
     def oldest_ms(self) -> int | None:
-        """When the ledgers were published that have waited for longest; None if none waits."""
+        """When the longest-waiting ledgers were published; None if none waits."""
         return self._parts[0].at_ms if self._parts else None
 
     @property
     def waiting(self) -> Waiting:
-        """What waits now. Of a ledger that was published several times, the last time counts."""
+        """The ledgers that wait now. If a ledger was published several times, the last publication counts."""
         if self._waiting is None:
             ledgers = np.concatenate([NOBODY, *(part.ledgers for part in self._parts)])[::-1]
             present = np.concatenate([np.zeros(0, bool), *(part.present for part in self._parts)])[::-1]
@@ -101,8 +101,8 @@ class Queue:
 
 
 def counted(findings: Rows, waiting: Waiting, ledgers: int) -> dict[str, int]:
-    """How many of so many ledgers have each verdict, by its name. ``findings``: in the order of ids. A ledger that
-    waits is unknown, whatever was found before; one that neither waits nor has a finding was judged true."""
+    """The number of ledgers by verdict name, of ``ledgers`` in total. ``findings``: ordered by id. A ledger that
+    waits is unknown, whatever its last finding; one that neither waits nor has a finding is true."""
     current = np.ones(len(findings), bool)
     if len(findings):
         at = np.minimum(np.searchsorted(findings["ledger"], waiting.ledgers), len(findings) - 1)

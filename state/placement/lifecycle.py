@@ -1,7 +1,7 @@
-"""The life of a repair, as a table.
+"""The life cycle of a repair, as a table.
 
-A repair is BookKeeper's to do: Trueup writes a mark, a worker takes it, and only the ledger's own metadata says
-that it is safe. A mark that went away proves nothing. An event that the table does not know changes nothing.
+BookKeeper does the repair: Trueup writes a mark, a worker takes it, and only the metadata of the ledger shows that the
+ledger is safe. The removal of a mark proves nothing. An event that the table does not list changes nothing.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from trueup.state.common.errors import Refused
 
 
 class Stage(StrEnum):
-    """How far a repair is. ``planned`` is where it starts; the last three end it."""
+    """The stage of a repair. ``planned`` is the first; the last three are final."""
 
     PLANNED = "planned"
     APPROVED = "approved"
@@ -30,19 +30,19 @@ class Stage(StrEnum):
 
 
 class Event(StrEnum):
-    """What can happen to a repair."""
+    """An event of a repair."""
 
-    APPROVE = "approve"  # an operator said yes to it
-    ORDER = "order"  # the mark was handed to the connector; it may or may not be written
+    APPROVE = "approve"  # an operator approved it
+    ORDER = "order"  # the mark was passed to the connector and may or may not be written
     REFUSE = "refuse"  # the requirements no longer held; nothing was written
-    APPEAR = "appear"  # our mark was seen
-    LOCK = "lock"  # a worker took it
-    UNLOCK = "unlock"  # the worker let it go and the mark is still there
-    VANISH = "vanish"  # no mark of ours is to be seen, and the ledger is as it was
-    HEAL = "heal"  # metadata and liveness say that the ledger is true, and no mark of ours is left
-    FAIL = "fail"  # workers tried for so long that they cannot do it
+    APPEAR = "appear"  # Trueup's mark was observed
+    LOCK = "lock"  # a worker locked the mark
+    UNLOCK = "unlock"  # the worker released the lock and the mark still exists
+    VANISH = "vanish"  # no mark of Trueup exists, and the ledger is unchanged
+    HEAL = "heal"  # metadata and liveness show that the ledger is true, and no mark of Trueup is left
+    FAIL = "fail"  # workers failed for the whole time placement.give_up_s
     LAPSE = "lapse"  # nothing is left to repair, or no remedy exists any more
-    WITHDRAW = "withdraw"  # we took our mark back
+    WITHDRAW = "withdraw"  # Trueup removed its mark
     GO = "go"  # the ledger was deleted
 
 
@@ -53,11 +53,11 @@ TRANSITIONS: Mapping[tuple[Stage, Event], Stage] = {
     (_S.PLANNED, _E.ORDER): _S.ORDERED,
     (_S.APPROVED, _E.ORDER): _S.ORDERED,
     (_S.APPROVED, _E.LAPSE): _S.DROPPED,
-    (_S.APPROVED, _E.APPEAR): _S.MARKED,  # of an order before the approval
+    (_S.APPROVED, _E.APPEAR): _S.MARKED,  # the mark is from an order before the approval
     (_S.APPROVED, _E.VANISH): _S.DECLINED,
     (_S.DECLINED, _E.APPROVE): _S.APPROVED,
     (_S.DECLINED, _E.ORDER): _S.ORDERED,
-    (_S.DECLINED, _E.APPEAR): _S.MARKED,  # an old outcome that we had given up on
+    (_S.DECLINED, _E.APPEAR): _S.MARKED,  # the mark is from an order that was given up
     (_S.ORDERED, _E.REFUSE): _S.DROPPED,
     (_S.ORDERED, _E.APPEAR): _S.MARKED,
     (_S.ORDERED, _E.LOCK): _S.WORKING,
@@ -74,7 +74,7 @@ TRANSITIONS: Mapping[tuple[Stage, Event], Stage] = {
     (_S.STUCK, _E.VANISH): _S.DECLINED,
     (_S.STUCK, _E.LAPSE): _S.LEAVING,
     (_S.UNMARKED, _E.APPEAR): _S.MARKED,
-    (_S.UNMARKED, _E.VANISH): _S.DECLINED,  # for so long that the ledger's new metadata would have shown
+    (_S.UNMARKED, _E.VANISH): _S.DECLINED,  # after SETTLE_MS, when new metadata would be visible
     (_S.UNMARKED, _E.LAPSE): _S.DROPPED,
     (_S.LEAVING, _E.WITHDRAW): _S.WITHDRAWN,
     (_S.LEAVING, _E.VANISH): _S.WITHDRAWN,
@@ -88,9 +88,9 @@ IN_FLIGHT = frozenset({Stage.ORDERED, Stage.MARKED, Stage.WORKING, Stage.UNMARKE
 class Repair(NamedTuple):
     """One ledger's repair. Times are ms since the epoch.
 
-    ``mark_ctime_ms`` is the ctime that our mark carries; a mark with another ctime is somebody else's and is left
-    alone. ``version`` is the znode version of the ledger that the action was decided on. ``next_ms``: not ordered
-    again before that; of a marked one when its workers have tried for long enough, 0 until one took it.
+    ``mark_ctime_ms`` is the ctime in Trueup's mark; a mark with another ctime belongs to another writer and is not
+    touched. ``version`` is the znode version of the ledger at the decision. ``next_ms``: the earliest time of the next
+    order; for a marked repair the time at which workers have failed, 0 until a worker took the mark.
     """
 
     ledger: int
@@ -106,16 +106,16 @@ class Repair(NamedTuple):
 
 
 def advance(repair: Repair, event: Event, now_ms: int, detail: str = "", mark_ctime_ms: int | None = None) -> Repair:
-    """The repair after an event; with a new ``mark_ctime_ms`` if one is given.
+    """The repair after an event; ``mark_ctime_ms`` replaces the ctime of the mark if given.
 
-    Raises `Refused`, and changes nothing, where the table has no such step.
+    Raises `Refused` if the table has no such transition.
     """
     stage = TRANSITIONS.get((repair.stage, event))
     if stage is None:
-        raise Refused(f"an event that {repair.stage} knows", event, f"look at ledger {repair.ledger} again")
+        raise Refused(f"an event permitted in stage {repair.stage}", event, f"observe ledger {repair.ledger} again")
     next_ms = 0 if event is Event.ORDER else repair.next_ms
     ctime_ms = repair.mark_ctime_ms if mark_ctime_ms is None else mark_ctime_ms
-    # Of tens of thousands at once: `_replace` takes longer than all the rest.
+    # Called for tens of thousands of repairs at once: `_replace` would dominate the time.
     return Repair(
         repair.ledger, repair.rule, repair.version, repair.since_ms, stage, now_ms, ctime_ms, repair.attempts, next_ms,
         detail,
@@ -123,16 +123,16 @@ def advance(repair: Repair, event: Event, now_ms: int, detail: str = "", mark_ct
 
 
 def declined(repair: Repair, now_ms: int, first_wait_ms: int, event: Event = Event.VANISH) -> Repair:
-    """The repair after workers left the ledger as it was; each wait is twice the one before, a day at most."""
+    """The repair after workers left the ledger unchanged; each wait is twice the previous one, up to one day."""
     wait = backoff(first_wait_ms, repair.attempts, 86_400_000)
     stuck = repair.stage is Stage.STUCK
-    detail = repair.detail if stuck else "a worker took the mark away and left the ledger as it was"
+    detail = repair.detail if stuck else "a worker removed the mark and left the ledger unchanged"
     after = advance(repair, event, now_ms, detail)
     return after._replace(attempts=repair.attempts + 1, next_ms=now_ms + wait)
 
 
 def withdrawn(repair: Repair, now_ms: int, first_wait_ms: int) -> Repair:
-    """The repair after its mark was taken back: one that was stuck is tried again later."""
+    """The repair after its mark was withdrawn; a stuck repair is retried later."""
     if repair.stage is Stage.STUCK:
         return declined(repair, now_ms, first_wait_ms, Event.WITHDRAW)
     return advance(repair, Event.WITHDRAW, now_ms, repair.detail)

@@ -1,16 +1,16 @@
-"""When verdicts may be relied upon."""
+"""Whether verdicts are complete enough to rely on."""
 
 FEW_OF = 100
 LATE_MS = 10_000
 
 
 def few(not_judged: int, ledgers: int) -> bool:
-    """Whether so few ledgers wait that lists and counts may be taken for whole: at most one in a hundred."""
+    """Whether so few ledgers wait that lists and counts are nearly complete: at most one in a hundred."""
     return not_judged * FEW_OF <= ledgers
 
 
 class Readiness:
-    """Verdicts may be relied upon once all that was there at first has been judged, and until more than a few ledgers
+    """Verdicts are ready once the initial ledgers have been judged, and until more than a few ledgers
     have waited for `LATE_MS`."""
 
     def __init__(self) -> None:
@@ -19,7 +19,7 @@ class Readiness:
         self._once = False
 
     def update(self, not_judged: int, ledgers: int, oldest_ms: int | None, now_ms: int) -> None:
-        """Take the present counts, and when the oldest that waits was published (None: not known, or none waits)."""
+        """Set the current counts, and when the longest-waiting ledger was published (None: unknown, or none waits)."""
         self._first_ms = now_ms if self._first_ms is None else self._first_ms
         later = oldest_ms is not None and oldest_ms > self._first_ms
         small = few(not_judged, ledgers)
@@ -30,6 +30,6 @@ class Readiness:
             self._many_since_ms = now_ms
 
     def ready(self, now_ms: int) -> bool:
-        """Whether it is so at this time."""
+        """Whether verdicts are ready at this time."""
         late = self._many_since_ms is not None and now_ms - self._many_since_ms > LATE_MS
         return self._once and not late

@@ -1,11 +1,11 @@
-"""What BookKeeper can make of an ensemble with the bookies at hand.
+"""The ensembles that BookKeeper can form from an ensemble and the available bookies.
 
 `reach` follows `RackawareEnsemblePlacementPolicyImpl.replaceToAdherePlacementPolicy` (4.17, BP-54) through every
-outcome of its random choices (`state.placement.ring_walk`), and `refill` does so with `replaceBookie` as
-`BookKeeperAdmin.getReplacementBookiesByIndexes` calls it. `colourable` asks whether any good arrangement exists at all.
-Disk weights (diskWeightBasedPlacementEnabled) are ignored: with them BookKeeper gives up sooner.
+outcome of its random choices (`state.placement.ring_walk`), and `refill` does the same for `replaceBookie` as
+`BookKeeperAdmin.getReplacementBookiesByIndexes` calls it. `colourable` checks whether any adhering ring exists.
+Disk weights (diskWeightBasedPlacementEnabled) are ignored: with them BookKeeper gives up earlier.
 
-Racks are locations ("/rack1"); None is `/default-rack`. A bookie outside the ensemble only counts by its rack, and by
+Racks are locations ("/rack1"); None is `/default-rack`. Of a bookie outside the ensemble, only its rack counts, and
 whether it would refuse the ledger.
 """
 
@@ -18,13 +18,13 @@ from trueup.state.placement.ring_walk import FAILED, Outcome, Pool, Seat, Walk
 
 DEFAULT_RACK = "/default-rack"
 LARGEST = 64  # larger rings are not searched
-STATES = 20_000  # a search that has seen so many situations stops and says so
+STATES = 20_000  # a search stops after this number of states and reports that it was cut
 
 Rack = str | None
 
 
 class Sure(IntEnum):
-    """Whether an attempt succeeds."""
+    """How certain it is that an attempt succeeds."""
 
     NEVER = 0
     SOMETIMES = 1  # it depends on random choices, and a worker tries again
@@ -33,10 +33,10 @@ class Sure(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """``moves``: the fewest copies a successful attempt moves (0: none can succeed, or none need move).
+    """``moves``: the fewest replicas that a successful attempt moves (0: no attempt can succeed, or none is needed).
 
-    ``cut``: the search stopped at a bound (`STATES`, `LARGEST`), so NEVER means that no way was found, and ALWAYS is
-    not claimed.
+    ``cut``: the search stopped at a bound (`STATES`, `LARGEST`): NEVER means that no repair was found, and ALWAYS is
+    not returned.
     """
 
     sure: Sure
@@ -67,11 +67,11 @@ def reach(
     refusing: Mapping[Rack, int] | None = None,
     local: Rack = None,
 ) -> Reach:
-    """Can BookKeeper move the copies of this ensemble so that it adheres?
+    """Whether BookKeeper can move replicas of this ensemble so that it adheres.
 
     ``members``: rack of each member in ring order. ``unknown``: positions of members that BookKeeper does not know
-    (lost, read-only); it must replace them, but their racks still steer its choices. ``spares``: writable bookies
-    outside the ensemble by rack, of which ``refusing`` would not take this ledger. ``local``: rack of the worker.
+    (lost, read-only); it must replace them, but their racks still influence its choices. ``spares``: writable bookies
+    outside the ensemble by rack; ``refusing`` of them would refuse this ledger. ``local``: rack of the worker.
     """
     ready = _ready(members, quorum, spares, min_racks, enforce, unknown, refusing or {}, local)
     return ready if isinstance(ready, Reach) else _walks(*ready)
@@ -87,7 +87,7 @@ def reachable(
     unknown: Collection[int] = (),
     refusing: Mapping[Rack, int] | None = None,
 ) -> bool:
-    """Whether `reach` says more than NEVER; cheaper, for it stops at the first way found."""
+    """Whether `reach` returns more than NEVER. Cheaper: it stops at the first solution."""
     if refusing:
         return bool(reach(members, quorum, spares, min_racks, enforce, unknown=unknown, refusing=refusing))
     ready = _ready(members, quorum, spares, min_racks, enforce, unknown, {}, None)
@@ -102,11 +102,11 @@ def refill(
     *,
     refusing: Mapping[Rack, int] | None = None,
 ) -> Reach:
-    """Can BookKeeper find a bookie in place of every lost member?
+    """Whether BookKeeper can find a bookie in place of every lost member.
 
-    It chooses one after the other in ring order against the unchanged ensemble: a bookie in the rack of the lost one,
-    else one in a rack where no other member stands, else (not enforced) any. One failure fails the whole fragment.
-    The rack of a lost member is the last one known; a worker that started after the loss takes it for the default rack.
+    BookKeeper selects them one by one in ring order against the unchanged ensemble: a bookie in the rack of the lost
+    one, else one in a rack without another member, else (not enforced) any. One failure fails the whole fragment.
+    The rack of a lost member is the last known one; a worker that started after the loss uses the default rack.
     """
     if not enforce and not refusing:
         return Reach(Sure.ALWAYS, len(lost)) if sum(spares.values()) >= len(lost) else _NEVER
@@ -122,7 +122,7 @@ def refill(
 
 
 def colourable(size: int, quorum: int, bookies: Mapping[Rack, int], min_racks: int = 2, enforce: bool = False) -> bool:
-    """Does any ring of ``size`` of these writable bookies adhere? True too where the search was cut."""
+    """Whether any ring of ``size`` of these writable bookies adheres. Also True if the search was cut."""
     need = min(quorum, min_racks)
     counts = [n for rack, n in bookies.items() if n > 0 and not (enforce and (rack or DEFAULT_RACK) == DEFAULT_RACK)]
     if not 0 < quorum <= size or sum(counts) < size or len(counts) < need:
@@ -134,7 +134,7 @@ def colourable(size: int, quorum: int, bookies: Mapping[Rack, int], min_racks: i
 
 def _ready(members: Sequence[Rack], quorum: int, spares: Mapping[Rack, int], min_racks: int, enforce: bool,
            unknown: Collection[int], refusing: Mapping[Rack, int], local: Rack) -> Reach | _Task:  # fmt: skip
-    """The answer where it needs no search, else the search, with racks numbered so that like ones look alike."""
+    """The answer if it needs no search; otherwise the search, with racks numbered so that equal cases are equal."""
     size, need = len(members), min(quorum, min_racks)
     racks = [rack or DEFAULT_RACK for rack in members]
     pools = _pools(spares, refusing)
@@ -162,7 +162,7 @@ def _ready(members: Sequence[Rack], quorum: int, spares: Mapping[Rack, int], min
 
 
 def _pools(spares: Mapping[Rack, int], refusing: Mapping[Rack, int]) -> list[tuple[str, bool, int]]:
-    """(rack, refuses, count) of all spare bookies, empty ones left out."""
+    """(rack, refuses, count) of all spare bookies, without empty pools."""
     out: list[tuple[str, bool, int]] = []
     for rack in sorted(spares, key=lambda rack: rack or DEFAULT_RACK):
         no = min(refusing.get(rack, 0), spares[rack])
@@ -180,12 +180,12 @@ def _adheres(racks: Sequence[str], unknown: frozenset[int], quorum: int, need: i
 
 
 def _shade(rack: str, number: Mapping[str, int]) -> int:
-    """Known racks below a location, as bits: what "~location" leaves out of a scope."""
+    """Known racks below a location, as bits: the racks that "~location" excludes from a scope."""
     return sum(1 << n for other, n in number.items() if other == rack or other.startswith(rack + "/"))
 
 
 def _home(local: Rack, number: Mapping[str, int]) -> int:
-    """Racks from which the first bookie may come when the start itself cannot stay, as bits."""
+    """Racks that may provide the first bookie if the first member cannot be kept, as bits."""
     everywhere = (1 << len(number)) - 1
     return everywhere if local is None or local == DEFAULT_RACK else _shade(local, number)
 
@@ -203,7 +203,7 @@ def _any_walk(ring: tuple[Seat, ...], quorum: int, need: int, pool: tuple[Pool, 
 
 @lru_cache(maxsize=4_096)
 def _walks(ring: tuple[Seat, ...], quorum: int, need: int, pool: tuple[Pool, ...], home: int) -> Reach:
-    """All starts together, as replaceToAdherePlacementPolicy combines them: the first with the fewest moves wins."""
+    """All starts, combined as replaceToAdherePlacementPolicy does: the first one with the fewest moves wins."""
     left, outcomes = STATES, []
     for start in range(len(ring)):
         walk = Walk(ring[start:] + ring[:start], quorum, need, pool, home, left)
@@ -250,7 +250,7 @@ def _refills(steps: tuple[tuple[str, frozenset[str]], ...], pool: tuple[tuple[tu
 
 @lru_cache(maxsize=4_096)
 def _colours(size: int, quorum: int, need: int, counts: tuple[int, ...]) -> bool:
-    """Depth-first over rings; racks of equal stock that are not in use yet are tried once."""
+    """Depth-first search over rings; of the unused racks with equal stock, only one is tried."""
     ring: list[int] = []
     stock, budget = list(counts), [STATES]
 

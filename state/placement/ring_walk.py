@@ -1,12 +1,12 @@
-"""One walk of BookKeeper's round one ring, over every outcome of its random choices.
+"""BookKeeper's walk around one ring, over every outcome of its random choices.
 
 `RackawareEnsemblePlacementPolicyImpl.doReplaceToAdherePlacementPolicy` of BookKeeper 4.17 starts at one member, goes
-round the ring once and never back. It keeps a member where every window through it can still get enough racks, and
-else takes any bookie that satisfies the first of three conditions which one satisfies:
+around the ring once and never back. It keeps a member if every window through it can still span enough racks.
+Otherwise it takes any bookie that satisfies the first satisfiable one of three conditions:
 
-1. outside the ensemble, and in a rack of none of the need - 1 members before and after it,
-2. outside the ensemble, and not in the rack of the member before,
-3. not in the rack of the member before; that can only be a member further on.
+1. outside the ensemble, and in a rack of none of the ``need`` - 1 members before and after it,
+2. outside the ensemble, and not in the rack of the previous member,
+3. not in the rack of the previous member; this can only be a later member of the ring.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,12 +14,12 @@ from functools import reduce
 from operator import or_
 from typing import NamedTuple
 
-Outcome = tuple[int, bool]  # copies moved, and whether every target takes them
+Outcome = tuple[int, bool]  # replicas moved, and whether every target accepts them
 FAILED: Outcome = (-1, False)
 
 
 class Seat(NamedTuple):
-    """A member: its rack (-1: not known), racks within its location as bits, and whether it may be kept."""
+    """A member: its rack (-1: unknown), racks within its location as bits, and whether it may be kept."""
 
     rack: int
     shade: int
@@ -27,7 +27,7 @@ class Seat(NamedTuple):
 
 
 class Pool(NamedTuple):
-    """Spare bookies that are alike."""
+    """Spare bookies that are equivalent."""
 
     rack: int
     refuses: bool
@@ -35,7 +35,7 @@ class Pool(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a walk is: the place to fill, racks chosen so far, members used ahead as bits, spares left by kind."""
+    """The state of a walk: the position to fill, racks chosen so far, members used ahead as bits, spares by pool."""
 
     at: int
     chosen: tuple[int, ...]
@@ -44,9 +44,9 @@ class Place(NamedTuple):
 
 
 class Walk:
-    """The walk round one ring, from its first member, over all random choices.
+    """The walk around one ring from its first member, over all random choices.
 
-    Spare bookies are counts by pool (rack, refuses); a member that was moved away joins the pool of its rack.
+    Spare bookies are counted by pool (rack, refuses); a replaced member joins the pool of its rack.
     """
 
     def __init__(self, ring: tuple[Seat, ...], quorum: int, need: int, pool: tuple[Pool, ...], home: int,
@@ -63,7 +63,7 @@ class Walk:
         self.failed: set[object] = set()
 
     def outcomes(self, here: Place) -> frozenset[Outcome]:
-        """Every (copies moved, clean) that can come of it from here, and `FAILED` if it can fail."""
+        """Every reachable (replicas moved, clean), plus `FAILED` if the walk can fail."""
         if here.at == self.size:
             return frozenset({(0, True)})
         key = self._key(here)
@@ -77,7 +77,7 @@ class Walk:
         return self.memo[key]
 
     def succeeds(self, here: Place) -> bool:
-        """Whether it can succeed from here."""
+        """Whether the walk can succeed from here."""
         if here.at == self.size:
             return True
         key = self._key(here)
@@ -90,14 +90,14 @@ class Walk:
         return False
 
     def _key(self, here: Place) -> object:
-        """What later choices can see: both ends of what was chosen, as far as a window reaches, and what is left."""
+        """The state that later choices depend on: the chosen racks within a window of either end, and the spares."""
         reach, at, chosen = max(self.quorum - 1, 1), here.at, here.chosen
         if at > 2 * reach:
             chosen = chosen[:reach] + chosen[at - reach :]
         return at, chosen, here.used >> at, tuple(min(count, self.size - at) for count in here.free)
 
     def _steps(self, here: Place) -> Iterator[tuple[int, bool, Place]]:
-        """(copies moved, whether the target takes it, where that leads) of each choice for this place."""
+        """(replicas moved, whether the target accepts, next state) of each choice for this position."""
         at, chosen, used, free = here
         seat, fits = self.ring[at], self._fits(at, chosen)
         stays = seat.may and not used >> at & 1
@@ -115,7 +115,7 @@ class Walk:
             yield 1, not refuses, Place(at + 1, (*chosen, rack), taken, tuple(left))
 
     def _fits(self, at: int, chosen: tuple[int, ...]) -> Callable[[int], bool]:
-        """RRTopologyAwareCoverageEnsemble.apply: can every window of this place still get enough racks?"""
+        """RRTopologyAwareCoverageEnsemble.apply: whether every window of this position can still span enough racks."""
         if self.quorum < 2:
             return lambda _: True
         lacks = []
@@ -142,7 +142,7 @@ class Walk:
         ]
 
     def _around(self, at: int, chosen: tuple[int, ...]) -> int:
-        """Racks of the need - 1 members on either side, as bits; members still ahead count as they stand."""
+        """Racks of the need - 1 members on either side, as bits; later members count with their current racks."""
         bits = 0
         for step in range(1, self.need):
             for i in ((at - step) % self.size, (at + step) % self.size):
@@ -150,7 +150,7 @@ class Walk:
         return bits
 
     def _distinct(self, pools: list[int], chosen: tuple[int, ...], free: tuple[int, ...]) -> list[int]:
-        """One pool for all that differ in name only: same stock, in racks that neither members nor choices show."""
+        """One pool of each group that differs in name only: same stock, in racks without members or choices."""
         out: dict[object, int] = {}
         for kind in pools:
             rack, refuses = self.kinds[kind]

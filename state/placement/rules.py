@@ -1,6 +1,6 @@
-"""Why a verdict is what it is: every rule by id, as `trueup explain` prints it.
+"""The rules of placement, as `trueup explain` prints them.
 
-Findings carry a rule as its code, the place in the table: append, never reorder.
+Findings store a rule as its code, the index in the table: append, never reorder.
 """
 
 from trueup.state.common.rules import Rule, Rules, Verdict

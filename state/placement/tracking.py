@@ -1,4 +1,4 @@
-"""The repairs under way, one step on: what was observed of ledgers and marks is folded into them."""
+"""Applies observations of ledgers and marks to the repairs in progress."""
 
 from collections.abc import Mapping, MutableMapping, Sequence
 
@@ -10,12 +10,12 @@ from trueup.state.placement.lifecycle import ENDS, Event, Repair, Stage, advance
 from trueup.state.placement.settings import Placement
 from trueup.state.placement.view import Rows
 
-SETTLE_MS = 30_000  # a mark that was not seen yet, or is gone, and its ledger's metadata may be this far apart
+SETTLE_MS = 30_000  # the maximum delay between changes of a mark and of its ledger's metadata as observed
 
 
 def unseen(board: Board, repairs: Mapping[int, Repair], now_ms: int) -> list[int]:
-    """Ledgers whose mark was ordered and should have shown by now: somebody has to look before it is given up. So it
-    should where the ledger is true: a worker may have been faster than whoever watches."""
+    """Ledgers whose mark was ordered and should be visible by now: the caller must look it up before the order is given
+    up. This includes ledgers that are true: a worker may have finished before the mark was observed."""
     ordered = [r for r in repairs.values() if r.stage is Stage.ORDERED]
     healed = lookup(board.findings, np.array([r.ledger for r in ordered], np.int64)) < 0
     due = [r for r, true in zip(ordered, healed.tolist(), strict=True) if true or now_ms - r.at_ms >= SETTLE_MS]
@@ -34,8 +34,8 @@ def observe(
     deleted: frozenset[int] = frozenset(),
     absent: frozenset[int] = frozenset(),
 ) -> list[Repair]:
-    """Fold what was observed into the repairs under way; the changed ones, ended ones among them, which are
-    taken out of ``repairs``. ``absent``: of `unseen`, those whose mark was looked for and is not there."""
+    """Apply the observations to the repairs in progress. Returns the changed repairs; ended ones are removed from
+    ``repairs``. ``absent``: ledgers of `unseen` whose mark was looked up and does not exist."""
     if not repairs:
         return []
     ids = np.array(list(repairs), np.int64)
@@ -57,8 +57,8 @@ def observe(
 
 
 def _resting(board: Board, repairs: Sequence[Repair], finding: Rows, mark: Rows, now_ms: int) -> Rows:
-    """Which repairs nothing can have become of, by far the most where many are under way: those that workers declined,
-    those ordered whose mark is not to be seen yet, and those whose mark is there and waits for a worker."""
+    """Repairs that cannot have changed, usually most of them: those that workers declined, ordered ones whose mark is
+    not visible yet, and marked ones that wait for a worker."""
     count = len(repairs)
     found: Rows = np.fromiter((r.stage is Stage.DECLINED for r in repairs), bool, count) & (finding >= 0)
     found = (found | np.fromiter((r.stage is Stage.ORDERED for r in repairs), bool, count)) & (mark < 0)
@@ -82,32 +82,32 @@ def _observed(
     deleted: bool,
     absent: bool,
 ) -> Repair:
-    """The repair after everything that is known of its ledger now."""
+    """The repair after all that is known of its ledger now."""
     if deleted:
         return advance(repair, Event.GO, now_ms, "the ledger was deleted")
     ours, locked = _is_ours(mark, repair), mark is not None and bool(mark["locked"])
     repair = _marked(repair, ours, locked, policy, now_ms)
     verdict = Verdict(int(finding["verdict"])) if finding is not None else Verdict.TRUE
-    # An order whose mark was not looked for in vain may be carried out yet.
+    # Until the lookup finds no mark, the order may still be executed.
     if verdict is Verdict.UNKNOWN or (repair.stage is Stage.ORDERED and not absent):
         return repair
     if verdict is Verdict.TRUE:
         return _healed(repair, ours, now_ms)
     if verdict is Verdict.BLOCKED and repair.stage in _LAPSE:
-        # An order that was given up is remembered: its mark may yet show, and then has to be withdrawn.
-        return _lapsed(repair, now_ms, "there is no remedy any more")
+        # Keep an order that was given up: its mark may still appear and must then be withdrawn.
+        return _lapsed(repair, now_ms, "no remedy exists any more")
     first_wait_ms = int(policy.decline_retry_s * 1000)
     if not ours and repair.stage is Stage.LEAVING:
         return advance(repair, Event.VANISH, now_ms, repair.detail)
     if not ours and repair.stage is Stage.STUCK:
         return declined(repair, now_ms, first_wait_ms)
     if not ours and repair.stage in (Stage.MARKED, Stage.WORKING) and not locked:
-        return advance(repair, Event.VANISH, now_ms, "the mark is gone")
+        return advance(repair, Event.VANISH, now_ms, "the mark was removed")
     settled = repair.stage is Stage.UNMARKED and now_ms - repair.at_ms >= SETTLE_MS
     if settled or repair.stage is Stage.ORDERED:
         return declined(repair, now_ms, first_wait_ms)
     if repair.stage in (Stage.MARKED, Stage.WORKING) and 0 < repair.next_ms <= now_ms:
-        return advance(repair, Event.FAIL, now_ms, f"workers tried in vain for {policy.give_up_s:.0f} s")
+        return advance(repair, Event.FAIL, now_ms, f"workers failed for {policy.give_up_s:.0f} s")
     return _stale_approval(repair, finding, now_ms)
 
 
@@ -115,7 +115,7 @@ def _marked(repair: Repair, ours: bool, locked: bool, policy: Placement, now_ms:
     if ours and repair.stage in (Stage.ORDERED, Stage.DECLINED, Stage.APPROVED, Stage.UNMARKED):
         repair = advance(repair, Event.APPEAR, now_ms)
     if locked and repair.stage is Stage.MARKED:
-        # Between two attempts a worker lets go for an instant: the time since the first one counts.
+        # A worker releases the lock briefly between attempts: the time counts from the first lock.
         until = repair.next_ms or now_ms + int(policy.give_up_s * 1000)
         return advance(repair, Event.LOCK, now_ms)._replace(next_ms=until)
     if ours and not locked and repair.stage is Stage.WORKING:
@@ -125,7 +125,7 @@ def _marked(repair: Repair, ours: bool, locked: bool, policy: Placement, now_ms:
 
 def _healed(repair: Repair, ours: bool, now_ms: int) -> Repair:
     if not ours:
-        return advance(repair, Event.HEAL, now_ms, "metadata and liveness say so")
+        return advance(repair, Event.HEAL, now_ms, "metadata and liveness show that the ledger is true")
     if repair.stage is Stage.LEAVING:
         return repair
     return advance(repair, Event.LAPSE, now_ms, "the ledger is true again")
@@ -138,6 +138,6 @@ def _stale_approval(repair: Repair, finding: Rows | None, now_ms: int) -> Repair
 
 
 def _lapsed(repair: Repair, now_ms: int, detail: str) -> Repair:
-    """An approval leaves behind what is remembered of an earlier order, the mark of which may yet show."""
+    """An expired approval keeps the record of an earlier order, whose mark may still appear."""
     earlier = repair.stage is Stage.APPROVED and repair.mark_ctime_ms
     return advance(repair, Event.VANISH if earlier else Event.LAPSE, now_ms, detail)

@@ -1,8 +1,8 @@
-"""Which ledgers stand as they should, and what can be done where they do not.
+"""Verdicts on ledgers: which are placed correctly, and what can be done about the others.
 
-A ledger's verdict is that of its worst fragment in the order of `ORDER`. Loss of data comes before racks. Within each
-of the two, what a mark would repair comes before what nothing can: a worker repairs each fragment by itself, and the
-verdict falls to the rest when that is done. `state.placement.fragments` has the rules of one fragment.
+The verdict of a ledger is that of its worst fragment in the order of `ORDER`. Loss of data ranks before racks. Within
+both groups, fragments that a mark would repair rank before those that nothing repairs: a worker repairs each fragment
+separately, and the verdict then changes to the rest. `state.placement.fragments` has the rules of one fragment.
 """
 
 from collections import Counter
@@ -56,17 +56,17 @@ _CHUNK = 1 << 20  # members judged at a time
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Verdicts:
-    """One verdict a row, in the order of the rows.
+    """One verdict per row, in the order of the rows.
 
     ========  ======  ====================================================================
     verdict   uint8   `Verdict`
     rule      uint8   code in `RULES`
-    copies    uint16  fewest live copies of any entry; Qw if there are no entries
+    copies    uint16  fewest live replicas of any entry; Qw if there are no entries
     racks     uint16  fewest racks in any window of any fragment, as BookKeeper counts them
-    fragment  uint32  the worst fragment, the first of several
+    fragment  uint32  index of the worst fragment; the first of several
     ========  ======  ====================================================================
 
-    Copies and racks are 0 for rows that have no readable members (gone, unreadable).
+    Copies and racks are 0 for rows without readable members (gone, unreadable).
     """
 
     verdict: Column
@@ -80,7 +80,7 @@ class Verdicts:
 
 
 def judge(ledgers: Ledgers, topology: Topology, former: Former = NO_FORMER) -> Verdicts:
-    """Judge every row; ``ledgers`` holds one row a ledger, in any order."""
+    """Judge every row; ``ledgers`` holds one row per ledger, in any order."""
     size, bench = len(ledgers), Bench(topology)
     rule = np.where(ledgers.state == LedgerState.GONE, GONE, UNREADABLE).astype(np.uint8)
     copies, racks = np.zeros(size, np.uint16), np.zeros(size, np.uint16)
@@ -103,9 +103,9 @@ def judge(ledgers: Ledgers, topology: Topology, former: Former = NO_FORMER) -> V
 
 
 def order(verdicts: Verdicts, ledgers: Ledgers, limit: int | None = None) -> Column:
-    """Positions of the drifted rows in the order of risk, at most ``limit`` of them.
+    """Positions of the drifted rows in order of risk, at most ``limit``.
 
-    Fewest live copies, then fewest racks, then the oldest, then the smallest id.
+    The order is: fewest live replicas, fewest racks, oldest, smallest id.
     """
     rows = np.flatnonzero(verdicts.verdict == Verdict.DRIFTED)
     risk = verdicts.copies[rows].astype(np.uint32) << 16 | verdicts.racks[rows]
@@ -117,7 +117,7 @@ def order(verdicts: Verdicts, ledgers: Ledgers, limit: int | None = None) -> Col
 
 
 def strangers(ledgers: Ledgers, topology: Topology) -> tuple[str, ...]:
-    """Bookies that rows name which are not deleted, and that the topology does not know, in the order of names."""
+    """Bookies named by ledgers that exist but absent from the topology, ordered by name."""
     known = {bookie.id for bookie in topology.bookies}
     odd = np.array([name not in known for name in ledgers.names], bool)
     if not odd.any():
@@ -181,7 +181,7 @@ def _several(bench: Bench, ledgers: Ledgers, rows: Column, classes: Column, size
 
 
 def _remembered(ledgers: Ledgers, former: Former, rule: Column) -> list[int]:
-    """Rows that would be repaired, and that some bookie may refuse."""
+    """Rows that would be repaired, and that a bookie may refuse."""
     if not len(former):
         return []
     rows = np.flatnonzero(_VERDICT[rule] == Verdict.DRIFTED)
@@ -190,14 +190,14 @@ def _remembered(ledgers: Ledgers, former: Former, rule: Column) -> list[int]:
 
 
 def _again(bench: Bench, ledgers: Ledgers, row: int, former: Former) -> tuple[int, int]:
-    """(rule, fragment) of one row some of whose targets may refuse it."""
+    """(rule, fragment) of one row that some of its targets may refuse."""
     found = _fragments(bench, ledgers, row, former)
     worst = _worst(found)
     return found[worst].rule, worst
 
 
 def _fragments(bench: Bench, ledgers: Ledgers, row: int, former: Former) -> list[Found]:
-    """Every fragment of one row, each judged by itself."""
+    """Every fragment of one row, judged separately."""
     ensembles, quorum = ledgers.ensembles(row), int(ledgers.quorum[row])
     barred, out = former.of(int(ledgers.ledger[row])), []
     for at, bookies in enumerate(ensembles):
@@ -219,10 +219,10 @@ def _worst(found: Sequence[Found]) -> int:
 
 
 def evidence(ledgers: Ledgers, row: int, topology: Topology, former: Former = NO_FORMER) -> dict[str, Any]:
-    """Why one row is judged as it is, and what would change that; plain values that JSON can hold.
+    """The reasons for the verdict on one row, and what would change it, as values that JSON supports.
 
-    ``fragments``: for each its bookies (rack, status, whether BookKeeper counts the rack), rule, copies, racks, the
-    windows that fail, and how sure a repair is. ``changes``: sentences.
+    ``fragments``: for each its bookies (rack, status, whether BookKeeper counts the rack), rule, copies, racks,
+    failing windows, and the certainty of a repair. ``changes``: sentences.
     """
     bench = Bench(topology)
     if not list(_shapes(ledgers.take(np.array([row])))):

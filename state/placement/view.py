@@ -1,8 +1,8 @@
-"""The placement view of one bucket of ledgers: what arrived is folded in, what is not true comes out.
+"""The placement view of one bucket of ledgers: records are folded in, and findings come out.
 
-The rows live in a log: a base (sorted by id, one row each) and a tail of what came since. A batch normally only
-appends to the tail; the whole log is read when the topology changed, when a row may be older than what is known,
-or when a repair may have freed a bookie of a ledger. `Bucket` works on any `Store`: Spark state in the
+The rows are stored in a log: a base (sorted by id, one row per ledger) and a tail of later rows. A batch normally only
+appends to the tail; the whole log is read when the topology changed, when a row may be older than the known one,
+or when a repair may have removed a bookie from a ledger. `Bucket` works on any `Store`: Spark state in the
 application, a dictionary in tests, where it is the oracle.
 """
 
@@ -28,13 +28,13 @@ FINDING = np.dtype([
     ("ledger", "<i8"), ("mzxid", "<i8"), ("since_ms", "<i8"), ("ctime_ms", "<i8"), ("version", "<i4"),
     ("fragment", "<u4"), ("copies", "<u2"), ("racks", "<u2"), ("verdict", "u1"), ("rule", "u1"),
 ])  # fmt: skip
-"""One ledger that is not true. ``since_ms``: when it stopped being so, ms since the epoch."""
+"""One finding: a ledger that is not true. ``since_ms``: when it stopped being true, ms since the epoch."""
 MARK = np.dtype([("ledger", "<i8"), ("zxid", "<i8"), ("ctime_ms", "<i8"), ("version", "<i4"), ("locked", "u1")])
-"""One under-replication mark. ``version`` -1: none (any more)."""
+"""One under-replication mark. ``version`` -1: no mark, or removed."""
 NO_MARKS: Rows = np.zeros(0, MARK)
 NO_FINDINGS: Rows = np.zeros(0, FINDING)
 
-TOMBSTONE_ZXIDS = 1 << 20  # no replay reaches further back: deleted ledgers are forgotten after that many writes
+TOMBSTONE_ZXIDS = 1 << 20  # deleted ledgers are removed after this number of writes; no replay goes back further
 _SHAPE = struct.Struct("<IIIIq")  # base blocks, base rows, tail blocks, tail rows, newest mzxid
 
 
@@ -43,11 +43,11 @@ CELLS = ("shape", "topology", "findings", "marks", "former")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a bucket says after a batch.
+    """The result of a batch of one bucket.
 
-    ``full``: the findings are all of the bucket; otherwise they replace those of the ledgers they name, and a
-    verdict TRUE takes one away. ``marks`` are always all of the bucket. ``ledgers``: how many it holds, -1 if
-    this batch did not count them. ``former``: which bookies may refuse the ledgers that have findings, all of these.
+    ``full``: the findings are all of the bucket; otherwise they replace those of the same ledgers, and verdict TRUE
+    removes a finding. ``marks`` are always all of the bucket. ``ledgers``: their number, -1 if not counted in
+    this batch. ``former``: all bookies that may refuse ledgers with findings.
     """
 
     epoch: int
@@ -59,7 +59,7 @@ class Answer:
 
 
 class Bucket:
-    """One batch of one bucket. ``decode`` and ``encode`` turn a topology into the bytes of a cell and back."""
+    """One batch of one bucket. ``encode`` and ``decode`` convert a topology to the bytes of a cell and back."""
 
     def __init__(self, store: Store, encode: Callable[[Topology], bytes], decode: Callable[[bytes], Topology]) -> None:
         self._store, self._encode = store, encode
@@ -75,7 +75,7 @@ class Bucket:
         self._view: Ledgers | None = None
 
     def view(self) -> Ledgers:
-        """Every ledger's newest row, deleted ones too; in no order."""
+        """The newest row of every ledger, including deleted ones, unordered."""
         if self._view is None:
             blocks, count = [Ledgers.from_bytes(block) for block in self._store.blocks()], self._log.shape.base_blocks
             base, tail = concat(blocks[:count]), concat(blocks[count:]).latest()
@@ -83,7 +83,7 @@ class Bucket:
         return self._view
 
     def step(self, arrived: Ledgers, marks: Rows = NO_MARKS, topology: Topology | None = None) -> Answer | None:
-        """Fold one batch in and say what changed; None if nothing an operator would see did."""
+        """Fold in one batch. Returns None if nothing changed that an operator would see."""
         fresh = self._fold(arrived, self.topology or topology)
         marked = self._fold_marks(marks)
         full = topology is not None and (self.topology is None or topology.epoch > self.topology.epoch)
@@ -122,17 +122,17 @@ class Bucket:
         self._store.put("findings", findings.tobytes())
 
     def _fold(self, arrived: Ledgers, topology: Topology | None) -> Ledgers:
-        """The rows of a batch that are news, put into the log."""
+        """Append the new rows of a batch to the log and return them."""
         fresh, before = arrived.latest(), EMPTY
         if not len(fresh):
             return fresh
-        # Written once, it was closed by its writer; whatever else was written may have changed an ensemble.
+        # A closed ledger with one write was closed by its writer; any other write may have changed an ensemble.
         moved = fresh.version >= np.where(fresh.state == LedgerState.CLOSED, 2, 1)
         if bool((fresh.mzxid <= self._newest).any()) or (any(self._log.shape) and bool(moved.any())):
             fresh, before = self._against_view(fresh)
         if not len(fresh):
             return fresh
-        # Versions that meet in one batch are steps of a ledger's life, too.
+        # Several versions of a ledger in one batch are successive states, too.
         before = concat([before, _repeated(arrived)])
         if len(before):
             self._know(self.former.merge(before, fresh, topology))
@@ -142,7 +142,7 @@ class Bucket:
         return fresh
 
     def _against_view(self, fresh: Ledgers) -> tuple[Ledgers, Ledgers]:
-        """What is newer than the view, and the view's rows of these ledgers."""
+        """Rows newer than the view, and the view's rows of these ledgers."""
         view = self.view()
         order = np.argsort(view.ledger, kind="stable")
         if not len(view):
@@ -186,7 +186,7 @@ class Bucket:
 
 
 def merged(known: Rows, said: Rows) -> Rows:
-    """Findings after a delta: said ones replace those of the same ledger, TRUE takes them away. Sorted by id."""
+    """Findings after a delta: its findings replace those of the same ledger, TRUE removes them. Sorted by id."""
     rest = known[~np.isin(known["ledger"], said["ledger"])]
     both = np.concatenate([rest, said[said["verdict"] != Verdict.TRUE]])
     return both[np.argsort(both["ledger"], kind="stable")]
@@ -197,20 +197,20 @@ def _present(marks: Rows) -> Rows:
 
 
 def _repeated(rows: Ledgers) -> Ledgers:
-    """All rows of ledgers that have several."""
+    """All rows of ledgers that have several rows."""
     ids, counts = np.unique(rows.ledger, return_counts=True)
     return rows.take(np.isin(rows.ledger, ids[counts > 1])) if len(ids) < len(rows) else EMPTY
 
 
 def _over(base: Ledgers, tail: Ledgers) -> Ledgers:
-    """All rows of the tail, and those of the base that it does not replace."""
+    """All rows of the tail, and the rows of the base that it does not replace."""
     if not len(base) or not len(tail):
         return tail if len(tail) else base
     return concat([base.take(~np.isin(base.ledger, tail.ledger)), tail])
 
 
 def _findings(rows: Ledgers, verdicts: Verdicts, since: Rows, before: Rows, also: Rows | None = None) -> Rows:
-    """Findings of the rows that are not true (and of ``also``); a ledger keeps the time it first drifted."""
+    """Findings of the rows that are not true (and of ``also``); a ledger keeps the time of its first drift."""
     wanted = verdicts.verdict != Verdict.TRUE
     pick = np.flatnonzero(wanted if also is None else wanted | also)
     out = np.zeros(len(pick), FINDING)

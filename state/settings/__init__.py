@@ -1,1 +1,1 @@
-"""The settings file as typed values, and the checks that need more than one section."""
+"""The settings file as typed values, and checks across sections."""

@@ -1,7 +1,7 @@
-"""What an operator declares: frozen settings, checked all at once, each key with its unit, default and reason.
+"""The settings: frozen values, validated all at once; each key has a unit, a default and a description.
 
-`parse` turns nested mappings (YAML, environment) into `Settings`; `change` applies one live key, as the config
-topic does. Both say everything that is wrong, naming key, value and what was expected.
+`parse` converts nested mappings (YAML, environment) to `Settings`; `change` applies one live key, as the config
+topic does. Both report every problem with key, value and expectation.
 """
 
 import re
@@ -102,7 +102,7 @@ class Spark:
 
 
 _MEMORY = re.compile(r"[1-9][0-9]{0,8}[kmgt]b?", re.IGNORECASE)
-"""As Java takes -Xmx, and Spark spark.driver.memory (JavaUtils.byteStringAs)."""
+"""The syntax of Java's -Xmx and of Spark's spark.driver.memory (JavaUtils.byteStringAs)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class Http:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything in trueup.yaml."""
+    """The contents of trueup.yaml."""
 
     cluster: Cluster = field(default_factory=Cluster)
     racks: Racks = field(default_factory=Racks)
@@ -132,12 +132,12 @@ class Settings:
 
     @property
     def clusters(self) -> dict[str, tuple[str, replication.Cluster]]:
-        """Every cluster that a link can name, of whatever system: its system, which is its section, and itself."""
+        """Every cluster that a link can name: its system (the section's name) and its settings."""
         return {name: ("kafka", cluster) for name, cluster in self.kafka.items()}
 
 
 def parse(raw: Mapping[str, Any]) -> Settings:
-    """Settings from nested mappings. Raises `BadSettings` with every problem found."""
+    """Convert nested mappings to settings. Raises `BadSettings` with every problem."""
     problems: list[str] = []
     made = build(Settings, raw, "", problems)
     if not any(_given(raw, *path) for path in (("links",), ("logdirs",), ("cluster", "zookeeper"))):
@@ -158,7 +158,7 @@ def _given(raw: Any, *path: str) -> bool:
 
 
 def _good(raw: Any, section: str) -> dict[str, Any]:
-    """The entries of a table; None for those that cannot be used by themselves."""
+    """The entries of a table; None for entries that are invalid by themselves."""
     table = raw.get(section) if isinstance(raw, Mapping) else None
     cls = entries(_HINTS[section])
     return (
@@ -169,7 +169,7 @@ def _good(raw: Any, section: str) -> dict[str, Any]:
 
 
 def change(settings: Settings, name: str, value: Any) -> Settings:
-    """The settings with one live key changed. Raises `BadSettings` when it is unknown, fixed or out of bounds."""
+    """The settings with one live key changed. Raises `BadSettings` if the key is unknown, fixed or out of bounds."""
     live = live_keys(settings)
     if name not in live:
         raise BadSettings(
@@ -189,12 +189,12 @@ def change(settings: Settings, name: str, value: Any) -> Settings:
 
 
 def live_keys(settings: Settings) -> Mapping[str, Field[Any]]:
-    """Keys that may change while the application runs, by full name."""
+    """Keys that can change while the application runs, by full name."""
     return {name: spec for name, spec, _ in all_keys(settings) if spec.metadata["live"]}
 
 
 def all_keys(settings: Settings | None = None) -> Iterator[tuple[str, Field[Any], Any]]:
-    """Full name, field and type of every key: of all entries of tables or, without settings, of one called NAME."""
+    """Full name, field and type of every key: for all entries of tables or, without settings, for one named NAME."""
     for spec in fields(Settings):
         kind, cls = _HINTS[spec.name], entries(_HINTS[spec.name])
         if cls:
@@ -217,7 +217,7 @@ def value_of(settings: Settings, name: str) -> Any:
 
 
 def _part(settings: Settings, name: str) -> Any:
-    """What holds a key: a section, an entry of a table, or the settings themselves."""
+    """The object that has a key: a section, an entry of a table, or the settings themselves."""
     path = name.split(".")[:-1]
     if not path:
         return settings
@@ -226,12 +226,12 @@ def _part(settings: Settings, name: str) -> Any:
 
 
 def _together(settings: Settings) -> list[str]:
-    """Rules that concern more than one key."""
+    """Checks across keys."""
     problems, racks, root = [*check_stores(settings.stores)], settings.racks, settings.cluster.ledgers_root
     if racks.source == "script" and not racks.script:
-        problems.append("racks.script: expected the path of the rack script, as racks.source is script; found nothing")
+        problems.append("racks.script: expected the path of the script because racks.source is script; found nothing")
     if racks.source == "static" and not racks.table:
-        problems.append("racks.table: expected bookie: /rack pairs, as racks.source is static; found nothing")
+        problems.append("racks.table: expected bookie: /rack pairs because racks.source is static; found nothing")
     if not _MEMORY.fullmatch(settings.spark.memory):
         problems.append(f"spark.memory: expected a size such as 512m or 2g; found {shown(settings.spark.memory)}")
     if not root.startswith("/"):
@@ -239,11 +239,11 @@ def _together(settings: Settings) -> list[str]:
     if settings.deletion.owners != "none" and not settings.cluster.zookeeper:
         problems.append("deletion.owners: expected none without cluster.zookeeper; found " + settings.deletion.owners)
     if settings.deletion.mode != "observe" and not settings.deletion.instance:
-        found = f"as deletion.mode is {settings.deletion.mode}; found nothing; `trueup doctor` shows it"
-        problems.append(f"deletion.instance: expected the INSTANCEID of the BookKeeper cluster, {found}")
+        found = f"because deletion.mode is {settings.deletion.mode}; found nothing; `trueup doctor` shows it"
+        problems.append(f"deletion.instance: expected the INSTANCEID of the BookKeeper cluster {found}")
     if settings.deletion.owners == "pulsar" and settings.deletion.mode != "observe" and not settings.deletion.exclusive:
-        found = f"as deletion.mode is {settings.deletion.mode}; found false; a topic of the same name elsewhere"
-        problems.append(f"deletion.exclusive: expected true, {found} would be taken for the owner of its ledgers")
+        found = "found false; ledgers of other Pulsar clusters could be deleted"
+        problems.append(f"deletion.exclusive: expected true because deletion.mode is {settings.deletion.mode}; {found}")
     return problems
 
 

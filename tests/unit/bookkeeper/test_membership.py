@@ -145,7 +145,7 @@ def test_a_bookie_that_lives_may_lose_its_rack():
 def test_a_restart_between_two_looks_is_seen():
     settled = run((5, [sight("b1", zxid=9), *seen()[1:]]))
     assert (bookie(settled).registered_zxid, settled.changed) == (9, True)
-    assert settled.notes == ("b1 registered anew",)
+    assert settled.notes == ("b1 registered again",)
 
 
 def test_half_of_the_bookies_is_not_too_many():

@@ -58,7 +58,7 @@ def directory(path: str, usable: int, **more: Any) -> dict[str, Any]:
         "kafka": "east", "broker": 1, "path": path, "volume": 0, "total": 100 << 30, "usable": usable,
         "used": (100 << 30) - usable, "bytes": 20 << 30, "partitions": 12, "incoming": 0, "outgoing": 0, "online": True,
         "cordoned": "", "strategy": "size", "skew": 0.6, "rule": "logdirs.uneven",
-        "reason": "replicas are to be moved", "at_ms": NOW - 2000, **more,
+        "reason": "replicas must be moved", "at_ms": NOW - 2000, **more,
     }  # fmt: skip
 
 
@@ -127,7 +127,7 @@ class FakeEngine:
         self.state |= {"logdirs": [{
             "kafka": "east", "mode": "approve", "strategy": "size", "paused": False, "brokers": 1, "directories": 2,
             "skew": 0.6, "rules": {"logdirs.uneven": 1}, "planned": 1, "planned_bytes": 10 << 30, "moving": 0,
-            "at_ms": NOW - 2000, "reason": "replicas are to be moved",
+            "at_ms": NOW - 2000, "reason": "replicas must be moved",
         }]}  # fmt: skip
         self.settings = parse({"kafka": {"east": {"bootstrap": "e:9092", "bit": 0}}, "logdirs": {"east": {}}})
         return self
@@ -191,7 +191,8 @@ class FakeEngine:
             {**about, "at_ms": NOW - 4000, "id": "repair-21-v3", "kind": "repair", "ledger": 21,
              "rule": "placement.lost-member", "outcome": "working", "detail": "ar1 took it"},
             {**about, "at_ms": NOW - 9000, "id": "repair-20-v3", "kind": "repair", "ledger": 20,
-             "rule": "placement.too-few-racks", "outcome": "safe", "detail": "metadata and liveness say so"},
+             "rule": "placement.too-few-racks", "outcome": "safe",
+             "detail": "metadata and liveness show that the ledger is true"},
         ]  # fmt: skip
         return self
 
@@ -310,7 +311,7 @@ class FakeEngine:
             raise Refused(f"a broker {broker} of {kafka}", "no brokers", "look at `trueup get dirs`")
         return {
             "kafka": kafka, "broker": broker, "mode": "approve", "strategy": "size", "skew": 0.6, "after": 0.1,
-            "rule": "logdirs.uneven", "reason": "replicas are to be moved", "at_ms": NOW - 2000, "throttles": [],
+            "rule": "logdirs.uneven", "reason": "replicas must be moved", "at_ms": NOW - 2000, "throttles": [],
             "directories": rows, "moves": deepcopy(self.moves),
             "largest": [{"topic": "orders", "partition": 0, "path": "/small", "bytes": 10 << 30}],
         }  # fmt: skip

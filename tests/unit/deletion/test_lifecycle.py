@@ -110,7 +110,7 @@ def test_what_waits_is_neither_deleted_nor_asked_for() -> None:
 
 
 def test_an_event_that_a_stage_does_not_know_is_refused() -> None:
-    with pytest.raises(Refused, match="expected an event that suspected knows; found confirm"):
+    with pytest.raises(Refused, match="expected an event permitted in stage suspected; found confirm"):
         advance(marker(), Event.CONFIRM, 1)
 
 

@@ -103,7 +103,12 @@ def test_a_window_may_pass_midnight(now: str, inside: bool) -> None:
 def test_without_sizes_nothing_is_done_and_it_is_said() -> None:
     blind = Broker(1, (LogDir("/a"), LogDir("/b")), replicas(ROWS))
     found = decided(blind)
-    assert (found.strategy, found.cordon, found.moves, "does not tell" in found.reason) == ("partition", None, (), True)
+    assert (found.strategy, found.cordon, found.moves, "not report" in found.reason) == (
+        "partition",
+        None,
+        (),
+        True,
+    )
 
 
 def test_while_a_directory_is_offline_nothing_moves_and_it_is_said() -> None:

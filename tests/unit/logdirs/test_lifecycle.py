@@ -91,7 +91,7 @@ def test_nobody_waits_for_ever_for_a_deletion() -> None:
 
 
 def test_an_event_that_the_table_does_not_know_is_refused() -> None:
-    with pytest.raises(Refused, match="an event that arrived knows"):
+    with pytest.raises(Refused, match="an event permitted in stage arrived"):
         advance(replace(MOVE, stage=Stage.ARRIVED), Event.ORDER, 1)
 
 

@@ -57,7 +57,7 @@ def test_size_counts_what_is_still_to_be_written() -> None:
 
 def test_size_falls_back_and_says_so() -> None:
     found = rank(broker(THREE[0], LogDir("/b")), SIZE)
-    assert (found.strategy, "does not tell" in found.reason) == (PARTITION, True)
+    assert (found.strategy, "does not report" in found.reason) == (PARTITION, True)
 
 
 def test_an_offline_directory_is_never_chosen() -> None:

@@ -27,7 +27,7 @@ def test_a_mark_that_stays_away_without_change_is_declined():
 
 
 def test_an_event_the_table_does_not_know_is_refused():
-    with pytest.raises(Refused, match="planned knows"):
+    with pytest.raises(Refused, match="stage planned"):
         advance(WANTED, Event.LOCK, 2_000)
 
 

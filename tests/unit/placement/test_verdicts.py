@@ -355,11 +355,11 @@ def test_a_bookie_outside_the_names_of_living_ledgers_is_no_stranger():
 EVIDENCE = [
     (closed("a1", "b1"), topology(), ""),
     (closed("a1", "a2"), topology(), "moves replicas"),
-    (closed("a1", "b1", "a2"), topology(), "1 more writable bookie in a rack of its own"),
+    (closed("a1", "b1", "a2"), topology(), "1 more writable bookie in a new rack"),
     (closed("a1", "b1"), topology(lost=["b1"]), "the return of b1"),
     (closed("a1", "b1"), topology({"a1": "/a", "b1": "/b"}, lost=["b1"]), "1 more writable bookie in /b"),
     (closed("a1", "b1"), topology(lost=["a1", "b1"]), "the return of a1 or b1"),
-    (closed("a1", "b1"), topology(readonly=["b1"]), "b1 turning writable again"),
+    (closed("a1", "b1"), topology(readonly=["b1"]), "b1 becoming writable again"),
     (closed("a1", "x1"), topology({**RACKS, "x1": None}, enforce_min_racks=True), "a rack for x1 in the rack map"),
     (closed("a1", "c1"), topology({**RACKS, "c1": "/dc/c"}), "a rack of depth 1 for c1"),
     (closed("a1", "b1"), topology(pending=["b1"], held="too many went"), "too many went"),

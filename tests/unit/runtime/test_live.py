@@ -69,7 +69,7 @@ def why(name: str, value: str) -> str:
         ("placement.grace_s", "NaN", "at most 31622400; found nan"),
         ("placement.grace_s", "[" * 100_000, "expected JSON; found something else"),
         ("placement.grace_s", "[" * 900 + "]" * 900, "found [[[[...]]]]"),
-        ("links.l.topics", '["/a{99999999999}/"]', "after { a number of repetitions is expected"),
+        ("links.l.topics", '["/a{99999999999}/"]', "{ must be followed by a repetition count"),
         ("links.l.topics", '["/(?=a)b/"]', "(RE2 has no lookaround and no backreferences)"),
         ("links.l.groups", '["\\ud800"]', "expected UTF-8 text of at most 100,000 characters, without NUL"),
         ("links.l.start", '"group:\\u0000"', "expected UTF-8 text of at most 100,000 characters, without NUL"),

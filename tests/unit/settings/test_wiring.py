@@ -62,7 +62,8 @@ def test_every_problem_is_told_at_once():
         ({"source": "south"}, "source: expected one of kafka: east, west, north; found 'south'"),
         ({"target": "east"}, "target: expected another cluster than links.east-west.source; found 'east'"),
         ({"topics": ["/a(/"]}, "topics: expected a regular expression between slashes; found '/a(/': missing ): a("),
-        ({"exclude": ["//"]}, "exclude: expected a regular expression between slashes; found '//': it is empty"),
+        ({"exclude": ["//"]}, ("exclude: expected a regular expression between slashes; found '//': the expression is "
+         "empty")),
         ({"topics": ["a b"]}, "topics: expected names that Kafka allows, or /regular expressions/; found 'a b'"),
         ({"topics": ["__consumer_offsets"]}, ("topics: expected topics that applications write; found "
          "'__consumer_offsets', which is internal")),

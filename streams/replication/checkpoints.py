@@ -3,11 +3,13 @@
 The offset map of a partition grows by a few runs each lease, so of its parts only those that changed are written.
 """
 
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from trueup.connectors.contract import Assignment, Carry, LogId, Position, Progress, log_of
+from trueup.state.common.errors import Retry
 from trueup.state.replication.offset_map import HEAD, LISTS, OffsetMap, digest, from_records
 from trueup.state.replication.provenance import Refill
 from trueup.streams.journal.journal import Journal
@@ -149,6 +151,40 @@ class Copy:
             "chosen": self.position.chosen, "path": self.path,
             "reset": self.reset, "source_id": self.source_id, "target_id": self.target_id, "at_ms": now_ms,
         }  # fmt: skip
+
+
+class Unsaved:
+    """Records that are to go onto the journal: what it does not take now it is given again with the next. Safe to use
+    from several threads. ``problem``: why it did not take the last ones."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal, self._lock = journal, threading.Lock()
+        self._records: dict[tuple[str, bytes], JournalRecord] = {}
+        self.problem = ""
+
+    def add(self, records: Iterable[JournalRecord]) -> None:
+        """Newer ones, in the order in which they were made."""
+        with self._lock:
+            self._records.update({record[:2]: record for record in records})
+
+    def put(self, must: bool = False) -> None:
+        """Give the journal what it has not. Raises `Retry` when it ``must`` take it and does not."""
+        with self._lock:
+            unsaved = dict(self._records)
+        if not unsaved:
+            return
+        try:
+            self._journal.put(unsaved.values())
+        except Retry as error:
+            self.problem = f"positions are not on the journal yet: {error}"
+            if must:
+                raise
+            return
+        self.problem = ""
+        with self._lock:
+            for key, record in unsaved.items():
+                if self._records.get(key) is record:
+                    del self._records[key]
 
 
 def load(journal: Journal) -> dict[str, dict[LogId, Copy]]:

@@ -13,7 +13,8 @@ from zlib import crc32
 from trueup.connectors.replication.config_sync import Alignment, Outcome, Seen
 from trueup.state.replication.config_sync import Action, Kind, Policy, Right, Scope, diff, diff_rights, disputed
 from trueup.state.replication.settings import Link as Declared
-from trueup.streams.replication.link import Hold, Link, Note
+from trueup.streams.replication.link import Link, Note
+from trueup.streams.replication.snapshot import Hold
 
 log = logging.getLogger(__name__)
 Row = dict[str, Any]
@@ -60,7 +61,7 @@ class Aligner:
     def turn(self, groups: Sequence[str]) -> None:
         """Look, decide, and do what may be done. Raises our errors; the next turn begins anew."""
         declared = self._link.declared
-        called = self._link.called(self._link.facts.source.topics)
+        called = self._link.called(self._link.snapshot.facts.source.topics)
         found = self._differences(declared, called, groups)
         due = {name: action for name, action in found.items() if self._may(declared.mode, name)}
         # Before they are given: one that its source revokes at once is to go again, also after a crash.
@@ -80,9 +81,9 @@ class Aligner:
         left = [outcome.action for outcome in done]
         self.actions = {name: action for name, action in found.items() if action not in left}
         self._approved &= self.actions.keys()
-        self._link.waiting = {
-            action.topic: self._hold(name, action) for name, action in self.actions.items() if action.first
-        }
+        self._link.update(
+            waiting={action.topic: self._hold(name, action) for name, action in self.actions.items() if action.first}
+        )
 
     def _hold(self, name: str, action: Action) -> Hold:
         row = self._row(name, action, self._link.declared.mode)

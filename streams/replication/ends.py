@@ -29,7 +29,7 @@ class Ends:
     def cluster(self, name: str) -> ClusterAdmin:
         """One end."""
         if name not in self._admins:
-            self._admins[name] = self._make(self._link.side(name))
+            self._admins[name] = self._make(self._link.endpoint(name))
         return self._admins[name]
 
     @property

@@ -11,22 +11,22 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import Protocol, Unpack
 
-from trueup.connectors.contract import Assignment, Endpoint, Lease, Limits, LogId, Progress
+from trueup.connectors.contract import Assignment, Endpoint, LogId, Progress
 from trueup.state.common.errors import Refused, Retry, TrueupError
 from trueup.state.common.patterns import matches
-from trueup.state.replication.anomalies import Choice
-from trueup.state.replication.leases import divide, flow_of, target_of, topics_of
+from trueup.state.replication.leases import target_of, topics_of
 from trueup.state.replication.provenance import Refill
 from trueup.state.replication.settings import Link as Declared
 from trueup.state.settings.settings import Settings
-from trueup.streams.journal.channel import Channel
 from trueup.streams.journal.journal import Journal
-from trueup.streams.replication.checkpoints import Copy, JournalRecord
+from trueup.streams.replication.checkpoints import Copy, Unsaved
 from trueup.streams.replication.clusters import connector_of
+from trueup.streams.replication.first_offsets import FirstOffsets, Starts
+from trueup.streams.replication.orders import UNHEARD, Orders, Reporting, Round
 from trueup.streams.replication.reports import Heard, Report
-from trueup.streams.replication.snapshot import NOTHING, Facts, ids, pairs
+from trueup.streams.replication.snapshot import Changes, Snapshot, ids, pairs
 from trueup.streams.replication.worker import ALONE_S, Answer, Order
 
 log = logging.getLogger(__name__)
@@ -44,19 +44,6 @@ class Note(Protocol):
         """Put it there."""
 
 
-Starts = Callable[[Declared, Sequence[LogId]], Mapping[LogId, int]]
-"""The first offsets to copy of partitions that were never copied, as the link's ``start`` says. Raises our errors."""
-
-
-class Hold(NamedTuple):
-    """Why no record may be copied to a topic of the target yet. ``approval``: an operator has to approve the change
-    that must come first; ``stopped``: the target refuses it."""
-
-    reason: str
-    approval: bool = False
-    stopped: bool = False
-
-
 class Link:
     """Implements `streams.replication.query.Leasing`. Safe to use from several threads."""
 
@@ -70,34 +57,36 @@ class Link:
         counted: Callable[[Progress], None],
         clock: Callable[[], int],
         connectors: Callable[[str, str, str], str] = connector_of,
+        reporting: Reporting = UNHEARD,
     ) -> None:
         self.name, self.copies = name, copies
-        self._settings, self._journal, self._starts, self._clock = settings, journal, starts, clock
-        self._counted, self._connectors = counted, connectors
+        self._settings, self._clock, self._counted, self._ended = settings, clock, counted, reporting.ended
+        self._orders = Orders(name, settings, connectors, reporting)
+        self._first = FirstOffsets(starts, self.declared, bool(copies))
+        self._unsaved = Unsaved(journal)
+        self.snapshot, self._updating = Snapshot(), threading.Lock()
         self.lock = threading.RLock()
         self._changed = threading.Event()
-        self.facts: Facts = NOTHING
         self.path = next((copy.path for copy in copies.values() if copy.path), "")
-        self.choice: Choice | None = None
-        self.waiting: Mapping[str, Hold] | None = None  # target topics that are not fit yet; None: not compared yet
-        self.obstacle, self.problem, self.unfit = "", "", ""
-        self.slots, self.rounds = 1 << 30, 0
-        self.ended: Callable[[], None] = lambda: None
-        self.channel: Channel | None = None  # where leases report while they run
-        self.stop = ""  # the file that ends leases
         self.grown = threading.Event()  # more is known to be copied
         self.totals: Counter[str] = Counter()
-        self.taken_ms, self.arrived_ms = 0, 0
+        self.rounds, self.taken_ms = 0, 0
         self._term, self._number = "", 0
         self._held: list[Order] = []
         self._taken: dict[int, tuple[str, int]] = {}  # of the orders that are held: attempt and last report
         self._dirty: set[LogId] = set()  # what was reported since the journal was told
-        self._unsaved: dict[tuple[str, bytes], JournalRecord] = {}
-        self._ending, self._chosen = False, self._patterns()
-        # Topics that the source had when these patterns were chosen; None: not known yet.
-        self._there: frozenset[str] | None = frozenset() if copies else None
-        self._first: dict[LogId, int] = {}  # where the topics begin that were there
+        self._ending = False
         self._exact = not self.path  # whether the journal knows all that was copied: no copier is open, none died
+
+    def update(self, **changes: Unpack[Changes]) -> None:
+        """Take what a loop found out: `snapshot` is another one from now on."""
+        with self._updating:
+            self.snapshot = replace(self.snapshot, **changes)
+
+    @property
+    def problem(self) -> str:
+        """Why positions are not on the journal; empty: they are."""
+        return self._unsaved.problem
 
     @property
     def declared(self) -> Declared:
@@ -129,8 +118,7 @@ class Link:
         with self.lock:
             for copy in self.copies.values():
                 copy.again_ms = 0
-            if self._there is not None and self._patterns() != self._chosen:
-                self._choose()
+        self._first.changed(self.declared, self.snapshot.facts)
         self._changed.set()
 
     def end(self) -> None:
@@ -155,11 +143,13 @@ class Link:
             due = {s: c for s in wanted if (c := self.copies.get(s)) and self._due(c)}
             for copy in due.values():
                 copy.set_back = False
-                copy.meet(ids(copy, self.facts))
+                copy.meet(ids(copy, self.snapshot.facts))
             if not due:
                 return self._last_orders()
             self._number += 1
-            self._hold(self._orders(due))
+            tasks = max(1, min(self.declared.tasks, self.snapshot.slots))
+            this = Round(self.path, self._term, self._number, tasks, self._alone_s())
+            self._hold(self._orders.of(this, [(copy, self.behind(copy)) for copy in due.values()]))
             self._exact = False
             return list(self._held)
 
@@ -168,36 +158,37 @@ class Link:
 
     def may_copy(self) -> bool:
         """Whether the link may write records now."""
-        declared = self.declared
-        stopped = declared.mode == "observe" or declared.paused or self.obstacle or self._ending
-        return not stopped and self.choice is not None
+        declared, seen = self.declared, self.snapshot
+        stopped = declared.mode == "observe" or declared.paused or seen.blocked_reason or self._ending
+        return not stopped and seen.choice is not None
 
     def _take_path(self) -> bool:
         """Whether leases may be given now. Another path is taken only when the journal knows exactly what the present
         one copied: neither recognises the other's records."""
-        assert self.choice is not None
-        if self.choice.path == self.path:
+        choice = self.snapshot.choice
+        assert choice is not None
+        if choice.path == self.path:
             return True
         if self._exact:
-            log.info("path", extra={"link": self.name, "path": self.choice.path, "reason": self.choice.reason})
-            self.path = self.choice.path
+            log.info("path", extra={"link": self.name, "path": choice.path, "reason": choice.reason})
+            self.path = choice.path
             return True
         return not self._held
 
     def wanted(self) -> dict[LogId, LogId]:
         """Every source partition that is to be copied now, with its place at the target if that exists."""
-        declared, facts = self.declared, self.facts
+        declared, seen = self.declared, self.snapshot
         found = dict[LogId, LogId]()
-        if self.waiting is None:
+        if seen.waiting is None:
             return found
-        for topic, target in self.called(facts.source.topics).items():
-            if not matches(declared.paused_topics, topic) and target not in self.waiting:
+        for topic, target in self.called(seen.facts.source.topics).items():
+            if not matches(declared.paused_topics, topic) and target not in seen.waiting:
                 found |= self.pairs(topic)
         return found
 
     def pairs(self, topic: str) -> dict[LogId, LogId]:
         """The logs of a topic of the source, as it was seen last, and where they go at the target, if they can."""
-        called, facts = self.target(topic), self.facts
+        called, facts = self.target(topic), self.snapshot.facts
         with self.lock:
             known = {source: copy.target for source, copy in self.copies.items() if source.topic == topic}
         return pairs(facts.source.topics.get(topic, ()), called, facts.target.topics.get(called, ()), known)
@@ -229,81 +220,25 @@ class Link:
                 if known is not None and known.target != target:
                     known.moved(target)
             fresh = [source for source in wanted if source not in self.copies]
-        self._fix_starts()
+            copied = list(self.copies)
+        declared, facts = self.declared, self.snapshot.facts
+        self._first.learn(declared, facts, self.topics(facts.source.topics), copied)
         if not fresh:
             return
-        # What was made since is copied from its beginning, with what it got before it was seen.
-        since = [source for source in fresh if source not in self._first]
-        later = self._starts(replace(self.declared, start="earliest"), since) if since else {}
-        starts = {**self._first, **later}
+        starts = self._first.of(declared, fresh)
         with self.lock:
             made = [Copy(source, wanted[source], starts[source]) for source in fresh if source in starts]
             self.copies.update({copy.source: copy for copy in made})
         self._save(made, must=True)
-
-    def _fix_starts(self) -> None:
-        """Ask where the topics begin that were there when they were chosen, fit to be copied already or not."""
-        with self.lock:
-            if self._there is None or self._patterns() != self._chosen:
-                self._choose()
-            begun = {source.topic for source in (*self.copies, *self._first)}
-            logs, there = self.facts.source.topics, (self._there or frozenset()) - begun
-            new = [log for name in self.topics(logs) if name in there for log in logs[name]]
-        if new:
-            self._first.update(self._starts(self.declared, new))
-
-    def _choose(self) -> None:
-        """Remember what the source had when the link's patterns were chosen, as it was seen last before that."""
-        self._chosen = self._patterns()
-        self._there = self.facts.source.names if self.facts.complete else None
-
-    def _patterns(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        return tuple(self.declared.topics), tuple(self.declared.exclude)
-
-    def _orders(self, due: Mapping[LogId, Copy]) -> list[Order]:
-        declared = self.declared
-        weights = {source: 1.0 + max(0, self.behind(copy)) for source, copy in due.items()}
-        parts = divide(weights, max(1, min(declared.tasks, self.slots)))
-        # What a copier finds at the target for a chosen position goes onto the journal before anything is copied:
-        # a copier that died after its first records would else begin at the chosen position again.
-        chosen = any(copy.place(self.path).chosen for copy in due.values())
-        lease_s = 0.0 if chosen else declared.lease_s
-        ends = self.side(declared.source), self.side(declared.target)
-        connector = self._connectors(ends[0].system, ends[1].system, self.path)
-        return [
-            Order(
-                self._lease(declared, [due[source] for source in part], len(parts)), connector,
-                self._term, self._number, at, lease_s, len(parts) == 1 and not chosen, False, self._alone_s(),
-                self.channel, self.stop,
-            )
-            for at, part in enumerate(parts)
-        ]  # fmt: skip
 
     def _alone_s(self) -> float:
         """How long a copier of the last round may still copy without a lease, where two at once are one too many."""
         since_s = (self._clock() - self.taken_ms) / 1000
         return 0.0 if self.path in SAFE else min(ALONE_S, max(0.0, ALONE_S - since_s))
 
-    def _lease(self, declared: Declared, copies: Sequence[Copy], parts: int) -> Lease:
-        limits = Limits(
-            declared.records_per_s / parts, declared.bytes_per_s / parts, declared.fetch_bytes, declared.in_flight
-        )
-        return Lease(
-            link=self.name, source=self.side(declared.source), target=self.side(declared.target),
-            flow=flow_of(self.name, declared.flow), path=self.path,
-            assignments=tuple(
-                Assignment(c.source, c.target, c.place(self.path), c.start, c.source_id, c.target_id, c.refill)
-                for c in copies
-            ),
-            forward=declared.forward, limits=limits, failures=declared.failures,
-            dead_letters=declared.dead_letter_topic, hook=declared.hook, transform=declared.transform,
-            clusters={name: cluster.bit for name, (_, cluster) in self._settings().clusters.items()},
-        )  # fmt: skip
-
-    def side(self, cluster: str) -> Endpoint:
-        """A cluster as one side of the link."""
-        system, declared = self._settings().clusters[cluster]
-        return Endpoint(cluster, declared.bootstrap, declared.bit, declared.options, system)
+    def endpoint(self, cluster: str) -> Endpoint:
+        """A cluster as one end of the link."""
+        return self._orders.endpoint(cluster)
 
     def _last_orders(self) -> list[Order]:
         """Orders that end the copiers which may still tail, so that what they did is known exactly."""
@@ -323,7 +258,7 @@ class Link:
                     self._report(order, report, now_ms)
                 if answer.error is not None:
                     self._failed(order, answer.error, now_ms)
-            self.ended()
+            self._ended()
             self._exact = all(order.last for order in self._held) and not any(a.error for a in answers)
         self.grown.set()
         self._save(())
@@ -371,28 +306,13 @@ class Link:
         log.warning("lease ended", extra={"link": self.name, "problem": str(error)})
 
     def _save(self, copies: Iterable[Copy], must: bool = False) -> None:
-        """Put copies onto the journal; what it does not take now it is given again with the next."""
+        """Put these copies, and those that were reported since, onto the journal."""
         now_ms = self._clock()
         with self.lock:
             reported = [self.copies[source] for source in self._dirty if source in self.copies]
             self._dirty = set()
-            records = [record for copy in (*reported, *copies) for record in copy.records(self.name, now_ms)]
-            self._unsaved.update({record[:2]: record for record in records})
-            unsaved = dict(self._unsaved)
-        if not unsaved:
-            return
-        try:
-            self._journal.put(unsaved.values())
-        except Retry as error:
-            self.problem = f"positions are not on the journal yet: {error}"
-            if must:
-                raise
-            return
-        self.problem = ""
-        with self.lock:
-            for key, record in unsaved.items():
-                if self._unsaved.get(key) is record:
-                    del self._unsaved[key]
+            self._unsaved.add(record for copy in (*reported, *copies) for record in copy.records(self.name, now_ms))
+        self._unsaved.put(must)
 
     def reset(self, offsets: Mapping[LogId, int], said: str) -> list[LogId]:
         """Set the copies of these partitions to source offsets; the next lease begins there. Raises `Refused`."""
@@ -401,7 +321,7 @@ class Link:
             if strange:
                 look = f"look at `trueup describe link {self.name}`"
                 raise Refused("partitions of the link", ", ".join(strange), look)
-            facts = self.facts
+            facts = self.snapshot.facts
             if problem := facts.source.problem or facts.target.problem:
                 raise Refused("both clusters to answer", problem, "reset the link when they do")
             for source, offset in offsets.items():
@@ -434,7 +354,7 @@ class Link:
                 raise Refused("partitions without a lease", ", ".join(busy), "repeat it when their leases have ended")
             for source, (target, offset, refill) in begins.items():
                 copy = self.copies.setdefault(source, Copy(source, target, offset))
-                copy.anew(offset, said, ids(copy, self.facts), refill)
+                copy.anew(offset, said, ids(copy, self.snapshot.facts), refill)
             self._term = uuid.uuid4().hex
             changed = [self.copies[source] for source in begins]
         self._save(changed, must=True)
@@ -449,7 +369,7 @@ class Link:
     def behind(self, copy: Copy) -> int:
         """Records of the source that are not copied yet, -1 when nobody knows: offsets, so gaps count too. After a
         crash it is at most so many until the first lease: the last copier may have copied more than it could tell."""
-        seen = self.facts.source.logs.get(copy.source, (-1, -1))[1]
+        seen = self.snapshot.facts.source.logs.get(copy.source, (-1, -1))[1]
         # While a lease runs the source has grown, and nobody knows how much of that was copied already.
         running = self.may_copy() and self._clock() - copy.at_ms <= self.declared.lease_s * 1000 + LATE_MS
         told = copy.last.source_end if copy.last is not None and running else -1

@@ -20,6 +20,7 @@ from trueup.streams.replication import checkpoints
 from trueup.streams.replication.clusters import connector_of
 from trueup.streams.replication.link import COUNTED, Link
 from trueup.streams.replication.monitor import Sides, Watch
+from trueup.streams.replication.orders import Reporting
 from trueup.streams.replication.query import Replication
 from trueup.streams.replication.refill import Refilling, undecided
 from trueup.streams.replication.reports import TOPIC, heard_of
@@ -72,9 +73,9 @@ class Links:
             link = Link(
                 name, lambda: self._live.now, self._journal, known.get(name, {}), self._starts(name),
                 self._counted(name), self._clock, self._connectors,
+                Reporting(self._journal.channel(TOPIC), str(self._stop or ""), partial(self._metrics.round, name)),
             )  # fmt: skip
-            self.by_name[name], link.ended = link, partial(self._metrics.round, name)
-            link.channel, link.stop = self._journal.channel(TOPIC), str(self._stop or "")
+            self.by_name[name] = link
             self.watches[name] = Watch(link, self._make_sides(link), self.watches, memory, self.note, self._remember)
             self._live.listeners.append(link.wake)
 
@@ -116,7 +117,7 @@ class Links:
         """Divide task slots among the links, for good; what is wrong with their number. Leases hold theirs always."""
         wanted = sum(link.declared.tasks for link in self._all())
         for link in self._all():
-            link.slots = max(1, min(link.declared.tasks, slots * link.declared.tasks // max(wanted, 1)))
+            link.update(slots=max(1, min(link.declared.tasks, slots * link.declared.tasks // max(wanted, 1))))
         if slots >= wanted:
             return []
         return [f"spark.master: expected {wanted} task slots for the leases of links; found {slots}: they take turns"]
@@ -136,8 +137,8 @@ class Links:
         """Links of which nothing is known yet."""
         return [
             f"link {link.name}: {side.problem}"
-            for link in self._all() if not link.facts.complete
-            for side in (link.facts.source, link.facts.target) if side.problem
+            for link in self._all() if not link.snapshot.facts.complete
+            for side in (link.snapshot.facts.source, link.snapshot.facts.target) if side.problem
         ]  # fmt: skip
 
     def sources(self, now_ms: int) -> list[tuple[str, str, int, str]]:
@@ -145,7 +146,7 @@ class Links:
         return [self._source(link, now_ms) for link in self._all()]
 
     def _source(self, link: Link, now_ms: int) -> tuple[str, str, int, str]:
-        facts, declared = link.facts, link.declared
+        facts, declared = link.snapshot.facts, link.declared
         problem = facts.source.problem or facts.target.problem
         state = "down" if problem else "up" if now_ms - facts.at_ms < SLOW_MS else "slow"
         detail = problem or f"{declared.source} and {declared.target}"
@@ -156,7 +157,7 @@ class Links:
         return [self._row(link) for link in self._all()]
 
     def _row(self, link: Link) -> Row:
-        declared, choice, now_ms = link.declared, link.choice, self._clock()
+        declared, seen, now_ms = link.declared, link.snapshot, self._clock()
         status, beat = self.watches[link.name].status, self.watches[link.name].beat
         with link.lock:
             state, reasons = status.state(now_ms)
@@ -168,16 +169,16 @@ class Links:
             "paused": declared.paused, "state": state.value, "reason": "; ".join(reason.said for reason in reasons),
             "down": {
                 name: side.problem
-                for name, side in ((declared.source, link.facts.source), (declared.target, link.facts.target))
-                if side.problem and link.facts is not NOTHING
+                for name, side in ((declared.source, seen.facts.source), (declared.target, seen.facts.target))
+                if side.problem and seen.facts is not NOTHING
             },
-            "path": link.path, "path_reason": choice.reason if choice else "",
+            "path": link.path, "path_reason": seen.choice.reason if seen.choice else "",
             "topics": len({source.topic for source in rows}), "partitions": len(rows),
             "lag_records": sum(row.left for row in rows.values() if row.left > 0),
             "lag_ms": max((row.lag_ms for row in rows.values()), default=-1), "leases": link.leases,
             "rounds": link.rounds, "taken_ms": link.taken_ms, **totals,
             "stopped": sum(row.stage is Stage.STOPPED for row in rows.values()),
-            "error": link.problem or link.obstacle or next(iter(errors), "") or beat_error(beat),
+            "error": link.problem or seen.blocked_reason or next(iter(errors), "") or beat_error(beat),
             **self._around(link.name),
         }  # fmt: skip
 

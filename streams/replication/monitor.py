@@ -115,15 +115,16 @@ class Watch:
         self._noted = {(source, rule) for source, rule in self._noted if source not in chosen}
 
     def _look(self) -> None:
-        link, before = self.link, self.link.facts
+        link, before = self.link, self.link.snapshot.facts
         with link.lock:
             standing = [(copy, self._standing(copy)) for copy in link.copies.values()]
-        now = link.facts = self.sides.look()
+        now = self.sides.look()
+        link.update(facts=now)
         one = now.source.cluster and now.source.cluster == now.target.cluster
         if self.ready and self.aligner.seen is not None:
             self.qualities = self.sides.qualities(self.aligner.seen)
         choose(self._others)
-        link.obstacle = f"source and target are one cluster, {now.source.cluster}" if one else self.second
+        link.update(blocked_reason=f"source and target are one cluster, {now.source.cluster}" if one else self.second)
         self._listen(standing)
         self._end_refill()
         self.status.observe(link.now_ms())
@@ -132,7 +133,7 @@ class Watch:
 
     def _standing(self, copy: Copy) -> Look:
         """A copy before both sides are asked, held to no more than the target's ends must show by now."""
-        lag_s = self.link.facts.target.ends_lag_s
+        lag_s = self.link.snapshot.facts.target.ends_lag_s
         return replace(look(copy, NOTHING, self.alone), copied_end=self._settled.end(copy, lag_s, time.monotonic()))
 
     def _end_refill(self) -> None:
@@ -153,15 +154,15 @@ class Watch:
     @property
     def ready(self) -> bool:
         """Whether both sides were seen."""
-        return self.link.facts.complete
+        return self.link.snapshot.facts.complete
 
     def align(self) -> None:
         """Align the target, once the source was seen."""
-        if self.link.facts.complete and not self.link.obstacle:
-            waiting = self.link.waiting
+        if self.link.snapshot.facts.complete and not self.link.snapshot.blocked_reason:
+            waiting = self.link.snapshot.waiting
             self._tried("alignment", lambda: self.aligner.turn(self.mover.names))
-            self.link.unfit = self.failing.get("alignment", "")
-            if waiting != self.link.waiting:
+            self.link.update(unfit=self.failing.get("alignment", ""))
+            if waiting != self.link.snapshot.waiting:
                 self.link.wake()
 
     def committed(self) -> None:
@@ -192,15 +193,15 @@ class Watch:
 
     @property
     def _may_move(self) -> bool:
-        return self.link.facts.complete and not self.link.obstacle
+        return self.link.snapshot.facts.complete and not self.link.snapshot.blocked_reason
 
     def heart(self) -> None:
         """Beat, unless nothing may be written."""
-        if self.link.declared.mode == "observe" or self.link.obstacle:
+        if self.link.declared.mode == "observe" or self.link.snapshot.blocked_reason:
             return
         self._heartbeat = self._heartbeat or self.sides.heartbeat()
         self.beat = self._heartbeat.beat(BEAT_WAIT_S)
-        self.link.arrived_ms = self.beat.arrived_ms
+        self.link.update(arrived_ms=self.beat.arrived_ms)
 
     def _opposite_aligner(self) -> Aligner | None:
         link = self.opposite()
@@ -209,10 +210,10 @@ class Watch:
     def opposite(self) -> Link | None:
         """The link that copies these topics back, if there is one."""
         declared = self.link.declared
-        here = set(self.link.called(self.link.facts.source.topics).values())
+        here = set(self.link.called(self.link.snapshot.facts.source.topics).values())
         for link in (watch.link for watch in self._others.values()):
             back = (link.declared.source, link.declared.target) == (declared.target, declared.source)
-            if back and here & set(link.called(link.facts.source.topics)):
+            if back and here & set(link.called(link.snapshot.facts.source.topics)):
                 return link
         return None
 
@@ -229,9 +230,9 @@ class Watch:
         for copy, was in standing:
             if was.position > copy.position.offset:
                 continue  # it was set back meanwhile
-            before, now = self._looks.get(copy.source, was), seen(copy, self.link.facts, was)
+            before, now = self._looks.get(copy.source, was), seen(copy, self.link.snapshot.facts, was)
             known = copy.source_id, copy.target_id
-            copy.meet(ids(copy, self.link.facts))
+            copy.meet(ids(copy, self.link.snapshot.facts))
             heard.append((copy, silences(replace(before, source_id=known[0], target_id=known[1]), now)))
             self._looks[copy.source] = now
         self._compare_target(heard)
@@ -241,7 +242,7 @@ class Watch:
 
     def _compare_target(self, heard: Sequence[tuple[Copy, list[Silence]]]) -> None:
         """Stop all partitions when the target is another cluster than the one that was written to, or lost its data."""
-        now = self.link.facts.target.cluster
+        now = self.link.snapshot.facts.target.cluster
         written = [(copy, found) for copy, found in heard if self._looks[copy.source].copied_end >= 0]
         parts = [(copy.target.topic, bare(self._looks[copy.source], found)) for copy, found in written]
         self.replaced = target_replaced(parts, (self._cluster, now))
@@ -255,7 +256,7 @@ class Watch:
 
     def accept_target(self) -> None:
         """The present cluster is the one to write to. Raises `Retry` when the journal does not answer."""
-        if now := self.link.facts.target.cluster:
+        if now := self.link.snapshot.facts.target.cluster:
             self._remember(now)
             self._cluster, self.replaced = now, ""
 
@@ -291,13 +292,13 @@ def choose(watches: Mapping[str, Watch]) -> None:
     early = {name for group in groups if group - facts.keys() for name in group}
     ripe = {name: one for name, one in facts.items() if name not in early}
     for name, choice in choose_together(ripe, groups).items():
-        known[name].link.choice = choice
+        known[name].link.update(choice=choice)
     for name, watch in known.items():
         watch.second = f"expected {second[name]}" if name in second else ""
 
 
 def _topics_at(link: Link, cluster: str) -> Iterable[str]:
     """Topics of a cluster that a link knows of."""
-    declared, called = link.declared, link.called(link.facts.source.topics)
+    declared, called = link.declared, link.called(link.snapshot.facts.source.topics)
     here = called.keys() if declared.source == cluster else ()
     return [*here, *(called.values() if declared.target == cluster else ())]

@@ -111,9 +111,9 @@ class Refilling:
     def parts(self) -> list[Part]:
         """All partitions whose target lost what it had, or has nothing. Raises `Refused` while a cluster is away."""
         self._watch.look()
-        link, facts = self._link, self._link.facts
+        link, facts = self._link, self._link.snapshot.facts
         for one in (link, *self._watch.backwards()):
-            if problem := one.facts.source.problem or one.facts.target.problem:
+            if problem := one.snapshot.facts.source.problem or one.snapshot.facts.target.problem:
                 raise Refused(f"both clusters of {one.name} to answer", problem, "repeat it when they do")
         with link.lock:
             copies = {copy.source: copy for copy in link.current()}
@@ -133,12 +133,12 @@ class Refilling:
 
     def _all(self) -> Mapping[LogId, LogId]:
         """Partitions of the link, also those that were never copied."""
-        logs = self._link.facts.source.topics
+        logs = self._link.snapshot.facts.source.topics
         return {log: self._link.place(log) for topic in self._link.topics(logs) for log in logs[topic]}
 
     def _lost(self, copy: Copy | None, target: LogId, there: Mapping[LogId, tuple[int, int]]) -> str:
         """Why the target partition is to be refilled; empty: it is not."""
-        facts = self._link.facts.target
+        facts = self._link.snapshot.facts.target
         now, known = facts.ids.get(target.topic, ""), copy.target_id if copy is not None else ""
         if known and now and known != now:
             return "the target topic is another one than was written to"
@@ -157,8 +157,8 @@ class Refilling:
         link = self._link
         if copy is not None and copy.refill is not None and not copy.barred:
             return "copying", ""
-        hold = (link.waiting or {}).get(target.topic)
-        if link.waiting is None or hold is not None or target not in there:
+        hold = (link.snapshot.waiting or {}).get(target.topic)
+        if link.snapshot.waiting is None or hold is not None or target not in there:
             return "waiting", hold.reason if hold is not None else "the target topic is not there yet"
         if link.leased(source):
             barred = copy is not None and copy.barred
@@ -181,7 +181,7 @@ class Refilling:
 
     def _another_log(self, back: Copy, target: LogId, end: int) -> bool:
         """Whether the log that is copied back is not the one that its copy stands in."""
-        now = self._link.facts.target.ids.get(target.topic, "")
+        now = self._link.snapshot.facts.target.ids.get(target.topic, "")
         return back.offset > end or bool(back.source_id and now and back.source_id != now)
 
 

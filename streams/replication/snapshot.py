@@ -1,12 +1,15 @@
-"""What both clusters of a link said last, and what two such looks show of a partition."""
+"""What the loops around a link know of it: what both clusters said last, and what was decided from that.
+
+Two such looks at both clusters show what became of a partition.
+"""
 
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import NamedTuple, TypedDict
 
 from trueup.connectors.contract import LogId
-from trueup.state.replication.anomalies import Look
+from trueup.state.replication.anomalies import Choice, Look
 from trueup.streams.replication.checkpoints import Copy
 
 
@@ -42,6 +45,44 @@ class Facts(NamedTuple):
 
 
 NOTHING = Facts(Side(problem="not asked yet"), Side(problem="not asked yet"), 0)
+
+
+class Hold(NamedTuple):
+    """Why no record may be copied to a topic of the target yet. ``approval``: an operator has to approve the change
+    that must come first; ``stopped``: the target refuses it."""
+
+    reason: str
+    approval: bool = False
+    stopped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What is known of a link at one moment. ``facts``: what both clusters said last; ``choice``: the path to take,
+    None: not chosen yet; ``waiting``: target topics that no record may be copied to yet, None: topics are not compared
+    yet; ``unfit``: why they could not be compared; ``blocked_reason``: why nothing may be copied at all;
+    ``arrived_ms``: when the newest heartbeat that arrived was written, ms since the epoch; ``slots``: tasks that may
+    run at once."""
+
+    facts: Facts = NOTHING
+    choice: Choice | None = None
+    waiting: Mapping[str, Hold] | None = None
+    unfit: str = ""
+    blocked_reason: str = ""
+    arrived_ms: int = 0
+    slots: int = 1 << 30
+
+
+class Changes(TypedDict, total=False):
+    """Some fields of a `Snapshot`."""
+
+    facts: Facts
+    choice: Choice | None
+    waiting: Mapping[str, Hold] | None
+    unfit: str
+    blocked_reason: str
+    arrived_ms: int
+    slots: int
 
 
 def ids(copy: Copy, facts: Facts) -> tuple[str, str]:

@@ -47,15 +47,15 @@ class LinkStatus:
     def state(self, now_ms: int) -> tuple[LinkState, list[Reason]]:
         """The state of the link, and why it is no better."""
         link, beat = self.link, self.beat()
-        declared, facts = link.declared, link.facts
-        parts = list(self.observe(now_ms).values())
+        declared, known = link.declared, link.snapshot
+        facts, parts = known.facts, list(self.observe(now_ms).values())
         # A lease that runs is no silence.
         told_ms = min(now_ms, link.taken_ms + int(declared.lease_s * 1000)) if link.taken_ms else 0
         return state_of(
             Signs(
                 looked=facts is not NOTHING, observing=declared.mode == "observe", paused=declared.paused,
-                refused=link.obstacle, source=facts.source.problem, target=facts.target.problem, parts=parts,
-                arrived_ms=link.arrived_ms, beat_error=beat_error(beat),
+                refused=known.blocked_reason, source=facts.source.problem, target=facts.target.problem, parts=parts,
+                arrived_ms=known.arrived_ms, beat_error=beat_error(beat),
                 failing=[f"{what}: {why}" for what, why in self.failing().items()], told_ms=told_ms,
                 since_ms=self._since_ms, slow_ms=int(declared.slow_s * 1000), stalled_ms=int(declared.stalled_s * 1000),
             ),
@@ -87,26 +87,26 @@ class LinkStatus:
     def _sources(self) -> list[LogId]:
         link = self.link
         known = {copy.source for copy in link.current()}
-        for topic in link.topics(link.facts.source.topics):
+        for topic in link.topics(link.snapshot.facts.source.topics):
             # A topic that cannot be read has no logs, and must be seen all the same.
-            known.update(link.facts.source.topics[topic] or (LogId(topic, 0),))
+            known.update(link.snapshot.facts.source.topics[topic] or (LogId(topic, 0),))
         return sorted(known)
 
     def _able(self) -> bool:
-        link, facts = self.link, self.link.facts
+        link, facts = self.link, self.link.snapshot.facts
         down = facts.source.problem or facts.target.problem
-        return not (self._still or link.obstacle or down)
+        return not (self._still or link.snapshot.blocked_reason or down)
 
     @property
     def _still(self) -> bool:
         return self.link.declared.mode == "observe" or self.link.declared.paused
 
     def _part(self, source: LogId) -> Part:
-        link, facts = self.link, self.link.facts
+        link, facts = self.link, self.link.snapshot.facts
         copy, topic = link.copies.get(source), source.topic
         part = Part(
             str(source), copy.error if copy else "", bool(copy and copy.stopped),
-            paused=self._still or bool(link.obstacle) or matches(link.declared.paused_topics, topic),
+            paused=self._still or bool(link.snapshot.blocked_reason) or matches(link.declared.paused_topics, topic),
             gone=facts.complete and topic not in facts.source.topics,
             begun=copy is not None and bool(copy.at_ms or copy.error), left=self._left(source, copy),
         )  # fmt: skip
@@ -116,7 +116,7 @@ class LinkStatus:
             if name in seen.topics and not seen.topics[name]:  # there, and not to be read
                 said = self.unreadable().get(topic, f"the {side} does not show the partitions of {name}")
                 return part._replace(error=said, stopped=True)
-        if link.waiting and (hold := link.waiting.get(link.target(source.topic))) is not None:
+        if link.snapshot.waiting and (hold := link.snapshot.waiting.get(link.target(source.topic))) is not None:
             approval = hold.reason if hold.approval else ""
             return part._replace(error=hold.reason, approval=approval, stopped=hold.stopped, begun=False)
         return part if part.begun else part._replace(error=self._missing(source))
@@ -126,22 +126,22 @@ class LinkStatus:
         link = self.link
         if (problem := self.unreadable().get(source.topic)) is not None:
             return problem
-        if link.waiting is None:
-            return link.unfit or "the topics of both clusters are not compared yet"
+        if link.snapshot.waiting is None:
+            return link.snapshot.unfit or "the topics of both clusters are not compared yet"
         target = link.target(source.topic)
         if source not in link.pairs(source.topic):
             return f"topic {target} of the target has no partition {source.number}"
-        return "no path is chosen yet" if link.choice is None else "no task has reported yet"
+        return "no path is chosen yet" if link.snapshot.choice is None else "no task has reported yet"
 
     def _left(self, source: LogId, copy: Copy | None) -> int:
         if copy is not None:
             return self.link.behind(copy)
-        start, end = self.link.facts.source.logs.get(source, (-1, -1))
+        start, end = self.link.snapshot.facts.source.logs.get(source, (-1, -1))
         return end - start if end >= 0 else -1
 
     def _timed(self, source: LogId, part: Part, able: bool, now_ms: int) -> Part:
         copy, wait = self.link.copies.get(source), self._waits[source]
-        start, end = self.link.facts.source.logs.get(source, (-1, -1))
+        start, end = self.link.snapshot.facts.source.logs.get(source, (-1, -1))
         moving = able and stage_of(part) in MOVING
         wait.observe(copy.offset if copy else start, end, moving, part.begun, now_ms)
         if not moving:

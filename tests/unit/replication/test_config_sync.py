@@ -1,7 +1,8 @@
 """What a link may change at its target, and when."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Unpack
 
 import pytest
 
@@ -11,8 +12,7 @@ from trueup.state.common.errors import Retry
 from trueup.state.replication.config_sync import Action, Kind, Right, Setting, Topic
 from trueup.state.replication.settings import Link as Declared
 from trueup.streams.replication.config_sync import Aligner, Made, rights_from
-from trueup.streams.replication.link import Hold
-from trueup.streams.replication.snapshot import Facts, Side
+from trueup.streams.replication.snapshot import Changes, Facts, Hold, Side, Snapshot
 
 READER = Right("topic", "literal", "orders", "User:alice", "*", "read", "allow")
 GOOD = {"retention.ms": Setting("1000", True)}
@@ -25,10 +25,11 @@ class FakeLink:
 
     def __init__(self, mode: str) -> None:
         self.declared = Declared("east", "west", ["orders"], mode=mode)
-        self.facts = Facts(Side({"orders": (LogId("orders", 0), LogId("orders", 1))}), Side(), 1)
-        self.waiting: Mapping[str, Hold] | None = None
-
+        self.snapshot = Snapshot(Facts(Side({"orders": (LogId("orders", 0), LogId("orders", 1))}), Side(), 1))
         self.copied = dict[str, str]()
+
+    def update(self, **changes: Unpack[Changes]) -> None:
+        self.snapshot = replace(self.snapshot, **changes)
 
     def called(self, names: Sequence[str]) -> dict[str, str]:
         return {name: name for name in names}
@@ -91,17 +92,17 @@ def test_nothing_is_changed_unasked(mode: str, stage: str) -> None:
 
 def test_a_topic_that_is_not_there_yet_takes_no_records() -> None:
     said = "awaiting approval: it does not exist; 2 partitions, settings of its source (topic orders at the target)"
-    assert Rig("approve").turn().link.waiting == {"orders": Hold(said, approval=True)}
+    assert Rig("approve").turn().link.snapshot.waiting == {"orders": Hold(said, approval=True)}
 
 
 def test_a_topic_that_the_target_refuses_to_make_says_why() -> None:
-    waiting = Rig("enforce", "refused").turn().link.waiting or {}
+    waiting = Rig("enforce", "refused").turn().link.snapshot.waiting or {}
     assert [(hold.stopped, hold.reason.rpartition("; ")[2]) for hold in waiting.values()] == [(True, "no right")]
 
 
 def test_enforce_changes_at_once_and_says_so() -> None:
     rig = Rig("enforce").turn()
-    assert (rig.aligner.rows(), rig.link.waiting, [note[2] for note in rig.notes]) == ([], {}, ["done"])
+    assert (rig.aligner.rows(), rig.link.snapshot.waiting, [note[2] for note in rig.notes]) == ([], {}, ["done"])
 
 
 def test_an_approved_action_is_done_at_the_next_turn() -> None:
@@ -109,7 +110,7 @@ def test_an_approved_action_is_done_at_the_next_turn() -> None:
     rig.aligner.approve([row["id"] for row in rig.aligner.rows()])
     before = list(rig.target.applied)
     rig.turn()
-    assert (before, len(rig.target.applied), rig.link.waiting) == ([], 1, {})
+    assert (before, len(rig.target.applied), rig.link.snapshot.waiting) == ([], 1, {})
 
 
 def test_an_approval_of_something_else_does_nothing() -> None:

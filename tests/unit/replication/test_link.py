@@ -1,6 +1,6 @@
 """Which leases a link gives, and what it remembers of those that ended."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -15,9 +15,10 @@ from trueup.state.replication.status import LinkState, Stage
 from trueup.state.settings.settings import Settings, change, parse
 from trueup.streams.journal.journal import Record
 from trueup.streams.replication.checkpoints import Copy, load
-from trueup.streams.replication.link import Hold, Link
+from trueup.streams.replication.link import Link
+from trueup.streams.replication.orders import Reporting
 from trueup.streams.replication.reports import Report
-from trueup.streams.replication.snapshot import Facts, Side, look
+from trueup.streams.replication.snapshot import Facts, Hold, Side, look
 from trueup.streams.replication.status import LinkStatus
 from trueup.streams.replication.worker import ALONE_S, Answer, Order
 
@@ -51,18 +52,25 @@ class Rig:
             "links": {"east-west": {**common, **keys}},
         })  # fmt: skip
         self.journal, self.now, self.counted = FakeJournal(), NOW, list[Progress]()
-        self.first = 0
+        self.first, self.ended = 0, 0
+        self.starts: Callable[[Declared, Iterable[LogId]], dict[LogId, int]] = self._starts
         self.link = self.restarted()
+
+    def _starts(self, _declared: Declared, sources: Iterable[LogId]) -> dict[LogId, int]:
+        return dict.fromkeys(sources, self.first)
+
+    def _round_ended(self) -> None:
+        self.ended += 1
 
     def restarted(self) -> Link:
         """The link of another run of the application."""
         known: dict[LogId, Copy] = load(self.journal).get("east-west", {})  # type: ignore[arg-type]
         link = Link(
             "east-west", lambda: self.settings, self.journal, known,  # type: ignore[arg-type]
-            lambda _declared, sources: dict.fromkeys(sources, self.first), self.counted.append, lambda: self.now,
-            lambda *_path: NAME,
+            lambda declared, sources: self.starts(declared, sources), self.counted.append, lambda: self.now,
+            lambda *_path: NAME, Reporting(ended=self._round_ended),
         )  # fmt: skip
-        link.facts, link.waiting, link.choice = facts(), {}, Choice("batches", "")
+        link.update(facts=facts(), waiting={}, choice=Choice("batches", ""))
         link.begin()
         return link
 
@@ -160,23 +168,23 @@ def test_what_may_not_be_copied_is_closed_once_and_rests(rig: Rig, key: tuple[st
 
 
 def test_nothing_is_copied_before_the_target_was_compared(rig: Rig) -> None:
-    rig.link.waiting = None
+    rig.link.update(waiting=None)
     assert rig.link.orders() == []
 
 
 def test_a_topic_that_is_not_fit_yet_is_not_copied(rig: Rig) -> None:
-    rig.link.waiting = {"orders": Hold("planned: it does not exist")}
+    rig.link.update(waiting={"orders": Hold("planned: it does not exist")})
     assert rig.link.orders() == []
 
 
 def test_partitions_without_a_place_at_the_target_wait(rig: Rig) -> None:
-    rig.link.facts = facts(partitions=2, there=1)
+    rig.link.update(facts=facts(partitions=2, there=1))
     assert sources(rig.link.orders()) == [ZERO]
 
 
 def test_new_partitions_are_found_at_the_next_round(rig: Rig) -> None:
     rig.round(10, 20)
-    rig.link.facts = facts(3, 3)
+    rig.link.update(facts=facts(3, 3))
     assert len(sources(rig.link.orders())) == 3
 
 
@@ -187,7 +195,7 @@ def test_live_settings_hold_from_the_next_lease_on(rig: Rig) -> None:
 
 
 def test_tasks_stay_within_the_slots(rig: Rig) -> None:
-    rig.link.slots = 1
+    rig.link.update(slots=1)
     assert len(rig.link.orders()) == 1
 
 
@@ -204,7 +212,7 @@ def test_only_one_task_lingers(rig: Rig) -> None:
     ids=["somebody may linger", "nobody does", "two at once are harmless"],
 )
 def test_who_opens_a_copier_waits_while_one_may_linger(rig: Rig, path: str, later_ms: int, alone_s: float) -> None:
-    rig.link.choice = Choice(path, "")
+    rig.link.update(choice=Choice(path, ""))
     rig.round(10, 20)
     rig.now += later_ms
     assert {order.alone_s for order in rig.link.orders()} == {alone_s}
@@ -278,7 +286,7 @@ def test_only_what_is_copied_can_be_reset(rig: Rig) -> None:
 
 def test_another_path_is_taken_when_the_last_one_is_closed(rig: Rig) -> None:
     rig.round(10, 20)
-    rig.link.choice = Choice("records", "small batches")
+    rig.link.update(choice=Choice("records", "small batches"))
     closing = rig.round(11, 21)
     taken = rig.link.orders()
     place = taken[0].lease.assignments[0].position
@@ -291,7 +299,7 @@ def test_another_path_is_taken_when_the_last_one_is_closed(rig: Rig) -> None:
 
 def test_a_path_that_is_taken_again_knows_what_it_carried(rig: Rig) -> None:
     for path, offset in (("batches", 10), ("records", 11), ("batches", 12)):
-        rig.link.choice = Choice(path, "")
+        rig.link.update(choice=Choice(path, ""))
         while rig.round(offset, offset)[0].lease.path != path:
             pass
         rig.round(offset, offset)
@@ -301,7 +309,7 @@ def test_a_path_that_is_taken_again_knows_what_it_carried(rig: Rig) -> None:
 def test_after_a_crash_the_old_path_closes_before_another_is_taken(rig: Rig) -> None:
     rig.round(10, 20)
     link = rig.link = rig.restarted()
-    link.choice = Choice("records", "small batches")
+    link.update(choice=Choice("records", "small batches"))
     assert [rig.round(11, 21)[0].lease.path for _ in range(3)] == ["batches", "batches", "records"]
 
 
@@ -330,91 +338,8 @@ def test_a_paused_link_falls_behind_what_the_source_has_now(rig: Rig) -> None:
 def test_a_topic_that_left_the_link_is_not_counted(rig: Rig) -> None:
     rig.round(10, 20)
     rig.set("topics", ["pays"])
-    rig.link.facts = facts(0, 0)
+    rig.link.update(facts=facts(0, 0))
     assert (left(rig), rig.link.current()) == ({}, [])
-
-
-class Starts:
-    """Latest is 100, earliest 0."""
-
-    def __call__(self, declared: Declared, sources: Iterable[LogId]) -> dict[LogId, int]:
-        return dict.fromkeys(sources, 100 if declared.start == "latest" else 0)
-
-
-def with_topic(name: str, there: int = 1) -> Facts:
-    """Both clusters once the source has a further topic of one partition."""
-    source, target, at_ms = facts()
-    return Facts(
-        source._replace(topics={**source.topics, name: (LogId(name, 0),)}, names=source.names | {name}),
-        target._replace(topics={**target.topics, name: [LogId(name, number) for number in range(there)]}),
-        at_ms,
-    )
-
-
-def begun_at(rig: Rig, topic: str, number: int = 0) -> int:
-    """Where the next round lets a partition begin."""
-    return next(a.start for o in rig.link.orders() for a in o.lease.assignments if a.source == LogId(topic, number))
-
-
-@pytest.fixture
-def late() -> Rig:
-    """A link that starts at the end and copies already."""
-    rig = Rig(start="latest")
-    rig.link._starts = Starts()
-    rig.round(100, 100)
-    return rig
-
-
-def test_a_link_begins_where_it_is_told(late: Rig) -> None:
-    assert late.link.copies[ZERO].start == 100
-
-
-def test_what_was_there_when_topics_were_chosen_begins_where_the_link_says(late: Rig) -> None:
-    late.set("topics", ["orders", "pays"])
-    late.link.wake()
-    late.link.facts = with_topic("pays")
-    assert begun_at(late, "pays") == 100
-
-
-def test_a_topic_made_after_a_change_of_topics_is_copied_from_its_beginning(late: Rig) -> None:
-    late.set("topics", ["/.*/"])
-    late.link.wake()
-    late.link.facts = with_topic("new")
-    assert begun_at(late, "new") == 0
-
-
-def test_a_topic_made_while_the_link_is_paused_is_copied_from_its_beginning(late: Rig) -> None:
-    late.set("topics", ["/.*/"])
-    late.set("paused", True)
-    late.link.wake()
-    late.link.facts = with_topic("new")
-    late.link.orders()
-    late.set("paused", False)
-    assert begun_at(late, "new") == 0
-
-
-def test_the_first_topic_made_for_a_link_without_any_is_copied_from_its_beginning() -> None:
-    rig = Rig(start="latest", topics=["new"])
-    rig.link._starts = Starts()
-    rig.round()
-    rig.link.facts = with_topic("new")
-    assert begun_at(rig, "new") == 0
-
-
-def test_a_topic_that_waits_for_its_place_begins_where_it_ended_when_it_was_chosen(late: Rig) -> None:
-    late.set("topics", ["orders", "pays"])
-    late.link.wake()
-    late.link.facts = with_topic("pays", there=0)
-    late.link.orders()
-    late.link._starts = lambda _declared, sources: dict.fromkeys(sources, 200)
-    late.link.facts = with_topic("pays")
-    assert begun_at(late, "pays") == 100
-
-
-def test_a_partition_added_while_topics_change_is_copied_from_its_beginning(late: Rig) -> None:
-    late.set("topics", ["orders", "pays"])
-    late.link.facts = facts(3, 3)
-    assert begun_at(late, "orders", 2) == 0
 
 
 def remade(rig: Rig, ids: tuple[str, str], end: int) -> Facts:
@@ -429,7 +354,7 @@ def remade(rig: Rig, ids: tuple[str, str], end: int) -> Facts:
 
 def found(rig: Rig, link: Link) -> list[str]:
     """What two looks at partition 1 show."""
-    now = look(link.copies[ONE], link.facts)
+    now = look(link.copies[ONE], link.snapshot.facts)
     return [silence.rule for silence in silences(now, now)]
 
 
@@ -437,28 +362,28 @@ def found(rig: Rig, link: Link) -> list[str]:
 def test_a_reset_frees_a_partition_whose_target_was_made_anew(
     rig: Rig, old: tuple[str, str], new: tuple[str, str]
 ) -> None:
-    rig.link.facts = remade(rig, old, 100)
+    rig.link.update(facts=remade(rig, old, 100))
     orders = rig.link.orders()
-    rig.link.facts = remade(rig, new, 0)
+    rig.link.update(facts=remade(rig, new, 0))
     rig.link.reset({ONE: 0}, "earliest")
     # What the lease that ran then acknowledged went into the log that is gone.
     late = [done(o, a.source, (10, 20)) for o in orders for a in o.lease.assignments]
     rig.link.take([Answer([Report("a", 1, [row for row in late if row.source in sources([o])])], None) for o in orders])
     again = rig.restarted()
-    again.facts = rig.link.facts
+    again.facts = rig.link.snapshot.facts
     assert (found(rig, rig.link), found(rig, again), rig.link.copies[ONE].stopped) == ([], [], False)
 
 
 def test_a_reset_forgets_where_records_of_a_former_source_stand(rig: Rig) -> None:
-    rig.link.facts = remade(rig, ("s", "t"), 100)
+    rig.link.update(facts=remade(rig, ("s", "t"), 100))
     rig.round(10, 20)
-    rig.link.facts = remade(rig, ("other", "t"), 100)
+    rig.link.update(facts=remade(rig, ("other", "t"), 100))
     rig.link.reset({ONE: 0}, "earliest")
     assert len(rig.link.copies[ONE].map) == 0
 
 
 def test_a_reset_keeps_the_map_of_a_target_that_has_everything(rig: Rig) -> None:
-    rig.link.facts = remade(rig, ("s", "t"), 100)
+    rig.link.update(facts=remade(rig, ("s", "t"), 100))
     rig.round(10, 20)
     rig.link.reset({ONE: 30}, "30")
     assert list(rig.link.copies[ONE].map) == [(0, 0, 20)]
@@ -466,21 +391,19 @@ def test_a_reset_keeps_the_map_of_a_target_that_has_everything(rig: Rig) -> None
 
 def test_a_reset_needs_both_clusters(rig: Rig) -> None:
     rig.round(10, 20)
-    rig.link.facts = Facts(rig.link.facts.source, Side(problem="no answer"), NOW)
+    rig.link.update(facts=Facts(rig.link.snapshot.facts.source, Side(problem="no answer"), NOW))
     with pytest.raises(Refused, match="both clusters"):
         rig.link.reset({ONE: 0}, "earliest")
 
 
 def test_a_lease_is_for_the_topics_that_were_seen(rig: Rig) -> None:
-    rig.link.facts = remade(rig, ("s", "t"), 0)
+    rig.link.update(facts=remade(rig, ("s", "t"), 0))
     assert {(a.source_id, a.target_id) for o in rig.link.orders() for a in o.lease.assignments} == {("s", "t")}
 
 
 def test_a_round_that_ended_is_told(rig: Rig) -> None:
-    ended = list[int]()
-    rig.link.ended = lambda: ended.append(rig.link.rounds)
     rig.round(10, 20)
-    assert ended == [1]
+    assert rig.ended == 1
 
 
 def test_what_was_copied_is_counted(rig: Rig) -> None:
@@ -494,7 +417,7 @@ def test_what_was_copied_is_counted(rig: Rig) -> None:
 )
 def test_the_state_is_derived(keys: dict[str, object], state: LinkState) -> None:
     rig = Rig(**keys)
-    rig.link.arrived_ms = NOW
+    rig.link.update(arrived_ms=NOW)
     rig.round(100, 100)
     assert LinkStatus(rig.link).state(NOW)[0] is state
 
@@ -504,7 +427,7 @@ def said(rig: Rig, later_ms: int = 0) -> tuple[LinkState, str]:
     status = LinkStatus(rig.link, unreadable=lambda: {"secret": "no right to read it"})
     status.observe(rig.now)
     rig.now += later_ms
-    rig.link.arrived_ms = rig.now
+    rig.link.update(arrived_ms=rig.now)
     state, reasons = status.state(rig.now)
     return state, reasons[0].said if reasons else ""
 
@@ -525,19 +448,19 @@ def test_after_a_restart_a_link_is_not_up_before_a_task_reports(rig: Rig) -> Non
 
 def test_a_topic_that_waits_for_approval_is_named(rig: Rig) -> None:
     rig.round(10, 20)
-    rig.link.waiting = {"orders": Hold("retention.ms 1 > 2", approval=True)}
+    rig.link.update(waiting={"orders": Hold("retention.ms 1 > 2", approval=True)})
     assert said(rig, 1_000_000) == (
         LinkState.WAITING, "2 of 2 partitions wait for `trueup approve`; orders-0: retention.ms 1 > 2",
     )  # fmt: skip
 
 
 def test_a_topic_that_the_target_refuses_stops_the_link(rig: Rig) -> None:
-    rig.link.waiting = {"orders": Hold("refused: it does not exist; no right", stopped=True)}
+    rig.link.update(waiting={"orders": Hold("refused: it does not exist; no right", stopped=True)})
     assert said(rig)[0] is LinkState.STOPPED
 
 
 def test_why_clusters_cannot_be_compared_is_reported_at_once(rig: Rig) -> None:
-    rig.link.waiting, rig.link.unfit = None, "expected a right; found none"
+    rig.link.update(waiting=None, unfit="expected a right; found none")
     assert said(rig)[1].endswith("orders-0: expected a right; found none")
 
 
@@ -546,7 +469,7 @@ def test_why_clusters_cannot_be_compared_is_reported_at_once(rig: Rig) -> None:
 )
 def test_a_topic_that_cannot_be_read_stops_the_link(sides: tuple[Side, Side]) -> None:
     rig = Rig(topics=["secret"])
-    rig.link.facts = Facts(*sides, NOW)
+    rig.link.update(facts=Facts(*sides, NOW))
     assert said(rig) == (LinkState.STOPPED, "1 of 1 partitions need an operator; secret-0: no right to read it")
 
 
@@ -555,7 +478,8 @@ def test_a_backfill_that_runs_is_not_late_however_old_its_records_are(rig: Rig) 
     for offset in range(10, 60, 10):
         rig.round(offset, offset, lag_ms=295_350_052_000, source_end=100)
         rig.now += 40_000
-        rig.link.taken_ms = rig.link.arrived_ms = rig.now
+        rig.link.taken_ms = rig.now
+        rig.link.update(arrived_ms=rig.now)
         status.observe(rig.now)
     assert status.state(rig.now)[0] is LinkState.CATCHING_UP
 
@@ -566,7 +490,7 @@ def test_a_copier_that_reports_and_does_not_move_is_not_up(rig: Rig) -> None:
     status.observe(rig.now)
     for _ in range(5):
         rig.now += 10_000
-        rig.link.arrived_ms = rig.now
+        rig.link.update(arrived_ms=rig.now)
         rig.round(10, 20, source_end=100)
     assert status.state(rig.now) == (
         LinkState.SLOW,
@@ -591,5 +515,5 @@ def test_a_paused_topic_is_paused_though_it_is_stopped(rig: Rig) -> None:
 
 def test_a_topic_that_the_source_has_no_longer_is_gone(rig: Rig) -> None:
     rig.round(10, 20)
-    rig.link.facts = facts(0, 2)._replace(source=Side({}))
+    rig.link.update(facts=facts(0, 2)._replace(source=Side({})))
     assert {row.stage for row in LinkStatus(rig.link).rows(NOW).values()} == {Stage.GONE}

@@ -98,7 +98,7 @@ class Rig:
                 lambda _declared, sources: dict.fromkeys(sources, 0), lambda _progress: None, lambda: 1_000_000,
                 lambda *_path: NAME,
             )  # fmt: skip
-            link.waiting, link.choice = {}, Choice("batches", "")
+            link.update(waiting={}, choice=Choice("batches", ""))
             sides: Any = FakeSides(self.world, source, target)
             note = lambda *said: self.notes.append(said)  # noqa: E731
             self.watches[name] = Watch(link, sides, self.watches, self.memory, note, self.memory.__setitem__)
@@ -115,7 +115,7 @@ class Rig:
         """A round that copies to the end of the source, and all leases end."""
         for _ in range(3):
             orders = link.orders()
-            logs = link.facts.source.logs
+            logs = link.snapshot.facts.source.logs
             link.take([
                 Answer([Report("a", 1, [
                     done(o, a.source, (), position=Position(logs[a.source][1]), runs=(Run(0, 0, logs[a.source][1]),),

@@ -1,0 +1,88 @@
+"""The orders of a round: which task copies which partitions, from where on, and by which connector."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from trueup.connectors.contract import Assignment, Endpoint, Lease, Limits
+from trueup.state.replication.leases import divide, flow_of
+from trueup.state.replication.settings import Link as Declared
+from trueup.state.settings.settings import Settings
+from trueup.streams.journal.channel import Channel
+from trueup.streams.replication.checkpoints import Copy
+from trueup.streams.replication.clusters import connector_of
+from trueup.streams.replication.worker import Order
+
+
+class Reporting(NamedTuple):
+    """How a link hears of its leases. ``channel``: where they report while they run; ``stop``: the file that ends them;
+    ``ended``: called after each round."""
+
+    channel: Channel | None = None
+    stop: str = ""
+    ended: Callable[[], None] = lambda: None
+
+
+UNHEARD = Reporting()
+
+
+class Round(NamedTuple):
+    """What all orders of a round have in common. ``alone_s``: as in `Order`; ``tasks``: at most so many orders."""
+
+    path: str
+    term: str
+    number: int
+    tasks: int
+    alone_s: float
+
+
+class Orders:
+    """Makes the orders of one link, from its settings as they are then."""
+
+    def __init__(
+        self, name: str, settings: Callable[[], Settings],
+        connectors: Callable[[str, str, str], str] = connector_of, reporting: Reporting = UNHEARD,
+    ) -> None:  # fmt: skip
+        self._name, self._settings, self._connectors, self._reporting = name, settings, connectors, reporting
+
+    def endpoint(self, cluster: str) -> Endpoint:
+        """A cluster as one end of the link."""
+        system, declared = self._settings().clusters[cluster]
+        return Endpoint(cluster, declared.bootstrap, declared.bit, declared.options, system)
+
+    def of(self, this: Round, due: Sequence[tuple[Copy, int]]) -> list[Order]:
+        """Orders for these copies, each with the number of records that it is behind, -1 when nobody knows."""
+        declared, copies = self._settings().links[self._name], {copy.source: copy for copy, _ in due}
+        parts = divide({copy.source: 1.0 + max(0, behind) for copy, behind in due}, this.tasks)
+        # What a copier finds at the target for a chosen position goes onto the journal before anything is copied:
+        # a copier that died after its first records would else begin at the chosen position again.
+        chosen = any(copy.place(this.path).chosen for copy, _ in due)
+        lease_s = 0.0 if chosen else declared.lease_s
+        systems = (self.endpoint(declared.source).system, self.endpoint(declared.target).system)
+        connector = self._connectors(*systems, this.path)
+        return [
+            Order(
+                self._lease(declared, [copies[source] for source in part], len(parts), this.path), connector,
+                this.term, this.number, at, lease_s, len(parts) == 1 and not chosen, False, this.alone_s,
+                self._reporting.channel, self._reporting.stop,
+            )
+            for at, part in enumerate(parts)
+        ]  # fmt: skip
+
+    def _lease(self, declared: Declared, copies: Sequence[Copy], parts: int, path: str) -> Lease:
+        limits = Limits(
+            declared.records_per_s / parts, declared.bytes_per_s / parts, declared.fetch_bytes, declared.in_flight
+        )
+        return Lease(
+            link=self._name, source=self.endpoint(declared.source), target=self.endpoint(declared.target),
+            flow=flow_of(self._name, declared.flow), path=path,
+            assignments=tuple(
+                Assignment(c.source, c.target, c.place(path), c.start, c.source_id, c.target_id, c.refill)
+                for c in copies
+            ),
+            forward=declared.forward, limits=limits, failures=declared.failures,
+            dead_letters=declared.dead_letter_topic, hook=declared.hook, transform=declared.transform,
+            clusters=self._bits(),
+        )  # fmt: skip
+
+    def _bits(self) -> Mapping[str, int]:
+        return {name: cluster.bit for name, (_, cluster) in self._settings().clusters.items()}

@@ -1,1 +1,1 @@
-"""One package per system: observe it, act on it, start a real one. The only importers of client libraries."""
+"""Connectors, one package per system: observation, actions, and a sandbox. The only importers of client libraries."""

@@ -1,14 +1,14 @@
-"""What a ``with`` statement needs of everything that is closed in the end."""
+"""A base class for objects that are closed by a ``with`` statement."""
 
 from types import TracebackType
 from typing import Self
 
 
 class Closing:
-    """Closes itself at the end of a ``with`` block, whatever happened in it."""
+    """Calls `close` at the end of a ``with`` block, also after an error."""
 
     def close(self) -> None:
-        """Let go of what it holds."""
+        """Release all resources."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:

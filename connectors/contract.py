@@ -1,9 +1,9 @@
-"""The contract of a replication connector, in words that hold for any log-storage system.
+"""The contract of a replication connector, independent of the log-storage system.
 
-A **lease** is the right to copy some partitions for a while. A worker opens a `Copier` with it, lets it copy until the
-lease ends, and hands back what was **acknowledged**: never what was only sent. Positions are the source's own offsets.
-All that travels between driver and worker is plain data (mappings, tuples, numbers, texts), so it can be pickled,
-journaled and compared. Every connector runs the conformance suite in `tests/conformance`.
+A **lease** is the permission to copy some partitions for a limited time. A worker opens a `Copier` with it, lets it
+copy until the lease ends, and returns what was **acknowledged**: never what was only sent. Positions are offsets of
+the source. All values that pass between driver and worker are plain data (mappings, tuples, numbers, texts), so that
+they can be pickled, journaled and compared. Every connector runs the conformance suite in `tests/conformance`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,18 +13,18 @@ from typing import NamedTuple, Protocol
 from trueup.state.replication.provenance import Refill
 
 Carry = Mapping[str, int]
-"""What a copy path must remember beside the offset to resume exactly: its own names and numbers, opaque to others."""
+"""State that a copy path needs besides the offset to resume exactly; its names and numbers are opaque to others."""
 
 
 AT = "@"
-"""Between topic and place. No system allows it in either."""
+"""Separates topic and place. No system permits it in either."""
 
 
 class LogId(NamedTuple):
     """One ordered log of a topic: a partition of Kafka, a queue of RocketMQ.
 
-    ``number`` tells the logs of a topic apart that stand at one ``place``; numbers need not begin at 0 nor follow each
-    other. ``place``: the server that a log belongs to, where that is a part of its name; empty where it may move.
+    ``number`` identifies a log among those of a topic at one ``place``; numbers need not start at 0 or be dense.
+    ``place``: the server of a log, if it is part of its name; empty if the log can move between servers.
     """
 
     topic: str
@@ -36,27 +36,27 @@ class LogId(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Topic and place in one text, as the journal holds them beside the number. `log_of` reads it."""
+        """Topic and place as one text, stored in the journal beside the number. `log_of` parses it."""
         return f"{self.topic}{AT}{self.place}" if self.place else self.topic
 
     @property
     def local(self) -> tuple[str, int]:
-        """What tells it from the other logs of its topic."""
+        """The identity among the logs of its topic."""
         return self.place, self.number
 
 
 def log_of(path: str, number: int) -> LogId:
-    """The log that was written down as `LogId.path` and number."""
+    """The log with this `LogId.path` and number."""
     topic, _, place = path.partition(AT)
     return LogId(topic, number, place)
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A cluster as one side of a link. ``bit`` (0 to 31) is its place in the path of a record, for all links alike.
+    """A cluster as one end of a link. ``bit`` (0 to 31): its position in the path of a record, for all links.
 
-    ``bootstrap``: where it is reached, as its system writes that. ``options`` are the client's settings; they may hold
-    secrets and are never shown. ``system``: its kind, by which links find what reads and writes it.
+    ``bootstrap``: the address in the syntax of its system. ``options`` are client settings; they may contain
+    secrets and are never shown. ``system``: selects the reader and the writer.
     """
 
     name: str
@@ -68,10 +68,10 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a copy stands: all source records before ``offset`` are acknowledged by the target, dropped or dismissed.
+    """The position of a copy: all source records before ``offset`` are acknowledged, dropped or dismissed.
 
-    ``offset`` -1: nothing was ever copied; begin where the link says. ``chosen``: a person set the offset; begin there
-    whatever the target has, and take its records of ours as counted.
+    ``offset`` -1: nothing was ever copied; start as the link declares. ``chosen``: an operator set the offset; start
+    there whatever the target contains, and count the records already copied as copied.
     """
 
     offset: int = -1
@@ -80,10 +80,10 @@ class Position:
 
 
 class Assignment(NamedTuple):
-    """One source partition, the partition it goes to, and where its copy stands. ``start`` is the first offset to
-    take when nothing was ever copied. ``source_id`` and ``target_id``: of the topics that are meant. A topic with
-    another id is neither read nor written to, whatever its name (empty: whichever has the name when a lease opens).
-    ``refill``: the target lost its records, and gets them again."""
+    """One source partition, its target partition, and the position of its copy. ``start`` is the first offset to
+    copy if nothing was ever copied. ``source_id`` and ``target_id``: ids of the intended topics. A topic with
+    another id is neither read nor written, whatever its name (empty: the topic that has the name when a lease opens).
+    ``refill``: the target lost its records, and they are copied again."""
 
     source: LogId
     target: LogId
@@ -96,7 +96,7 @@ class Assignment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """At most this much a second, over all partitions of the lease; 0: no limit. Sizes of one request in bytes."""
+    """Maximum rates per second over all partitions of the lease (0: no limit), and sizes of one request in bytes."""
 
     records_per_s: float = 0.0
     bytes_per_s: float = 0.0
@@ -106,12 +106,12 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """What a worker may copy. ``flow`` (0 to 65535) tells the links that write to one cluster apart.
+    """The work of a copier. ``flow`` (0 to 65535) distinguishes the links that write to one cluster.
 
-    ``forward``: records that came from a third cluster go on (ring, chain, tree); without it only records born at
-    the source do (full mesh: every pair has its own link). ``failures``: what becomes of a record that the target
-    refuses: stop, dead-letter or hook. ``clusters``: the bit of every cluster that is configured, by name; paths that
-    are written as names are understood through it.
+    ``forward``: records from a third cluster are copied, too (ring, chain, tree); without it only records produced at
+    the source are (full mesh: every pair has its own link). ``failures``: handling of records that the target
+    refuses: stop, dead-letter or hook. ``clusters``: bits of all configured clusters by name; they resolve paths that
+    contain names.
     """
 
     link: str
@@ -130,7 +130,7 @@ class Lease:
 
 
 class Run(NamedTuple):
-    """``records`` from offset ``source`` on stand at the target from ``target`` on, without a gap on either side."""
+    """``records`` records from offset ``source`` are at the target from offset ``target``, without gaps."""
 
     source: int
     target: int
@@ -139,16 +139,16 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What was acknowledged for one partition since it was last asked.
+    """The records acknowledged for one partition since the last call.
 
-    ``dropped``: records not copied because the target, or whoever it came from, has them (loops prevented).
-    ``skipped``: found to be at the target already, on resuming. ``dismissed``: refused by the target and handled.
-    ``filtered``: left out by the transform. ``lost``: offsets that the source deleted before they were copied.
+    ``dropped``: records not copied because the target, or the cluster they came from, has them (loop prevention).
+    ``skipped``: found at the target when resuming. ``dismissed``: refused by the target and handled.
+    ``filtered``: dropped by the transform. ``lost``: offsets that the source deleted before they were copied.
     ``repeated``: written a second time, as far as the path can know. ``foreign``: offsets of the target partition
-    between ours that this copy did not write: other writers, other links, control records. ``source_start``,
-    ``source_end`` and ``target_end`` are offsets as last seen (-1: not known),
-    ``lag_ms`` the age of the oldest record not copied (0: none; -1: not known).
-    ``error`` with ``stopped``: a person must change something; without: it will be tried again.
+    between the copied ones that this copy did not write: other writers, other links, control records.
+    ``source_start``, ``source_end`` and ``target_end`` are the last observed offsets (-1: unknown),
+    ``lag_ms`` the age of the oldest record not copied (0: none; -1: unknown).
+    ``error`` with ``stopped``: an operator must change something; without: the copy is retried.
     """
 
     source: LogId
@@ -174,7 +174,7 @@ class Progress:
 
 
 class Failure(NamedTuple):
-    """A record, or a batch of them, that the target refused. ``key`` and ``value`` are None for a whole batch."""
+    """A record or batch that the target refused. ``key`` and ``value`` are None for a batch."""
 
     link: str
     source: LogId
@@ -187,39 +187,39 @@ class Failure(NamedTuple):
 
 
 class Hook(Protocol):
-    """`custom_failed_messages` of RIP-45: what becomes of refused records, decided by the operator's own code."""
+    """`custom_failed_messages` of RIP-45: the operator's code that handles refused records."""
 
     def __call__(self, failures: Sequence[Failure]) -> Sequence[bool]:
-        """For each failure whether it was handled. What was not stops its partition."""
+        """Whether each failure was handled. A failure that was not handled stops its partition."""
 
 
 class Copier(Protocol):
-    """One open lease. Not thread-safe; a worker may let it copy several times before it closes it.
+    """One open lease. Not thread-safe; a worker may call `copy` several times before `close`.
 
-    A second copier of the same partitions, in this or another process, at any moment, costs time and never doubles
-    or loses a record on paths that promise so.
+    A second copier of the same partitions, in this or another process at any time, may cost time but never duplicates
+    or loses a record on paths that guarantee this.
     """
 
     def copy(self, until_s: float, pulse: Callable[[], bool] = lambda: True) -> None:
-        """Tail the source until ``time.monotonic()`` reaches ``until_s``, everything sent acknowledged or known not
-        to be. Errors of a partition end that partition and are told by `progress`; Retry and Stop of the whole
-        link are raised. ``pulse`` is called at least twice a second meanwhile, and may ask for `progress`: nothing
-        waits for acknowledgements because of it. False ends the copying as ``until_s`` does."""
+        """Copy until ``time.monotonic()`` reaches ``until_s`` and every sent record is acknowledged or known not to
+        be. An error of a partition ends that partition and is reported by `progress`; Retry and Stop of the whole
+        link are raised. ``pulse`` is called at least twice a second meanwhile, and may call `progress`, which does
+        not wait for acknowledgements. A result of False ends the copying like ``until_s``."""
 
     def progress(self) -> list[Progress]:
-        """What was acknowledged since the last call, one for each partition of the lease. While records are on their
-        way, none of theirs stands at the target before ``target_end``."""
+        """The progress since the last call, one entry for each partition of the lease. Records in flight are never at
+        the target before ``target_end``."""
 
     def close(self) -> None:
-        """Let go of connections; nothing acknowledged is lost."""
+        """Close the connections; nothing acknowledged is lost."""
 
 
 class Connector(Protocol):
     """Opens leases of one system."""
 
     def open(self, lease: Lease) -> Copier:
-        """Connect both ends and ask the target where each partition stands. Raises our errors.
+        """Connect to both ends and read the position of each partition from the target. Raises `TrueupError`.
 
-        What `Copier.progress` says right after this may be journaled before anything is copied. For a chosen position
-        it ought to be: the target's own state then counts, and a lease that dies repeats nothing.
+        The result of `Copier.progress` right after this may be journaled before anything is copied. For a chosen
+        position it should be: the target's own state counts from then on, and a lease that dies repeats nothing.
         """

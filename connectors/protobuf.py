@@ -1,4 +1,4 @@
-"""Protobuf messages described in words and built at run time, and what damage to them is: no generated code, no jar."""
+"""Protobuf messages that are declared as text and built at run time, without generated code; detection of damage."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +12,7 @@ _TYPES = {
     "string": _Field.TYPE_STRING, "enum": _Field.TYPE_ENUM, "message": _Field.TYPE_MESSAGE,
 }  # fmt: skip
 _LABELS = {"required": _Field.LABEL_REQUIRED, "optional": _Field.LABEL_OPTIONAL, "repeated": _Field.LABEL_REPEATED}
-_WIRES = {_Field.TYPE_BYTES: 2, _Field.TYPE_STRING: 2, _Field.TYPE_MESSAGE: 2}  # all others here are varints
+_WIRES = {_Field.TYPE_BYTES: 2, _Field.TYPE_STRING: 2, _Field.TYPE_MESSAGE: 2}  # all other types used here are varints
 _FIXED = {1: 8, 5: 4}
 _ESCAPE = re.compile(rb"\\(.?)", re.DOTALL)
 _ESCAPES = frozenset(b"abfnrtvxX?'\"\\01234567")
@@ -21,9 +21,9 @@ _ESCAPES = frozenset(b"abfnrtvxX?'\"\\01234567")
 def built(
     file: str, messages: Mapping[str, Sequence[str]], enums: Mapping[str, Sequence[str]] | None = None
 ) -> Callable[[str], Any]:
-    """The classes, by name, of these proto2 messages: ``"Outer.Inner": ["1 required int64 name", ...]``.
+    """The classes of these proto2 messages, by name: ``"Outer.Inner": ["1 required int64 name", ...]``.
 
-    Kinds enum and message are followed by the name of the type, with a dot before it. ``enums``: values from 1 on.
+    The types enum and message are followed by the type's name with a leading dot. ``enums``: values from 1 on.
     """
     made_file = descriptor_pb2.FileDescriptorProto(name=file, syntax="proto2")
     made: dict[str, Any] = {}
@@ -47,17 +47,17 @@ def built(
 
 
 class TextError(ValueError):
-    """No text protobuf from byte ``at`` on. Never quotes the text, which may hold a password."""
+    """Invalid text protobuf at byte ``at``. The text is not quoted, because it can contain a password."""
 
     def __init__(self, at: int) -> None:
-        super().__init__(f"no text protobuf from byte {at} on")
+        super().__init__(f"invalid text protobuf at byte {at}")
         self.at = at
 
 
 def read_text(data: bytes, message: Any, strange: bool) -> None:
-    """Fill a message from text protobuf. ``strange``: fields that are not known are skipped. Raises `TextError`."""
+    """Fill a message from text protobuf. ``strange``: skip unknown fields. Raises `TextError`."""
     for escape in _ESCAPE.finditer(data):
-        # Python only warns of these.
+        # Python only warns about invalid escapes.
         if not escape[1] or escape[1][0] not in _ESCAPES:
             raise TextError(escape.start())
     try:
@@ -73,7 +73,7 @@ def read_text(data: bytes, message: Any, strange: bool) -> None:
 
 
 def varint(data: bytes, at: int, end: int | None = None) -> tuple[int, int]:
-    """Value and where it ends; -1 when there is no varint of at most 10 bytes before ``end``."""
+    """The value and its end; -1 if there is no varint of at most 10 bytes before ``end``."""
     value = shift = 0
     for place in range(at, min(at + 10, len(data) if end is None else end)):
         value |= (data[place] & 127) << shift
@@ -84,9 +84,9 @@ def varint(data: bytes, at: int, end: int | None = None) -> tuple[int, int]:
 
 
 def first_damage(data: bytes, at: int, end: int, kind: Any) -> int:
-    """First byte in this range that is not of a message with this descriptor; ``end`` if all are.
+    """The first byte in this range that is not part of a message with this descriptor; ``end`` if there is none.
 
-    Fields that the descriptor does not have are none of its business; one that has another type than there is damage.
+    Unknown fields are ignored; a known field of another type is damage.
     """
     while at < end:
         tag, after = varint(data, at, end)

@@ -1,1 +1,1 @@
-"""BookKeeper: ledger metadata, bookies, marks; and the acts that its own workers carry out."""
+"""BookKeeper: ledger metadata, bookies, under-replication marks, deletions, and reads from bookies."""

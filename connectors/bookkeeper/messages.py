@@ -1,8 +1,8 @@
-"""The protobuf messages of BookKeeper, built here: no generated code, no jar.
+"""The protobuf messages of BookKeeper, built at run time without generated code.
 
-Those of its znodes (DataFormats.proto) and what is read with of its bookies' (BookkeeperProtocol.proto, requests that
-change nothing). Strings are declared as bytes: the wire is the same, and text that is not UTF-8 is ours to judge.
-Codes of answers are declared as int32: the wire is the same, and those that are not known survive.
+The messages of znodes (DataFormats.proto) and of the read requests of bookies (BookkeeperProtocol.proto). Strings are
+declared as bytes, which has the same wire format, because text can be invalid UTF-8.
+Response codes are declared as int32, which has the same wire format, so that unknown codes are kept.
 """
 
 from trueup.connectors.protobuf import built

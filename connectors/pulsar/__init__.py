@@ -1,1 +1,1 @@
-"""Pulsar's metadata in ZooKeeper: what points to ledgers, observed, and the one guarded way to delete a ledger."""
+"""Pulsar's metadata in ZooKeeper: references to ledgers, and the guarded deletion of a ledger."""

@@ -1,8 +1,8 @@
-"""Watches what Pulsar's nodes point to and says everything that changes, once and completely.
+"""Watches the references in Pulsar's nodes and publishes all changes.
 
-One session holds a recursive watch on managed ledgers and one on schemas. A thread turns events into reads and reads
-into `Pointers`. After a reconnect everything is read again and compared with what was published: owners are few
-beside ledgers. What is published is always a whole node with its version; publishing again does no harm.
+One session holds a recursive watch on managed ledgers and one on schemas. A thread converts events to reads, and reads
+to `Pointers`. After a reconnect everything is read again and compared with the published state: there are far fewer
+owners than ledgers. A published value is always a whole node with its version; publishing it again is harmless.
 """
 
 import logging
@@ -27,9 +27,9 @@ _FORBIDDEN_AGAIN_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """How the capture fares. ``synced``: nothing is missing but what events wait to be read. ``complete_ms``: all that
-    had happened by then, in ms since the epoch, is published. ``nodes``: how many point to ledgers; ``unreadable`` of
-    them. ``problem``: what keeps it from going on, empty if nothing."""
+    """State of the capture. ``synced``: only nodes whose events wait to be read are missing. ``complete_ms``: all
+    changes up to then, in ms since the epoch, are published. ``nodes``: number of nodes that reference ledgers;
+    ``unreadable`` of them. ``problem``: the error that prevents progress, empty if none."""
 
     connected: bool
     synced: bool
@@ -40,7 +40,7 @@ class Health:
 
 
 class NodeFeed:
-    """What was said of every node, by path; says what is new. It holds the new only after it was delivered."""
+    """The published state of every node, by path. A new state is stored only after its delivery."""
 
     def __init__(
         self, deliver: Deliver, paths: Paths, known: Mapping[str, int], now: Callable[[], int], pace: Pace
@@ -55,7 +55,7 @@ class NodeFeed:
         return len(self._held)
 
     def read_all(self, client: Client) -> None:
-        """Read every node there is, and every one that was."""
+        """Read every node that exists or existed."""
         seen: set[str] = set()
 
         def there() -> Iterator[list[Node]]:
@@ -67,7 +67,7 @@ class NodeFeed:
         self._take(read(client, sorted(self._held.keys() - seen), self._pace))
 
     def follow(self, client: Client, changed: Iterable[str]) -> None:
-        """Read these nodes; now and then also those that may not be read, as no event tells of permission given."""
+        """Read these nodes; at intervals also forbidden ones, because no event reports a granted permission."""
         self._take(read(client, sorted(changed), self._pace))
         if self._forbidden and self._now() - self._asked_ms > _FORBIDDEN_AGAIN_MS:
             self._asked_ms = self._now()
@@ -99,8 +99,8 @@ class NodeFeed:
                 self._forbidden.update([told.path] if told.version < 0 else [])
 
     def _news(self, node: Node) -> Pointers | None:
-        """What to say of a node, None if it was said or there is nothing to say. Raises `Rewound` for one that is older
-        than it was observed to be."""
+        """The record to publish for a node; None if it is published or there is nothing to publish. Raises `Rewound`
+        for a node that is older than observed."""
         held = self._held.get(node.path)
         if node.stat:
             if held is not None and node.stat.mzxid < held:
@@ -119,10 +119,10 @@ class NodeFeed:
 class Capture(Follower):
     """Observes the owners of one cluster until it is closed.
 
-    ``publish`` may block, and may raise: it is called again with the same until it succeeds, and nothing else is
-    published before. ``known``: what the journal holds by path, all but those that are GONE: the mzxid of a node that
-    is READABLE there, -1 of others. ``now``: the time in ms since the epoch. A later record of the same mzxid holds.
-    ``reached``: the highest zxid that was observed.
+    ``publish`` may block and may raise: it is called again with the same arguments until it succeeds, and nothing else
+    is published before. ``known``: the journal's content by path, without GONE nodes: the mzxid of a READABLE node, -1
+    of others. ``now`` returns the time in ms since the epoch. A later record of the same mzxid wins.
+    ``reached``: the highest observed zxid.
     """
 
     def __init__(
@@ -141,27 +141,27 @@ class Capture(Follower):
         self._tops = (paths.ledgers, paths.schemas)
 
     def health(self) -> Health:
-        """The state of things, from any thread."""
+        """The current state. Callable from any thread."""
         connected = self._client is not None and bool(self._client.connected)
         unreadable = len(self._feed.unreadable)
         return Health(connected, self._watch.armed, self.complete_ms, len(self._feed), unreadable, self.problem)
 
     def read(self, owner: str) -> list[Pointers]:
-        """An owner's nodes as they are now, its own first, GONE if it is not there; then its cursors. Raises `Retry`,
-        and `Stop` for a name that no owner can have."""
+        """The current nodes of an owner: its own first, GONE if it does not exist; then its cursors. Raises `Retry`,
+        and `Stop` for an invalid name."""
         return owned(self._open_client(), self._paths, [owner], self._now())[owner]
 
     def _sync(self, client: Client) -> None:
-        """Add the watches, then read all that may have changed before they were there."""
+        """Add the watches, then read whatever may have changed before they were added."""
         covered = self._watch.covered
-        # A new session may be on a server that lags behind the last one; listing there would undo history.
+        # The server of a new session may lag behind the previous one; a listing there would show an older state.
         client.settle(self._paths.ledgers)
         self._reached = max(self._reached, covered or 0)
         ensure_later(min([client.add_watch(top) for top in self._tops]), self._reached)
         self._feed.read_all(client)
 
     def _handle(self, client: Client) -> None:
-        """Handle all events that came."""
+        """Handle all events received so far."""
         taken = self._watch.take()
         try:
             self._feed.follow(client, taken.keys() - set(self._tops))

@@ -1,6 +1,6 @@
-"""The form of compressed nodes (MetaStoreImpl): 0x4778, a length, that many bytes of a header, the compressed message.
+"""The format of compressed nodes (MetaStoreImpl): 0x4778, header length, header, compressed message.
 
-What the header says of sizes is believed up to `MOST` bytes, and only if it turns out to be so.
+The sizes in the header are trusted up to `MOST` bytes, and verified.
 """
 
 import struct
@@ -16,16 +16,16 @@ from trueup.state.common.errors import BadBytes
 MOST = 1 << 26
 NONE, LZ4, ZLIB, ZSTD, SNAPPY = range(5)
 _RATIO, _LITTLE = {NONE: 1, LZ4: 255, ZLIB: 1_032, ZSTD: 1 << 15, SNAPPY: 32}, 64
-"""No codec makes a message smaller than this."""
+"""Lower bound: no codec compresses a message below this share."""
 _MAGIC = b"\x47\x78"
-"""No message begins like this: it would be field 8 with wire type 7, which there is none of."""
+"""No message starts like this: it would be field 8 with wire type 7, which does not exist."""
 _SIZE = struct.Struct(">i")
 _START = len(_MAGIC) + _SIZE.size
 _TODO = "restore it from a backup; nothing of its owner is deleted until then"
 
 
 def opened(data: bytes, where: str) -> tuple[bytes, str]:
-    """The message in these bytes, and what to call it. Raises `BadBytes`."""
+    """The message in these bytes, and its name in errors. Raises `BadBytes`."""
     if not data.startswith(_MAGIC):
         return data, where
     header, at = _header(data, where)
@@ -33,7 +33,7 @@ def opened(data: bytes, where: str) -> tuple[bytes, str]:
     if codec not in range(5) or not 0 <= size <= MOST:
         raise BadBytes(where, _START, f"a codec of 0 to 4 and at most {MOST} bytes", f"{codec} and {size}", _TODO)
     if size > _RATIO[codec] * (len(data) - at) + _LITTLE:
-        raise BadBytes(where, at, f"{size} compressed bytes", f"{len(data) - at}, which is too few", _TODO)
+        raise BadBytes(where, at, f"{size} compressed bytes", f"only {len(data) - at}", _TODO)
     try:
         plain = _plain(codec, data[at:], size)
     except (cramjam.DecompressionError, zlib.error) as error:
@@ -44,7 +44,7 @@ def opened(data: bytes, where: str) -> tuple[bytes, str]:
 
 
 def closed(message: bytes, codec: int) -> bytes:
-    """The bytes that Pulsar would have written. For tests: this project never writes such a node."""
+    """The bytes as Pulsar would write them. For tests: Trueup never writes such a node."""
     header = Wrapper(compressionType=codec, uncompressedSize=len(message)).SerializeToString()
     return b"".join([_MAGIC, _SIZE.pack(len(header)), header, _compressed(message, codec)])
 
@@ -60,7 +60,7 @@ def _compressed(message: bytes, codec: int) -> bytes:
 
 
 def _header(data: bytes, where: str) -> tuple[Any, int]:
-    """The header, and where the compressed message begins."""
+    """The header, and the offset of the compressed message."""
     size = _SIZE.unpack_from(data, len(_MAGIC))[0] if len(data) >= _START else -1
     if not 0 <= size <= len(data) - _START:
         raise BadBytes(where, len(_MAGIC), f"the length of a header of at most {len(data)} bytes", str(size), _TODO)
@@ -75,13 +75,13 @@ def _header(data: bytes, where: str) -> tuple[Any, int]:
 
 
 def _plain(codec: int, body: bytes, size: int) -> bytes:
-    """At most one byte more than ``size``, whatever is in there."""
+    """The decompressed bytes, at most ``size`` + 1 of them, whatever the content."""
     if codec == NONE:
         return body
     if codec == ZLIB:
         return zlib.decompressobj().decompress(body, size + 1)
     if codec == SNAPPY:
-        # It says its size itself, and would make room for it.
+        # Snappy's length prefix is checked first: the decoder allocates that much.
         long = cramjam.snappy.decompress_raw_len(body) > size
         return bytes(size + 1) if long else bytes(cramjam.snappy.decompress_raw(body))
     out = bytearray(size)

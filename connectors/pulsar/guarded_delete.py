@@ -1,11 +1,11 @@
-"""The one way in which this project deletes a ledger: in the transaction that proves that its owner did not change.
+"""Deletes ledgers of managed ledgers, in a transaction that verifies that the owner did not change.
 
-Deleting a ledger is deleting its znode (LedgerDeleteOp); bookies let go of what has none. Neither Pulsar nor
-BookKeeper's client looks before it does so. Here the owner is read afresh, and one transaction checks that its node
-still is as it was read and deletes a znode that still is as it was decided on. Only what a managed ledger says decides
-over its data, so only its node is checked: its cursors must be readable and point elsewhere, but change all the time.
-A ledger that its owner lists and counts as deleted goes only once the copy that the owner names was verified.
-Nothing else is ever deleted, not even directories that became empty, and nothing is written on a node of Pulsar's.
+A ledger is deleted by deleting its znode (LedgerDeleteOp); bookies then collect its entries. Neither Pulsar nor
+BookKeeper's client checks anything before. Here the owner is read again, and one transaction checks that its node
+is unchanged and deletes the znode if it still has the version of the decision. Only the node of the managed ledger
+decides on its data, so only this node is checked: its cursors must be readable and must not reference the ledger, but
+they change all the time. A ledger that its owner lists and records as deleted is deleted only after the verification
+of its offloaded copy. Nothing else is ever deleted, not even empty directories, and no node of Pulsar is written.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,15 +22,15 @@ from trueup.state.deletion.offloads import Copy
 from trueup.state.deletion.owners import Claim, Component, Pointers, Status, claim_of
 
 Decode = Callable[[int, bytes, Stat], LedgerRecord]
-"""The record of a ledger from its znode; UNREADABLE where it cannot be read."""
+"""The record of a ledger from its znode; UNREADABLE if it cannot be decoded."""
 Verify = Callable[[Copy, Facts], None]
 _BAD_VERSION = -103
 
 
 class DeleteOrder(NamedTuple):
-    """Delete a ledger if all is as it was when that was decided: version of its znode, creation (ms since the epoch),
-    and what it says of its owner. ``unclosed``: it may be OPEN, as its writer went on with a later one. ``dropped``:
-    its owner lists it still, and counts it as deleted, as there is a copy in tiered storage."""
+    """Delete a ledger if its state equals that of the decision: version of its znode, creation time (ms since the
+    epoch), and claim. ``unclosed``: it may be OPEN, because its writer continued with a later one. ``dropped``:
+    its owner still lists it and records it as deleted, because an offloaded copy exists."""
 
     ledger: int
     version: int
@@ -41,11 +41,11 @@ class DeleteOrder(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of one order.
+    """The result of one order.
 
-    ``result``: deleted; gone (there is no such ledger); refused (``detail`` says what it was not as); unknown (the
-    answer was lost: look before anything else); retry (nothing was written); ready (it was only asked, and would be
-    sent). ``zxid``: of the transaction, or as of which the ledger is gone; -1 otherwise.
+    ``result``: deleted; gone (no such ledger); refused (``detail`` has the reason); unknown (the
+    response was lost: observe before anything else); retry (nothing was written); ready (a check only: it would be
+    sent). ``zxid``: of the transaction, or of the read that found the ledger gone; -1 otherwise.
     """
 
     ledger: int
@@ -55,10 +55,10 @@ class Outcome(NamedTuple):
 
 
 class Deleter:
-    """Deletes ledgers through one session, with an ensemble that holds ledgers and managed ledgers.
+    """Deletes ledgers through one session, with an ensemble that stores ledgers and managed ledgers.
 
-    ``ledger_path``: the znode of a ledger. ``now``: the time in ms since the epoch. ``verify``: the copy of a ledger
-    in tiered storage; raises what is wrong with it.
+    ``ledger_path``: the znode of a ledger. ``now`` returns the time in ms since the epoch. ``verify`` checks the
+    offloaded copy of a ledger and raises if it is not complete.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Deleter:
         self._ledger_path, self._decode, self._verify = ledger_path, decode, verify
 
     def delete(self, orders: Sequence[DeleteOrder]) -> list[Outcome]:
-        """Carry out all orders, each in a transaction of its own; one outcome each, in their order."""
+        """Execute all orders, each in a separate transaction; one outcome each, in their order."""
         done: dict[int, Outcome] = {}
         ready = self._look(orders, done)
         for at, answer in zip(ready, self._client.commit(ready.values()) if ready else (), strict=True):
@@ -77,13 +77,13 @@ class Deleter:
         return [done[at] for at in range(len(orders))]
 
     def check(self, orders: Sequence[DeleteOrder]) -> list[Outcome]:
-        """What would become of all orders up to the transaction, which is not sent; one outcome each."""
+        """The outcome of all orders without sending the transactions; one each."""
         done: dict[int, Outcome] = {}
         ready = self._look(orders, done)
         return [Outcome(order.ledger, "ready") if at in ready else done[at] for at, order in enumerate(orders)]
 
     def _look(self, orders: Sequence[DeleteOrder], done: dict[int, Outcome]) -> dict[int, list[bytes]]:
-        """Read owners and ledgers; settle what is not to be deleted; the operations for the others."""
+        """Read owners and ledgers; settle orders that must not be executed; the operations for the others."""
         try:
             return self._read(orders, done)
         except (Retry, Stop) as error:
@@ -104,7 +104,7 @@ class Deleter:
         for at, node in zip(wanted, ledgers, strict=True):
             order, nodes = orders[at], owners[orders[at].claim.owner]
             if node.error == GONE:
-                done[at] = Outcome(order.ledger, "gone", "there is no such ledger", node.zxid)
+                done[at] = Outcome(order.ledger, "gone", "the ledger does not exist", node.zxid)
             elif problem := self._changed(order, node) or _needed(order, nodes):
                 done[at] = Outcome(order.ledger, "refused", problem)
             elif order.dropped and (error := self._unverified(order, node, nodes[0])):
@@ -114,7 +114,7 @@ class Deleter:
         return ready
 
     def _ineligible(self, claim: Claim) -> str:
-        """Why no ledger with such a claim is ever deleted, empty if it may be."""
+        """Why no ledger with such a claim is ever deleted; empty if it may be."""
         if claim.component is not Component.DATA:
             return _why("a ledger of a managed ledger's data", claim.component.name, "others are only reported")
         try:
@@ -126,25 +126,25 @@ class Deleter:
         return ""
 
     def _changed(self, order: DeleteOrder, node: Node) -> str:
-        """What is not as the order has it, empty if nothing."""
+        """What differs from the order; empty if nothing does."""
         if node.stat is None:
             return _why(f"permission to read {node.path}", "none", "correct the ZooKeeper ACLs")
         if node.stat.version != order.version:
-            return _why(f"metadata version {order.version}", str(node.stat.version), "decide afresh")
+            return _why(f"metadata version {order.version}", str(node.stat.version), "decide again")
         record = self._decode(order.ledger, node.data, node.stat)
         state = LedgerState(record["state"])
         if state is not LedgerState.CLOSED and not (order.unclosed and state is LedgerState.OPEN):
-            return _why("a closed ledger", f"{state.name} {record['error']}".strip(), "decide afresh")
+            return _why("a closed ledger", f"{state.name} {record['error']}".strip(), "decide again")
         expected, found = (order.ctime_ms, order.claim), (record["ctime_ms"], claim_of(record["custom"]))
-        return "" if found == expected else _why(_birth(*expected), _birth(*found), "decide afresh")
+        return "" if found == expected else _why(_birth(*expected), _birth(*found), "decide again")
 
     def _unverified(self, order: DeleteOrder, node: Node, own: Pointers) -> TrueupError | None:
-        """What is wrong with the copy of a ledger that its owner counts as deleted, None if it is verified."""
-        assert node.stat is not None, "a node that changed was settled before"
+        """The problem with the offloaded copy of a ledger that its owner records as deleted; None if verified."""
+        assert node.stat is not None, "changed nodes were settled before"
         record = self._decode(order.ledger, node.data, node.stat)
         copies = [copy for copy in own.copies if copy.pair.ledger == order.ledger]
         if len(copies) != 1:
-            return Stop(f"one copy of ledger {order.ledger} in {own.path}", str(len(copies)), "it stays")
+            return Stop(f"one offloaded copy of ledger {order.ledger} in {own.path}", str(len(copies)), "it is kept")
         try:
             self._verify(copies[0], Facts(order.claim.owner, record["last_entry"], record["length"]))
         except TrueupError as error:
@@ -157,25 +157,25 @@ def _failed(ledger: int, error: TrueupError) -> Outcome:
 
 
 def _birth(ctime_ms: int, claim: Claim) -> str:
-    return f"a ledger made at {ctime_ms} as {claim.component.name} of {claim.owner or 'nobody'}"
+    return f"a ledger created at {ctime_ms} as {claim.component.name} of {claim.owner or 'nobody'}"
 
 
 def _needed(order: DeleteOrder, nodes: Sequence[Pointers]) -> str:
-    """Why these nodes of its owner, its own first, do not let a ledger go; empty if they do."""
+    """Why these nodes of its owner, its own first, do not permit the deletion of a ledger; empty if they do."""
     own, ledger = nodes[0], order.ledger
     if own.status is Status.GONE:
-        return _why(f"the owner's node {own.path}", "none", "nothing is deleted where no owner can be asked")
+        return _why(f"the owner's node {own.path}", "none", "nothing is deleted without its owner's metadata")
     for node in nodes:
         if node.status is not Status.READABLE:
             return node.error
         if ledger in node.ledgers and not (order.dropped and node is own):
-            return _why("no node that points to the ledger", node.path, "it is in use")
+            return _why("no reference to the ledger", node.path, "it is in use")
     if order.dropped:
         counted = ledger in own.dropped
-        return "" if counted else _why(f"{own.path} to count the ledger as deleted", "otherwise", "decide afresh")
+        return "" if counted else _why(f"{own.path} to record the ledger as deleted", "otherwise", "decide again")
     newest = own.ledgers[-1] if own.ledgers else -1
     if newest <= ledger:
-        return _why(f"a ledger after {ledger} on the list of {own.path}", str(newest), "it may be about to be listed")
+        return _why(f"a ledger after {ledger} in the list of {own.path}", str(newest), "it may be listed soon")
     return ""
 
 
@@ -186,12 +186,12 @@ def _outcome(ledger: int, answer: Committed | TrueupError) -> Outcome:
     if of_owner is None and of_ledger is None:
         return Outcome(ledger, "deleted", "", answer.zxid)
     if of_owner in (GONE, _BAD_VERSION):
-        return Outcome(ledger, "refused", _why("the owner's node as it was read", "another version", "decide afresh"))
+        return Outcome(ledger, "refused", _why("an unchanged owner's node", "another version", "decide again"))
     if of_ledger == GONE:
-        return Outcome(ledger, "gone", "there is no such ledger", answer.zxid)
+        return Outcome(ledger, "gone", "the ledger does not exist", answer.zxid)
     if of_ledger == FORBIDDEN:
         return Outcome(ledger, "refused", _why("permission to delete ledgers", "none", "correct the ZooKeeper ACLs"))
-    return Outcome(ledger, "refused", _why("the version decided on", f"error {of_ledger}", "decide afresh"))
+    return Outcome(ledger, "refused", _why("the version of the decision", f"error {of_ledger}", "decide again"))
 
 
 def _why(expected: str, found: str, todo: str) -> str:

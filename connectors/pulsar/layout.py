@@ -1,9 +1,9 @@
-"""Where Pulsar keeps what points to ledgers in ZooKeeper: paths and owners, both ways.
+"""The layout of Pulsar's nodes that reference ledgers: paths and owners, in both directions.
 
 Sources: MetaStoreImpl, TopicName.getPersistenceNamingEncoding, BookkeeperSchemaStorage. A managed ledger is
 ``tenant/namespace/persistent/topic``; ``tenant/cluster/namespace/persistent/topic`` before namespaces lost their
-cluster; ``tenant/namespace/segment/topic/range`` since 5.0. Its children are its cursors. Where a topic or a namespace
-of the old form is called ``persistent``, the path of a node has two readings, and its data decide.
+cluster; ``tenant/namespace/segment/topic/range`` since 5.0. Its children are its cursors. If a topic or a namespace
+of the old form is named ``persistent``, the path of a node is ambiguous, and its data decide.
 """
 
 import re
@@ -16,13 +16,13 @@ from trueup.state.common.errors import Stop
 from trueup.state.deletion.owners import SCHEMA
 
 _NODE = re.compile(r"(?!\.{1,2}(?:/|\Z))[^/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]+\Z")
-"""One level of a path that ZooKeeper takes (PathUtils)."""
+"""One level of a path that ZooKeeper accepts (PathUtils)."""
 _TWOFOLD = ["persistent", "persistent"]
-"""Third and fourth level where the topic ``persistent`` and a namespace of that name with its cluster look alike."""
+"""Third and fourth level of paths that may be the topic ``persistent`` or a namespace of that name with a cluster."""
 
 
 class Kind(Enum):
-    """What a node is. STRANGE: it may be a directory, a managed ledger or a cursor; its path does not tell."""
+    """The type of a node. STRANGE: a directory, a managed ledger or a cursor; its path does not show which."""
 
     MANAGED_LEDGER = "managed ledger"
     CURSOR = "cursor"
@@ -31,7 +31,7 @@ class Kind(Enum):
 
 
 class Place(NamedTuple):
-    """Whose a node is: ``owner`` and ``name`` as in `state.deletion.owners.Pointers`."""
+    """The owner of a node: ``owner`` and ``name`` as in `state.deletion.owners.Pointers`."""
 
     kind: Kind
     owner: str
@@ -46,17 +46,17 @@ class Paths:
 
     @cached_property
     def ledgers(self) -> str:
-        """Top of the managed ledgers."""
+        """Root of the managed ledgers."""
         return f"{self.root}/managed-ledgers"
 
     @cached_property
     def schemas(self) -> str:
-        """Top of the schemas."""
+        """Root of the schemas."""
         return f"{self.root}/schemas"
 
     def places(self, path: str) -> tuple[Place, ...]:
-        """What the node at this path, which is below one of both tops, may be. The first holds for a node whose data
-        decide nothing, the last for one without data."""
+        """What the node at this path below one of the roots may be. The first applies if the node's data are not
+        decisive, the last if it has no data."""
         if path.startswith(f"{self.schemas}/"):
             return (Place(Kind.SCHEMA, SCHEMA + path[len(self.schemas) + 1 :]),)
         words = path[len(self.ledgers) + 1 :].split("/")
@@ -67,25 +67,25 @@ class Paths:
         return (topic, old) if len(words) <= 5 else (old,)
 
     def _place(self, words: list[str], size: int) -> Place:
-        """``size``: how many levels the name of the managed ledger has, 0 if the path does not tell."""
+        """``size``: number of levels in the name of the managed ledger, 0 if the path does not show it."""
         owner = "/".join(words[: size or len(words)])
         if not size or len(words) < size:
-            # Of a managed ledger in either form the name has at most five levels; below are cursors.
+            # The name of a managed ledger in either form has at most five levels; its cursors are below.
             return Place(Kind.STRANGE, "/".join(words[:5]))
         if len(words) == size:
             return Place(Kind.MANAGED_LEDGER, owner)
         return Place(Kind.CURSOR, owner, words[-1]) if len(words) == size + 1 else Place(Kind.STRANGE, owner)
 
     def node(self, owner: str) -> str:
-        """Path of an owner's node. Raises `Stop` for a name that no node can have."""
+        """Path of an owner's node. Raises `Stop` for an invalid name."""
         top, name = (self.schemas, owner.removeprefix(SCHEMA)) if owner.startswith(SCHEMA) else (self.ledgers, owner)
         if not all(map(_NODE.match, name.split("/"))):
-            raise Stop("the name of a managed ledger or a schema", repr(owner[:200]), "look at the ledger that says so")
+            raise Stop("the name of a managed ledger or a schema", repr(owner[:200]), "inspect its ledger")
         return f"{top}/{name}"
 
 
 def _levels(words: list[str]) -> int:
-    """How many levels the name of the managed ledger has, 0 if the path does not tell."""
+    """The number of levels in the name of the managed ledger, 0 if the path does not show it."""
     if words[2:3] == ["persistent"]:
         return 4
     return 5 if words[2:3] == ["segment"] or words[3:4] == ["persistent"] else 0

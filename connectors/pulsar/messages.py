@@ -1,6 +1,6 @@
 """The protobuf messages of Pulsar's znodes and indexes (MLDataFormats.proto, SchemaStorageFormat.proto), as of 4.2.
 
-Strings are declared as bytes: the wire is the same, and text that is not UTF-8 is ours to judge.
+Strings are declared as bytes, which has the same wire format, because text can be invalid UTF-8.
 """
 
 from trueup.connectors.protobuf import built
@@ -62,4 +62,4 @@ ManagedLedger = _message("ManagedLedgerInfo")
 Cursor = _message("ManagedCursorInfo")
 Schema = _message("SchemaLocator")
 LedgerMetadata = _message("LedgerMetadataFormat")
-"""Of BookKeeper (DataFormats.proto), as the index of an offloaded ledger holds it: what is read of it here."""
+"""The used fields of BookKeeper's metadata (DataFormats.proto), as the index of an offloaded ledger contains them."""

@@ -1,8 +1,8 @@
-"""Which ledgers Pulsar's znodes point to: managed ledgers, cursors, schema locators (MetaStoreImpl, ManagedCursorImpl,
+"""References to ledgers in Pulsar's znodes: managed ledgers, cursors, schemas (MetaStoreImpl, ManagedCursorImpl,
 BookkeeperSchemaStorage).
 
-Fields that are not known are left alone; known ones of another type are not: a cursor never passes for a managed
-ledger that lists nothing. Whatever cannot be read raises `BadBytes`.
+Unknown fields are ignored; known fields of another type are not: a cursor must never pass for a managed
+ledger without ledgers. Unreadable data raise `BadBytes`.
 """
 
 import re
@@ -18,18 +18,18 @@ from trueup.state.common.errors import BadBytes
 from trueup.state.deletion.offloads import Copy, Pair
 
 COMPACTED = b"CompactedTopicLedger"
-"""The property under which the cursor of a compaction keeps its ledger (Compactor)."""
+"""The property with a cursor's compacted ledger (Compactor)."""
 BUCKET = b"#pulsar.internal.delayed.bucket"
-"""How the properties begin under which a cursor keeps ledgers of delayed messages (Bucket)."""
+"""Prefix of the properties with a cursor's ledgers of delayed messages (Bucket)."""
 _TEXT = re.compile(rb"\s*(?:ledgerInfo|terminatedPosition|properties|cursorsLedgerId|markDelete\w+)\s*[:{]")
-"""How nodes begin that old versions wrote as text; nothing binary does."""
+"""Prefixes of nodes that old versions wrote as text; binary nodes never have them."""
 _DIGITS = re.compile(rb"\d{1,19}\Z")
 _TODO = "restore it from a backup; nothing of its owner is deleted until then"
 
 
 class Listed(NamedTuple):
-    """Ids of ledgers, in order. ``dropped``: those of them whose copy in BookKeeper counts as deleted. ``copies``: what
-    is said of copies in tiered storage, also of those that never were completed."""
+    """Ids of ledgers, in order. ``dropped``: those whose BookKeeper ledger counts as deleted. ``copies``:
+    records of offloaded copies, including incomplete ones."""
 
     ledgers: tuple[int, ...]
     dropped: tuple[int, ...] = ()
@@ -37,7 +37,7 @@ class Listed(NamedTuple):
 
 
 def managed_ledger(data: bytes, where: str) -> Listed:
-    """Ledgers that a managed ledger lists. One that was just made is empty, and lists none. Raises `BadBytes`."""
+    """Ledgers that a managed ledger lists. A new one is empty and lists none. Raises `BadBytes`."""
     data, where = compressed.opened(data, where)
     message = _parsed(messages.ManagedLedger(), data, where)
     ids: set[int] = set()
@@ -55,7 +55,7 @@ def managed_ledger(data: bytes, where: str) -> Listed:
 
 
 def _copy(ledger: int, said: Any) -> Copy:
-    """Names of drivers and places that are no text name no place."""
+    """Drivers and places that are not text are omitted."""
     more = {pair.key: pair.value.decode(errors="replace") for pair in said.driverMetadata.properties}
     pair = Pair(uid_of(said.uidMsb, said.uidLsb), ledger)
     driver = said.driverMetadata.name.decode(errors="replace")
@@ -63,8 +63,8 @@ def _copy(ledger: int, said: Any) -> Copy:
 
 
 def cursor(data: bytes, where: str) -> tuple[Listed, bool]:
-    """All ledgers that a cursor points to: of its position, of the compaction, of delayed messages; and whether it
-    keeps its position in a ledger. Raises `BadBytes`."""
+    """All ledgers that a cursor references: for its position, the compaction, delayed messages; and whether it
+    stores its position in a ledger. Raises `BadBytes`."""
     data, where = compressed.opened(data, where)
     message = _parsed(messages.Cursor(), data, where)
     found = [message.cursorsLedgerId]
@@ -80,7 +80,7 @@ def schema(data: bytes, where: str) -> Listed:
 
 
 def _in_order(ledgers: list[int]) -> tuple[int, ...]:
-    """Each once; a negative id is how none is said."""
+    """Distinct ids; a negative id stands for none."""
     return tuple(sorted({ledger for ledger in ledgers if ledger >= 0}))
 
 
@@ -91,7 +91,7 @@ def _bucket(value: bytes, where: str) -> int:
 
 
 def _parsed(message: Any, data: bytes, where: str) -> Any:
-    """Fill the message from bytes, or from text."""
+    """Parse the message from binary or text form."""
     name = message.DESCRIPTOR.name
     if _TEXT.match(data):
         try:
@@ -115,4 +115,4 @@ def _parse_binary(message: Any, data: bytes, where: str) -> None:
     strange = UnknownFieldSet(message)
     if any(strange[at].field_number in kind.fields_by_number for at in range(len(strange))):
         place = first_damage(data, 0, len(data), kind)
-        raise BadBytes(where, place, f"a field as {kind.name} has it", "one of another type", _TODO)
+        raise BadBytes(where, place, f"a field of {kind.name}", "a field of another type", _TODO)

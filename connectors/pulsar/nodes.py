@@ -1,4 +1,4 @@
-"""What one znode points to, as `state.deletion.owners.Pointers`."""
+"""The references of one znode, as `state.deletion.owners.Pointers`."""
 
 from trueup.connectors.pulsar import metadata
 from trueup.connectors.pulsar.layout import Kind, Paths, Place
@@ -7,11 +7,11 @@ from trueup.connectors.zookeeper.requests import Stat
 from trueup.state.common.errors import BadBytes
 from trueup.state.deletion.owners import Pointers, Status
 
-_STRANGE = "a managed ledger or a cursor where Pulsar keeps them"
+_STRANGE = "a managed ledger or a cursor at a path of Pulsar"
 
 
 def place_of(paths: Paths, path: str, data: bytes) -> Place:
-    """What the node at this path is."""
+    """The type and owner of the node at this path."""
     first, *others = places = paths.places(path)
     if not others or not data:
         return places[-1]
@@ -19,8 +19,8 @@ def place_of(paths: Paths, path: str, data: bytes) -> Place:
 
 
 def pointers_of(paths: Paths, path: str, data: bytes, stat: Stat, seen_ms: int) -> Pointers | None:
-    """What this node points to; None for an empty one that only leads to others. Never raises: what cannot be read, or
-    may be anything, is UNREADABLE."""
+    """The references of this node; None for an empty node that is only a directory. Never raises: an unreadable or
+    ambiguous node is UNREADABLE."""
     place = place_of(paths, path, data)
     if not data and place.kind in (Kind.STRANGE, Kind.SCHEMA):
         return None
@@ -33,15 +33,15 @@ def pointers_of(paths: Paths, path: str, data: bytes, stat: Stat, seen_ms: int) 
 
 
 def gone(paths: Paths, path: str, zxid: int, seen_ms: int) -> Pointers:
-    """A node that is not there, as of ``zxid``."""
+    """A node that does not exist, as of ``zxid``."""
     place = paths.places(path)[0]
     return Pointers(path, place.owner, place.name, Status.GONE, -1, zxid, seen_ms)
 
 
 def forbidden(paths: Paths, path: str, mzxid: int, seen_ms: int) -> Pointers:
-    """A node that may not be read. ``mzxid``: of what was last known of it, which must not win over what comes."""
+    """A node without read permission. ``mzxid``: of its last known state, which must not win over later ones."""
     place = paths.places(path)[0]
-    error = f"expected permission to read {path}; found none; give this identity the right in the znode's ACL"
+    error = f"expected permission to read {path}; found none; grant it to this identity in the znode's ACL"
     return Pointers(path, place.owner, place.name, Status.UNREADABLE, -1, mzxid, seen_ms, error=error)
 
 
@@ -60,4 +60,4 @@ def _decoded(kind: Kind, data: bytes, path: str) -> tuple[Listed, bool]:
         return metadata.cursor(data, path)
     if kind is Kind.SCHEMA:
         return metadata.schema(data, path), False
-    raise BadBytes(path, 0, _STRANGE, f"{len(data)} bytes", "report its path; nothing of its owner is deleted")
+    raise BadBytes(path, 0, _STRANGE, f"{len(data)} bytes", "report its path as a bug; nothing of its owner is deleted")

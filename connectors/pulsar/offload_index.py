@@ -1,10 +1,10 @@
-"""The objects to which a ledger is offloaded (DataBlockUtils, OffloadIndexBlockImpl, DataBlockHeaderImpl), and whether
-they hold all of it.
+"""The objects of an offloaded ledger (DataBlockUtils, OffloadIndexBlockImpl, DataBlockHeaderImpl), and the check that
+they are complete.
 
-A ledger is a pair of objects: its entries in blocks, and an index that says where each block begins and what the
-ledger was. All numbers are big-endian. A block is a header of 128 bytes, entries (length, id, bytes), and a padding
-that begins with a negative number. An offload that was cut short still has an index that fits its data; so every
-entry is walked, by ranges: what is left out of the middle or of the end is found by its id.
+A ledger is a pair of objects: its entries in blocks, and an index with the offset of each block and the ledger's
+metadata. All numbers are big-endian. A block is a header of 128 bytes, entries (length, id, bytes), and padding
+that starts with a negative number. A truncated offload still has an index that matches its data, so every
+entry is read, by ranges: an entry that is missing in the middle or at the end shows by its id.
 """
 
 import re
@@ -29,19 +29,19 @@ _ENTRY = struct.Struct(">iq")
 _MAGIC, _MAGIC_2, _MAGIC_BLOCK, _PADDING = 0xDE47DE47, 0x3D1FB0BC, 0xFBDBABCB, b"\xfe\xdc\xde\xad"
 HEADER = 128
 BLOCK = np.dtype([("first", ">i8"), ("part", ">i4"), ("offset", ">i8")])
-"""Of each block: the id of its first entry, the number of its part, and where its header begins."""
+"""For each block: the id of its first entry, its part number, and the offset of its header."""
 LONGEST_INDEX = 1 << 26
 WINDOW = 1 << 23
 _CLOSED = 3
-_TODO = "look at the object; the ledger stays in BookKeeper"
+_TODO = "inspect the object; the ledger is kept in BookKeeper"
 Read = Callable[[int, int], bytes]
-"""So many bytes of the data object from an offset on."""
+"""Reads a number of bytes of the data object from an offset."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Index:
-    """What an index says. ``data_length``: of the data object in bytes; ``blocks``: rows of `BLOCK`; ``last_entry``,
-    ``length`` (bytes of all entries), ``closed`` and ``claim``: the ledger's metadata when it was offloaded."""
+    """The content of an index. ``data_length``: size of the data object in bytes; ``blocks``: rows of `BLOCK`;
+    ``last_entry``, ``length`` (bytes of all entries), ``closed`` and ``claim``: metadata at the time of the offload."""
 
     data_length: int
     blocks: NDArray[Any]
@@ -52,7 +52,7 @@ class Index:
 
 
 def pair_of(key: str) -> tuple[Pair, bool] | None:
-    """Which pair an object belongs to and whether it is the index; None for what is not named like one."""
+    """The pair of an object, and whether it is the index; None for other names."""
     found = _KEY.match(key)
     if found is None or int(found[2]) >= 1 << 63:
         return None
@@ -60,15 +60,15 @@ def pair_of(key: str) -> tuple[Pair, bool] | None:
 
 
 def uid_of(msb: int, lsb: int) -> str:
-    """A UUID as it is written, of two signed halves."""
+    """The text form of a UUID with these two signed halves."""
     digits = f"{(msb & (1 << 64) - 1) << 64 | lsb & (1 << 64) - 1:032x}"
     return "-".join(digits[a:b] for a, b in ((0, 8), (8, 12), (12, 16), (16, 20), (20, 32)))
 
 
 def index_of(data: bytes, where: str) -> Index:
-    """What an index object holds. Raises `BadBytes`, and `Stop` for one of the form that holds several ledgers."""
+    """Parse an index object. Raises `BadBytes`, and `Stop` for the format with several ledgers."""
     if len(data) >= 4 and int.from_bytes(data[:4], "big") == _MAGIC_2:
-        raise Stop(f"an index of form 1 in {where}", "one of form 2, of several ledgers", "it cannot be verified yet")
+        raise Stop(f"an index of format 1 in {where}", "format 2 with several ledgers", "it is not supported")
     _need(len(data) >= _INDEX.size, where, len(data), f"an index of at least {_INDEX.size} bytes", "its end")
     magic, size, data_length, header, count, meta = _INDEX.unpack_from(data)
     _need(magic == _MAGIC, where, 0, f"{_MAGIC:#x}", f"{magic:#x}")
@@ -84,10 +84,10 @@ def index_of(data: bytes, where: str) -> Index:
 
 
 def verify(read: Read, size: int, index: Index, where: str) -> None:
-    """Walk every entry of a data object of so many bytes, which are read in windows; what is longer is passed over.
+    """Read every entry of a data object of ``size`` bytes, in windows; the content of long entries is skipped.
 
-    Raises `BadBytes` where it is not what its index says: a block or an entry elsewhere or of another length, an entry
-    missing in between or at the end, more or fewer bytes than the ledger had.
+    Raises `BadBytes` if it does not match its index: a block or an entry at another offset or of another length, a
+    missing entry, more or fewer bytes than the ledger had.
     """
     _need(size == index.data_length, where, min(size, index.data_length), f"{index.data_length} bytes", str(size))
     window, last, length = _Window(read, size, where), -1, 0
@@ -103,7 +103,7 @@ def verify(read: Read, size: int, index: Index, where: str) -> None:
 
 
 def _check(blocks: NDArray[Any], data_length: int, where: str, at: int) -> None:
-    """Blocks follow each other from the beginning of the object, each with room for its header."""
+    """Verify that blocks follow each other from the start of the object, each with room for its header."""
     offsets, firsts = blocks["offset"].astype(np.int64), blocks["first"].astype(np.int64)
     steps = np.diff(offsets, append=data_length)
     wrong = (steps < HEADER) | (offsets < 0)
@@ -134,7 +134,7 @@ def _block_header(window: "_Window", first: int, offset: int, end: int, where: s
 
 
 def _entries(window: "_Window", last: int, at: int, end: int, where: str) -> tuple[int, int]:
-    """The last entry from ``at`` on, and how many bytes all of them have."""
+    """The last entry from ``at`` on, and the total bytes of the entries."""
     total = 0
     while end - at >= _ENTRY.size:
         data, place = window.at(at, _ENTRY.size)
@@ -151,14 +151,14 @@ def _entries(window: "_Window", last: int, at: int, end: int, where: str) -> tup
 
 
 class _Window:
-    """Bytes of an object that are asked for in order."""
+    """Bytes of an object, read sequentially."""
 
     def __init__(self, read: Read, size: int, where: str) -> None:
         self._read, self._size, self._where = read, size, where
         self._begin, self._bytes = 0, b""
 
     def at(self, offset: int, count: int) -> tuple[bytes, int]:
-        """Bytes among which are ``count`` from ``offset`` on, and their place there."""
+        """A buffer that includes ``count`` bytes from ``offset`` on, and their position in it."""
         if offset + count > self._begin + len(self._bytes) or offset < self._begin:
             wanted = min(WINDOW, self._size - offset)
             self._begin, self._bytes = offset, self._read(offset, wanted) if wanted > 0 else b""

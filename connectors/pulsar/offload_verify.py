@@ -1,8 +1,7 @@
-"""Copies of ledgers in object stores: found by what their owner says, and verified before anything rests on one.
+"""Verification of offloaded ledgers in object stores, found by their owner's records.
 
-Verified is a copy that holds every entry of the ledger as its metadata have it
-(`connectors.pulsar.offload_index.verify`). What was verified is so as long as both objects keep their ETags; then it is
-not walked again.
+A verified copy contains every entry of the ledger's metadata (`connectors.pulsar.offload_index.verify`). The result
+is reused while both objects keep their ETags.
 """
 
 from collections.abc import Mapping
@@ -15,12 +14,12 @@ from trueup.state.deletion.offloads import Copy
 from trueup.state.deletion.owners import Component
 
 KEPT = 10_000
-"""Verified copies that are remembered at most."""
-_STAYS = "the ledger stays in BookKeeper until it is"
+"""Maximum number of remembered results."""
+_STAYS = "the ledger is kept in BookKeeper until then"
 
 
 class Facts(NamedTuple):
-    """What a ledger is, of which there is a copy: its managed ledger, the id of its last entry, its bytes."""
+    """The properties of an offloaded ledger: its managed ledger, the id of its last entry, its bytes."""
 
     owner: str
     last_entry: int
@@ -28,23 +27,23 @@ class Facts(NamedTuple):
 
 
 class Tiered:
-    """All stores there are, by name. Not for several threads at once."""
+    """All configured stores by name. Not safe for use from several threads at once."""
 
     def __init__(self, stores: Mapping[str, Store]) -> None:
         self.stores = dict(stores)
         self._verified: dict[str, tuple[str, str, Facts]] = {}
 
     def verify(self, copy: Copy, facts: Facts) -> None:
-        """Raises `Stop` where the copy is missing, short, another's or not as its index has it, `Retry` where a store
-        does not answer."""
+        """Raises `Stop` if the copy is missing, incomplete, of another owner or different from its index, `Retry` if a
+        store does not respond."""
         if not copy.complete:
-            raise Stop(f"a complete copy of ledger {copy.pair.ledger}", "one that was begun", _STAYS)
+            raise Stop(f"a complete copy of ledger {copy.pair.ledger}", "an incomplete one", _STAYS)
         store = self._store(copy)
         data, index = (_there(store, key) for key in (copy.pair.data_key, copy.pair.index_key))
         for head in (data, index):
             where = f"{store.place}/{copy.pair.data_key}"
             _same(where, "managed ledger", facts.owner, head.said.get("managedledgername", facts.owner))
-            # A broker reads nothing that does not say this of itself (DataBlockUtils).
+            # A broker reads only objects with this metadata (DataBlockUtils).
             _same(where, "format version", "1", head.said.get("s3managedledgeroffloaderformatversion", "none"))
         seen = (data.tag, index.tag, facts)
         if self._verified.get(copy.pair.data_key) != seen:
@@ -54,12 +53,12 @@ class Tiered:
             self._verified[copy.pair.data_key] = seen
 
     def _store(self, copy: Copy) -> Store:
-        """The store where a copy is. Raises `Stop` where that is none or not one alone."""
+        """The store of a copy. Raises `Stop` if there is none, or more than one."""
         found = [store for store in self.stores.values() if _is_at(store, copy)]
         if len(found) == 1:
             return found[0]
-        where = f"bucket {copy.bucket or '(not said)'} of {copy.endpoint or 'AWS'}, where driver {copy.driver} put it"
-        raise Stop(f"one entry of stores: for {where}", str(len(found)), "add it, or give it the endpoint")
+        where = f"bucket {copy.bucket or '(not recorded)'} of {copy.endpoint or 'AWS'}, driver {copy.driver}"
+        raise Stop(f"one entry of stores: for {where}", str(len(found)), "add the store, or set its endpoint")
 
 
 def _is_at(store: Store, copy: Copy) -> bool:

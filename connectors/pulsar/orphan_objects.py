@@ -1,8 +1,8 @@
-"""Objects of tiered storage that no owner points to: found by listing, and deleted after one more look at their owner.
+"""Orphan objects in tiered storage: found by listing, and deleted after another read of their owner.
 
-Owners are read before a listing, so that little has to be kept of it, and again after it, as only what was there
-before its owner was read can be told from what is just being written. A listing may lie: whatever it has and an owner
-does not is looked at itself, and so is what an owner has and a listing does not.
+Owners are read before a listing, to keep little of it in memory, and again after it, because only an object that
+existed before its owner was read can be distinguished from one that is being written. Listings can be incomplete:
+objects that only the listing or only an owner has are read individually.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,11 +21,11 @@ from trueup.state.deletion.owners import Pointers, Status
 
 _UPLOAD = "?uploadId="
 LOST_AT_ONCE = 1_000
-"""Copies that a listing lacks and that are looked at themselves, in one search."""
+"""Maximum number of copies missing in a listing that one search reads individually."""
 
 
 def referenced(client: Client, paths: Paths) -> Referenced:
-    """All that owners point to now: no server that lags behind is asked. Raises `Retry`."""
+    """All references of owners, read now from an up-to-date server. Raises `Retry`."""
     client.settle(paths.ledgers)
     found = Referenced({}, {}, {})
     copies, listed, status = dict[Pair, Copy](), dict[int, str](), dict[str, Status]()
@@ -41,14 +41,14 @@ def referenced(client: Client, paths: Paths) -> Referenced:
 
 
 class Search:
-    """One store. ``cluster``: clusterName of the Pulsar whose objects may be called forgotten; empty: nobody's."""
+    """One store. ``cluster``: clusterName of the Pulsar whose objects may be orphans; empty: none."""
 
     def __init__(self, name: str, store: Store, cluster: str) -> None:
         self._name, self._store, self._cluster = name, store, cluster
         self._said: dict[str, Said] = {}
 
     def strays(self, read: Callable[[], Referenced]) -> list[Stray]:
-        """All that the store has and no owner points to, and complete copies that it ought to have and has not."""
+        """Objects in the store without a reference, and referenced complete copies that the store lacks."""
         before = read()
         found, here = self._listed(before)
         now = read()
@@ -63,7 +63,7 @@ class Search:
         return strays + self._lost(now, here)
 
     def _listed(self, before: Referenced) -> tuple[dict[Pair, list[Part]], set[str]]:
-        """What nobody pointed to by then, and the keys of what somebody did."""
+        """Objects without a reference so far, and the keys of referenced ones."""
         found, here = dict[Pair, list[Part]](), set[str]()
         for page in self._store.objects():
             for each in page:
@@ -83,7 +83,7 @@ class Search:
         return found, here
 
     def _say(self, part: Part, said: set[Said]) -> bool:
-        """Whether it is there; what it says of itself goes to ``said``. An upload says nothing."""
+        """Whether the object exists; its metadata are added to ``said``. An upload has none."""
         _, key, upload = split(part.place)
         if upload:
             return True
@@ -98,7 +98,7 @@ class Search:
         return True
 
     def _lost(self, now: Referenced, here: set[str]) -> list[Stray]:
-        """Complete copies that are to be in this bucket, and of which an object is not there."""
+        """Complete copies that belong in this bucket and lack an object."""
         place = self._store.place
         ends = ("", place.endpoint.rstrip("/"))
         wanted = [
@@ -118,14 +118,14 @@ class Search:
 
 
 def split(place: str) -> tuple[str, str, str]:
-    """Store, key, and id of the upload (empty for an object) of a place."""
+    """Store, key, and upload id (empty for an object) of a place."""
     store, _, rest = place.partition("/")
     key, _, upload = rest.partition(_UPLOAD)
     return store, key, upload
 
 
 def left(stores: Mapping[str, Store], places: Iterable[str]) -> list[str]:
-    """Those of these places that still hold something."""
+    """Those of these places that still hold data."""
     return [place for place in places if _holds(stores, place)]
 
 
@@ -133,21 +133,23 @@ def remove(
     stores: Mapping[str, Store], owner: str, clusters: Mapping[str, str], places: Sequence[str],
     nodes: Callable[[str], Sequence[Pointers]],
 ) -> list[str]:  # fmt: skip
-    """Delete these objects and give these uploads up, unless their owner, read now, points to one of them; those that
-    are still there. ``clusters``: of each store. Raises `Refused` where anything is not as it has to be."""
+    """Delete these objects and abort these uploads, unless their owner, read now, references one of them. Returns
+    those that still exist. ``clusters``: of each store. Raises `Refused` if any requirement does not hold."""
     own = nodes(owner)[0]
     if own.status is not Status.READABLE:
-        raise Refused(f"{own.path} to be read", own.status.name, own.error or "nothing is deleted without its owner")
+        raise Refused(
+            f"a readable node {own.path}", own.status.name, own.error or "nothing is deleted without its owner"
+        )
     used = {copy.pair for copy in own.copies}
     for place in places:
         name, key, upload = split(place)
         named = pair_of(key)
         if named is None or named[0] in used or name not in stores:
-            raise Refused("objects of copies that nobody points to", place, "it is in use, or in no store that is set")
+            raise Refused("unreferenced objects", place, "it is in use, or its store is not configured")
         head = None if upload else stores[name].head(key)
         found = head and (head.said.get("managedledgername", ""), head.said.get("pulsarclustername", ""))
         if found and found != (owner, clusters[name]):
-            raise Refused(f"an object of {owner} in cluster {clusters[name]}", f"{place} of {found}", "it stays")
+            raise Refused(f"an object of {owner} in cluster {clusters[name]}", f"{place} of {found}", "it is kept")
     for name, store in stores.items():
         mine = [(key, upload) for at, key, upload in map(split, places) if at == name]
         store.delete([key for key, upload in mine if not upload])

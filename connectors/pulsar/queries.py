@@ -1,4 +1,4 @@
-"""Walks and reads of Pulsar's nodes."""
+"""Traversals and reads of Pulsar's nodes."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -12,12 +12,12 @@ from trueup.connectors.zookeeper.requests import Stat
 from trueup.state.deletion.owners import Pointers, Status
 
 PACE = Pace(100, 2)
-"""A node may have a megabyte, and an answer holds so many of them."""
+"""A node can have a megabyte, and a response contains this number of nodes."""
 _NAMES_TOGETHER, _LISTINGS = 50_000, 250
 
 
 class Node(NamedTuple):
-    """A node as it was read. ``error``: GONE or FORBIDDEN, as of ``zxid``; 0 with a ``stat``."""
+    """A node as read. ``error``: GONE or FORBIDDEN, as of ``zxid``; 0 with a ``stat``."""
 
     path: str
     data: bytes
@@ -27,7 +27,7 @@ class Node(NamedTuple):
 
 
 def read(client: Client, paths: Iterable[str], pace: Pace = PACE) -> Iterator[list[Node]]:
-    """These nodes, in their order, one list an answer. Raises `Retry`."""
+    """These nodes, in their order, one list per response. Raises `Retry`."""
     wanted = list(paths)
     at = 0
     for part in client.multi_read("", [path[1:].encode() for path in wanted], pace):
@@ -42,7 +42,7 @@ def read(client: Client, paths: Iterable[str], pace: Pace = PACE) -> Iterator[li
 
 
 def walk(client: Client, tops: Sequence[str], pace: Pace = PACE) -> Iterator[list[Node]]:
-    """These nodes and all below them, level by level. What may not be read is told, and nothing below it."""
+    """These nodes and all below them, level by level. A forbidden node is included, nodes below it are not."""
     level = list(tops)
     while level:
         above: list[tuple[str, int]] = []
@@ -53,7 +53,7 @@ def walk(client: Client, tops: Sequence[str], pace: Pace = PACE) -> Iterator[lis
 
 
 def below(client: Client, tops: Sequence[str], pace: Pace = PACE) -> Iterator[list[Node]]:
-    """All that is below these nodes, which need not exist. Raises `Forbidden` if they may not be listed."""
+    """All nodes below these, which need not exist. Raises `Forbidden` if one may not be listed."""
     level: list[str] = []
     for top in tops:
         with suppress(NoNode):
@@ -62,8 +62,8 @@ def below(client: Client, tops: Sequence[str], pace: Pace = PACE) -> Iterator[li
 
 
 def owned(client: Client, paths: Paths, owners: Iterable[str], seen_ms: int) -> dict[str, list[Pointers]]:
-    """All nodes of these owners as they are now: no server that lags behind is asked. Each has its own node first, GONE
-    if it is not there. Raises `Retry`, and `Stop` for a name that no owner can have."""
+    """All current nodes of these owners, from an up-to-date server. Each has its own node first, GONE
+    if it does not exist. Raises `Retry`, and `Stop` for an invalid name."""
     found: dict[str, list[Pointers]] = {owner: [] for owner in owners}
     tops = {paths.node(owner): owner for owner in found}
     client.settle(paths.ledgers)
@@ -79,7 +79,7 @@ def owned(client: Client, paths: Paths, owners: Iterable[str], seen_ms: int) -> 
 
 
 def _own(told: Pointers, owner: str) -> Pointers:
-    """The node of an owner as its own: one that is READABLE as somebody else's says that this owner has none."""
+    """The node as the owner's own: a node READABLE as that of another owner means that this owner has none."""
     if told.owner == owner:
         return told
     mine = told._replace(owner=owner, name="", ledgers=(), dropped=(), copies=(), elsewhere=False)
@@ -95,7 +95,7 @@ def _told(paths: Paths, node: Node, seen_ms: int) -> Pointers:
 
 
 def _together(above: Iterable[tuple[str, int]]) -> Iterator[list[str]]:
-    """Nodes to be listed with one request: an answer should stay at some MB."""
+    """Nodes to list with one request: a response should stay at a few MB."""
     some: list[str] = []
     names = 0
     for path, children in above:

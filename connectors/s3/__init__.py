@@ -1,1 +1,1 @@
-"""Object stores that speak S3: what is there, ranges of it, and deletions that are confirmed."""
+"""Object stores with an S3 API: listings, ranged reads, and confirmed deletions."""

@@ -1,8 +1,8 @@
-"""One bucket. Credentials are found by boto3's own chain or in two environment variables that are named, and stay here:
-nothing that is raised, logged or returned holds one.
+"""One bucket. Credentials come from boto3's own chain or from two named environment variables, and are never part of
+an error, a log line or a result.
 
-Every call is limited in time and tried three times; what then still fails is told as what to do about it: `Retry` (a
-store that does not answer, or is busy), `Stop` (denied, no such bucket), `Unknown` (a deletion without an answer).
+Every call has a time-out and is attempted three times; the remaining error states what to do: `Retry` (a
+store that does not respond, or is busy), `Stop` (denied, no such bucket), `Unknown` (a deletion without a response).
 """
 
 import os
@@ -18,7 +18,7 @@ from trueup.state.deletion.stores import Store as Declared
 
 TRIES, CONNECT_S, ANSWER_S = 3, 5.0, 30.0
 TOGETHER = 1_000
-"""Keys of one request, as S3 has it."""
+"""Maximum keys per request of S3."""
 _GONE = frozenset({"404", "NoSuchKey", "NotFound", "NoSuchUpload"})
 _LATER = frozenset({"SlowDown", "RequestTimeout", "RequestTimeTooSkewed", "InternalError", "ServiceUnavailable",
                     "OperationAborted", "Throttling", "503", "500", "429"})  # fmt: skip
@@ -27,7 +27,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a bucket is. Empty: as boto3's own configuration has it. ``key_env``, ``secret_env``: the environment
+    """The location of a bucket. Empty: from boto3's own configuration. ``key_env``, ``secret_env``: the environment
     variables with the credentials."""
 
     bucket: str
@@ -41,7 +41,7 @@ class Place:
 
 
 class Object(NamedTuple):
-    """One object as a listing has it. ``size`` in bytes, ``modified_ms`` since the epoch."""
+    """One object of a listing. ``size`` in bytes, ``modified_ms`` since the epoch."""
 
     key: str
     size: int
@@ -49,8 +49,8 @@ class Object(NamedTuple):
 
 
 class Head(NamedTuple):
-    """One object as it is now. ``tag``: its ETag, another for other bytes. ``said``: its user metadata, with names in
-    lower case."""
+    """The current state of one object. ``tag``: its ETag, which changes with its bytes. ``said``: its user metadata,
+    with names in lower case."""
 
     size: int
     modified_ms: int
@@ -59,7 +59,7 @@ class Head(NamedTuple):
 
 
 class Upload(NamedTuple):
-    """A multipart upload that was begun and neither completed nor given up; no listing of objects shows it."""
+    """A multipart upload that is neither completed nor aborted; no listing of objects shows it."""
 
     key: str
     id: str
@@ -67,7 +67,7 @@ class Upload(NamedTuple):
 
 
 class Store:
-    """A bucket. Safe to use from several threads. Nothing is asked before the first call."""
+    """A bucket. Safe to use from several threads. Sends nothing before the first call."""
 
     def __init__(self, place: Place, environment: Mapping[str, str] = os.environ) -> None:
         self.place, self._environment = place, environment
@@ -80,36 +80,36 @@ class Store:
         return self._made
 
     def objects(self) -> Iterator[list[Object]]:
-        """Every object, a page at a time. What is written or deleted meanwhile may or may not be among them."""
+        """Every object, page by page. Concurrent writes and deletions may or may not be included."""
         pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self.place.bucket)
         for page in self._pages("list objects", pages):
             yield [Object(o["Key"], o["Size"], _ms(o["LastModified"])) for o in page.get("Contents", [])]
 
     def uploads(self) -> Iterator[list[Upload]]:
-        """Every incomplete multipart upload, a page at a time."""
+        """Every incomplete multipart upload, page by page."""
         pages = self._client.get_paginator("list_multipart_uploads").paginate(Bucket=self.place.bucket)
         for page in self._pages("list uploads", pages):
             yield [Upload(u["Key"], u["UploadId"], _ms(u["Initiated"])) for u in page.get("Uploads", [])]
 
     def head(self, key: str) -> Head | None:
-        """An object, None if there is none of this name."""
-        found = self._call(f"look at {key}", lambda: self._client.head_object(Bucket=self.place.bucket, Key=key))
+        """An object, or None if it does not exist."""
+        found = self._call(f"read {key}", lambda: self._client.head_object(Bucket=self.place.bucket, Key=key))
         if found is None:
             return None
         said = {name.lower(): value for name, value in found.get("Metadata", {}).items()}
         return Head(found["ContentLength"], _ms(found["LastModified"]), found["ETag"], said)
 
     def read(self, key: str, offset: int, count: int, tag: str) -> bytes:
-        """So many bytes of an object, fewer at its end. Raises `Stop` if it is gone or is another by now."""
+        """``count`` bytes of an object, fewer at its end. Raises `Stop` if it was deleted or replaced."""
         where = {"Bucket": self.place.bucket, "Key": key, "Range": f"bytes={offset}-{offset + count - 1}"}
-        what = f"read {key} from byte {offset} on"
+        what = f"read {key} from byte {offset}"
         found = self._call(what, lambda: self._client.get_object(**where, IfMatch=tag)["Body"].read())
         if found is None:
             raise Stop(f"{key} in {self.place}", "none", "it was deleted meanwhile")
         return bytes(found)
 
     def delete(self, keys: Sequence[str]) -> list[str]:
-        """Delete these objects, then look whether each is gone; those that are not. One that is not there is gone."""
+        """Delete these objects, then check each. Returns those that still exist."""
         for at in range(0, len(keys), TOGETHER):
             some = {"Objects": [{"Key": key} for key in keys[at : at + TOGETHER]], "Quiet": True}
             self._call("delete objects", lambda: self._client.delete_objects(Bucket=self.place.bucket, Delete=some),  # noqa: B023
@@ -117,20 +117,20 @@ class Store:
         return [key for key in keys if self.head(key) is not None]
 
     def abort(self, upload: Upload) -> bool:
-        """Give an upload up; whether it is gone then."""
+        """Abort an upload. Returns whether it is gone."""
         where = {"Bucket": self.place.bucket, "Key": upload.key, "UploadId": upload.id}
-        what = f"give up the upload of {upload.key}"
+        what = f"abort the upload of {upload.key}"
         self._call(what, lambda: self._client.abort_multipart_upload(**where), lost=Unknown)
         return not self.holds(upload)
 
     def holds(self, upload: Upload) -> bool:
         """Whether an upload exists. It may have no parts yet."""
         where = {"Bucket": self.place.bucket, "Key": upload.key, "UploadId": upload.id, "MaxParts": 1}
-        found = self._call(f"look at the upload of {upload.key}", lambda: self._client.list_parts(**where))
+        found = self._call(f"read the upload of {upload.key}", lambda: self._client.list_parts(**where))
         return found is not None
 
     def parts(self, upload: Upload) -> list[int]:
-        """Bytes of each part that an upload holds."""
+        """Bytes of each part of an upload."""
         where = {"Bucket": self.place.bucket, "Key": upload.key, "UploadId": upload.id}
         pages = self._client.get_paginator("list_parts").paginate(**where)
         return [part["Size"] for page in self._pages("list parts", pages) for part in page.get("Parts", [])]
@@ -141,7 +141,7 @@ class Store:
             yield page
 
     def _call(self, what: str, call: Callable[[], _T], lost: type[TrueupError] = Retry) -> _T | None:
-        """What the store says, None if there is no such object."""
+        """The result of the call, None if the object does not exist."""
         try:
             return call()
         except ClientError as error:
@@ -154,12 +154,12 @@ class Store:
 
 
 def store_of(declared: Declared) -> Store:
-    """A store of the settings."""
+    """The store for a store of the settings."""
     return Store(Place(declared.bucket, declared.region, declared.endpoint, declared.key_env, declared.secret_env))
 
 
 def _client(place: Place, environment: Mapping[str, str]) -> Any:
-    import boto3  # takes 0.15 s that no start without a store should wait for
+    import boto3  # takes 0.15 s, which a start without a store avoids
     from botocore.config import Config
 
     config = Config(
@@ -173,33 +173,33 @@ def _client(place: Place, environment: Mapping[str, str]) -> Any:
             aws_secret_access_key=_named(place.secret_env, environment),
         )  # fmt: skip
     except (BotoCoreError, ValueError) as error:
-        raise Stop(f"a usable place of {place}", type(error).__name__, "correct region and endpoint") from None
+        raise Stop(f"a usable location of {place}", type(error).__name__, "correct region and endpoint") from None
 
 
 def _named(variable: str, environment: Mapping[str, str]) -> str | None:
     if not variable:
         return None
     if not environment.get(variable):
-        raise Stop(f"a credential in the environment variable {variable}", "none", "set it where Trueup is started")
+        raise Stop(f"a credential in the environment variable {variable}", "none", "set it for Trueup")
     return environment[variable]
 
 
 def _refused(expected: str, code: str, error: ClientError) -> TrueupError:
-    """Only the code of an answer is told: the rest may repeat what was sent."""
+    """Only the error code is shown: the rest of the response may repeat the request."""
     status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
     if code in _LATER or status >= 500:
-        return Retry(expected, f"{code or status}", "it is asked again later")
+        return Retry(expected, f"{code or status}", "the request is retried later")
     if code == "PreconditionFailed" or status == 412:
-        return Stop(expected, "another object of the same name", "it was written anew meanwhile")
-    return Stop(expected, f"{code or status}", "correct the bucket, its region, or the rights of the credentials")
+        return Stop(expected, "another object of the same name", "it was overwritten meanwhile")
+    return Stop(expected, f"{code or status}", "correct the bucket, its region, or the permissions of the credentials")
 
 
 def _unanswered(expected: str, error: Exception, lost: type[TrueupError]) -> TrueupError:
     if isinstance(error, NoCredentialsError):
-        return Stop(expected, "no credentials", "name them in the environment, or use the files of the AWS tools")
-    # Whoever could not even connect has changed nothing.
+        return Stop(expected, "no credentials", "set them in the environment, or use the files of the AWS tools")
+    # A client that could not connect has changed nothing.
     kind = Retry if isinstance(error, ConnectTimeoutError) else lost
-    return kind(expected, f"no answer ({type(error).__name__})", "see that the store can be reached")
+    return kind(expected, f"no response ({type(error).__name__})", "check that the store is reachable")
 
 
 def _ms(time: datetime) -> int:

@@ -1,1 +1,1 @@
-"""ZooKeeper below every connector that needs it: recursive watches, bulk reads, cheap resynchronisation."""
+"""The ZooKeeper client for all connectors: recursive watches, bulk reads, fast resynchronisation."""

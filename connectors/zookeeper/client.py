@@ -1,7 +1,7 @@
-"""A ZooKeeper session: kazoo's (reconnects, SASL, TLS), with recursive watches, bulk reads and our errors.
+"""A ZooKeeper session: kazoo's (reconnects, SASL, TLS) with recursive watches, bulk reads and Trueup's errors.
 
-`look`, `listing`, `make`, `put`, `drop`, `commit` and the bulk requests raise `state.common.errors` and the few that
-`connectors.zookeeper.errors` adds; kazoo's own methods are there too and raise kazoo's.
+`look`, `listing`, `make`, `put`, `drop`, `commit` and the bulk requests raise `state.common.errors` and the errors of
+`connectors.zookeeper.errors`; kazoo's own methods are available, too, and raise kazoo's errors.
 """
 
 import logging
@@ -39,9 +39,9 @@ class Event(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How hard to press a server: ``batch`` znodes a request, ``window`` requests on the way, ``pause_s`` between.
+    """The load on a server: ``batch`` znodes per request, ``window`` requests in flight, ``pause_s`` between requests.
 
-    The default reads about 280,000 znodes a second; 250, 1 and 4 ms about 50,000, which other clients do not notice.
+    The default reads about 280,000 znodes/s; 250, 1 and 4 ms read about 50,000 without a visible effect on clients.
     """
 
     batch: int = 250
@@ -51,7 +51,7 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """Error code of each operation (None: done; 0: undone for another's sake), and the zxid of the whole."""
+    """The error code of each operation (None: done; 0: rolled back because another failed), and the zxid."""
 
     codes: list[int | None]
     zxid: int
@@ -67,8 +67,8 @@ _LOOK_S = 0.1
 class Client(KazooClient):  # type: ignore[misc]
     """One session. ``options`` are kazoo's (timeout in s, sasl_options, auth_data, use_ssl, ca, certfile ...).
 
-    ``sink`` gets every watch event on the connection's thread, in the order of zxids and several at once, as
-    (zxid, kind, path), and must not block. The zxid is -1 from servers older than 3.9.
+    ``sink`` is called on the connection's thread with every watch event, in the order of zxids and several at once, as
+    (zxid, kind, path), and must not block. The zxid is -1 on servers older than 3.9.
     """
 
     _connection: Any
@@ -97,9 +97,9 @@ class Client(KazooClient):  # type: ignore[misc]
         super()._notify_pending(state)
 
     def open(self, wait_s: float = 15.0, after_zxid: int = 0, given_up: Callable[[], bool] = lambda: False) -> "Client":
-        """Start the session. Raises `Retry` when no server answers in time, `Stop` when it refuses us.
+        """Start the session. Raises `Retry` if no server answers in time, `Stop` if the server refuses the client.
 
-        ``after_zxid``: only a server that has applied this zxid will do. ``given_up`` ends the wait early.
+        ``after_zxid``: accept only a server that has applied this zxid. ``given_up`` ends the wait early.
         """
         self.last_zxid = after_zxid
         refused: list[Any] = []
@@ -110,19 +110,19 @@ class Client(KazooClient):  # type: ignore[misc]
                 return self
         self.shut()
         if refused:
-            raise Stop("credentials that the server accepts", "AUTH_FAILED", "correct the ZooKeeper authentication")
+            raise Stop("valid ZooKeeper credentials", "AUTH_FAILED", "correct the ZooKeeper authentication")
         hosts = ",".join(f"{host}:{port}" for host, port in self.hosts)
-        raise Retry(f"ZooKeeper at {hosts} to answer in {wait_s:g} s", "no session", "see that it runs; will try again")
+        raise Retry(f"ZooKeeper at {hosts} to answer in {wait_s:g} s", "no session", "check that it runs; retrying")
 
     def shut(self) -> None:
-        """End the session: its ephemeral znodes and watches go at once, if the server can be told."""
+        """End the session: its ephemeral znodes and watches are removed at once if the server can be reached."""
         with translated("closing the session"):
             self.stop()
             self.close()
 
     @property
     def ended(self) -> bool:
-        """Whether this client was closed or refused; it reconnects by itself from anything else."""
+        """Whether this client was closed or refused; it reconnects by itself in any other case."""
         return self.state == KazooState.LOST and self._state in (KeeperState.CLOSED, KeeperState.AUTH_FAILED)
 
     @property
@@ -131,11 +131,11 @@ class Client(KazooClient):  # type: ignore[misc]
         return int(self._session_id or 0)
 
     def ask(self, request: Any, doing: str, writing: bool = False) -> Any:
-        """Send one request and wait for its answer."""
+        """Send one request and wait for the response."""
         return self._await(self.send(request), doing, writing)
 
     def send(self, request: Any) -> Any:
-        """Send one request; kazoo's asynchronous result. Fails at once while there is no connection."""
+        """Send one request and return kazoo's asynchronous result. Fails immediately without a connection."""
         result = self.handler.async_result()
         if self.connected:
             self._call(request, result)
@@ -148,7 +148,7 @@ class Client(KazooClient):  # type: ignore[misc]
             return result.get(timeout=ANSWER_S)
 
     def flow(self, asked: Iterable[Request], pace: Pace, doing: str) -> Iterator[Any]:
-        """Answers to these requests in their order, ``pace.window`` of them on the way."""
+        """The responses to these requests in order, with ``pace.window`` of them in flight."""
         waiting: deque[Any] = deque()
         for request in asked:
             waiting.append(self.send(request))
@@ -160,20 +160,20 @@ class Client(KazooClient):  # type: ignore[misc]
             yield self._await(waiting.popleft(), doing)
 
     def add_watch(self, path: str) -> int:
-        """Watch everything at and below ``path``. From the zxid returned on, ``sink`` is told of every write.
+        """Watch everything at and below ``path``. From the returned zxid on, ``sink`` receives every write.
 
-        The watch dies with the connection, not only with the session: add it again after every reconnect.
+        The watch ends with the connection, not only with the session: add it again after every reconnect.
         """
         return int(self.ask(requests.AddWatch(path), f"watching {path}"))
 
     def settle(self, path: str) -> None:
-        """Wait until this server has applied all that its leader had (sync)."""
+        """Wait until this server has applied everything that its leader had (sync)."""
         self.ask(Sync(path), f"syncing {path}")
 
     def multi_read(self, parent: str, names: Sequence[bytes], pace: Pace = FAST) -> Iterator[Znodes]:
-        """Data and stat of ``parent/name`` for all names, one `Znodes` a batch. Names may have several levels.
+        """Data and stat of ``parent/name`` for all names, one `Znodes` per batch. Names may have several levels.
 
-        Servers older than 3.6 close the session over this; from then on single reads are used with them.
+        Servers older than 3.6 close the session in response; the client uses single reads from then on.
         """
         doing, root = f"reading below {parent}", parent.encode()
         if not self._bulk:
@@ -184,7 +184,7 @@ class Client(KazooClient):  # type: ignore[misc]
             yield from self.flow((requests.MultiRead(root, piece) for piece in pieces), pace, doing)
         except TooOld as error:
             self._bulk = False
-            raise Retry("multi reads (ZooKeeper 3.6)", "an older server", "single reads will be used") from error
+            raise Retry("multi reads (ZooKeeper 3.6)", "an older ZooKeeper", "single reads are used instead") from error
 
     def _single_reads(self, parent: str, names: Sequence[bytes], pace: Pace, doing: str) -> Iterator[Znodes]:
         for at in range(0, len(names), pace.batch):
@@ -201,9 +201,9 @@ class Client(KazooClient):  # type: ignore[misc]
     def set_watches(
         self, since: int, data: Sequence[bytes], children: Sequence[bytes] = (), pace: Pace = Pace(1500, 2)
     ) -> None:
-        """Let the server compare these znodes with zxid ``since``; ``sink`` gets what differs before this returns.
+        """Compare these znodes with zxid ``since`` on the server; ``sink`` gets the differences before this returns.
 
-        Leaves a one-shot watch on all others: use a session of its own and close it.
+        Leaves a one-shot watch on all others: use a separate session and close it.
         """
         step = pace.batch
         asked = [requests.SetWatches(since, data[at : at + step]) for at in range(0, len(data), step)]
@@ -212,17 +212,17 @@ class Client(KazooClient):  # type: ignore[misc]
             pass
 
     def listing(self, path: str) -> tuple[list[bytes], int]:
-        """Names under a znode and the zxid of that list. Raises `NoNode`."""
+        """Names of the children of a znode, and the zxid of that list. Raises `NoNode`."""
         names, zxid = self.ask(requests.GetChildren(path), f"listing {path}")
         return names, zxid
 
     def listings(self, paths: Sequence[str]) -> tuple[list[list[bytes]], int]:
-        """Names under each znode at one instant (none where it does not exist), and the zxid of that instant."""
+        """Names of the children of each znode at one zxid (none if it does not exist), and that zxid."""
         lists, zxid = self.ask(requests.Listings(paths), f"listing {', '.join(paths[:3])}")
         return lists, zxid
 
     def look(self, path: str) -> tuple[bytes, Stat] | None:
-        """Data and stat, None if there is no such znode."""
+        """Data and stat, or None if the znode does not exist."""
         try:
             found = self.ask(requests.GetData(path), f"reading {path}")
         except NoNode:
@@ -232,16 +232,17 @@ class Client(KazooClient):  # type: ignore[misc]
     def make(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False, public: bool = False
     ) -> str:
-        """Create a znode; its real path. Raises `NodeExists`, `NoNode` (the parent), `Unknown`.
+        """Create a znode and return its actual path. Raises `NodeExists`, `NoNode` (the parent), `Unknown`.
 
-        ``public``: anyone may do anything to it, whatever the ACL of this session.
+        ``public``: every client has all permissions on it, whatever the ACL of this session.
         """
         flags = ephemeral + 2 * sequence
         acl = OPEN_ACL_UNSAFE if public else self.default_acl
         return str(self.ask(Create(path, data, acl, flags), f"creating {path}", writing=True))
 
     def put(self, path: str, data: bytes, version: int) -> int:
-        """Set data if the znode has this version (-1: any); the new one. Raises `BadVersion`, `NoNode`, `Unknown`."""
+        """Set the data if the znode has this version (-1: any) and return the new version. Raises `BadVersion`,
+        `NoNode`, `Unknown`."""
         return int(self.ask(SetData(path, data, version), f"writing {path}", writing=True).version)
 
     def drop(self, path: str, version: int) -> None:
@@ -249,13 +250,13 @@ class Client(KazooClient):  # type: ignore[misc]
         self.ask(Delete(path, version), f"deleting {path}", writing=True)
 
     def creation(self, path: str, data: bytes = b"") -> bytes:
-        """One creation for `commit`."""
+        """A create operation for `commit`."""
         return requests.creation(path, data, self._access)
 
     def commit(self, batches: Iterable[Sequence[bytes]], window: int = 8) -> Iterator["Committed | TrueupError"]:
-        """Apply each batch of operations whole or not at all, ``window`` batches on the way.
+        """Apply each batch of operations atomically, with ``window`` batches in flight.
 
-        Yields what became of each, in order: our error where the answer was lost.
+        Yields the result of each batch in order: an error if the response was lost.
         """
         waiting: deque[tuple[requests.Multi, Any]] = deque()
         for operations in batches:

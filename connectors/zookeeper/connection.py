@@ -1,4 +1,4 @@
-"""kazoo's connection, with what it leaves out: zxids of answers and events, and many frames for one system call."""
+"""kazoo's connection, extended by the zxids of responses and events, and by reading many frames per system call."""
 
 import struct
 import time
@@ -17,16 +17,16 @@ Events = Sequence[tuple[int, int, str]]
 Sink = Callable[[Events], None]
 _RECV_BYTES, _MOST_BYTES = 1 << 16, 1 << 20
 LONGEST = 1 << 30
-"""Bytes of one answer; ZooKeeper's own limit (jute.maxbuffer) is on what it takes, not on what it says."""
+"""Maximum bytes of one response; ZooKeeper's own limit (jute.maxbuffer) applies to requests, not to responses."""
 _STRANGE = (struct.error, IndexError, UnicodeDecodeError)
 _EVENT_BYTES = 8  # type and state
-_GATHER_S = 0.002  # events come one by one; to wait for each costs many times what reading it does
+_GATHER_S = 0.002  # waiting for events one by one costs many times more than reading them
 _EVENT = struct.Struct("!iiqiiii")  # length, xid, zxid, error; type, state, length of the path
 _EVENT_SIZE = _EVENT.size - INT.size
 
 
 class Connection(kazoo.ConnectionHandler):  # type: ignore[misc]
-    """Hands watch events, those that came together at once, to ``client.sink``."""
+    """Passes watch events to ``client.sink``, all that are buffered at once."""
 
     _rest = b""
     _at = 0
@@ -35,8 +35,8 @@ class Connection(kazoo.ConnectionHandler):  # type: ignore[misc]
         self._rest, self._at = b"", 0
         try:
             return super()._connect(*args)
-        except (*_STRANGE, RuntimeError) as error:  # the last of an answer to another request
-            raise ConnectionDropped(f"expected ZooKeeper to open a session; found other bytes; {error}") from error
+        except (*_STRANGE, RuntimeError) as error:  # RuntimeError: a response to another request
+            raise ConnectionDropped(f"expected a session from ZooKeeper; found other bytes; {error}") from error
 
     def _read(self, length: int, timeout: float) -> bytes:
         end = self._at + length
@@ -66,15 +66,15 @@ class Connection(kazoo.ConnectionHandler):  # type: ignore[misc]
                 return chunk
 
     def _read_socket(self, read_timeout: float) -> Any:
-        """One answer, and all that came with it. What is no answer ends the connection; kazoo makes another."""
+        """One response, and all events before it. An invalid response ends the connection; kazoo reconnects."""
         try:
             return self._read_answers(read_timeout)
         except _STRANGE as error:
-            raise ConnectionDropped(f"expected an answer of ZooKeeper; found other bytes; {error}") from error
+            raise ConnectionDropped(f"expected a response from ZooKeeper; found other bytes; {error}") from error
 
     def _read_answers(self, read_timeout: float) -> Any:
         answer = super()._read_socket(read_timeout)
-        # The caller waits for the socket next, which knows nothing of what is buffered here.
+        # The caller waits on the socket next and does not know of bytes that are buffered here.
         self._take_events()
         while answer is None and self._whole_frame():
             answer = super()._read_socket(read_timeout)
@@ -84,7 +84,7 @@ class Connection(kazoo.ConnectionHandler):  # type: ignore[misc]
         return answer
 
     def _take_events(self) -> None:
-        """Hand on the watch events that come next of what is buffered: there may be very many."""
+        """Pass on the watch events at the head of the buffer: there may be very many."""
         sink, rest, at = self.client.sink, self._rest, self._at
         if sink is None or self.client._data_watchers or self.client._child_watchers:
             return
@@ -108,17 +108,17 @@ class Connection(kazoo.ConnectionHandler):  # type: ignore[misc]
     def _read_header(self, timeout: float) -> tuple[Any, bytes, int]:
         size = INT.unpack(self._read(4, timeout))[0]
         if not 0 <= size <= LONGEST:
-            raise ConnectionDropped(f"expected the length of an answer of ZooKeeper; found {size}")
+            raise ConnectionDropped(f"expected the length of a response from ZooKeeper; found {size}")
         body = self._read(size, timeout)
         self.header, at = ReplyHeader.deserialize(body, 0)
         return self.header, body, at
 
     def _read_response(self, header: Any, body: bytes, at: int) -> Any:
         if header.err and header.err not in EXCEPTIONS:
-            raise ConnectionDropped(f"expected an answer of ZooKeeper; found error {header.err}")
+            raise ConnectionDropped(f"expected a response from ZooKeeper; found error {header.err}")
         request, _, xid = self.client._pending[0]
         if header.xid != xid:
-            raise ConnectionDropped(f"expected answer {xid} of ZooKeeper; found answer {header.xid}")
+            raise ConnectionDropped(f"expected response {xid} from ZooKeeper; found response {header.xid}")
         if isinstance(request, Request):
             request.zxid = header.zxid
         return super()._read_response(header, body, at)
@@ -133,7 +133,7 @@ class Connection(kazoo.ConnectionHandler):  # type: ignore[misc]
 
 
 def fail_unsent(queue: Any) -> None:
-    """Tell the callers of requests that are still in the queue that these were not sent."""
+    """Fail the requests that are still in the queue as not sent."""
     while queue:
         _, result = queue.popleft()
         if result is not None:

@@ -1,7 +1,7 @@
-"""What kazoo raises, as our errors: later, never, or did it happen?
+"""kazoo's errors as Trueup's: transient, permanent, or unknown outcome.
 
-`NotSent` is how our client marks a request that never left this process, so that losing a connection is only
-`Unknown` for the writes that were on the wire.
+The client raises `NotSent` for a request that never left this process. Therefore a lost connection is
+`Unknown` only for writes that were sent.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ class NoNode(Refused):
 
 
 class NodeExists(Refused):
-    """A znode to be created is there already."""
+    """A znode to be created exists already."""
 
 
 class BadVersion(Refused):
@@ -31,33 +31,33 @@ class NotEmpty(Refused):
 
 
 class NotSent(kazoo.ConnectionLoss):  # type: ignore[misc]
-    """The connection went before the request did."""
+    """The connection was lost before the request was sent."""
 
 
 class Forbidden(Stop):
-    """This session may not do that to this znode."""
+    """This session lacks a permission on this znode."""
 
 
 class TooOld(Stop):
-    """The server does not know a request that ZooKeeper 3.6 brought."""
+    """The server does not support a request of ZooKeeper 3.6."""
 
 
 GONE, FORBIDDEN = -101, -102
 """Error codes of single znodes in a multi read (org.apache.zookeeper.KeeperException.Code)."""
 
 _STATES: dict[type[Exception], tuple[type[TrueupError], str, str]] = {
-    kazoo.NoNodeError: (NoNode, "a znode that exists", "read again and decide afresh"),
-    kazoo.NodeExistsError: (NodeExists, "a znode that does not exist yet", "read again and decide afresh"),
-    kazoo.BadVersionError: (BadVersion, "the version that was read", "read again and decide afresh"),
+    kazoo.NoNodeError: (NoNode, "a znode that exists", "read again and decide again"),
+    kazoo.NodeExistsError: (NodeExists, "a znode that does not exist yet", "read again and decide again"),
+    kazoo.BadVersionError: (BadVersion, "the version that was read", "read again and decide again"),
     kazoo.NotEmptyError: (NotEmpty, "a znode without children", "leave it"),
     kazoo.UnimplementedError: (TooOld, "ZooKeeper 3.6 or newer", "upgrade the servers"),
-    kazoo.NoAuthError: (Forbidden, "permission", "give this identity the right in the znode's ACL"),
-    kazoo.AuthFailedError: (Stop, "credentials that the server accepts", "correct the ZooKeeper authentication"),
-    kazoo.InvalidACLError: (Stop, "an ACL that the server accepts", "correct the ZooKeeper authentication"),
+    kazoo.NoAuthError: (Forbidden, "permission", "grant it to this identity in the znode's ACL"),
+    kazoo.AuthFailedError: (Stop, "valid ZooKeeper credentials", "correct the ZooKeeper authentication"),
+    kazoo.InvalidACLError: (Stop, "a valid ACL", "correct the ZooKeeper authentication"),
     kazoo.SessionClosedRequireSaslError: (Stop, "a SASL identity", "configure SASL for ZooKeeper"),
     kazoo.SASLException: (Stop, "a SASL handshake", "correct the SASL settings for ZooKeeper"),
-    kazoo.QuotaExceededError: (Stop, "room in the quota", "raise the ZooKeeper quota"),
-    kazoo.ConfigurationError: (Stop, "usable client options", "correct the ZooKeeper settings"),
+    kazoo.QuotaExceededError: (Stop, "a quota that is not exceeded", "increase the ZooKeeper quota"),
+    kazoo.ConfigurationError: (Stop, "valid client options", "correct the ZooKeeper settings"),
 }
 _REFUSED_WHOLE = (NotSent, kazoo.ConnectionClosedError, kazoo.ThrottledOpError, kazoo.NotReadOnlyCallError)
 _LOST = (
@@ -74,23 +74,23 @@ _LOST = (
 
 
 def ours(error: Exception, doing: str, writing: bool) -> TrueupError:
-    """Our error for kazoo's. ``writing``: a lost answer leaves it unknown whether the write was done."""
+    """Trueup's error for kazoo's. ``writing``: after a lost response it is unknown whether the write was applied."""
     for kind, (ours_kind, expected, todo) in _STATES.items():
         if isinstance(error, kind):
             return ours_kind(f"{expected}, {doing}", type(error).__name__, todo)
     found = f"{type(error).__name__} {error}".strip()
     if isinstance(error, _REFUSED_WHOLE):
-        return Retry(f"a connection to ZooKeeper, {doing}", found, "nothing was sent; try again")
+        return Retry(f"a connection to ZooKeeper, {doing}", found, "nothing was sent; retry")
     if isinstance(error, _LOST):
         if writing:
-            return Unknown(f"an answer of ZooKeeper, {doing}", found, "read what became of it")
-        return Retry(f"an answer of ZooKeeper, {doing}", found, "try again")
-    return Stop(f"an answer that makes sense, {doing}", found, "look into ZooKeeper's log")
+            return Unknown(f"a response from ZooKeeper, {doing}", found, "read the result of the write")
+        return Retry(f"a response from ZooKeeper, {doing}", found, "retry the request")
+    return Stop(f"a valid response, {doing}", found, "check ZooKeeper's log")
 
 
 @contextmanager
 def translated(doing: str, writing: bool = False) -> Iterator[None]:
-    """Let kazoo's errors out of the block as ours. ``doing`` completes "expected an answer, ..."."""
+    """Convert kazoo's errors in the block. ``doing`` completes "expected a response, ..."."""
     try:
         yield
     except (kazoo.KazooException, KazooTimeoutError) as error:

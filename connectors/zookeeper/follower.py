@@ -1,7 +1,7 @@
-"""Keeps a session and a watch through any loss of connection, session or servers, turn by turn.
+"""Maintains a session and a watch across losses of the connection, the session or the servers, turn by turn.
 
-Turns are taken by whoever runs it, in a thread of its own: our errors are waited out here, all others are a defect,
-which the runner sees to.
+Another component runs the turns, on a separate thread. This module retries after Trueup's errors; any other error is a
+defect, which the runner handles.
 """
 
 import logging
@@ -20,18 +20,18 @@ FIRST_WAIT_S, LONGEST_WAIT_S, IDLE_S = 0.1, 5.0, 1.0
 CLOSE_S = 3.0
 LONGEST_DEFECT = 500
 Run = Callable[[str, Callable[[], None], threading.Event], threading.Thread]
-"""Starts a thread of this name that takes a turn again and again until the event is set, whatever the turn raises."""
+"""Starts a thread of this name that repeats a turn until the event is set, whatever the turn raises."""
 
 
-class Stopping(Exception):  # noqa: N818 - it is no error
-    """It was told to stop while it waited."""
+class Stopping(Exception):  # noqa: N818 - not an error
+    """It was stopped during a wait."""
 
 
 class Watcher(ABC):
-    """Takes turns until closed; after one that failed it waits, each time twice as long, or for the connection.
+    """Runs turns until it is closed; after a failed turn it waits with back-off, or for the connection.
 
-    ``connect`` makes a client that is not open yet. ``defect``: what ended the last turn though it is none of our
-    errors, empty if nothing did.
+    ``connect`` creates a client that is not open yet. ``defect``: the unexpected error of the last turn, empty if
+    there was none.
     """
 
     def __init__(self, name: str, connect: Callable[[], Client], watch: Watch) -> None:
@@ -44,18 +44,18 @@ class Watcher(ABC):
 
     @abstractmethod
     def _turn(self) -> None:
-        """Get in step if need be, then wait for something to happen and see to it."""
+        """Resynchronise if necessary, then wait for events and handle them."""
 
     @abstractmethod
     def _waits(self, error: TrueupError | None) -> None:
-        """Note what keeps it from going on; None: nothing does any more."""
+        """Record the error that prevents progress; None: there is none."""
 
     def start(self, run: Run) -> None:
-        """Begin. Returns at once."""
+        """Start. Returns immediately."""
         self._thread = run(self._name, self.turn, self._stop)
 
     def close(self) -> None:
-        """Stop, and end the session with everything that is bound to it: a turn that goes on will not get far."""
+        """Stop, and end the session with everything bound to it, which also makes a running turn fail."""
         self._stop.set()
         self._watch.turned.set()
         self._watch.wake.set()
@@ -65,7 +65,7 @@ class Watcher(ABC):
             self._client.shut()
 
     def turn(self) -> None:
-        """Take a turn; after one that failed, wait."""
+        """Run a turn; wait if it fails."""
         try:
             self._turn()
         except Stopping:
@@ -84,7 +84,7 @@ class Watcher(ABC):
             self.defect, self._failures = "", 0
 
     def _until_done(self, act: Callable[[], None]) -> None:
-        """Call this again and again until it does not fail. Raises `Stopping`."""
+        """Call ``act`` until it succeeds. Raises `Stopping`."""
         failures = 0
         while True:
             try:
@@ -96,7 +96,7 @@ class Watcher(ABC):
                 failures += 1
 
     def _session(self) -> Client:
-        """The client, connected; a new one after its session ended. Raises `Retry`."""
+        """The connected client; a new one after its session ended. Raises `Retry`."""
         if self._client is not None and self._client.ended:
             self._client.shut()
             self._client = None
@@ -108,13 +108,13 @@ class Watcher(ABC):
 
     def _open_client(self) -> Client:
         if self._client is None or not self._client.connected:
-            raise Retry("a session with ZooKeeper", "none", "it reconnects by itself")
+            raise Retry("a session with ZooKeeper", "none", "the client reconnects by itself")
         return self._client
 
 
 class Follower(Watcher):
-    """Is in step with a part of the tree: reads all of it, and then what events name. ``problem``: what keeps it from
-    going on, empty if nothing; ``complete_ms``: all that had happened by then, in ms since the epoch, was handled."""
+    """Follows a part of the tree: reads all of it, and then what events name. ``problem``: the error that prevents
+    progress, empty if none; ``complete_ms``: everything up to this time (ms since the epoch) was handled."""
 
     def __init__(self, name: str, connect: Callable[[], Client], watch: Watch, now: Callable[[], int]) -> None:
         super().__init__(name, connect, watch)
@@ -123,16 +123,16 @@ class Follower(Watcher):
 
     @abstractmethod
     def _sync(self, client: Client) -> None:
-        """Add the watches, then read whatever may have changed before they were there."""
+        """Add the watches, then read whatever may have changed before they were added."""
 
     @abstractmethod
     def _handle(self, client: Client) -> None:
-        """Handle all events that came."""
+        """Handle all events received so far."""
 
     def _waits(self, error: TrueupError | None) -> None:
         problem = str(error) if error else ""
         if problem and problem != self.problem:
-            log.warning("%s waits", self._name, extra={"problem": problem})
+            log.warning("%s: retrying after an error", self._name, extra={"problem": problem})
         self.problem = problem
 
     def _turn(self) -> None:
@@ -141,7 +141,7 @@ class Follower(Watcher):
             losses = self._watch.losses()
             self._sync(client)
             if not self._watch.arm(losses):
-                raise Retry("the connection to hold until all was read", "it was lost", "will compare again")
+                raise Retry("a connection until everything was read", "a lost connection", "znodes are compared again")
         self._watch.wait(IDLE_S)
         if self._watch.armed:
             begun_ms = self._now()

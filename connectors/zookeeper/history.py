@@ -1,5 +1,5 @@
-"""Whether a ZooKeeper has the history that was observed of it. One that was restored from an older copy has not: its
-zxids and the ids of ledgers are given out a second time, so nothing that was observed may be compared with it."""
+"""Verifies that a ZooKeeper has the observed history. A ZooKeeper that was restored from an older copy assigns the same
+zxids and ledger ids a second time, so observations must not be compared with it."""
 
 from collections.abc import Mapping
 
@@ -8,30 +8,30 @@ from trueup.connectors.zookeeper.errors import GONE
 from trueup.state.common.errors import Stop
 
 _TODO = (
-    "nothing is changed; if ZooKeeper was restored from a copy, or is another one on purpose, stop Trueup and run "
+    "nothing is changed; if ZooKeeper was restored from a copy or replaced on purpose, stop Trueup and run "
     "`trueup journal begin-anew`"
 )
 
 
 class Rewound(Stop):
-    """The history of this ZooKeeper is not the one that was observed."""
+    """The history of this ZooKeeper differs from the observed history."""
 
 
 def ensure_later(found: int, reached: int) -> None:
-    """Raise `Rewound` if a server that is not behind is at a zxid before one that was observed."""
+    """Raise `Rewound` if an up-to-date server is at a zxid before an observed one."""
     if found < reached:
-        raise Rewound(f"ZooKeeper at zxid {reached:#x} or later, as was observed", f"{found:#x}", _TODO)
+        raise Rewound(f"ZooKeeper at zxid {reached:#x} or later, as observed", f"{found:#x}", _TODO)
 
 
 def ensure_instance(known: str, found: str) -> None:
-    """Raise `Rewound` if a cluster has another INSTANCEID than the one that was observed. ``known`` empty: none was."""
+    """Raise `Rewound` if the INSTANCEID of a cluster differs from the observed one. ``known`` empty: none observed."""
     if known and known != found:
         raise Rewound(f"the BookKeeper cluster with INSTANCEID {known}", found or "none", _TODO)
 
 
 def ensure_deleted(client: Client, missing: Mapping[str, int]) -> None:
-    """Raise `Rewound` if one of these znodes, which are not there, was not deleted since it was written at this zxid:
-    the znode above it tells the zxid at which a child was created or deleted last."""
+    """Raise `Rewound` if one of these absent znodes was not deleted after its observed write at this zxid: the parent
+    znode has the zxid of the last creation or deletion of a child."""
     level = dict(missing)
     while level:
         above: dict[str, int] = {}
@@ -50,6 +50,6 @@ def ensure_deleted(client: Client, missing: Mapping[str, int]) -> None:
 
 
 def rewound(path: str, observed: int, found: int) -> Rewound:
-    """A znode that was last written before it was observed to have been. Zxids."""
-    expected = f"{path} as it was written or deleted at zxid {observed:#x}, or later"
-    return Rewound(expected, f"it written at {found:#x}", _TODO)
+    """The error for a znode whose last write is older than an observed write. Zxids."""
+    expected = f"{path} as written or deleted at zxid {observed:#x} or later"
+    return Rewound(expected, f"a write at {found:#x}", _TODO)

@@ -1,7 +1,7 @@
-"""Requests that kazoo does not have, in ZooKeeper's wire form (zookeeper.jute, org.apache.zookeeper.ZooDefs.OpCode).
+"""Requests that kazoo lacks, in ZooKeeper's wire format (zookeeper.jute, org.apache.zookeeper.ZooDefs.OpCode).
 
-Each remembers the zxid of its answer's header: every write up to it had been applied by the answering server.
-Answers never show znode data in logs, which kazoo writes at DEBUG level.
+Each request stores the zxid of its response header: the server had applied every write up to it.
+Responses never show znode data in logs, which kazoo writes at DEBUG level.
 """
 
 import struct
@@ -22,7 +22,7 @@ _OP = struct.Struct("!iBi")  # type, last, error
 _END = _OP.pack(-1, 1, -1)
 _FOUND = struct.Struct("!iBii")  # the same, and the length of the data
 _STAT = struct.Struct("!qqqqiiiqiiq")
-_VERSION = 32  # where in a stat
+_VERSION = 32  # offset in a stat
 _GET_DATA = 4
 _CREATE, _DELETE, _SET_DATA, _CHECK_VERSION = 1, 2, 5, 13
 _CREATION, _DELETION, _WRITING, _CHECK = (_OP.pack(op, 0, -1) for op in (_CREATE, _DELETE, _SET_DATA, _CHECK_VERSION))
@@ -48,10 +48,10 @@ class Stat(NamedTuple):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Znodes:
-    """What was found of the names asked for, in their order.
+    """The result for the requested names, in their order.
 
-    ``raw``: the answer. ``at`` int64: where the data of each begins in it, followed by its stat.
-    ``size`` int64: bytes of data, or GONE or FORBIDDEN. ``zxid``: the state it shows.
+    ``raw``: the response. ``at`` int64: offset of each znode's data, followed by its stat.
+    ``size`` int64: bytes of data, or GONE or FORBIDDEN. ``zxid``: the state that it shows.
     """
 
     raw: bytes
@@ -63,22 +63,22 @@ class Znodes:
         return len(self.size)
 
     def data(self, row: int) -> bytes:
-        """Data of one that was found."""
+        """Data of a znode that was found."""
         return self.raw[self.at[row] : self.at[row] + self.size[row]]
 
     def rows(self) -> Iterator[tuple[bytes, int]]:
-        """Data and version of each; nothing and GONE or FORBIDDEN where it was not found."""
+        """Data and version of each; empty data and GONE or FORBIDDEN if it was not found."""
         for at, size in zip(self.at.tolist(), self.size.tolist(), strict=True):
             end = at + size
             yield (self.raw[at:end], INT.unpack_from(self.raw, end + _VERSION)[0]) if size >= 0 else (b"", size)
 
     def stat(self, row: int) -> Stat:
-        """Stat of one that was found."""
+        """Stat of a znode that was found."""
         return Stat._make(_STAT.unpack_from(self.raw, int(self.at[row] + self.size[row])))
 
 
 class Request:
-    """One request. The client sets ``zxid`` before it decodes the answer."""
+    """One request. The client sets ``zxid`` before it decodes the response."""
 
     __slots__ = ("zxid",)
     type = 0
@@ -87,19 +87,19 @@ class Request:
         self.zxid = 0
 
     def deserialize(self, body: bytes, at: int) -> Any:
-        """What the answer holds from there on. Raises `BadBytes` where it is none, and kazoo's errors."""
+        """The decoded response. Raises `BadBytes` if it is invalid, and kazoo's errors."""
         try:
             return self._decoded(body, at)
         except (struct.error, IndexError, ValueError) as error:
-            expected, todo = f"an answer to {type(self).__name__}", "see what listens there"
-            raise BadBytes("an answer of ZooKeeper", at, expected, f"{len(body)} other bytes", todo) from error
+            expected, todo = f"a response to {type(self).__name__}", "check the address"
+            raise BadBytes("a response from ZooKeeper", at, expected, f"{len(body)} other bytes", todo) from error
 
     def _decoded(self, body: bytes, at: int) -> Any:
         raise NotImplementedError
 
 
 class AddWatch(Request):
-    """Watch a whole subtree for as long as the session lives (opcode 106, mode PERSISTENT_RECURSIVE)."""
+    """Watch a whole subtree during the session (opcode 106, mode PERSISTENT_RECURSIVE)."""
 
     __slots__ = ("path",)
     type = 106
@@ -113,14 +113,14 @@ class AddWatch(Request):
         return bytes(jute.write_string(self.path)) + INT.pack(1)
 
     def _decoded(self, _body: bytes, _at: int) -> int:
-        """Zxid from which on every event will be told."""
+        """The zxid from which on every event is sent."""
         return self.zxid
 
 
 class SetWatches(Request):
     """Compare znodes with a zxid (opcode 101).
 
-    The server answers with an event for each that changed or went since; the others get a one-shot watch.
+    The server sends an event for each znode that changed or was deleted since; the others get a one-shot watch.
     """
 
     __slots__ = ("children", "data", "since")
@@ -141,7 +141,7 @@ class SetWatches(Request):
 
 
 class GetChildren(Request):
-    """Names under a znode (opcode 8), as the bytes that came."""
+    """Names of the children of a znode (opcode 8), as received bytes."""
 
     __slots__ = ("path",)
     type = 8
@@ -155,7 +155,7 @@ class GetChildren(Request):
         return bytes(jute.write_string(self.path)) + b"\0"
 
     def _decoded(self, body: bytes, at: int) -> tuple[list[bytes], int]:
-        """Names in no order, and the zxid of the listing."""
+        """Names, unordered, and the zxid of the list."""
         return names_at(body, at), self.zxid
 
 
@@ -195,7 +195,7 @@ class MultiRead(Request):
         return joined(_OP.pack(_GET_DATA, 0, -1), self.parent + b"/", self.names, b"\0") + _END
 
     def _decoded(self, body: bytes, at: int) -> Znodes:
-        """A row for each name. Raises kazoo's error when a znode fails in another way than gone or forbidden."""
+        """A row for each name. Raises kazoo's error if a read fails in another way than gone or forbidden."""
         places, sizes = [], []
         read = _FOUND.unpack_from
         while not body[at + 4]:
@@ -216,7 +216,7 @@ class MultiRead(Request):
 
 
 class Listings(Request):
-    """Names under several znodes at one instant (opcode 22 with getChildren)."""
+    """Names of the children of several znodes at one zxid (opcode 22 with getChildren)."""
 
     __slots__ = ("paths",)
     type = 22
@@ -231,7 +231,7 @@ class Listings(Request):
         return joined(_OP.pack(self._OP_TYPE, 0, -1), b"", [path.encode() for path in self.paths], b"\0") + _END
 
     def _decoded(self, body: bytes, at: int) -> tuple[list[list[bytes]], int]:
-        """Names under each path (none under one that does not exist), and their zxid."""
+        """Names of the children of each path (none if it does not exist), and their zxid."""
         found: list[list[bytes]] = []
         while not body[at + 4]:
             kind, _, error = _OP.unpack_from(body, at)
@@ -249,7 +249,7 @@ class Listings(Request):
 
 
 class Multi(Request):
-    """All of these writes or none (opcode 14). ``operations`` are those that the functions below make."""
+    """An atomic transaction (opcode 14). ``operations`` are made by the functions below."""
 
     __slots__ = ("_operations",)
     type = 14
@@ -263,7 +263,7 @@ class Multi(Request):
         return b"".join(self._operations) + _END
 
     def _decoded(self, body: bytes, at: int) -> list[int | None]:
-        """An error code for each operation: None done, 0 undone for another's sake."""
+        """An error code for each operation: None: done; 0: rolled back because another failed."""
         codes: list[int | None] = []
         while not body[at + 4]:
             kind, _, error = _OP.unpack_from(body, at)
@@ -284,7 +284,7 @@ def creation(path: str, data: bytes, acl: bytes) -> bytes:
 
 
 def access(acl: Sequence[Any]) -> bytes:
-    """An access control list (kazoo's ACLs) as `creation` wants it."""
+    """An access control list (kazoo's ACLs) in the form that `creation` takes."""
     parts = [INT.pack(len(acl))]
     for one in acl:
         parts += [INT.pack(one.perms), jute.write_string(one.id.scheme), jute.write_string(one.id.id)]
@@ -292,17 +292,17 @@ def access(acl: Sequence[Any]) -> bytes:
 
 
 def check(path: str, version: int) -> bytes:
-    """Nothing, if the znode has this version."""
+    """A check that the znode has this version."""
     return _on(_CHECK, path) + INT.pack(version)
 
 
 def deletion(path: str, version: int) -> bytes:
-    """Delete a znode that has this version (-1: any)."""
+    """Delete a znode of this version (-1: any)."""
     return _on(_DELETION, path) + INT.pack(version)
 
 
 def writing(path: str, data: bytes, version: int) -> bytes:
-    """Set the data of a znode that has this version (-1: any)."""
+    """Set the data of a znode of this version (-1: any)."""
     return b"".join((_on(_WRITING, path), INT.pack(len(data)), data, INT.pack(version)))
 
 
@@ -312,7 +312,7 @@ def _on(operation: bytes, path: str) -> bytes:
 
 
 def joined(before: bytes, root: bytes, names: Sequence[bytes], after: bytes) -> bytes:
-    """``before``, ``root + name`` as a string of jute, ``after``: for each name, one after the other."""
+    """``before``, ``root + name`` as a jute string, ``after``: concatenated for all names."""
     if not names:
         return b""
     size = len(names[0])
@@ -323,7 +323,7 @@ def joined(before: bytes, root: bytes, names: Sequence[bytes], after: bytes) -> 
 
 
 def names_at(body: bytes, at: int) -> list[bytes]:
-    """A vector of strings. Raises `ValueError` where it goes beyond the body."""
+    """A vector of strings. Raises `ValueError` if it exceeds the body."""
     count = INT.unpack_from(body, at)[0]
     at += 4
     if count <= 0:
@@ -346,7 +346,7 @@ def names_at(body: bytes, at: int) -> list[bytes]:
 
 
 def _size(body: bytes, at: int) -> int:
-    """The size of the string there, all of which is in the body."""
+    """The size of the string at this offset. Raises `ValueError` if it exceeds the body."""
     size: int = INT.unpack_from(body, at)[0]
     if size < 0:
         raise ValueError(f"a string of {size} bytes")
@@ -355,7 +355,7 @@ def _size(body: bytes, at: int) -> int:
 
 
 def _failure(error: int) -> Exception:
-    """kazoo's error of this number."""
+    """kazoo's error for this code."""
     if error not in EXCEPTIONS:
         raise ValueError(f"error {error}")
     failed: Exception = EXCEPTIONS[error]()
@@ -368,5 +368,5 @@ def _within(body: bytes, end: int) -> None:
 
 
 def missing(error: int, zxid: int) -> Znodes:
-    """One row that was not found."""
+    """One row for a znode that was not found."""
     return Znodes(b"", np.zeros(1, np.int64), np.array([error], np.int64), zxid)

@@ -1,8 +1,8 @@
-"""What a session's recursive watch was told, and how much of history that covers.
+"""The events of a session's recursive watch, and the part of history that they cover.
 
-Events of the connection's thread are kept newest by path until the capture takes them. `Watch` also knows the zxid up
-to which nothing can have been missed: while the watch is armed that is whatever this connection delivered last, and
-when the connection goes it is frozen until a resynchronisation has caught up.
+The newest event of each path is kept until the capture takes it. `Watch` also knows the zxid up to which no event was
+missed: while the watch is armed it is the last zxid that this connection delivered; when the connection is lost, it
+is frozen until a resynchronisation is complete.
 """
 
 import threading
@@ -20,18 +20,18 @@ CALM_S, BURST_S = 0.2, 2.0
 
 
 class Heard(NamedTuple):
-    """The newest event of one path. ``zxid`` -1: the server does not say (before 3.9)."""
+    """The newest event of one path. ``zxid`` -1: unknown (servers before 3.9)."""
 
     kind: int
     zxid: int
 
 
 class Watch:
-    """Collects events of one client after the other.
+    """Collects the events of successive clients.
 
-    Paths that begin with one of ``ignored`` are not heard. Those with one of ``calm`` come in bursts that nobody waits
-    for: they are taken when there were none for `CALM_S`, or `BURST_S` after the first.
-    ``wake`` is set when there is something to take or to do, ``turned`` when a connection came or went.
+    Paths with a prefix in ``ignored`` are dropped. Paths with a prefix in ``calm`` arrive in bursts that are not
+    urgent: they are taken after `CALM_S` without one, or `BURST_S` after the first.
+    ``wake`` is set when there is work, ``turned`` when a connection was made or lost.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Watch:
         self._client: Client | None = None
         self._pending: dict[str, Heard] = {}
         self._burst: dict[str, Heard] = {}
-        self._burst_s = 0.0, 0.0  # its first event, and its last
+        self._burst_s = 0.0, 0.0  # times of its first and last event
         self._burst_ms = 0
         self._losses = 0
         self._event_zxid = -1
@@ -56,7 +56,7 @@ class Watch:
         self.wake, self.turned = threading.Event(), threading.Event()
 
     def follow(self, client: Client) -> None:
-        """Listen to this client, which is not open yet."""
+        """Listen to this client, which must not be open yet."""
         self._client = client
         client.sink = self._heard
         client.add_listener(self._state)
@@ -78,7 +78,7 @@ class Watch:
                 self._burst_s = now_s if begins else self._burst_s[0], now_s
                 self._burst_ms = self.last_event_ms if begins else self._burst_ms
             self._event_zxid = max(self._event_zxid, news[-1][0])
-        if (urgent or begins) and not self.wake.is_set():  # whoever clears it takes events after that
+        if (urgent or begins) and not self.wake.is_set():  # events are always taken after wake is cleared
             self.wake.set()
 
     def _state(self, state: str) -> None:
@@ -92,28 +92,28 @@ class Watch:
         self.wake.set()
 
     def _delivered(self) -> int:
-        # One transaction may cause many events: the last one heard need not be the last of its zxid. An answer
-        # comes after all events up to its zxid.
+        # One transaction can cause many events: the last event need not be the last of its zxid. A response comes
+        # after all events up to its zxid.
         assert self._client is not None, "armed only after follow"
         return max(self._event_zxid - 1, self._client.last_zxid)
 
     @property
     def zxid(self) -> int:
-        """Up to where nothing was missed, -1 before anything was read."""
+        """The zxid up to which no event was missed, -1 before the first complete read."""
         with self._lock:
             if self.armed:
                 return self._delivered()
             return -1 if self.covered is None else self.covered
 
     def losses(self) -> int:
-        """How often the connection was lost; to be passed to `arm`."""
+        """The number of lost connections, to be passed to `arm`."""
         with self._lock:
             return self._losses
 
     def arm(self, losses: int) -> bool:
-        """All was read since the watch was added: from now on its events are all there is to know.
+        """Declare that everything was read since the watch was added: its events are complete from now on.
 
-        False, and nothing changed, if the connection was lost since ``losses`` was read.
+        Returns False, and changes nothing, if the connection was lost since ``losses`` was read.
         """
         with self._lock:
             assert self._client is not None, "arm comes after follow"
@@ -121,7 +121,7 @@ class Watch:
             return self.armed
 
     def disarm(self, forget: bool = False) -> None:
-        """Have everything read again: what changed since, or (``forget``) all there is."""
+        """Request a new read: of the changes since the last one, or (``forget``) of everything."""
         with self._lock:
             if self.armed:
                 self.armed, self.covered = False, self._delivered()
@@ -130,23 +130,23 @@ class Watch:
         self.wake.set()
 
     def wait(self, limit_s: float) -> None:
-        """Wait for something to take or to do."""
+        """Wait for work."""
         self.wake.wait(max(0.0, min(limit_s, self._burst_over_s())))
         self.wake.clear()
 
     def _burst_over_s(self) -> float:
-        """How long until what came in a burst may be taken."""
+        """Time until the events of a burst may be taken."""
         with self._lock:
             first_s, last_s = self._burst_s
             return min(last_s + CALM_S, first_s + BURST_S) - self._timer() if self._burst else inf
 
     def told_ms(self) -> float:
-        """When the first event came that may not be taken yet; infinite if there is none."""
+        """The time of the first event that may not be taken yet; infinite if there is none."""
         with self._lock:
             return self._burst_ms if self._burst else inf
 
     def take(self) -> dict[str, Heard]:
-        """The events so far but those of a burst that lasts; the caller must `put_back` what it did not get done."""
+        """The events so far, except those of a running burst; the caller must `put_back` unhandled ones."""
         over = self._burst_over_s() <= 0
         with self._lock:
             taken, self._pending = self._pending, {}
@@ -156,7 +156,7 @@ class Watch:
         return taken
 
     def put_back(self, taken: dict[str, Heard]) -> None:
-        """Have these again, unless there was something newer."""
+        """Return these events, except where there is a newer one."""
         with self._lock:
             self._pending = {**taken, **self._pending}
         self.wake.set()

@@ -319,7 +319,7 @@ def hanging_script(cluster: Cluster) -> Iterator[None]:
 @pytest.mark.usefixtures("hanging_script")
 def test_a_rack_script_that_hangs_is_told_and_the_last_racks_hold(trueup: Trueup, writer: Writer) -> None:
     before = trueup.api("status")["counts"]["true"]
-    trueup.until("the script to be missed", lambda: "no end after 5 s" in trueup.source("racks")["detail"])
+    trueup.until("the script to be missed", lambda: "a time-out after 5 s" in trueup.source("racks")["detail"])
     writer.write(2, 2, 2, ENTRIES)
     trueup.wait("a new ledger to be judged by them", lambda status: status["counts"]["true"] == before + 1)
     assert trueup.source("racks")["state"] == "slow"

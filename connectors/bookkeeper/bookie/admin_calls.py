@@ -1,6 +1,6 @@
-"""Single questions to a bookie, in the third encoding (BookkeeperProtocol.proto). None of them changes anything.
+"""Single requests to a bookie, in the third encoding (BookkeeperProtocol.proto). All are read-only.
 
-There is no way to send a flag or a master key from here: a reader that fences takes a ledger from its writer.
+This module cannot send a flag or a master key: a read that fences would take a ledger from its writer.
 """
 
 import ssl
@@ -20,14 +20,14 @@ _KNOWN = (Code.OK, Code.NO_LEDGER, Code.NO_ENTRY)
 
 
 class Found(NamedTuple):
-    """One entry as asked for. ``code``: OK with the stored bytes, NO_LEDGER or NO_ENTRY."""
+    """The requested entry. ``code``: OK with the stored bytes, NO_LEDGER or NO_ENTRY."""
 
     code: int
     stored: bytes = b""
 
 
 class Lac(NamedTuple):
-    """What a bookie has to prove how far a ledger is confirmed: a note of the writer's, and the last entry. Either
+    """A bookie's evidence of the last confirmed entry of a ledger: an explicit LAC, and the last entry. Either
     may be empty; see `connectors.bookkeeper.bookie.entries`."""
 
     note: bytes
@@ -42,14 +42,14 @@ class Room(NamedTuple):
 
 
 class Calls(Closing):
-    """One connection for questions. Raises `Retry` when it breaks, `Stop` when the bookie lets nobody in."""
+    """One connection for requests. Raises `Retry` if it breaks, `Stop` if the bookie requires a login."""
 
     def __init__(self, name: str, address: Address, timeout_s: float, tls: ssl.SSLContext | None = None) -> None:
         self._bookie = Bookie(name, address, timeout_s, tls)
         self._sent = 0
 
     def read(self, ledger: int, entry: int) -> Found:
-        """One entry. That there is none, or no such ledger, is an answer; others raise."""
+        """One entry. A missing entry or ledger is a result; any other code raises."""
         request = self._request(_READ)
         request.read.ledgerId, request.read.entryId = ledger, entry
         answer, code = self._ask(request, "read")
@@ -58,9 +58,9 @@ class Calls(Closing):
         return Found(code, answer.body)
 
     def codes(self, ledgers: Iterable[int], entry: int = 0, window: int = 64) -> Iterator[tuple[int, int]]:
-        """Ledgers and the `Code` that reading one entry of each gives, in the order of the answers.
+        """Ledgers and the `Code` of reading one entry of each, in the order of the responses.
 
-        ``window``: questions that are under way at once; each may be answered with a whole entry.
+        ``window``: requests in flight; each response can contain a whole entry.
         """
         rest = iter(ledgers)
         asked: dict[int, int] = {}
@@ -75,7 +75,7 @@ class Calls(Closing):
                     yield asked.pop(answer.header.txnId), answer.read.status or answer.status
 
     def lac(self, ledger: int) -> Lac | None:
-        """What the bookie knows of how far an open ledger is confirmed; None if it does not hold the ledger."""
+        """The bookie's evidence of the last confirmed entry of an open ledger; None if it does not hold the ledger."""
         request = self._request(_LAC)
         request.lac.ledgerId = ledger
         answer, code = self._ask(request, "lac")
@@ -86,7 +86,7 @@ class Calls(Closing):
         return Lac(answer.lacBody, answer.lastEntryBody)
 
     def room(self) -> Room:
-        """How full the bookie is."""
+        """Total and free bytes of the bookie's ledger disks."""
         request = self._request(_INFO)
         request.info.requested = _TOTAL_AND_FREE
         answer, code = self._ask(request, "info")
@@ -111,9 +111,9 @@ class Calls(Closing):
         return request
 
     def _ask(self, request: Any, field: str) -> tuple[Any, int]:
-        """The answer's inner message and its code."""
+        """The inner message of the response and its code."""
         self._bookie.send([framed(request.SerializeToString())])
         while (answer := self._bookie.response()).header.txnId != request.header.txnId:
-            pass  # to a question whose asker gave up
+            pass  # a response to an abandoned request
         inner = getattr(answer, field)
         return inner, inner.status or answer.status

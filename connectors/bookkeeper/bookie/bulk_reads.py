@@ -1,7 +1,8 @@
-"""Entries in bulk from one bookie, in the second encoding (BookieProtocol.java): fixed fields, nothing to parse.
+"""Bulk reads of entries from one bookie, in the second encoding (BookieProtocol.java) with its fixed fields.
 
-A request says its size (int32), version 2, operation and flags (none, ever: a reader that fences takes a ledger from
-its writer), ledger and entry. Answers name ledger and entry and no request, so a connection serves one read at a time.
+A request consists of size (int32), version 2, operation and flags (never any: a read that fences would take a ledger
+from its writer), ledger and entry. Responses contain ledger and entry but no request id, so a connection serves one
+read at a time.
 """
 
 import ssl
@@ -17,21 +18,21 @@ from trueup.state.common.errors import BadBytes, Stop, TrueupError
 
 _READ_OP, _BATCH_OP = 2, 7
 _READ = struct.Struct(">iIqq")  # size, head, ledger, entry
-_BATCH = struct.Struct(">iIqqqiq")  # size, head, ledger, first entry, id, most entries, most bytes
+_BATCH = struct.Struct(">iIqqqiq")  # size, head, ledger, first entry, id, maximum entries, maximum bytes
 _ANSWER = struct.Struct(">IIqq")  # head, code, ledger, entry
-_BATCH_ANSWER = 32  # the same and the id; then size (int32) and bytes of each entry
+_BATCH_ANSWER = 32  # as _ANSWER plus the id; then size (int32) and bytes of each entry
 _SIZE = struct.Struct(">i")
 _READ_HEAD, _BATCH_HEAD = 2 << 24 | _READ_OP << 16, 2 << 24 | _BATCH_OP << 16
 _MOST_ENTRIES, _MOST_BYTES = 500, 4 << 20
 WINDOW = 128
-"""Single reads under way at once; a bookie refuses more than maxPendingReadRequestsPerThread, 10,000."""
+"""Single reads in flight; a bookie refuses more than maxPendingReadRequestsPerThread, 10,000."""
 
 
 class Reads(Closing):
-    """One connection for reads, made when it is needed and again after it broke.
+    """One connection for reads, opened on demand and again after it broke.
 
-    Views of entries are valid until the next step. Raises `Retry` when the bookie is silent or hangs up, `Stop` when
-    it lets nobody in or a read goes on after another one began.
+    Views of entries are valid until the next step. Raises `Retry` if the bookie does not respond or closes the
+    connection, `Stop` if it requires a login or a read continues after another one started.
     """
 
     def __init__(self, name: str, address: Address, timeout_s: float, tls: ssl.SSLContext | None = None) -> None:
@@ -42,10 +43,10 @@ class Reads(Closing):
         self._turn = self._ledger = self._flying = 0
 
     def run(self, ledger: int, first: int, last: int) -> Iterator[tuple[int, memoryview]]:
-        """Consecutive entries and what is stored of them, from a bookie that holds all of them.
+        """Consecutive entries as stored, from a bookie that holds all of them.
 
-        One that hangs up on its first batch does not know them: it is asked for single entries, many at once. Raises
-        `NoSuchLedger` and `NoSuchEntry`, of the entry after the last that was given.
+        A bookie that closes the connection on its first batch read does not support them and receives many single
+        reads instead. Raises `NoSuchLedger` and `NoSuchEntry` for the entry after the last one returned.
         """
         at, mine = first, self._begin(ledger)
         while self._batches and at <= last:
@@ -55,7 +56,7 @@ class Reads(Closing):
             except Ended:
                 if at > first:
                     raise
-                self._batches = not fresh  # an old connection may have ended for any reason
+                self._batches = not fresh  # a reused connection can end for any reason
                 continue
             self._flying = 0
             entries = list(self._cut(frame, at, min(_MOST_ENTRIES, last - at + 1)))
@@ -75,7 +76,7 @@ class Reads(Closing):
             at += 1
 
     def some(self, ledger: int, entries: Iterable[int], window: int = WINDOW) -> Iterator[tuple[int, int, memoryview]]:
-        """These entries, `Code` and what is stored of each: many at once, in the order of the answers."""
+        """These entries with `Code` and stored bytes: many in flight, in the order of the responses."""
         mine = self._begin(ledger)
         rest = iter(entries)
         while True:
@@ -88,43 +89,43 @@ class Reads(Closing):
                 self._check(mine)
 
     def ask(self, ledger: int, entries: Sequence[int]) -> None:
-        """Ask for these entries, some hundreds at most, and return at once; `answers` has them."""
+        """Request these entries, at most some hundreds, and return immediately; `answers` has the responses."""
         self._begin(ledger)
         self._send(entries)
 
     def answers(self) -> Iterator[tuple[int, int, memoryview]]:
-        """What was asked for with `ask`, as `some` gives it."""
+        """The responses to `ask`, in the form of `some`."""
         mine = self._turn
         while self._flying:
             yield self._answer()
             self._check(mine)
 
     def close(self) -> None:
-        """Close the connection; the next read makes another."""
+        """Close the connection; the next read opens another."""
         if self._bookie is not None:
             self._bookie.close()
         self._bookie, self._flying = None, 0
 
     def _begin(self, ledger: int) -> int:
-        """Begin a read; its number."""
+        """Start a read and return its number."""
         if self._flying:
-            self.close()  # answers to a read that was given up are still to come
+            self.close()  # responses to an abandoned read are still outstanding
         self._turn += 1
         self._ledger = ledger
         return self._turn
 
     def _check(self, mine: int) -> None:
         if self._turn != mine:
-            found = f"a read of ledger {self._ledger} that began meanwhile"
-            raise Stop(f"one read at a time from bookie {self._name}", found, "use a connection for each reader")
+            found = f"a concurrent read of ledger {self._ledger}"
+            raise Stop(f"one read at a time from bookie {self._name}", found, "use one connection per reader")
 
     def _batch(self, first: int, last: int) -> tuple[bytes]:
-        """The request for as many of these entries as come in one answer."""
+        """The request for as many of these entries as fit into one response."""
         size, count = _BATCH.size - _SIZE.size, min(_MOST_ENTRIES, last - first + 1)
         return (_BATCH.pack(size, _BATCH_HEAD, self._ledger, first, self._turn, count, _MOST_BYTES),)
 
     def _cut(self, frame: memoryview, first: int, most: int) -> Iterator[memoryview]:
-        """The entries in the answer to a batch; at least one, and no more than were asked for."""
+        """The entries in the response to a batch read; at least one, and at most the requested number."""
         code, _ = self._head(frame, _BATCH_OP, _BATCH_ANSWER)
         if code:
             raise self.failure(code, first)
@@ -136,7 +137,7 @@ class Reads(Closing):
             if size < 0 or at > end:
                 raise self._strange(start, "an entry and its size", f"{end - start} bytes")
             if not most:
-                raise self._strange(start, "the entries that were asked for", "more")
+                raise self._strange(start, "the requested entries", "more")
             most -= 1
             yield frame[start:at]
 
@@ -152,18 +153,18 @@ class Reads(Closing):
         return entry, code, frame[_ANSWER.size :]
 
     def _head(self, frame: memoryview, operation: int, size: int) -> tuple[int, int]:
-        """Code and entry of an answer to this operation, whose head has this size."""
+        """Code and entry of a response to this operation with a head of this size."""
         if len(frame) < _ANSWER.size:
-            raise self._strange(0, f"{_ANSWER.size} bytes at least", f"{len(frame)}")
+            raise self._strange(0, f"at least {_ANSWER.size} bytes", f"{len(frame)}")
         head, number, ledger, entry = _ANSWER.unpack_from(frame)
         code = IN_V2.get(number, number)
         if (head >> 16 & 0xFF, ledger) != (operation, self._ledger) or (not code and len(frame) < size):
-            expected = f"an answer to operation {operation} on ledger {self._ledger}"
+            expected = f"a response to operation {operation} on ledger {self._ledger}"
             raise self._strange(0, expected, f"{len(frame)} bytes of operation {head >> 16 & 0xFF} on {ledger}")
         return code, entry
 
     def _carry(self, parts: Sequence[bytes] = (), receive: bool = True) -> memoryview:
-        """Send and receive; without a connection from now on if that fails."""
+        """Send and receive; closes the connection on failure."""
         try:
             if self._bookie is None:
                 self._bookie = Bookie(self._name, self._address, self._timeout_s, self._tls)
@@ -175,12 +176,12 @@ class Reads(Closing):
             raise
 
     def failure(self, code: int, entry: int) -> TrueupError:
-        """Our error for what the bookie answered of an entry."""
+        """The error for the bookie's response code for an entry."""
         return failure(code, f"entry {entry} of ledger {self._ledger}", self._name)
 
     def _strange(self, at: int, expected: str, found: str) -> BadBytes:
         self.close()
-        return BadBytes(f"an answer of bookie {self._name}", at, expected, found, "see what listens there")
+        return BadBytes(f"a response from bookie {self._name}", at, expected, found, "check the address")
 
 
 _NOTHING = memoryview(b"")

@@ -1,4 +1,4 @@
-"""What bookies answer: the codes of both encodings under one name, and our errors for those that are refusals.
+"""Response codes of bookies: both encodings under one name, and errors for those that are refusals.
 
 Sources: BookkeeperProtocol.proto (StatusCode), BookieProtocol.java.
 """
@@ -9,7 +9,7 @@ from trueup.state.common.errors import Refused, Retry, Stop, TrueupError
 
 
 class Code(IntEnum):
-    """An answer, as the third encoding numbers it."""
+    """A response code, by its number in the third encoding."""
 
     OK = 0
     NO_LEDGER = 402
@@ -32,29 +32,29 @@ IN_V2 = {
 
 
 class NoSuchLedger(Refused):
-    """The bookies that ought to have it hold nothing of this ledger."""
+    """The bookies that should hold this ledger do not have it."""
 
 
 class NoSuchEntry(Refused):
-    """A bookie that holds the ledger does not hold this entry of it."""
+    """A bookie that holds the ledger does not have this entry."""
 
 
 def named(code: int) -> str:
-    """A code for people."""
+    """The name of a code."""
     return Code(code).name if code in Code._value2member_map_ else f"code {code}"
 
 
 def failure(code: int, what: str, bookie: str) -> TrueupError:
-    """Our error for an answer that is not `Code.OK`. ``what`` was asked for, such as "entry 3 of ledger 7"."""
+    """The error for a response other than `Code.OK`. ``what`` was requested, such as "entry 3 of ledger 7"."""
     expected, found = f"{what} from bookie {bookie}", named(code)
     match code:
         case Code.NO_LEDGER:
             return NoSuchLedger(expected, found, "read the ledger's metadata again")
         case Code.NO_ENTRY:
-            return NoSuchEntry(expected, found, "ask another bookie of the write set")
+            return NoSuchEntry(expected, found, "read from another bookie of the write set")
         case Code.UNAUTHORIZED:
-            return Stop(expected, found, "let this host in without a login, or read through the brokers")
+            return Stop(expected, found, "permit reads from this host without a login, or read through the brokers")
         case Code.BAD_REQUEST | Code.BAD_VERSION:
-            return Stop(expected, found, "see the bookie's log; its version is not one that is known to work")
+            return Stop(expected, found, "check the bookie's log; its version may be unsupported")
         case _:
-            return Retry(expected, found, "ask again later, or another bookie; see its log")
+            return Retry(expected, found, "retry later or use another bookie; check its log")

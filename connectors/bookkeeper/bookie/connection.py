@@ -1,6 +1,6 @@
-"""A connection to one bookie. Its first request decides on the encoding of all; see `calls` and `reads`.
+"""A connection to one bookie. Its first request selects the encoding of all; see `admin_calls` and `bulk_reads`.
 
-TLS begins on the plain connection: the request START_TLS of the third encoding, then the handshake, then either
+TLS starts on the plain connection: the request START_TLS of the third encoding, then the handshake, then either
 encoding (PerChannelBookieClient.java, TLSContextFactory.java).
 """
 
@@ -25,10 +25,10 @@ _HUNG_UP = (ConnectionResetError, BrokenPipeError, ssl.SSLEOFError, ssl.SSLZeroR
 
 
 def tls_of(options: Mapping[str, str]) -> ssl.SSLContext | None:
-    """TLS as these options want it, None without any: bookies are spoken to in plain then.
+    """The TLS context for these options; None without options: connections to bookies are not encrypted then.
 
     ``tls.ca``: PEM file of authorities, or ``system``; ``tls.certificate`` and ``tls.key`` (PEM), ``tls.key.password``:
-    who we are; ``tls.check.host`` false: certificates need not name the bookie's host. Raises `BadSettings`.
+    client identity; ``tls.check.host`` false: certificates need not name the bookie's host. Raises `BadSettings`.
     """
     if unknown := sorted(set(options) - set(_KEYS)):
         raise BadSettings([f"{key}: expected one of {', '.join(_KEYS)}" for key in unknown])
@@ -40,15 +40,15 @@ def tls_of(options: Mapping[str, str]) -> ssl.SSLContext | None:
         if certificate := options.get("tls.certificate"):
             context.load_cert_chain(certificate, options.get("tls.key"), options.get("tls.key.password"))
     except (OSError, ssl.SSLError) as error:
-        raise BadSettings([f"tls.*: {error}; give readable PEM files that belong together"]) from error
+        raise BadSettings([f"tls.*: {error}; provide readable PEM files that match each other"]) from error
     context.check_hostname = options.get("tls.check.host", "true").lower() != "false"
     return context
 
 
 class Bookie(Closing):
-    """One connection. ``timeout_s``: how long the bookie may be silent, connecting too; ``name``: its id.
+    """One connection. ``timeout_s``: maximum time without a response, including the connect; ``name``: bookie id.
 
-    Every method raises `Retry` when the connection breaks or the bookie is silent; nothing can be done with it then.
+    Every method raises `Retry` if the connection breaks or times out; the connection is unusable then.
     """
 
     def __init__(self, name: str, address: Address, timeout_s: float, tls: ssl.SSLContext | None = None) -> None:
@@ -56,7 +56,7 @@ class Bookie(Closing):
         self._timeout_s = timeout_s
         try:
             self._socket = socket.create_connection(address, timeout_s)
-        except (OSError, UnicodeError, OverflowError) as error:  # the last two of what is no address
+        except (OSError, UnicodeError, OverflowError) as error:  # the last two: an invalid address
             raise self._broken(error) from error
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -68,14 +68,14 @@ class Bookie(Closing):
             raise
 
     def send(self, parts: Iterable[bytes]) -> None:
-        """Send these bytes, which are whole frames."""
+        """Send these bytes, which must be whole frames."""
         try:
             self._socket.sendall(b"".join(parts))
         except OSError as error:
             raise self._broken(error) from error
 
     def receive(self) -> memoryview:
-        """The body of the next frame, valid until the next call. Raises `Ended` when the bookie hung up."""
+        """The body of the next frame, valid until the next call. Raises `Ended` if the bookie closed the connection."""
         frame = self._frames.next()
         if frame is None:
             raise self._broken(ConnectionResetError("it closed the connection"))
@@ -87,12 +87,12 @@ class Bookie(Closing):
         try:
             answer.ParseFromString(self.receive())
         except DecodeError as error:
-            place = f"an answer of bookie {self.name}"
-            raise BadBytes(place, 0, "a protobuf message", "other bytes", "see what listens there") from error
+            place = f"a response from bookie {self.name}"
+            raise BadBytes(place, 0, "a protobuf message", "other bytes", "check the address") from error
         return answer
 
     def close(self) -> None:
-        """Close it; what was not answered is lost."""
+        """Close the connection; outstanding responses are lost."""
         self._socket.close()
 
     def _receive(self, room: memoryview) -> int:
@@ -116,18 +116,16 @@ class Bookie(Closing):
 
     def _broken(self, error: OSError | ValueError | OverflowError) -> TrueupError:
         if isinstance(error, ssl.SSLError) and not isinstance(error, _HUNG_UP):
-            return Stop(f"bookie {self.name} to agree on TLS", str(error), "check tls.* and the bookie's certificate")
+            return Stop(f"a TLS handshake with bookie {self.name}", str(error), "check tls.* and its certificate")
         silent = isinstance(error, TimeoutError)
         told = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        found = f"silence for {self._timeout_s:g} s" if silent else told
+        found = f"no response for {self._timeout_s:g} s" if silent else told
         kind = Ended if isinstance(error, _HUNG_UP) else Retry
-        return kind(
-            f"an answer of bookie {self.name}", found, "it is asked again; see whether it runs and is reachable"
-        )
+        return kind(f"a response from bookie {self.name}", found, "retrying; check that it runs and is reachable")
 
 
 class Ended(Retry):
-    """The bookie hung up."""
+    """The bookie closed the connection."""
 
 
 def framed(body: bytes) -> bytes:

@@ -1,7 +1,8 @@
 """Entries as bookies store them, and the digests that protect them (DigestManager.java and its subclasses).
 
-32 bytes of head (ledger, entry, last confirmed entry when it was written, length of the ledger up to it; int64
-big-endian each), the digest of head and payload, the payload. A bookie hands out what it stored: it checks nothing.
+An entry consists of a head of 32 bytes (ledger, entry, last confirmed entry when it was written, length of the ledger
+up to it; int64 big-endian each), the digest of head and payload, and the payload. A bookie returns the stored bytes
+without verification.
 """
 
 import hashlib
@@ -19,12 +20,12 @@ from trueup.state.common.errors import BadBytes, Stop
 
 _HEAD = struct.Struct(">qqqq")
 _IDS = struct.Struct(">qq")
-_TODO = "read another copy; have this one replaced"
+_TODO = "read another replica and have this one replaced"
 View = bytes | memoryview
 
 
 class Kind(IntEnum):
-    """How a ledger's entries are protected (DataFormats.proto, LedgerMetadataFormat.DigestType)."""
+    """The digest type of a ledger (DataFormats.proto, LedgerMetadataFormat.DigestType)."""
 
     CRC32 = 1
     HMAC = 2
@@ -33,7 +34,7 @@ class Kind(IntEnum):
 
 
 class DamagedEntry(BadBytes):
-    """What a bookie stored is not the entry that was asked for, or not as it was written."""
+    """The stored bytes are not the requested entry, or differ from what was written."""
 
 
 def _crc32(head: View, rest: View) -> bytes:
@@ -54,7 +55,7 @@ _PLAIN: Mapping[Kind, tuple[int, Callable[[View, View], bytes]]] = MappingProxyT
 
 
 class Digest:
-    """Checks the entries of one ledger. Only `Kind.HMAC` needs the ledger's password; it is not shown."""
+    """Verifies the entries of one ledger. Only `Kind.HMAC` needs the ledger's password, which is never shown."""
 
     def __init__(self, kind: Kind, password: bytes = b"") -> None:
         self.kind = kind
@@ -64,29 +65,29 @@ class Digest:
         else:
             self._size, self._sum = _PLAIN[kind]
         self.offset = _HEAD.size + self._size
-        """Where the payload of an entry begins."""
+        """The offset of the payload in an entry."""
 
     def check(self, ledger: int, entry: int, stored: memoryview) -> None:
-        """Whether these bytes are that entry, unharmed. Raises `DamagedEntry`."""
+        """Verify that these bytes are that entry, undamaged. Raises `DamagedEntry`."""
         found = self._whole(ledger, f"entry {entry} of ledger {ledger}", stored)
         if found != entry:
             where = f"entry {entry} of ledger {ledger}"
             raise DamagedEntry(where, 8, f"entry {entry}", f"entry {found}", _TODO)
 
     def entry(self, ledger: int, stored: memoryview) -> tuple[int, int]:
-        """Id of this entry, and of the last one that was confirmed when it was written. Raises `DamagedEntry`."""
+        """The id of this entry, and the last confirmed entry when it was written. Raises `DamagedEntry`."""
         entry = self._whole(ledger, f"an entry of ledger {ledger}", stored)
         return entry, _HEAD.unpack_from(stored)[2]
 
     def note(self, ledger: int, note: memoryview) -> int:
-        """The last confirmed entry in a writer's own note of it: ledger, entry, digest. Raises `DamagedEntry`."""
+        """The last confirmed entry in an explicit LAC: ledger, entry, digest. Raises `DamagedEntry`."""
         where = f"the last confirmed entry of ledger {ledger}"
         ids = self._ids(ledger, where, note, _IDS.size)
         self._compare(where, _IDS.size, self._sum(note[: _IDS.size], b""), note)
         return ids[1]
 
     def seal(self, head: bytes, payload: bytes) -> bytes:
-        """An entry as it is stored. ``head``: 32 bytes; see `head_of`."""
+        """An entry in its stored form. ``head``: 32 bytes; see `head_of`."""
         return head + self._sum(head, payload) + payload
 
     def _whole(self, ledger: int, where: str, stored: memoryview) -> int:
@@ -98,7 +99,7 @@ class Digest:
 
     def _ids(self, ledger: int, where: str, stored: memoryview, head: int) -> tuple[int, int]:
         if len(stored) < head + self._size:
-            raise DamagedEntry(where, len(stored), f"{head + self._size} bytes at least", f"{len(stored)}", _TODO)
+            raise DamagedEntry(where, len(stored), f"at least {head + self._size} bytes", f"{len(stored)}", _TODO)
         ids: tuple[int, int] = _IDS.unpack_from(stored)
         if ids[0] != ledger:
             raise DamagedEntry(where, 0, f"ledger {ledger}", f"ledger {ids[0]}", _TODO)
@@ -107,7 +108,7 @@ class Digest:
     def _compare(self, where: str, at: int, digest: bytes, stored: memoryview) -> None:
         said = bytes(stored[at : at + self._size])
         if said != digest:
-            raise DamagedEntry(where, at, f"{self.kind.name} {digest.hex()} of what it holds", said.hex(), _TODO)
+            raise DamagedEntry(where, at, f"{self.kind.name} {digest.hex()} of its content", said.hex(), _TODO)
 
 
 def _hmac(key: bytes) -> Callable[[View, View], bytes]:
@@ -120,14 +121,14 @@ def _hmac(key: bytes) -> Callable[[View, View], bytes]:
 
 
 def head_of(ledger: int, entry: int, confirmed: int, length: int) -> bytes:
-    """The head of an entry. ``length``: payload bytes of the ledger up to this entry and with it."""
+    """The head of an entry. ``length``: payload bytes of the ledger up to and including this entry."""
     return _HEAD.pack(ledger, entry, confirmed, length)
 
 
 def digest_of(data: bytes, path: str) -> Digest:
-    """The digest that a ledger's metadata (bytes of the znode at ``path``) name. Raises `BadBytes`, `Stop`."""
+    """The digest named in a ledger's metadata (bytes of the znode at ``path``). Raises `BadBytes`, `Stop`."""
     found = protection(data, path)
     if found is None:
-        todo = "let BookKeeper's own client read it, which is told by its user"
+        todo = "read the ledger with BookKeeper's client, which receives the type from its user"
         raise Stop(f"the digest type of a ledger in {path}", "none", todo)
     return Digest(Kind(found[0]), found[1])

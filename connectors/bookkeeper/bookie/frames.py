@@ -1,4 +1,4 @@
-"""Frames of the bookie protocol: four bytes of length, big-endian, and a body; out of one buffer that grows.
+"""Frames of the bookie protocol: a length of four bytes, big-endian, and a body, in one growing buffer.
 
 Source: BookieProtoEncoding.java and netty's LengthFieldBasedFrameDecoder in BookieNettyServer.java.
 """
@@ -10,14 +10,14 @@ from trueup.state.common.errors import BadBytes
 
 SIZE = struct.Struct(">i")
 LARGEST = 1 << 28
-"""Longer frames are taken for damage: bookies themselves take 5 MB, and what nettyMaxFrameSizeBytes says."""
+"""Longer frames count as damage: bookies themselves accept 5 MB, or nettyMaxFrameSizeBytes."""
 _ROOM = 1 << 16
 
 
 class Frames:
-    """Cuts what ``receive`` reads into a buffer (bytes read, 0 at the end of the stream) into frames.
+    """Splits the bytes that ``receive`` reads into a buffer (bytes read, 0 at the end of the stream) into frames.
 
-    ``name`` of the bookie is for errors.
+    ``name``: the bookie, for errors.
     """
 
     def __init__(self, receive: Callable[[memoryview], int], name: str, size: int = 1 << 20) -> None:
@@ -26,7 +26,7 @@ class Frames:
         self._at = self._end = self._before = 0
 
     def next(self) -> memoryview | None:
-        """The next body, valid until the next call; None where the stream ends. Raises `BadBytes` for no length."""
+        """The next body, valid until the next call; None at the end of the stream. Raises `BadBytes`."""
         missing = self._missing()
         while missing > 0:
             self._make_room(missing)
@@ -39,7 +39,7 @@ class Frames:
         return memoryview(self._buffer)[start : self._at]
 
     def _missing(self) -> int:
-        """How many bytes the next frame still lacks, so far as is known; what is there beyond it counts as negative."""
+        """The number of bytes missing from the next frame, as far as known; negative if more are buffered."""
         have = self._end - self._at
         if have < SIZE.size:
             return SIZE.size - have
@@ -47,16 +47,16 @@ class Frames:
         if not 0 <= size <= LARGEST:
             place = f"the stream from bookie {self._name}"
             expected = f"the length of a frame, 0 to {LARGEST}"
-            raise BadBytes(place, self._before + self._at, expected, str(size), "connect again; see what listens there")
+            raise BadBytes(place, self._before + self._at, expected, str(size), "connect again; check the address")
         return int(size) + SIZE.size - have
 
     def _make_room(self, missing: int) -> None:
-        """Move what is left to the front where little room is behind it. The buffer doubles once it is full of one
-        frame: a length is believed as far as bytes came."""
+        """Move the rest to the front if there is little room after it. The buffer doubles only when one frame fills
+        it: a declared length is trusted only as far as bytes arrived."""
         have = self._end - self._at
         buffer = self._buffer
         if have == len(buffer):
-            self._buffer = bytearray(2 * have)  # views of the old one stay what they are
+            self._buffer = bytearray(2 * have)  # views of the old buffer stay valid
         elif have and (not self._at or len(buffer) - self._end >= max(missing, _ROOM)):
             return
         self._buffer[:have] = buffer[self._at : self._end]

@@ -1,6 +1,6 @@
-"""Reads a ledger from its bookies, as its metadata say: every entry is checked, and read elsewhere if it must be.
+"""Reads a ledger from its bookies: every entry is verified, and read from another replica if necessary.
 
-Never takes a ledger from its writer: of an open one it reads what is confirmed, and asks for no more than that.
+Never fences: of an open ledger it reads only confirmed entries.
 """
 
 import ssl
@@ -19,13 +19,13 @@ from trueup.state.common.errors import BadBytes, Refused, Retry, TrueupError
 
 _TOGETHER_BYTES = 4 << 20
 _TOGETHER_OPEN = 64
-"""Entries of an open ledger, whose sizes nobody knows."""
+"""Window for entries of an open ledger, whose sizes are unknown."""
 _UNFIT = (DamagedEntry, NoSuchEntry, NoSuchLedger)
-"""A copy that is not there, or not as it was written."""
+"""Errors of a replica that is missing or damaged."""
 
 
 class Damage(NamedTuple):
-    """A copy that another one stood in for: which bookie ought to hold it, and what it does instead."""
+    """A replica that had to be read elsewhere: the bookie that should hold it, and the problem."""
 
     ledger: int
     entry: int
@@ -34,9 +34,9 @@ class Damage(NamedTuple):
 
 
 class Bookies(Closing):
-    """Connections to bookies for one reader at a time. ``timeout_s``: how long each may be silent.
+    """Connections to bookies for one reader at a time. ``timeout_s``: maximum time without a response from each.
 
-    ``addresses`` gives None for a bookie that has none now.
+    ``addresses`` returns None for a bookie without an address.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Bookies(Closing):
         return self._reads[bookie]
 
     def calls(self, bookie: str) -> Calls:
-        """A new connection for questions to this bookie, to be closed. Raises `Retry`."""
+        """A new connection for requests to this bookie, which the caller must close. Raises `Retry`."""
         return Calls(bookie, self._address(bookie), self._timeout_s, self._tls)
 
     def close(self) -> None:
@@ -63,16 +63,16 @@ class Bookies(Closing):
     def _address(self, bookie: str) -> Address:
         address = self._addresses(bookie)
         if address is None:
-            raise Retry(f"bookie {bookie} to be registered", "no registration", "start it; it is asked again")
+            raise Retry(f"bookie {bookie} to be registered", "no registration", "start it; the read is retried")
         return address
 
 
 class Reader:
-    """Reads one ledger. ``damaged`` is told of copies that are missing or damaged while another one served.
+    """Reads one ledger. ``damaged`` is called for missing or damaged replicas while another one served the entry.
 
-    Views are valid until the next step. Raises `Retry` when no bookie that may hold an entry can be asked,
-    `DamagedEntry` when every copy of it is damaged, `NoSuchLedger` and `NoSuchEntry` when no bookie has it, `Stop`
-    when bookies let nobody in.
+    Views are valid until the next step. Raises `Retry` if no bookie that may hold an entry responds,
+    `DamagedEntry` if every replica of it is damaged, `NoSuchLedger` and `NoSuchEntry` if no bookie has it, `Stop`
+    if bookies require a login.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Reader:
     ) -> None:
         if record["state"] not in (LedgerState.OPEN, LedgerState.IN_RECOVERY, LedgerState.CLOSED):
             found = LedgerState(record["state"]).name
-            raise Refused(f"ledger {record['ledger']} to be there and readable", found, "read its metadata again")
+            raise Refused(f"ledger {record['ledger']} to exist and be readable", found, "read its metadata again")
         self._record, self._digest, self._bookies, self._damaged = record, digest, bookies, damaged
         self._ledger, self._quorum = record["ledger"], record["quorum"]
         self._closed = record["state"] == LedgerState.CLOSED
@@ -88,20 +88,20 @@ class Reader:
         self._turn = self._ledger
 
     def last(self) -> int:
-        """The last entry that may be read, -1 if there is none: of an open ledger the last confirmed one.
+        """The last readable entry, -1 if there is none: for an open ledger the last confirmed one.
 
-        That lags behind what the writer knows, by an entry at least until it writes more.
+        It lags behind the writer by at least one entry until the writer adds more.
         """
         return self._record["last_entry"] if self._closed else self._confirmed()
 
     def read(self, first: int = 0, last: int | None = None) -> Iterator[tuple[int, memoryview]]:
-        """Entries ``first`` to ``last`` (`last` if None, and never beyond it) and their payloads, in order."""
+        """Entries ``first`` to ``last`` (None: `last`, which is also the maximum) and their payloads, in order."""
         offset = self._digest.offset
         for entry, stored in self.stored(first, last):
             yield entry, stored[offset:]
 
     def stored(self, first: int = 0, last: int | None = None) -> Iterator[tuple[int, memoryview]]:
-        """The same as bookies store them: with head and digest, to be copied as they are."""
+        """The same entries in stored form, with head and digest, for copying."""
         self._down.clear()
         end = self.last()
         for piece in pieces(self._record["fragments"], first, end if last is None else min(last, end)):
@@ -109,7 +109,7 @@ class Reader:
             yield from self._striped(piece) if striped else self._whole(piece)
 
     def _whole(self, piece: Piece) -> Iterator[tuple[int, memoryview]]:
-        """Every bookie holds everything: one after the other is read from until it fails."""
+        """Every bookie holds every entry: read from one bookie until it fails, then from the next."""
         at = piece.first
         while at <= piece.last:
             bookie = self._next_up(piece, at)
@@ -134,7 +134,7 @@ class Reader:
         raise self._lost(at, {bookie: self._down[bookie] for bookie in piece.bookies})
 
     def _striped(self, piece: Piece) -> Iterator[tuple[int, memoryview]]:
-        """Each entry is asked of the first bookie of its write set, all bookies at once."""
+        """Read each entry from the first bookie of its write set, from all bookies in parallel."""
         together = self._together(len(piece.bookies))
         for start in range(piece.first, piece.last + 1, together):
             entries = range(start, min(start + together, piece.last + 1))
@@ -152,7 +152,7 @@ class Reader:
         return max(1, min(WINDOW * ensemble, _TOGETHER_BYTES // size))
 
     def _ask(self, piece: Piece, entries: Iterable[int]) -> list[str]:
-        """Ask for all of these entries; whom."""
+        """Request all of these entries and return the bookies."""
         plan: dict[str, list[int]] = {}
         for entry in entries:
             members = [piece.bookies[at] for at in write_set(entry, len(piece.bookies), self._quorum)]
@@ -184,7 +184,7 @@ class Reader:
         return bytes(stored)
 
     def _elsewhere(self, piece: Piece, entry: int, tried: dict[str, TrueupError]) -> memoryview:
-        """An entry from the bookies of its write set that were not tried; tells whose copies are unfit."""
+        """Read an entry from the untried bookies of its write set; reports unfit replicas."""
         for at in write_set(entry, len(piece.bookies), self._quorum):
             bookie = piece.bookies[at]
             if bookie in tried:
@@ -209,24 +209,24 @@ class Reader:
 
     def _tell(self, entry: int, tried: dict[str, TrueupError]) -> None:
         for bookie, error in tried.items():
-            # Bookies beyond the ack quorum may get an entry of an open ledger later.
+            # Bookies beyond the ack quorum may receive an entry of an open ledger later.
             if isinstance(error, _UNFIT) and (self._closed or isinstance(error, DamagedEntry)):
                 self._damaged(Damage(self._ledger, entry, bookie, str(error)))
 
     def _lost(self, entry: int, tried: dict[str, TrueupError]) -> TrueupError:
-        """Why nobody gives this entry. One that cannot be asked now may still have it."""
+        """The error if no bookie returns this entry. A bookie that does not respond may still have it."""
         expected = f"entry {entry} of ledger {self._ledger} from one of {', '.join(tried)}"
         found = "; ".join(f"{bookie}: {error.found}" for bookie, error in tried.items())
         errors = list(tried.values())
         if any(not isinstance(error, _UNFIT) for error in errors):
-            return Retry(expected, found, "try again when they answer")
+            return Retry(expected, found, "retry when they respond")
         damaged = next((error for error in errors if isinstance(error, DamagedEntry)), None)
         if damaged is not None:
             where = f"{damaged.where} on each of {', '.join(tried)}"
-            return DamagedEntry(where, damaged.at, damaged.wanted, found, "restore it from elsewhere")
+            return DamagedEntry(where, damaged.at, damaged.wanted, found, "restore it from another source")
         if all(isinstance(error, NoSuchLedger) for error in errors):
             return NoSuchLedger(expected, found, "read the ledger's metadata again")
-        return NoSuchEntry(expected, found, "restore it from elsewhere; every bookie that has to hold it answered")
+        return NoSuchEntry(expected, found, "restore it from another source; every bookie of its write set responded")
 
     def _confirmed(self) -> int:
         """The highest entry that a bookie of the last fragment proves to be confirmed."""
@@ -241,7 +241,7 @@ class Reader:
                 problems.append(f"{bookie}: {error.found}")
         if len(problems) == len(fragment["bookies"]):
             expected = f"the last confirmed entry of ledger {self._ledger} from one of its bookies"
-            raise Retry(expected, "; ".join(problems), "try again when they answer")
+            raise Retry(expected, "; ".join(problems), "retry when they respond")
         return max(proofs)
 
     def _proof(self, lac: Lac) -> int:

@@ -1,6 +1,6 @@
 """Which bookies of an ensemble hold which entries (RoundRobinDistributionSchedule.java).
 
-Entry e is on positions (e + k) mod E, k < Qw; e counts from the beginning of the ledger, not of the fragment.
+Entry e is at positions (e + k) mod E, k < Qw; e counts from the start of the ledger, not of the fragment.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ class Piece(NamedTuple):
 
 
 def write_set(entry: int, ensemble: int, quorum: int) -> list[int]:
-    """Positions that hold an entry, in the order in which readers ask them."""
+    """Positions that hold an entry, in the order in which readers use them."""
     return [(entry + k) % ensemble for k in range(quorum)]
 
 
@@ -29,7 +29,7 @@ def held(piece: Piece, position: int, quorum: int) -> list[int]:
 
 
 def pieces(fragments: Sequence[FragmentRecord], first: int, last: int) -> list[Piece]:
-    """What of entries ``first`` to ``last`` each fragment holds; fragments that hold none of it are left out."""
+    """The part of entries ``first`` to ``last`` in each fragment; fragments without any of them are omitted."""
     ends = [*(fragment["first_entry"] - 1 for fragment in fragments[1:]), last]
     cut = [
         Piece(max(fragment["first_entry"], first), min(end, last), tuple(fragment["bookies"]))

@@ -1,1 +1,1 @@
-"""Which bookies have a ledger, and its removal."""
+"""Which bookies hold a ledger, and the removal of ledgers."""

@@ -1,7 +1,7 @@
-"""Which bookies still answer for a ledger: a deletion is done when none of them does.
+"""Which bookies still hold a ledger: a deletion is complete when none does.
 
-One entry is read: a bookie that dropped the ledger says so, whatever the entry. (It cannot be asked for the list of
-its entries: DbLedgerStorage of 4.17 and 4.18 leaves that question unanswered.)
+One entry is read: a bookie that dropped the ledger reports this for any entry. (A request for the list of its entries
+is not possible: DbLedgerStorage of 4.17 and 4.18 does not answer it.)
 """
 
 import ssl
@@ -20,7 +20,7 @@ _THREADS = 32
 
 
 class Answer(StrEnum):
-    """What a bookie said of a ledger. Of SILENT ones nothing is known: they may hold it."""
+    """The result for a ledger on a bookie. SILENT: unknown; the bookie may hold it."""
 
     GONE = "gone"
     HELD = "held"
@@ -31,7 +31,7 @@ _ANSWERS: dict[int, Answer] = {Code.NO_LEDGER: Answer.GONE, Code.OK: Answer.HELD
 
 
 class _Told(NamedTuple):
-    """What one bookie said, by ledger; why it said nothing of the others, and of those it could not answer for."""
+    """The codes of one bookie by ledger; the reason why others are missing or unusable."""
 
     codes: dict[int, int]
     problem: str = ""
@@ -46,11 +46,11 @@ def presence(
     tls: ssl.SSLContext | None = None,
     threads: int = _THREADS,
 ) -> dict[int, dict[str, Answer]]:
-    """Ask these bookies for these ledgers, all at once, over one connection to each bookie.
+    """Query these bookies for these ledgers in parallel, with one connection to each bookie.
 
-    ``addresses`` gives None for a bookie that has none now: it is silent. ``timeout_s``: how long each may take to
-    connect and to go on answering. ``reasons`` gets, by ledger and bookie, why one is silent. Raises only what
-    ``addresses`` does: whatever keeps a bookie from answering makes it silent.
+    ``addresses`` returns None for a bookie without an address: it is silent. ``timeout_s``: maximum time of each
+    bookie to connect and between responses. ``reasons`` receives, by ledger and bookie, why one is silent. Raises
+    only what ``addresses`` raises: any other error makes a bookie silent.
     """
     wanted: defaultdict[str, list[int]] = defaultdict(list)
     for ledger, bookies in asked.items():
@@ -78,7 +78,7 @@ def _ask(
     codes: dict[int, int] = {}
     try:
         with Calls(bookie, address, timeout_s, tls) as calls:
-            codes.update(calls.codes(ledgers))  # up to an error, what was answered counts
+            codes.update(calls.codes(ledgers))  # responses before an error count
     except TrueupError as error:
         return _Told(codes, str(error))
     return _Told(codes)
@@ -91,4 +91,4 @@ def _answer(ledger: int, told: _Told) -> Answer:
 
 def _reason(ledger: int, told: _Told) -> str:
     code = told.codes.get(ledger)
-    return told.problem if code is None else f"it answered {named(code)}"
+    return told.problem if code is None else f"it responded with {named(code)}"

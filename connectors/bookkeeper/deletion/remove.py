@@ -1,7 +1,7 @@
-"""Deleting ledgers that no owner's metadata describe: the znode goes, at the version that was looked at.
+"""Deletes ledgers without known owner metadata: removes the znode if it has the observed version.
 
-Deleting a ledger is deleting its znode (LedgerDeleteOp); bookies let go of what has none. BookKeeper's own client does
-so at any version. Here the ledger is read afresh, must be closed, of the same birth, and nobody's that is known.
+A ledger is deleted by deleting its znode (LedgerDeleteOp); bookies then collect its entries. BookKeeper's client does
+this at any version. Here the ledger is read again, must be closed, have the same creation time and no known owner.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from trueup.state.deletion.owners import Component, claim_of, pulsars
 
 
 class RemovalOrder(NamedTuple):
-    """Delete a ledger if its znode still has this version and time of creation (ms since the epoch)."""
+    """Delete a ledger if its znode still has this version and creation time (ms since the epoch)."""
 
     ledger: int
     version: int
@@ -25,8 +25,8 @@ class RemovalOrder(NamedTuple):
 
 
 class Removed(NamedTuple):
-    """What became of one order: deleted; gone (there is no such ledger); refused, for what ``detail`` says; unknown
-    (the answer was lost: look before anything else); retry (nothing was written)."""
+    """The result of one order: deleted; gone (no such ledger); refused, with the reason in ``detail``; unknown
+    (the response was lost: observe before anything else); retry (nothing was written)."""
 
     ledger: int
     result: str
@@ -34,27 +34,27 @@ class Removed(NamedTuple):
 
 
 def refusal(record: LedgerRecord) -> Refused | None:
-    """Why nobody's order deletes such a ledger, None if it may."""
+    """Why such a ledger must not be deleted by order; None if it may."""
     state, claim = LedgerState(record["state"]), claim_of(record["custom"])
     if claim.component is not Component.UNKNOWN or pulsars(record["custom"]):
         known = f"{claim.component.name.lower()} of {claim.owner}"
-        found = "what only Pulsar can tell" if claim.component is Component.UNKNOWN else known
+        found = "metadata that only Pulsar can interpret" if claim.component is Component.UNKNOWN else known
         return Refused("a ledger that is not Pulsar's", found, "set deletion.owners to pulsar")
     if state is LedgerState.CLOSED:
         return None
-    todo = "look at its znode" if state is LedgerState.UNREADABLE else "have a reader open it with recovery first"
+    todo = "inspect its znode" if state is LedgerState.UNREADABLE else "open it with recovery first"
     return Refused("a closed ledger", f"{state.name.lower()} {record['error']}".strip(), todo)
 
 
 def remove(client: Client, paths: Paths, orders: Sequence[RemovalOrder], now_ms: int) -> list[Removed]:
-    """Carry out each order in a transaction of its own; one answer each, in their order. Raises `Retry` where none
-    was tried."""
+    """Execute each order in a separate transaction and return the results in their order. Raises `Retry` if none was
+    attempted."""
     done: dict[int, Removed] = {}
     ready: dict[int, RemovalOrder] = {}
     for at, order in enumerate(orders):
         found = one(client, paths, order.ledger, now_ms)
         if found is None:
-            done[at] = Removed(order.ledger, "gone", "there is no such ledger")
+            done[at] = Removed(order.ledger, "gone", "the ledger does not exist")
         elif problem := _changed(order, found[0]) or refusal(found[0]):
             done[at] = Removed(order.ledger, "refused", str(problem))
         else:
@@ -69,7 +69,7 @@ def _changed(order: RemovalOrder, record: LedgerRecord) -> Refused | None:
     expected, found = (order.version, order.ctime_ms), (record["version"], record["ctime_ms"])
     if expected == found:
         return None
-    said = [f"version {version}, made at {ctime_ms}" for version, ctime_ms in (expected, found)]
+    said = [f"version {version}, created at {ctime_ms}" for version, ctime_ms in (expected, found)]
     return Refused(f"metadata of {said[0]}", said[1], "order it again")
 
 
@@ -80,5 +80,5 @@ def _removed(ledger: int, answer: Committed | TrueupError) -> Removed:
     if code is None:
         return Removed(ledger, "deleted")
     if code == GONE:
-        return Removed(ledger, "gone", "there is no such ledger")
-    return Removed(ledger, "refused", f"expected the znode as it was looked at; found error {code}; order it again")
+        return Removed(ledger, "gone", "the ledger does not exist")
+    return Removed(ledger, "refused", f"expected an unchanged znode; found error {code}; order the deletion again")

@@ -1,7 +1,7 @@
-"""Where bookies listen: what they registered with, or what their id says (BookieServiceInfoFormat, BookieId.java).
+"""Addresses of bookies: from their registration or from their id (BookieServiceInfoFormat, BookieId.java).
 
-An id is ``host:port`` or any name. Only registered bookies have an address: behind that of one that went away somebody
-else may listen, who says of every ledger that there is none. (Cookies tell nothing that the id does not.)
+An id is ``host:port`` or any name. Only registered bookies have an address: another process may listen on the address
+of a bookie that went away, and would report every ledger as absent. (Cookies contain no more than the id.)
 """
 
 import re
@@ -20,7 +20,7 @@ _RPC = b"bookie-rpc"
 
 
 def endpoint(data: bytes) -> Address | None:
-    """Where a bookie's registration says that it serves reads; None if it names no such place."""
+    """The read address in a bookie's registration; None if there is none."""
     info = ServiceInfo()
     try:
         info.ParseFromString(data)
@@ -35,28 +35,28 @@ def _serves(point: Any) -> bool:
 
 
 def address_of(bookie: str, registration: bytes) -> Address | None:
-    """Where a registered bookie listens; None if neither its registration nor its id says so."""
+    """The address of a registered bookie; None if neither its registration nor its id contains one."""
     found = _ADDRESS.match(bookie)
     named = (found["host"], int(found["port"])) if found and int(found["port"]) in _PORTS else None
     return endpoint(registration) or named
 
 
 class Addresses:
-    """Addresses as ZooKeeper has them, read once for each bookie; make a new one to look again."""
+    """Addresses in ZooKeeper, read once for each bookie; create a new object to read them again."""
 
     def __init__(self, client: Client, paths: Paths) -> None:
         self._client, self._paths = client, paths
         self._known: dict[str, Address | None] = {}
 
     def __call__(self, bookie: str) -> Address | None:
-        """Where this bookie listens; None if it is not registered. Raises `Retry`."""
+        """The address of this bookie; None if it is not registered. Raises `Retry`."""
         if bookie not in self._known:
             found = self._registration(bookie)
             self._known[bookie] = None if found is None else address_of(bookie, found)
         return self._known[bookie]
 
     def _registration(self, bookie: str) -> bytes | None:
-        # One that turns read-only is registered as such before it is no longer registered as writable.
+        # A bookie that turns read-only registers as such before its writable registration ends.
         for parent in (self._paths.available, self._paths.readonly, self._paths.available):
             found = self._client.look(f"{parent}/{bookie}")
             if found is not None:

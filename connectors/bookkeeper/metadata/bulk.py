@@ -1,8 +1,8 @@
-"""Ledger metadata, thousands of znodes at a time: numpy over the bytes as they came.
+"""Decodes ledger metadata, thousands of znodes at a time, with numpy over the received bytes.
 
-Reads what BookKeeper writes: version 3, known fields in any order. Everything else (older versions, unknown fields,
-damage) is set aside and decoded one by one, so that the result is the same as `metadata.decode` for each, at about a
-tenth of its cost. Passwords are stepped over and never copied.
+Handles what BookKeeper writes: version 3, known fields in any order. All other rows (older versions, unknown fields,
+damage) are decoded one by one, so that the result equals `metadata.decode` for each, at about a
+tenth of its cost. Passwords are skipped and never copied.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -32,7 +32,7 @@ from trueup.state.common.errors import BadBytes
 
 _HEAD = np.frombuffer(metadata.KEY + b"3\n", np.uint8)
 _NONE = np.iinfo(np.int64).min
-# Of each field of LedgerMetadataFormat that is known: its wire type; 9 otherwise.
+# Wire type of each known field of LedgerMetadataFormat; 9 for unknown fields.
 _WIRE = np.full(32, 9, np.uint8)
 _WIRE[[1, 2, 3, 4, 5, 7, 9, 10, 12]] = 0
 _WIRE[[6, 8, 11]] = 2
@@ -42,11 +42,11 @@ _MEMBER, _FIRST, _KEY, _VALUE = 0x0A, 0x10, 0x0A, 0x12  # whole tags, inside seg
 
 @dataclass(slots=True)
 class Batch:
-    """Ledgers decoded together, to be read as observations. ``ledgers`` has a row for each that was found, in the
-    order asked for.
+    """Ledgers decoded together, iterable as observations. ``ledgers`` has a row for each one that was found, in the
+    requested order.
 
-    ``ack``, ``last_entry``, ``length`` go with its rows, ``first_entry`` with its fragments. ``alone``: the record of
-    each row that was decoded by itself, unreadable ones with state UNREADABLE. ``gone`` and ``forbidden``: ids.
+    ``ack``, ``last_entry``, ``length`` belong to its rows, ``first_entry`` to its fragments. ``alone``: the record of
+    each row that was decoded separately; unreadable ones have state UNREADABLE. ``gone`` and ``forbidden``: ids.
     """
 
     ledgers: Ledgers
@@ -106,9 +106,9 @@ class Batch:
             }  # fmt: skip
 
     def customs(self) -> tuple[Array, list[dict[str, bytes]]]:
-        """Custom metadata as codes, one for each row, into its forms; the first of these is none at all.
+        """Custom metadata as one code per row, and the distinct values by code; the first is empty.
 
-        Ledgers of one topic have the same, so what is alike is parsed once.
+        Ledgers of one topic have equal custom metadata, so each distinct value is parsed once.
         """
         parts, codes = self._custom, np.zeros(len(self), np.int64)
         edges = np.flatnonzero(np.diff(parts.row, prepend=-1, append=-1))
@@ -124,7 +124,7 @@ class Batch:
         return codes, [{}, *map(self._parsed, first[shown].tolist(), end[shown].tolist())]
 
     def _parsed(self, first: int, end: int) -> dict[str, bytes]:
-        """These entries of custom metadata."""
+        """Parse these entries of custom metadata."""
         parts = self._custom
         spans = zip(parts.at[first:end].tolist(), parts.size[first:end].tolist(), strict=True)
         return dict(_pair(self._raw[at : at + size]) for at, size in spans)
@@ -137,7 +137,7 @@ def keys(ledgers: Array) -> list[bytes]:
 
 
 def _apart(parts: Parts) -> Array:
-    """Entries that do not follow right upon the one before, but for their own tag and length."""
+    """Entries that do not directly follow the previous one, apart from their own tag and length."""
     gap = parts.at[1:] - parts.at[:-1] - parts.size[:-1]
     usual = 2 + (parts.size[1:] >= 1 << 7) + (parts.size[1:] >= 1 << 14)
     same = parts.row[1:] == parts.row[:-1]
@@ -146,7 +146,7 @@ def _apart(parts: Parts) -> Array:
 
 
 def _alike(raw: bytes, starts: Array, ends: Array) -> Array:
-    """Codes of these pieces, which do not overlap and come in order: 0, 1, .. as each content first appears."""
+    """Codes of these ordered, disjoint pieces: 0, 1, .. in order of the first appearance of each content."""
     if not len(starts):
         return np.zeros(0, np.int64)
     edges = np.stack([starts, ends], axis=1).ravel()
@@ -161,9 +161,9 @@ def _alike(raw: bytes, starts: Array, ends: Array) -> Array:
 def decode(
     ids: Array, found: Sequence[Znodes], path: Callable[[int], str], seen_ms: int, keep: Array | None = None
 ) -> Batch:
-    """Decode the answers to a multi read of these ledgers.
+    """Decode the responses to a multi read of these ledgers.
 
-    ``keep`` bool: decode only these rows (the others count as not asked for). ``path`` names a znode in errors.
+    ``keep`` bool: decode only these rows (the others count as not requested). ``path`` names a znode in errors.
     """
     raw, at, size = _together(found)
     asked = np.ones(len(ids), bool) if keep is None else keep
@@ -182,7 +182,7 @@ def decode(
 
 
 def mzxids(found: Sequence[Znodes]) -> Array:
-    """mzxid of each, -1 where there is none: int64."""
+    """The mzxid of each, -1 if absent: int64."""
     raw, at, size = _together(found)
     there = size >= 0
     out = np.full(len(size), -1, np.int64)
@@ -192,7 +192,7 @@ def mzxids(found: Sequence[Znodes]) -> Array:
 
 @dataclass(slots=True)
 class Aside:
-    """What it takes to decode single rows."""
+    """The context for decoding single rows."""
 
     raw: bytes
     at: Array
@@ -205,7 +205,7 @@ class Aside:
     seen_ms: int
 
     def record(self, at: int) -> LedgerRecord:
-        """The record of one row, if need be an unreadable one."""
+        """The record of one row; it can be an unreadable one."""
         ledger, mzxid, version, ctime, start = (
             int(column[at]) for column in (self.ledger, self.mzxid, self.version, self.ctime, self.at)
         )
@@ -217,7 +217,7 @@ class Aside:
 
 
 class _Form:
-    """Walks all messages in step: the first field of each, then the second, and so on."""
+    """Parses all messages in parallel: the first field of each, then the second, and so on."""
 
     def __init__(self, buffer: Array, at: Array, size: Array) -> None:
         self.buffer, self.rows = buffer, len(at)
@@ -230,7 +230,7 @@ class _Form:
         self.first = nothing
 
     def read(self) -> Array:
-        """Scalars by field number, int64[13, rows], `_NONE` where absent; `ok` is false for rows to set aside."""
+        """Scalars by field number, int64[13, rows], `_NONE` if absent; `ok` is false for rows to decode separately."""
         fields = np.full((13, self.rows), _NONE, np.int64)
         rows = np.flatnonzero(self.ok)
         size, start, whole = varints(self.buffer, self.at[rows] + len(_HEAD))
@@ -249,7 +249,7 @@ class _Form:
                     found[number].append(Parts(owners, at[some], value[some]))
                 elif _WIRE[number] == 0:
                     fields[number, owners] = value[some]
-                    self.ok[owners[value[some] == _NONE]] = False  # there, and not to be told from absent
+                    self.ok[owners[value[some] == _NONE]] = False  # present, but equal to the marker for absent
         self.segments, self.custom = (in_order(found[number]) for number in (_SEGMENT, _CUSTOM))
         self._read_segments()
         self._check_custom()
@@ -278,7 +278,7 @@ class _Form:
 
 
 def _assemble(form: _Form, fields: Array, where: Aside, ctime_ms: Array) -> Batch:
-    """Apply the builder's rules, set aside what breaks one, and put the columns together."""
+    """Apply the rules of the builder, exclude rows that violate one, and assemble the columns."""
     ok, segments = form.ok, form.segments
     codes, names = dictionary(form.buffer, form.members)
     proper = np.array([metadata.valid_bookie(name) for name in names], bool)
@@ -296,7 +296,7 @@ def _assemble(form: _Form, fields: Array, where: Aside, ctime_ms: Array) -> Batc
     mine = ok[segments.row]
     members = codes[mine[form.members.row]]
     if not ok.all():
-        # What was taken for a name in a damaged znode may be anything, even a password.
+        # In a damaged znode, bytes that look like a name may be anything, even a password.
         used, members = np.unique(members, return_inverse=True)
         names = tuple(names[code] for code in used.tolist())
     ledgers = Ledgers(
@@ -330,7 +330,7 @@ def _check_rules(ok: Array, fields: Array, owner: Array, first: Array, members: 
 
 
 def _with_alone(batch: Batch, ok: Array, where: Aside) -> Batch:
-    """Put the rows that were set aside back among the others."""
+    """Merge the rows that were decoded separately."""
     records = [where.record(at) for at in np.flatnonzero(~ok).tolist()]
     order = np.argsort(np.concatenate([np.flatnonzero(ok), np.flatnonzero(~ok)]), kind="stable")
     place = np.argsort(order)
@@ -382,7 +382,7 @@ def _custom_tags(tag: Array) -> Array:
 
 
 def _stats(buffer: Array, at: Array) -> tuple[Array, Array, Array]:
-    """mzxid, ctime and version of the stats at these places."""
+    """mzxid, ctime and version of the stats at these offsets."""
     stat = buffer[at[:, None] + np.arange(8, 36)]
 
     def column(start: int, kind: str) -> Array:
@@ -394,7 +394,7 @@ def _stats(buffer: Array, at: Array) -> tuple[Array, Array, Array]:
 
 
 def _together(found: Sequence[Znodes]) -> tuple[bytes, Array, Array]:
-    """All answers as one."""
+    """All responses concatenated."""
     if len(found) == 1:
         return found[0].raw, found[0].at, found[0].size
     shift = np.concatenate([np.zeros(1, np.int64), np.cumsum([len(part.raw) for part in found])])

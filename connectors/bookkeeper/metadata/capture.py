@@ -1,10 +1,10 @@
-"""Watches one BookKeeper cluster and says everything that changes, once and completely.
+"""Watches one BookKeeper cluster and publishes all changes.
 
-One session holds a recursive watch on the root. A thread turns its events into reads and the reads into
+One session holds a recursive watch on the root. A thread converts its events to reads, and the reads to
 `Observation`s. A watch is lost with its connection, so after every reconnect the thread adds it again and then finds
-out what happened in between: a session of its own lets the server compare all known znodes with the last zxid that
-was delivered, new and vanished ones show in the listing. Only the first time, and when some znodes may not be read,
-everything is read. What is published is always a whole value with its version; publishing again does no harm.
+the changes in between: with a separate session the server compares all known znodes with the last delivered zxid;
+new and deleted znodes show in the listing. Everything is read only the first time, and when some znodes are not
+readable. A published value is always complete and has a version; publishing it again is harmless.
 """
 
 import logging
@@ -31,12 +31,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """How the capture fares. Times in ms since the epoch, durations in s.
+    """State of the capture. Times in ms since the epoch, durations in s.
 
-    ``synced``: nothing is missing but ``behind`` paths whose events wait to be read. ``complete_ms``: all that had
-    happened by then is published. ``last_zxid``: every write up to it was heard of. ``hidden``: how many of the
-    ``forbidden`` ledgers are not among ``ledgers``. ``problem``: what keeps it from going on, empty if nothing.
-    ``strange``: paths of znodes with ids that no ledger can have, a hundred at most. ``instance``: INSTANCEID of the
+    ``synced``: only ``behind`` paths, whose events wait to be read, are missing. ``complete_ms``: all changes up to
+    then are published. ``last_zxid``: all writes up to it were observed. ``hidden``: number of ``forbidden`` ledgers
+    that are not among ``ledgers``. ``problem``: the error that prevents progress, empty if none.
+    ``strange``: at most 100 paths of znodes with invalid ledger ids. ``instance``: INSTANCEID of the
     cluster.
     """
 
@@ -61,11 +61,11 @@ class Health:
 
 
 class Capture(Follower):
-    """Observes one cluster until it is closed: what was heard and not published is found again by the next start.
+    """Observes one cluster until it is closed. The next start finds changes that were observed but not published.
 
-    ``publish`` and ``bookies`` may block, and may raise: they are
-    called again with the same until they succeed, and nothing else is published before. ``bookies`` gets the complete
-    list. ``now`` is the time in ms since the epoch.
+    ``publish`` and ``bookies`` may block and may raise: they are called again with the same arguments until they
+    succeed, and nothing else is published before. ``bookies`` receives the complete
+    list. ``now`` returns the time in ms since the epoch.
     """
 
     def __init__(
@@ -91,12 +91,12 @@ class Capture(Follower):
         self._reached, self._instance = known.zxid, known.instance
 
     def racks_changed(self) -> None:
-        """Have all bookies resolved again."""
+        """Resolve all racks again."""
         self._reload.set()
         self._watch.wake.set()
 
     def health(self) -> Health:
-        """The state of things, from any thread."""
+        """The current state. Callable from any thread."""
         client, watch = self._client, self._watch
         return Health(
             connected=client is not None and bool(client.connected),
@@ -121,21 +121,21 @@ class Capture(Follower):
 
     @property
     def paths(self) -> Paths:
-        """Where this cluster keeps things. The layout is only known once there was a session."""
+        """The paths of this cluster. The layout is known only after the first session."""
         return self._paths
 
     def read(self, ledgers: Sequence[int]) -> Ledgers:
-        """These ledgers as they are now, by id; those that are gone are left out. Raises `Retry`, `Forbidden`."""
+        """The current state of these ledgers, by id, without deleted ones. Raises `Retry`, `Forbidden`."""
         return queries.columns(self._open_client(), self._paths, ledgers, self._now())
 
     def read_one(self, ledger: int) -> tuple[LedgerRecord, Stat] | None:
-        """One ledger as it is now with its stat, None if there is no such ledger. Raises `Retry`."""
+        """The current state of one ledger with its stat; None if it does not exist. Raises `Retry`."""
         return queries.one(self._open_client(), self._paths, ledger, self._now())
 
     def _sync(self, client: Client) -> None:
-        """Add the watch, then read whatever may have changed before it was there."""
+        """Add the watch, then read whatever may have changed before it was added."""
         started, covered = time.monotonic(), self._watch.covered
-        # A new session may be on a server that lags behind the last one; listing there would undo history.
+        # The server of a new session may lag behind the previous one; a listing there would show an older state.
         client.settle(self._paths.root)
         self._paths = queries.paths_of(client, self._paths.root)
         ensure_instance(self._instance, instance := queries.instance(client, self._paths.root))
@@ -158,7 +158,7 @@ class Capture(Follower):
         self._resync_s = time.monotonic() - started
 
     def _compare(self, client: Client, covered: int, watched: int) -> None:
-        """Find out what changed since zxid ``covered``, with a session that forgets its watches when it ends."""
+        """Find the changes since zxid ``covered``, with a session that is closed to drop its watches."""
         other = self._connect().open(after_zxid=watched, given_up=self._stop.is_set)
         try:
             self._ledgers.compare(client, self._paths, other, covered)
@@ -166,7 +166,7 @@ class Capture(Follower):
             other.shut()
 
     def _handle(self, client: Client) -> None:
-        """Handle all events that came."""
+        """Handle all events received so far."""
         taken = self._watch.take()
         try:
             self._handle_these(client, taken)

@@ -1,7 +1,7 @@
-"""What a capture knows of ledgers, marks and bookies, and what it says when that changes.
+"""Feeds of ledgers, marks and bookies: the known state, and the publication of changes.
 
-Every feed reads whole values and publishes those that differ from what it published last. A feed holds the new value
-only after it was delivered, so that a failure in between means publishing again.
+Every feed reads whole values and publishes those that differ from the last published ones. A feed stores a value
+only after its delivery, so that it is published again after a failure.
 """
 
 import logging
@@ -36,8 +36,8 @@ _NO_MARK = mark_codec.Mark()
 
 class LedgerFeed:
     """Ledger metadata. ``unreadable`` and ``forbidden``: ids of ledgers that could not be decoded or read; ``hidden``:
-    how many of the forbidden ones were never read. ``strange``: paths of znodes that are named like ledgers or marks,
-    with ids that no ledger can have; the first that were seen."""
+    number of forbidden ones that were never read. ``strange``: the first paths of znodes that are named like ledgers or
+    marks but have an invalid id."""
 
     def __init__(self, deliver: Deliver, known: Known, now: Callable[[], int], pace: Pace) -> None:
         self._deliver, self._now, self._pace = deliver, now, pace
@@ -52,8 +52,8 @@ class LedgerFeed:
         return len(self._held)
 
     def ensure_history(self, client: Client, paths: Paths) -> None:
-        """Raise `Rewound` if a ledger is older than it was observed to be. Looks at the ones written last, which a
-        restored copy lacks first, before anything is published; all others are looked at as they are read."""
+        """Raise `Rewound` if a ledger is older than observed. Reads the most recently written ones, which a restored
+        copy lacks first, before anything is published; all others are checked when they are read."""
         ids, mzxids = self._held.columns()
         last = np.argpartition(mzxids, -_LOOKED_AT)[-_LOOKED_AT:] if len(ids) > _LOOKED_AT else slice(None)
         missing: dict[str, int] = {}
@@ -71,7 +71,7 @@ class LedgerFeed:
             raise rewound(paths.ledger(int(ids[at])), int(observed[at]), int(mzxids[at]))
 
     def read_all(self, client: Client, paths: Paths) -> None:
-        """Read every ledger; publish those that are not held in that version, and those that are no more."""
+        """Read every ledger; publish new versions and deletions."""
         self.forbidden.clear()
         self.strange.clear()
         seen = [np.zeros(0, np.int64)]
@@ -89,7 +89,7 @@ class LedgerFeed:
     def compare(self, client: Client, paths: Paths, other: Client, since: int) -> None:
         """Publish what was created, deleted or written after zxid ``since``.
 
-        ``other``: a session that is open on a server which is not behind that of ``client``; closed afterwards.
+        ``other``: an open session on a server that is not behind that of ``client``; closed afterwards.
         """
         held, lists = self._held.columns()[0], list[Array]()
         self.strange.clear()
@@ -101,13 +101,13 @@ class LedgerFeed:
         self._read(client, paths, np.union1d(np.setxor1d(held, present, assume_unique=True), written))
 
     def misnamed(self, paths: Iterable[str]) -> None:
-        """Note znodes whose names no ledger can have."""
+        """Record znodes with names that no ledger can have."""
         for path in paths:
             if len(self.strange) < _STRANGE:
                 self.strange[path] = None
 
     def _written(self, other: Client, paths: Paths, ledgers: Array, since: int) -> Array:
-        """Those of these ledgers that the server says were written or deleted."""
+        """Those of these ledgers that the server reports as written or deleted."""
         found: list[int] = []
         other.sink = lambda events: found.extend(paths.classify(path)[1] for _, _, path in events)
         root = paths.root.encode() + b"/"
@@ -116,12 +116,12 @@ class LedgerFeed:
         return np.unique(np.array(found, np.int64))
 
     def follow(self, client: Client, paths: Paths, events: dict[int, Heard]) -> None:
-        """Publish what these events are about. One that says when a ledger was deleted says enough."""
+        """Publish the changes that these events name. An event with the zxid of a deletion needs no read."""
         deleted = {i: heard.zxid for i, heard in events.items() if heard.kind == Event.DELETED and heard.zxid > 0}
         self._publish([self._gone(i, zxid) for i, zxid in deleted.items() if 0 <= self._held.get(i) < zxid])
         wanted = {i for i, heard in events.items() if i not in deleted and self._is_news(i, heard)}
         if self.forbidden and self._now() - self._asked_again_ms > _FORBIDDEN_AGAIN_MS:
-            # No event tells that permission was given.
+            # No event reports a granted permission.
             self._asked_again_ms = self._now()
             wanted |= self.forbidden
         self._read(client, paths, np.array(sorted(wanted), np.int64))
@@ -134,13 +134,13 @@ class LedgerFeed:
         self._take(paths, parts if len(ledgers) <= queries.TOGETHER else queries.ahead(parts))
 
     def _take(self, paths: Paths, parts: Iterator[Part]) -> None:
-        """Publish those of the ledgers read that are not as they are held."""
+        """Publish those of the ledgers read that differ from the stored state."""
         for ids, found in parts:
             mzxid = bulk.mzxids(found)
             self._ensure_newer(paths, ids, mzxid)
             news = (mzxid != self._held.versions(ids)) | (mzxid < 0)
             told = queries.records(ids, found, paths, self._now(), news)
-            # A znode that is not there is gone as of the reading, whatever its events will say.
+            # A missing znode counts as deleted at the zxid of the read, whatever its events contain.
             gone = [self._gone(ledger, zxid) for ledger, zxid in told.gone if self._held.get(ledger) >= 0]
             if told.batch is not None:
                 self._publish_batch(told.batch)
@@ -174,21 +174,21 @@ class LedgerFeed:
 class MarkFeed:
     """Under-replication marks and the workers' locks, as one record for each ledger.
 
-    The version of a record is the zxid of its reading: a lock that goes leaves no znode to tell one.
+    The version of a record is the zxid of the read: a released lock leaves no znode with a zxid.
     """
 
     def __init__(self, deliver: Deliver, known: Known, now: Callable[[], int], pace: Pace) -> None:
         self._deliver, self._now = deliver, now
-        self._pace = Pace(max(2, pace.batch // 2 * 2), pace.window, pace.pause_s)  # a mark and its lock together
-        # None stands for what the journal knew at start: only its reading tells what became of it.
+        self._pace = Pace(max(2, pace.batch // 2 * 2), pace.window, pace.pause_s)  # a mark and its lock
+        # None stands for a ledger in the journal at start, whose state is unknown until it is read.
         self._held: dict[int, _Marked | None] = dict.fromkeys(known.marks)
 
     def read_all(self, client: Client, paths: Paths) -> None:
-        """Read every mark and lock there is or was."""
+        """Read every mark and lock that exists or existed."""
         self.follow(client, paths, queries.marked(client, paths) | set(self._held))
 
     def follow(self, client: Client, paths: Paths, ledgers: Iterable[int]) -> None:
-        """Read marks and locks of these ledgers; publish what is not as it was."""
+        """Read marks and locks of these ledgers; publish changes."""
         ids = sorted(ledgers)
         for at in range(0, len(ids), queries.TOGETHER):
             some = ids[at : at + queries.TOGETHER]
@@ -204,7 +204,7 @@ class MarkFeed:
                     self._held.pop(ledger, None)
 
     def _read(self, client: Client, paths: Paths, ids: Sequence[int]) -> Iterator[tuple[int, "_Marked"]]:
-        """Of each of these ledgers, what there is and the zxid as of which."""
+        """The marks and locks of these ledgers, and the zxid of each read."""
         parts = client.multi_read(paths.root, paths.marks_and_locks(ids), self._pace)
         rows = ((part.zxid, *row) for part in parts for row in part.rows())
         for (zxid, data, version), (_, holder, lock) in zip(rows, rows, strict=True):
@@ -214,7 +214,7 @@ class MarkFeed:
 
 
 class _Marked(NamedTuple):
-    """What a record says of one ledger. The defaults stand for neither mark nor lock."""
+    """The content of a ledger's record. The defaults stand for neither mark nor lock."""
 
     version: int = -1
     ctime_ms: int = -1
@@ -233,7 +233,7 @@ def _record(ledger: int, zxid: int, seen: _Marked, now_ms: int) -> MarkRecord:
 
 
 class BookieFeed:
-    """Registrations, cookies and racks of all bookies. ``problem``: what is wrong with the rack map."""
+    """Registrations, cookies and racks of all bookies. ``problem``: the problem of the rack map."""
 
     def __init__(self, deliver: Callable[[list[Sighting]], None], racks: Racks) -> None:
         self._deliver, self._racks = deliver, racks
@@ -242,20 +242,20 @@ class BookieFeed:
         self.problem = ""
 
     def load_racks(self, client: Client) -> None:
-        """Read the map's znode, if it has one. The racks known so far hold until it can be read."""
+        """Read the map's znode, if it has one. The known racks remain in force until it can be read."""
         if not self._racks.znode:
             return
         found = client.look(self._racks.znode)
         try:
             self._racks.load(None if found is None else found[0])
         except BadBytes as error:
-            log.warning("rack map not readable", extra={"problem": str(error)})
+            log.warning("cannot read the rack map", extra={"problem": str(error)})
             self.problem = str(error)
         else:
             self.problem = ""
 
     def read_all(self, client: Client, paths: Paths) -> None:
-        """Read all registrations; tell all of them if any of it changed."""
+        """Read all registrations; deliver all of them if any changed."""
         found = queries.registered(client, paths)
         self._hosts |= found.hosts
         ids = sorted({*found.writable, *found.readonly, *found.cookies})

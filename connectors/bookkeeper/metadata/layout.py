@@ -1,7 +1,7 @@
-"""Where BookKeeper keeps what in ZooKeeper: paths and ledger ids, both ways, under one root.
+"""The layout of BookKeeper's znodes: paths and ledger ids, in both directions, under one root.
 
 Sources: StringUtils, LedgerLayout, ZkLedgerUnderreplicationManager, ZkLedgerAuditorManager, BookKeeperConstants.
-A ledger's path needs the layout; its id can be read from a path of any of them.
+The path of a ledger depends on the layout; its id can be parsed from a path of any layout.
 """
 
 import re
@@ -18,7 +18,7 @@ from trueup.state.common.errors import BadBytes, BadSettings
 
 Ids = NDArray[np.int64]
 SHORT_IDS = 2**31 - 1
-"""From this id on the hybrid layout uses the long form: id Integer.MAX_VALUE already does."""
+"""From this id on the hybrid layout uses the long form; this includes id Integer.MAX_VALUE."""
 _IDGEN = ("idgen", "idgen-long")
 _OTHER_NAMES = {
     "flat": "FlatLedgerManagerFactory",
@@ -34,7 +34,7 @@ _MARK = re.compile(r"(?:ledgers/(?:[0-9a-f]{1,4}/){4}|locks/)urL(\d{10,19})\Z", 
 
 
 class Layout(Enum):
-    """How ledger znodes are named, by the simple name of the ledger manager's factory."""
+    """How ledger znodes are named; the values are the simple names of the ledger managers' factories."""
 
     HYBRID = "HierarchicalLedgerManagerFactory"
     LEGACY = "LegacyHierarchicalLedgerManagerFactory"
@@ -47,16 +47,16 @@ class Layout(Enum):
         head, _, line = data.partition(b"\n")
         name = line.split(b"\n")[0].rpartition(b":")[0].decode("ascii", "replace").rpartition(".")[2]
         if head not in (b"1", b"2"):
-            raise BadBytes(where, 0, "layout format 1 or 2", repr(head), "look at the znode")
+            raise BadBytes(where, 0, "layout format 1 or 2", repr(head), "inspect the znode")
         try:
             return Layout(_OTHER_NAMES.get(name, name))
         except ValueError as error:
             expected = f"one of the ledger managers {', '.join(kind.value for kind in Layout)}"
-            raise BadBytes(where, len(head) + 1, expected, repr(name), "this layout cannot be read") from error
+            raise BadBytes(where, len(head) + 1, expected, repr(name), "this layout is not supported") from error
 
 
 class Kind(Enum):
-    """What a path below the root is about."""
+    """The subject of a path below the root."""
 
     LEDGER = "ledger"
     MARK = "mark"
@@ -88,12 +88,12 @@ class Paths:
 
     @cached_property
     def cookies(self) -> str:
-        """Parent of one znode for every bookie that ever registered."""
+        """Parent of one cookie znode for every bookie that ever registered."""
         return f"{self.root}/cookies"
 
     @cached_property
     def replication(self) -> str:
-        """Base of everything about under-replication."""
+        """Root of all under-replication znodes."""
         return f"{self.root}/underreplication"
 
     @cached_property
@@ -113,12 +113,12 @@ class Paths:
 
     @cached_property
     def delay(self) -> str:
-        """Seconds that a single lost bookie is waited for, in decimal."""
+        """Delay in seconds before a single lost bookie is repaired, in decimal."""
         return f"{self.replication}/lostBookieRecoveryDelay"
 
     @cached_property
     def disable(self) -> str:
-        """Exists while replication is switched off."""
+        """Exists while replication is disabled."""
         return f"{self.replication}/disable"
 
     def ledger(self, ledger: int) -> str:
@@ -126,7 +126,7 @@ class Paths:
         return f"{self.root}/{self.relative(ledger)}"
 
     def relative(self, ledger: int) -> str:
-        """The same without the root."""
+        """The path of a ledger without the root."""
         if self.layout is Layout.FLAT:
             return f"L{ledger:010d}"
         if self.layout is Layout.LEGACY or (self.layout is Layout.HYBRID and ledger < SHORT_IDS):
@@ -136,11 +136,11 @@ class Paths:
         return f"{digits[:3]}/{digits[3:7]}/{digits[7:11]}/{digits[11:15]}/L{digits[15:]}"
 
     def relatives(self, ledgers: Ids) -> list[bytes]:
-        """`relative` of many ids, as bytes; fast where neighbours share a directory."""
+        """`relative` of many ids, as bytes; fast if neighbours share a directory."""
         if self.layout is Layout.FLAT:
             return [b"L%010d" % ledger for ledger in ledgers.tolist()]
         found: list[bytes] = []
-        groups = ledgers // 10_000 * 2 + (ledgers < SHORT_IDS)  # the hybrid form changes inside a directory's range
+        groups = ledgers // 10_000 * 2 + (ledgers < SHORT_IDS)  # the hybrid form changes within a directory
         edges = [0, *(np.flatnonzero(np.diff(groups)) + 1).tolist(), len(ledgers)] if len(ledgers) else []
         for start, end in pairwise(edges):
             head = self.relative(int(ledgers[start])).encode()[:-5]
@@ -152,16 +152,16 @@ class Paths:
         return f"{self.mark_parent(ledger)}/urL{ledger:010d}"
 
     def mark_parent(self, ledger: int) -> str:
-        """The four levels above a mark: the words of the id in hexadecimal."""
+        """The four levels above a mark: the 16-bit words of the id in hexadecimal."""
         words = f"{ledger:016x}"
         return f"{self.marks}/{words[:4]}/{words[4:8]}/{words[8:12]}/{words[12:]}"
 
     def lock(self, ledger: int) -> str:
-        """Path of the lock that a worker holds while it repairs a ledger."""
+        """Path of the lock that a worker holds during the repair of a ledger."""
         return f"{self.locks}/urL{ledger:010d}"
 
     def marks_and_locks(self, ledgers: Sequence[int]) -> list[bytes]:
-        """Mark and lock of each of these, one after the other, as bytes without the root."""
+        """Mark and lock of each ledger in turn, as bytes without the root."""
         below, found = len(self.root) + 1, list[bytes]()
         marks, locks = self.marks[below:].encode(), self.locks[below:].encode()
         for ledger in ledgers:
@@ -170,11 +170,11 @@ class Paths:
         return found
 
     def classify(self, path: str) -> tuple[Kind, int]:
-        """What a path is about, and the ledger id (-1 where there is none)."""
+        """The subject of a path, and its ledger id (-1 if none)."""
         name = path[len(self.root) + 1 :]
         head, _, rest = name.partition("/")
         if head == "underreplication":
-            # Every mark comes with a level of its own above it, which is no news.
+            # Every mark has a parent level of its own, whose events carry no information.
             found = _MARK.match(rest) if "urL" in rest else None
             return _known(Kind.MARK, int(found[1])) if found else (Kind.OTHER, -1)
         if head in ("available", "cookies"):
@@ -187,12 +187,12 @@ class Paths:
         return f"{self.marks}/", f"{self.locks}/"
 
     def noise(self) -> tuple[str, ...]:
-        """Prefixes of paths that say nothing: one create and one delete for every new ledger."""
+        """Prefixes of paths without information: one create and one delete for every new ledger."""
         return tuple(f"{self.root}/{name}/" for name in _IDGEN)
 
 
 def ledger_of(relative: str) -> int:
-    """Ledger id of a path without its root, -1 if it is none, or one beyond 64 bits."""
+    """The ledger id of a path without its root; -1 if there is none or it exceeds 64 bits."""
     found = _LEDGER.match(relative)
     ledger = _number(found) if found else -1
     return ledger if ledger <= LARGEST_ID else -1
@@ -231,5 +231,5 @@ def holds_ledgers(directory: str) -> bool:
 
 
 def is_directory(name: bytes, parent: str) -> bool:
-    """Whether this child of ``parent`` (relative to the root, "": the root) leads to ledgers."""
+    """Whether this child of ``parent`` (relative to the root, "": the root) is a directory of ledgers."""
     return name.isdigit() and (len(name) == 4 if parent else len(name) in (2, 3))

@@ -1,8 +1,8 @@
-r"""Marks, locks and votes: text protobuf, one field a line (``replica: "10.0.0.1:3181"\nctime: 1787000000000\n``).
+r"""Marks, locks and votes: text protobuf, one field per line (``replica: "10.0.0.1:3181"\nctime: 1787000000000\n``).
 
-BookKeeper 4.17 writes these with protobuf's TextFormat, 4.18 with LightProto, which prints the same and reads
-anything: an unknown field is skipped, garbage is an empty message. 4.17 refuses both, but its workers never read a
-mark, they only delete it. So what cannot be read is an empty mark here too, and says so.
+BookKeeper 4.17 writes these with protobuf's TextFormat, 4.18 with LightProto, which has the same output and accepts
+any input: an unknown field is skipped, garbage is an empty message. 4.17 rejects both, but its workers never read a
+mark, they only delete it. Therefore this module also decodes unreadable bytes as an empty mark, and reports it.
 """
 
 import re
@@ -17,13 +17,13 @@ from trueup.connectors.protobuf import TextError, read_text
 _PLAIN = re.compile(rb'((?:replica: "[^"\\\n]*"\n)*)(?:ctime: (\d{1,18})\n?)?\Z')
 _QUOTED = re.compile(rb'"([^"]*)"')
 _HOLDER = re.compile(rb'bookieId: "([^"\\\n]*)"\n?\Z')
-_TEXTS = 1_024  # many marks have the same text: what was lost at once is marked at once
+_TEXTS = 1_024  # many marks have equal text, because bookies are lost together
 _REMEMBERED_BYTES = 4_096
 _ESCAPED = frozenset('"\\\n')
 
 
 class Mark(NamedTuple):
-    """An under-replication mark. ``ctime_ms`` -1: none given. ``whole``: all of it was understood."""
+    """An under-replication mark. ``ctime_ms`` -1: absent. ``whole``: all fields were decoded."""
 
     replicas: tuple[str, ...] = ()
     ctime_ms: int = -1
@@ -50,7 +50,7 @@ _known = lru_cache(_TEXTS)(_decoded)
 
 @lru_cache(_TEXTS)
 def encode(replicas: tuple[str, ...], ctime_ms: int) -> bytes:
-    """The bytes of a mark. Without replicas it asks for a placement repair. ``ctime_ms`` -1: left out."""
+    """The bytes of a mark. Without replicas it requests a placement repair. ``ctime_ms`` -1: omitted."""
     if any(not _ESCAPED.isdisjoint(name) for name in replicas):
         message = messages.Mark(replica=[name.encode() for name in replicas])
         if ctime_ms >= 0:
@@ -75,7 +75,7 @@ def vote(bookie: str) -> bytes:
 
 
 def _parsed(data: bytes, message: Any) -> tuple[Any, bool]:
-    """The message and whether all of it was known; an empty one if it is no text protobuf."""
+    """The message, and whether all fields were known; an empty one if it is not text protobuf."""
     for strange in (False, True):
         try:
             read_text(data, message, strange)

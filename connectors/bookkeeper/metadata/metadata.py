@@ -1,7 +1,7 @@
 r"""Ledger metadata, one znode at a time (LedgerMetadataSerDe, LedgerMetadataBuilder, LedgerMetadataImpl).
 
 Every version starts with ``BookieMetadataFormatVersion\t<n>\n``. Then 1: lines; 2: text protobuf; 3: binary protobuf
-behind its length. Refuses what BookKeeper refuses; for many znodes at once see `connectors.bookkeeper.metadata.bulk`.
+after its length. Rejects what BookKeeper rejects. For many znodes at once see `connectors.bookkeeper.metadata.bulk`.
 """
 
 import re
@@ -22,17 +22,17 @@ KEY = b"BookieMetadataFormatVersion\t"
 _VERSION_DIGITS = 10
 _V1_IN_RECOVERY = -102
 _V1_LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n|\Z)")
-_INTEGER = re.compile(rb"([+-]?)0*([0-9]{1,19})\Z")  # as Java reads it, with any number of leading zeros
+_INTEGER = re.compile(rb"([+-]?)0*([0-9]{1,19})\Z")  # as Java parses it, with any number of leading zeros
 _BOOKIE = re.compile(r"[a-zA-Z0-9:-_.\-]+\Z")
 _QUOTED = re.compile(rb"\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|#[^\n]*")
 _NUMBER_FOR_NAME = re.compile(rb"(?:(?:\A|[\s{<;,}>])([0-9]+)\s*[:{<])|(?:\b(?:state|digestType)\s*:\s*([0-9]))")
 _TODO = "restore the znode from a backup or delete the ledger"
 SIZES = range(1, 1 << 16)
-"""Ensembles and quorums that are told apart from damage."""
+"""Larger ensembles and quorums count as damage."""
 
 
 class Where(NamedTuple):
-    """Which znode the bytes are from, and what its stat said. Times in ms since the epoch."""
+    """The znode of the bytes, and its stat. Times in ms since the epoch."""
 
     ledger: int
     path: str
@@ -43,7 +43,7 @@ class Where(NamedTuple):
 
 
 def decode(data: bytes, where: Where) -> LedgerRecord:
-    """The ledger in these bytes, without its password. Raises `BadBytes`, naming the znode and the byte."""
+    """The ledger in these bytes, without its password. Raises `BadBytes` with the znode and the byte."""
     version, at = _header(data, where.path)
     if version == 1:
         return _decode_v1(data, at, where)
@@ -52,9 +52,9 @@ def decode(data: bytes, where: Where) -> LedgerRecord:
 
 
 def protection(data: bytes, path: str) -> tuple[int, bytes] | None:
-    """Digest type and password of the ledger in these bytes, None where they do not say. Raises `BadBytes`.
+    """Digest type and password of the ledger in these bytes, None if they are absent. Raises `BadBytes`.
 
-    The password is for whoever reads or copies entries at once: it is never to be kept, told or logged.
+    The password is for the immediate read or copy of entries: it must never be stored, shown or logged.
     """
     version, at = _header(data, path)
     message = None if version == 1 else _message(version, data, at, path)[0]
@@ -64,7 +64,7 @@ def protection(data: bytes, path: str) -> tuple[int, bytes] | None:
 
 
 def unreadable(where: Where, error: BadBytes) -> LedgerRecord:
-    """The record of a ledger that could not be read."""
+    """The record of an unreadable ledger."""
     return _as_record(where, LedgerState.UNREADABLE, (0, 0, 0), (-1, 0), [], where.ctime_ms, {}, str(error))
 
 
@@ -89,7 +89,7 @@ def valid_bookie(name: str) -> bool:
 
 
 def encode(record: LedgerRecord, version: int = 3, password: bytes | None = b"", digest: int = 1) -> bytes:
-    """The bytes BookKeeper would have written. For tests and benchmarks: this project never writes metadata."""
+    """The bytes as BookKeeper would write them. For tests and benchmarks: Trueup never writes metadata."""
     head = KEY + b"%d\n" % version
     if version == 1:
         return head + _encode_v1(record)
@@ -114,7 +114,7 @@ def encode(record: LedgerRecord, version: int = 3, password: bytes | None = b"",
 
 
 def _header(data: bytes, path: str) -> tuple[int, int]:
-    """Version and where the body starts."""
+    """The version, and the offset of the body."""
     if not data.startswith(KEY):
         same = next((at for at, (a, b) in enumerate(zip(data, KEY, strict=False)) if a != b), len(data))
         _bad(path, same, repr(KEY.decode()), "other bytes")
@@ -126,7 +126,7 @@ def _header(data: bytes, path: str) -> tuple[int, int]:
 
 
 def _message(version: int, data: bytes, at: int, path: str) -> tuple[Any, int]:
-    """The message of metadata that are one, and where it begins."""
+    """The message of versions 2 and 3, and its offset."""
     message = LedgerMetadata()
     if version == 2:
         _parse_text(data, at, message, path)
@@ -138,7 +138,7 @@ def _message(version: int, data: bytes, at: int, path: str) -> tuple[Any, int]:
 
 
 def _parse_binary(data: bytes, at: int, message: Any, path: str) -> int:
-    """Fill the message; where it begins."""
+    """Fill the message and return its offset."""
     size, start = varint(data, at)
     if start < 0 or size > len(data) - start:
         _bad(path, at, f"the length of a message of at most {len(data) - at} bytes", str(size))
@@ -151,7 +151,7 @@ def _parse_binary(data: bytes, at: int, message: Any, path: str) -> int:
 
 
 def _parse_text(data: bytes, at: int, message: Any, path: str) -> None:
-    """Accept what 4.17 accepts as a whole, or 4.18 does."""
+    """Accept text that 4.17 accepts as a whole, or that 4.18 accepts."""
     with suppress(TextError):
         read_text(data[at:], message, strange=False)
         return
@@ -163,8 +163,8 @@ def _parse_text(data: bytes, at: int, message: Any, path: str) -> None:
 
 
 def _parse_text_leniently(text: bytes, message: Any) -> None:
-    """As 4.18 does: fields that are not known are skipped, numbers in place of names and a password without a
-    digestType are refused."""
+    """Parse like 4.18: unknown fields are skipped; numbers instead of names, and a password without a
+    digestType, are rejected."""
     number = _NUMBER_FOR_NAME.search(_QUOTED.sub(_blank, text))
     if number is not None:
         raise TextError(number.start())
@@ -178,7 +178,7 @@ def _blank(quoted: re.Match[bytes]) -> bytes:
 
 
 def _record(message: Any, where: Where, at: int) -> LedgerRecord:
-    """The record of a message that begins at byte ``at``."""
+    """The record of a message at offset ``at``."""
     if not message.IsInitialized():
         _bad(where.path, at, f"the fields {', '.join(message.FindInitializationErrors())}", "none")
     fragments = [_fragment(segment.firstEntryId, segment.ensembleMember, where.path, at) for segment in message.segment]
@@ -191,7 +191,7 @@ def _record(message: Any, where: Where, at: int) -> LedgerRecord:
         where,
         message.state,
         sizes,
-        # BookKeeper ignores what an unclosed ledger says of its end.
+        # BookKeeper ignores the last entry and the length of an unclosed ledger.
         (message.lastEntryId, message.length) if closed else (-1, 0),
         fragments,
         message.ctime if message.HasField("ctime") else where.ctime_ms,
@@ -200,18 +200,18 @@ def _record(message: Any, where: Where, at: int) -> LedgerRecord:
 
 
 def _decode_v1(data: bytes, at: int, where: Where) -> LedgerRecord:
-    """Quorum, ensemble, length; a line for each fragment; ``<last entry>\tCLOSED`` ends it, whatever follows."""
+    """Quorum, ensemble, length; one line per fragment; ``<last entry>\tCLOSED`` ends it, whatever follows."""
     numbers: list[int] = []
     fragments: list[FragmentRecord] = []
     state, last = LedgerState.OPEN, -1
     while at < len(data):
         line = _V1_LINE.match(data, at)
-        assert line is not None, "it matches the empty line too"
+        assert line is not None, "the pattern also matches an empty line"
         parts = line[0].rstrip(b"\r\n").split(b"\t")
         first = _integer(parts[0], where.path, at)
         if len(numbers) < 3:
             if len(parts) > 1:
-                _bad(where.path, at, "a number alone on its line", f"{len(parts)} fields")
+                _bad(where.path, at, "one number on the line", f"{len(parts)} fields")
             numbers.append(first)
         elif len(parts) == 1:
             _bad(where.path, at, "a fragment", "a single field")
@@ -305,5 +305,5 @@ def _varint(value: int) -> bytes:
 
 
 def _bad(path: str, at: int, expected: str, found: str) -> NoReturn:
-    """``found`` quotes nothing of the znode: where there is damage any bytes may be the ledger's password."""
+    """``found`` must not quote the znode: in case of damage any bytes can be the ledger's password."""
     raise BadBytes(path, at, expected, found, _TODO)

@@ -1,4 +1,4 @@
-"""Protobuf in numpy: one field of thousands of messages at a time (encoding of protobuf: tags, varints, lengths)."""
+"""Protobuf parsing in numpy: one field of thousands of messages at a time (tags, varints, lengths)."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,31 +10,31 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 PAD = np.zeros(80, np.uint8)
-"""Follows the bytes of all messages: a varint that runs off their end reads zeros."""
+"""Padding after the bytes of all messages: a varint that exceeds them reads zeros."""
 NAME_BYTES = 255
-"""Longest string that `dictionary` tells apart."""
+"""Longest string that `dictionary` distinguishes."""
 
 
 @dataclass(slots=True)
 class Parts:
-    """Pieces of messages: which row each belongs to, and where its bytes are. In order of rows, then of place."""
+    """Pieces of messages: the row and the bytes of each, ordered by row and offset."""
 
     row: Array
     at: Array
     size: Array
 
     def take(self, which: Array) -> "Parts":
-        """Some of them."""
+        """A subset of the pieces."""
         return Parts(self.row[which], self.at[which], self.size[which])
 
 
 def walk(
     buffer: Array, parts: Parts, expected: Callable[[Array], Array]
 ) -> Iterator[tuple[Array, Array, Array, Array, Array]]:
-    """One field of every part that has one left, again and again.
+    """Iterate over the fields: one field of every part that has one left.
 
-    Yields which parts, their tags, values (or lengths), where bytes begin, and which of them are not as expected:
-    these are not followed further. ``expected`` gives the wire type that a tag must have, 9 if it is not known.
+    Yields the parts, their tags, values (or lengths), offsets of their bytes, and which of them are invalid: these are
+    not parsed further. ``expected`` returns the wire type that a tag must have, 9 if it is unknown.
     """
     place, end = parts.at.copy(), parts.at + parts.size
     live = np.flatnonzero(place < end)
@@ -53,7 +53,7 @@ def walk(
 
 
 def varints(buffer: Array, at: Array) -> tuple[Array, Array, Array]:
-    """Values of the varints at these places, where they end, and whether they do within 10 bytes."""
+    """Values of the varints at these offsets, their ends, and whether they end within 10 bytes."""
     byte = buffer[at].astype(np.int64)
     value, end, shift = byte & 127, at + 1, 7
     whole = np.ones(len(at), bool)
@@ -71,7 +71,7 @@ def varints(buffer: Array, at: Array) -> tuple[Array, Array, Array]:
 
 
 def in_order(parts: list[Parts]) -> Parts:
-    """Pieces found step by step, by row and place."""
+    """Pieces of several steps, ordered by row and offset."""
     row, at, size = (
         np.concatenate([np.zeros(0, np.int64), *(getattr(part, name) for part in parts)]) for name in Parts.__slots__
     )
@@ -80,7 +80,7 @@ def in_order(parts: list[Parts]) -> Parts:
 
 
 def dictionary(buffer: Array, parts: Parts) -> tuple[Array, tuple[str, ...]]:
-    """Code of each name, and the distinct names. Wants none longer than `NAME_BYTES` or ending with a zero byte."""
+    """The code of each name, and the distinct names. No name may exceed `NAME_BYTES` or end with a zero byte."""
     if not len(parts.at):
         return np.zeros(0, np.int64), ()
     size = np.minimum(parts.size, NAME_BYTES)

@@ -1,4 +1,4 @@
-"""Which ledgers are known in which version: 16 bytes each, changed one at a time or in bulk."""
+"""The published version of each ledger: 16 bytes per ledger, updated one at a time or in bulk."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,10 +16,10 @@ def _none() -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the journal holds. ``ledgers`` sorted ids that are not GONE, ``mzxids`` their versions, both int64.
+    """The content of the journal. ``ledgers``: sorted ids that are not GONE, ``mzxids`` their versions, both int64.
 
     ``marks``: zxid of the newest record of each ledger that is marked or locked. ``unreadable``: ids. ``gone``: ids
-    that are GONE, ``gone_zxids``: as of which zxid. ``zxid``: the highest that was observed. ``instance``: INSTANCEID
+    that are GONE, ``gone_zxids``: their zxids. ``zxid``: the highest observed one. ``instance``: INSTANCEID
     of the cluster, empty if it was not observed yet.
     """
 
@@ -34,11 +34,11 @@ class Known:
 
 
 class Held:
-    """Ledger ids with the mzxid that was published last.
+    """Ledger ids with the mzxid that was last published.
 
-    Kept as sorted runs, each at least twice as long as the one after it, and a dictionary of the newest changes: a
-    change costs little however many ledgers there are, and so does filling it piece by piece. Newer entries hide older
-    ones; version -1 hides them for good.
+    The ids are stored as sorted runs, each at least twice as long as the next, plus a dictionary of the newest changes.
+    This keeps single changes and incremental filling cheap for any number of ledgers. Newer entries hide older
+    ones; version -1 removes an id.
     """
 
     def __init__(self, ledgers: Array, mzxids: Array) -> None:
@@ -51,7 +51,7 @@ class Held:
         return self._count
 
     def get(self, ledger: int) -> int:
-        """Version of a ledger, -1 if it is not held."""
+        """The version of a ledger, -1 if it is not stored."""
         loose = self._loose.get(ledger)
         if loose is not None:
             return loose
@@ -73,7 +73,7 @@ class Held:
         return found
 
     def update(self, ledgers: Array, mzxids: Array) -> None:
-        """Hold these in these versions; -1 lets go of one."""
+        """Set these versions; -1 removes an id."""
         if len(ledgers) < _FEW:
             for ledger, mzxid in zip(ledgers.tolist(), mzxids.tolist(), strict=True):
                 self._count += (mzxid >= 0) - (self.get(ledger) >= 0)
@@ -81,7 +81,7 @@ class Held:
             if len(self._loose) >= _LOOSE:
                 self._settle()
             return
-        self._settle()  # what is loose is older than these
+        self._settle()  # single changes are older than these
         ids, versions = _newest(ledgers.astype(np.int64), mzxids.astype(np.int64))
         self._count += int(np.count_nonzero(versions >= 0)) - int(np.count_nonzero(self.versions(ids) >= 0))
         self._push(ids, versions)
@@ -114,7 +114,7 @@ class Held:
 
 
 def _newest(ids: Array, mzxids: Array) -> tuple[Array, Array]:
-    """Sorted by id; of equal ids the last one."""
+    """Sorted by id; the last of equal ids."""
     order = np.argsort(ids, kind="stable")
     ids, mzxids = ids[order], mzxids[order]
     last = np.ones(len(ids), bool)
@@ -123,7 +123,7 @@ def _newest(ids: Array, mzxids: Array) -> tuple[Array, Array]:
 
 
 def distinct(ids: Array) -> Array:
-    """These ids in order, each once: what numpy's unique does, which takes fifty times as long over whole numbers."""
+    """The distinct ids, sorted: equal to numpy's unique, which is fifty times slower on integers."""
     ids = np.sort(ids)
     first = np.ones(len(ids), bool)
     first[1:] = ids[1:] != ids[:-1]

@@ -1,4 +1,4 @@
-"""Walks and bulk reads of BookKeeper's znodes."""
+"""Traversals and bulk reads of BookKeeper's znodes."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,16 +21,16 @@ from trueup.state.common.errors import BadBytes, Retry
 
 T = TypeVar("T")
 TOGETHER = 10_000
-"""Ledgers decoded at a time: enough for numpy, little enough for the processor's cache."""
+"""Ledgers decoded at a time: enough for numpy, and small enough for the processor's cache."""
 _FEW = 64
 _NAMES_TOGETHER, _LISTINGS = 200_000, 500
 _MARK_LISTINGS = 250
-_SOON = Pace(250, 4)  # somebody waits for these, and events that go before each answer
+_SOON = Pace(250, 4)  # for callers that wait; events precede each response
 _MARK_LEVELS = 4
 
 
 def paths_of(client: Client, root: str) -> Paths:
-    """Paths under this root in the layout that its LAYOUT znode names. Raises `Retry` when there is none."""
+    """Paths under this root in the layout that its LAYOUT znode names. Raises `Retry` if there is none."""
     where = f"{root}/LAYOUT"
     found = client.look(where)
     if found is None:
@@ -39,14 +39,14 @@ def paths_of(client: Client, root: str) -> Paths:
 
 
 def instance(client: Client, root: str) -> str:
-    """INSTANCEID of the cluster under this root; empty where it has none."""
+    """INSTANCEID of the cluster under this root; empty if there is none."""
     found = client.look(f"{root}/INSTANCEID")
     return found[0].decode(errors="replace").strip() if found else ""
 
 
 class Listing(NamedTuple):
-    """Ledgers of one directory, relative to the root. ``ids`` int64, one for each name. ``strange``: paths of those
-    whose id is beyond 64 bits."""
+    """Ledgers of one directory, relative to the root. ``ids`` int64, one for each name. ``strange``: paths with an id
+    beyond 64 bits."""
 
     names: list[bytes]
     ids: Array
@@ -55,13 +55,13 @@ class Listing(NamedTuple):
 
 
 def ledgers_of(client: Client, paths: Paths) -> Iterator[Listing]:
-    """Every directory of ledgers there is. A directory that vanishes meanwhile is empty."""
+    """Every directory of ledgers. A directory that is deleted meanwhile is empty."""
     level = [""]
     while level:
         below: list[str] = []
         at = together = 0
         while at < len(level):
-            # Directories of the long form may hold a name each, others 10,000; an answer should stay at some MB.
+            # A directory of the long form may hold one name, others 10,000; a response should stay at a few MB.
             some = level[at : at + max(1, together)]
             lists, zxid = client.listings([f"{paths.root}/{name}" if name else paths.root for name in some])
             for directory, names in zip(some, lists, strict=True):
@@ -107,7 +107,7 @@ def marked(client: Client, paths: Paths) -> set[int]:
 def read(
     client: Client, paths: Paths, ids: Array, names: Sequence[bytes] | None = None, pace: Pace = FAST
 ) -> Iterator[tuple[Array, list[Znodes]]]:
-    """Read ledgers, about `TOGETHER` at a time: their ids and what was found. ``names`` relative to the root."""
+    """Read ledgers, about `TOGETHER` at a time: ids and results. ``names`` relative to the root."""
     parts = client.multi_read(paths.root, paths.relatives(ids) if names is None else names, pace)
     start = 0
     while found := list(islice(parts, max(1, TOGETHER // pace.batch))):
@@ -117,7 +117,7 @@ def read(
 
 
 def ahead(parts: Iterator[T]) -> Iterator[T]:
-    """The same parts, each read while the one before is in use."""
+    """The same parts, each read while the previous one is processed."""
     with ThreadPoolExecutor(1, "reading") as reader:
         pending = reader.submit(next, parts, None)
         while (part := pending.result()) is not None:
@@ -126,7 +126,7 @@ def ahead(parts: Iterator[T]) -> Iterator[T]:
 
 
 def columns(client: Client, paths: Paths, ids: Sequence[int], seen_ms: int) -> Ledgers:
-    """These ledgers as they are now, by id; those that are gone are left out. Raises `Forbidden`."""
+    """The current state of these ledgers, by id, without deleted ones. Raises `Forbidden`."""
     wanted = np.unique(np.array(ids, np.int64))
     parts = read(client, paths, wanted, pace=_SOON)
     batches = [bulk.decode(some, found, paths.ledger, seen_ms) for some, found in parts]
@@ -137,14 +137,14 @@ def columns(client: Client, paths: Paths, ids: Sequence[int], seen_ms: int) -> L
 
 
 def snapshot(client: Client, paths: Paths, seen_ms: int, pace: Pace = FAST) -> Iterator[bulk.Batch]:
-    """All ledgers there are, decoded."""
+    """All existing ledgers, decoded."""
     for listing in ledgers_of(client, paths):
         for ids, found in read(client, paths, listing.ids, listing.names, pace):
             yield bulk.decode(ids, found, paths.ledger, seen_ms)
 
 
 def one(client: Client, paths: Paths, ledger: int, seen_ms: int) -> tuple[LedgerRecord, Stat] | None:
-    """One ledger and its stat, None if there is no such ledger. An unreadable one has state UNREADABLE."""
+    """One ledger and its stat, None if it does not exist. An unreadable one has state UNREADABLE."""
     found = client.look(paths.ledger(ledger))
     if found is None:
         return None
@@ -154,7 +154,7 @@ def one(client: Client, paths: Paths, ledger: int, seen_ms: int) -> tuple[Ledger
 
 
 def decoded(data: bytes, where: metadata.Where) -> LedgerRecord:
-    """The record of a ledger from its znode; one that cannot be read has state UNREADABLE."""
+    """The record of a ledger from its znode; an unreadable one has state UNREADABLE."""
     try:
         return metadata.decode(data, where)
     except BadBytes as error:
@@ -163,8 +163,8 @@ def decoded(data: bytes, where: metadata.Where) -> LedgerRecord:
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Ledgers as records, or all of them as a batch; ids that are gone, with the zxid as of which they are; ids that
-    are forbidden."""
+    """Ledgers as records, or all of them as a batch; deleted ids with the zxid of the read; forbidden
+    ids."""
 
     records: list[LedgerRecord]
     gone: list[tuple[int, int]]
@@ -173,7 +173,7 @@ class Records:
 
 
 def records(ids: Array, found: list[Znodes], paths: Paths, seen_ms: int, newer: Array) -> Records:
-    """Records of what was read where ``newer`` (bool) is true: one by one if they are few, else in bulk."""
+    """Records of the results with ``newer`` (bool) true: decoded one by one if they are few, else in bulk."""
     if np.count_nonzero(newer) >= _FEW:
         batch = bulk.decode(ids, found, paths.ledger, seen_ms, newer)
         result = Records([], [], batch.forbidden.tolist(), batch)
@@ -197,7 +197,7 @@ def records(ids: Array, found: list[Znodes], paths: Paths, seen_ms: int, newer: 
 
 
 class Registered(NamedTuple):
-    """Bookies by id with the zxid of their registration, ids with a cookie, and hosts that bookies published."""
+    """Bookies by id with the zxid of their registration, ids with a cookie, and hosts published by bookies."""
 
     writable: dict[str, int]
     readonly: dict[str, int]
@@ -206,7 +206,7 @@ class Registered(NamedTuple):
 
 
 def registered(client: Client, paths: Paths) -> Registered:
-    """All bookies, read at one instant: one that turns read-only is never in neither list."""
+    """All bookies, read at one zxid, so that a bookie that turns read-only is in one of the lists."""
     lists, _ = client.listings([paths.available, paths.readonly, paths.cookies])
     hosts: dict[str, str] = {}
     writable = _registrations(client, paths.available, [name for name in lists[0] if name != b"readonly"], hosts)
@@ -220,7 +220,7 @@ def _registrations(client: Client, parent: str, names: list[bytes], hosts: dict[
     rows = ((part, row) for part in parts for row in range(len(part)))
     for name, (part, row) in zip(names, rows, strict=True):
         bookie = name.decode()
-        # One that is gone by now is told by an event; its registration was there when the lists were read.
+        # An event follows for one that is gone by now; its registration existed when the lists were read.
         found[bookie] = part.stat(row).czxid if part.size[row] >= 0 else 0
         place = endpoint(part.data(row)) if part.size[row] > 0 else None
         if place:
@@ -235,7 +235,7 @@ def voters(client: Client, paths: Paths) -> list[tuple[str, int]]:
 
 
 def votes(client: Client, paths: Paths, names: Sequence[bytes]) -> list[tuple[str, int]]:
-    """Bookie id and session of these votes for the Auditor, in this order; those that are gone are left out."""
+    """Bookie id and session of these votes for the Auditor, in this order, without deleted ones."""
     return [
         (mark_codec.holder(part.data(row)), part.stat(row).owner)
         for part in client.multi_read(paths.election, names) for row in range(len(part)) if part.size[row] >= 0

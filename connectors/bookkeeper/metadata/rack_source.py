@@ -1,5 +1,5 @@
-"""Rack maps that have to be asked, asked on a thread of their own: what was answered last holds until it is answered
-anew, and a bookie without an answer has no rack that anything could be concluded from."""
+"""Rack maps that block, queried on a separate thread: the last answer holds until there is a new one, and a bookie
+without an answer has an unknown rack."""
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -9,15 +9,15 @@ from trueup.connectors.bookkeeper.metadata.racks import NOBODY, Script, host_of
 from trueup.state.bookkeeper.topology import UNKNOWN_RACK
 
 AGAIN_MS = 10_000
-"""Between two attempts while some answer is missing."""
+"""Delay between attempts while an answer is missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class RackHealth:
-    """How a rack map fares. ``answered_ms``: the oldest answer in use, ms since the epoch, 0: none yet.
+    """State of a rack map. ``answered_ms``: the oldest answer in use, ms since the epoch; 0: none yet.
 
-    ``problem``: why the last attempt gave no answer for some bookie, empty if nothing; ``unknown``: how many hosts
-    were never answered for.
+    ``problem``: the error of the last attempt for some bookie, empty if none; ``unknown``: number of hosts without any
+    answer so far.
     """
 
     answered_ms: int
@@ -27,9 +27,9 @@ class RackHealth:
 
 
 class RackSource:
-    """Implements `connectors.bookkeeper.metadata.racks.Racks` without ever blocking; `ask` is what blocks.
+    """Implements `connectors.bookkeeper.metadata.racks.Racks` without blocking; only `ask` blocks.
 
-    ``changed`` is called when answers differ from those before. ``now`` is the time in ms since the epoch.
+    ``changed`` is called when answers change. ``now`` returns the time in ms since the epoch.
     """
 
     znode = ""
@@ -44,7 +44,7 @@ class RackSource:
         self._due = threading.Event()
 
     def resolve(self, bookies: Iterable[str], hosts: Mapping[str, str] = NOBODY) -> dict[str, str | None]:
-        """The last answer for each; `UNKNOWN_RACK` where there was none, which is asked for soon."""
+        """The last answer for each; `UNKNOWN_RACK` if there is none, which is then requested soon."""
         by_bookie = {bookie: host_of(bookie, hosts) for bookie in bookies}
         with self._lock:
             new = {*by_bookie.values()} - self._wanted
@@ -55,10 +55,10 @@ class RackSource:
             return {bookie: self._known.get(host, UNKNOWN_RACK) for bookie, host in by_bookie.items()}
 
     def load(self, data: bytes | None) -> None:
-        """Nothing to take over."""
+        """No operation: the map is not in ZooKeeper."""
 
     def ask(self, wait_s: float) -> None:
-        """Ask if it is time to, after at most ``wait_s`` seconds. Blocks as long as the script does."""
+        """Query the map if it is due, after at most ``wait_s`` seconds. Blocks for as long as the script."""
         self._due.wait(wait_s)
         self._due.clear()
         with self._lock:
@@ -77,7 +77,7 @@ class RackSource:
             self._changed()
 
     def health(self) -> RackHealth:
-        """The state of things, from any thread."""
+        """The current state. Callable from any thread."""
         with self._lock:
             answered = [self._answered_ms[host] for host in self._wanted if host in self._answered_ms]
             unknown = len(self._wanted - self._known.keys())

@@ -1,8 +1,8 @@
-"""Where a bookie stands, as BookKeeper's rack-aware policy would see it.
+"""Racks of bookies, as BookKeeper's rack-aware policy sees them.
 
-A rack is a network location such as ``/rack1``. None: the map does not know the bookie, BookKeeper puts it in its
-default rack. "" : the map names a location that BookKeeper cannot use, so it leaves the bookie out of its topology
-(NodeBase.normalize, NetworkTopologyImpl.add): such a bookie gives no rack to any ensemble.
+A rack is a network location such as ``/rack1``. None: the map does not contain the bookie, and BookKeeper puts it into
+its default rack. "": the map contains a location that BookKeeper cannot use, so it excludes the bookie from its
+topology (NodeBase.normalize, NetworkTopologyImpl.add): such a bookie gives no rack to any ensemble.
 """
 
 import ipaddress
@@ -28,27 +28,27 @@ SHOWN = 64
 NOBODY: Mapping[str, str] = {}
 SCRIPT_S = 5.0
 MOST_BYTES = 1 << 20
-"""Of a script's output: a thousand times what a hundred locations take."""
+"""Limit of a script's output: a thousand times the size of a hundred locations."""
 
 
 class _Late(Retry):
-    """The script took too long: to ask for one bookie at a time would take as long for each."""
+    """The script timed out. A retry for single bookies would take the same time for each."""
 
 
 class Racks(Protocol):
-    """A rack map. ``znode``: what to watch and `load` from, empty if the map does not live in ZooKeeper."""
+    """A rack map. ``znode``: the path to watch and to `load` from, empty if the map is not in ZooKeeper."""
 
     znode: str
 
     def resolve(self, bookies: Iterable[str], hosts: Mapping[str, str] = NOBODY) -> dict[str, str | None]:
-        """Rack of each bookie id. ``hosts``: hosts that bookies themselves published, by id."""
+        """The rack of each bookie id. ``hosts``: hosts that bookies published, by id."""
 
     def load(self, data: bytes | None) -> None:
-        """Take over the content of ``znode`` (None: it does not exist). Raises `BadBytes` and keeps what it had."""
+        """Load the content of ``znode`` (None: it does not exist). Raises `BadBytes` and keeps the old content."""
 
 
 def normal(location: str | None) -> str | None:
-    """A location as BookKeeper's topology takes it: one trailing slash goes; unusable ones are ""."""
+    """A location in BookKeeper's form: one trailing slash is removed; an unusable one is ""."""
     if location is None:
         return None
     found = location.removesuffix("/")
@@ -56,7 +56,7 @@ def normal(location: str | None) -> str | None:
 
 
 def host_of(bookie: str, hosts: Mapping[str, str] = NOBODY) -> str:
-    """Host of a bookie: what it published, else what its id says, else the id."""
+    """The host of a bookie: published by it, otherwise from its id, otherwise the id."""
     published = hosts.get(bookie)
     if published:
         return published
@@ -65,7 +65,7 @@ def host_of(bookie: str, hosts: Mapping[str, str] = NOBODY) -> str:
 
 
 def address_of(host: str) -> str:
-    """The address that Java's InetAddress.getByName(host).getHostAddress() gives; the host if it has none."""
+    """The result of Java's InetAddress.getByName(host).getHostAddress(); the host if it has no address."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
@@ -79,7 +79,7 @@ def address_of(host: str) -> str:
 
 
 class Unmapped:
-    """No rack map: every bookie stands in the default rack, as in BookKeeper without a resolver."""
+    """No rack map: every bookie is in the default rack, as in BookKeeper without a resolver."""
 
     znode = ""
 
@@ -88,11 +88,11 @@ class Unmapped:
         return dict.fromkeys(bookies)
 
     def load(self, data: bytes | None) -> None:
-        """Nothing to take over."""
+        """No operation: the map is not in ZooKeeper."""
 
 
 class Static:
-    """A table of bookie ids or hosts and their racks."""
+    """A static map from bookie ids or hosts to racks."""
 
     znode = ""
 
@@ -111,14 +111,14 @@ class Static:
         return self._table.get(address_of(host))
 
     def load(self, data: bytes | None) -> None:
-        """Nothing to take over."""
+        """No operation: the map is not in ZooKeeper."""
 
 
 class Script:
     """The script of networkTopologyScriptFileName, called as ScriptBasedMapping calls it.
 
-    Arguments are addresses, at most ``most`` a call; output is one location for each. A call that takes longer than
-    ``limit_s`` is ended, with all that it started.
+    Arguments are addresses, at most ``most`` per call; the output is one location for each. A call that exceeds
+    ``limit_s`` is terminated with all its child processes.
     """
 
     znode = ""
@@ -129,21 +129,21 @@ class Script:
         try:
             self._run([])
         except Retry as error:
-            # BookKeeper calls it like this first, and else puts all bookies in the default rack.
+            # BookKeeper makes this call first, and puts all bookies in the default rack if it fails.
             expected = "expected a script that exits with 0 without arguments"
             raise BadSettings([f"racks.script: {str(path)!r}: {expected}; found {error.found}"]) from error
 
     def resolve(self, bookies: Iterable[str], hosts: Mapping[str, str] = NOBODY) -> dict[str, str | None]:
-        """By host, asking for those that it gave no location yet; None for those it gives none. Blocks."""
+        """By host; queries hosts without an answer. None for those without a location. Blocks."""
         by_bookie = {bookie: host_of(bookie, hosts) for bookie in bookies}
         found, problem = self.locations(sorted({*by_bookie.values()} - self._known.keys()))
         if problem:
-            log.warning("the rack script has no location for a bookie", extra={"problem": problem})
+            log.warning("rack script: no location for a bookie", extra={"problem": problem})
         self._known.update(found)
         return {bookie: self._known.get(host) for bookie, host in by_bookie.items()}
 
     def locations(self, hosts: Sequence[str]) -> tuple[dict[str, str], str]:
-        """The location of each host that the script has one for, and what went wrong with another. Blocks."""
+        """The locations that the script returns, by host, and the problem with any other host. Blocks."""
         addresses = {host: address_of(host) for host in hosts}
         distinct, found, problem = sorted({*addresses.values()}), dict[str, str](), ""
         for at in range(0, len(distinct), self._most):
@@ -159,10 +159,10 @@ class Script:
         return {host: found[address] for host, address in addresses.items() if address in found}, problem
 
     def load(self, data: bytes | None) -> None:
-        """Nothing to take over."""
+        """No operation: the map is not in ZooKeeper."""
 
     def _ask(self, addresses: Sequence[str]) -> dict[str, str]:
-        """Those of these addresses that have a usable location. Raises `Retry` where none has."""
+        """Those of these addresses that have a usable location. Raises `Retry` if none has one."""
         try:
             words = self._run(addresses)
             if len(words) != len(addresses):
@@ -175,7 +175,7 @@ class Script:
         except Retry:
             if len(addresses) == 1:
                 raise
-            # BookKeeper asks for one bookie at a time, so one bad address must not take the others along.
+            # BookKeeper queries bookies one by one, so one invalid address must not affect the others.
             return self._ask_singly(addresses)
         return found
 
@@ -191,10 +191,10 @@ class Script:
         return found
 
     def _run(self, addresses: Sequence[str]) -> list[str]:
-        """Its words. Raises `Retry`."""
+        """The words of its output. Raises `Retry`."""
         expected = "the rack script to exit with 0"
         try:
-            # Its output goes to a file: a process that it leaves behind may hold a pipe open for ever.
+            # The output goes to a file: a child process that outlives the script could keep a pipe open.
             with tempfile.TemporaryFile() as output, subprocess.Popen(
                 [self._path, *addresses], stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.DEVNULL,
                 start_new_session=True,
@@ -214,7 +214,7 @@ class Script:
         try:
             return process.wait(self._limit_s)
         except subprocess.TimeoutExpired as error:
-            raise _Late("the rack script to end", f"no end after {self._limit_s:g} s", REMEDY) from error
+            raise _Late("the rack script to end", f"a time-out after {self._limit_s:g} s", REMEDY) from error
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -228,14 +228,14 @@ class Pulsar:
         self._racks: dict[str, str | None] | None = None
 
     def resolve(self, bookies: Iterable[str], hosts: Mapping[str, str] = NOBODY) -> dict[str, str | None]:
-        """By id, else by host."""
+        """By id, otherwise by host."""
         known = self._racks
         if known is None:
             return dict.fromkeys(bookies, UNKNOWN_RACK)
         return {b: known.get(b, known.get(host_of(b, hosts))) for b in bookies}
 
     def load(self, data: bytes | None) -> None:
-        """Take over the JSON. A missing leading slash is added; an empty rack or "/" is none, as in Pulsar."""
+        """Load the JSON. A missing leading slash is added; an empty rack or "/" is none, as in Pulsar."""
         try:
             groups = json.loads(data) if data else {}
             entries = {bookie: entry.get("rack") for group in groups.values() for bookie, entry in group.items()}

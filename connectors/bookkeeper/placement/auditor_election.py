@@ -1,9 +1,9 @@
-"""Holds the Auditor's place, so that BookKeeper's own Auditor stays out of the way while its workers go on.
+"""Holds the Auditor role, so that BookKeeper's own Auditor is inactive while its workers continue.
 
-The Auditor is whoever has the lowest vote (ZkLedgerAuditorManager); all others wait for their predecessor to go. Our
-vote is ephemeral: when this process or its session ends, BookKeeper takes over by itself. The holder has duties
-besides: it provides ``lostBookieRecoveryDelay``, takes a write to it as an order to audit now (that is how
-``triggeraudit`` and ``decommissionbookie`` ask), and honours ``disable``.
+The process with the lowest vote is the Auditor (ZkLedgerAuditorManager); all others wait for their predecessor's vote
+to disappear. Trueup's vote is ephemeral: when this process or its session ends, BookKeeper takes over by itself. The
+Auditor has further duties: it provides ``lostBookieRecoveryDelay``, treats a write to it as a request to audit now
+(used by ``triggeraudit`` and ``decommissionbookie``), and honours ``disable``.
 """
 
 import logging
@@ -31,7 +31,7 @@ _IDLE_S = 5.0
 
 
 class Role(Enum):
-    """Who audits."""
+    """Which process is the Auditor."""
 
     OURS = "ours"
     OTHER = "other"
@@ -40,7 +40,7 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds the lowest vote, as last seen. ``who``: its bookie id."""
+    """The owner of the lowest vote at the last read. ``who``: its bookie id."""
 
     role: Role
     who: str = ""
@@ -49,10 +49,10 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """What operators told the Auditor through ZooKeeper.
+    """Requests of operators to the Auditor through ZooKeeper.
 
-    ``delay_s``: how long a single lost bookie is waited for. ``audit``: asked to look at once, waiting or not.
-    ``disabled``: replication is switched off.
+    ``delay_s``: delay before a single lost bookie is repaired. ``audit``: audit immediately, without the delay.
+    ``disabled``: replication is disabled.
     """
 
     delay_s: int
@@ -61,11 +61,11 @@ class Orders:
 
 
 class Vote(Watcher):
-    """Votes until closed; votes again after the loss of a session.
+    """Votes until it is closed; votes again after the loss of a session.
 
-    ``told`` gets the `Orders` at first and whenever they change, on a thread of the vote's; it must not block for
-    long. It is called with ``audit`` after every write to the delay znode, as the Auditor does when its value was set
-    to what it was already, or to 0. ``delay_s`` is written where no delay is set yet.
+    ``told`` is called with the `Orders` initially and after each change, on the vote's thread; it must not block for
+    long. It is called with ``audit`` after every write to the delay znode, as the Auditor reacts to a write of the same
+    value or 0. ``delay_s`` is written if no delay is set.
     """
 
     def __init__(
@@ -87,33 +87,33 @@ class Vote(Watcher):
         self._holder = Holder(Role.WAITING)
 
     def holder(self) -> Holder:
-        """Who audits now."""
+        """The current Auditor."""
         return self._holder
 
     @property
     def session(self) -> int:
-        """The session that holds the vote, 0 without one."""
+        """The session of the vote, 0 if there is none."""
         client = self._client
         return client.session if client is not None else 0
 
     def problems(self) -> list[str]:
-        """What stands in the way of reading votes and orders; the rest of them holds."""
+        """The errors in votes and requests; the valid ones remain in force."""
         return list(self._problems.values())
 
     def orders(self) -> Orders | None:
-        """The standing orders (``audit`` is never among them), None before they were read."""
+        """The current requests (``audit`` is never set), None before they were read."""
         return self._orders
 
     def close(self) -> None:
-        """Withdraw the vote and end the session: the next in line takes over at once."""
-        super().close()  # the vote goes with its session
+        """Withdraw the vote and end the session: the next voter takes over immediately."""
+        super().close()  # the vote is removed with its session
         self._holder = Holder(Role.WAITING)
 
     def _waits(self, error: TrueupError | None) -> None:
         if error is None:
             return
         if str(error) != self._holder.problem:
-            log.warning("the Auditor vote waits", extra={"problem": str(error)})
+            log.warning("Auditor vote: retrying after an error", extra={"problem": str(error)})
         self._holder = Holder(Role.WAITING, problem=str(error))
 
     def _turn(self) -> None:
@@ -128,12 +128,12 @@ class Vote(Watcher):
         self._obey(client)
         self._look(client)
         if not self._watch.armed and not self._watch.arm(losses):
-            raise Retry("the connection to hold", "it was lost", "will vote again")
+            raise Retry("an unbroken connection", "a lost connection", "voting again")
         self._watch.wake.wait(_IDLE_S)
         self._watch.wake.clear()
 
     def _prepare(self, client: Client) -> None:
-        """Create what the Auditor would."""
+        """Create the znodes that the Auditor would create."""
         for path in (self._paths.replication, self._paths.election):
             if client.look(path) is None:
                 _make(client, path)
@@ -141,36 +141,36 @@ class Vote(Watcher):
             self._make_delay(client)
 
     def _look(self, client: Client) -> None:
-        """See who leads, and vote if no vote is of our session."""
+        """Find the Auditor, and vote if this session has no vote."""
         votes = self._votes(client)
         if not any(owner == client.session for _, owner in votes):
             client.make(f"{self._paths.election}/{_PREFIX}", mark_codec.vote(self._who), ephemeral=True, sequence=True)
             votes = self._votes(client)
         if not votes:
-            raise Retry("a vote for the Auditor", "none", "will vote again")
+            raise Retry("a vote for the Auditor", "none", "voting again")
         who, owner = votes[0]
         if owner != client.session:
             self._holder = Holder(Role.OTHER, who)
         elif self._holder.role is not Role.OURS:
-            # For whoever looks with a shell, as BookKeeper's Auditor does.
+            # BookKeeper's Auditor writes this, too; BookKeeper's shell shows it.
             client.put(self._paths.election, mark_codec.vote(self._who), -1)
             self._holder = Holder(Role.OURS, self._who)
 
     def _votes(self, client: Client) -> list[tuple[str, int]]:
-        """Bookie id and session of each vote, the lowest first."""
+        """Bookie id and session of each vote, lowest first."""
         listed = client.listing(self._paths.election)[0]
         names = [name for name in listed if _VOTE.match(name)]
         strange = next((name for name in listed if name.startswith(_PREFIX.encode()) and name not in names), None)
-        self._note(self._paths.election, strange, "a vote with the number of ZooKeeper's sequence", "delete it")
+        self._note(self._paths.election, strange, "a vote with a sequence number of ZooKeeper", "delete it")
         names.sort(key=lambda name: int(name[len(_PREFIX) :]))
         return queries.votes(client, self._paths, names)
 
     def _obey(self, client: Client) -> None:
-        """Read delay and switch; tell what changed."""
+        """Read delay and switch; report changes."""
         found = client.look(self._paths.delay)
         if found is None:
             self._make_delay(client)
-            raise Retry(f"{self._paths.delay}", "nothing", "it was created; will read it again")
+            raise Retry(f"{self._paths.delay}", "nothing", "it was created; reading it again")
         disabled = client.look(self._paths.disable) is not None
         delay_s = self._delay_of(found[0])
         before, written = self._orders, found[1].mzxid != self._delay_zxid
@@ -181,7 +181,7 @@ class Vote(Watcher):
         self._orders, self._delay_zxid = orders, found[1].mzxid
 
     def _delay_of(self, data: bytes) -> int:
-        """What is no number of seconds counts as the delay that this vote would have written."""
+        """The delay in seconds; invalid content counts as the delay that this vote would write."""
         found = _DELAY.match(data)
         usable = found is not None and int(found[1]) <= _LONGEST_S
         todo = "set it with `bookkeeper shell lostbookierecoverydelay -s`"
@@ -189,14 +189,14 @@ class Vote(Watcher):
         return int(found[1]) if found and usable else self._delay_s
 
     def _note(self, path: str, strange: bytes | None, expected: str, todo: str) -> None:
-        """Note what is wrong with a znode; None: nothing."""
+        """Record the problem of a znode; None: there is none."""
         if strange is None:
             self._problems.pop(path, None)
         else:
             self._problems[path] = f"expected {expected} at {path}; found {strange[:_SHOWN]!r}; {todo}"
 
     def _make_delay(self, client: Client) -> None:
-        """The delay is open to all, whatever else is protected."""
+        """Create the delay znode; it is open to all clients, whatever else is protected."""
         _make(client, self._paths.delay, str(self._delay_s).encode(), public=True)
 
 

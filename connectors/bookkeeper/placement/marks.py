@@ -1,7 +1,7 @@
-"""Marks: what this project writes so that BookKeeper's own workers repair a ledger.
+"""Under-replication marks: Trueup writes them, and BookKeeper's workers repair the ledgers.
 
 Source of the protocol: ZkLedgerUnderreplicationManager. A mark is created in one transaction with a check that the
-ledger's metadata still has the version on which the repair was decided. Every order is answered by itself.
+ledger's metadata still has the version of the decision. Every order has its own result.
 """
 
 from collections.abc import Sequence
@@ -14,12 +14,12 @@ from trueup.connectors.zookeeper.errors import FORBIDDEN, GONE, BadVersion, Forb
 from trueup.state.common.errors import Retry, Unknown, ended
 
 _TOGETHER = (100, 100, 100, 25, 5, 1, 1)
-"""Orders in a transaction, try after try: where others keep interfering, fewer suffer together."""
+"""Orders per transaction, by attempt: if other writers interfere, smaller transactions affect fewer orders."""
 _LEVELS = 4
 
 
 class MarkOrder(NamedTuple):
-    """Mark a ledger, if its znode still has this version. ``replicas``: lost bookies, none for placement alone."""
+    """Mark a ledger if its znode still has this version. ``replicas``: lost bookies, empty for a placement repair."""
 
     ledger: int
     version: int
@@ -28,12 +28,12 @@ class MarkOrder(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of one order.
+    """The result of one order.
 
-    ``result`` of a mark: written; already (marked, and nothing to add); refused (the ledger changed); gone (the ledger
-    was deleted); unknown (the answer was lost: look before trying again); retry (nothing was written); failed (we may
-    not). Of a withdrawal: withdrawn, gone (there is no mark), refused (it was written since), unknown, retry, failed.
-    ``version`` of the mark's znode and ``zxid`` of the write are -1 where they are not known.
+    ``result`` of a mark: written; already (marked, nothing to add); refused (the ledger changed); gone (the ledger
+    was deleted); unknown (the response was lost: observe before a retry); retry (nothing was written); failed (no
+    permission). Of a withdrawal: withdrawn, gone (no mark exists), refused (it was rewritten), unknown, retry, failed.
+    ``version`` of the mark's znode and ``zxid`` of the write are -1 if unknown.
     """
 
     ledger: int
@@ -44,7 +44,7 @@ class Outcome(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """A znode as just read. ``version`` is GONE or FORBIDDEN where it could not be."""
+    """A znode as read just now. ``version`` is GONE or FORBIDDEN if it could not be read."""
 
     data: bytes
     version: int
@@ -52,7 +52,7 @@ class _Seen(NamedTuple):
 
 
 class _Write(NamedTuple):
-    """The operations for one order, and the version its mark will have."""
+    """The operations for one order, and the resulting version of its mark."""
 
     operations: list[bytes]
     version: int
@@ -65,15 +65,15 @@ class Marks:
         self._client, self._paths = client, paths
 
     def mark(self, items: Sequence[MarkOrder]) -> list[Outcome]:
-        """Carry out all orders, 100 in a transaction; one outcome each, in their order.
+        """Execute all orders, 100 per transaction; one outcome each, in their order.
 
-        They were decided on a reading, so they are tried without another one: a transaction checks all that matters.
-        An order that cannot be carried out does not keep the others of its transaction: after a look at all of them it
-        is left out. Workers delete empty parents and marks at any time; that too only costs another look.
+        The decisions were based on a read, so the first attempt does not read again: a transaction checks all
+        requirements. If an order cannot be executed, all orders of its transaction are read, and the failing one is
+        left out. Workers can delete empty parents and marks at any time, which also only costs another read.
         """
         done: dict[int, Outcome] = {}
         left = list(range(len(items)))
-        problem = "the tree of marks kept changing; order it again"
+        problem = "the tree of marks kept changing; retry the order"
         for turn, together in enumerate(_TOGETHER):
             if not left:
                 break
@@ -87,7 +87,7 @@ class Marks:
         return [done[at] for at in range(len(items))]
 
     def look(self, ledgers: Sequence[int]) -> dict[int, mark_codec.Mark]:
-        """The marks that these ledgers have, as of now: no server that lags behind is asked. Raises `Retry`."""
+        """The current marks of these ledgers, read from an up-to-date server. Raises `Retry`."""
         self._client.settle(self._paths.root)
         seen = self._read([self._paths.mark(ledger) for ledger in ledgers])
         there = {ledger: mark for ledger, mark in zip(ledgers, seen, strict=True) if mark.version != GONE}
@@ -97,15 +97,15 @@ class Marks:
         return {ledger: mark_codec.decode(mark.data) for ledger, mark in there.items()}
 
     def holders(self, ledgers: Sequence[int]) -> dict[int, str]:
-        """Which worker holds the lock of each of these ledgers; those that nobody holds are left out."""
+        """The worker that holds the lock of each of these ledgers; unlocked ledgers are omitted."""
         seen = self._read([self._paths.lock(ledger) for ledger in ledgers])
         return {i: mark_codec.holder(lock.data) for i, lock in zip(ledgers, seen, strict=True) if lock.version >= 0}
 
     def withdraw(self, items: Sequence[tuple[int, int]]) -> list[Outcome]:
-        """Delete the marks of these ledgers that still have this version, 100 in a transaction; one outcome each.
+        """Delete the marks of these ledgers that still have this version, 100 per transaction; one outcome each.
 
-        A worker that holds the lock does not mind. Empty parents go too, as after a repair by a worker: nothing else
-        would ever remove them. Marks that cannot be deleted together are deleted one by one.
+        A worker that holds the lock is not affected. Empty parents are deleted, too, as by a worker after a repair:
+        nothing else would remove them. Marks that cannot be deleted together are deleted one by one.
         """
         paths = [self._paths.mark(ledger) for ledger, _ in items]
         places = [range(at, min(at + _TOGETHER[0], len(items))) for at in range(0, len(items), _TOGETHER[0])]
@@ -125,7 +125,7 @@ class Marks:
         try:
             self._client.drop(path, mark_version)
         except NoNode:
-            return Outcome(ledger, "gone", "there is no mark")
+            return Outcome(ledger, "gone", "no mark exists")
         except BadVersion:
             return Outcome(ledger, "refused", f"the mark no longer has version {mark_version}")
         except (Unknown, Retry) as error:
@@ -136,15 +136,15 @@ class Marks:
         return Outcome(ledger, "withdrawn", "", mark_version, zxid)
 
     def _prune(self, paths: Sequence[str]) -> None:
-        """Remove the levels that these marks shared with others, lowest first, if they are empty now."""
+        """Remove the levels that these marks shared with others, lowest first, if they are empty."""
         directories = {path.rsplit("/", 2)[0] for path in paths}
         for up in range(_LEVELS - 1):
             levels = sorted({directory.rsplit("/", up)[0] for directory in directories})
             for _ in self._client.commit([deletion(level, -1)] for level in levels):
-                pass  # one that is not empty stays, and does no harm
+                pass  # a level that is not empty remains, which is harmless
 
     def _guess(self, items: Sequence[MarkOrder]) -> dict[int, _Write]:
-        """What to write if no ledger has a mark, and so no parent of its own: reads only the levels they share."""
+        """The writes if no ledger has a mark, and so no parent of its own: reads only the shared levels."""
         paths = [self._paths.mark(item.ledger) for item in items]
         directories = {path.rsplit("/", 2)[0] for path in paths}
         shared = sorted({level for directory in directories for level in self._above(f"{directory}/-/-")[:-1]})
@@ -156,8 +156,8 @@ class Marks:
         return ready
 
     def _look(self, items: Sequence[MarkOrder], left: list[int], done: dict[int, Outcome]) -> dict[int, _Write]:
-        """Read ledgers, marks and parents; settle what needs no write; what to write for the others."""
-        # The orders may have been decided on what another server said, which this one must not lag behind.
+        """Read ledgers, marks and parents; settle orders that need no write; return the writes for the others."""
+        # The decisions may be based on the state of another server, which this one must not lag behind.
         self._client.settle(self._paths.root)
         paths = [self._paths.mark(items[at].ledger) for at in left]
         above = sorted({parent for path in paths for parent in self._above(path)})
@@ -175,7 +175,7 @@ class Marks:
         return ready
 
     def _write(self, order: MarkOrder, path: str, mark: _Seen, missing: set[str]) -> _Write:
-        """Create or extend a mark."""
+        """The operations that create or extend a mark."""
         if mark.version == GONE:
             return self._creation(order, path, self._lacking(path, missing))
         known = mark_codec.decode(mark.data)
@@ -191,7 +191,7 @@ class Marks:
         return check(self._paths.ledger(order.ledger), order.version)
 
     def _lacking(self, path: str, missing: set[str]) -> list[str]:
-        """Levels above a mark that have to be made; they are no longer ``missing`` for the orders after it."""
+        """Levels above a mark that must be created; later orders no longer find them in ``missing``."""
         if not missing:
             return []
         parents = [parent for parent in self._above(path) if parent in missing]
@@ -199,7 +199,7 @@ class Marks:
         return parents
 
     def _above(self, path: str) -> list[str]:
-        """The four levels above a mark and the roots, which no daemon has made where none ever ran; highest first."""
+        """The four levels above a mark, and the roots, which are absent if no daemon ever ran; highest first."""
         levels = [path.rsplit("/", levels)[0] for levels in range(_LEVELS, 0, -1)]
         return [self._paths.replication, self._paths.marks, *levels]
 
@@ -207,7 +207,8 @@ class Marks:
         self, items: Sequence[MarkOrder], ready: dict[int, _Write], done: dict[int, Outcome], together: int,
         guessed: bool = False,
     ) -> list[int]:  # fmt: skip
-        """Write, so many ``together``; the orders that deserve another look. Only a look tells what is forbidden."""
+        """Write, ``together`` orders per transaction; returns the orders to read again. Only a read shows which are
+        forbidden."""
         every = list(ready)
         batches = [every[start : start + together] for start in range(0, len(every), together)]
         answers = self._client.commit([op for at in batch for op in ready[at].operations] for batch in batches)
@@ -238,23 +239,23 @@ class Marks:
 
 
 def _removal(path: str, version: int) -> tuple[bytes, bytes]:
-    """Operations that delete a mark and the level above it, which is its own."""
+    """Operations that delete a mark and its parent level, which no other mark shares."""
     return deletion(path, version), deletion(path.rpartition("/")[0], -1)
 
 
 def _settled(order: MarkOrder, ledger: _Seen, mark: _Seen) -> Outcome | None:
-    """The outcome of an order that needs no write any more."""
+    """The outcome of an order that needs no write."""
     if ledger.version == GONE:
         return Outcome(order.ledger, "gone", "the ledger was deleted", zxid=ledger.mzxid)
     if FORBIDDEN in (ledger.version, mark.version):
         return Outcome(order.ledger, "failed", "no permission to read the ledger and its mark")
     if ledger.version != order.version:
-        found = f"expected metadata version {order.version}; found {ledger.version}; decide afresh"
+        found = f"expected metadata version {order.version}; found {ledger.version}; decide again"
         return Outcome(order.ledger, "refused", found)
     if mark.version == GONE:
         return None
     known = mark_codec.decode(mark.data)
     if known.whole and not set(order.replicas) <= set(known.replicas):
         return None
-    detail = "it is marked" if known.whole else "it is marked, in a text that cannot be read"
+    detail = "it is marked" if known.whole else "it is marked with an unreadable text"
     return Outcome(order.ledger, "already", detail, mark.version, mark.mzxid)

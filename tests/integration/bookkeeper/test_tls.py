@@ -82,6 +82,6 @@ def test_a_bookie_is_asked_over_tls(ledger: int, addresses: Addresses, security:
 def test_a_certificate_that_is_not_trusted_stops_us(ledger: int, addresses: Addresses) -> None:
     with (
         Bookies(addresses, 5.0, tls_of({"tls.ca": "system"})) as bookies,
-        pytest.raises(Stop, match=f"expected bookie {BOOKIE} to agree on TLS; .*certificate verify failed"),
+        pytest.raises(Stop, match=f"expected a TLS handshake with bookie {BOOKIE}; .*certificate verify failed"),
     ):
         bookies.calls(BOOKIE)

@@ -101,7 +101,7 @@ def test_what_was_verified_is_not_read_again_unless_it_is_another_by_now(
         (lambda c: put(c, WHOLE._replace(data=WHOLE.data[:-1])), "bytes at byte"),
         (lambda c: put(c, WHOLE._replace(data=bytes(len(WHOLE.data)))), "0xfbdbabcb at byte 0"),
         (lambda c: put(c, WHOLE._replace(index=b"")), "an index of at least"),
-        (lambda c: put(c, WHOLE._replace(index=b"\x3d\x1f\xb0\xbc" + bytes(60))), "form 2"),
+        (lambda c: put(c, WHOLE._replace(index=b"\x3d\x1f\xb0\xbc" + bytes(60))), "format 2"),
     ],
     ids=["no data", "no index", "another's object", "another's ledger", "another form", "says nothing", "shorter",
          "hollow", "cut", "zeros", "empty", "form 2"],
@@ -116,7 +116,7 @@ def test_every_other_copy_says_what_is_wrong(client: Any, tiered: Tiered, copy: 
 
 def test_a_copy_that_was_never_completed_is_none(client: Any, tiered: Tiered, copy: Copy) -> None:
     put(client, WHOLE)
-    with pytest.raises(Stop, match="begun"):
+    with pytest.raises(Stop, match="incomplete"):
         tiered.verify(copy._replace(complete=False), FACTS)
 
 

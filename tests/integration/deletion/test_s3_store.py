@@ -94,7 +94,7 @@ def test_an_object_that_was_written_anew_is_not_read_on(store: Store) -> None:
     head = store.head("a")
     assert head is not None
     put(store, "a", b"abd")
-    with pytest.raises(Stop, match="written anew"):
+    with pytest.raises(Stop, match="overwritten"):
         store.read("a", 0, 3, head.tag)
 
 

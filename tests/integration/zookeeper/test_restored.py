@@ -138,8 +138,8 @@ def test_an_older_copy_is_noticed_by_its_zxid_its_ledgers_and_its_owners(copied:
     told.append(refused(owning))
     words = [
         "expected ZooKeeper at zxid", "expected a znode below /ledgers/",
-        f"expected {copied.tree.paths.ledger(OPENED)} as it was",
-        f"expected {copied.tree.paths.ledger(TEMPORARY)} as it was", "expected /managed-ledgers/t/ns/persistent/a as",
+        f"expected {copied.tree.paths.ledger(OPENED)} as written",
+        f"expected {copied.tree.paths.ledger(TEMPORARY)} as written", "expected /managed-ledgers/t/ns/persistent/a as",
     ]  # fmt: skip
     assert [text[: len(word)] for text, word in zip(told, words, strict=True)] == words
     assert (len(copied.journal.all), copied.owned.all, "begin-anew" in told[0]) == (seen, [], True)

@@ -106,7 +106,7 @@ def test_no_bytes_make_it_fail_otherwise(data: bytes) -> None:
 
 
 def test_the_form_with_several_ledgers_is_named() -> None:
-    with pytest.raises(Stop, match="form 2"):
+    with pytest.raises(Stop, match="format 2"):
         offload_index.index_of(b"\x3d\x1f\xb0\xbc" + bytes(60), "x")
 
 

@@ -63,7 +63,7 @@ def test_an_entry_of_another_ledger_neither() -> None:
 @pytest.mark.parametrize("size", [0, 15, 35])
 def test_an_entry_cut_short(size: int) -> None:
     ledger, entry, digest = stored(Kind.CRC32C)
-    with pytest.raises(DamagedEntry, match=f"expected 36 bytes at least at byte {size} of"):
+    with pytest.raises(DamagedEntry, match=f"expected at least 36 bytes at byte {size} of"):
         digest.check(ledger, 2, memoryview(entry[:size]))
 
 

@@ -117,7 +117,7 @@ def test_a_bookie_that_wants_a_login_stops_us(peer: Peer, calls: Callable[[], Ca
 
 def test_an_answer_that_is_no_message(peer: Peer, calls: Callable[[], Calls]) -> None:
     peer.answers(19, "ffff")
-    with pytest.raises(BadBytes, match="expected a protobuf message at byte 0 of an answer of bookie b:1"):
+    with pytest.raises(BadBytes, match="expected a protobuf message at byte 0 of a response from bookie b:1"):
         calls().read(7, 3)
 
 
@@ -156,7 +156,7 @@ def test_a_batch_is_cut_into_entries(peer: Peer, reads: Reads) -> None:
 @pytest.mark.parametrize("rest", ["", "0000", "000000036162", "ffffffff"])
 def test_a_batch_that_is_cut_short(peer: Peer, reads: Reads, rest: str) -> None:
     peer.answers(44, BATCH_HEAD + rest)
-    with pytest.raises(BadBytes, match="of an answer of bookie b:1; found"):
+    with pytest.raises(BadBytes, match="of a response from bookie b:1; found"):
         list(reads.run(7, 3, 5))
 
 
@@ -169,7 +169,7 @@ def test_a_batch_that_is_refused(peer: Peer, reads: Reads, code: str, kind: type
 
 def test_an_answer_about_another_ledger(peer: Peer, reads: Reads) -> None:
     peer.answers(24, "02020000 00000000 0000000000000008 0000000000000003")
-    with pytest.raises(BadBytes, match="expected an answer to operation 2 on ledger 7"):
+    with pytest.raises(BadBytes, match="expected a response to operation 2 on ledger 7"):
         list(reads.some(7, [3]))
 
 
@@ -185,14 +185,14 @@ def test_a_read_that_goes_on_after_another_began_is_stopped(peer: Peer, reads: R
 def test_a_silent_bookie_is_asked_again(peer: Peer) -> None:
     with (
         Reads("b:1", peer.address, 0.05) as reads,
-        pytest.raises(Retry, match=r"bookie b:1; found silence for 0\.05 s"),
+        pytest.raises(Retry, match=r"bookie b:1; found no response for 0\.05 s"),
     ):
         list(reads.some(7, [3]))
 
 
 def test_a_bookie_that_does_not_listen_is_asked_again(peer: Peer) -> None:
     peer.close()
-    with pytest.raises(Retry, match="expected an answer of bookie b:1; found Connection refused"):
+    with pytest.raises(Retry, match="expected a response from bookie b:1; found Connection refused"):
         Calls("b:1", peer.address, WAIT_S)
 
 

@@ -58,7 +58,7 @@ def test_only_no_such_ledger_means_gone(peer: Peer, code: str, answer: Answer) -
 
 def test_an_answer_that_tells_nothing_is_the_reason(peer: Peer) -> None:
     peer.answers(QUESTION, said(1, "fb03"))
-    assert ask(peer, 7)[1] == {7: "it answered UNKNOWN_STATE"}
+    assert ask(peer, 7)[1] == {7: "it responded with UNKNOWN_STATE"}
 
 
 def test_what_was_answered_before_it_hung_up_counts(peer: Peer) -> None:

@@ -139,7 +139,7 @@ def test_a_script_that_hangs_is_ended_with_all_that_it_started_and_asked_once(tm
     told = racks.locations([f"127.0.0.{number}" for number in range(1, 9)])
     child = int((tmp_path / "child").read_text())
     wait_until(lambda: _ended(child), 30.0, "the end of what the script started")
-    assert (told, len(calls(tmp_path))) == (({}, "no end after 0.2 s"), 2)
+    assert (told, len(calls(tmp_path))) == (({}, "a time-out after 0.2 s"), 2)
 
 
 @pytest.mark.parametrize("body", ["exit 1", "kill -9 $$"])

@@ -338,7 +338,7 @@ class FakeEngine:
 
     def delete(self, ledger: int) -> dict[str, Any]:
         if ledger != 100:
-            raise Refused("a closed ledger", "open", "have a reader open it with recovery first")
+            raise Refused("a closed ledger", "open", "open it with recovery first")
         return {
             "id": "delete-100-v3", "ledger": ledger, "owner": "", "rule": "deletion.ordered", "stage": "suspected",
             "bytes": 51200, "since_ms": NOW, "at_ms": NOW, "approved": False, "attempts": 0, "next_ms": None,

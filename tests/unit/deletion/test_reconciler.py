@@ -110,12 +110,12 @@ def test_one_that_a_node_of_another_bucket_points_to_is_not_begun() -> None:
 
 def test_what_the_cluster_does_not_say_is_an_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
     def lost() -> str:
-        raise Retry("an answer of ZooKeeper", "none", "again")
+        raise Retry("a response from ZooKeeper", "none", "again")
 
     loop = Loop().marked(7)
     monkeypatch.setattr(loop.cluster, "obstacle", lost)
     loop.turn()
-    assert (loop.markers.obstacle, loop.cluster.orders) == ("expected an answer of ZooKeeper; found none; again", [])
+    assert (loop.markers.obstacle, loop.cluster.orders) == ("expected a response from ZooKeeper; found none; again", [])
 
 
 def test_what_is_only_reported_is_never_begun() -> None:

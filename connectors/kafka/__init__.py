@@ -1,1 +1,1 @@
-"""Kafka as a system to look after (its own data path lives in the clients)."""
+"""Kafka: clients, protocol, log directories, the journal and replication."""

@@ -1,1 +1,1 @@
-"""Real servers for experiments, tests and the embedded journal: locked jars, plain processes, no fixed ports."""
+"""Real servers for experiments, tests and the embedded journal: locked jars, plain processes, dynamic ports."""

@@ -1,4 +1,4 @@
-"""A whole BookKeeper cluster of real servers on loopback: ZooKeeper, bookies in racks, AutoRecovery, Kafka."""
+"""A BookKeeper cluster of real servers on loopback: ZooKeeper, bookies in racks, AutoRecovery, Kafka."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,10 +24,10 @@ from trueup.connectors.sandbox.servers.zookeeper import ZooKeeper
 from trueup.state.common.errors import Stop
 
 Progress = Callable[[str, int, int], None]
-"""Told (what, done, in all): bytes of jars, then servers that are ready."""
+"""Called with (what, done, total): bytes of jars, then servers that are ready."""
 
 LOST_S = 60.0
-"""Sessions of bookies last 4 s; more on a machine that is busy."""
+"""Sessions of bookies last 4 s; longer on a busy machine."""
 
 RACKS: Mapping[str, int] = MappingProxyType({"/rack1": 3, "/rack2": 3})
 
@@ -35,10 +35,10 @@ RACKS: Mapping[str, int] = MappingProxyType({"/rack1": 3, "/rack2": 3})
 class Cluster(Closing):
     """Servers by name: zookeeper, bookie1..N, autorecovery1..K, kafka.
 
-    Where a name is asked for, a rack means all of its bookies, "bookies" all there are, and "autorecovery" all
-    daemons. Bookies are numbered through the racks in order: of 3 and 3, bookies 4 to 6 stand in the second.
-    Several clusters may run at once on roots of their own; a root used before comes up with its data, on the same
-    ports. ``settings`` go over those of every bookie and daemon; ``flags`` are JVM flags, ZooKeeper's too if given.
+    A name may also be a rack (all of its bookies), "bookies" (all bookies) or "autorecovery" (all daemons). Bookies are
+    numbered through the racks in order: with 3 and 3, bookies 4 to 6 are in the second rack.
+    Several clusters can run at the same time on different roots; a root used before starts with its data, on the same
+    ports. ``settings`` override those of every bookie and daemon; ``flags`` are JVM flags, also for ZooKeeper if given.
     """
 
     product = "bookkeeper"
@@ -73,35 +73,35 @@ class Cluster(Closing):
 
     @property
     def kafka(self) -> Kafka:
-        """The broker. Raises `Stop` in a cluster without one."""
+        """The broker. Raises `Stop` if the cluster has none."""
         if self._kafka is None:
-            raise Stop("a sandbox with Kafka", "one without", "make it with kafka=True")
+            raise Stop("a sandbox with Kafka", "a sandbox without", "create it with kafka=True")
         return self._kafka
 
     @property
     def servers(self) -> dict[str, Server]:
-        """Every server by name, in the order in which they start."""
+        """Every server by name, in start order."""
         found = [self.zookeeper, *self.bookies.values(), *([self._kafka] if self._kafka else []), *self.autorecoveries]
         return {server.name: server for server in found}
 
     @property
     def rack_script(self) -> Path:
-        """networkTopologyScriptFileName of every part of the cluster."""
+        """The networkTopologyScriptFileName for the whole cluster."""
         return self._site.rack_script
 
     @property
     def client_conf(self) -> Path:
-        """Settings file for BookKeeper's own client and shell."""
+        """Settings file for BookKeeper's client and shell."""
         return client_conf(self._site)
 
     @property
     def jar_set(self) -> str:
-        """Name of the jars that the servers run on."""
+        """Name of the servers' jar set."""
         return self._jar_set
 
     @property
     def autorecovery_urls(self) -> list[str]:
-        """Admin addresses of the AutoRecovery daemons."""
+        """Addresses of the AutoRecovery daemons' admin APIs."""
         return [daemon.url for daemon in self.autorecoveries]
 
     def bookie_id(self, number: int) -> str:
@@ -109,14 +109,14 @@ class Cluster(Closing):
         return self.bookies[number].id
 
     def rack_of(self, number: int) -> str:
-        """The rack that a bookie stands in."""
+        """The rack of a bookie."""
         return self._rack_of[number]
 
     def up(self, progress: Progress | None = None, autorecovery: bool = True) -> None:
-        """Fetch jars, format a new cluster, start everything and wait until all of it answers.
+        """Fetch jars, format a new cluster, start all servers and wait until they respond.
 
-        Without ``autorecovery`` the daemons wait for ``start("autorecovery")``: whoever wants the Auditor's vote
-        must ask for it before they do.
+        Without ``autorecovery`` the daemons wait for ``start("autorecovery")``: a process that needs the Auditor role
+        must vote before they do.
         """
         tell = progress or _ignore
         for name in [self._jar_set, *([KAFKA_SET] if self._kafka else [])]:
@@ -128,39 +128,39 @@ class Cluster(Closing):
         self._format_once()
         tell("servers", 1, total)
         self._up(others, lambda ready: tell("servers", 1 + ready, total))
-        # An Auditor that finds no cookie of any bookie ends its daemon.
+        # An Auditor that finds no bookie's cookie terminates its daemon.
         self._up(daemons, lambda ready: tell("servers", 1 + len(others) + ready, total))
 
     def start(self, name: str) -> None:
-        """Start a server, or all of a group at the same time, and wait until they answer."""
+        """Start a server, or all of a group in parallel, and wait until they respond."""
         self._up([server for server in self._named(name) if not server.alive])
 
     def kill(self, name: str) -> None:
-        """SIGKILL a server, or all of a group."""
+        """SIGKILL a server or a group."""
         for server in self._named(name):
             server.kill()
 
     def wait_lost(self, name: str) -> None:
-        """Wait until ZooKeeper has let go of the bookies of a name that do not run: nobody writes to them then."""
+        """Wait until ZooKeeper has removed the registrations of the dead bookies of a name: clients avoid them then."""
         dead = [server for server in self._named(name) if isinstance(server, Bookie) and not server.alive]
         registered = {f"/ledgers/available/{bookie.id}" for bookie in dead}
         wait_until(lambda: not registered & self.zookeeper.ephemerals(), LOST_S, f"the end of {name}'s sessions")
 
     def stop(self, name: str, grace_s: float = 10.0) -> None:
-        """Shut down a server, or all of a group, in order."""
+        """Shut down a server or a group, in order."""
         _stop(self._named(name), grace_s)
 
     def down(self, grace_s: float = 10.0) -> None:
-        """Shut everything down, ZooKeeper last; by SIGKILL at once when ``grace_s`` is 0. The data stay."""
+        """Shut everything down, ZooKeeper last; with SIGKILL if ``grace_s`` is 0. The data remain."""
         *others, zookeeper = reversed(self.servers.values())
         _stop(others, grace_s)
         _stop([zookeeper], grace_s)
 
     def close(self) -> None:
-        """Kill everything and give the ports back."""
+        """Kill everything and release the ports."""
         self.down(0.0)
         for server in self.servers.values():
-            server.kill()  # also what died by itself holds its directory
+            server.kill()  # a server that died by itself still locks its directory
         self._ports.release()
         if self._kafka:
             self._kafka.close()
@@ -180,7 +180,7 @@ class Cluster(Closing):
             done.touch()
 
     def format(self) -> None:
-        """Write what ZooKeeper must hold of a new cluster. Raises `Stop` when that fails."""
+        """Write the metadata of a new cluster to ZooKeeper. Raises `Stop` on failure."""
         metaformat(self._site)
 
     def _named(self, name: str) -> list[Server]:
@@ -205,7 +205,7 @@ class Cluster(Closing):
 
 
 class _Ports:
-    """Ports by name, remembered in a file: a bookie's port is part of its identity (its cookie)."""
+    """Ports by name, stored in a file: a bookie's port is part of its identity (its cookie)."""
 
     def __init__(self, record: Path) -> None:
         self._record = record

@@ -1,6 +1,6 @@
-"""A running sandbox looked after from other processes: one JSON object a line over a Unix socket in its directory.
+"""Control of a running sandbox from other processes: JSON objects, one per line, over a Unix socket in its directory.
 
-Request: ``{"do": "kill", "name": "bookie4"}``. Answer: what `describe` returns, or ``{"expected", "found", "todo"}``.
+Request: ``{"do": "kill", "name": "bookie4"}``. Response: as `describe` returns, or ``{"expected", "found", "todo"}``.
 """
 
 import json
@@ -22,38 +22,38 @@ REQUEST_TIMEOUT_S = 300.0
 
 
 class Remote:
-    """The sandbox that another process supervises in ``root``."""
+    """The sandbox in ``root``, which another process supervises."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
     def request(self, do: str, name: str = "", **more: int) -> dict[str, Any]:
-        """Ask for status, start NAME, kill NAME, stop NAME, write or down; the state of the sandbox afterwards.
+        """Send a request (status, start NAME, kill NAME, stop NAME, write or down). Returns the state afterwards.
 
-        ``write`` takes the numbers ledgers, entries, ensemble and quorum, and answers with the ids in ``written``.
+        ``write`` takes the numbers ledgers, entries, ensemble and quorum, and returns the ids in ``written``.
 
-        Raises `Stop` when no sandbox runs there or it refuses, `Unknown` when it ends before it has answered.
+        Raises `Stop` if no sandbox runs there or it refuses, `Unknown` if it ends before it responds.
         """
         with socket.socket(socket.AF_UNIX) as connection, _short_path(self._root) as path:
             connection.settimeout(REQUEST_TIMEOUT_S)
             try:
                 connection.connect(path)
             except OSError as error:
-                raise Stop(f"a sandbox running in {self._root}", str(error), "start one there") from error
+                raise Stop(f"a sandbox running in {self._root}", str(error), "start a sandbox there") from error
             try:
                 connection.sendall(json.dumps({"do": do, "name": name, **more}).encode() + b"\n")
                 answer = _receive(connection)
             except OSError as error:
-                raise Unknown(f"an answer of the sandbox in {self._root}", str(error), "it may be ending") from error
+                raise Unknown(f"a response from the sandbox in {self._root}", str(error), "it may be ending") from error
         if "expected" in answer:
             raise Stop(answer["expected"], answer["found"], answer["todo"])
         return answer
 
 
 def serve(cluster: Cluster) -> None:
-    """Answer requests about a cluster until one says down, or SIGTERM or SIGINT comes; then shut it down.
+    """Serve requests for a cluster until a request is down, or SIGTERM or SIGINT arrives; then shut it down.
 
-    Raises `Stop` when another process supervises the same directory.
+    Raises `Stop` if another process supervises the same directory.
     """
     ended = threading.Event()
     with _listen(cluster.root) as listener, _signals(ended):
@@ -98,11 +98,11 @@ def _answer(cluster: Cluster, connection: socket.socket, ended: threading.Event)
     except TrueupError as error:
         answer = {"expected": error.expected, "found": error.found, "todo": error.todo}
     except OSError:
-        return  # it went away without asking anything
+        return  # the client closed without a request
     try:
         connection.sendall(json.dumps(answer).encode() + b"\n")
     except OSError:
-        return  # it did not wait for the answer
+        return  # the client did not wait for the response
 
 
 def _perform(cluster: Cluster, do: str, name: str, ended: threading.Event) -> dict[str, Any]:
@@ -114,13 +114,13 @@ def _perform(cluster: Cluster, do: str, name: str, ended: threading.Event) -> di
         "down": lambda: _down(cluster, ended),
     }
     if do not in acts:
-        raise Stop(f"one of {', '.join(acts)}", repr(do), "ask for one of these")
+        raise Stop(f"one of {', '.join(acts)}", repr(do), "request one of these")
     acts[do]()
     return describe(cluster)
 
 
 def _kill(cluster: Cluster, name: str) -> None:
-    """Whoever writes next must not be sent to what was killed: its ledgers would be marked, and repaired, as lost."""
+    """Wait until no client writes to the killed bookies: new ledgers on them would be marked as lost."""
     cluster.kill(name)
     cluster.wait_lost(name)
 
@@ -145,7 +145,7 @@ def _listen(root: Path) -> Iterator[socket.socket]:
     with socket.socket(socket.AF_UNIX) as listener, _short_path(root) as path:
         with socket.socket(socket.AF_UNIX) as probe:
             if probe.connect_ex(path) == 0:
-                raise Stop(f"nobody supervising {root}", "a process that answers there", "ask it to go down first")
+                raise Stop(f"no process that supervises {root}", "a process that responds there", "shut it down first")
         (root / SOCKET).unlink(missing_ok=True)
         listener.bind(path)
         (root / SOCKET).chmod(0o600)
@@ -159,7 +159,7 @@ def _listen(root: Path) -> Iterator[socket.socket]:
 
 @contextmanager
 def _signals(ended: threading.Event) -> Iterator[None]:
-    """SIGTERM and SIGINT end the loop; only the main thread may say so."""
+    """SIGTERM and SIGINT end the loop; only the main thread may install handlers."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -173,11 +173,11 @@ def _signals(ended: threading.Event) -> Iterator[None]:
 
 @contextmanager
 def _short_path(root: Path) -> Iterator[str]:
-    """The socket by way of an open directory, as its full path may be longer than the 107 bytes of unix(7)."""
+    """The socket's path through an open directory, because its full path may exceed the 107 bytes of unix(7)."""
     try:
         directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
-        raise Stop(f"a sandbox in {root}", str(error), "start one there") from error
+        raise Stop(f"a sandbox in {root}", str(error), "start a sandbox there") from error
     try:
         yield f"/proc/self/fd/{directory}/{SOCKET}"
     finally:
@@ -185,7 +185,7 @@ def _short_path(root: Path) -> Iterator[str]:
 
 
 def _receive(connection: socket.socket) -> dict[str, Any]:
-    """One line. Raises `Stop` when it is not a JSON object."""
+    """Read one line. Raises `Stop` if it is not a JSON object."""
     with connection.makefile("rb") as stream:
         line = stream.readline()
     try:
@@ -193,5 +193,5 @@ def _receive(connection: socket.socket) -> dict[str, Any]:
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        raise Stop("one JSON object on a line", repr(line[:80]), "speak the protocol of the control socket")
+        raise Stop("one JSON object on a line", repr(line[:80]), "use the protocol of the control socket")
     return found

@@ -1,9 +1,9 @@
-"""Makes a Pulsar cluster forget ledgers as it does by itself: what it no longer lists stays in BookKeeper.
+"""Makes a Pulsar cluster leave unreferenced ledgers in BookKeeper, as it does by itself.
 
-A broker first takes a ledger off its topic's list and then deletes it, three times at most, and what it meant to
-delete is in its memory alone (ManagedLedgerImpl.internalTrimLedgers and asyncDeleteLedger). `forget` lets every
-deletion fail and kills the broker before it gives up. `plant` leaves what a broker leaves that made a ledger for a
-topic that was closed meanwhile (ManagedLedgerImpl.createComplete): an empty ledger, closed, on no list.
+A broker first removes a ledger from its topic's list and then deletes it, in at most three attempts; pending deletions
+are only in its memory (ManagedLedgerImpl.internalTrimLedgers and asyncDeleteLedger). `forget` makes every
+deletion fail and kills the broker before it gives up. `plant` creates what a broker leaves after it created a ledger
+for a topic that was closed meanwhile (ManagedLedgerImpl.createComplete): an empty, closed, unlisted ledger.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,18 +20,18 @@ LEDGERS = "/ledgers"
 _ALL_BUT_DELETE = [ACL(Permissions.READ | Permissions.WRITE | Permissions.CREATE | Permissions.ADMIN, ANYONE_ID_UNSAFE)]
 _LISTED_S, _OFFLOADED_S = 60.0, 180.0
 _DROPPED = b"\x18\x01\x20\x01"
-"""Complete and bookkeeperDeleted, both true, one after the other (OffloadContext of MLDataFormats.proto)."""
+"""The fields complete and bookkeeperDeleted, both true (OffloadContext of MLDataFormats.proto)."""
 _CLOSED, _CRC32C, _NO_ENTRY = 3, 3, -1
 
 
 def listed(pulsar: Pulsar, topic: str) -> list[int]:
-    """Ledgers on the list of a topic (``tenant/namespace/name``), the open one last. Loads the topic."""
+    """Ledgers in the list of a topic (``tenant/namespace/name``), the open one last. Loads the topic."""
     stats = pulsar.ask("GET", f"persistent/{topic}/internalStats")
     return [int(ledger["ledgerId"]) for ledger in stats["ledgers"]]
 
 
 def truncate(pulsar: Pulsar, topic: str) -> list[int]:
-    """Let a topic drop all ledgers but the open one; those that left its list."""
+    """Truncate a topic to the open ledger. Returns the ledgers that left its list."""
     before = listed(pulsar, topic)
     pulsar.ask("DELETE", f"persistent/{topic}/truncate")
     wait_until(lambda: not set(before[:-1]) & set(listed(pulsar, topic)), _LISTED_S, f"a shorter list of {topic}")
@@ -39,12 +39,12 @@ def truncate(pulsar: Pulsar, topic: str) -> list[int]:
 
 
 def unload(pulsar: Pulsar, topic: str) -> None:
-    """Let the broker close a topic, and with it the open ledger."""
+    """Make the broker close a topic and thus the open ledger."""
     pulsar.ask("PUT", f"persistent/{topic}/unload")
 
 
 def offload(pulsar: Pulsar, topic: str) -> list[int]:
-    """Let a topic copy all ledgers but the open one to tiered storage, which must have a message; which."""
+    """Offload all ledgers of a topic except the open one; it must contain a message. Returns the ledgers."""
     unoffloaded = listed(pulsar, topic)
     position = {"ledgerId": unoffloaded[-1], "entryId": 0, "partitionIndex": -1, "batchIndex": -1}
     pulsar.ask("PUT", f"persistent/{topic}/offload", position)
@@ -53,7 +53,7 @@ def offload(pulsar: Pulsar, topic: str) -> list[int]:
 
 
 def drop_offloaded(pulsar: Pulsar, topic: str) -> list[int]:
-    """The same, and wait until the topic counts the copies in BookKeeper as deleted."""
+    """Like `offload`, and wait until the topic records the BookKeeper ledgers as deleted."""
     copied = offload(pulsar, topic)
     namespace, _, name = topic.rpartition("/")
     node = f"/managed-ledgers/{namespace}/persistent/{name}"
@@ -67,10 +67,10 @@ def drop_offloaded(pulsar: Pulsar, topic: str) -> list[int]:
 def forget(
     pulsar: Pulsar, topics: Iterable[str], drop: Callable[[Pulsar, str], list[int]] = truncate
 ) -> dict[str, list[int]]:
-    """Let topics forget all of their ledgers but the open one, which `drop` has them do; which, by topic.
+    """Make topics forget all of their ledgers except the open one, which ``drop`` removes. Returns them by topic.
 
-    Kills the broker and starts it again; writers that wait for it go on. Raises `Unknown` when a ledger was deleted
-    all the same.
+    Kills the broker and starts it again; waiting writers continue. Raises `Unknown` if a ledger was deleted
+    nevertheless.
     """
     with session(pulsar.zookeeper.address) as zookeeper:
         with _undeletable(zookeeper):
@@ -79,12 +79,12 @@ def forget(
         gone = [ledger for ledgers in forgotten.values() for ledger in ledgers if not zookeeper.exists(path(ledger))]
     pulsar.start("broker")
     if gone:
-        raise Unknown("every ledger off the lists to be left in BookKeeper", f"none of {gone}", "see the broker's log")
+        raise Unknown("all unlisted ledgers in BookKeeper", f"none of {gone}", "check the broker's log")
     return forgotten
 
 
 def plant(pulsar: Pulsar, custom: Mapping[str, str]) -> int:
-    """An empty ledger, closed, with this custom metadata, that nobody lists; its id."""
+    """Create an empty, closed, unlisted ledger with this custom metadata and return its id."""
     members = [bookie.id for bookie in pulsar.bookies.values()][: pulsar.replicas]
     with session(pulsar.zookeeper.address) as zookeeper:
         ledger = _next_id(zookeeper)
@@ -98,10 +98,10 @@ def data_of(managed_ledger: str) -> dict[str, str]:
 
 
 def _offloaded(pulsar: Pulsar, topic: str) -> bool:
-    """Whether an offload came to its end. Raises `Stop` when it failed."""
+    """Whether an offload is complete. Raises `Stop` if it failed."""
     said = pulsar.ask("GET", f"persistent/{topic}/offload")
     if said["status"] == "ERROR":
-        raise Stop(f"{topic} to be offloaded", str(said["lastError"]), "see the broker's log")
+        raise Stop(f"{topic} to be offloaded", str(said["lastError"]), "check the broker's log")
     return bool(said["status"] == "SUCCESS")
 
 
@@ -112,7 +112,7 @@ def path(ledger: int) -> str:
 
 
 def empty_ledger(members: Sequence[str], custom: Mapping[str, str]) -> bytes:
-    """What BookKeeper 4.17 writes of a ledger that was closed without an entry, with a replica on each of ``members``
+    """The metadata as BookKeeper 4.17 writes them for a ledger without entries, with a replica on each of ``members``
     (LedgerMetadataSerDe; LedgerMetadataFormat of DataFormats.proto)."""
     count = len(members)
     segment = b"".join(_bytes(1, member.encode()) for member in members) + _number(2, 0)
@@ -130,7 +130,7 @@ def empty_ledger(members: Sequence[str], custom: Mapping[str, str]) -> bytes:
 
 @contextmanager
 def session(address: str) -> Iterator[KazooClient]:
-    """A session with the ZooKeeper at this address, as an operator would open one."""
+    """A session with the ZooKeeper at this address."""
     zookeeper = KazooClient(address)
     with closing(zookeeper):
         zookeeper.start(timeout=30.0)
@@ -140,7 +140,7 @@ def session(address: str) -> Iterator[KazooClient]:
 
 @contextmanager
 def _undeletable(zookeeper: KazooClient) -> Iterator[None]:
-    """Within this no ledger can be deleted; who may delete a znode is said by its parent."""
+    """A context in which no ledger can be deleted: the parent's ACL controls the deletion of a znode."""
     _protect(zookeeper, _ALL_BUT_DELETE)
     try:
         yield
@@ -156,7 +156,7 @@ def _protect(zookeeper: KazooClient, acls: list[ACL]) -> None:
 
 
 def _next_id(zookeeper: KazooClient) -> int:
-    """As ZkLedgerIdGenerator: the number of a znode made for that."""
+    """The next ledger id, as in ZkLedgerIdGenerator: the number of a sequential znode."""
     made = zookeeper.create(f"{LEDGERS}/idgen/ID-", ephemeral=True, sequence=True)
     zookeeper.delete(made)
     return int(made.rpartition("-")[2])

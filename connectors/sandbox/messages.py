@@ -1,7 +1,7 @@
-"""Topics of known content, written and read back by Pulsar's own client.
+"""Topics with known content, written and read back by Pulsar's client.
 
-The content of a message follows from its topic and number, so that a reader needs no record of what was written.
-Each message is an entry of its own. Topics are named ``tenant/namespace/name``.
+The content of a message is a function of its topic and number, so that a reader needs no record of the writes.
+Each message is a separate entry. Topics are named ``tenant/namespace/name``.
 """
 
 import hashlib
@@ -18,19 +18,19 @@ from trueup.connectors.closing import Closing
 from trueup.state.common.errors import Unknown
 
 PATIENCE_S = 120
-"""A broker that is killed and started again answers within this."""
+"""A broker that is killed and started again responds within this time."""
 
 _T = TypeVar("_T")
 
 
 def payload(topic: str, number: int, size: int = 256) -> bytes:
-    """The ``size`` bytes, at least 24, that message ``number`` of a topic must hold, its number among them."""
+    """The ``size`` bytes (at least 24) of message ``number`` of a topic, including its number."""
     head = b"%d:" % number
     return head + hashlib.shake_128(f"{topic}:{number}:{size}".encode()).digest(max(size - len(head), 0))
 
 
 class Readback(NamedTuple):
-    """What reading a topic found: numbers of the messages that are as written, in order; how many were not."""
+    """The result of reading a topic: numbers of the correct messages, in order; the number of incorrect ones."""
 
     numbers: tuple[int, ...]
     strange: int = 0
@@ -42,14 +42,14 @@ class Readback(NamedTuple):
 
 
 class Messages(Closing):
-    """A client of a cluster by its service URL. What it has to say goes to the file ``log``."""
+    """A client of a cluster by its service URL. It logs to the file ``log``."""
 
     def __init__(self, service_url: str, log: Path = Path(os.devnull)) -> None:
         logger = pulsar.FileLogger(pulsar.LoggerLevel.Warn, str(log))
         self._client = pulsar.Client(service_url, operation_timeout_seconds=PATIENCE_S, logger=logger)
 
     def write(self, topic: str, numbers: range, size: int = 256) -> None:
-        """Append these messages and wait until all are acknowledged. Raises `Unknown` when one is not."""
+        """Append these messages and wait until all are acknowledged. Raises `Unknown` if one is not."""
         producer = self._producer(topic)
         failed: list[str] = []
 
@@ -66,7 +66,7 @@ class Messages(Closing):
             raise Unknown(what, f"{len(failed)} failed, first {failed[0]}", _SEE)
 
     def read(self, topic: str) -> Readback:
-        """Read a topic from its first message to its last. Raises `Unknown` when it cannot be read to its end."""
+        """Read a topic from its first message to its last. Raises `Unknown` if the read fails before the end."""
         what = f"{topic} read to its end"
         reader = _call(what, lambda: self._client.create_reader(_full(topic), pulsar.MessageId.earliest))
         contents = []
@@ -76,11 +76,11 @@ class Messages(Closing):
         return compare(topic, contents)
 
     def writer(self, topic: str, pause_s: float = 0.0) -> "LiveWriter":
-        """A thread that appends messages 0, 1, 2 ... until it is stopped, ``pause_s`` between them."""
+        """A thread that appends messages 0, 1, 2 ... until it is stopped, with ``pause_s`` between them."""
         return LiveWriter(topic, self._producer(topic), pause_s)
 
     def close(self) -> None:
-        """End the client and what was made of it."""
+        """Close the client with its producers and readers."""
         _call("the client to end", self._client.close)
 
     def _producer(self, topic: str) -> pulsar.Producer:
@@ -89,7 +89,7 @@ class Messages(Closing):
 
 
 class LiveWriter(Closing):
-    """Writes from the moment it is made. A message that is sent again after a failure may be there twice."""
+    """Writes from its creation on. A message that is retried after a failure may be duplicated."""
 
     def __init__(self, topic: str, producer: pulsar.Producer, pause_s: float) -> None:
         self.topic = topic
@@ -101,11 +101,11 @@ class LiveWriter(Closing):
 
     @property
     def acknowledged(self) -> range:
-        """Numbers of the messages acknowledged up to now."""
+        """Numbers of the messages acknowledged so far."""
         return range(self._acknowledged)
 
     def stop(self) -> range:
-        """End, and the numbers of all messages acknowledged. Raises `Unknown` when a send failed for good."""
+        """Stop, and return the numbers of all acknowledged messages. Raises `Unknown` if a send failed finally."""
         self._ending.set()
         self._thread.join()
         if self._error:
@@ -113,7 +113,7 @@ class LiveWriter(Closing):
         return self.acknowledged
 
     def close(self) -> None:
-        """End at once, whatever becomes of the last message."""
+        """Stop immediately, whatever the result of the last message."""
         self._ending.set()
         if self._thread.is_alive():
             _call(f"the producer of {self.topic} to end", self._producer.close)
@@ -131,13 +131,13 @@ class LiveWriter(Closing):
 
 
 def compare(topic: str, contents: list[bytes]) -> Readback:
-    """Hold what was read against what must have been written."""
+    """Compare the messages read with the expected ones."""
     numbers = [number for number in (_number(topic, content) for content in contents) if number is not None]
     return Readback(tuple(numbers), len(contents) - len(numbers))
 
 
 def _number(topic: str, content: bytes) -> int | None:
-    """The number of a message; None when its content is not that of this number."""
+    """The number of a message; None if its content does not match the number."""
     digits = content.partition(b":")[0]
     number = int(digits) if digits.isdigit() else -1
     return number if number >= 0 and content == payload(topic, number, len(content)) else None
@@ -147,7 +147,7 @@ def _full(topic: str) -> str:
     return f"persistent://{topic}"
 
 
-_SEE = "see that the broker and the bookies run, and their logs"
+_SEE = "check that the broker and the bookies run, and their logs"
 
 
 def _call(expected: str, call: Callable[[], _T]) -> _T:

@@ -1,7 +1,7 @@
-"""A Pulsar cluster of real servers on loopback: ZooKeeper, bookies and one broker, each in a JVM of its own.
+"""A Pulsar cluster of real servers on loopback: ZooKeeper, bookies and one broker, each in its own JVM.
 
 Settings: conf/broker.conf and ServiceConfiguration.java of Pulsar. Every ledger has a replica on each of two bookies.
-Ledgers are short and nothing expires, so that topics have many ledgers and lose none but by truncation.
+Ledgers are short and do not expire, so that topics have many ledgers and lose them only by truncation.
 """
 
 import shutil
@@ -20,11 +20,11 @@ from trueup.state.common.errors import Retry, Stop
 
 VERSION = "4.2.4"
 NAME = "lab"
-"""Of the cluster, as Pulsar knows it."""
+"""The name of the cluster in Pulsar."""
 REPLICAS = 2
 ENTRIES_PER_LEDGER = 50
 OFFLOADER, BUCKET, BLOCK_BYTES = "offloader-4.0.8", "offloaded", 5 << 20
-"""Jar set of the offloader (its one jar is the NAR), its bucket, and its blocks: the smallest that it takes."""
+"""Jar set of the offloader (its only jar is the NAR), its bucket, and its block size, the minimum."""
 SESSION_MS = 10_000
 
 _BROKER_JVM = (
@@ -53,7 +53,7 @@ _ANSWER_S = 30.0
 
 
 class Broker(Server):
-    """The broker. ``settings`` go over ours (broker.conf); ``tiered``: it can offload ledgers."""
+    """The broker. ``settings`` override the defaults here (broker.conf); ``tiered``: it can offload ledgers."""
 
     ready_s = 180.0
 
@@ -67,7 +67,7 @@ class Broker(Server):
 
     @property
     def service_url(self) -> str:
-        """What clients connect to."""
+        """Address for clients."""
         return f"pulsar://{self._binary}"
 
     @property
@@ -76,7 +76,7 @@ class Broker(Server):
         return f"http://{self._web}"
 
     def make(self) -> Process:
-        """Few threads, no cache, so that reads come from the bookies; nothing that balances or compacts by itself."""
+        """Few threads and no cache, so that reads come from the bookies; no background balancing or compaction."""
         conf = write_properties(self.root / "broker.conf", {**self._layout(), **_SETTINGS, **self._settings})
         main = ["org.apache.pulsar.PulsarBrokerStarter", "--broker-conf", conf]
         if self._tiered:
@@ -86,7 +86,7 @@ class Broker(Server):
         return self.jvm(self.name, self.root, main)
 
     def is_ready(self) -> bool:
-        """Whether it says that it is well: it wrote a message and read it then."""
+        """Whether its health check succeeds: it wrote a message and read it."""
         try:
             answer = urllib3.request("GET", f"{self.admin_url}/admin/v2/brokers/health", timeout=20.0, retries=False)
         except urllib3.exceptions.HTTPError:
@@ -94,7 +94,7 @@ class Broker(Server):
         return answer.status == 200
 
     def set_up_metadata(self) -> None:
-        """Make the cluster, its tenants and namespaces, and what bookies look for. Raises `Stop` when that fails."""
+        """Create the cluster, its tenants and namespaces, and the bookies' metadata. Raises `Stop` on failure."""
         stores = [f"--{kind}=zk:{self._zookeeper}" for kind in ("metadata-store", "configuration-metadata-store")]
         urls = [f"--web-service-url={self.admin_url}", f"--broker-service-url={self.service_url}"]
         main = ["org.apache.pulsar.PulsarClusterMetadataSetup", f"--cluster={NAME}", *stores, *urls]
@@ -106,7 +106,7 @@ class Broker(Server):
         return jvm(name, root, jars(self._jar_set), main, flags, CREDENTIALS if self._tiered else None)
 
     def _layout(self) -> dict[str, object]:
-        """Who it is and where it listens."""
+        """Its identity and addresses."""
         return {
             "clusterName": NAME,
             "metadataStoreUrl": f"zk:{self._zookeeper}",
@@ -121,12 +121,12 @@ class Broker(Server):
 
 
 class Pulsar(Cluster):
-    """Servers by name: zookeeper, bookie1..N, objects, broker. ``settings`` go over ours on the broker (broker.conf).
-    Only one that is ``tiered`` has objects, to which its broker offloads ledgers when told to; it lets go of their
-    copies in BookKeeper at once.
+    """Servers by name: zookeeper, bookie1..N, objects, broker. ``settings`` override the broker's (broker.conf).
+    Only a ``tiered`` cluster has objects, to which its broker offloads ledgers on request; it deletes their
+    BookKeeper ledgers immediately.
 
-    See `Cluster` for what roots, names and ports are. The broker is told to end before the others, as it waits for
-    ZooKeeper and bookies that are gone.
+    See `Cluster` for roots, names and ports. The broker is stopped before the other servers, because otherwise it
+    would wait for ZooKeeper and bookies.
     """
 
     product = "pulsar"
@@ -149,19 +149,19 @@ class Pulsar(Cluster):
 
     @property
     def servers(self) -> dict[str, Server]:
-        """Every server by name, in the order in which they start."""
+        """Every server by name, in start order."""
         found = [*([self._objects] if self._objects else []), self.broker]
         return {**super().servers, **{server.name: server for server in found}}
 
     @property
     def objects(self) -> Objects:
-        """Tiered storage. Raises `Stop` in a cluster without it."""
+        """Tiered storage. Raises `Stop` if the cluster has none."""
         if self._objects is None:
-            raise Stop("a sandbox with tiered storage", "one without", "make it with tiered=True")
+            raise Stop("a sandbox with tiered storage", "a sandbox without", "create it with tiered=True")
         return self._objects
 
     def _offloading(self) -> dict[str, object]:
-        """Driver S3 goes to the endpoint alone; aws-s3 asks AWS where the bucket is."""
+        """The driver S3 uses only the endpoint; aws-s3 would ask AWS for the bucket's location."""
         if self._objects is None:
             return {}
         return {
@@ -172,7 +172,7 @@ class Pulsar(Cluster):
 
     @property
     def service_url(self) -> str:
-        """What clients of topics connect to."""
+        """Address for clients of topics."""
         return self.broker.service_url
 
     @property
@@ -181,27 +181,27 @@ class Pulsar(Cluster):
         return self.broker.admin_url
 
     def ask(self, method: str, path: str, said: object = None) -> Any:
-        """What the admin API says, below /admin/v2, to ``said`` as JSON: decoded JSON, None where it says nothing.
+        """Send a request with the JSON ``said`` to the admin API below /admin/v2. Returns the JSON, None if empty.
 
-        Raises `Stop` when it refuses, `Retry` when it does not answer.
+        Raises `Stop` if it refuses, `Retry` if it does not respond.
         """
         what = f"{method} {path}"
         try:
             url = f"{self.admin_url}/admin/v2/{path}"
             answer = urllib3.request(method, url, timeout=_ANSWER_S, retries=False, json=said)
         except urllib3.exceptions.HTTPError as error:
-            raise Retry(f"the broker to answer {what}", str(error), "see that it runs, and its log") from error
+            raise Retry(f"a response of the broker to {what}", str(error), "check that it runs, and its log") from error
         if answer.status >= 300:
             found = f"{answer.status} {answer.data[:500].decode(errors='replace')}"
-            raise Stop(f"the broker to do {what}", found, "see its log")
+            raise Stop(f"the broker to do {what}", found, "check its log")
         return answer.json() if answer.data else None
 
     def format(self) -> None:
-        """Write what ZooKeeper must hold of a new cluster. Raises `Stop` when that fails."""
+        """Write the metadata of a new cluster to ZooKeeper. Raises `Stop` on failure."""
         self.broker.set_up_metadata()
 
     def down(self, grace_s: float = 10.0) -> None:
-        """Shut everything down, the broker first and ZooKeeper last; by SIGKILL at once when ``grace_s`` is 0."""
+        """Shut everything down, the broker first and ZooKeeper last; with SIGKILL if ``grace_s`` is 0."""
         if grace_s:
             self.broker.stop(grace_s)
         super().down(grace_s)

@@ -1,6 +1,6 @@
-"""Ledgers of known content, written and read back by BookKeeper's own client.
+"""Ledgers with known content, written and read back by BookKeeper's client.
 
-The content of an entry follows from its ledger and entry id, so that a reader needs no record of what was written.
+The content of an entry is a function of its ledger and entry id, so that a reader needs no record of the writes.
 """
 
 import hashlib
@@ -20,19 +20,19 @@ PASSWORD = b"sandbox"
 CHUNK = 200
 READ_TIMEOUT_S, ADD_TIMEOUT_S = 3, 5
 
-# Classes of BKException.java, by the beginning of their names
+# Classes of BKException.java, by name prefix
 _NO_SUCH_LEDGER = "BKNoSuchLedgerExists"
 _DIGEST_MISMATCH = "BKDigestMatch"
 
 
 def payload(ledger: int, entry: int, size: int = 256) -> bytes:
-    """The ``size`` bytes that entry ``entry`` of ledger ``ledger`` must hold."""
+    """The ``size`` bytes of entry ``entry`` of ledger ``ledger``."""
     return hashlib.shake_128(f"{ledger}:{entry}".encode()).digest(size)
 
 
 @dataclass(slots=True)
 class Handle:
-    """A ledger that is open for writing here. ``entries`` were acknowledged."""
+    """A ledger that is open for writing. ``entries``: number of acknowledged ones."""
 
     ledger: int
     entries: int
@@ -41,7 +41,7 @@ class Handle:
 
 @dataclass(frozen=True, slots=True)
 class Readback:
-    """What reading a ledger found: how many entries were as written, and the ids of the others."""
+    """The result of reading a ledger: the number of correct entries, and the ids of the others."""
 
     ledger: int
     read: int
@@ -50,10 +50,10 @@ class Readback:
 
 
 class Writer:
-    """A BookKeeper client in a JVM of its own, with the settings of the cluster.
+    """A BookKeeper client in its own JVM, with the settings of the cluster.
 
-    ``entry_size`` in bytes; ``digest``: CRC32, CRC32C, MAC or DUMMY; ``settings`` go over those of the cluster. Ledgers
-    still open when it closes stay open, as after a crash.
+    ``entry_size`` in bytes; ``digest``: CRC32, CRC32C, MAC or DUMMY; ``settings`` override the cluster's. Open
+    ledgers remain open when the client closes, as after a crash.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Writer:
         self._digest = getattr(digest_types, digest)
 
     def create(self, ensemble: int, write_quorum: int, ack_quorum: int) -> Handle:
-        """A new ledger. Raises `Unknown` when BookKeeper could not make one."""
+        """Create a ledger. Raises `Unknown` on failure."""
         java = _call(
             "a new ledger",
             lambda: self._client.createLedger(ensemble, write_quorum, ack_quorum, self._digest, PASSWORD),
@@ -86,7 +86,7 @@ class Writer:
         return handle
 
     def add(self, handle: Handle, count: int) -> None:
-        """Append the next ``count`` entries and wait until all are acknowledged. Raises `Unknown` when one is not."""
+        """Append the next ``count`` entries and wait until all are acknowledged. Raises `Unknown` if one is not."""
         what = f"{count} more entries in ledger {handle.ledger}"
         try:
             for first, last in _chunks(handle.entries, handle.entries + count):
@@ -97,22 +97,22 @@ class Writer:
             handle.entries = handle.java.getLastAddConfirmed() + 1
 
     def close(self, handle: Handle) -> None:
-        """Seal a ledger. Raises `Unknown` when that failed; it may be sealed then."""
+        """Close a ledger. Raises `Unknown` on failure; it may be closed then."""
         _call(f"ledger {handle.ledger} closed", handle.java.close)
         del self.open_handles[handle.ledger]
 
     def write(self, ensemble: int, write_quorum: int, ack_quorum: int, count: int) -> int:
-        """A closed ledger of ``count`` entries; its id."""
+        """Write a closed ledger of ``count`` entries and return its id."""
         handle = self.create(ensemble, write_quorum, ack_quorum)
         self.add(handle, count)
         self.close(handle)
         return handle.ledger
 
     def verify(self, ledger: int, entries: int) -> Readback:
-        """Read entries 0 to ``entries`` - 1 and hold them against what was written. Never fences the ledger.
+        """Read entries 0 to ``entries`` - 1 and compare them with the expected content. Never fences the ledger.
 
-        An entry is lost when no bookie of its write quorum gave it, in two attempts. Raises `Unknown` when the
-        ledger cannot be opened though its metadata exist.
+        An entry is lost if no bookie of its write quorum returned it in two attempts. Raises `Unknown` if the
+        ledger cannot be opened although its metadata exist.
         """
         try:
             java = _call(f"ledger {ledger} open", lambda: self._open(ledger))
@@ -127,11 +127,11 @@ class Writer:
         return Readback(ledger, entries - len(lost) - len(corrupt), tuple(lost), tuple(sorted(corrupt)))
 
     def delete(self, ledger: int) -> None:
-        """Delete the metadata of a ledger; bookies drop its entries by themselves."""
+        """Delete the metadata of a ledger; bookies collect its entries later."""
         _call(f"ledger {ledger} deleted", lambda: self._client.deleteLedger(ledger))
 
     def shutdown(self) -> None:
-        """End the client as a crash would: open ledgers stay open."""
+        """End the client as in a crash: open ledgers remain open."""
         self._gateway.close()
 
     def __enter__(self) -> Self:
@@ -161,9 +161,9 @@ class _NoSuchLedger(Unknown):
 
 
 def _read(java: Any, first: int, last: int) -> dict[int, bytes | None]:
-    """Contents by entry id, None where only corrupt copies answered; a lost entry is missing.
+    """Contents by entry id, None if only corrupt replicas were returned; a lost entry is missing.
 
-    All in one request, and one by one when that fails: then a lost entry does not hide its neighbours.
+    All entries are read in one request, and one by one if it fails, so that a lost entry does not hide its neighbours.
     """
     try:
         return _contents(java.readUnconfirmedAsync(first, last).get(), range(first, last + 1))
@@ -204,9 +204,9 @@ def _call(expected: str, call: Callable[[], Any]) -> Any:
     except Py4JJavaError as error:
         found = _text(error)
         kind = _NoSuchLedger if _NO_SUCH_LEDGER in found else Unknown
-        raise kind(expected, found, "see which bookies run, and the log of the writer") from None
+        raise kind(expected, found, "check which bookies run, and the log of the writer") from None
 
 
 def _text(error: Py4JJavaError) -> str:
-    """The BKException with the names of what wraps it."""
+    """The BKException, with the names of its wrappers."""
     return str(error.java_exception.toString())

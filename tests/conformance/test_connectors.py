@@ -255,7 +255,7 @@ def until_each_ends(copier: Copier, topics: Iterable[str], then: Callable[[], No
         while not ended.is_set():
             with suppress(Retry):
                 copier.copy(time.monotonic() + 0.2)
-            over.update(row.source.topic for row in copier.progress() if row.stopped or "made anew" in row.error)
+            over.update(row.source.topic for row in copier.progress() if row.stopped or "recreated" in row.error)
 
     copying = threading.Thread(target=copy)
     copying.start()

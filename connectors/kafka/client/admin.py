@@ -1,7 +1,7 @@
-"""The administrative side of one cluster: a client that lives, calls that block, errors in our words.
+"""The administrative client of one cluster: blocking calls, with Trueup's errors.
 
-librdkafka asks many things at once and answers each by itself, so one bad topic spoils nothing. It knows what is wrong
-with a login or a certificate only in a callback, and lets requests time out meanwhile: both are put together here.
+librdkafka sends many requests at once and reports a result for each, so one invalid topic does not affect others. It
+reports login and certificate errors only in a callback, while requests time out: this module combines both.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ from trueup.state.common.errors import Retry, Stop, TrueupError, Unknown
 
 TIMEOUT_S = 15.0
 SILENT = 3
-"""Answers missing in a row after which the client is made anew: one may go deaf, and its cluster be well."""
+"""Consecutive lost responses after which the client is replaced: a client can hang while its cluster is healthy."""
 _LOGIN = frozenset({
     KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError.UNSUPPORTED_SASL_MECHANISM,
     KafkaError._SSL,
@@ -43,10 +43,10 @@ V = TypeVar("V")
 
 
 class Admin(Closing):
-    """One client for all that is asked of a cluster; ``name`` is ours for it.
+    """One client for all administrative requests to a cluster; ``name`` is Trueup's name of the cluster.
 
-    Every method raises `Retry` when the cluster does not answer within ``timeout_s`` seconds, `Stop` when it refuses
-    who we are, `BadSettings` when the options cannot be used. Safe to use from several threads; not across forks.
+    Every method raises `Retry` if the cluster does not respond within ``timeout_s`` seconds, `Stop` if it refuses
+    the client's identity, `BadSettings` if the options are invalid. Safe to use from several threads; not across forks.
     """
 
     def __init__(self, endpoint: Endpoint, timeout_s: float = TIMEOUT_S) -> None:
@@ -59,33 +59,33 @@ class Admin(Closing):
         return AdminClient(librdkafka(self.endpoint, error_cb=self._heard))
 
     def close(self) -> None:
-        """Let go of all connections. The client is of no further use."""
+        """Close all connections. The client is unusable then."""
         del self.client
 
     def ask(self, doing: str, call: Callable[..., "Future[V]"], *given: object, **more: object) -> V:
-        """The one answer of a call. ``doing`` completes "to ... "."""
+        """The result of a call with one response. ``doing`` completes "to ... "."""
         return self._result(doing, call(*given, request_timeout=self.timeout_s, **more))
 
     def ask_each(
         self, doing: str, call: Callable[..., Mapping[K, "Future[V]"]], *given: object, **more: object
     ) -> dict[K, V | TrueupError]:
-        """The answers of a call that answers for each thing by itself: a value, or why there is none. What concerns
-        the whole cluster is raised."""
+        """The results of a call with one response per item: a value, or the error. Errors of the whole cluster are
+        raised."""
         return self.results(doing, call(*given, request_timeout=self.timeout_s, **more))
 
     def do_each(
         self, doing: str, call: Callable[..., Mapping[K, "Future[V]"]], *given: object, **more: object
     ) -> dict[K, V | TrueupError]:
-        """As `ask_each`, for calls that change something: no answer is `Unknown`, and nothing is raised."""
+        """Like `ask_each`, for changes: a lost response is `Unknown`, and nothing is raised."""
         futures = call(*given, request_timeout=self.timeout_s, **more)
         return {key: self._done(f"{doing} {_shown(key)}", future) for key, future in futures.items()}
 
     def results(self, doing: str, futures: Mapping[K, "Future[V]"]) -> dict[K, V | TrueupError]:
-        """What `ask_each` returns, of calls already made."""
+        """The result of `ask_each` for calls already made."""
         return {key: self._one(f"{doing} {_shown(key)}", future) for key, future in futures.items()}
 
     def error(self, doing: str, error: KafkaError, changing: bool = False) -> TrueupError:
-        """Our error for one of the client's. ``changing``: whether something was to be changed."""
+        """Trueup's error for one of the client's. ``changing``: whether the request was a change."""
         code, said = error.code(), f"{error.name()}: {error.str()}"
         expected = f"{self.name} to {doing}"
         if code in _LOST and (login := self._trouble()) is not None:
@@ -93,15 +93,15 @@ class Admin(Closing):
         if not changing:
             self._count(code)
         if code in DENIED or code in _LOGIN:
-            return Stop(expected, said, "give the link's user that right" if code in DENIED else "check user, password")
+            return Stop(expected, said, "grant it to the link's user" if code in DENIED else "check user, password")
         if code in MISSING or code in _REFUSED:
-            return Stop(expected, said, "see what the broker says; it will not change by itself")
+            return Stop(expected, said, "check the broker's error; a retry does not help")
         if code in _LOST and changing:
-            return Unknown(expected, said, "look whether it happened")
-        return Retry(expected, said, "see whether its brokers are well; it is tried again")
+            return Unknown(expected, said, "check whether it happened")
+        return Retry(expected, said, "check its brokers; retrying")
 
     def _count(self, code: int) -> None:
-        """Note an answer that is an error, and make the client anew after too many that did not come."""
+        """Count lost responses, and replace the client after too many in a row."""
         self._silent = self._silent + 1 if code in _LOST else 0
         if self._silent >= SILENT:
             self._silent = 0
@@ -112,7 +112,7 @@ class Admin(Closing):
             self._login = error
 
     def _trouble(self) -> KafkaError | None:
-        """What the client said about our login since it was asked last."""
+        """The client's last error about its login, since the previous call."""
         self.client.poll(0)
         trouble, self._login = self._login, None
         return trouble
@@ -154,11 +154,11 @@ def _shown(key: Any) -> str:
 
 
 def code_of(error: TrueupError) -> int:
-    """The client's code of an error that `Admin` told; 0 for others."""
+    """The client's code of an error from `Admin`; 0 for others."""
     cause = error.__cause__
     return int(cause.args[0].code()) if isinstance(cause, KafkaException) else 0
 
 
 def missing(error: TrueupError) -> bool:
-    """Whether it says that a topic or partition does not exist."""
+    """Whether the error states that a topic or partition does not exist."""
     return code_of(error) in MISSING

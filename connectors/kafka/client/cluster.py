@@ -1,4 +1,4 @@
-"""One Kafka cluster as a copier sees it: who leads which partition, and questions to the leaders."""
+"""One Kafka cluster as a copier sees it: the leaders of partitions, and requests to them."""
 
 import contextlib
 import time
@@ -19,16 +19,16 @@ from trueup.state.common.errors import Retry, Stop, TrueupError
 
 EARLIEST, LATEST = -2, -1
 _CONSUMER, _DEBUGGER = -1, -2
-"""Replica ids: the ends that a consumer sees, and those that the leader has (ReplicaManager.fetchOffset)."""
-_METADATA, _LIST_OFFSETS, _DESCRIBE_PRODUCERS = 10, 2, 0  # versions: all brokers from 2.8 on
+"""Replica ids: for the end that a consumer sees, and for the leader's end (ReplicaManager.fetchOffset)."""
+_METADATA, _LIST_OFFSETS, _DESCRIBE_PRODUCERS = 10, 2, 0  # versions of all brokers from 2.8 on
 SETTLE_S = 0.5
 T = TypeVar("T")
 
 
 class Cluster:
-    """Leaders as of the last `refresh`, and one connection a broker for questions, which are answered at once.
+    """Leaders as of the last `refresh`, and one connection per broker for short requests.
 
-    Questions about partitions give an answer or an error for each of them.
+    Requests about partitions return a result or an error for each of them.
     """
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -42,8 +42,8 @@ class Cluster:
         self._asking: dict[tuple[str, int], Connection] = {}
 
     def refresh(self, topics: Iterable[str]) -> None:
-        """Ask who leads the partitions of these topics. Raises `Retry` when no broker answers, `Stop` when one
-        refuses us."""
+        """Read the leaders of the partitions of these topics. Raises `Retry` if no broker responds, `Stop` if one
+        refuses the client."""
         names = sorted(set(topics))
         asked = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
         answer = self._ask_any(lambda: MetadataRequest(topics=asked, allow_auto_topic_creation=False))
@@ -60,7 +60,7 @@ class Cluster:
                 self._leaders[where] = part.leader_id if led else self._problem(part.error_code or 5, str(where))
 
     def leader(self, partition: LogId) -> int:
-        """Node that leads it. Raises `Retry` or `Stop`."""
+        """The node of the leader. Raises `Retry` or `Stop`."""
         found = self._leaders.get(partition, self._leaders.get(LogId(partition.topic, -1)))
         if found is None:
             found = self._problem(3, str(partition))
@@ -69,23 +69,23 @@ class Cluster:
         return found
 
     def identify(self, topic: str, meant: bytes) -> bytes:
-        """The id of a topic that is to have the id ``meant`` (empty: any). Raises `Missing` where it has another."""
+        """The id of a topic that must have the id ``meant`` (empty: any). Raises `Missing` if it has another one."""
         found = self._ids.get(topic, b"")
         if meant and found and meant != found:
             raise Missing(
                 f"topic {topic} of {self.endpoint.name} with id {text_of(meant)}",
-                f"it was deleted and made anew with id {text_of(found)}",
+                f"it was deleted and recreated with id {text_of(found)}",
                 "reset the link's partitions of this topic, or leave it out of the link",
             )
         return meant or found
 
     def take(self, node: int) -> Connection:
-        """A connection to a broker for the caller alone, who closes it or gives it back. Raises `Retry` and `Stop`."""
+        """A connection to a broker for exclusive use; the caller closes or returns it. Raises `Retry` and `Stop`."""
         address = self._address_of(node)
         return self._asking.pop(address, None) or connect(*address, self._settings)
 
     def give(self, node: int, connection: Connection) -> None:
-        """Give a connection back on which nothing is under way."""
+        """Return a connection without outstanding requests."""
         address = self._nodes.get(node)
         if address is None or address in self._asking:
             connection.close()
@@ -93,7 +93,7 @@ class Cluster:
             self._asking[address] = connection
 
     def asking(self, node: int) -> Connection:
-        """The connection for questions to a broker. Raises `Retry` and `Stop`."""
+        """The connection for short requests to a broker. Raises `Retry` and `Stop`."""
         return self._connection(self._address_of(node))
 
     def ends(
@@ -115,10 +115,10 @@ class Cluster:
         return self._ask_leaders(partitions, request, _LIST_OFFSETS, "read the ends of", lambda part: int(part.offset))
 
     def settled(self, partitions: Iterable[LogId]) -> dict[LogId, int | TrueupError]:
-        """The ends of logs in which everything is replicated that their leaders have now, or had and lost since.
+        """The ends of logs after all records that their leaders have now are replicated or lost.
 
-        A leader shows nothing that a replica in sync lacks, so what a copier wrote may be there out of sight. `Retry`
-        where it is not replicated in `SETTLE_S`.
+        A leader hides records that an in-sync replica lacks, so records of a copier may exist invisibly. `Retry`
+        if they are not replicated within `SETTLE_S`.
         """
         found, left = dict[LogId, int | TrueupError](), dict[LogId, int]()
         deadline = time.monotonic() + SETTLE_S
@@ -141,12 +141,12 @@ class Cluster:
     def _alone(self, partition: LogId) -> Retry:
         return Retry(
             f"the last records of {partition} in {self.endpoint.name} on all replicas in sync",
-            "its leader alone has them, and they may be lost or stay",
-            "look at the brokers that have its other replicas; nothing is written twice while it is not known",
+            "only its leader has them, and they may still be lost",
+            "check the brokers of its other replicas; nothing is written until this is known",
         )
 
     def producers(self, partitions: Iterable[LogId]) -> dict[LogId, dict[int, int] | TrueupError]:
-        """Producer ids that the leader remembers (KIP-664), each with its last sequence."""
+        """Producer ids that the leader remembers (KIP-664), each with its last sequence number."""
 
         def request(topics: Mapping[str, list[int]]) -> Any:
             kind = DescribeProducersRequest.TopicRequest
@@ -160,12 +160,12 @@ class Cluster:
         return self._ask_leaders(partitions, request, _DESCRIBE_PRODUCERS, "describe the producers of", found)
 
     def lost(self, node: int) -> None:
-        """Its connection broke: close ours for questions too."""
+        """Close the connection for short requests after the copier's connection broke."""
         if node in self._nodes:
             self._drop(self._nodes[node])
 
     def close(self) -> None:
-        """Close the connections for questions."""
+        """Close the connections for short requests."""
         for address in list(self._asking):
             self._drop(address)
 
@@ -201,7 +201,7 @@ class Cluster:
         return found
 
     def _ask_any(self, request: Callable[[], Any]) -> Any:
-        """The first broker that answers: those we are connected to, those we know of, those we were told."""
+        """The response of the first broker that responds: connected ones first, then known ones, then bootstrap."""
         last: Retry | None = None
         for address in dict.fromkeys((*self._asking, *self._nodes.values(), *self._bootstrap)):
             try:
@@ -212,7 +212,7 @@ class Cluster:
         raise last
 
     def _ask(self, address: tuple[str, int], request: Callable[[], Any], version: int) -> Any:
-        """A connection that was kept may have been closed meanwhile: then once more on a new one."""
+        """Retry once on a new connection: a kept connection may have been closed meanwhile."""
         kept = address in self._asking
         try:
             return self._connection(address).ask(request(), version)
@@ -237,7 +237,7 @@ class Cluster:
 
     def _address_of(self, node: int) -> tuple[str, int]:
         if node not in self._nodes:
-            raise Retry(f"broker {node} of {self.endpoint.name}", "it is gone", "it is tried again")
+            raise Retry(f"broker {node} of {self.endpoint.name}", "an unknown broker", "retrying with new metadata")
         return self._nodes[node]
 
     def _forget(self, topic: str) -> None:
@@ -249,7 +249,7 @@ class Cluster:
 
 
 def cluster_id(endpoint: Endpoint) -> str:
-    """The id that the cluster gave itself. Raises `Retry` and `Stop`."""
+    """The id of the cluster. Raises `Retry` and `Stop`."""
     cluster = Cluster(endpoint)
     try:
         cluster.refresh(())

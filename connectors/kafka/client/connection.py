@@ -1,8 +1,8 @@
-"""Connections to brokers: kafka-python opens them (TLS, SASL), then their sockets carry our bytes.
+"""Connections to brokers: kafka-python opens them (TLS, SASL), then their sockets carry Trueup's requests.
 
-Its own codec copies every record twice; the sockets taken over from it cost what plain sockets do. It is pinned to the
-version whose transport this was written for. SASL sessions are not renewed: a broker that ends one ends the connection,
-and the next one begins a new session.
+kafka-python's codec copies every record twice; its sockets cost the same as plain ones. kafka-python is pinned to the
+version whose transport this code was written for. SASL sessions are not renewed: a broker that ends a session closes
+the connection, and the next connection starts a new session.
 """
 
 import socket
@@ -21,7 +21,7 @@ from trueup.state.common.errors import BadBytes, Retry, Stop
 
 CONNECT_S = 5.0
 ANSWER_S = 20.0
-"""No request of ours makes a broker wait longer."""
+"""No request makes a broker wait longer."""
 _CHUNK = 1 << 16
 _BUFFERS = 4 << 20
 _HEAD = struct.Struct(">ihhih")
@@ -30,20 +30,20 @@ _LARGEST, _BELIEVED = 1 << 30, 1 << 20
 _FIRST_ID = 1 << 20
 Part = bytes | bytearray | memoryview
 UNREADABLE = (struct.error, ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError, MemoryError)
-"""What kafka-python raises for an answer that is none."""
+"""Errors that kafka-python raises for invalid responses."""
 _KEPT, _ROUND = 16, 1 << 20
 
 
 class Frames:
-    """Memory for large answers, used again once no view of it is left: memory that is new to the process costs more
-    than what the broker sent, as the kernel clears and maps it page by page."""
+    """Buffers for large responses, reused once no view of them is left: new memory costs more than the transfer,
+    because the kernel clears and maps it page by page."""
 
     def __init__(self) -> None:
         self._buffers: list[bytearray] = []
 
     def take(self, size: int) -> memoryview:
-        """So many bytes of any content. At most `_KEPT` buffers are kept, the newest: as many answers as can wait for
-        the target."""
+        """A buffer of this size, with any content. At most `_KEPT` buffers are kept, the newest: the number of
+        responses that can wait for the target."""
         for buffer in self._buffers:
             if len(buffer) >= size and _unseen(buffer):
                 return memoryview(buffer)[:size]
@@ -53,7 +53,7 @@ class Frames:
 
 
 def _unseen(buffer: bytearray) -> bool:
-    """Whether there is no view of it: one that is viewed refuses to change its size."""
+    """Whether no view of the buffer exists: a buffer with a view cannot be resized."""
     try:
         buffer.append(buffer.pop())
     except BufferError:
@@ -62,9 +62,9 @@ def _unseen(buffer: bytearray) -> bool:
 
 
 class Connection:
-    """One broker connection: requests go out in order, answers come back in order (the protocol's promise).
+    """One broker connection: requests are sent in order, and responses arrive in order, as the protocol guarantees.
 
-    Every method raises `Retry` when the connection breaks or the broker is silent; nothing can be done with it then.
+    Every method raises `Retry` if the connection breaks or the broker times out; the connection is unusable then.
     """
 
     def __init__(
@@ -78,16 +78,16 @@ class Connection:
         self._believed = _BELIEVED
 
     def fileno(self) -> int:
-        """For selectors."""
+        """The socket's file descriptor, for selectors."""
         return self._socket.fileno()
 
     def takes(self, key: int, version: int) -> bool:
-        """Whether the broker knows this version of an API."""
+        """Whether the broker supports this version of an API."""
         return version <= self._versions.get(key, (0, -1))[1]
 
     @property
     def buffered(self) -> bool:
-        """Whether bytes of an answer were read already, so that the socket may stay silent."""
+        """Whether bytes of a response are buffered, so that the socket may not become readable."""
         if self._end > self._at:
             return True
         return isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
@@ -106,16 +106,16 @@ class Connection:
             raise self._broken(error) from error
 
     def receive(self) -> memoryview:
-        """The body of the next answer, writable. Raises `BadBytes` when answers come out of order."""
+        """The body of the next response, writable. Raises `BadBytes` if responses are out of order."""
         frame = self._frame()
         self._expected += 1
         found = _SIZE.unpack_from(frame)[0]
         if found != self._expected:
-            raise BadBytes(self.name, 4, f"answer {self._expected}", f"answer {found}", "connect again")
+            raise BadBytes(self.name, 4, f"response {self._expected}", f"response {found}", "connect again")
         return frame[4:]
 
     def ask(self, request: Any, version: int) -> Any:
-        """Send a request of kafka-python's and wait for its answer. No other may be under way."""
+        """Send a kafka-python request and wait for its response. No other request may be outstanding."""
         self._id += 1
         request.API_VERSION = version
         request.with_header(correlation_id=self._id, client_id=self._client.decode())
@@ -129,11 +129,11 @@ class Connection:
         try:
             return answer.decode(frame, version=version, header=True)
         except UNREADABLE as error:
-            expected, found = f"an answer to {type(request).__name__}", f"{len(frame)} other bytes"
-            raise BadBytes(self.name, 4, expected, found, "is it a Kafka broker?") from error
+            expected, found = f"a response to {type(request).__name__}", f"{len(frame)} other bytes"
+            raise BadBytes(self.name, 4, expected, found, "check the address") from error
 
     def close(self) -> None:
-        """Close it; what was not sent is lost."""
+        """Close the connection; unsent requests are lost."""
         self._socket.close()
 
     def _send_all(self, parts: list[Part], size: int) -> None:
@@ -146,20 +146,20 @@ class Connection:
             sent = self._socket.sendmsg(parts)
 
     def _frame(self) -> memoryview:
-        """The next frame without its size. Small ones come out of one read, large ones are read in place."""
+        """The next frame without its size. Small frames are read together, large ones are read in place."""
         try:
             while self._end - self._at < _SIZE.size:
                 self._read_chunk()
             size = _SIZE.unpack_from(self._chunk, self._at)[0]
             if not 4 <= size <= _LARGEST:
-                raise BadBytes(self.name, 0, f"a frame of 4 to {_LARGEST} bytes", f"{size}", "is it a Kafka broker?")
+                raise BadBytes(self.name, 0, f"a frame of 4 to {_LARGEST} bytes", f"{size}", "check the address")
             self._at += _SIZE.size
             return self._body(size)
         except OSError as error:
             raise self._broken(error) from error
 
     def _body(self, size: int) -> memoryview:
-        """So many bytes. Room for twice the largest frame so far is made at once; for more of them once they come."""
+        """``size`` bytes. At most twice the largest frame so far is allocated before bytes arrive."""
         view, have = self._taken(min(size, self._believed)), 0
         while True:
             buffered = min(len(view) - have, self._end - self._at)
@@ -190,13 +190,13 @@ class Connection:
         return count
 
     def _broken(self, error: OSError) -> Retry:
-        return Retry(f"broker {self.name} to answer", str(error) or type(error).__name__, "it is tried again")
+        return Retry(f"a response from broker {self.name}", str(error) or type(error).__name__, "it is retried")
 
 
 def connect(host: str, port: int, settings: Mapping[str, Any]) -> Connection:
     """Open a connection with the settings of `options.settings_of`.
 
-    Raises `Retry`, or `Stop` when either end does not trust the other.
+    Raises `Retry`, or `Stop` if either end does not trust the other.
     """
     name = f"{host}:{port}"
     try:
@@ -213,7 +213,7 @@ def connect(host: str, port: int, settings: Mapping[str, Any]) -> Connection:
         _open(net, sock, host, name, settings, transports, versions)
     except BaseException:
         for socket_ in (sock, *(transport._sock for transport in transports)):
-            if socket_ is not None:  # TLS took it over, or kafka-python closed it
+            if socket_ is not None:  # otherwise TLS owns it, or kafka-python closed it
                 socket_.close()
         raise
     finally:
@@ -230,7 +230,7 @@ _OPTIONS = (
     (socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFERS),
 )
 _BROKEN = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
-"""A broker that dies or has no time ends TLS so."""
+"""Errors at the end of TLS from a broker that dies or is overloaded."""
 _REFUSALS = (
     kafka_errors.SaslAuthenticationFailedError,
     kafka_errors.UnsupportedSaslMechanismError,
@@ -252,7 +252,7 @@ def _open(
     found: list[Any],
     versions: dict[int, tuple[int, int]],
 ) -> None:
-    """Let kafka-python open it; the transport is put into ``found``, least and most of each API's ``versions`` too."""
+    """Open a connection with kafka-python; adds the transport to ``found`` and each API's range to ``versions``."""
 
     async def open_it() -> None:
         kind = KafkaSSLTransport if settings["security_protocol"] in ("SSL", "SASL_SSL") else KafkaTCPTransport
@@ -269,10 +269,10 @@ def _open(
     future = net.call_soon_with_future(open_it())
     net.poll(timeout_ms=CONNECT_S * 1000, future=future)
     if not future.is_done:
-        raise Retry(f"broker {name} to answer", f"nothing for {CONNECT_S:g} s", "it is tried again")
+        raise Retry(f"a response from broker {name}", f"no response for {CONNECT_S:g} s", "the connection is retried")
     error = future.exception
     if isinstance(error, _REFUSALS) and not isinstance(error, _BROKEN):
-        raise Stop(f"broker {name} to let us in", f"{type(error).__name__}: {error}", "check the cluster's options")
+        raise Stop(f"broker {name} to accept the client", f"{type(error).__name__}: {error}", "check its options")
     if error is not None:
-        todo = "it is tried again; if this goes on, check security.protocol, user and password"
-        raise Retry(f"broker {name} to let us in", f"{type(error).__name__}: {error}", todo)
+        todo = "retrying; if this continues, check security.protocol, user and password"
+        raise Retry(f"broker {name} to accept the client", f"{type(error).__name__}: {error}", todo)

@@ -1,7 +1,7 @@
-"""Fetch and Produce in bytes, and what the error codes of brokers ask for.
+"""Fetch and Produce requests as bytes, and the reactions to error codes of brokers.
 
 Layouts: FetchRequest.json, FetchResponse.json (version 10), ProduceRequest.json, ProduceResponse.json (version 7) of
-Kafka's clients/src/main/resources/common/message: the first that carry zstd (KIP-110), in brokers since 2.1.
+Kafka's clients/src/main/resources/common/message: the first versions with zstd (KIP-110), in brokers since 2.1.
 """
 
 import struct
@@ -33,21 +33,21 @@ _SHORT = struct.Struct(">h")
 _NONE = _INT.pack(0)
 
 _ASK_AGAIN = {2, 45, 46, 59}
-"""CORRUPT_MESSAGE, and errors of the sequence: the partition's place at the target is looked up again."""
+"""CORRUPT_MESSAGE, and sequence errors: the partition's position at the target is read again."""
 _HINTS: Mapping[int, str] = {
-    3: "create the topic or its partitions, or leave it out of the link",
-    10: "raise max.message.bytes of the target topic",
-    18: "raise segment.bytes of the target topic",
+    3: "create the topic or its partitions, or exclude it from the link",
+    10: "increase max.message.bytes of the target topic",
+    18: "increase segment.bytes of the target topic",
     29: "grant READ and DESCRIBE at the source, WRITE, READ and DESCRIBE at the target",
     31: "grant IDEMPOTENT_WRITE on the cluster, or WRITE on the topic, at the target",
     32: "align message.timestamp.before.max.ms and message.timestamp.after.max.ms with the source",
-    87: "a compacted target takes no records without keys: align cleanup.policy with the source",
+    87: "a compacted target refuses records without keys: align cleanup.policy with the source",
 }
 
 
 class Fetched(NamedTuple):
-    """What one partition answered. ``aborted``: (producer id, first offset); ``records``: writable bytes of whole
-    record batches, the last of which may be cut off."""
+    """The response for one partition. ``aborted``: (producer id, first offset); ``records``: writable bytes of whole
+    record batches, the last of which may be truncated."""
 
     error: int
     end: int
@@ -57,7 +57,7 @@ class Fetched(NamedTuple):
 
 
 class Produced(NamedTuple):
-    """What one partition answered to one batch. ``offset``: of the batch's first record."""
+    """The response for one batch of a partition. ``offset``: of the batch's first record."""
 
     error: int
     offset: int
@@ -66,8 +66,8 @@ class Produced(NamedTuple):
 def fetch_body(
     wanted: Mapping[str, Iterable[tuple[int, int]]], each: int, whole: int, wait_ms: int, isolation: int
 ) -> bytes:
-    """Ask for (partition, offset) of topics: at most ``each`` bytes of a partition, ``whole`` in all; answered as soon
-    as there is a byte, or after ``wait_ms``. The first batch comes whole, however large."""
+    """A request for topics' (partition, offset): at most ``each`` bytes per partition, ``whole`` in total; answered as
+    soon as there is a byte, or after ``wait_ms``. The first batch is returned whole, whatever its size."""
     parts = [_FETCH_HEAD.pack(-1, wait_ms, 1, whole, isolation, *_NO_SESSION, len(wanted))]
     for topic, places in wanted.items():
         asked = [_FETCH_PARTITION.pack(number, _ANY_EPOCH, offset, -1, each) for number, offset in places]
@@ -76,7 +76,7 @@ def fetch_body(
 
 
 def fetched(body: memoryview) -> dict[LogId, Fetched]:
-    """An answer to `fetch_body`. An error of the whole answer is told for no partition."""
+    """Parse a response to `fetch_body`. An error of the whole response contains no partition."""
     found: dict[LogId, Fetched] = {}
     topics, at = _counted(body, _FETCHED_HEAD.size)
     for _ in range(topics):
@@ -93,8 +93,8 @@ def fetched(body: memoryview) -> dict[LogId, Fetched]:
 
 
 def produce_body(batches: Mapping[LogId, Part], wait_ms: int) -> list[Part]:
-    """Write one batch to each partition, acknowledged by all replicas in sync within ``wait_ms``. In pieces: the
-    batches are not copied."""
+    """A request with one batch per partition, acknowledged by all in-sync replicas within ``wait_ms``. Returned in
+    pieces: the batches are not copied."""
     topics: dict[str, list[LogId]] = {}
     for partition in batches:
         topics.setdefault(partition.topic, []).append(partition)
@@ -108,7 +108,7 @@ def produce_body(batches: Mapping[LogId, Part], wait_ms: int) -> list[Part]:
 
 
 def produced(body: memoryview) -> dict[LogId, Produced]:
-    """An answer to `produce_body`."""
+    """Parse a response to `produce_body`."""
     found: dict[LogId, Produced] = {}
     topics, at = _counted(body, 0)
     for _ in range(topics):
@@ -122,18 +122,18 @@ def produced(body: memoryview) -> dict[LogId, Produced]:
 
 
 class Missing(Retry):
-    """A topic or partition that brokers do not know: as a rule for ever, for a while after it was created."""
+    """A topic or partition that brokers do not know: usually permanent, but transient after its creation."""
 
 
 def problem(code: int, doing: str) -> TrueupError:
-    """What an error code means for one partition: `Retry`, or `Stop` when a person must change something."""
+    """The meaning of an error code for one partition: `Retry`, or `Stop` if an operator must change something."""
     kind = for_code(code)
     found = f"error {code} {kind.__name__.removesuffix('Error')}"
     if code in (UNKNOWN_TOPIC, UNKNOWN_ID, INCONSISTENT_ID):
         return Missing(f"to {doing}", found, _HINTS[UNKNOWN_TOPIC])
     if kind.retriable or code in _ASK_AGAIN or code == OFFSET_OUT_OF_RANGE:
-        return Retry(f"to {doing}", found, _HINTS.get(code, "look at the brokers; it is tried again"))
-    return Stop(f"to {doing}", found, _HINTS.get(code, "see the broker's log"))
+        return Retry(f"to {doing}", found, _HINTS.get(code, "check the brokers; retrying"))
+    return Stop(f"to {doing}", found, _HINTS.get(code, "check the broker's log"))
 
 
 def text(value: str) -> bytes:
@@ -153,10 +153,10 @@ def _text(body: memoryview, at: int) -> tuple[str, int]:
 
 
 def _counted(body: memoryview, at: int, each: int = 1) -> tuple[int, int]:
-    """How many follow, of so many bytes each at least, and where; null is none."""
+    """The number of items of at least ``each`` bytes, and their offset; null counts as none."""
     (count,), at = _unpacked(_INT, body, at), at + _INT.size
     if not -1 <= count <= (len(body) - at) // each:
-        raise _strange(at, f"as many of {each} bytes as the answer has room for")
+        raise _strange(at, f"a count of items of {each} bytes within the response")
     return max(count, 0), at
 
 
@@ -167,4 +167,4 @@ def _unpacked(form: struct.Struct, body: memoryview, at: int) -> tuple[Any, ...]
 
 
 def _strange(at: int, expected: str) -> BadBytes:
-    return BadBytes("an answer of a broker", at, expected, "other bytes", "is it a Kafka broker?")
+    return BadBytes("a response from a broker", at, expected, "other bytes", "check the address")

@@ -1,9 +1,9 @@
-"""What consumer groups committed, as their coordinators tell it, and offsets committed for groups without members.
+"""Committed offsets of consumer groups, read from their coordinators, and commits for groups without members.
 
-ListGroups (KIP-518 tells states), OffsetFetch (KIP-709: many groups at once), OffsetCommit as a client that is in no
-generation, Metadata for the ids of topics, which the others name only. All through kafka-python: librdkafka 2.16 ends
-the whole process (rd_kafka_handle_OffsetFetch) when a coordinator that is asked through its admin client has moved or
-still loads.
+ListGroups (KIP-518 adds states), OffsetFetch (KIP-709: many groups at once), OffsetCommit as a client without a
+generation, Metadata for the ids of topics, which the other requests only name. All use kafka-python: librdkafka 2.16
+terminates the process (rd_kafka_handle_OffsetFetch) if a coordinator that its admin client queries has moved or
+is still loading.
 """
 
 import threading
@@ -28,9 +28,9 @@ T = TypeVar("T")
 
 
 class Committed(Closing):
-    """The groups of one cluster. Connects at the first call, and anew after every error, as coordinators move.
+    """The groups of one cluster. Connects on the first call, and again after every error, because coordinators move.
 
-    Calls block. They raise `Retry` when the cluster does not answer, `Stop` when it refuses us, `BadSettings` for
+    Calls block. They raise `Retry` if the cluster does not respond, `Stop` if it refuses the client, `BadSettings` for
     options that kafka-python does not know. Safe to use from several threads.
     """
 
@@ -40,7 +40,7 @@ class Committed(Closing):
         self._client: Any = None
 
     def close(self) -> None:
-        """Let go of all connections; the next call opens new ones."""
+        """Close all connections; the next call opens new ones."""
         with self._lock:
             client, self._client = self._client, None
         if client is not None:
@@ -48,17 +48,17 @@ class Committed(Closing):
                 client.close()
 
     def states(self) -> dict[str, str]:
-        """All groups with their states in small letters (`stable`, `empty` ...; `unknown` from brokers before 2.6)."""
+        """All groups with their states in lower case (`stable`, `empty` ...; `unknown` from brokers before 2.6)."""
         listed = self._ask("list its groups", lambda client: client.list_groups())
         return {group["group_id"]: str(group.get("group_state") or "unknown").lower() for group in listed}
 
     def offsets(self, groups: Sequence[str]) -> dict[str, Answer]:
-        """What each group committed, by partition; nothing for one that does not exist. One request for each
-        coordinator; where one group is refused, each is asked alone."""
+        """The committed offsets of each group, by partition; empty for a group that does not exist. One request per
+        coordinator; if one group is refused, each is requested separately."""
         if not groups:
             return {}
         try:
-            told = self._ask("tell what groups committed", lambda client: client.list_group_offsets(list(groups)))
+            told = self._ask("list the offsets of groups", lambda client: client.list_group_offsets(list(groups)))
         except BadSettings:
             raise
         except Stop as error:
@@ -66,22 +66,22 @@ class Committed(Closing):
         return {group: told.get(group, {}) for group in groups}
 
     def ids(self, topics: Iterable[str]) -> dict[str, str]:
-        """Id of each of these topics that the cluster has; empty where its brokers do not tell it (before 2.8)."""
+        """The id of each existing topic of these; empty if its brokers do not report it (before 2.8)."""
         names = sorted(set(topics))
-        found = self._ask("tell the ids of topics", lambda client: client.describe_topics(names)) if names else []
+        found = self._ask("describe the ids of topics", lambda client: client.describe_topics(names)) if names else []
         absent = kafka_errors.UnknownTopicOrPartitionError.errno
         return {topic["name"]: _id(topic.get("topic_id")) for topic in found if topic["error_code"] != absent}
 
     def commit(self, offsets: Mapping[str, Mapping[LogId, int]]) -> dict[str, Refusals]:
-        """Set what groups committed, in one request for each. Raises `Unknown` when there is no answer to one of them;
-        where one group is refused, each is asked alone."""
+        """Set committed offsets, with one request per group. Raises `Unknown` if a response is lost; if one group is
+        refused, each is set separately."""
         if not offsets:
             return {}
         what = f"group {next(iter(offsets))}" if len(offsets) == 1 else f"{len(offsets)} groups"
         try:
             return {**self._ask(f"set offsets of {what}", lambda client: client.alter_offsets(offsets))}
         except Retry as error:
-            raise Unknown(error.expected, error.found, "look whether it happened") from error
+            raise Unknown(error.expected, error.found, "check whether it happened") from error
         except BadSettings:
             raise
         except Stop as error:
@@ -97,12 +97,12 @@ class Committed(Closing):
                 self.close()
                 found = f"{type(error).__name__}: {error}"
                 if error.retriable or isinstance(error, kafka_errors.KafkaConnectionError):
-                    raise Retry(f"{self.name} to {doing}", found, "it is tried again") from error
-                raise Stop(f"{self.name} to {doing}", found, "see what the broker says, and our rights") from error
+                    raise Retry(f"{self.name} to {doing}", found, "the request is retried") from error
+                raise Stop(f"{self.name} to {doing}", found, "check the error and the user's permissions") from error
             except UNREADABLE as error:
                 self.close()
-                where, expected = f"an answer of {self.name}", f"what it needs to {doing}"
-                raise BadBytes(where, 0, expected, "other bytes", "is it a Kafka broker?") from error
+                where, expected = f"a response from {self.name}", f"the fields needed to {doing}"
+                raise BadBytes(where, 0, expected, "other bytes", "check the address") from error
 
     def _connected(self) -> Any:
         if self._client is None:

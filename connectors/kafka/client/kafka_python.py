@@ -1,4 +1,4 @@
-"""kafka-python's administrative client, mended."""
+"""kafka-python's administrative client with corrections."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -11,14 +11,14 @@ from kafka.protocol.consumer import OffsetCommitRequest
 from trueup.connectors.contract import LogId
 
 AT_ONCE = 32
-"""Requests on the way to a broker, of those that wait for nothing but the network."""
+"""Maximum requests in flight to a broker, for requests that wait only for the network."""
 _Topic = OffsetCommitRequest.OffsetCommitRequestTopic
 Places = Mapping[LogId, int]
 
 
 class _Place:
-    """What OffsetCommit holds of one partition, as kafka-python's encoder reads it. Its own class takes five times as
-    long to make."""
+    """OffsetCommit's fields of one partition, for kafka-python's encoder. kafka-python's own class takes five times as
+    long to create."""
 
     __slots__ = ("committed_offset", "partition_index")
     committed_leader_epoch = commit_timestamp = -1
@@ -30,17 +30,17 @@ class _Place:
 
 
 class CleanClient(KafkaAdminClient):  # type: ignore[misc]
-    """One that leaves no thread behind when it cannot connect, that knows every broker that it is sent to and who is
-    the controller, and that sets the offsets of many groups at once.
+    """An admin client that leaves no thread behind when it cannot connect, that refreshes its metadata for unknown
+    brokers and the controller, and that sets the offsets of many groups at once.
 
-    Its metadata are five minutes old at most. A broker that was away when they were read is not in them, and every
-    request to it would fail until they are read again. The controller is kept until it answers that it is not any
-    more, which one that is away never does.
+    Its metadata are at most five minutes old. A broker that was down when they were read is not in them, and every
+    request to it would fail until the next read. The cached controller is used until it reports that it is not the
+    controller any more, which a controller that is down never does.
     """
 
     def __init__(self, **configs: object) -> None:
         try:
-            # At its limit a connection refuses requests.
+            # A connection refuses requests at its limit.
             super().__init__(**{"max_in_flight_requests_per_connection": 2 * AT_ONCE, **configs})
         except kafka_errors.KafkaError:
             if hasattr(self, "_net"):
@@ -65,7 +65,7 @@ class CleanClient(KafkaAdminClient):  # type: ignore[misc]
 
     @staticmethod
     def _parse_group_offsets(group: Any) -> dict[LogId, int]:
-        """In our own types at once: there are thousands, in the thread that all other answers wait for."""
+        """Use Trueup's types immediately: there are thousands of items, in the thread that all responses wait for."""
         refused = kafka_errors.for_code(group.error_code)
         if refused.errno:
             raise refused(f"for group {group.group_id!r}")
@@ -79,9 +79,9 @@ class CleanClient(KafkaAdminClient):  # type: ignore[misc]
         return found
 
     def alter_offsets(self, asked: Mapping[str, Places]) -> dict[str, dict[LogId, str]]:
-        """What `alter_group_offsets` does, for each group; why a partition was refused, empty where it was not. Its
-        requests do not wait for each other: a thread that waits for a hundred answers in turn waits for the
-        interpreter's lock as often."""
+        """`alter_group_offsets` for several groups; the reason by partition, empty if it was not refused. Requests are
+        sent concurrently: a thread that waits for a hundred responses one by one waits for the interpreter's lock as
+        often."""
         answers: dict[str, dict[LogId, str]] = self._manager.run(self._alter_offsets, asked)
         return answers
 
@@ -105,8 +105,8 @@ class CleanClient(KafkaAdminClient):  # type: ignore[misc]
 
 
 def commit_request(group: str, offsets: Places) -> Any:
-    """Of a client that is in no generation of the group. At most version 7: the next one says the same with tagged
-    fields, which take as long to encode as all else."""
+    """An OffsetCommit of a client without a generation. At most version 7: version 8 only adds tagged
+    fields, which double the encoding time."""
     topics: dict[str, list[_Place]] = {}
     for (topic, number, _), offset in offsets.items():
         topics.setdefault(topic, []).append(_Place(number, offset))

@@ -1,7 +1,7 @@
-"""What a cluster has: topics and what they are made of, where partitions start and end, what groups committed.
+"""Metadata of a cluster: topics and their settings, start and end of partitions, committed offsets of groups.
 
-Every call costs a few requests however many topics or partitions it is about: one for the list of topics, one for
-descriptions, one per broker for offsets. What cannot be told of one topic or partition is told with it.
+Every call takes a few requests, for any number of topics or partitions: one for the list of topics, one for
+descriptions, one per broker for offsets. An error of one topic or partition is returned with it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,17 +25,17 @@ from trueup.state.replication.config_sync import Setting
 from trueup.state.replication.settings import Start
 
 _NO_TOPIC = "/"
-"""A name that no broker takes, so that an answer is of the cluster alone and nothing is made."""
+"""A name that every broker rejects: the response describes only the cluster, and no topic is created."""
 _EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic as its cluster tells it. ``id`` changes when it is deleted and made anew (empty: older than 2.8).
+    """A topic in its cluster's metadata. ``id`` changes when it is deleted and recreated (empty: older than 2.8).
 
-    ``leaders``: node by partition, -1 for none. ``configs`` are those in force, all of them, when they were asked
-    for. ``error``: why nothing else is known.
+    ``leaders``: node by partition, -1 for none. ``configs``: all effective settings, if requested.
+    ``error``: why nothing else is known.
     """
 
     name: str
@@ -48,41 +48,41 @@ class Topic:
 
     @property
     def partitions(self) -> list[LogId]:
-        """Its partitions."""
+        """The partitions of the topic."""
         return [LogId(self.name, number) for number in range(len(self.leaders))]
 
 
 class Discovery:
-    """Reads one cluster; never changes it. Errors are those of `Admin`."""
+    """Reads one cluster and never changes it. Errors are those of `Admin`."""
 
     def __init__(self, endpoint: Endpoint, admin: Admin | None = None) -> None:
         self.admin = admin or Admin(endpoint)
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         self.admin.close()
 
     def cluster_id(self) -> str:
-        """The id that the cluster was formatted with: no other has it."""
-        # Not describe_cluster: librdkafka 2.16 ends the process by an assertion (rd_kafka_admin_response_parse) where a
-        # broker that has just started knows of no broker yet.
+        """The id with which the cluster was formatted; it is unique."""
+        # Not describe_cluster: librdkafka 2.16 terminates the process by an assertion (rd_kafka_admin_response_parse)
+        # if a broker that has just started knows no broker yet.
         found: object = self._listed(_NO_TOPIC).cluster_id
         if not found:
-            raise Retry(f"{self.admin.name} to have a cluster id", "none yet", "it is asked again; Kafka 2.8 has one")
+            raise Retry(f"{self.admin.name} to have a cluster id", "none yet", "retrying; Kafka 2.8 has one")
         return str(found)
 
     def names(self) -> list[str]:
-        """Names of all topics that we may see, internal ones too, sorted. The list to match patterns against."""
+        """Names of all visible topics, including internal ones, sorted. Patterns are matched against this list."""
         return sorted(self._listed().topics)
 
     def _listed(self, *topic: str) -> ClusterMetadata:
         try:
             return self.admin.client.list_topics(*topic, timeout=self.admin.timeout_s)
         except KafkaException as error:
-            raise self.admin.error("tell its topics", error.args[0]) from error
+            raise self.admin.error("list its topics", error.args[0]) from error
 
     def topics(self, names: Iterable[str], configs: bool = True) -> dict[str, Topic]:
-        """Those of ``names`` that exist, with all settings in force unless ``configs`` is false."""
+        """Those of ``names`` that exist, with all effective settings unless ``configs`` is false."""
         wanted = sorted(set(names))
         if not wanted:
             return {}
@@ -93,7 +93,7 @@ class Discovery:
         return {name: _configured(topic, settings.get(name, {})) for name, topic in found.items()}
 
     def configs(self, names: Sequence[str]) -> dict[str, dict[str, Setting] | TrueupError]:
-        """All settings in force of each topic, or why they are not known (DESCRIBE_CONFIGS is a right of its own)."""
+        """All effective settings of each topic, or the error (they require DESCRIBE_CONFIGS)."""
         if not names:
             return {}
         asked = [ConfigResource(ResourceType.TOPIC, name) for name in names]
@@ -104,8 +104,8 @@ class Discovery:
         }
 
     def logs(self, partitions: Iterable[LogId], committed_only: bool = True) -> dict[LogId, Log]:
-        """Where each partition starts and ends. ``committed_only``: it ends before the first open transaction, as for
-        readers of committed records; else where the next record will stand (high watermark)."""
+        """Start and end of each partition. ``committed_only``: the end is before the first open transaction, as for
+        readers of committed records; otherwise it is the offset of the next record (high watermark)."""
         asked = list(partitions)
         level = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
         starts = self._offsets(asked, _EARLIEST, IsolationLevel.READ_UNCOMMITTED)
@@ -114,7 +114,7 @@ class Discovery:
 
     def starts(self, partitions: Iterable[LogId], start: Start) -> dict[LogId, int | TrueupError]:
         """The first offset to copy of each partition: `earliest`, `latest`, the first record at or after a `time` (the
-        end if there is none), or what a `group` committed (earliest where it never did)."""
+        end if there is none), or the committed offset of a `group` (earliest if there is none)."""
         asked = list(partitions)
         if start.kind == "latest":
             return self._offsets(asked, _LATEST, IsolationLevel.READ_UNCOMMITTED)
@@ -133,7 +133,7 @@ class Discovery:
         return {partition: told.get(partition, NEVER) for partition in partitions}
 
     def _instead(self, found: Mapping[LogId, int | TrueupError], spec: OffsetSpec) -> dict[LogId, int | TrueupError]:
-        """With the offset that ``spec`` says for partitions without one."""
+        """The offsets, with the one of ``spec`` for partitions without an offset."""
         none = [partition for partition, offset in found.items() if offset == NEVER]
         return {**found, **self._offsets(none, spec, IsolationLevel.READ_UNCOMMITTED)}
 
@@ -143,7 +143,7 @@ class Discovery:
         if not partitions:
             return {}
         asked = {TopicPartition(topic, number): spec for topic, number, _ in partitions}
-        answers = self.admin.ask_each("tell an offset of", self.admin.client.list_offsets, asked, isolation_level=level)
+        answers = self.admin.ask_each("list offsets of", self.admin.client.list_offsets, asked, isolation_level=level)
         return {
             LogId(place.topic, place.partition): answer if isinstance(answer, TrueupError) else answer.offset
             for place, answer in answers.items()
@@ -151,7 +151,7 @@ class Discovery:
 
 
 def partitions_of(topics: Iterable[Topic]) -> list[LogId]:
-    """All partitions of some topics."""
+    """All partitions of these topics."""
     return [partition for topic in topics for partition in topic.partitions]
 
 

@@ -1,8 +1,8 @@
-"""Client settings of a cluster in the words of both clients that we use.
+"""Client settings of a cluster, for both client libraries.
 
-They are written once, by librdkafka's names (CONFIGURATION.md of librdkafka 2.16). librdkafka itself judges names and
-values. kafka-python, whose connections the batches path uses, gets what concerns connections under its own names
-(``KafkaAdminClient.DEFAULT_CONFIG`` of 3.0.12); settings of librdkafka's own buffers and batches do not concern it.
+They are declared once, with librdkafka's names (CONFIGURATION.md of librdkafka 2.16). librdkafka validates names and
+values. kafka-python, whose connections the batches path uses, receives the settings of connections under its own names
+(``KafkaAdminClient.DEFAULT_CONFIG`` of 3.0.12); settings of librdkafka's own buffers and batches do not apply to it.
 """
 
 import functools
@@ -23,7 +23,7 @@ RESERVED = frozenset({
     "enable.idempotence", "group.id", "group.instance.id", "isolation.level", "metadata.broker.list",
     "request.required.acks", "transactional.id",
 })  # fmt: skip
-"""What a link decides itself."""
+"""Settings that links set themselves."""
 
 _QUIET = {"client.id": "trueup", "reconnect.backoff.max.ms": "5000"}
 _TLS = ("ssl", "sasl_ssl")
@@ -56,10 +56,10 @@ _NAMES: Mapping[str, tuple[str, Callable[[str], object]]] = {
 
 
 def librdkafka(endpoint: Endpoint, **ours: object) -> dict[str, Any]:
-    """Settings for a client of confluent-kafka. ``ours`` go over the cluster's, ``_`` in their names for ``.`` (not in
+    """Settings for a client of confluent-kafka. ``ours`` override the cluster's, with ``_`` for ``.`` in names (not in
     ``log_level`` and those of callbacks, ``error_cb``).
 
-    Raises `BadSettings` that names each key that cannot be used.
+    Raises `BadSettings` with each invalid key.
     """
     _check(endpoint)
     given = {key: str(value) for key, value in endpoint.options.items()}
@@ -77,14 +77,14 @@ def librdkafka(endpoint: Endpoint, **ours: object) -> dict[str, Any]:
 
 
 def kafka_python(endpoint: Endpoint) -> dict[str, Any]:
-    """Settings for a client of kafka-python, such as ``KafkaAdminClient``. Raises as `settings_of` does."""
+    """Settings for a client of kafka-python, such as ``KafkaAdminClient``. Raises like `settings_of`."""
     return {"bootstrap_servers": endpoint.bootstrap.split(","), **settings_of(endpoint)}
 
 
 def settings_of(endpoint: Endpoint) -> dict[str, Any]:
     """Settings for kafka-python's connections and clients, without addresses.
 
-    Raises `BadSettings` that names each key that cannot be used, also those that only librdkafka can honour.
+    Raises `BadSettings` with each invalid key, including those that only librdkafka supports.
     """
     _check(endpoint)
     if found := only_records(endpoint.options):
@@ -96,7 +96,7 @@ def settings_of(endpoint: Endpoint) -> dict[str, Any]:
 
 
 def addresses_of(endpoint: Endpoint) -> list[tuple[str, int]]:
-    """Host and port of each bootstrap broker. Raises `BadSettings`."""
+    """Host and port of each bootstrap address. Raises `BadSettings`."""
     found = []
     for part in endpoint.bootstrap.split(","):
         host, _, port = part.strip().rpartition(":")
@@ -107,34 +107,34 @@ def addresses_of(endpoint: Endpoint) -> list[tuple[str, int]]:
 
 
 def problems(endpoint: Endpoint) -> list[str]:
-    """What makes the options of a cluster useless, one line for each key; nothing is connected to."""
-    reserved = [f"{key}: links decide this; leave it out" for key in endpoint.options if key in RESERVED]
+    """Problems of the options of a cluster, one line for each key; nothing is connected."""
+    reserved = [f"{key}: links set this; remove it" for key in endpoint.options if key in RESERVED]
     return [f"kafka.{endpoint.name}.options.{p}" for p in reserved + _judged(_frozen(endpoint))]
 
 
 def only_records(options: Mapping[str, str]) -> list[str]:
-    """The options that kafka-python, and so the batches path, cannot honour; one line for each, empty: none."""
+    """The options that kafka-python, and thus the batches path, does not support; one line for each."""
     plain = _plain(options)
     unknown = [
-        f"{key}: only the records path can do this; set copy: records, or leave it out"
+        f"{key}: only the records path supports this; set copy: records, or remove it"
         for key in plain
         if key.startswith(_SECURITY) and key not in _NAMES and key not in _IN_CONTEXT
     ]
     mechanism = plain.get("sasl.mechanism", _MECHANISMS[0])
     if plain.get("security.protocol", "").lower().startswith("sasl") and mechanism.upper() not in _MECHANISMS:
-        unknown.append(f"sasl.mechanism: {mechanism} works in the records path alone; set copy: records")
+        unknown.append(f"sasl.mechanism: {mechanism} works only in the records path; set copy: records")
     return unknown
 
 
 def tls(options: Mapping[str, str]) -> ssl.SSLContext:
-    """The TLS settings as Python's own: trusts the given authority alone, without one those of the system.
+    """The TLS settings as an SSL context: trusts only the given authority, or those of the system without one.
 
-    Raises `BadSettings` for files that cannot be used.
+    Raises `BadSettings` for invalid files.
     """
     try:
         context = _context(options)
     except (OSError, ssl.SSLError) as error:
-        raise BadSettings([f"ssl.*: {error}; give readable PEM files that belong together"]) from error
+        raise BadSettings([f"ssl.*: {error}; provide readable PEM files that match each other"]) from error
     context.check_hostname = options.get("ssl.endpoint.identification.algorithm", "https").lower() != "none"
     if options.get("enable.ssl.certificate.verification", "true").lower() in _FALSE:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -157,7 +157,7 @@ def _context(options: Mapping[str, str]) -> ssl.SSLContext:
 
 
 def _plain(options: Mapping[str, str]) -> dict[str, str]:
-    """Options as texts under one name each."""
+    """Options as texts, each under one name."""
     return {_SYNONYMS.get(key, key): str(value) for key, value in options.items()}
 
 
@@ -172,7 +172,7 @@ def _frozen(endpoint: Endpoint) -> tuple[tuple[str, str], ...]:
 
 @functools.lru_cache(64)
 def _judged(options: tuple[tuple[str, str], ...]) -> list[str]:
-    """What librdkafka says about each option by itself, and about all of them together."""
+    """librdkafka's errors for each option separately, and for all together."""
     alone = {key: _judge({key: value}) for key, value in options}
     if bad := [f"{key}: {said}" for key, said in alone.items() if f'"{key}"' in said]:
         return bad

@@ -1,10 +1,10 @@
-"""Fetch and Produce that name topics by their ids (KIP-516), so that a broker refuses a topic that was made anew.
+"""Fetch and Produce with topic ids (KIP-516), so that a broker refuses a topic that was recreated.
 
-A name says nothing of whose records it holds: a topic that is deleted and made again has the same one, and brokers read
-and write it without an error. The id differs. Layouts: version 13 of FetchRequest.json, FetchResponse.json (brokers
-since 3.1), ProduceRequest.json and ProduceResponse.json (since 4.1) of Kafka's
-clients/src/main/resources/common/message. All of them are flexible (KIP-482): lengths are unsigned varints, one more
-than what they count, and every structure ends with tagged fields.
+A name does not identify a topic: a topic that is deleted and recreated has the same name, and brokers serve it without
+an error. The id differs. Layouts: version 13 of FetchRequest.json, FetchResponse.json (brokers since 3.1),
+ProduceRequest.json and ProduceResponse.json (since 4.1) of Kafka's clients/src/main/resources/common/message. All of
+them are flexible (KIP-482): lengths are unsigned varints, one more than the actual length, and every structure ends
+with tagged fields.
 """
 
 import base64
@@ -19,9 +19,9 @@ from trueup.connectors.kafka.client.fetch_produce import Fetched, Produced
 from trueup.state.common.errors import BadBytes
 
 BY_ID = 13
-"""The first version of Fetch, and of Produce, that does so."""
+"""The first version of Fetch and of Produce with topic ids."""
 NOWHERE = 1 << 62
-"""An offset that no log reaches: to fetch it asks a leader only whether it has the topic."""
+"""An offset beyond every log: a fetch of it only checks whether the leader has the topic."""
 _FETCH_HEAD = struct.Struct(">xiiiibii")
 _FETCH_PARTITION = struct.Struct(">iiqiqix")
 _FETCHED_PARTITION = struct.Struct(">ihqqq")
@@ -36,24 +36,24 @@ T = TypeVar("T")
 
 
 def id_of(text: str) -> bytes:
-    """The 16 bytes of a topic id as clients print it, in base64 of either alphabet; none for the empty text."""
+    """The 16 bytes of a topic id in the form of clients, base64 in either alphabet; empty for the empty text."""
     return base64.urlsafe_b64decode(text.replace("+", "-").replace("/", "_") + "==") if text else b""
 
 
 def text_of(topic_id: bytes) -> str:
-    """A topic id as Kafka prints it."""
+    """A topic id in Kafka's form."""
     return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
 
 
 def plain_text_of(topic_id: bytes) -> str:
-    """A topic id as librdkafka prints it; empty for the id of no topic."""
+    """A topic id in librdkafka's form; empty for the zero id."""
     return base64.b64encode(topic_id).decode().rstrip("=") if any(topic_id) else ""
 
 
 def fetch_by_id(
     wanted: Mapping[bytes, Iterable[tuple[int, int]]], each: int, whole: int, wait_ms: int, isolation: int
 ) -> bytes:
-    """As `wire.fetch_body`, of topics by id."""
+    """Like `fetch_produce.fetch_body`, with topic ids."""
     parts = [_FETCH_HEAD.pack(-1, wait_ms, 1, whole, isolation, 0, -1), _size(len(wanted))]
     for topic_id, places in wanted.items():
         asked = [_FETCH_PARTITION.pack(n, _NO_EPOCH, offset, _NO_EPOCH, -1, each) for n, offset in places]
@@ -62,7 +62,7 @@ def fetch_by_id(
 
 
 def produce_by_id(batches: Mapping[LogId, Part], ids: Mapping[str, bytes], wait_ms: int) -> list[Part]:
-    """As `wire.produce_body`, to topics by id; ``ids`` has those of all of them by name."""
+    """Like `fetch_produce.produce_body`, with topic ids; ``ids`` contains those of all topics by name."""
     topics: dict[str, list[LogId]] = {}
     for partition in batches:
         topics.setdefault(partition.topic, []).append(partition)
@@ -84,14 +84,14 @@ def _bounded(decode: Callable[[memoryview, Mapping[bytes, str]], T]) -> Callable
             return decode(body, names)
         except (struct.error, IndexError, KeyError) as error:
             expected, found = "the layout of Kafka's protocol", f"{type(error).__name__}: {error}"
-            raise BadBytes("an answer of a broker", len(body), expected, found, "connect again") from error
+            raise BadBytes("a response from a broker", len(body), expected, found, "connect again") from error
 
     return decoded
 
 
 @_bounded
 def fetched_by_id(body: memoryview, names: Mapping[bytes, str]) -> dict[LogId, Fetched]:
-    """An answer to `fetch_by_id`; ``names`` of the topics that were asked for, by id. Raises `BadBytes`."""
+    """Parse a response to `fetch_by_id`; ``names`` of the requested topics, by id. Raises `BadBytes`."""
     found: dict[LogId, Fetched] = {}
     topics, at = _count(body, _tags(body, 0) + 10)
     for _ in range(topics):
@@ -111,7 +111,7 @@ def fetched_by_id(body: memoryview, names: Mapping[bytes, str]) -> dict[LogId, F
 
 @_bounded
 def produced_by_id(body: memoryview, names: Mapping[bytes, str]) -> dict[LogId, Produced]:
-    """An answer to `produce_by_id`; ``names`` of the topics that were written to, by id. Raises `BadBytes`."""
+    """Parse a response to `produce_by_id`; ``names`` of the written topics, by id. Raises `BadBytes`."""
     found: dict[LogId, Produced] = {}
     topics, at = _count(body, _tags(body, 0))
     for _ in range(topics):
@@ -131,7 +131,7 @@ def produced_by_id(body: memoryview, names: Mapping[bytes, str]) -> dict[LogId, 
 
 
 def _size(count: int) -> bytes:
-    """A length, one more than it counts, as an unsigned varint."""
+    """A length plus one, as an unsigned varint."""
     count += 1
     raw = bytearray()
     while count > 0x7F:
@@ -152,7 +152,7 @@ def _varint(body: memoryview, at: int) -> tuple[int, int]:
 
 
 def _count(body: memoryview, at: int) -> tuple[int, int]:
-    """A length (0 for null) that the answer can hold."""
+    """A length (0 for null) within the rest of the response."""
     value, at = _varint(body, at)
     count = max(0, value - 1)
     if count > len(body) - at:
@@ -161,7 +161,7 @@ def _count(body: memoryview, at: int) -> tuple[int, int]:
 
 
 def _tags(body: memoryview, at: int) -> int:
-    """Pass over tagged fields."""
+    """Skip tagged fields."""
     count, at = _varint(body, at)
     for _ in range(min(count, len(body))):
         _, at = _varint(body, at)

@@ -1,1 +1,1 @@
-"""Kafka topics as the store of the journal."""
+"""The journal's store: Kafka topics."""

@@ -1,7 +1,7 @@
-"""The topics of the journal: made, written and waited for, read up to their end, followed. Keys and bodies are bytes.
+"""The topics of the journal: creation, acknowledged writes, reads up to the end, following. Keys and bodies are bytes.
 
-Every method but `Announcer.publish` raises `Retry` where asking again may help, and `Stop` where a right or a limit has
-to be changed first.
+Every method except `Announcer.publish` raises `Retry` if a retry can help, and `Stop` if a permission or a limit must
+be changed first.
 """
 
 import logging
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 FLUSH_S = 30.0
 ASK_S = 2.0
 ANNOUNCED_MS = 5_000
-"""An announcement that was not acknowledged by then is given up."""
+"""An announcement that is not acknowledged within this time is dropped."""
 _PERMANENT = frozenset({
     KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED, KafkaError.MSG_SIZE_TOO_LARGE,
     KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED,
@@ -48,7 +48,7 @@ Part = tuple[str, Sequence[bytes], Sequence[bytes | None]]
 
 
 class Entry(NamedTuple):
-    """One record as it stands in its topic. ``body`` None: the key was removed."""
+    """One record of a topic. ``body`` None: the key was removed."""
 
     key: bytes
     body: bytes | None
@@ -58,7 +58,7 @@ class Entry(NamedTuple):
 
 
 class Topic(NamedTuple):
-    """A topic to make."""
+    """A topic to create."""
 
     name: str
     partitions: int
@@ -67,7 +67,7 @@ class Topic(NamedTuple):
 
 
 class Topics:
-    """Topics of one cluster, with librdkafka's settings for its clients. Safe to use from several threads."""
+    """Topics of one cluster; the options are librdkafka's. Safe to use from several threads."""
 
     def __init__(self, bootstrap: str, options: Mapping[str, Any]) -> None:
         self.client: dict[str, Any] = {
@@ -94,7 +94,7 @@ class Topics:
         self._asker: Consumer | None = None
 
     def create(self, topics: Sequence[Topic], timeout_s: float) -> None:
-        """Create those that are missing and wait until every one has leaders."""
+        """Create missing topics and wait until all have leaders."""
         admin = AdminClient(self.client)
         new = [NewTopic(name, partitions, replication, config=dict(config))
                for name, partitions, replication, config in topics]  # fmt: skip
@@ -107,11 +107,11 @@ class Topics:
         deadline = time.monotonic() + timeout_s
         while missing := _without_leader(admin, [topic.name for topic in topics]):
             if time.monotonic() > deadline:
-                raise Retry("leaders for all topics", f"none for {', '.join(missing)}", "look at the journal's brokers")
+                raise Retry("leaders for all topics", f"none for {', '.join(missing)}", "check the journal's brokers")
             time.sleep(0.05)
 
     def configure(self, topic: str, config: Mapping[str, str], timeout_s: float) -> None:
-        """Set these keys of a topic, and leave its others."""
+        """Set these settings of a topic and keep its others."""
         admin = AdminClient(self.client)
         entries = [ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
                    for name, value in config.items()]  # fmt: skip
@@ -122,9 +122,9 @@ class Topics:
             raise translated(error.args[0], f"set {', '.join(config)} of topic {topic}") from error
 
     def delete(self, topics: Sequence[str], timeout_s: float) -> None:
-        """Delete these with all their records. Blocks."""
+        """Delete these topics with all their records. Blocks."""
         admin = AdminClient(self.client)
-        # The client has to outlive its futures: one that is collected first fails them.
+        # The client must outlive its futures: a client that is garbage-collected first fails them.
         for name, future in admin.delete_topics(list(topics), operation_timeout=timeout_s).items():
             try:
                 future.result(timeout_s)
@@ -136,20 +136,20 @@ class Topics:
         """The id of a topic."""
         admin = AdminClient(self.client)
         try:
-            # The client has to outlive its futures: one that is collected first fails them.
+            # The client must outlive its futures: a client that is garbage-collected first fails them.
             return str(admin.describe_topics(TopicCollection([topic]))[topic].result(30).topic_id)
         except KafkaException as error:
             raise translated(error.args[0], f"describe topic {topic}") from error
 
     def brokers(self, timeout_s: float) -> int:
-        """How many brokers there are."""
+        """The number of brokers."""
         try:
             return len(AdminClient(self.client).list_topics(timeout=timeout_s).brokers)
         except KafkaException as error:
-            raise translated(error.args[0], "ask the journal's brokers") from error
+            raise translated(error.args[0], "query the journal's brokers") from error
 
     def reachable(self, topic: str, timeout_s: float) -> bool:
-        """Whether a broker answers."""
+        """Whether a broker responds."""
         try:
             self._producer.list_topics(topic, timeout=timeout_s)
         except KafkaException:
@@ -157,9 +157,9 @@ class Topics:
         return True
 
     def send(self, parts: Iterable[Part], within_s: float = FLUSH_S) -> None:
-        """Write these and wait until all are acknowledged, about so long at most."""
+        """Write these records and wait until all are acknowledged, for about ``within_s``."""
         if not self._lock.acquire(timeout=within_s):
-            raise Retry("the journal's turn", f"others have waited for it for {within_s:.0f} s", "try again")
+            raise Retry("access to the journal", f"other writers for {within_s:.0f} s", "try again")
         try:
             self._failed.clear()
             produce = self._producer.produce
@@ -179,7 +179,7 @@ class Topics:
             self._lock.release()
 
     def _produce_later(self, topic: str, key: bytes, body: bytes | None) -> None:
-        """Once there is room."""
+        """Add a record to the queue when there is room."""
         while True:
             self._producer.poll(0.1)
             with suppress(BufferError):
@@ -191,14 +191,14 @@ class Topics:
             self._failed.append(error)
 
     def read(self, topic: str, last: int | None = None) -> Iterator[Entry]:
-        """Every record up to the present end, in order of each partition; with ``last`` only so many of the newest of
-        each."""
+        """Every record up to the current end, in order within each partition; with ``last``, only this number of the
+        newest of each."""
         consumer = Consumer({**self.client, "group.id": "trueup", "enable.auto.commit": False, "fetch.wait.max.ms": 50})
         try:
             places = _settled_ends(consumer, topic)
             begins = dict.fromkeys(places, OFFSET_BEGINNING)
             if last is not None:
-                # Asked for its beginning, a partition of which all has expired would tell no position.
+                # A read from the beginning of a partition whose records all expired would report no position.
                 begins = {p: max(_start(consumer, topic, p), end - last) for p, end in places.items()}
             consumer.assign([TopicPartition(topic, p, begin) for p, begin in begins.items()])
             left = {p for p, end in places.items() if end > max(0, begins[p])}
@@ -213,8 +213,8 @@ class Topics:
             consumer.close()
 
     def follow(self, topic: str, stop: threading.Event, seen: Callable[[Entry], None], old: bool) -> None:
-        """Call ``seen`` with every record of a one-partition topic, ``old`` ones and new, or new ones alone, until
-        ``stop``. Blocks."""
+        """Call ``seen`` with every record of a one-partition topic until ``stop``: from the beginning if ``old``,
+        otherwise only new ones. Blocks."""
         consumer = Consumer({**self.client, "group.id": "trueup", "enable.auto.commit": False})
         try:
             consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING if old else OFFSET_END)])
@@ -226,7 +226,7 @@ class Topics:
             consumer.close()
 
     def ends(self, topic: str) -> dict[int, int]:
-        """Where each partition ends now."""
+        """The current end of each partition."""
         with self._asking:
             if self._asker is None:
                 self._asker = Consumer({**self.client, "group.id": "trueup", "enable.auto.commit": False})
@@ -234,7 +234,7 @@ class Topics:
 
 
 class Announcer:
-    """Writes to a topic and waits for nothing: what is lost is told in another way."""
+    """Writes to a topic without waiting; lost records are reported in another way."""
 
     def __init__(self, client: Mapping[str, Any]) -> None:
         self._producer = Producer({
@@ -243,22 +243,22 @@ class Announcer:
         })  # fmt: skip
 
     def publish(self, topic: str, key: bytes, body: bytes) -> None:
-        """Write a record, if that can be done. Never raises for the brokers."""
+        """Write a record if possible. Never raises because of the brokers."""
         with suppress(BufferError, KafkaException):
             self._producer.produce(topic, body, key)
             self._producer.poll(0)
 
 
 def translated(error: KafkaError, doing: str) -> TrueupError:
-    """Our error for one of the client's."""
+    """Trueup's error for one of the client's."""
     kind = Stop if error.code() in _PERMANENT else Retry
-    todo = "check the journal's rights and limits" if kind is Stop else "try again"
+    todo = "check the permissions and limits of the journal" if kind is Stop else "try again"
     return kind(f"to {doing}", error.str(), todo)
 
 
 @retry(retry=retry_if_exception_type(Retry), stop=stop_after_delay(30), wait=wait_exponential(0.1, max=2), reraise=True)
 def _settled_ends(consumer: Consumer, topic: str) -> dict[int, int]:
-    """Where each partition ends. A leader that was just elected may not know it yet, so this is asked again."""
+    """The end of each partition. A newly elected leader may not know it yet, so the request is retried."""
     return _ends(consumer, topic, 10)
 
 
@@ -292,5 +292,5 @@ def _entry(message: Message) -> Entry:
     topic, partition, offset = message.topic(), message.partition(), message.offset()
     assert topic is not None, "a message that was read has a topic"
     assert partition is not None, "a message that was read has a partition"
-    assert offset is not None, "a message that was read has a place"
+    assert offset is not None, "a message that was read has an offset"
     return Entry(message.key() or b"", message.value(), topic, partition, offset)

@@ -1,8 +1,8 @@
-"""Log directories of a Kafka cluster: what every broker says of them, and the levers from outside.
+"""Log directories of a Kafka cluster: observation of every broker, moves, throttles and cordons.
 
 DescribeLogDirs (KIP-113; bytes since KIP-827, cordons since KIP-1066), AlterReplicaLogDirs (KIP-113), and two dynamic
 settings of a broker: ``replica.alter.log.dirs.io.max.bytes.per.second`` and ``cordoned.log.dirs``. kafka-python
-neither raises what a broker refuses nor looks at the error of a whole answer: both are read here.
+neither raises refusals of a broker nor checks the error of a whole response: this module does both.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,20 +25,20 @@ THROTTLE = "replica.alter.log.dirs.io.max.bytes.per.second"
 CORDON = "cordoned.log.dirs"
 _TOGETHER = 16
 _RECORDED = (3, 9)
-"""UNKNOWN_TOPIC_OR_PARTITION and REPLICA_NOT_AVAILABLE: the broker remembers the directory for when it is made."""
-_AWAY = "it is away: registered, and no other broker has an address of it"
+"""UNKNOWN_TOPIC_OR_PARTITION and REPLICA_NOT_AVAILABLE: the broker uses the directory when the replica is created."""
+_AWAY = "it is down: registered, but no other broker has its address"
 _WHY = {
     17: ("refused", "the name of the topic is too long for a future replica's directory"),
     29: ("failed", "no permission: ALTER on the cluster is needed"),
     31: ("failed", "no permission: ALTER on the cluster is needed"),
     39: ("refused", "the directory is cordoned"),
-    56: ("retry", "a directory of the broker is offline; it refuses moves until it is back"),
+    56: ("retry", "a directory of the broker is offline; it refuses moves until the directory returns"),
     57: ("refused", "the broker has no such directory; paths are absolute, as DescribeLogDirs gives them"),
 }
 
 
 class Seen(NamedTuple):
-    """What one broker said. ``broker`` is None where nothing was learnt; ``error`` says why."""
+    """The observation of one broker. ``broker`` is None if it failed; ``error`` has the reason."""
 
     id: int
     broker: Broker | None
@@ -46,15 +46,15 @@ class Seen(NamedTuple):
 
 
 class Profile(NamedTuple):
-    """What of a broker changes with its restart alone. ``order``: its log.dirs, on which ties depend, and which
-    DescribeLogDirs does not keep."""
+    """Properties of a broker that change only by a restart. ``order``: its log.dirs, on which ties depend;
+    DescribeLogDirs does not preserve it."""
 
     order: tuple[str, ...]
     cordons: bool
 
 
 class Place(NamedTuple):
-    """A replica and the directory it is to live in."""
+    """A replica and its desired directory."""
 
     broker: int
     topic: str
@@ -63,8 +63,8 @@ class Place(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The broker's answer. ``result``: started (or already there), recorded (used when the replica is made), refused
-    (decide afresh), retry, failed (a person must change something), unknown (look before trying again)."""
+    """The broker's response. ``result``: started (or in place already), recorded (used when the replica is created),
+    refused (decide again), retry, failed (an operator must change something), unknown (observe before a retry)."""
 
     place: Place
     result: str
@@ -72,7 +72,7 @@ class Outcome(NamedTuple):
 
 
 class LogDirs(Closing):
-    """One cluster's log directories. Calls block; safe to use from several threads."""
+    """The log directories of one cluster. Calls block; safe to use from several threads."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._name = endpoint.name
@@ -83,11 +83,11 @@ class LogDirs(Closing):
         self._profiles: dict[int, Profile] = {}
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close all connections."""
         self._admin.close()
 
     def brokers(self) -> dict[int, str]:
-        """Rack ("": none) of each broker that is registered, by id. Raises `Retry` when none answers."""
+        """The rack ("": none) of each registered broker, by id. Raises `Retry` if none responds."""
         try:
             found = self._admin.describe_cluster()["brokers"]
         except kafka_errors.KafkaError as error:
@@ -95,13 +95,13 @@ class LogDirs(Closing):
         return {int(b["broker_id"]): b.get("rack") or "" for b in sorted(found, key=lambda b: int(b["broker_id"]))}
 
     def look(self, brokers: Iterable[int] | None = None) -> list[Seen]:
-        """Ask these brokers, or all. One that does not answer, or may not, does not keep the others."""
+        """Observe these brokers, or all. The failure of one does not affect the others."""
         ids = list(self.brokers() if brokers is None else brokers)
         with ThreadPoolExecutor(_TOGETHER) as pool:
             return list(pool.map(self._ask, ids))
 
     def place(self, places: Sequence[Place]) -> list[Outcome]:
-        """Move replicas, choose a directory for replicas to come, or (with the present directory) cancel a move."""
+        """Move replicas, select directories for future replicas, or (with the current directory) cancel moves."""
         if not places:
             return []
         try:
@@ -113,11 +113,11 @@ class LogDirs(Closing):
         return [_outcome(p, codes.get((p.topic, p.partition, p.broker), -1)) for p in places]
 
     def throttle(self, broker: int, bytes_per_s: int | None) -> None:
-        """Limit what all moves of a broker write in a second; None takes the limit away."""
+        """Limit the bytes per second that all moves of a broker write; None removes the limit."""
         self._set(broker, THROTTLE, None if bytes_per_s is None else str(bytes_per_s))
 
     def throttled(self, brokers: Iterable[int]) -> dict[int, int]:
-        """The limits that are set, by broker. Raises our errors."""
+        """The limits that are set, by broker. Raises `TrueupError`."""
         try:
             found = self._settings(brokers, THROTTLE)
         except kafka_errors.KafkaError as error:
@@ -125,9 +125,9 @@ class LogDirs(Closing):
         return {broker: int(value) for broker, value in found.items() if value}
 
     def cordon(self, broker: int, paths: Iterable[str]) -> None:
-        """Keep new partitions out of these directories; none opens all.
+        """Exclude these directories from new partitions; an empty list opens all.
 
-        Raises `Stop` for brokers before 4.3: they accept the setting, as any that they do not know, and heed it not.
+        Raises `Stop` for brokers before 4.3: they accept the setting, like any unknown setting, without effect.
         """
         chosen = ",".join(paths)
         try:
@@ -135,29 +135,29 @@ class LogDirs(Closing):
         except kafka_errors.KafkaError as error:
             raise _translated(error, f"the settings of broker {broker}") from error
         if not heeded:
-            raise Stop(f"broker {broker} to know {CORDON}", "a broker before 4.3", "use a newer one, or do without")
+            raise Stop(f"broker {broker} to support {CORDON}", "a broker before 4.3", "upgrade it, or use no cordons")
         self._set(broker, CORDON, chosen or None)
 
     def create_topic(self, name: str, assignments: Mapping[int, Sequence[int]], configs: Mapping[str, str]) -> None:
-        """Create a topic with the given brokers by partition. Raises our errors."""
+        """Create a topic with the given brokers by partition. Raises `TrueupError`."""
         wanted = {"assignments": {number: list(ids) for number, ids in assignments.items()}, "configs": dict(configs)}
         try:
             self._admin.create_topics({name: wanted})
         except kafka_errors.KafkaError as error:
-            raise _translated(error, f"topic {name} to be created") from error
+            raise _translated(error, f"the creation of topic {name}") from error
 
     def _ask(self, broker: int) -> Seen:
         try:
             answer = self._admin._manager.run(self._describe, broker)
             if answer.error_code:
                 return Seen(
-                    broker, None, f"DescribeLogDirs: {_name(answer.error_code)}; DESCRIBE on the cluster is needed"
+                    broker, None, f"DescribeLogDirs: {_name(answer.error_code)}; DESCRIBE on the cluster is required"
                 )
             if not answer.results:
-                return Seen(broker, None, "DescribeLogDirs: an empty answer; DESCRIBE on the cluster is needed")
+                return Seen(broker, None, "DescribeLogDirs: an empty response; DESCRIBE on the cluster is required")
             return Seen(broker, _broker(broker, answer.results, self._profile(broker)))
         except kafka_errors.KafkaError as error:
-            self._profiles.pop(broker, None)  # it may come back as a newer one
+            self._profiles.pop(broker, None)  # it may return with a newer version
             away = isinstance(error, kafka_errors.UnknownBrokerIdError)
             return Seen(broker, None, _AWAY if away else f"{type(error).__name__}: {error}")
 
@@ -165,7 +165,7 @@ class LogDirs(Closing):
         return await self._admin._manager.send(DescribeLogDirsRequest(topics=None), node_id=broker)
 
     def _profile(self, broker: int) -> "Profile":
-        """Asked once, until the broker is away. A broker that knows cordons lists the setting, set or not."""
+        """Cached until the broker is down. A broker that supports cordons always lists the setting."""
         if broker not in self._profiles:
             every = self._every([ConfigResource(ConfigResourceType.BROKER, str(broker))]).get(broker) or {}
             paths = (every.get("log.dirs") or every.get("log.dir") or {}).get("value") or ""
@@ -177,7 +177,7 @@ class LogDirs(Closing):
         return {broker: (found.get(key) or {}).get("value") for broker, found in self._every(resources).items()}
 
     def _every(self, resources: Sequence[ConfigResource]) -> dict[int, Any]:
-        """All that is asked for, by broker."""
+        """All requested descriptions, by broker."""
         said = self._admin.describe_configs(resources, config_filter="all") if resources else {}
         return {int(name): found for kind in said.values() for name, found in kind.items()}
 
@@ -189,12 +189,12 @@ class LogDirs(Closing):
             else:
                 said = self._admin.alter_configs([resource], raise_on_unknown=False)
         except kafka_errors.KafkaError as error:
-            raise _translated(error, f"{key} of broker {broker} to be set to {value}") from error
+            raise _translated(error, f"{key} of broker {broker} set to {value}") from error
         for answers in said.values():
             for answer in answers.values():
                 if getattr(answer, "errno", 0):
                     raise Stop(
-                        f"{key} of broker {broker} to be set to {value}", _name(answer.errno), "see the broker's log"
+                        f"{key} of broker {broker} set to {value}", _name(answer.errno), "check the broker's log"
                     )
 
 
@@ -225,7 +225,7 @@ def _outcome(place: Place, code: int) -> Outcome:
         return Outcome(place, "started")
     if code in _RECORDED:
         return Outcome(place, "recorded", f"the broker has no such replica yet ({_name(code)})")
-    result, detail = _WHY.get(code, ("unknown", f"the broker answered {_name(code)}"))
+    result, detail = _WHY.get(code, ("unknown", f"the broker responded with {_name(code)}"))
     return Outcome(place, result, detail)
 
 
@@ -236,7 +236,7 @@ def _name(code: int) -> str:
 def _translated(error: kafka_errors.KafkaError, expected: str) -> TrueupError:
     found = f"{type(error).__name__}: {error}"
     if isinstance(error, kafka_errors.RequestTimedOutError):
-        return Unknown(expected, found, "look again before repeating it")
+        return Unknown(expected, found, "observe again before a retry")
     if getattr(error, "retriable", False):
-        return Retry(expected, found, "it is tried again")
-    return Stop(expected, found, "see the broker's log; check permissions and settings")
+        return Retry(expected, found, "the request is retried")
+    return Stop(expected, found, "check the broker's log, permissions and settings")

@@ -1,1 +1,1 @@
-"""Formats of Kafka that no library offers."""
+"""Formats of Kafka that no library provides."""

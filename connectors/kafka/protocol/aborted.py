@@ -1,4 +1,4 @@
-"""Which transactional batches of a fetch were aborted (read_committed, KIP-98), and control batches."""
+"""Detects aborted transactional batches in a fetch (read_committed, KIP-98), and control batches."""
 
 import struct
 from collections.abc import Sequence
@@ -11,21 +11,21 @@ _KEY = struct.Struct(">hh")
 
 
 class Aborted:
-    """Follows the batches of one fetch answer in order; each entry of its aborted list counts once, as the producer
-    may commit its next transaction."""
+    """Follows the batches of one fetch response in order; each entry of its aborted list applies once, because the
+    producer may commit its next transaction."""
 
     def __init__(self, entries: Sequence[tuple[int, int]]) -> None:
         self._waiting = sorted(entries, key=lambda entry: -entry[1])
         self._aborting: set[int] = set()
 
     def holds(self, header: Header) -> bool:
-        """Whether this batch belongs to a transaction that was aborted."""
+        """Whether this batch belongs to an aborted transaction."""
         while self._waiting and self._waiting[-1][1] < header.following:
             self._aborting.add(self._waiting.pop()[0])
         return bool(header.attributes & TRANSACTIONAL) and header.producer_id in self._aborting
 
     def end(self, header: Header, batch: memoryview) -> None:
-        """A control batch: an abort marker ends its producer's transaction. Raises `BadBytes`."""
+        """Process a control batch: an abort marker ends its producer's transaction. Raises `BadBytes`."""
         self.holds(header)
         try:
             aborts = header.records and _kind(batch) == _ABORT
@@ -37,8 +37,8 @@ class Aborted:
 
 
 def _kind(batch: memoryview) -> int:
-    """Type of a control record: its key is version and type, two int16 (EndTransactionMarker.java). All numbers
-    before the key of a single small record are varints of one byte, but for the size of the record."""
+    """The type of a control record: its key is version and type, two int16 (EndTransactionMarker.java). Before the key
+    of a single small record, all numbers except the record's size are varints of one byte."""
     at = HEADER_BYTES
     while batch[at] & 128:
         at += 1

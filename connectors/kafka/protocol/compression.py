@@ -11,7 +11,7 @@ from trueup.state.common.errors import BadBytes
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 _XERIAL = b"\x82SNAPPY\x00"
-"""How Java clients frame snappy (xerial snappy-java): magic, version, compatible version, then length and block."""
+"""Snappy framing of Java clients (xerial snappy-java): magic, version, compatible version, then length and block."""
 _XERIAL_BYTES = 16
 _INT = struct.Struct(">i")
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
@@ -19,14 +19,14 @@ _LZ4_HEAD = struct.Struct("<IBB")
 _LZ4_MAGIC, _LZ4_PLAIN = 0x184D2204, 1 << 31
 _LZ4_BLOCK_SIZE = struct.Struct("<I")
 _FULL = "failed to write whole buffer"
-"""What cramjam says when there is more than the place for it holds."""
+"""cramjam's error when the output exceeds the buffer."""
 MOST = 1 << 27
-"""Bytes of records in one batch. What says or holds more is taken for damage: 8 KB of zstd may be 800 MB."""
+"""Maximum bytes of records in one batch. Larger batches count as damage: 8 KB of zstd can contain 800 MB."""
 _SNAPPY_RATIO, _GUESS, _LEAST = 32, 8, 1 << 16
 
 
 def opened(codec: int, body: memoryview, where: str, most: int = 0) -> memoryview:
-    """The records. ``most`` > 0: about so many bytes from the beginning suffice, and there may be fewer.
+    """The decompressed records. ``most`` > 0: about this number of bytes from the start is enough.
 
     Raises `BadBytes`.
     """
@@ -47,7 +47,7 @@ def opened(codec: int, body: memoryview, where: str, most: int = 0) -> memoryvie
 
 
 def closed(codec: int, body: bytes | bytearray) -> bytes:
-    """Records compressed as any client can read them: lz4 in independent blocks, as Java demands."""
+    """Records compressed in a form that every client can read: lz4 in independent blocks, as Java requires."""
     if codec == GZIP:
         return bytes(cramjam.gzip.compress(body))
     if codec == SNAPPY:
@@ -62,7 +62,7 @@ def closed(codec: int, body: bytes | bytearray) -> bytes:
 
 
 def _whole(codec: Any, body: memoryview) -> memoryview:
-    """All of it, in room that grows with what comes."""
+    """All records, in a buffer that grows with them."""
     room = max(_LEAST, _GUESS * len(body))
     while True:
         room = min(room, MOST + 1)
@@ -83,19 +83,19 @@ def _bounded(found: memoryview) -> memoryview:
 
 
 def _snappy_block(block: memoryview) -> memoryview:
-    """One block, which says its size itself; no snappy is 32 times smaller than what it holds."""
+    """One block, which contains its size; snappy never exceeds a ratio of 32."""
     size = cramjam.snappy.decompress_raw_len(block)
     if size > min(MOST, _SNAPPY_RATIO * (len(block) + 2)):
-        raise ValueError(f"{len(block)} bytes that say to be {size}")
+        raise ValueError(f"{len(block)} bytes with a declared size of {size}")
     return memoryview(cramjam.snappy.decompress_raw(block))
 
 
 def _lz4_start(body: memoryview) -> memoryview:
-    """The first block of a frame (lz4_Frame_format.md): magic, flags, block size, maybe the size of the content and
-    the id of a dictionary, a checksum, then blocks behind their sizes."""
+    """The first block of a frame (lz4_Frame_format.md): magic, flags, block size, optional content size and
+    dictionary id, a checksum, then blocks after their sizes."""
     magic, flags, sizes = _LZ4_HEAD.unpack_from(body)
     if magic != _LZ4_MAGIC or not 4 <= sizes >> 4 <= 7:
-        raise ValueError(f"no lz4 frame: {bytes(body[:6]).hex()}")
+        raise ValueError(f"not an lz4 frame: {bytes(body[:6]).hex()}")
     at = _LZ4_HEAD.size + 8 * (flags >> 3 & 1) + 4 * (flags & 1) + 1
     size, at = _LZ4_BLOCK_SIZE.unpack_from(body, at)[0], at + 4
     block = body[at : at + (size & ~_LZ4_PLAIN)]

@@ -1,4 +1,4 @@
-"""Record batches, version 2: header, boundaries, and what a copy changes in them (KIP-98; DefaultRecordBatch.java)."""
+"""Record batches, version 2: header, boundaries, and changes by a copy (KIP-98; DefaultRecordBatch.java)."""
 
 import struct
 from collections.abc import Iterator
@@ -10,9 +10,9 @@ from trueup.state.common.errors import BadBytes
 
 HEADER_BYTES = 61
 CODEC, APPEND_TIME, TRANSACTIONAL, CONTROL, HORIZON = 0x07, 0x08, 0x10, 0x20, 0x40
-"""Bits of the attributes: codec, time of the log instead of the producer's, and KIP-534's delete horizon."""
+"""Bits of the attributes: codec, timestamp type (log append time), and KIP-534's delete horizon."""
 SEQUENCES = 1 << 31
-"""Sequences count from 0 to 2^31 - 1 and then from 0 again."""
+"""Sequence numbers count from 0 to 2^31 - 1 and then restart at 0."""
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _SIZES = struct.Struct(">qiib")
@@ -21,13 +21,13 @@ _LONG = struct.Struct(">q")
 _CRC_ATTRIBUTES = struct.Struct(">Ih")
 _CRC_AT, _ATTRIBUTES_AT, _BASE_TIME_AT, _PRODUCER_AT = 17, 21, 27, 43
 _SIZE_FIELDS = 12
-"""Bytes before those that the length field counts."""
+"""Bytes before those counted by the length field."""
 _SHORTEST, _SHORTEST_OLD = HEADER_BYTES - _SIZE_FIELDS, 14
 _TODO = "read it with another client"
 
 
 class Header(NamedTuple):
-    """The first 61 bytes. ``last_delta``: offset of the last record there ever was, less ``offset``; times in ms."""
+    """The first 61 bytes. ``last_delta``: original offset of the last record, relative to ``offset``; times in ms."""
 
     offset: int
     length: int
@@ -50,20 +50,20 @@ class Header(NamedTuple):
 
     @property
     def dense(self) -> bool:
-        """Whether a broker would take the batch as it is: no holes, and nothing of the cleaner's."""
+        """Whether a broker would accept the batch unchanged: no gaps, and no traces of the log cleaner."""
         return self.last_delta + 1 == self.records and not self.attributes & HORIZON
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of its last record, also after records were cleaned away."""
+        """Sequence number of its last record, also if records were removed by compaction."""
         return (self.sequence + self.last_delta) % SEQUENCES
 
 
 def walk(buffer: memoryview) -> Iterator[tuple[Header, memoryview]]:
-    """Header and bytes of each whole batch; a cut-off one at the end is left out.
+    """Header and bytes of each whole batch; a truncated one at the end is omitted.
 
-    Old message sets (magic 0 and 1) have offset, length and magic at the same places: the caller looks at ``magic``.
-    Raises `BadBytes` for a length that none has.
+    Old message sets (magic 0 and 1) have offset, length and magic at the same positions: the caller checks ``magic``.
+    Raises `BadBytes` for an invalid length.
     """
     at, size = 0, len(buffer)
     while at + HEADER_BYTES <= size:
@@ -83,12 +83,12 @@ def header_of(batch: memoryview | bytes | bytearray) -> Header:
 
 
 def sound(header: Header, batch: memoryview) -> bool:
-    """Whether the bytes are those that the checksum was made of."""
+    """Whether the checksum matches the bytes."""
     return crc32c(batch[_ATTRIBUTES_AT:]) == header.crc
 
 
 def readdress(batch: memoryview, producer_id: int, sequence: int, attributes: int) -> None:
-    """Make it, in place, a batch of another producer (epoch 0), with a new checksum. Records stay unopened."""
+    """Convert it, in place, to a batch of another producer (epoch 0) with a new checksum. Records are not read."""
     _LONG.pack_into(batch, 0, 0)
     _PRODUCER.pack_into(batch, _PRODUCER_AT, producer_id, 0, sequence)
     _CRC_ATTRIBUTES.pack_into(batch, _CRC_AT, 0, attributes)
@@ -96,7 +96,7 @@ def readdress(batch: memoryview, producer_id: int, sequence: int, attributes: in
 
 
 def assemble(header: Header, body: bytes | bytearray) -> memoryview:
-    """A batch of this header and these (compressed) records; length and checksum are computed."""
+    """A batch with this header and these (compressed) records; length and checksum are computed."""
     batch = bytearray(_HEADER.pack(*header)) + body
     _SIZES.pack_into(batch, 0, header.offset, len(batch) - _SIZE_FIELDS, header.leader_epoch, header.magic)
     view = memoryview(batch)
@@ -105,5 +105,5 @@ def assemble(header: Header, body: bytes | bytearray) -> memoryview:
 
 
 def digest(batch: memoryview) -> int:
-    """Tells batches apart by their records and base time, whoever produced them and wherever they stand."""
+    """A digest of a batch's records and base time, independent of their producer and offset."""
     return crc32c(batch[HEADER_BYTES:], crc32c(batch[_BASE_TIME_AT : _BASE_TIME_AT + 8]))

@@ -1,4 +1,4 @@
-"""Inside a batch: its records written anew without holes, and what the first of them says in its headers.
+"""Operations on the records of a batch: encoding without gaps, and reading a header of the first record.
 
 Record layout (DefaultRecord.java): varint size, attributes (1 byte), varints of time delta and offset delta, then key,
 value and headers, each with a varint length (-1: null).
@@ -15,7 +15,7 @@ _LONG, _SHIFTS = (1 << 64) - 1, 63
 
 
 class Dense(NamedTuple):
-    """A batch without holes, and where its records were: (offset less the batch's, how many from there on)."""
+    """A batch without gaps, and the original offsets: (relative to the batch's, number of records from there on)."""
 
     batch: memoryview
     stretches: list[tuple[int, int]]
@@ -24,7 +24,7 @@ class Dense(NamedTuple):
 def dense(header: Header, batch: memoryview, where: str) -> Dense:
     """The same records with offsets 0, 1, 2 ..., as a producer would send them. Raises `BadBytes`.
 
-    Where the source's log gave the time, every record has that time, and so it must say itself.
+    If the source's log set the time, every record gets this time explicitly.
     """
     body = opened(header.attributes & CODEC, batch[HEADER_BYTES:], where)
     restamp = bool(header.attributes & APPEND_TIME)
@@ -51,12 +51,12 @@ def dense(header: Header, batch: memoryview, where: str) -> Dense:
 
 
 def first_header(header: Header, batch: memoryview, name: bytes, where: str) -> bytes | None:
-    """The value of a header of the first record; None when it is not there. Raises `BadBytes`."""
+    """The value of a header of the first record; None if it is absent. Raises `BadBytes`."""
     codec, body = header.attributes & CODEC, batch[HEADER_BYTES:]
     try:
         return _header(opened(codec, body, where, _PEEK_BYTES), name)
     except IndexError:
-        pass  # the record is longer than the peek
+        pass  # the record exceeds the decompressed start
     try:
         return _header(opened(codec, body, where), name)
     except IndexError as error:
@@ -89,9 +89,9 @@ def _deltas(body: memoryview, start: int) -> tuple[int, int, int]:
 
 
 def _within(body: memoryview, begin: int, end: int) -> int:
-    """The end of a part of the records that begins there."""
+    """The end of a part of the records that starts here."""
     if not begin <= end <= len(body):
-        raise IndexError("a part that ends elsewhere")
+        raise IndexError("a part with another end")
     return end
 
 

@@ -1,1 +1,1 @@
-"""JVMs as child processes: Java, locked jars, ports, readiness."""
+"""JVMs as child processes: Java, locked jars, ports, readiness checks."""

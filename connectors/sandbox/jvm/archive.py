@@ -1,8 +1,8 @@
-"""Class-data archives: classes of a server as its JVM wants them in memory, mapped at a start instead of loaded.
+"""Class-data archives: the loaded classes of a server, which its JVM maps at start instead of loading them.
 
-A JVM writes such an archive when it ends in order with ``-XX:ArchiveClassesAtExit`` (JEP 350, Java 13), and maps it
-with ``-XX:SharedArchiveFile``. It checks the archive against itself and its class path, and starts without one that
-does not fit. Servers here are killed more often than not, so archives are made on purpose: see `recording`.
+A JVM writes such an archive at a regular exit with ``-XX:ArchiveClassesAtExit`` (JEP 350, Java 13), and maps it
+with ``-XX:SharedArchiveFile``. It validates the archive against its own version and class path, and starts without an
+archive that does not match. Sandbox servers are usually killed, so archives are recorded explicitly: see `recording`.
 """
 
 import hashlib
@@ -15,11 +15,11 @@ from trueup.connectors.sandbox.jvm.jars import cache_dir
 from trueup.connectors.sandbox.jvm.java import java
 
 _drafts: dict[Path, Path] | None = None
-"""While archives are recorded: the file that a JVM writes, by the archive that it becomes."""
+"""During a recording: the file that a JVM writes, by the resulting archive."""
 
 
 def flags(classpath: Sequence[Path], main: Sequence[object]) -> list[str]:
-    """JVM flags for a class path and a main class with its options: use the archive, or write it while recording."""
+    """JVM flags for a class path and a main class with its options: use the archive, or write it during a recording."""
     place = _place(classpath, main)
     if place.exists():
         return [f"-XX:SharedArchiveFile={place}"]
@@ -31,8 +31,8 @@ def flags(classpath: Sequence[Path], main: Sequence[object]) -> list[str]:
 
 @contextmanager
 def recording() -> Iterator[None]:
-    """Every first JVM of its kind that starts within this writes an archive when it ends, which must be in order and
-    before this is left. Starts meanwhile are slower; so is the end, by seconds."""
+    """A context in which every first JVM of its kind writes an archive when it exits, which must be regular and within
+    the context. Starts are slower meanwhile, and exits take seconds longer."""
     global _drafts
     cache_dir().joinpath("classes").mkdir(parents=True, exist_ok=True)
     _drafts = {}
@@ -41,12 +41,12 @@ def recording() -> Iterator[None]:
     finally:
         written, _drafts = _drafts, None
     for place, draft in written.items():
-        if draft.exists():  # a JVM that was killed wrote none
+        if draft.exists():  # a killed JVM wrote none
             draft.replace(place)
 
 
 def _place(classpath: Sequence[Path], main: Sequence[object]) -> Path:
-    """By Java, class path and main class: the jars of a set have their digests in their paths."""
+    """Keyed by Java, class path and main class: the paths of a set's jars contain their digests."""
     name = next(str(word) for word in main if not str(word).startswith("-"))
     binary = java().resolve()
     key = f"{binary} {binary.stat().st_mtime_ns} {':'.join(map(str, classpath))} {name}"

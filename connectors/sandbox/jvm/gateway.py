@@ -1,4 +1,4 @@
-"""A JVM that Python drives through py4j's own server, so that BookKeeper's real client needs no Java source here."""
+"""A JVM that Python drives through py4j's server, so that BookKeeper's client needs no Java source here."""
 
 import re
 from importlib.metadata import distribution
@@ -13,13 +13,13 @@ from trueup.connectors.sandbox.jvm.processes import Process
 from trueup.connectors.sandbox.jvm.server import SMALL_JVM, jvm, log4j2
 
 _GREETING = re.compile(r"^(\d+)\n(\S+)\n", re.MULTILINE)
-"""The port and the token, the first that it prints itself."""
+"""The first output of the JVM: the port and the token."""
 
 
 class Gateway:
-    """Classes of one jar set as attributes of `java`: ``gateway.java.org.apache.bookkeeper...``.
+    """The classes of one jar set as attributes of `java`: ``gateway.java.org.apache.bookkeeper...``.
 
-    Only holders of the token that the JVM prints at its start may use it.
+    Access requires the token that the JVM prints at its start.
     """
 
     def __init__(self, name: str, root: Path, jar_set: str) -> None:
@@ -40,11 +40,11 @@ class Gateway:
 
     @property
     def client(self) -> Any:
-        """What py4j's own constructors ask for."""
+        """The client that py4j's constructors require."""
         return self._gateway._gateway_client
 
     def close(self) -> None:
-        """End the JVM. References to its objects that are collected later are told so, or each would log an error."""
+        """End the JVM. References to its objects are detached, or each would log an error when it is collected."""
         try:
             self._gateway.shutdown()
         except Py4JError:

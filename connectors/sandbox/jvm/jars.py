@@ -1,8 +1,8 @@
-"""Locked jars: fetched by exact Maven coordinates, checked against the lock, cached for the user.
+"""Locked jars: fetched by exact Maven coordinates, verified against the lock, cached per user.
 
 A set is a text file ``locks/<set>.lock`` with one line for each jar (size in bytes):
-``sha256 size group:artifact:version[:classifier]``. jgo knows the public repository; ``TRUEUP_MAVEN`` names a mirror
-to use instead of it. Lines that start with # say what the set was made of; see `connectors.sandbox.jvm.relock`.
+``sha256 size group:artifact:version[:classifier]``. jgo knows the public repository; ``TRUEUP_MAVEN`` sets a mirror
+instead. Lines that start with # describe the origin of the set; see `connectors.sandbox.jvm.relock`.
 """
 
 import fcntl
@@ -45,21 +45,21 @@ class Jar:
 
     @property
     def file_name(self) -> str:
-        """What Maven calls the file."""
+        """The file name in Maven."""
         return "-".join(filter(None, (self.artifact, self.version, self.classifier))) + ".jar"
 
 
 def jars(name: str, progress: Progress | None = None) -> list[Path]:
-    """The verified files of one set, in the order of its lock; what is missing is fetched first.
+    """The verified files of one set, in the order of its lock; missing files are fetched first.
 
-    ``progress`` is told (bytes done, bytes in all) from any thread. Raises `Stop` for an unknown set or a jar
-    that is not the one in the lock, `Retry` when the repository does not answer.
+    ``progress`` is called with (bytes done, total bytes) from any thread. Raises `Stop` for an unknown set or a jar
+    that differs from the lock, `Retry` if the repository does not respond.
     """
     return fetch(parse(lock_text(name), f"{name}.lock"), progress)
 
 
 def fetch(wanted: Sequence[Jar], progress: Progress | None = None) -> list[Path]:
-    """As `jars`, for jars of one's own."""
+    """Like `jars`, for given jars."""
     if not all(map(_is_cached, wanted)):
         with _only_one_process():
             _fetch_all([jar for jar in wanted if not _is_cached(jar)], progress or _ignore)
@@ -67,20 +67,20 @@ def fetch(wanted: Sequence[Jar], progress: Progress | None = None) -> list[Path]
 
 
 def sets() -> list[str]:
-    """Names of the sets there are."""
+    """Names of the sets."""
     locks = files("trueup.connectors.sandbox.jvm") / "locks"
     return sorted(entry.name.removesuffix(".lock") for entry in locks.iterdir() if entry.name.endswith(".lock"))
 
 
 def lock_text(name: str) -> str:
-    """The lock of a set. Raises `Stop` when there is none."""
+    """The lock of a set. Raises `Stop` if there is none."""
     if name not in sets():
         raise Stop(f"one of the jar sets {', '.join(sets())}", repr(name), "use one of these")
     return (files("trueup.connectors.sandbox.jvm") / "locks" / f"{name}.lock").read_text()
 
 
 def parse(text: str, where: str) -> list[Jar]:
-    """Jars of a lock. Raises `BadBytes` at the first line that is not one."""
+    """Parse the jars of a lock. Raises `BadBytes` at the first invalid line."""
     found, at = [], 0
     for line in text.splitlines(keepends=True):
         if line.strip() and not line.startswith("#"):
@@ -90,7 +90,7 @@ def parse(text: str, where: str) -> list[Jar]:
 
 
 def verify(jar: Jar, path: Path) -> None:
-    """Raises `Retry` when the file is short (a broken transfer), `Stop` when it is not the jar of the lock."""
+    """Raises `Retry` if the file is short (a broken transfer), `Stop` if it is not the jar of the lock."""
     size = path.stat().st_size
     if size < jar.size:
         raise Retry(f"{jar.size} bytes of {jar.coordinates}", f"{size} bytes", "fetch it again")
@@ -100,12 +100,12 @@ def verify(jar: Jar, path: Path) -> None:
         raise Stop(
             f"{jar.coordinates} with sha256 {jar.sha256}",
             f"sha256 {sha256}",
-            "do not use it: find out what stands between here and the Maven repository",
+            "do not use it; check the path to the Maven repository",
         )
 
 
 def cache_dir() -> Path:
-    """Where this user's jars live: $TRUEUP_CACHE, else $XDG_CACHE_HOME/trueup, else ~/.cache/trueup."""
+    """The user's cache of jars: $TRUEUP_CACHE, else $XDG_CACHE_HOME/trueup, else ~/.cache/trueup."""
     if own := os.environ.get("TRUEUP_CACHE"):
         return Path(own).expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "trueup"
@@ -120,7 +120,7 @@ def _parse_line(line: str, where: str, at: int) -> Jar:
 
 
 def _place(jar: Jar) -> Path:
-    """A file has this name only after its digest was checked, so the name is the proof."""
+    """The path of a verified file: a file is moved there only after its digest was checked."""
     return cache_dir() / "jars" / jar.sha256[:16] / jar.file_name
 
 
@@ -136,7 +136,7 @@ def _only_one_process() -> Iterator[None]:
     cache_dir().mkdir(parents=True, exist_ok=True)
     with (cache_dir() / "fetch.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        for left in cache_dir().glob("fetch-*"):  # by a process that was killed
+        for left in cache_dir().glob("fetch-*"):  # left by a killed process
             shutil.rmtree(left)
         yield
 
@@ -179,7 +179,7 @@ def _fetch(jar: Jar, report: "_Counter") -> None:
 
 
 def _resolve(jar: Jar, staging: Path, resolver: PythonResolver) -> Path:
-    """The jar as jgo gets it. The staging directory is new each time, as jgo takes a half-written file for whole."""
+    """Fetch the jar with jgo. The staging directory is new each time, as jgo accepts partial files."""
     mirror = os.environ.get("TRUEUP_MAVEN")
     repositories = {"mirror": mirror.rstrip("/")} if mirror else None
     context = MavenContext(resolver=resolver, repo_cache=staging, remote_repos=repositories, timeout=60)
@@ -187,7 +187,7 @@ def _resolve(jar: Jar, staging: Path, resolver: PythonResolver) -> Path:
     try:
         return Path(artifact.resolve())
     except (OSError, RuntimeError) as error:
-        todo = "check the network and its proxy (HTTPS_PROXY), or name a mirror in TRUEUP_MAVEN"
+        todo = "check the network and its proxy (HTTPS_PROXY), or set a mirror in TRUEUP_MAVEN"
         raise Retry(f"{jar.coordinates} from the Maven repository", str(error), todo) from error
 
 

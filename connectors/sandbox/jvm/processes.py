@@ -1,7 +1,7 @@
-"""Child processes that cannot outlive us, ports that nobody else gets, and waiting for a condition.
+"""Child processes that end with this process, reserved ports, and waiting for a condition.
 
-A child dies with this process (PR_SET_PDEATHSIG, prctl(2)), however that ends. The kernel sends that signal when the
-*thread* that forked the child ends, so every child is forked by one thread that lives as long as the process.
+A child is killed when this process ends (PR_SET_PDEATHSIG, prctl(2)). The kernel sends that signal when the
+*thread* that forked the child ends, so one thread that lives as long as the process forks every child.
 """
 
 import ctypes
@@ -31,9 +31,9 @@ os.register_at_fork(after_in_child=_renew_forker)
 
 
 class Process:
-    """One child process with a log file and a session of its own.
+    """One child process with its own log file and session.
 
-    ``environment`` is added to ours. A process that ended may be started again.
+    ``environment`` is added to the current one. A process that ended can be started again.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Process:
         self._log_start = 0
 
     def within(self, command: Sequence[object]) -> None:
-        """Start it through another command from now on."""
+        """Start the process through another command from now on."""
         self._command = [*(str(word) for word in command), *self._command]
 
     @property
@@ -61,7 +61,7 @@ class Process:
 
     @property
     def alive(self) -> bool:
-        """Whether it runs now. Notices the end of one that died by itself and ends what that left behind."""
+        """Whether it runs now. If it died by itself, its remaining children are killed."""
         if self._child is None or self._child.returncode is not None:
             return False
         if os.waitid(os.P_PID, self._child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
@@ -75,17 +75,17 @@ class Process:
         return self._child.returncode if self._child and not self.alive else None
 
     def start(self) -> None:
-        """Start it. Raises `Stop` when it runs already or cannot be started."""
+        """Start it. Raises `Stop` if it runs already or cannot be started."""
         if self.alive:
-            raise Stop(f"{self.name} to be down", f"process {self.pid}", "stop it first")
+            raise Stop(f"{self.name} not running", f"process {self.pid}", "stop it first")
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with open(self.log, "ab", opener=_ours_alone) as log:
             self._log_start = log.tell()
             self._child = _forker.submit(self._fork, log).result()
 
     def wait_ready(self, condition: Callable[[], object], timeout_s: float) -> None:
-        """Wait until ``condition`` holds. Raises `Stop` with the end of its log when it dies first, `Retry` when
-        time runs out."""
+        """Wait until ``condition`` holds. Raises `Stop` with the end of its log if it dies first, `Retry` after
+        the time-out."""
 
         def ready_or_dead() -> object:
             return condition() or not self.alive
@@ -98,11 +98,11 @@ class Process:
             raise Stop(
                 f"{self.name} to become ready",
                 f"exit code {self.exit_code}; its log ends\n{self.tail()}",
-                "see its log",
+                "check its log",
             )
 
     def run(self, timeout_s: float) -> None:
-        """Start it and wait for its end. Raises `Stop` with the end of its log unless it succeeds."""
+        """Run it to its end. Raises `Stop` with the end of its log unless it succeeds."""
         self.start()
         try:
             wait_until(lambda: not self.alive, timeout_s, f"{self.name} to end")
@@ -112,22 +112,22 @@ class Process:
             raise Stop(f"{self.name} to succeed", f"exit code {self.exit_code}; it wrote\n{self.tail()}", "see its log")
 
     def output(self) -> str:
-        """What it wrote since its last start."""
+        """Its output since the last start."""
         with self.log.open("rb") as log:
             log.seek(self._log_start)
             return log.read().decode(errors="replace")
 
     def tail(self, lines: int = 20) -> str:
-        """The last lines it wrote since its last start."""
+        """The last lines of its output since the last start."""
         return "\n".join(self.output().splitlines()[-lines:])
 
     def terminate(self) -> None:
-        """Ask it to end (SIGTERM) and return at once."""
+        """Send SIGTERM and return immediately."""
         if self._child and self.alive:
             self._child.terminate()
 
     def stop(self, grace_s: float = 10.0) -> None:
-        """End it: SIGTERM, and after ``grace_s`` seconds SIGKILL."""
+        """Send SIGTERM, and SIGKILL after ``grace_s`` seconds."""
         self.terminate()
         try:
             wait_until(lambda: not self.alive, grace_s, f"{self.name} to end")
@@ -135,13 +135,13 @@ class Process:
             self.kill()
 
     def kill(self) -> None:
-        """End it and what it started by SIGKILL, and wait until it is gone."""
+        """Kill it and its children with SIGKILL, and wait for their end."""
         if self._child and self.alive:
             self._bury(self._child)
 
     @staticmethod
     def _bury(child: "subprocess.Popen[bytes]") -> None:
-        """The group is signalled before the child is reaped: until then its id cannot belong to anybody else."""
+        """Signal the group before the child is reaped: until then its id cannot be reused."""
         os.killpg(child.pid, signal.SIGKILL)
         child.wait()
 
@@ -165,19 +165,19 @@ class Process:
                 preexec_fn=die_with_us,
             )
         except OSError as error:
-            raise Stop(f"{self._command[0]} to start", str(error), "check that it is there and executable") from error
+            raise Stop(f"{self._command[0]} to start", str(error), "check that it exists and is executable") from error
 
 
 def _ours_alone(path: str, flags: int) -> int:
-    """Logs may hold what others should not see (the gateway's token)."""
+    """Logs can contain secrets (the gateway's token)."""
     return os.open(path, flags, 0o600)
 
 
 class Port:
-    """A TCP port kept for one server, as long as this object lives.
+    """A TCP port that is reserved for one server during the lifetime of this object.
 
-    A bound socket that never listens keeps it: the kernel gives the number to nobody else, while a server that binds
-    with SO_REUSEADDR (every Java and netty server on Linux) may listen on it.
+    A bound socket that never listens reserves it: the kernel does not assign the number again, while a server that
+    binds with SO_REUSEADDR (every Java and netty server on Linux) can listen on it.
     """
 
     def __init__(self, host: str = "127.0.0.1", number: int = 0) -> None:
@@ -187,7 +187,7 @@ class Port:
             self._socket.bind((host, number))
         except OSError as error:
             self._socket.close()
-            raise Retry(f"port {host}:{number} to be free", str(error), "end what uses it") from error
+            raise Retry(f"port {host}:{number} to be free", str(error), "stop the process that uses it") from error
         self.host, self.number = host, int(self._socket.getsockname()[1])
 
     def __str__(self) -> str:
@@ -202,12 +202,12 @@ class Port:
         return True
 
     def release(self) -> None:
-        """Give it back."""
+        """Release the port."""
         self._socket.close()
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A port free at this moment. Use `Port` where another process might take it meanwhile."""
+    """A port that is free now. Use `Port` if another process might take it meanwhile."""
     port = Port(host)
     port.release()
     return port.number
@@ -218,5 +218,5 @@ def wait_until(condition: Callable[[], object], timeout_s: float, what: str) -> 
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline:
-            raise Retry(what, f"not so after {timeout_s:g} s", "give it more time, or see the logs")
+            raise Retry(what, f"not true after {timeout_s:g} s", "wait longer, or check the logs")
         time.sleep(0.05)

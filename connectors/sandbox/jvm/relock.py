@@ -1,9 +1,9 @@
-"""For maintainers: make the lock of a set again with Maven, as in ``python -m trueup.connectors.sandbox.jvm.relock
+"""For maintainers: create the lock of a set again with Maven, as in ``python -m trueup.connectors.sandbox.jvm.relock
 kafka-4.3.1``.
 
-The lines ``# root group:artifact:version`` of a lock name what it was made of: those jars with all they need at run
-time. ``# only ...`` names a jar taken without what it asks for. ``# import ...`` names a pom whose versions go before
-those that the roots ask for, ``# without group:artifact`` what is left out wherever it is asked for.
+The lines ``# root group:artifact:version`` of a lock name its roots: these jars and all their runtime
+dependencies. ``# only ...`` names a jar without its dependencies. ``# import ...`` names a pom whose versions
+override those of the roots, ``# without group:artifact`` an excluded dependency.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ _IMPORT = "<type>pom</type><scope>import</scope>"
 
 
 def main(name: str) -> None:
-    """Rewrite the lock of one set. Raises `Stop` when Maven is missing or fails."""
+    """Rewrite the lock of one set. Raises `Stop` if Maven is missing or fails."""
     header = "".join(line for line in lock_text(name).splitlines(keepends=True) if line.startswith("#"))
     with tempfile.TemporaryDirectory() as work:
         (Path(work) / "pom.xml").write_text(pom(header))
@@ -45,7 +45,7 @@ def pom(header: str) -> str:
 
 
 def lines(directory: Path) -> str:
-    """Lock lines of all jars below a directory laid out as a Maven repository, by coordinates."""
+    """Lock lines of all jars below a directory in the layout of a Maven repository, by coordinates."""
     jars = [_jar(path.relative_to(directory), path.read_bytes()) for path in directory.rglob("*.jar")]
     found = sorted(jars, key=lambda jar: jar.coordinates)
     return "".join(f"{jar.sha256} {jar.size} {jar.coordinates}\n" for jar in found)
@@ -81,7 +81,7 @@ def _maven(work: Path) -> None:
             check=False,
         )
     except OSError as error:
-        raise Stop("mvn to make locks with", str(error), "install Maven") from error
+        raise Stop("mvn, which creates locks", str(error), "install Maven") from error
     if done.returncode:
         raise Stop("mvn to resolve the roots", done.stdout[-2_000:], "correct the # lines of the lock")
 

@@ -1,4 +1,4 @@
-"""What every server of the sandbox is: a JVM with files of its own, told ready by asking it."""
+"""The base class of sandbox servers: a JVM with its own files, and a readiness check."""
 
 import fcntl
 import shutil
@@ -13,10 +13,10 @@ from trueup.connectors.sandbox.jvm.processes import Process
 from trueup.state.common.errors import Stop
 
 SMALL_HEAP = ("-Xms48m", "-Xmx192m", "-XX:MaxDirectMemorySize=96m", "-XX:MaxMetaspaceSize=96m")
-"""Many JVMs on a small machine."""
+"""JVM flags for many JVMs on a small machine."""
 SMALL_JVM = (*SMALL_HEAP, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 DEFAULT_JVM: tuple[str, ...] = ()
-"""Java's own choice, for benchmarks that must be fair."""
+"""JVM flags with Java's own choices, for fair benchmarks."""
 
 _ALWAYS = (
     "-Djava.net.preferIPv4Stack=true",
@@ -28,9 +28,9 @@ _ALWAYS = (
 
 
 class Server(Closing):
-    """A server that may be started, killed and started again on the same directories.
+    """A server that can be started, killed and started again on the same directories.
 
-    ``root`` is its directory: configuration, data, log and the libraries that netty and RocksDB unpack.
+    ``root`` is its directory: configuration, data, log, and the libraries that netty and RocksDB unpack.
     """
 
     ready_s = 90.0
@@ -42,7 +42,7 @@ class Server(Closing):
 
     @property
     def process(self) -> Process:
-        """The process, made once at the first use."""
+        """The process, created at the first use."""
         if self._process is None:
             self._process = self.make()
         return self._process
@@ -63,15 +63,15 @@ class Server(Closing):
         return self.root / "server.log"
 
     def make(self) -> Process:
-        """Write its files and describe its process."""
+        """Write its files and create its process."""
         raise NotImplementedError
 
     def is_ready(self) -> bool:
-        """Whether it answers."""
+        """Whether it responds."""
         raise NotImplementedError
 
     def start(self) -> None:
-        """Start the process; see `wait_ready`. Raises `Stop` when it runs, here or in another process."""
+        """Start the process; see `wait_ready`. Raises `Stop` if it runs already, here or in another process."""
         if self._claim is None:
             self._claim = _claim(self.root, self.name)
         self.prepare()
@@ -79,10 +79,10 @@ class Server(Closing):
         self.process.start()
 
     def prepare(self) -> None:
-        """What must be done before each start."""
+        """Preparation before each start."""
 
     def wait_ready(self) -> None:
-        """Wait until it answers. Raises `Stop` when it dies first, `Retry` when that takes too long."""
+        """Wait until it responds. Raises `Stop` if it dies first, `Retry` after the time-out."""
         self.process.wait_ready(self.is_ready, self.ready_s)
 
     def up(self) -> None:
@@ -91,7 +91,7 @@ class Server(Closing):
         self.wait_ready()
 
     def stop(self, grace_s: float = 10.0) -> None:
-        """Shut down in order, by force after ``grace_s`` seconds."""
+        """Shut down regularly, by force after ``grace_s`` seconds."""
         if self._process:
             self._process.stop(grace_s)
         self._give_up()
@@ -103,7 +103,7 @@ class Server(Closing):
         self._give_up()
 
     def close(self) -> None:
-        """Kill it and give back what it holds."""
+        """Kill it and release its resources."""
         self.kill()
 
     def restart(self) -> None:
@@ -125,7 +125,7 @@ def jvm(
     flags: Sequence[str],
     environment: Mapping[str, str] | None = None,
 ) -> Process:
-    """A Java process. The class path goes through the environment, to keep the command line readable."""
+    """A Java process. The class path is passed in the environment, to keep the command line readable."""
     scratch = root / "tmp"
     _clear(scratch)
     return Process(
@@ -138,12 +138,12 @@ def jvm(
 
 
 def write_properties(path: Path, values: Mapping[str, object]) -> Path:
-    """A Java properties file, one key on each line."""
+    """Write a Java properties file, one key per line."""
     return write_whole(path, "".join(f"{key}={value}\n" for key, value in values.items()))
 
 
 def write_whole(path: Path, text: str, mode: int = 0o644) -> Path:
-    """Write a file that nobody sees half-written."""
+    """Write a file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f"{path.name}.draft")
     draft.write_text(text)
@@ -163,18 +163,20 @@ def log4j2(directory: Path, target: str = "SYSTEM_OUT", level: str = "INFO") -> 
 
 
 def _clear(scratch: Path) -> None:
-    """An empty directory in place of what a killed JVM unpacked and never removed."""
+    """Replace the files that a killed JVM unpacked and never removed by an empty directory."""
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
 
 
 def _claim(directory: Path, name: str) -> IO[str]:
-    """The lock on a directory, held as long as it is open. Raises `Stop` when another process has it."""
+    """Lock a directory until the result is closed. Raises `Stop` if another process has locked it."""
     directory.mkdir(parents=True, exist_ok=True)
     lock = (directory / "lock").open("w")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         lock.close()
-        raise Stop(f"{directory} for {name} alone", "another process using it", "end that, or take another") from None
+        raise Stop(
+            f"exclusive use of {directory} for {name}", "another process", "stop it, or use another directory"
+        ) from None
     return lock

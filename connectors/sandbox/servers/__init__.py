@@ -1,1 +1,1 @@
-"""Each kind of server that the sandbox starts."""
+"""The servers that the sandbox starts."""

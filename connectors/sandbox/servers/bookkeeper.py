@@ -1,6 +1,6 @@
-"""Bookies, AutoRecovery daemons and the formatting of a BookKeeper cluster, each in a JVM of its own.
+"""Bookies, AutoRecovery daemons and the formatting of a BookKeeper cluster, each in its own JVM.
 
-Bookie N listens on 127.0.0.N, because BookKeeper's script mapping sees addresses only: the address is the host.
+Bookie N listens on 127.0.0.N, because BookKeeper's script mapping receives only addresses: the address is the host.
 Settings: conf/bk_server.conf and ServerConfiguration.java of BookKeeper.
 """
 
@@ -19,7 +19,7 @@ SESSION_MS = 4_000
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What all parts of one BookKeeper cluster share."""
+    """The common properties of one BookKeeper cluster."""
 
     root: Path
     jar_set: str
@@ -45,7 +45,7 @@ class Site:
         }
 
     def jvm(self, name: str, root: Path, settings: Mapping[str, object], main: str, option: str) -> Process:
-        """A process of this cluster whose settings are ``settings`` over the common ones."""
+        """A process of this cluster; ``settings`` override the common ones."""
         conf = write_properties(root / f"{name}.conf", {**self.common(), **settings, **self.settings})
         flags = [*self.flags, f"-Dlog4j2.configurationFile={log4j2(self.root)}"]
         return jvm(name, root, jars(self.jar_set), [main, option, conf], flags)
@@ -58,7 +58,7 @@ def client_conf(site: Site) -> Path:
 
 
 def metaformat(site: Site) -> None:
-    """Create /ledgers. Raises `Stop` with the shell's output when that fails."""
+    """Create /ledgers. Raises `Stop` with the shell's output on failure."""
     shell = jvm(
         "metaformat",
         site.root / "metaformat",
@@ -95,7 +95,7 @@ class Bookie(Server):
         return f"http://{self._http}"
 
     def make(self) -> Process:
-        """Small caches and few threads; DbLedgerStorage as Pulsar runs it; deletion delays as BookKeeper has them."""
+        """Small caches and few threads; DbLedgerStorage as in Pulsar; BookKeeper's default deletion delays."""
         settings = {
             "bookiePort": self._port.number,
             "advertisedAddress": self._port.host,
@@ -128,14 +128,14 @@ class Bookie(Server):
         return self._site.jvm(self.name, self.root, settings, "org.apache.bookkeeper.server.Main", "--conf")
 
     def is_ready(self) -> bool:
-        """Whether its admin API says so (it is registered then)."""
+        """Whether its admin API reports readiness (it is registered then)."""
         return _answers(f"{self.url}/api/v1/bookie/is_ready")
 
 
 class AutoRecovery(Server):
     """AutoRecovery daemon ``number``: Auditor elector and replication worker.
 
-    ``repairs``: whether the worker moves fragments that do not adhere to the placement policy (BP-54).
+    ``repairs``: whether the worker repairs fragments that do not adhere to the placement policy (BP-54).
     """
 
     def __init__(self, site: Site, number: int, http: Port, repairs: bool) -> None:
@@ -148,7 +148,7 @@ class AutoRecovery(Server):
         return f"http://{self._http}"
 
     def make(self) -> Process:
-        """The periodic tasks of its Auditor are off, so that only losses make it act."""
+        """The Auditor's periodic tasks are disabled, so that it acts only on losses."""
         settings = {
             "bookieId": self.name,
             "bookiePort": self._http.number,
@@ -168,12 +168,12 @@ class AutoRecovery(Server):
         return self._site.jvm(self.name, self.root, settings, main, "--conf")
 
     def is_ready(self) -> bool:
-        """Whether its admin API answers."""
+        """Whether its admin API responds."""
         return _answers(f"{self.url}/heartbeat")
 
 
 def rack_script(path: Path, racks: Mapping[str, str]) -> Path:
-    """A networkTopologyScriptFileName: one rack for each argument; an unknown address is in the first rack."""
+    """A networkTopologyScriptFileName: one rack per argument; an unknown address is in the first rack."""
     other = next(iter(racks.values()), "/default-rack")
     cases = "".join(f"    {address}) echo {rack} ;;\n" for address, rack in racks.items())
     case = f'case "$address" in\n{cases}    *) echo {other} ;;\n  esac'

@@ -1,4 +1,4 @@
-"""A single-node Kafka broker (KRaft) on 127.0.0.1: the sandbox's, and the product's embedded journal."""
+"""A single-node Kafka broker (KRaft) on 127.0.0.1, for the sandbox and for the embedded journal."""
 
 import base64
 import json
@@ -18,12 +18,12 @@ SET = f"kafka-{VERSION}"
 
 
 class Kafka(Server):
-    """A broker whose data live in ``root`` and outlast it.
+    """A broker with its data in ``root``, where they remain.
 
-    Started again on the same directory it serves the same topics, on the same port when that is free. ``heap`` is
-    its largest heap; ``settings`` go over ours (server.properties). Records are as safe as the page cache: they
-    outlast a SIGKILL of the broker, not a power cut. ``security`` adds listeners that ask for a name; of ``version``
-    there must be a lock.
+    Started again on the same directory it serves the same topics, on the same port if it is free. ``heap`` is
+    its maximum heap; ``settings`` override the defaults here (server.properties). Records are in the page cache: they
+    survive a SIGKILL of the broker, but not a power failure. ``security`` adds authenticated listeners; ``version``
+    requires a lock.
     """
 
     def __init__(
@@ -52,42 +52,42 @@ class Kafka(Server):
         return str(self._ports[listener])
 
     def client(self, listener: str = "PLAINTEXT", user: str = "admin") -> dict[str, str]:
-        """Options of a client (librdkafka's names) that comes by a listener as a user."""
+        """Client options (librdkafka's names) for a user on a listener."""
         more = self._security.client(listener, user) if self._security else {}
         return {"bootstrap.servers": self.address(listener), **more}
 
     def prepare(self) -> None:
-        """Make the keys and format a new directory. Raises `Stop` when that fails."""
+        """Create the keys and format a new directory. Raises `Stop` on failure."""
         if self._security:
             self._security.make()
         self._format()
 
     def make(self) -> Process:
-        """The broker; it is its own controller, in a static quorum so that its port may change between runs."""
+        """The broker; it is its own controller, in a static quorum so that its port can change between runs."""
         conf = self._write_settings()
         flags = ["-Xms128m", f"-Xmx{self._heap}", "-XX:+UseSerialGC", *_LOGGING]
         return self.jvm(self.name, self.root, ["kafka.Kafka", conf], flags)
 
     def is_ready(self) -> bool:
-        """Whether it said that it started: only then it is unfenced, and topics can be created."""
+        """Whether it logged its start: only then it is unfenced, and topics can be created."""
         return "Kafka Server started" in self.process.output()
 
     def close(self) -> None:
-        """Kill it and give its ports back."""
+        """Kill it and release its ports."""
         super().close()
         for port in self._ports.values():
             port.release()
 
     def cluster_id(self) -> str:
-        """What a new directory is formatted with."""
+        """The id with which a new directory is formatted."""
         return new_id()
 
     def _format(self) -> None:
-        """What is new: by Kafka's own tool the first time, afterwards with what that wrote, as it takes a JVM."""
+        """Format new directories: with Kafka's tool the first time, then from its output, because it needs a JVM."""
         template = cache_dir() / "formatted" / f"{self._set}.checkpoint"
         directories = [Path(path) for path in str(self._settings.get("log.dirs", self.root / "data")).split(",")]
         if any(map(_is_formatted, directories)):
-            return  # a directory that is added, or empty after a repair, is for the broker itself to format
+            return  # the broker formats a directory that is added, or empty after a repair, itself
         if template.exists():
             self._format_as(template.read_bytes(), directories)
             return
@@ -98,7 +98,7 @@ class Kafka(Server):
         draft.replace(template)
 
     def _format_as(self, checkpoint: bytes, directories: Sequence[Path]) -> None:
-        """Every directory of a broker has an id of its own; a checkpoint holds the features of Kafka's version alone
+        """Format the directories. Each has its own id; a checkpoint contains only the features of Kafka's version
         (Formatter.java)."""
         cluster = self.cluster_id()
         for path in directories:
@@ -118,7 +118,7 @@ class Kafka(Server):
         return jvm(name, root, jars(self._set, self._progress), main, flags)
 
     def _take_ports(self) -> dict[str, Port]:
-        """By listener the ports of the last run, or new ones for those that are taken meanwhile."""
+        """The ports of the last run by listener, or new ones for those that are in use."""
         names = ["PLAINTEXT", "CONTROLLER", *(LISTENERS if self._security else ())]
         record = self.root / "ports.json"
         before = json.loads(record.read_text()) if record.exists() else []
@@ -127,7 +127,7 @@ class Kafka(Server):
         return ports
 
     def layout(self) -> dict[str, object]:
-        """Who it is and where it listens."""
+        """Its identity and addresses."""
         return {
             "process.roles": "broker,controller",
             "node.id": 1,
@@ -152,7 +152,7 @@ class Kafka(Server):
             "share.coordinator.state.topic.replication.factor": 1,
             "share.coordinator.state.topic.min.isr": 1,
             "group.initial.rebalance.delay.ms": 0,
-            "broker.session.timeout.ms": 6_000,  # a killed broker may register again only after this
+            "broker.session.timeout.ms": 6_000,  # a killed broker can register again only after this
             "broker.heartbeat.interval.ms": 500,
             "log.cleaner.enable": "true",
             "log.cleaner.dedupe.buffer.size": 16 << 20,
@@ -164,7 +164,7 @@ class Kafka(Server):
 
 
 def new_id() -> str:
-    """An id of a cluster or directory as Kafka makes them: 16 random bytes in base64, of which none begins with -."""
+    """A cluster or directory id as Kafka creates them: 16 random bytes in base64 that do not start with -."""
     found = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     return new_id() if found.startswith("-") else found
 

@@ -1,6 +1,6 @@
-"""A Kafka cluster of several brokers on 127.0.0.1, whose partitions change their leader when one is killed.
+"""A Kafka cluster of several brokers on 127.0.0.1, whose partitions change their leader when a broker is killed.
 
-The controller is a process of its own that nobody kills: the smallest cluster in which every broker may die.
+The controller is a separate process that is never killed: the smallest cluster in which every broker can fail.
 """
 
 import json
@@ -15,11 +15,11 @@ from trueup.connectors.sandbox.servers.security import Security
 
 CONTROLLER = 100
 SESSION_MS = 4_000
-"""A broker killed is known to be dead after this."""
+"""A killed broker is detected after this time."""
 
 
 class Node(Kafka):
-    """One process of a cluster: the controller, or a broker that follows it."""
+    """One process of a cluster: the controller, or a broker."""
 
     def __init__(self, cluster: "Brokers", number: int, heap: str) -> None:
         self._cluster, self.number = cluster, number
@@ -27,11 +27,11 @@ class Node(Kafka):
         super().__init__(cluster.root / name, heap, cluster.settings, security=cluster.security, name=name)
 
     def cluster_id(self) -> str:
-        """That of all nodes."""
+        """The id shared by all nodes."""
         return self._cluster.id
 
     def layout(self) -> dict[str, object]:
-        """Its role alone, and who the controller is."""
+        """Its only role, and the address of the controller."""
         ours = super().layout()
         listening = str(ours["listeners"]).split(",")
         voters = {"node.id": self.number, "controller.quorum.voters": f"{CONTROLLER}@{self._cluster.voter}"}
@@ -42,10 +42,10 @@ class Node(Kafka):
 
 
 class Brokers(Closing):
-    """Brokers 1..N and a controller below ``root``; a root used before comes up with its data, on the same ports.
+    """Brokers 1..N and a controller below ``root``; a root used before starts with its data, on the same ports.
 
-    Topics are made with as many replicas as there are brokers unless one says otherwise, and a record is acknowledged
-    with acks=all by every replica in sync, at least one. ``settings`` go over ours on every node. ``security`` adds
+    Topics are created with one replica per broker by default, and a record with acks=all is acknowledged
+    by every in-sync replica, at least one. ``settings`` override the defaults on every node. ``security`` adds
     the listeners SASL_PLAINTEXT and SASL_SSL and an authorizer.
     """
 
@@ -73,7 +73,7 @@ class Brokers(Closing):
 
     @property
     def voter(self) -> str:
-        """host:port of the controller's own listener."""
+        """host:port of the controller's listener."""
         return self.controller.address("CONTROLLER")
 
     @property
@@ -86,12 +86,12 @@ class Brokers(Closing):
         return ",".join(broker.address(listener) for broker in self.brokers.values())
 
     def client(self, listener: str = "PLAINTEXT", user: str = "admin") -> dict[str, str]:
-        """Options of a client (librdkafka's names) that comes by a listener as a user."""
+        """Client options (librdkafka's names) for a user on a listener."""
         more = self.security.client(listener, user) if self.security else {}
         return {"bootstrap.servers": self.address(listener), **more}
 
     def up(self) -> None:
-        """Format what is new, start everything and wait until all of it takes requests."""
+        """Format new directories, start all nodes and wait until they accept requests."""
         if self.security:
             self.security.make()
         nodes = [self.controller, *self.brokers.values()]
@@ -100,15 +100,15 @@ class Brokers(Closing):
             list(pool.map(Node.wait_ready, nodes))
 
     def kill(self, number: int) -> None:
-        """SIGKILL a broker; its partitions get other leaders when its session ends."""
+        """SIGKILL a broker; its partitions elect other leaders when its session ends."""
         self.brokers[number].kill()
 
     def start(self, number: int) -> None:
-        """Start a broker that is down and wait until it takes requests."""
+        """Start a stopped broker and wait until it accepts requests."""
         self.brokers[number].up()
 
     def close(self) -> None:
-        """Kill everything and give the ports back."""
+        """Kill everything and release the ports."""
         for node in [*self.brokers.values(), self.controller]:
             node.close()
 

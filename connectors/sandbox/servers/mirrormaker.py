@@ -1,7 +1,7 @@
-"""MirrorMaker 2 in its dedicated mode: the peer that links are measured beside.
+"""MirrorMaker 2 in its dedicated mode: the reference for measurements of links.
 
-Settings: mm2.properties (MirrorMakerConfig and MirrorConnectorConfig of connect/mirror). ``TUNED`` is what makes a
-difference on loopback: large fetches and polls, lz4 batches of 512 KiB that wait up to 50 ms.
+Settings: mm2.properties (MirrorMakerConfig and MirrorConnectorConfig of connect/mirror). ``TUNED`` has the settings
+that matter on loopback: large fetches and polls, lz4 batches of 512 KiB that wait up to 50 ms.
 """
 
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ TUNED: Mapping[str, object] = MappingProxyType(
 class Mirror(Server):
     """Copies ``topics`` (a regular expression) from one cluster to another, as ``source.<topic>``.
 
-    ``settings`` go over ours: none is MirrorMaker's default but for as many tasks as a small topic has partitions.
+    ``settings`` override the defaults here, which are MirrorMaker's except for one task per partition of a small topic.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Mirror(Server):
         self._source, self._target, self._topics, self._settings = source, target, topics, dict(settings or {})
 
     def target_topic(self, topic: str) -> str:
-        """What DefaultReplicationPolicy calls a topic at the target."""
+        """The name of a topic at the target by DefaultReplicationPolicy."""
         return f"{SOURCE}.{topic}"
 
     def make(self) -> Process:
@@ -72,5 +72,5 @@ class Mirror(Server):
         return jvm(self.name, self.root, jars(SET), ["org.apache.kafka.connect.mirror.MirrorMaker", conf], flags)
 
     def is_ready(self) -> bool:
-        """It does not say when it is; who waits for it watches the target."""
+        """Whether it runs: it does not report readiness; callers observe the target."""
         return self.alive

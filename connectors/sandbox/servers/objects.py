@@ -1,4 +1,4 @@
-"""An object store that speaks S3, on loopback and in memory (moto's server): what it holds is gone when it ends."""
+"""An object store with an S3 API, on loopback and in memory (moto's server): its content is lost when it ends."""
 
 import sys
 from collections.abc import Sequence
@@ -13,11 +13,11 @@ from trueup.state.common.errors import Stop
 
 REGION = "us-east-1"
 CREDENTIALS = {"ACCESS_KEY_ID": "sandbox", "ACCESS_KEY_SECRET": "sandbox"}
-"""As brokers read them; it takes any."""
+"""Credentials in the form that brokers read; the server accepts any."""
 
 
 class Objects(Server):
-    """The server. ``buckets`` are there as soon as it is ready."""
+    """The server. ``buckets`` exist when it is ready."""
 
     def __init__(self, root: Path, port: Port | None = None, buckets: Sequence[str] = ()) -> None:
         super().__init__("objects", root.absolute())
@@ -25,43 +25,43 @@ class Objects(Server):
 
     @property
     def endpoint(self) -> str:
-        """Where clients find it."""
+        """Address for clients."""
         return f"http://{self._port}"
 
     def make(self) -> Process:
-        """A Python of its own. Raises `Stop` where moto is not installed."""
+        """A separate Python process. Raises `Stop` if moto is not installed."""
         if find_spec("moto") is None:
-            raise Stop("moto, which serves as object store", "none", "install trueup[dev]")
+            raise Stop("moto, which provides the object store", "none", "install trueup[dev]")
         command = [sys.executable, "-m", "moto.server", "-H", self._port.host, "-p", self._port.number]
         return Process(self.name, command, self.log, {"PYTHONUNBUFFERED": "1"}, self.root)
 
     def is_ready(self) -> bool:
-        """Whether it answers."""
+        """Whether it responds."""
         try:
             return bool(urllib3.request("GET", self.endpoint, timeout=5.0, retries=False).status == 200)
         except urllib3.exceptions.HTTPError:
             return False
 
     def wait_ready(self) -> None:
-        """Wait until it answers, and make its buckets."""
+        """Wait until it responds, and create its buckets."""
         super().wait_ready()
         for name in self._buckets:
             self.bucket(name)
 
     def copy(self, bucket: str, key: str, to: str) -> None:
-        """Copy an object, with what its writer said of it."""
+        """Copy an object with its metadata."""
         source = {"x-amz-copy-source": f"/{bucket}/{key}"}
         answer = urllib3.request("PUT", f"{self.endpoint}/{bucket}/{to}", headers=source, timeout=10.0, retries=False)
         if answer.status != 200:
-            raise Stop(f"{key} to be copied", f"status {answer.status}", f"see {self.log}")
+            raise Stop(f"a copy of {key}", f"status {answer.status}", f"check {self.log}")
 
     def bucket(self, name: str) -> None:
-        """Make an empty bucket."""
+        """Create an empty bucket."""
         answer = urllib3.request("PUT", f"{self.endpoint}/{name}", timeout=10.0, retries=False)
         if answer.status != 200:
-            raise Stop(f"bucket {name} to be made", f"status {answer.status}", f"see {self.log}")
+            raise Stop(f"the creation of bucket {name}", f"status {answer.status}", f"check {self.log}")
 
     def close(self) -> None:
-        """Kill it and give its port back."""
+        """Kill it and release its port."""
         super().close()
         self._port.release()

@@ -1,7 +1,7 @@
-"""What the listeners of a sandbox broker that ask for a name need: keys, users, the authorizer, and clients' options.
+"""Security of sandbox brokers with authenticated listeners: keys, users, the authorizer, and client options.
 
-Keys are made with keytool, which is a class of the module java.base, so that a cut-down Java has it too. Users
-log in with SASL/PLAIN; whoever comes without a name (the plain listener, other brokers) may do everything.
+Keys are created with keytool, a class of the module java.base, so that a reduced Java has it, too. Users
+log in with SASL/PLAIN; anonymous clients (plain listener, other brokers) have all permissions.
 Settings: server.properties and the security chapter of Kafka's documentation.
 """
 
@@ -13,7 +13,7 @@ from types import MappingProxyType
 from trueup.connectors.sandbox.jvm.processes import Port
 from trueup.connectors.sandbox.jvm.server import jvm
 
-PASSWORD = "only-on-127.0.0.1"  # noqa: S105 - of keys that are made anew for every sandbox
+PASSWORD = "only-on-127.0.0.1"  # noqa: S105 - for keys that are created for every sandbox
 USERS: Mapping[str, str] = MappingProxyType({"admin": "admin-secret", "link": "link-secret", "guest": "guest-secret"})
 LISTENERS = ("SASL_PLAINTEXT", "SASL_SSL")
 
@@ -22,8 +22,8 @@ LISTENERS = ("SASL_PLAINTEXT", "SASL_SSL")
 class Security:
     """Keys below ``root``, shared by all brokers of a cluster. ``users``: password by name.
 
-    ``authorizer``: ACLs are looked at (StandardAuthorizer). admin and nobody may do everything, others what an ACL
-    allows them.
+    ``authorizer``: ACLs are enforced (StandardAuthorizer). admin and anonymous have all permissions, other users those
+    granted by ACLs.
     """
 
     root: Path
@@ -36,7 +36,7 @@ class Security:
         return self.root / "certificate.pem"
 
     def make(self) -> None:
-        """Make the key and its certificate once, for 127.0.0.1. Raises `Stop` when that fails."""
+        """Create the key and its certificate once, for 127.0.0.1. Raises `Stop` on failure."""
         if self.certificate.exists():
             return
         store = self.root / "keys.p12"
@@ -48,7 +48,7 @@ class Security:
         _keytool(self.root, "-exportcert", "-rfc", "-file", self.certificate)
 
     def settings(self) -> dict[str, object]:
-        """What goes into server.properties beside the listeners."""
+        """The entries of server.properties besides the listeners."""
         logins = " ".join(f'user_{name}="{password}"' for name, password in self.users.items())
         jaas = f"org.apache.kafka.common.security.plain.PlainLoginModule required {logins};"
         return {
@@ -70,7 +70,7 @@ class Security:
 
 
 def listeners(ports: Mapping[str, Port]) -> str:
-    """Addresses by name of listener, as server.properties wants them."""
+    """Addresses by listener name, in the form of server.properties."""
     return ",".join(f"{name}://{port}" for name, port in ports.items())
 
 

@@ -1,4 +1,4 @@
-"""A Spark standalone cluster on 127.0.0.1, started from the installed pyspark package alone.
+"""A Spark standalone cluster on 127.0.0.1, started from the installed pyspark package.
 
 The wheel has no start-master.sh, so the daemons are started through its spark-class, which execs java.
 """
@@ -15,7 +15,7 @@ from trueup.state.common.errors import Stop
 
 
 def spark_home() -> Path:
-    """The directory of the installed pyspark. Raises `Stop` when there is none."""
+    """The directory of the installed pyspark. Raises `Stop` if there is none."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
         raise Stop("pyspark to be installed", "no such package", "install trueup with its dependencies")
@@ -31,7 +31,7 @@ class Daemon(Server):
         self._main, self._ready = main, ready
 
     def make(self) -> Process:
-        """Small heap; no configuration but ours."""
+        """Small heap; only the configuration given here."""
         conf = self.root / "conf"
         conf.mkdir(parents=True, exist_ok=True)
         listen = ["--host", self.port.host, "--port", self.port.number, "--webui-port", self.web.number]
@@ -49,11 +49,11 @@ class Daemon(Server):
         return Process(self.name, command, self.log, environment, self.root)
 
     def is_ready(self) -> bool:
-        """Whether it wrote the line that says so."""
+        """Whether it logged its readiness."""
         return self._ready in self.process.output()
 
     def close(self) -> None:
-        """Kill it with the executors it started, and give its ports back."""
+        """Kill it with its executors, and release its ports."""
         super().close()
         self.port.release()
         self.web.release()
@@ -62,7 +62,7 @@ class Daemon(Server):
 class StandaloneSpark(Closing):
     """A master and workers 1..N with ``cores`` task slots and ``memory`` each (Spark's notation, as in 1g).
 
-    The master's REST submission server is off. Authentication is off too: whoever reaches the master may run code,
+    The master's REST submission server and authentication are disabled: every client of the master can run code,
     so every port listens on 127.0.0.1 only.
     """
 
@@ -91,7 +91,7 @@ class StandaloneSpark(Closing):
         return f"http://{self.master.web}"
 
     def up(self) -> None:
-        """Start everything and wait until the workers have registered."""
+        """Start all daemons and wait until the workers have registered."""
         self.master.up()
         for worker in self.workers.values():
             worker.start()
@@ -99,6 +99,6 @@ class StandaloneSpark(Closing):
             worker.wait_ready()
 
     def close(self) -> None:
-        """Kill everything with the executors it started, and give the ports back."""
+        """Kill all daemons with their executors, and release the ports."""
         for daemon in [*self.workers.values(), self.master]:
             daemon.close()

@@ -9,12 +9,12 @@ from trueup.connectors.sandbox.jvm.processes import Port, Process
 from trueup.connectors.sandbox.jvm.server import Server, jvm, log4j2, write_properties
 
 SET = "bookkeeper-4.17.3"
-# What a machine loses with its power is none of a sandbox's worries; a disk that others keep busy is.
+# A sandbox need not survive a power failure, but it must not wait for a busy disk.
 JVM = ("-Xms48m", "-Xmx512m", "-XX:+UseSerialGC", "-Dzookeeper.forceSync=no")
 
 
 class ZooKeeper(Server):
-    """``jar_set`` is one of BookKeeper's, which bring the server's jars."""
+    """``jar_set`` is one of BookKeeper's, which contain the server's jars."""
 
     def __init__(self, root: Path, jar_set: str = SET, port: Port | None = None, flags: Sequence[str] = JVM) -> None:
         super().__init__("zookeeper", root.absolute())
@@ -26,7 +26,7 @@ class ZooKeeper(Server):
         return str(self._port)
 
     def make(self) -> Process:
-        """Session time-outs may be as short as 1 s (2 ticks), so that a lost bookie is noticed soon."""
+        """Session time-outs can be as short as 1 s (2 ticks), so that a lost bookie is detected soon."""
         settings = write_properties(
             self.root / "zoo.cfg",
             {
@@ -47,20 +47,20 @@ class ZooKeeper(Server):
         return jvm(self.name, self.root, jars(self._jar_set), [*main, settings], self._flags)
 
     def close(self) -> None:
-        """Kill it and give its port back."""
+        """Kill it and release its port."""
         super().close()
         self._port.release()
 
     def is_ready(self) -> bool:
-        """Whether it answers imok."""
+        """Whether it responds with imok."""
         return self._ask(b"ruok") == b"imok"
 
     def ephemerals(self) -> set[str]:
-        """Paths of all znodes that end with their sessions (the command ``dump``); none while it does not answer."""
+        """Paths of all ephemeral znodes (the command ``dump``); none while it does not respond."""
         return {line.strip() for line in self._ask(b"dump").decode().splitlines() if line.startswith("\t")}
 
     def _ask(self, word: bytes) -> bytes:
-        """The answer to a four-letter word, empty without one."""
+        """The response to a four-letter word, empty if there is none."""
         try:
             with socket.create_connection((self._port.host, self._port.number), 2.0) as connection:
                 connection.sendall(word)

@@ -161,7 +161,7 @@ def copying(loop: Loop, *brokers: int) -> None:
 def gone(loop: Loop, brokers: Brokers) -> str:
     """Kill a broker, and wait until the others know; what is a problem then."""
     brokers.kill(GOES)
-    loop.until("the broker to be away", lambda: loop.known(GOES).error.startswith("it is away"))
+    loop.until("the broker to be away", lambda: loop.known(GOES).error.startswith("it is down"))
     (told,) = loop.dirs.left()
     return told
 
@@ -183,7 +183,7 @@ def elsewhere(brokers: Brokers, volumes: Volumes) -> None:
 def test_what_is_set_on_a_broker_that_is_away_is_a_problem(loop: Loop, brokers: Brokers) -> None:
     copying(loop, STAYS, GOES)
     well = loop.dirs.left()
-    expected = "broker 2 of east still has a throttle and cordons and moves of ours: it is away"
+    expected = "broker 2 of east still has a throttle and cordons and moves of ours: it is down"
     assert (well, gone(loop, brokers).startswith(expected)) == ([], True)
 
 

@@ -194,14 +194,14 @@ def refused(source: Endpoint, target: Endpoint) -> str:
 def test_a_wrong_password_is_told(east: Brokers, west: Kafka) -> None:
     here = east_end(east)
     wrong = replace(here, options={**here.options, "sasl.password": "wrong"})
-    assert refused(wrong, Endpoint("west", west.bootstrap, 1)) == "check the cluster's options"
+    assert refused(wrong, Endpoint("west", west.bootstrap, 1)) == "check its options"
 
 
 def test_a_certificate_that_nobody_trusts_is_told(east: Brokers, west: Kafka) -> None:
     here = east_end(east)
     strange = {key: value for key, value in here.options.items() if key != "ssl.ca.location"}
     told = refused(replace(here, options=strange), Endpoint("west", west.bootstrap, 1))
-    assert told == "check the cluster's options"
+    assert told == "check its options"
 
 
 @pytest.mark.parametrize("connector", [Batches(), Records()], ids=["batches", "records"])

@@ -47,7 +47,7 @@ def test_an_answer_that_kafka_python_cannot_read_is_one_error_and_ends_the_conne
 
     groups, client = Committed(Endpoint("east", "a:1", 0)), Unreadable()
     groups._client = client
-    with pytest.raises(BadBytes, match="an answer of east"):
+    with pytest.raises(BadBytes, match="a response from east"):
         groups.states()
     assert client.closed
 

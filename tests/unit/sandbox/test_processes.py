@@ -66,7 +66,7 @@ def test_a_command_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_one_that_runs_is_not_started_twice(shell: Shells) -> None:
-    with pytest.raises(Stop, match="to be down"):
+    with pytest.raises(Stop, match="not running"):
         shell(FOREVER).start()
 
 

@@ -23,6 +23,6 @@ def test_a_sandbox_that_ends_before_it_answers_leaves_the_outcome_unknown(tmp_pa
 
         ending = threading.Thread(target=hang_up)
         ending.start()
-        with pytest.raises(Unknown, match="an answer of the sandbox"):
+        with pytest.raises(Unknown, match="a response from the sandbox"):
             Remote(tmp_path).request("down")
         ending.join()

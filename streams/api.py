@@ -2,83 +2,68 @@
 
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
-from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 from trueup.state.common.errors import Refused
 from trueup.state.common.options import default_of
 from trueup.state.settings.settings import all_keys, live_keys, value_of
+from trueup.streams.catalog import STREAMS
 from trueup.streams.config.live import Live
-from trueup.streams.deletion.report import Unreferenced
+from trueup.streams.deletion.stream import DeletionStream, refused
 from trueup.streams.journal.history import History
 from trueup.streams.journal.journal import Journal
-from trueup.streams.logdirs.manager import LogDirs
-from trueup.streams.placement.report import Placed
-from trueup.streams.replication.manager import Links
+from trueup.streams.logdirs.stream import LogDirsStream
+from trueup.streams.replication.stream import ReplicationStream
 from trueup.streams.runtime.listener import Listener
+from trueup.streams.runtime.stream import (
+    AWAITING,
+    Filter,
+    Listing,
+    Source,
+    Stream,
+    StreamStatus,
+    finding_json,
+    plan_json,
+    source_json,
+)
 from trueup.streams.runtime.supervisor import Supervisor
 
 SILENT_MS = 30_000  # a query without input still reports every 10 s
-NOTHING = {
-    "counts": {"true": 0, "drifted": 0, "blocked": 0, "unknown": 0}, "not_judged": 0, "ledgers": 0,
-    "oldest_drift_ms": None, "waiting": {}, "marks": {"outstanding": 0, "ours": 0, "cap": 0, "idle_ms": 0}, "held": "",
-    "unbound": "", "bookies": {},
-}  # fmt: skip
-"""What the status says of ledgers where no BookKeeper cluster is watched."""
 Rows = list[dict[str, Any]]
+Kind = TypeVar("Kind", bound=Stream)
 
 
 class Application:
-    """Implements `streams.web.engine.Engine` over the parts of one running application. ``placed`` is None where no
-    BookKeeper cluster is watched, ``unreferenced`` where nobody says which ledgers are in use."""
+    """Implements `streams.web.engine.Engine` over the streams of one running application."""
 
     def __init__(
-        self,
-        live: Live,
-        journal: Journal,
-        placed: Placed | None,
-        unreferenced: Unreferenced | None,
-        links: Links,
-        logdirs: LogDirs,
-        supervisor: Supervisor,
-        listener: Listener,
-        clock: Callable[[], int],
-        history: History,
-    ) -> None:
-        self._live, self._journal, self._placed, self._links = live, journal, placed, links
-        self._logdirs, self._unreferenced = logdirs, unreferenced
+        self, live: Live, journal: Journal, streams: Mapping[str, Stream], supervisor: Supervisor, listener: Listener,
+        clock: Callable[[], int], history: History,
+    ) -> None:  # fmt: skip
+        self._live, self._journal, self._streams = live, journal, streams
         self._supervisor, self._listener, self._clock, self._history = supervisor, listener, clock, history
         self._started_ms = clock()
         self.spark_ui, self.spark_ended = "", ""
-        self.notes: list[str] = [*logdirs.left]
-
-    def tick(self) -> None:
-        """See how far verdicts can be relied upon."""
-        if self._placed:
-            self._placed.tick(self._supervisor.runs("placement"))
 
     def status(self) -> dict[str, Any]:
         """The whole application in one answer."""
-        now_ms, now, placed = self._clock(), self._live.now, self._placed
-        not_ready = [*(placed.not_ready() if placed else []), *self._links.not_ready(), *self._logdirs.not_ready()]
-        not_ready += self._unreferenced.not_ready() if self._unreferenced else []
-        not_ready += self._supervisor.failing()
-        said = placed.status(now_ms, self._supervisor.runs("placement")) if placed else NOTHING
+        now_ms, now = self._clock(), self._live.now
+        found = {name: stream.status(now_ms) for name, stream in self._streams.items()}
+        not_ready = [reason for each in found.values() for reason in each.not_ready] + self._supervisor.failing()
+        fields = [found[each.name].fields if each.name in found else each.absent(now) for each in STREAMS]
         return {
-            "version": version("trueup"), "cluster": now.cluster.name, "watches_ledgers": placed is not None,
-            "mode": now.placement.mode, "paused": now.placement.paused, "ready": not not_ready,
-            "started_ms": self._started_ms, "now_ms": now_ms, "problems": [*not_ready, *self._problems()],
-            "streams": self._streams(), "sources": self._sources(now_ms), **said,
-            "links": self._links.rows(), "logdirs": self._logdirs.rows(), "spark_ui": self.spark_ui,
-            "deletion": self._unreferenced.status() if self._unreferenced else None,
+            "version": version("trueup"), "cluster": now.cluster.name, "ready": not not_ready,
+            "started_ms": self._started_ms, "now_ms": now_ms, "problems": [*not_ready, *self._problems(found)],
+            "streams": self._queries(), "sources": self._sources(found, now_ms), "spark_ui": self.spark_ui,
+            "subjects": [_subject(name, each) for name, each in found.items()],
+            **{name: value for each in fields for name, value in each.items()},
         }  # fmt: skip
 
-    def _problems(self) -> list[str]:
+    def _problems(self, found: Mapping[str, StreamStatus]) -> list[str]:
         refused = [f"config record refused, {where}: {why}" for where, why in list(self._live.refused.values())]
-        stopped = [part.stopped() for part in (self._placed, self._unreferenced) if part is not None]
-        return [*self.notes, *refused, *chain(*stopped), *self._logdirs.problems()]
+        return [*refused, *(problem for each in found.values() for problem in each.problems)]
 
-    def _streams(self) -> list[dict[str, Any]]:
+    def _queries(self) -> list[dict[str, Any]]:
         out = []
         for task in self._supervisor.tasks.values():
             if task.query is None and task.name not in self._listener.last:
@@ -95,135 +80,90 @@ class Application:
             })  # fmt: skip
         return out
 
-    def _sources(self, now_ms: int) -> Rows:
+    def _sources(self, found: Mapping[str, StreamStatus], now_ms: int) -> Rows:
         journal = "up" if self._journal.reachable() else "down"
-        rows = [*(self._placed.sources(now_ms) if self._placed else []), *self._links.sources(now_ms)]
-        rows += [*self._logdirs.sources(now_ms), *(self._unreferenced.sources(now_ms) if self._unreferenced else [])]
-        rows += [("journal", journal, 0, self._journal.bootstrap), self._spark(now_ms)]
-        return [{"name": n, "state": s, "age_ms": a, "detail": d} for n, s, a, d in rows]
+        shared = [Source("journal", journal, 0, self._journal.bootstrap), self._spark(found, now_ms)]
+        return [source_json(one) for one in [*(s for each in found.values() for s in each.sources), *shared]]
 
-    def _spark(self, now_ms: int) -> tuple[str, str, int, str]:
+    def _spark(self, found: Mapping[str, StreamStatus], now_ms: int) -> Source:
         """The session, by the signs of life of its queries: one that is silent for long hangs."""
-        if self.spark_ended:
-            ago_ms = now_ms - max(self._listener.heard.values(), default=self._started_ms)
-            return "spark", "down", ago_ms, f"{self.spark_ended}; another session is started"
-        if not self.spark_ui:
-            return "spark", "down", now_ms - self._started_ms, "starting"
         heard = self._listener.heard
-        last_ms = heard.get("placement") if self._placed else max(heard.values(), default=None)
+        if self.spark_ended:
+            ago_ms = now_ms - max(heard.values(), default=self._started_ms)
+            return Source("spark", "down", ago_ms, f"{self.spark_ended}; another session is started")
+        if not self.spark_ui:
+            return Source("spark", "down", now_ms - self._started_ms, "starting")
+        query = next((each.query for each in found.values() if each.query), "")
+        last_ms = heard.get(query) if query else max(heard.values(), default=None)
         age_ms = now_ms - (self._started_ms if last_ms is None else last_ms)
-        silent = age_ms > SILENT_MS + max(self._links.longest_ms(), self._logdirs.longest_ms())
-        return "spark", "slow" if silent else "up", age_ms, self.spark_ui
+        silent = age_ms > SILENT_MS + max((each.silent_ms for each in found.values()), default=0)
+        return Source("spark", "slow" if silent else "up", age_ms, self.spark_ui)
 
     def incomplete(self, noun: str) -> str:
         """Why the list of this noun may lack rows or show old ones; empty if it is whole."""
-        reasons = []
-        if self._placed and noun in ("findings", "ledgers", "marks", "plan"):
-            reasons.append(self._placed.incomplete(judged=True, runs=self._supervisor.runs("placement")))
-        elif self._placed and noun in ("bookies", "all ledgers"):
-            reasons.append(self._placed.incomplete(judged=False))
-        if self._unreferenced and noun in ("unreferenced", "markers", "plan"):
-            reasons += self._unreferenced.not_ready()
-        if noun in ("links", "plan"):
-            reasons += self._links.not_ready()
-        if noun in ("directories", "plan"):
-            reasons += self._logdirs.incomplete()
+        reasons = (reason for stream in self._streams.values() for reason in stream.incomplete(noun))
         return "; ".join(filter(None, reasons))
 
-    def findings(self, verdict: str | None, rule: str | None, limit: int) -> Rows:
-        """What is not true, riskiest first."""
-        return self._placed.findings(verdict, rule, limit) if self._placed else []
+    def findings(self, verdict: str | None, rule: str | None, limit: int, stream: str = "placement") -> Rows:
+        """What a stream finds other than declared, the most urgent first."""
+        if stream not in self._streams:
+            return []
+        found, total = self._streams[stream].findings(Filter(verdict, rule, limit))
+        return Listing(map(finding_json, found), total)
 
-    def ledgers(self, limit: int, every: bool) -> Rows:
-        """Ledgers that are not true, or with ``every`` the first of all."""
-        return self._placed.ledgers(limit, every) if self._placed else []
+    def rows(self, noun: str, query: Mapping[str, Any]) -> Rows:
+        """The list of a noun; empty where its stream does not run."""
+        stream = self._streams.get(next(each.name for each in STREAMS if noun in (n.name for n in each.lists)))
+        return stream.rows(noun, query) if stream else []
 
-    def ledger(self, ledger: int) -> dict[str, Any]:
-        """Everything about one ledger, read afresh."""
-        if self._placed is None:
-            raise Refused("a BookKeeper cluster", "none is watched", "set cluster.zookeeper")
-        found, claim = self._placed.ledger(ledger)
-        owned = self._unreferenced.ledger(ledger, claim) if self._unreferenced else None
-        return {**found, "owned": owned}
-
-    def unreferenced(self, limit: int) -> Rows:
-        """Ledgers that nobody points to, longest forgotten first."""
-        return self._unreferenced.rows(limit) if self._unreferenced else []
-
-    def markers(self) -> Rows:
-        """Deletions under way."""
-        return self._unreferenced.markers() if self._unreferenced else []
-
-    def bookies(self) -> Rows:
-        """All bookies ever registered."""
-        return self._placed.bookies() if self._placed else []
-
-    def marks(self) -> Rows:
-        """All under-replication marks, ours and others'."""
-        return self._placed.marks() if self._placed else []
-
-    def links(self) -> Rows:
-        """All links."""
-        return self._links.rows()
-
-    def link(self, name: str) -> dict[str, Any]:
-        """Everything about one link."""
-        return self._links.describe(name)
+    def describe(self, noun: str, names: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Everything about one thing."""
+        owner = next(each for each in STREAMS if noun in (thing.name for thing in each.things))
+        if owner.name not in self._streams:
+            raise Refused(f"a {noun} of the stream {owner.name}", "it does not run", owner.todo)
+        return self._streams[owner.name].describe(noun, names)
 
     def reset_link(self, name: str, partitions: list[str] | None, to: str) -> Rows:
         """Set where a link goes on copying."""
-        return self._links.reset(name, partitions, to)
+        return self._one(ReplicationStream).links.reset(name, partitions, to)
 
     def refill_link(self, name: str, certain: bool) -> Rows:
         """What a link's target would get back, or begin it."""
-        return self._links.refill(name, certain)
-
-    def directories(self) -> Rows:
-        """All log directories."""
-        return self._logdirs.directories()
-
-    def broker(self, kafka: str, broker: int) -> dict[str, Any]:
-        """Everything about the log directories of one broker."""
-        return self._logdirs.broker(kafka, broker)
+        return self._one(ReplicationStream).links.refill(name, certain)
 
     def create_topic(self, kafka: str, topic: str, partitions: int, replicas: int, configs: dict[str, str]) -> Rows:
         """Make a topic in directories that the strategy chooses."""
-        return self._logdirs.create_topic(kafka, topic, partitions, replicas, configs)
-
-    def plan(self) -> Rows:
-        """What is ordered, what would be next, riskiest first; then changes of links and log directories."""
-        deletions = self._unreferenced.plan() if self._unreferenced else []
-        ledgers = [*(self._placed.plan() if self._placed else []), *deletions]
-        return [*ledgers, *self._links.plan(), *self._logdirs.plan()]
+        return self._one(LogDirsStream).logdirs.create_topic(kafka, topic, partitions, replicas, configs)
 
     def delete(self, ledger: int) -> dict[str, Any]:
         """Have a ledger deleted because an operator says so; its marker."""
-        if self._unreferenced is None:
-            raise Refused("deletion.owners operator", "none", "set it where no owner's metadata are to be asked")
-        row = self._unreferenced.order(ledger)
-        self._history.add({
-            "at_ms": self._clock(), "id": row["id"], "kind": "deletion", "ledger": ledger, "rule": row["rule"],
-            "outcome": "ordered",
-        })  # fmt: skip
-        return row
+        if DeletionStream.name not in self._streams:
+            raise refused()
+        return self._one(DeletionStream).order(ledger)
+
+    def _one(self, kind: type[Kind]) -> Kind:
+        found = self._streams[kind.name]
+        assert isinstance(found, kind), "a stream has the name of its class"
+        return found
+
+    def plan(self) -> Rows:
+        """What is ordered, and what would be next: of each stream in turn, the most urgent first."""
+        return [plan_json(row) for stream in self._streams.values() for row in stream.plan()]
 
     def approve(self, ids: list[str] | None) -> Rows:
-        """Say yes to actions of the present plan (None: to all of it); those it was said to."""
-        waiting = {row["id"] for row in self.plan() if row["stage"] == "awaiting approval"}
-        strange = [] if ids is None else sorted(set(ids) - waiting)
-        if strange:
-            raise Refused("ids of the present plan", ", ".join(strange), "look at `trueup plan` again")
-        mine = [*self._links.approve(ids), *self._logdirs.approve(ids)]
-        mine += self._unreferenced.approve(ids) if self._unreferenced else []
-        self._history.add(*(self._approved(row) for row in mine))
-        rest = None if ids is None else [i for i in ids if i not in {row["id"] for row in mine}]
-        return [*(self._placed.approve(rest) if self._placed and rest != [] else []), *mine]
-
-    def _approved(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        about = {name: row.get(name) for name in ("id", "kind", "ledger", "link", "rule")}
-        kafka, broker = row["id"].partition("/")[0], row["evidence"].get("broker")
-        about |= {"broker": f"{kafka}/{broker}"} if broker is not None else {}
-        return {**about, "at_ms": self._clock(), "outcome": "approved", "detail": row["reason"]}
+        """Approve actions of the present plan (None: all of it); those that were approved."""
+        waits = {
+            name: [row.id for row in stream.plan() if row.stage == AWAITING] for name, stream in self._streams.items()
+        }
+        known = {action for some in waits.values() for action in some}
+        if unknown := sorted(set(ids or ()) - known):
+            raise Refused("ids of the present plan", ", ".join(unknown), "look at `trueup plan` again")
+        given = Rows()
+        for name, some in waits.items():
+            chosen = None if ids is None else [action for action in ids if action in some]
+            if some and chosen != []:
+                given += map(plan_json, self._streams[name].approve(chosen))
+        return given
 
     def config(self) -> dict[str, Any]:
         """Live keys with value, default and meaning; the others as they are."""
@@ -255,3 +195,11 @@ class Application:
     def actions(self, limit: int) -> Rows:
         """What was done, newest first."""
         return self._history.latest(limit)
+
+
+def _subject(name: str, found: StreamStatus) -> dict[str, Any]:
+    """A stream in the JSON of the status."""
+    return {
+        "name": name, "mode": found.mode, "paused": found.paused, "counts": dict(found.counts),
+        "oldest_ms": found.oldest_ms,
+    }  # fmt: skip

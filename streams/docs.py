@@ -11,7 +11,7 @@ from trueup.state.deletion import lifecycle as deletion
 from trueup.state.logdirs import lifecycle as logdirs
 from trueup.state.placement.lifecycle import ENDS, TRANSITIONS
 from trueup.state.replication import status
-from trueup.state.replication.rules import EVERY_RULE
+from trueup.streams import catalog
 from trueup.streams.cli.main import cli
 from trueup.streams.config import file
 from trueup.streams.runtime import metrics
@@ -77,7 +77,7 @@ def rules() -> str:
     head = "# Rules\n\nGenerated from `state/*/rules.py` by `python -m trueup.streams.docs`; a test compares.\n"
     command = "`trueup explain RULE` prints the same; `trueup get findings --rule RULE` lists the ledgers.\n"
     verdicts = "\n".join(f"- `{verdict.name.lower()}`: {meaning}." for verdict, meaning in MEANINGS.items())
-    parts = [head, f"{command}\n{verdicts}\n", *(_rule(rule) for rule in EVERY_RULE)]
+    parts = [head, f"{command}\n{verdicts}\n", *(_rule(rule) for rule in catalog.rules())]
     return "\n".join(parts)
 
 

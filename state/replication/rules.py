@@ -5,9 +5,6 @@ carries ids.
 """
 
 from trueup.state.common.rules import Rule, Rules, Verdict
-from trueup.state.deletion.rules import LEAK_RULES
-from trueup.state.logdirs.rules import LOGDIR_RULES
-from trueup.state.placement.rules import RULES
 
 _D, _B, _U = Verdict.DRIFTED, Verdict.BLOCKED, Verdict.UNKNOWN
 
@@ -206,5 +203,3 @@ LINK_RULES = Rules([
         "for `trueup approve`; in mode observe nothing is committed.",
     ),
 ])  # fmt: skip
-
-EVERY_RULE = Rules([*RULES, *LINK_RULES, *LOGDIR_RULES, *LEAK_RULES])

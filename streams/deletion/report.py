@@ -1,7 +1,7 @@
 """What the running application says of ledgers that nobody points to: findings, markers, plan, approvals."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from heapq import nsmallest
 from typing import Any, Protocol
 
@@ -18,7 +18,7 @@ from trueup.state.deletion.settings import Deletion
 from trueup.state.deletion.verdicts import Rows
 from trueup.streams.deletion.orphan_objects import Strays
 from trueup.streams.deletion.reconciler import Markers, action_id, action_name
-from trueup.streams.web.engine import Listing
+from trueup.streams.runtime.stream import AWAITING, Filter, Finding, Listing, PlanRow, Source, waiting
 
 Row = dict[str, Any]
 SLOW_MS = 5_000
@@ -94,12 +94,12 @@ class Unreferenced:
         told = [f"store {name} is not listed: {problem}" for name, problem in sorted(stores.items())]
         return told + ([f"nothing is deleted now: {obstacle}"] if obstacle and policy.mode != "observe" else [])
 
-    def sources(self, now_ms: int) -> list[tuple[str, str, int, str]]:
+    def sources(self, now_ms: int) -> list[Source]:
         """The nodes that point to ledgers."""
         synced, complete_ms, problem = self._owners.health()
         age_ms = now_ms - complete_ms if complete_ms else 0
         state = "down" if problem else "up" if synced and age_ms < SLOW_MS else "slow"
-        return [("owners", state, age_ms, problem or "managed ledgers, cursors and schemas")]
+        return [Source("owners", state, age_ms, problem or "managed ledgers, cursors and schemas")]
 
     def rows(self, limit: int) -> Listing:
         """Ledgers that nobody points to, longest forgotten first."""
@@ -118,6 +118,18 @@ class Unreferenced:
             "ctime_ms": int(row["ctime_ms"]), "version": int(row["version"]),
             "stage": marker.stage.value if marker else "suspected" if rule.verdict is Verdict.DRIFTED else "",
         }  # fmt: skip
+
+    def findings(self, wanted: Filter) -> tuple[list[Finding], int]:
+        """The same as findings."""
+        every = self.rows(1 << 30)
+        found = [
+            Finding(
+                {"ledger": row["ledger"]}, row["verdict"], row["rule"], row["reason"], row["since_ms"], row["stage"],
+                {"owner": row["owner"], "bytes": row["bytes"], "version": row["version"]},
+            )
+            for row in every if wanted.verdict in (None, row["verdict"]) and wanted.rule in (None, row["rule"])
+        ]  # fmt: skip
+        return found[: wanted.limit], len(found)
 
     def markers(self) -> list[Row]:
         """Deletions under way, oldest first."""
@@ -144,21 +156,20 @@ class Unreferenced:
             raise Refused("deletion.owners operator", owners, f"what {owners} does not need goes by its rules alone")
         return marker_row(self._order(ledger))
 
-    def plan(self) -> list[Row]:
+    def plan(self) -> list[PlanRow]:
         """Deletions that wait and that are under way; in mode observe what would be begun."""
         mode, known = self._policy().mode, self._known()
         rows = [_planned(marker, mode) for marker in known if marker.stage is not Stage.GONE]
         fresh = [row for row in self.rows(1 << 30) if row["verdict"] == "drifted"] if mode == "observe" else []
-        begun = {row["id"] for row in rows}
-        return [*rows, *(row for row in map(_suspected, fresh) if row["id"] not in begun)]
+        begun = {row.id for row in rows}
+        return [*rows, *(row for row in map(_suspected, fresh) if row.id not in begun)]
 
-    def approve(self, ids: list[str] | None) -> list[Row]:
-        """Say yes to deletions that wait (None: to all of them); those it was said to."""
-        rows = {row["id"]: row for row in self.plan() if row["stage"] == "awaiting approval"}
-        chosen = list(rows) if ids is None else [i for i in ids if i in rows]
-        given = list[Row]()
+    def approve(self, ids: Sequence[str] | None) -> list[PlanRow]:
+        """Approve deletions that wait (None: all of them); those that were approved."""
+        rows = waiting(self.plan(), ids)
+        given = list[PlanRow]()
         for loop, ours in ((self._loops[0], False), (self._loops[-1], True)):
-            some = {rows[i]["ledger"]: rows[i] for i in chosen if (rows[i]["rule"] in STRAYS) == ours}
+            some = {row.about["ledger"]: row for row in rows if (row.rule in STRAYS) == ours}
             given += [some[ledger] for ledger in (loop.approve(list(some)) if some else ())]
         return given
 
@@ -186,24 +197,23 @@ def _node(node: Pointers, ledger: int) -> Row:
     }  # fmt: skip
 
 
-def _planned(marker: Marker, mode: str) -> Row:
+def _planned(marker: Marker, mode: str) -> PlanRow:
     """No objects go without a person's yes."""
     ask = mode == "approve" or (mode == "enforce" and marker.rule in STRAYS)
     waits = ask and marker.stage is Stage.MARKED and not marker.approved
-    return _action(marker_row(marker), "awaiting approval" if waits else marker.stage.value)
+    return _action(marker_row(marker), AWAITING if waits else marker.stage.value)
 
 
-def _suspected(row: Row) -> Row:
+def _suspected(row: Row) -> PlanRow:
     made = action_name(row["ledger"], row["version"], row["rule"])
     return _action({**row, "id": made, "next_ms": None}, "suspected")
 
 
-def _action(row: Row, stage: str) -> Row:
+def _action(row: Row, stage: str) -> PlanRow:
     rule, version = LEAK_RULES.find(row["rule"]), row["id"].rpartition("-v")[2]
     requirements = {"version": int(version)} if row["rule"] not in STRAYS else {}
-    return {
-        "id": row["id"], "kind": "delete", "ledger": row["ledger"], "rule": row["rule"], "copies": None, "racks": None,
-        "reason": f"{row['bytes']} bytes of {row['owner']}: {rule.title if rule else ''}", "stage": stage,
-        "next_ms": row["next_ms"], "requirements": requirements,
-        "evidence": {"owner": row["owner"], "bytes": row["bytes"], "since_ms": row["since_ms"]},
-    }  # fmt: skip
+    return PlanRow(
+        row["id"], "delete", row["rule"], f"{row['bytes']} bytes of {row['owner']}: {rule.title if rule else ''}",
+        stage, {"ledger": row["ledger"]}, row["next_ms"], requirements,
+        {"owner": row["owner"], "bytes": row["bytes"], "since_ms": row["since_ms"]},
+    )  # fmt: skip

@@ -1,7 +1,7 @@
 """Log directories of all clusters that are declared: their state, and what operators ask of them."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,6 +14,7 @@ from trueup.connectors.kafka.logdirs.client import Place
 from trueup.state.common.errors import Refused
 from trueup.state.logdirs.assignment import seats
 from trueup.state.logdirs.decision import Ours
+from trueup.state.logdirs.rules import LOGDIR_RULES
 from trueup.state.logdirs.snapshot import largest
 from trueup.streams.config.live import Live
 from trueup.streams.journal.history import History
@@ -24,6 +25,7 @@ from trueup.streams.logdirs.report import cluster_row, directory_row, plan_rows,
 from trueup.streams.runtime.format import many
 from trueup.streams.runtime.metrics import Metrics
 from trueup.streams.runtime.queries import turns
+from trueup.streams.runtime.stream import Filter, Finding, PlanRow, Source, plan_json, waiting
 from trueup.streams.runtime.supervisor import Supervisor
 
 log = logging.getLogger(__name__)
@@ -123,14 +125,15 @@ class LogDirs:
         """What was changed and cannot be taken back now."""
         return [f"logdirs: {each}" for dirs in self._all() for each in dirs.left()]
 
-    def sources(self, now_ms: int) -> list[tuple[str, str, int, str]]:
+    def sources(self, now_ms: int) -> list[Source]:
         """Name, state, age and detail of what is listened to."""
         found = []
         for dirs in self._all():
             age_ms = now_ms - dirs.at_ms if dirs.at_ms else 0
             slow = age_ms > 3_000 * dirs.policy.poll_s + 10_000
             state = "down" if dirs.problem else "slow" if slow or not dirs.at_ms else "up"
-            found.append((f"logdirs {dirs.name}", state, age_ms, dirs.problem or many(len(dirs.known), "broker")))
+            detail = dirs.problem or many(len(dirs.known), "broker")
+            found.append(Source(f"logdirs {dirs.name}", state, age_ms, detail))
         return found
 
     def rows(self) -> list[Row]:
@@ -159,20 +162,30 @@ class LogDirs:
             "rule": known.rule, "reason": known.reason, "at_ms": known.observed.at_ms,
             "throttles": sorted(known.ours.throttles),
             "directories": [directory_row(dirs, known, d) for d in known.observed.directories],
-            "moves": [row for row in plan_rows(dirs) if row["evidence"]["broker"] == broker],
+            "moves": [plan_json(row) for row in plan_rows(dirs) if row.evidence["broker"] == broker],
             "largest": [r._asdict() for r in largest(now.broker, LARGEST)] if now.broker else [],
         }  # fmt: skip
 
-    def plan(self) -> list[Row]:
+    def findings(self, wanted: Filter) -> list[Finding]:
+        """Brokers that a rule names."""
+        found = [
+            Finding(
+                {"broker": f"{dirs.name}/{number}"}, rule.verdict.name.lower(), rule.id, one.reason,
+                one.observed.at_ms if one.observed else None,
+            )
+            for dirs in self._all() for number, one in dirs.known.items() if (rule := LOGDIR_RULES.find(one.rule))
+        ]  # fmt: skip
+        return [one for one in found if wanted.verdict in (None, one.verdict) and wanted.rule in (None, one.rule)]
+
+    def plan(self) -> list[PlanRow]:
         """Moves under way, and changes that are due or wait for an operator."""
         return [row for dirs in self._all() for row in plan_rows(dirs)]
 
-    def approve(self, ids: list[str] | None) -> list[Row]:
-        """Say yes to these actions of the plan, or to all; those that are ours."""
-        waiting = [row for row in self.plan() if row["stage"] == "awaiting approval"]
-        chosen = [row for row in waiting if ids is None or row["id"] in ids]
+    def approve(self, ids: Sequence[str] | None) -> list[PlanRow]:
+        """Approve these actions of the plan, or all; those that were approved."""
+        chosen = waiting(self.plan(), ids)
         for row in chosen:
-            name, _, action = row["id"].partition("/")
+            name, _, action = row.id.partition("/")
             self.by_name[name].approve([action])
         return chosen
 

@@ -10,6 +10,7 @@ from trueup.state.logdirs.plan import Move
 from trueup.state.logdirs.snapshot import Copying, Directory, Observed
 from trueup.streams.logdirs.reconciler import Dirs, Known
 from trueup.streams.runtime.format import size
+from trueup.streams.runtime.stream import AWAITING, PlanRow
 
 Row = dict[str, Any]
 
@@ -49,9 +50,9 @@ def directory_row(dirs: Dirs, known: Known, d: Directory) -> Row:
     }  # fmt: skip
 
 
-def plan_rows(dirs: Dirs) -> list[Row]:
+def plan_rows(dirs: Dirs) -> list[PlanRow]:
     """Moves under way, and changes that are due or wait for an operator."""
-    rows = []
+    rows = list[PlanRow]()
     for broker, known in dirs.known.items():
         rows += [_under_way(dirs.name, broker, move, known.observed) for move in known.ours.moves
                  if move.stage in UNDER_WAY]  # fmt: skip
@@ -64,17 +65,17 @@ def plan_rows(dirs: Dirs) -> list[Row]:
     return rows
 
 
-def _due(dirs: Dirs, move: Move, sooner: float, known: Known) -> Row:
+def _due(dirs: Dirs, move: Move, sooner: float, known: Known) -> PlanRow:
     name = move_name(move.broker, move)
     refused = any(m.what == move.what and m.stage == "refused" for m in known.ours.moves)
-    stage = "refused" if refused else "awaiting approval" if dirs.waits(move.broker, name) else "planned"
+    stage = "refused" if refused else AWAITING if dirs.waits(move.broker, name) else "planned"
     text = f"{size(move.bytes)} from {move.source} to {move.target}; skew {sooner:.0%}, then {move.skew:.0%}"
     evidence = {"broker": move.broker, "from": move.source, "to": move.target, "bytes": move.bytes,
                 "skew_before": sooner, "skew_after": move.skew, "copied": 0}  # fmt: skip
     return _action(f"{dirs.name}/{name}", "move", f"{move.topic}-{move.partition}", text, stage, evidence)
 
 
-def _under_way(name: str, broker: int, move: Relocation, seen: Observed | None) -> Row:
+def _under_way(name: str, broker: int, move: Relocation, seen: Observed | None) -> PlanRow:
     copy = _copy(move, seen.copying if seen else ())
     text = f"{size(copy)} of {size(move.bytes)} from {move.source} to {move.target}"
     evidence = {"broker": broker, "from": move.source, "to": move.target, "bytes": move.bytes, "copied": copy}
@@ -87,13 +88,13 @@ def _copy(move: Relocation, copying: Iterable[Copying]) -> int:
     return next((c.copied for c in copying if (c.topic, c.partition) == (move.topic, move.partition)), 0)
 
 
-def _cordons(dirs: Dirs, broker: int, decision: Decision, known: Known) -> list[Row]:
+def _cordons(dirs: Dirs, broker: int, decision: Decision, known: Known) -> list[PlanRow]:
     present = {d.path for d in known.observed.directories if d.cordoned} if known.observed else set()
     done = decision.cordon == decision.steer and not known.error
     if decision.steer == present or dirs.policy.paused or done:
         return []
     name = cordon_name(broker, decision.steer)
-    stage = "awaiting approval" if decision.steer - present and dirs.waits(broker, name) else "planned"
+    stage = AWAITING if decision.steer - present and dirs.waits(broker, name) else "planned"
     text = f"new partitions keep out of {', '.join(sorted(decision.steer)) or 'no directory'}"
     evidence = {"broker": broker, "paths": sorted(decision.steer)}
     return [_action(f"{dirs.name}/{name}", "cordon", f"broker {broker}", text, stage, evidence, "logdirs.steer")]
@@ -101,8 +102,5 @@ def _cordons(dirs: Dirs, broker: int, decision: Decision, known: Known) -> list[
 
 def _action(
     name: str, kind: str, about: str, text: str, stage: str, evidence: Row, rule: str = "logdirs.uneven"
-) -> Row:
-    return {
-        "id": name, "kind": kind, "ledger": None, "link": None, "topic": about, "rule": rule, "reason": text,
-        "copies": None, "racks": None, "stage": stage, "next_ms": None, "requirements": {}, "evidence": evidence,
-    }  # fmt: skip
+) -> PlanRow:
+    return PlanRow(name, kind, rule, text, stage, {"topic": about}, evidence=evidence)

@@ -1,6 +1,6 @@
 """What the running application says of the ledgers of its BookKeeper cluster: findings, marks, plan, approvals."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,12 +27,10 @@ from trueup.streams.bookkeeper.topology import Keeper
 from trueup.streams.config.live import Live
 from trueup.streams.placement.reconciler import Reconciler, action_id
 from trueup.streams.runtime.format import age, many
-from trueup.streams.web.engine import Listing
+from trueup.streams.runtime.stream import AWAITING, Finding, Listing, PlanRow, Source, waiting
 
 SLOW_MS = 5_000
 UNKNOWN_RACK = "placement.unknown-rack"
-Source = tuple[str, str, int, str]
-"""Name, state, age in ms and detail of something that is listened to."""
 
 
 class Placed:
@@ -141,10 +139,10 @@ class Placed:
         age = self._cluster.age_ms(now_ms)
         zookeeper = "down" if not health.connected else "up" if health.synced and age < SLOW_MS else "slow"
         return [
-            ("zookeeper", zookeeper, age, _seen(health)),
-            ("vote", "up", 0, self._cluster.vote_holder()),
+            Source("zookeeper", zookeeper, age, _seen(health)),
+            Source("vote", "up", 0, self._cluster.vote_holder()),
             *_racks(self._cluster.racks, health.rack_problem, now_ms),
-            *self._workers.source(now_ms, self._live.now.placement.mode != "observe"),
+            *(Source(*each) for each in self._workers.source(now_ms, self._live.now.placement.mode != "observe")),
         ]
 
     def incomplete(self, judged: bool, runs: bool = True) -> str:
@@ -170,7 +168,7 @@ class Placed:
                 reasons.append(f"{not_judged:,} of {ledgers:,} ledgers are not judged yet")
         return "; ".join(reasons)
 
-    def findings(self, verdict: str | None, rule: str | None, limit: int) -> Listing:
+    def findings(self, verdict: str | None, rule: str | None, limit: int) -> tuple[list[Finding], int]:
         """What is not true, riskiest first."""
         with self._reconciler.lock:
             rows = self._board.findings
@@ -178,16 +176,17 @@ class Placed:
                 rows = rows[rows["verdict"] == Verdict[verdict.upper()]]
             if rule is not None:
                 rows = rows[rows["rule"] == RULES.code(rule)]
-            return Listing(map(self._finding, riskiest(rows)[:limit]), len(rows))
+            return [self._finding(row) for row in riskiest(rows)[:limit]], len(rows)
 
-    def _finding(self, row: Rows) -> dict[str, Any]:
+    def _finding(self, row: Rows) -> Finding:
         rule, ledger = RULES[int(row["rule"])], int(row["ledger"])
         mark, repair = self._board.mark(ledger), self._reconciler.repairs.get(ledger)
-        return {
-            **{name: int(row[name]) for name in ("ledger", "copies", "racks", "since_ms", "version", "fragment")},
-            "verdict": rule.verdict.name.lower(), "rule": rule.id, "reason": rule.title,
-            "stage": repair.stage.value if repair else "", "marked": mark is not None and int(mark["version"]) >= 0,
-        }  # fmt: skip
+        numbers = {name: int(row[name]) for name in ("copies", "racks", "version", "fragment")}
+        return Finding(
+            {"ledger": ledger}, rule.verdict.name.lower(), rule.id, rule.title, int(row["since_ms"]),
+            repair.stage.value if repair else "",
+            {**numbers, "marked": mark is not None and int(mark["version"]) >= 0},
+        )  # fmt: skip
 
     def ledgers(self, limit: int, every: bool) -> Listing:
         """Ledgers that are not true; with ``every`` the first ``limit`` of all, read afresh."""
@@ -298,50 +297,49 @@ class Placed:
             "stage": repair.stage.value if repair else "",
         }  # fmt: skip
 
-    def plan(self) -> list[dict[str, Any]]:
+    def plan(self) -> list[PlanRow]:
         """What is ordered, what would be next, riskiest first."""
         with self._reconciler.lock:
             now_ms, repairs = self._clock(), dict(self._reconciler.repairs)
-            waiting = wanted(self._board, repairs, now_ms)
+            due = wanted(self._board, repairs, now_ms)
             under_way = [r for r in repairs.values() if r.stage is not Stage.APPROVED]
             found = {int(row["ledger"]): row for row in self._board.findings[
                 np.isin(self._board.findings["ledger"], [r.ledger for r in under_way])]}  # fmt: skip
         ask = self._live.now.placement.mode == "approve"
-        rows = [self._planned(row, repairs.get(int(row["ledger"])), ask) for row in waiting]
+        rows = [self._planned(row, repairs.get(int(row["ledger"])), ask) for row in due]
         return rows + [self._under_way(r, found.get(r.ledger)) for r in under_way]
 
-    def _planned(self, row: Rows, repair: Repair | None, ask: bool) -> dict[str, Any]:
+    def _planned(self, row: Rows, repair: Repair | None, ask: bool) -> PlanRow:
         rule, ledger, at = RULES[int(row["rule"])], int(row["ledger"]), int(row["version"])
-        stage = "approved" if repair and repair.stage is Stage.APPROVED else "awaiting approval" if ask else "planned"
-        return {
-            "id": action_id(ledger, at), "kind": "mark", "ledger": ledger, "rule": rule.id, "reason": rule.title,
-            "copies": int(row["copies"]), "racks": int(row["racks"]), "stage": stage, "next_ms": None,
-            "requirements": {"version": at, "epoch": self._topology.epoch},
-            "evidence": {"fragment": int(row["fragment"]), "since_ms": int(row["since_ms"])},
-        }  # fmt: skip
+        stage = "approved" if repair and repair.stage is Stage.APPROVED else AWAITING if ask else "planned"
+        return PlanRow(
+            action_id(ledger, at), "mark", rule.id, rule.title, stage, {"ledger": ledger},
+            requirements={"version": at, "epoch": self._topology.epoch},
+            evidence={"fragment": int(row["fragment"]), "since_ms": int(row["since_ms"])}, measured=_measured(row),
+        )  # fmt: skip
 
-    def _under_way(self, repair: Repair, row: Rows | None) -> dict[str, Any]:
+    def _under_way(self, repair: Repair, row: Rows | None) -> PlanRow:
         rule = RULES.find(repair.rule)
-        return {
-            "id": action_id(repair.ledger, repair.version),
-            "kind": "withdraw" if repair.stage in (Stage.LEAVING, Stage.STUCK) else "mark", "ledger": repair.ledger,
-            "rule": repair.rule, "reason": rule.title if rule else "",
-            "copies": int(row["copies"]) if row is not None else None,
-            "racks": int(row["racks"]) if row is not None else None, "stage": repair.stage.value,
-            "next_ms": repair.next_ms or None,
-            "requirements": {"version": repair.version, "epoch": self._topology.epoch},
-            "evidence": {"attempts": repair.attempts, "detail": repair.detail, "since_ms": repair.since_ms},
-        }  # fmt: skip
+        return PlanRow(
+            action_id(repair.ledger, repair.version),
+            "withdraw" if repair.stage in (Stage.LEAVING, Stage.STUCK) else "mark", repair.rule,
+            rule.title if rule else "", repair.stage.value, {"ledger": repair.ledger}, repair.next_ms or None,
+            {"version": repair.version, "epoch": self._topology.epoch},
+            {"attempts": repair.attempts, "detail": repair.detail, "since_ms": repair.since_ms},
+            _measured(row) if row is not None else {},
+        )  # fmt: skip
 
-    def approve(self, ids: list[str] | None) -> list[dict[str, Any]]:
-        """Say yes to actions of the present plan (None: to all of it); those it was said to."""
-        rows = {row["id"]: row for row in self.plan() if row["stage"] == "awaiting approval"}
-        strange = [] if ids is None else sorted(set(ids) - set(rows))
-        if strange:
-            raise Refused("ids of the present plan", ", ".join(strange), "look at `trueup plan` again")
-        chosen = list(rows) if ids is None else ids
-        given = set(self._reconciler.approve([rows[i]["ledger"] for i in chosen])) if chosen else set()
-        return [rows[i] for i in chosen if rows[i]["ledger"] in given]
+    def approve(self, ids: Sequence[str] | None) -> list[PlanRow]:
+        """Approve actions of the present plan (None: all of it); those that were approved."""
+        rows = {row.id: row for row in waiting(self.plan(), ids)}
+        if unknown := sorted(set(ids or ()) - set(rows)):
+            raise Refused("ids of the present plan", ", ".join(unknown), "look at `trueup plan` again")
+        given = set(self._reconciler.approve([row.about["ledger"] for row in rows.values()])) if rows else set()
+        return [row for row in rows.values() if row.about["ledger"] in given]
+
+
+def _measured(row: Rows) -> dict[str, int | None]:
+    return {"copies": int(row["copies"]), "racks": int(row["racks"])}
 
 
 def _seen(health: Health) -> str:
@@ -360,12 +358,12 @@ def _bookies(topology: Topology | None) -> dict[str, list[str]]:
 def _racks(asked: RackHealth | None, problem: str, now_ms: int) -> list[Source]:
     """The rack map, where it is one that can fail."""
     if asked is None:
-        return [("racks", "slow", 0, f"the last racks hold: {problem}")] if problem else []
+        return [Source("racks", "slow", 0, f"the last racks hold: {problem}")] if problem else []
     age_ms = now_ms - asked.answered_ms if asked.answered_ms else 0
     if asked.unknown:
         why = asked.problem or "being asked"
         detail = f"no rack of {many(asked.unknown, 'host')} of {asked.hosts} is known: {why}"
-        return [("racks", "down" if asked.problem else "slow", age_ms, detail)]
+        return [Source("racks", "down" if asked.problem else "slow", age_ms, detail)]
     if asked.problem:
-        return [("racks", "slow", age_ms, f"racks of {age(age_ms)} ago hold: {asked.problem}")]
-    return [("racks", "up", age_ms, many(asked.hosts, "host"))]
+        return [Source("racks", "slow", age_ms, f"racks of {age(age_ms)} ago hold: {asked.problem}")]
+    return [Source("racks", "up", age_ms, many(asked.hosts, "host"))]

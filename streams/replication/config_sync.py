@@ -7,7 +7,6 @@ to a topic only when nothing that must come first is left to do for it.
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 from zlib import crc32
 
 from trueup.connectors.replication.config_sync import Alignment, Outcome, Seen
@@ -15,9 +14,9 @@ from trueup.state.replication.config_sync import Action, Kind, Policy, Right, Sc
 from trueup.state.replication.settings import Link as Declared
 from trueup.streams.replication.link import Link, Note
 from trueup.streams.replication.snapshot import Hold
+from trueup.streams.runtime.stream import AWAITING, PlanRow
 
 log = logging.getLogger(__name__)
-Row = dict[str, Any]
 FINAL = ("refused", "skipped")
 """Results that end only when an operator changes something."""
 
@@ -87,9 +86,9 @@ class Aligner:
 
     def _hold(self, name: str, action: Action) -> Hold:
         row = self._row(name, action, self._link.declared.mode)
-        detail, stage = row["evidence"]["detail"], row["stage"]
+        detail, stage = row.evidence["detail"], row.stage
         text = f"{stage}: {action.said} (topic {action.topic} at the target)" + (f"; {detail}" if detail else "")
-        return Hold(text, stage == "awaiting approval", stage in FINAL)
+        return Hold(text, stage == AWAITING, stage in FINAL)
 
     def _differences(self, declared: Declared, called: Mapping[str, str], groups: Sequence[str]) -> dict[str, Action]:
         self._known = self._known or self._alignment.known()
@@ -146,21 +145,20 @@ class Aligner:
         action, detail = outcome.action, f": {outcome.detail}" if outcome.detail else ""
         self._note(self._link.name, "align", outcome.result, f"{action.topic}: {action.said}{detail}", action.reason)
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[PlanRow]:
         """The plan."""
         mode = self._link.declared.mode
         return [self._row(name, action, mode) for name, action in self.actions.items()]
 
-    def _row(self, name: str, action: Action, mode: str) -> Row:
+    def _row(self, name: str, action: Action, mode: str) -> PlanRow:
         refused = self._refused.get(name)
         waits = mode == "approve" and name not in self._approved
-        stage = refused.result if refused else "awaiting approval" if waits else "planned"
-        return {
-            "id": name, "kind": action.kind.name.lower(), "ledger": None, "link": self._link.name,
-            "topic": action.topic, "rule": action.reason, "reason": action.said, "copies": None, "racks": None,
-            "stage": stage, "next_ms": None, "requirements": {},
-            "evidence": {"first": action.first, "detail": refused.detail if refused else ""},
-        }  # fmt: skip
+        stage = refused.result if refused else AWAITING if waits else "planned"
+        return PlanRow(
+            name, action.kind.name.lower(), action.reason, action.said, stage,
+            {"link": self._link.name, "topic": action.topic},
+            evidence={"first": action.first, "detail": refused.detail if refused else ""},
+        )  # fmt: skip
 
     def approve(self, names: Iterable[str]) -> None:
         """An operator's yes; carried out at the next turn."""

@@ -10,7 +10,6 @@ backwards. Only groups without members are ever touched.
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from trueup.connectors.contract import LogId
 from trueup.connectors.replication.group_sync import Checkpoint, Commits, Groups, Way
@@ -19,8 +18,8 @@ from trueup.state.common.patterns import matches
 from trueup.streams.replication.checkpoints import Copy
 from trueup.streams.replication.link import Link, Note
 from trueup.streams.runtime.format import many
+from trueup.streams.runtime.stream import AWAITING, PlanRow
 
-Row = dict[str, Any]
 TOLD_MS = 60_000
 PARTS, PART = 4, 25
 """Parts of a pass at most, as each costs requests of its own, and groups of one at least."""
@@ -119,7 +118,7 @@ class Mover:
         head = f"{many(len(groups), 'group')}, {many(len(said), 'partition')}: "
         self._note(self._link.name, "group", outcome, head + "; ".join(said[:SHOWN]) + more, "replication.group-behind")
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[PlanRow]:
         """Groups whose offsets would be set."""
         due: dict[str, list[Checkpoint]] = {}
         for row in self.checkpoints:
@@ -127,15 +126,13 @@ class Mover:
                 due.setdefault(row.group, []).append(row)
         return [self._row(group, rows) for group, rows in due.items()]
 
-    def _row(self, group: str, rows: Sequence[Checkpoint]) -> Row:
+    def _row(self, group: str, rows: Sequence[Checkpoint]) -> PlanRow:
         waits = self._link.declared.mode == "approve" and group not in self._approved
         offsets = ", ".join(f"{row.target} to {row.translated}" for row in rows)
-        return {
-            "id": f"group-{self._link.name}-{group}", "kind": "group", "ledger": None, "link": self._link.name,
-            "topic": "", "rule": "replication.group-behind", "reason": f"group {group}: {offsets}", "copies": None,
-            "racks": None, "stage": "awaiting approval" if waits else "planned", "next_ms": None, "requirements": {},
-            "evidence": {},
-        }  # fmt: skip
+        return PlanRow(
+            f"group-{self._link.name}-{group}", "group", "replication.group-behind", f"group {group}: {offsets}",
+            AWAITING if waits else "planned", {"link": self._link.name, "topic": ""},
+        )  # fmt: skip
 
     def approve(self, ids: Iterable[str]) -> None:
         """An operator's yes; carried out at the next turn."""

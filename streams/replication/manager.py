@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from trueup.connectors.contract import LogId, Progress
 from trueup.state.common.errors import Refused, TrueupError
+from trueup.state.replication.rules import LINK_RULES
 from trueup.state.replication.settings import Link as Declared
 from trueup.state.replication.status import Stage
 from trueup.streams.config.live import Live
@@ -28,6 +29,7 @@ from trueup.streams.replication.rows import by_topic, checkpoint, partition, rem
 from trueup.streams.replication.snapshot import NOTHING
 from trueup.streams.replication.status import beat_error
 from trueup.streams.runtime.metrics import Metrics
+from trueup.streams.runtime.stream import Filter, Finding, PlanRow, Source, waiting
 from trueup.streams.runtime.supervisor import Supervisor
 
 log = logging.getLogger(__name__)
@@ -141,16 +143,16 @@ class Links:
             for side in (link.snapshot.facts.source, link.snapshot.facts.target) if side.problem
         ]  # fmt: skip
 
-    def sources(self, now_ms: int) -> list[tuple[str, str, int, str]]:
+    def sources(self, now_ms: int) -> list[Source]:
         """Name, state, age and detail of what each link listens to."""
         return [self._source(link, now_ms) for link in self._all()]
 
-    def _source(self, link: Link, now_ms: int) -> tuple[str, str, int, str]:
+    def _source(self, link: Link, now_ms: int) -> Source:
         facts, declared = link.snapshot.facts, link.declared
         problem = facts.source.problem or facts.target.problem
         state = "down" if problem else "up" if now_ms - facts.at_ms < SLOW_MS else "slow"
         detail = problem or f"{declared.source} and {declared.target}"
-        return f"link {link.name}", state, max(0, now_ms - facts.at_ms) if facts.at_ms else 0, detail
+        return Source(f"link {link.name}", state, max(0, now_ms - facts.at_ms) if facts.at_ms else 0, detail)
 
     def rows(self) -> list[Row]:
         """One row for each link."""
@@ -243,16 +245,27 @@ class Links:
         refilling = Refilling(self.watches[name])
         return refilling.begin() if certain else refilling.rows()
 
-    def plan(self) -> list[Row]:
+    def findings(self, wanted: Filter) -> list[Finding]:
+        """Why links are in another state than up, by rule."""
+        found = list[Finding]()
+        for link in self._all():
+            with link.lock:
+                _, reasons = self.watches[link.name].status.state(self._clock())
+            for reason in reasons:
+                rule = LINK_RULES.find(reason.rule)
+                verdict = rule.verdict.name.lower() if rule else "unknown"
+                found.append(Finding({"link": link.name}, verdict, reason.rule, reason.said, None))
+        return [one for one in found if wanted.verdict in (None, one.verdict) and wanted.rule in (None, one.rule)]
+
+    def plan(self) -> list[PlanRow]:
         """Changes at the targets that are due or wait for an operator."""
         return [row for watch in self.watches.values() for row in watch.rows()]
 
-    def approve(self, ids: list[str] | None) -> list[Row]:
-        """Say yes to these actions of the plan, or to all; those that are ours."""
-        waiting = [row for row in self.plan() if row["stage"] == "awaiting approval"]
-        chosen = [row for row in waiting if ids is None or row["id"] in ids]
+    def approve(self, ids: Sequence[str] | None) -> list[PlanRow]:
+        """Approve these actions of the plan, or all; those that were approved."""
+        chosen = waiting(self.plan(), ids)
         for row in chosen:
-            self.watches[row["link"]].approve([row["id"]])
+            self.watches[row.about["link"]].approve([row.id])
         return chosen
 
     def note(self, link: str, kind: str, outcome: str, detail: str, rule: str = "") -> None:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 from trueup.connectors.contract import LogId
 from trueup.connectors.replication.config_sync import Alignment, Seen
@@ -26,6 +26,7 @@ from trueup.streams.replication.group_sync import Mover
 from trueup.streams.replication.link import Link, Note
 from trueup.streams.replication.snapshot import NOTHING, Facts, Settled, ids, look, seen
 from trueup.streams.replication.status import LinkStatus
+from trueup.streams.runtime.stream import PlanRow
 from trueup.streams.runtime.supervisor import Supervisor
 
 log = logging.getLogger(__name__)
@@ -267,7 +268,7 @@ class Watch:
             self._noted.add((copy.source, silence.rule))
             self.note(self.link.name, "found", silence.rule, f"{copy.source}: {silence.said}", silence.rule)
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[PlanRow]:
         """What would be changed."""
         return [*self.aligner.rows(), *self.mover.rows()]
 

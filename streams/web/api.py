@@ -8,6 +8,7 @@ old, and says why.
 
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from flask import Flask, Response, jsonify, request
@@ -16,12 +17,14 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from trueup.state.common.errors import BadSettings, Refused, Retry, TrueupError, Unknown
 from trueup.state.common.options import shown
-from trueup.state.placement.rules import RULES
-from trueup.state.replication.rules import EVERY_RULE
+from trueup.streams.catalog import STREAMS, rules
 from trueup.streams.journal.history import ITSELF, WHO
+from trueup.streams.placement.descriptor import PLACEMENT
+from trueup.streams.runtime.descriptor import Noun, Thing
 from trueup.streams.runtime.format import bounded
 from trueup.streams.runtime.metrics import CONTENT_TYPE, Metrics
-from trueup.streams.web.engine import INCOMPLETE, TOTAL, USER, VERDICTS, Engine, Listing, Row, rule_row
+from trueup.streams.runtime.stream import Listing
+from trueup.streams.web.engine import INCOMPLETE, TOTAL, USER, VERDICTS, Engine, Row, rule_row
 from trueup.streams.web.guard import Rejected, admit
 from trueup.streams.web.page import Page
 from trueup.streams.web.server import Server, serve
@@ -87,7 +90,7 @@ def _probes(app: Flask, engine: Engine, metrics: Metrics) -> None:
     @app.get("/metrics")
     def scrape() -> Response:
         metrics.status(engine.status())
-        metrics.directories(engine.directories())
+        metrics.directories(engine.rows("directories", {}))
         return Response(metrics.text(), content_type=CONTENT_TYPE)
 
 
@@ -99,24 +102,31 @@ def _reads(app: Flask, engine: Engine) -> None:
         app.add_url_rule(f"/api/{name}", name, lambda: _listed(engine, name, say()))
 
     read("status", engine.status)
-    rows("bookies", engine.bookies)
-    rows("marks", engine.marks)
     rows("plan", engine.plan)
     read("config", engine.config)
     rows("findings", lambda: _findings(engine))
-    rows("ledgers", lambda: _ledgers(engine))
-    rows("unreferenced", lambda: _unreferenced(engine))
-    rows("markers", engine.markers)
-    rows("links", engine.links)
-    rows("directories", engine.directories)
     rows("actions", lambda: _actions(engine))
-    read("rules", lambda: [rule_row(rule) for rule in EVERY_RULE])
-    app.add_url_rule("/api/ledgers/<ledger>", "ledger", lambda ledger: jsonify(engine.ledger(_id(ledger))))
-    app.add_url_rule("/api/links/<name>", "link", lambda name: jsonify(engine.link(name)))
-    app.add_url_rule(
-        "/api/brokers/<kafka>/<int:broker>", "broker", lambda kafka, broker: jsonify(engine.broker(kafka, broker))
-    )
+    read("rules", lambda: [rule_row(rule) for rule in rules()])
+    for stream in STREAMS:
+        for noun in stream.lists:
+            rows(noun.name, partial(_rows, engine, noun))
+        for thing in stream.things:
+            app.add_url_rule(f"/api/{thing.path}", thing.name, partial(_thing, engine, thing))
     app.add_url_rule("/api", "index", lambda: jsonify(_index(app)))
+
+
+def _rows(engine: Engine, noun: Noun) -> list[Row]:
+    """The list of a noun, by the parameters that it declares."""
+    if not noun.limit and not noun.choices:
+        return engine.rows(noun.name, {})
+    _only(*noun.choices, *(["limit"] if noun.limit else []))
+    query: dict[str, Any] = {name: _one_of(name, values) for name, values in noun.choices.items()}
+    return engine.rows(noun.name, query | ({"limit": _limit(noun.limit)} if noun.limit else {}))
+
+
+def _thing(engine: Engine, thing: Thing, **names: Any) -> Response:
+    ids = {name: _id(name, names[name]) for name in thing.ids}
+    return jsonify(engine.describe(thing.name, {**names, **ids}))
 
 
 def _listed(engine: Engine, name: str, rows: list[Row]) -> Response:
@@ -135,19 +145,11 @@ def _index(app: Flask) -> dict[str, list[str]]:
 
 
 def _findings(engine: Engine) -> list[Row]:
-    _only("verdict", "rule", "limit")
-    verdict, rule = _one_of("verdict", VERDICTS), _one_of("rule", tuple(rule.id for rule in RULES))
-    return engine.findings(verdict, rule, _limit(100))
-
-
-def _ledgers(engine: Engine) -> list[Row]:
-    _only("all", "limit")
-    return engine.ledgers(_limit(100), _one_of("all", ("true", "false")) == "true")
-
-
-def _unreferenced(engine: Engine) -> list[Row]:
-    _only("limit")
-    return engine.unreferenced(_limit(100))
+    _only("verdict", "rule", "limit", "stream")
+    stream = _one_of("stream", tuple(each.name for each in STREAMS)) or PLACEMENT.name
+    known = next(each.rules for each in STREAMS if each.name == stream)
+    verdict, rule = _one_of("verdict", VERDICTS), _one_of("rule", tuple(rule.id for rule in known))
+    return engine.findings(verdict, rule, _limit(100), stream)
 
 
 def _actions(engine: Engine) -> list[Row]:
@@ -155,10 +157,10 @@ def _actions(engine: Engine) -> list[Row]:
     return engine.actions(_limit(50))
 
 
-def _id(ledger: str) -> int:
-    if not ledger.isdecimal() or len(ledger) > 19 or int(ledger) >= 1 << 63:
-        raise Rejected(400, "a ledger id, 0 to 2^63 - 1", repr(ledger), "give its decimal id")
-    return int(ledger)
+def _id(name: str, text: str) -> int:
+    if not text.isdecimal() or len(text) > 19 or int(text) >= 1 << 63:
+        raise Rejected(400, f"a {name} id, 0 to 2^63 - 1", repr(text), "give its decimal id")
+    return int(text)
 
 
 def _deletions(app: Flask, engine: Engine) -> None:
@@ -166,7 +168,7 @@ def _deletions(app: Flask, engine: Engine) -> None:
     def delete(ledger: str) -> Response:
         if (body := _body()) != {"certain": True}:
             raise Rejected(400, '{"certain": true}', shown(body), "a deletion cannot be undone")
-        return jsonify(engine.delete(_id(ledger)))
+        return jsonify(engine.delete(_id("ledger", ledger)))
 
 
 def _link_writes(app: Flask, engine: Engine) -> None:

@@ -4,7 +4,7 @@ Everything is plain data that goes into JSON as it is. Times are ms since the ep
 `oldest_drift_ms`, which are ages. A verdict is "true", "drifted", "blocked" or "unknown".
 """
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Protocol
 
@@ -16,14 +16,6 @@ TOTAL, INCOMPLETE = "Trueup-Total", "Trueup-Incomplete"
 VERDICTS = ("true", "drifted", "blocked", "unknown")
 USER = "Trueup-User"
 """Header in which a program says for whom it asks; it is believed, as there is no authentication."""
-
-
-class Listing(list[Row]):
-    """Rows of which a limit may have cut some: ``total`` is how many there are."""
-
-    def __init__(self, rows: Iterable[Row], total: int) -> None:
-        super().__init__(rows)
-        self.total = total
 
 
 class Engine(Protocol):
@@ -49,54 +41,50 @@ class Engine(Protocol):
         """Why the list of this noun (a name of `/api`, or "all ledgers") may lack rows or show old ones; empty if it is
         whole."""
 
-    def findings(self, verdict: str | None, rule: str | None, limit: int) -> list[Row]:
-        """Ledgers that are not true, riskiest first: ledger, verdict, rule, reason, copies, racks, since_ms,
-        version, stage, marked (bool)."""
+    def findings(self, verdict: str | None, rule: str | None, limit: int, stream: str = "placement") -> list[Row]:
+        """What a stream finds other than declared, the most urgent first: what it is about, verdict, rule, reason,
+        since_ms, stage; of ledgers also copies, racks, version, marked (bool)."""
 
-    def ledgers(self, limit: int, every: bool) -> list[Row]:
-        """Rows of ledger, verdict, rule, state, ensemble, quorum, fragments, copies, racks, since_ms, marked; with
-        ``every`` also those that are true."""
+    def rows(self, noun: str, query: Mapping[str, Any]) -> list[Row]:
+        """The list of a noun of a stream, by the parameters that it declares.
 
-    def ledger(self, ledger: int) -> Row:
-        """One ledger in full, read afresh.
-
-        ledger, state, ensemble, quorum, ack_quorum, version, mzxid, ctime_ms, last_entry, length, fragments
-        [first_entry, last_entry, bookies [bookie, rack, status, counts], verdict, rule, copies, racks,
-        failing_windows, repair], verdict, rule, reason, changes (texts), since_ms, mark (or None), stage,
-        history [at_ms, event, detail], owned (None: no deletion stream) {component, owner, cursor, rule, reason,
-        since_ms, nodes [path, status, version, points, ledgers, highest, error], marker (as `markers` says, or None),
-        objects (texts)}. Raises `Refused` when there is no such ledger.
+        ledgers: ledger, verdict, rule, state, ensemble, quorum, fragments, copies, racks, since_ms, marked; with all
+        "true" also those that are true.
+        bookies: bookie, rack, status (writable, readonly, pending, lost), since_ms, ledgers (None: not counted).
+        marks: ledger, ours (bool), locked_by, ctime_ms, replicas, verdict, stage.
+        unreferenced: ledgers that nobody points to, longest forgotten first: ledger, owner, cursor, component, rule,
+        reason, verdict, state, bytes, since_ms, ctime_ms, version, stage (of its deletion).
+        markers: deletions under way: id, ledger, owner, rule, stage, bytes, since_ms, at_ms, approved, attempts,
+        next_ms (None: at once), bookies, pending (those that have not said that it is gone), detail.
+        links: link, source, target, mode, paused, state, reason, down {cluster that does not answer: why}, path,
+        topics, partitions, stopped (partitions that need a person), lag_records, lag_ms (age of the oldest record not
+        copied, 0: none, -1: not known), leases (held now; 0: nothing is written), rounds, taken_ms, error,
+        heartbeat_age_ms and heartbeat_lag_ms (-1: none arrived), differences (changes due at the target), groups,
+        group_lag (records that a group has read and that are not copied); since this run began copied, bytes, dropped,
+        skipped, dismissed, filtered, lost, repeated, foreign.
+        directories: kafka, broker, path, volume (number), total, usable, used, bytes (of replicas; all sizes -1: not
+        told), partitions, incoming, outgoing, online (bool), cordoned (ours, others or ""), and of the broker strategy,
+        skew, rule, reason, at_ms.
         """
 
-    def unreferenced(self, limit: int) -> list[Row]:
-        """Ledgers that nobody points to, longest forgotten first: ledger, owner, cursor, component, rule, reason,
-        verdict, state, bytes, since_ms, ctime_ms, version, stage (of its deletion)."""
+    def describe(self, noun: str, names: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Everything about one thing of a stream. Raises `Refused` when there is none.
 
-    def markers(self) -> list[Row]:
-        """Deletions under way: id, ledger, owner, rule, stage, bytes, since_ms, at_ms, approved, attempts, next_ms
-        (None: at once), bookies, pending (those that have not said that it is gone), detail."""
-
-    def bookies(self) -> list[Row]:
-        """bookie, rack, status (writable, readonly, pending, lost), since_ms, ledgers (None: not counted)."""
-
-    def marks(self) -> list[Row]:
-        """ledger, ours (bool), locked_by, ctime_ms, replicas, verdict, stage."""
-
-    def links(self) -> list[Row]:
-        """link, source, target, mode, paused, state, reason, down {cluster that does not answer: why}, path, topics,
-        partitions, stopped (partitions that need a person), lag_records, lag_ms (age of the oldest record not copied,
-        0: none, -1: not known), leases (held now; 0: nothing is written), rounds, taken_ms, error, heartbeat_age_ms
-        and heartbeat_lag_ms (-1: none arrived), differences (changes due at the target), groups, group_lag (records
-        that a group has read and that are not copied); since this run began copied, bytes, dropped, skipped,
-        dismissed, filtered, lost, repeated, foreign."""
-
-    def link(self, name: str) -> Row:
-        """A row of `links` with path_reason, by_topic [topic, target_topic, partitions, stage (the first in the order
+        ledger, read afresh: ledger, state, ensemble, quorum, ack_quorum, version, mzxid, ctime_ms, last_entry, length,
+        fragments [first_entry, last_entry, bookies [bookie, rack, status, counts], verdict, rule, copies, racks,
+        failing_windows, repair], verdict, rule, reason, changes (texts), since_ms, mark (or None), stage, history
+        [at_ms, event, detail], owned (None: no deletion stream) {component, owner, cursor, rule, reason, since_ms,
+        nodes [path, status, version, points, ledgers, highest, error], marker (a row of markers, or None), objects
+        (texts)}.
+        link: a row of links with path_reason, by_topic [topic, target_topic, partitions, stage (the first in the order
         of docs/links.md), stopped, lag_records, lag_ms, error] and copies [topic, partition, target_topic,
         target_partition, stage, start, offset, source_end, target_end, lag_records, lag_ms, path, runs, reset, at_ms,
         error, stopped, refill_until (-1: nothing is refilled)] of every partition, checkpoints [group, source, target,
         committed, translated, present, lag, action, reason], unreadable (texts), heartbeat_error (what the clusters
-        answered to the last heartbeat) and remedies [rule, remedy] of all that is wrong. Raises `Refused`."""
+        answered to the last heartbeat) and remedies [rule, remedy] of all that is wrong.
+        broker: kafka, broker, mode, strategy, skew, after (of the plan), rule, reason, at_ms, throttles (ours),
+        directories [rows of directories], moves [of the plan], largest [topic, partition, path, bytes].
+        """
 
     def reset_link(self, name: str, partitions: list[str] | None, to: str) -> list[Row]:
         """Let a link go on at other source offsets, for all its partitions or these (topic-number): earliest, latest or
@@ -105,16 +93,6 @@ class Engine(Protocol):
     def refill_link(self, name: str, certain: bool) -> list[Row]:
         """What the target of a link lost and its source holds, ``certain``: copy that to it: link, topic, target_topic,
         partitions, records, bytes (-1: not known), stage (planned, waiting, blocked, copying), reason. Raises
-        `Refused`."""
-
-    def directories(self) -> list[Row]:
-        """kafka, broker, path, volume (number), total, usable, used, bytes (of replicas; all sizes -1: not told),
-        partitions, incoming, outgoing, online (bool), cordoned (ours, others or ""), and of the broker strategy, skew,
-        rule, reason, at_ms."""
-
-    def broker(self, kafka: str, broker: int) -> Row:
-        """One broker's log directories: kafka, broker, mode, strategy, skew, after (of the plan), rule, reason, at_ms,
-        throttles (ours), directories [as above], moves [of the plan], largest [topic, partition, path, bytes]. Raises
         `Refused`."""
 
     def create_topic(

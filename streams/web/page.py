@@ -58,8 +58,8 @@ class Page:
             "status": status, "now": status["now_ms"], "health": health(status),
             "findings": _or_none(lambda: self._engine.findings(None, None, FINDINGS)),
             "incomplete": self._engine.incomplete("findings"),
-            "directories": _or_none(self._engine.directories)[:DIRECTORIES], "forgotten": FORGOTTEN,
-            "racks": racks(_or_none(self._engine.bookies)),
+            "directories": _or_none(lambda: self._engine.rows("directories", {}))[:DIRECTORIES], "forgotten": FORGOTTEN,
+            "racks": racks(_or_none(lambda: self._engine.rows("bookies", {}))),
             "actions": _or_none(lambda: self._engine.actions(ACTIONS)),
         }  # fmt: skip
 

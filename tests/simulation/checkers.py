@@ -306,7 +306,7 @@ class Checkers:
         if sum(counts.values()) != len(held):
             raise Violation(f"the API says {counts} of {len(held)} ledgers")
         if not placed.incomplete(judged=True):
-            said = {row["ledger"]: Verdict[row["verdict"].upper()] for row in placed.findings(None, None, 1_000)}
+            said = {row.about["ledger"]: Verdict[row.verdict.upper()] for row in placed.findings(None, None, 1_000)[0]}
             wrong = [i for i, verdicts in may.items() if said.get(i, Verdict.TRUE) not in verdicts]
             if len(wrong) > late:
                 raise Violation(f"the API lists {said}, {late} not judged, and {wrong} are otherwise: {may}")

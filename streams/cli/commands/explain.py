@@ -5,7 +5,7 @@ from difflib import get_close_matches
 import click
 
 from trueup.state.common.rules import Rule
-from trueup.state.replication.rules import EVERY_RULE
+from trueup.streams.catalog import rules
 from trueup.streams.cli import options, out
 from trueup.streams.cli.commands.get import full_rule
 from trueup.streams.cli.out import Column, styled
@@ -27,7 +27,7 @@ def explain(rule: str | None, output: str) -> None:
     if rule is None:
         _list(output)
         return
-    found = EVERY_RULE.find(full_rule(rule) or "")
+    found = rules().find(full_rule(rule) or "")
     if found is None:
         raise click.BadParameter(_unknown(rule), param_hint="RULE")
     if output == "json":
@@ -39,7 +39,7 @@ def explain(rule: str | None, output: str) -> None:
 
 
 def _list(output: str) -> None:
-    rows = [rule_row(rule) for rule in EVERY_RULE]
+    rows = [rule_row(rule) for rule in rules()]
     if output == "json":
         out.as_json(rows)
         return
@@ -52,7 +52,7 @@ def _list(output: str) -> None:
 
 
 def _unknown(rule: str) -> str:
-    names: list[str] = [name for known in EVERY_RULE for name in _names(known)]
+    names: list[str] = [name for known in rules() for name in _names(known)]
     near = get_close_matches(rule, names, 3)
     return f"expected a rule; found {rule!r}; " + (f"near: {', '.join(near)}" if near else "`trueup explain` lists all")
 

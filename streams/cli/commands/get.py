@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import click
 
-from trueup.state.replication.rules import EVERY_RULE
+from trueup.streams.catalog import rules
 from trueup.streams.cli import options, out
 from trueup.streams.cli.out import DIRECTORY, Column, Row
 from trueup.streams.runtime.format import age, short, since, size
@@ -278,6 +278,6 @@ def actions(api: str, output: str, limit: int) -> int:
 
 def full_rule(rule: str | None) -> str | None:
     """The whole id of a rule that may have been given without its stream."""
-    if rule is None or EVERY_RULE.find(rule):
+    if rule is None or rules().find(rule):
         return rule
-    return next((known.id for known in EVERY_RULE if short(known.id) == rule), rule)
+    return next((known.id for known in rules() if short(known.id) == rule), rule)

@@ -8,6 +8,7 @@ import click
 
 from trueup.state.common.errors import Retry, TrueupError
 from trueup.state.placement.readiness import few
+from trueup.streams import catalog
 from trueup.streams.cli import codes, options, out
 from trueup.streams.cli.out import Column, Row, styled
 from trueup.streams.runtime.format import age, many, since
@@ -113,6 +114,11 @@ def _show(found: Row, said: Health, bookies: str) -> None:
     for row in found["logdirs"]:
         skew = f"skew {row['skew']:.0%}, {row['moving']:,} moving, {row['planned']:,} planned"
         click.echo(f"Dirs     {row['kafka']}: {row['directories']:,} on {many(row['brokers'], 'broker')}, {skew}")
+    told = {stream.name for stream in catalog.STREAMS if stream.told}
+    for row in found.get("subjects", ()):
+        if row["name"] not in told:
+            counts = ", ".join(f"{count:,} {what}" for what, count in row["counts"].items())
+            click.echo(f"{row['name']:8} {counts or 'nothing'}, mode {row['mode']}" + ", paused" * row["paused"])
     click.echo()
     out.table(found["sources"], SOURCES, "No source has been observed yet.")
     click.echo()

@@ -1,6 +1,7 @@
 """A small cluster in memory behind the API that the web page and the command line read."""
 
 import time
+from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
@@ -8,7 +9,7 @@ from trueup.state.common.errors import BadSettings, Refused
 from trueup.state.common.options import default_of
 from trueup.state.settings.settings import Settings, change, live_keys, parse, value_of
 from trueup.streams.replication.rows import by_topic
-from trueup.streams.web.engine import Listing
+from trueup.streams.runtime.stream import Listing
 
 NOW = time.time_ns() // 1_000_000
 MINUTE = 60_000
@@ -89,7 +90,7 @@ class FakeEngine:
     def __init__(self) -> None:
         self.state = healthy_status()
         self.upcoming: list[dict[str, Any]] = []
-        self.rows: list[dict[str, Any]] = []
+        self.judged: list[dict[str, Any]] = []
         self.members = [
             {"bookie": f"127.0.0.{n}:3181", "rack": "/rack1" if n <= 3 else "/rack2", "status": "writable",
              "since_ms": NOW - 60 * MINUTE, "ledgers": None} for n in range(1, 7)
@@ -170,7 +171,7 @@ class FakeEngine:
     def drill(self) -> "FakeEngine":
         """One rack came back after its ledgers were refilled into the other."""
         many = "a write quorum stands on too few racks"
-        self.rows = [
+        self.judged = [
             finding(7, "blocked", "placement.all-copies-lost", "some entries have no live copy", copies=0, racks=0),
             finding(21, "drifted", "placement.lost-member", "a member is lost and can be replaced", marked=True,
                     stage="working"),
@@ -201,9 +202,19 @@ class FakeEngine:
             self.state = self.upcoming.pop(0)
         return deepcopy(self.state)
 
-    def findings(self, verdict: str | None, rule: str | None, limit: int) -> Listing:
+    def rows(self, noun: str, query: Mapping[str, Any]) -> list[dict[str, Any]]:
+        asked = {"limit": query["limit"]} if "limit" in query else {}
+        asked |= {"every": query["all"] == "true"} if noun == "ledgers" else {}
+        found: list[dict[str, Any]] = getattr(self, noun)(**asked)
+        return found
+
+    def describe(self, noun: str, names: Mapping[str, Any]) -> dict[str, Any]:
+        found: dict[str, Any] = getattr(self, noun)(**names)
+        return found
+
+    def findings(self, verdict: str | None, rule: str | None, limit: int, stream: str = "placement") -> Listing:
         self._check()
-        found = [r for r in self.rows if verdict in (None, r["verdict"]) and rule in (None, r["rule"])]
+        found = [r for r in self.judged if verdict in (None, r["verdict"]) and rule in (None, r["rule"])]
         return Listing(found[:limit], len(found))
 
     def incomplete(self, noun: str) -> str:
@@ -213,13 +224,13 @@ class FakeEngine:
         self._check()
         shape = {"state": "closed", "ensemble": 3, "quorum": 2, "fragments": 1}
         named = ("ledger", "verdict", "rule", "copies", "racks", "since_ms", "marked")
-        rows = [{**{name: row[name] for name in named}, **shape} for row in self.rows]
+        rows = [{**{name: row[name] for name in named}, **shape} for row in self.judged]
         good = {"ledger": 1, "verdict": "true", "rule": "placement.adheres", "copies": 2, "racks": 2,
                 "since_ms": None, "marked": False, **shape}  # fmt: skip
         return [*rows, *([good] if every else [])][:limit]
 
     def ledger(self, ledger: int) -> dict[str, Any]:
-        row = next((row for row in self.rows if row["ledger"] == ledger), None)
+        row = next((row for row in self.judged if row["ledger"] == ledger), None)
         if row is None:
             raise Refused(f"a ledger {ledger}", "no such znode", "look at `trueup get ledgers`")
         members = [
@@ -261,7 +272,7 @@ class FakeEngine:
     def marks(self) -> list[dict[str, Any]]:
         return [
             {"ledger": row["ledger"], "ours": True, "locked_by": "ar1", "ctime_ms": NOW - MINUTE, "replicas": [],
-             "verdict": row["verdict"], "stage": row["stage"]} for row in self.rows if row["marked"]
+             "verdict": row["verdict"], "stage": row["stage"]} for row in self.judged if row["marked"]
         ]  # fmt: skip
 
     def links(self) -> list[dict[str, Any]]:
@@ -333,7 +344,7 @@ class FakeEngine:
              "rule": row["rule"], "reason": row["reason"], "copies": row["copies"], "racks": row["racks"],
              "stage": row["stage"] or ("awaiting approval" if asking else "planned"), "next_ms": None,
              "requirements": {"version": row["version"], "epoch": 4}, "evidence": {"fragment": 0}}
-            for row in self.rows if row["verdict"] == "drifted"
+            for row in self.judged if row["verdict"] == "drifted"
         ]  # fmt: skip
 
     def delete(self, ledger: int) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.cli.fake_engine import FakeEngine
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.state.common.errors import Refused, Retry
-from trueup.state.replication.rules import EVERY_RULE
+from trueup.streams import catalog
 from trueup.streams.cli import out
 from trueup.streams.cli.main import invoke
 from trueup.streams.cli.out import Column
@@ -105,7 +105,7 @@ def test_findings_of_no_kind_say_so(run: Run) -> None:
 
 
 def test_ledgers_are_those_that_are_not_true(run: Run, engine: FakeEngine) -> None:
-    assert len(rows(run("get", "ledgers"))) == 1 + len(engine.rows)
+    assert len(rows(run("get", "ledgers"))) == 1 + len(engine.judged)
 
 
 LISTS = [
@@ -135,17 +135,17 @@ def test_no_script_takes_a_list_that_may_be_incomplete_for_the_whole(
 
 
 def test_an_empty_list_that_may_be_incomplete_does_not_reassure(run: Run, engine: FakeEngine) -> None:
-    engine.rows, engine.lacking = [], {"findings": "the view is not complete yet"}
+    engine.judged, engine.lacking = [], {"findings": "the view is not complete yet"}
     assert run("get", "findings").out.splitlines()[0] == "No data is available."
 
 
 def test_a_list_that_is_cut_says_of_how_many(run: Run, engine: FakeEngine) -> None:
-    engine.rows = [engine.rows[0] | {"ledger": ledger} for ledger in range(1_026)]
+    engine.judged = [engine.judged[0] | {"ledger": ledger} for ledger in range(1_026)]
     assert run("get", "findings").out.splitlines()[-1] == "100 of 1,026; --limit shows more."
 
 
 def test_a_list_that_is_cut_stays_an_array_in_json(run: Run, engine: FakeEngine) -> None:
-    engine.rows = [engine.rows[0] | {"ledger": ledger} for ledger in range(1_026)]
+    engine.judged = [engine.judged[0] | {"ledger": ledger} for ledger in range(1_026)]
     said = run("get", "findings", "-o", "json")
     assert (len(json.loads(said.out)), json.loads(said.err)) == (100, {"shown": 100, "total": 1026})
 
@@ -201,12 +201,12 @@ def test_json_is_what_the_api_says(run: Run, engine: FakeEngine, what: str) -> N
      ("bookies", "No bookie has ever registered"), ("findings", "No findings")],
 )  # fmt: skip
 def test_nothing_is_said_in_words(run: Run, engine: FakeEngine, what: str, sentence: str) -> None:
-    engine.rows, engine.members, engine.done = [], [], []
+    engine.judged, engine.members, engine.done = [], [], []
     assert run("get", what).out.startswith(sentence)
 
 
 def test_nothing_in_json_is_an_empty_list(run: Run, engine: FakeEngine) -> None:
-    engine.rows = []
+    engine.judged = []
     assert json.loads(run("get", "ledgers", "-o", "json").out) == []
 
 
@@ -243,7 +243,7 @@ def test_a_plan_shows_its_reason(run: Run, engine: FakeEngine) -> None:
 
 
 def test_an_empty_plan_is_fine(run: Run, engine: FakeEngine) -> None:
-    engine.rows = []
+    engine.judged = []
     said = run("plan")
     assert (said.code, said.out) == (0, "Nothing to do.\n")
 
@@ -497,12 +497,12 @@ def test_a_narrow_terminal_keeps_one_line_for_each_row(
     run: Run, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    assert len(run("get", "findings").out.splitlines()) == 1 + len(engine.rows)
+    assert len(run("get", "findings").out.splitlines()) == 1 + len(engine.judged)
 
 
 def test_what_is_cut_ends_with_an_ellipsis(run: Run, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    engine.rows[0]["reason"] = "word " * 60
+    engine.judged[0]["reason"] = "word " * 60
     assert run("get", "findings").out.splitlines()[1].endswith("\u2026")
 
 
@@ -518,13 +518,13 @@ def test_of_two_columns_that_clip_neither_vanishes(
 
 def test_an_id_is_never_cut(run: Run, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
-    engine.rows[0]["ledger"] = (1 << 63) - 1
+    engine.judged[0]["ledger"] = (1 << 63) - 1
     assert rows(run("get", "findings"))[1][0] == "9223372036854775807"
 
 
 def test_piped_tables_have_one_line_for_each_row(run: Run, engine: FakeEngine) -> None:
-    engine.rows[0]["reason"] = "word " * 60
-    assert len(run("get", "findings").out.splitlines()) == 1 + len(engine.rows)
+    engine.judged[0]["reason"] = "word " * 60
+    assert len(run("get", "findings").out.splitlines()) == 1 + len(engine.judged)
 
 
 def test_no_colour_goes_into_a_pipe(run: Run) -> None:
@@ -546,12 +546,12 @@ def test_what_is_quick_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_explain_lists_every_rule(run: Run) -> None:
-    assert [line[0] for line in rows(run("explain"))[1:]] == [rule.id for rule in EVERY_RULE]
+    assert [line[0] for line in rows(run("explain"))[1:]] == [rule.id for rule in catalog.rules()]
 
 
-@pytest.mark.parametrize("rule", [rule.id for rule in EVERY_RULE])
+@pytest.mark.parametrize("rule", [rule.id for rule in catalog.rules()])
 def test_explain_tells_why_and_remedy(run: Run, rule: str) -> None:
-    found = EVERY_RULE.find(rule)
+    found = catalog.rules().find(rule)
     assert found
     said = " ".join(run("explain", rule).out.split())
     assert [text for text in (found.why, found.remedy) if text not in said] == []

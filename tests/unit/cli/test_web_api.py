@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.unit.cli.fake_engine import FakeEngine
 from trueup.state.common.errors import Retry, Stop, Unknown
-from trueup.state.replication.rules import EVERY_RULE
+from trueup.streams import catalog
 from trueup.streams.journal.history import ITSELF, WHO
 from trueup.streams.runtime.metrics import Metrics
 from trueup.streams.web.api import create_app
@@ -79,7 +79,7 @@ def test_one_ledger(client: FlaskClient) -> None:
 
 
 def test_rules_are_the_table(client: FlaskClient) -> None:
-    assert [rule["id"] for rule in client.get("/api/rules").get_json()] == [rule.id for rule in EVERY_RULE]
+    assert [rule["id"] for rule in client.get("/api/rules").get_json()] == [rule.id for rule in catalog.rules()]
 
 
 def test_the_index_names_every_path(client: FlaskClient) -> None:

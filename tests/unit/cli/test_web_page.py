@@ -93,7 +93,7 @@ def test_links_are_told(client: FlaskClient, engine: FakeEngine) -> None:
 
 def test_what_others_wrote_stays_text(client: FlaskClient, engine: FakeEngine) -> None:
     evil = "<img src=x onerror=alert(1)>"
-    engine.rows[0] |= {"reason": evil, "rule": evil, "stage": evil, "verdict": "blocked"}
+    engine.judged[0] |= {"reason": evil, "rule": evil, "stage": evil, "verdict": "blocked"}
     engine.members[0] |= {"bookie": evil, "rack": evil}
     engine.state["problems"] = [evil]
     engine.state["sources"][0]["detail"] = evil

@@ -84,7 +84,7 @@ class Setting:
         return self
 
     def plan(self) -> list[tuple[str, str]]:
-        return [(row["id"], row["stage"]) for row in self.said.plan()]
+        return [(row.id, row.stage) for row in self.said.plan()]
 
 
 def test_in_enforce_objects_wait_and_ledgers_do_not() -> None:
@@ -95,13 +95,13 @@ def test_what_is_approved_by_name_goes_and_nothing_else() -> None:
     setting = Setting("approve")
     approved = setting.said.approve(["delete-objects-7"])
     setting.turn(3)
-    assert ([row["id"] for row in approved], setting.world.objects) == (["delete-objects-7"], {})
+    assert ([row.id for row in approved], setting.world.objects) == (["delete-objects-7"], {})
     assert setting.plan() == [("delete-7-v3", "awaiting approval")]
 
 
 def test_all_that_waits_is_approved_at_once() -> None:
     setting = Setting("approve")
-    assert {row["id"] for row in setting.said.approve(None)} == {"delete-7-v3", "delete-objects-7"}
+    assert {row.id for row in setting.said.approve(None)} == {"delete-7-v3", "delete-objects-7"}
 
 
 def test_both_are_in_the_list_the_totals_and_the_markers() -> None:

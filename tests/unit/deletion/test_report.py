@@ -16,6 +16,10 @@ def stages(rows: list[dict[str, Any]]) -> dict[int, str]:
     return {row["ledger"]: row["stage"] for row in rows}
 
 
+def planned(loop: Loop) -> dict[int, str]:
+    return {row.about["ledger"]: row.stage for row in loop.said.plan()}
+
+
 def test_the_longest_forgotten_stand_first() -> None:
     said = Loop("observe").hear(FORGOTTEN, REPORTED).said
     assert ([row["ledger"] for row in said.rows(10)], [row["ledger"] for row in said.rows(1)]) == ([9, 7], [9])
@@ -48,18 +52,18 @@ def test_rows_say_how_far_their_deletion_is() -> None:
 
 def test_in_observe_the_plan_is_what_would_be_begun() -> None:
     loop = Loop("observe").hear(FORGOTTEN, REPORTED)
-    assert [(row["id"], row["stage"]) for row in loop.said.plan()] == [("delete-7-v3", "suspected")]
+    assert [(row.id, row.stage) for row in loop.said.plan()] == [("delete-7-v3", "suspected")]
 
 
 @pytest.mark.parametrize(("mode", "stage"), [("approve", "awaiting approval"), ("enforce", "marked")])
 def test_what_is_marked_waits_for_an_operator_where_one_is_asked(mode: str, stage: str) -> None:
-    assert stages(Loop(mode).marked(7).said.plan()) == {7: stage}
+    assert planned(Loop(mode).marked(7)) == {7: stage}
 
 
 def test_what_the_grace_runs_for_waits_for_nobody() -> None:
     loop = Loop("approve").hear(FORGOTTEN | {"since_ms": NOW})
     loop.turn()
-    assert stages(loop.said.plan()) == {7: "suspected"}
+    assert planned(loop) == {7: "suspected"}
 
 
 def test_what_is_gone_from_metadata_is_in_no_plan_but_among_the_markers() -> None:
@@ -71,7 +75,7 @@ def test_what_is_gone_from_metadata_is_in_no_plan_but_among_the_markers() -> Non
 
 def test_a_plan_names_what_it_was_decided_on() -> None:
     row = Loop("approve").marked(7).said.plan()[0]
-    assert (row["kind"], row["requirements"], row["evidence"]["owner"], row["reason"].split(":")[0]) == (
+    assert (row.kind, row.requirements, row.evidence["owner"], row.reason.split(":")[0]) == (
         "delete", {"version": 3}, OWNER, f"100 bytes of {OWNER}",
     )  # fmt: skip
 
@@ -81,14 +85,14 @@ def test_a_plan_names_what_it_was_decided_on() -> None:
 )
 def test_approvals(ids: list[str] | None, given: list[int]) -> None:
     loop = Loop("approve").marked(7, 8)
-    said = [row["ledger"] for row in loop.said.approve(ids)]
+    said = [row.about["ledger"] for row in loop.said.approve(ids)]
     assert (said, [m.ledger for m in loop.markers.markers.values() if m.approved]) == (given, given)
 
 
 def test_what_was_approved_waits_no_more() -> None:
     loop = Loop("approve").marked(7)
     loop.said.approve(None)
-    assert (stages(loop.said.plan()), loop.said.approve(None)) == ({7: "marked"}, [])
+    assert (planned(loop), loop.said.approve(None)) == ({7: "marked"}, [])
 
 
 def test_the_status_counts_by_namespace_and_rule() -> None:
@@ -175,4 +179,4 @@ def test_why_nothing_is_deleted_though_it_should_be(mode: str, says: list[str]) 
 def test_how_owners_fare(synced: bool, problem: str, after_ms: int, state: str) -> None:
     loop = Loop()
     loop.cluster.synced, loop.cluster.problem = synced, problem
-    assert [(name, said) for name, said, _, _ in loop.said.sources(NOW + after_ms)] == [("owners", state)]
+    assert [(one.name, one.state) for one in loop.said.sources(NOW + after_ms)] == [("owners", state)]

@@ -165,7 +165,7 @@ def test_approve_a_deletion(run: Run, engine: FakeEngine) -> None:
 
 
 def test_describe_a_ledger_that_is_in_use(run: Run, engine: FakeEngine) -> None:
-    engine.rows, engine.owned = [finding(21, "drifted", "placement.lost-member", "a member is lost")], USED
+    engine.judged, engine.owned = [finding(21, "drifted", "placement.lost-member", "a member is lost")], USED
     _, lines = run("describe", "ledger", "21")
     wanted = [["Owner", OWNER], ["For", "data"], ["In", "use", "its", "owner", "points", "to", "it"]]
     assert [line for line in lines if line[:1] in (["Owner"], ["For"], ["In"])] == wanted
@@ -174,7 +174,7 @@ def test_describe_a_ledger_that_is_in_use(run: Run, engine: FakeEngine) -> None:
 
 
 def test_describe_a_ledger_that_is_forgotten(run: Run, engine: FakeEngine) -> None:
-    engine.rows = [finding(20, "drifted", "placement.lost-member", "a member is lost")]
+    engine.judged = [finding(20, "drifted", "placement.lost-member", "a member is lost")]
     engine.owned = USED | {
         "rule": "deletion.forgotten", "reason": "later ones are listed", "since_ms": NOW - 25 * DAY // 2, "nodes": [],
         "marker": engine.deletions[1], "objects": [],
@@ -187,7 +187,7 @@ def test_describe_a_ledger_that_is_forgotten(run: Run, engine: FakeEngine) -> No
 
 
 def test_without_owners_a_ledger_has_no_such_section(run: Run, engine: FakeEngine) -> None:
-    engine.rows = [finding(20, "drifted", "placement.lost-member", "a member is lost")]
+    engine.judged = [finding(20, "drifted", "placement.lost-member", "a member is lost")]
     assert [line for line in run("describe", "ledger", "20")[1] if line[:1] in (["Owner"], ["In"])] == []
 
 

@@ -143,7 +143,8 @@ def test_a_stream_that_does_not_run_makes_lists_incomplete(said: Said) -> None:
 
 def test_a_list_that_a_limit_cuts_knows_how_long_it_is(said: Said) -> None:
     said.driven.answer(*(finding(ledger) for ledger in range(5)))
-    assert (len(found := said.placed.findings(None, None, 2)), found.total) == (2, 5)
+    found, total = said.placed.findings(None, None, 2)
+    assert (len(found), total) == (2, 5)
 
 
 def test_it_is_not_ready_before_all_was_judged() -> None:
@@ -171,7 +172,7 @@ def unmapped(said: Said) -> Said:
 
 
 def test_a_rack_map_that_cannot_be_read_is_a_source_that_is_down(unmapped: Said) -> None:
-    states = {name: (state, detail) for name, state, _, detail in unmapped.placed.sources(unmapped.clock())}
+    states = {one.name: (one.state, one.detail) for one in unmapped.placed.sources(unmapped.clock())}
     assert states["racks"] == ("down", "no rack of 1 host of 3 is known: racks.sh ended with status 1")
 
 
@@ -182,5 +183,5 @@ def test_a_ledger_that_waits_for_the_rack_map_says_why_that_does_not_answer(unma
 
 def test_racks_in_zookeeper_that_cannot_be_read_are_a_slow_source(said: Said) -> None:
     said.capture.rack_problem = "/bookies holds no JSON"
-    states = {name: (state, detail) for name, state, _, detail in said.placed.sources(said.clock())}
+    states = {one.name: (one.state, one.detail) for one in said.placed.sources(said.clock())}
     assert states["racks"] == ("slow", "the last racks hold: /bookies holds no JSON")

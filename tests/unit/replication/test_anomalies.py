@@ -3,7 +3,8 @@ from dataclasses import replace
 import pytest
 
 from trueup.state.replication.anomalies import Facts, Look, choose, choose_together, silences
-from trueup.state.replication.rules import EVERY_RULE, LINK_RULES
+from trueup.state.replication.rules import LINK_RULES
+from trueup.streams import catalog
 
 COPIED = Look(position=50, source_id="s", source_start=0, source_end=60, target_id="t", target_end=40, copied_end=40)
 
@@ -61,7 +62,7 @@ def test_every_silence_has_a_rule():
     worst = replace(COPIED, source_start=55, source_end=40, target_end=1, foreign=1)
     others = [replace(COPIED, gone=True), replace(COPIED, source_id="x", target_id="y")]
     found = {silence.rule for now in (worst, *others) for silence in silences(worst, now)}
-    assert {rule for rule in found if EVERY_RULE.find(rule) is None} == set()
+    assert {rule for rule in found if catalog.rules().find(rule) is None} == set()
     assert len(found) == 7
 
 

@@ -87,7 +87,7 @@ class Rig:
 @pytest.mark.parametrize(("mode", "stage"), [("observe", "planned"), ("approve", "awaiting approval")])
 def test_nothing_is_changed_unasked(mode: str, stage: str) -> None:
     rig = Rig(mode).turn()
-    assert (rig.target.applied, [row["stage"] for row in rig.aligner.rows()]) == ([], [stage])
+    assert (rig.target.applied, [row.stage for row in rig.aligner.rows()]) == ([], [stage])
 
 
 def test_a_topic_that_is_not_there_yet_takes_no_records() -> None:
@@ -107,7 +107,7 @@ def test_enforce_changes_at_once_and_says_so() -> None:
 
 def test_an_approved_action_is_done_at_the_next_turn() -> None:
     rig = Rig("approve").turn()
-    rig.aligner.approve([row["id"] for row in rig.aligner.rows()])
+    rig.aligner.approve([row.id for row in rig.aligner.rows()])
     before = list(rig.target.applied)
     rig.turn()
     assert (before, len(rig.target.applied), rig.link.snapshot.waiting) == ([], 1, {})
@@ -121,7 +121,7 @@ def test_an_approval_of_something_else_does_nothing() -> None:
 
 def test_what_is_refused_stays_in_the_plan_with_why() -> None:
     [row] = Rig("enforce", "refused").turn().aligner.rows()
-    assert (row["stage"], row["evidence"]["detail"]) == ("refused", "no right")
+    assert (row.stage, row.evidence["detail"]) == ("refused", "no right")
 
 
 def test_a_right_that_is_revoked_before_the_next_look_goes_again() -> None:

@@ -152,10 +152,10 @@ def test_in_approve_each_move_needs_a_yes() -> None:
     shop.report(10)
     shop.turn()
     (row,) = shop.mover.rows()
-    shop.mover.approve([row["id"]])
+    shop.mover.approve([row.id])
     shop.turn()
     shop.report(20)
     shop.turn()
-    assert (row["stage"], shop.west.commits, len(shop.mover.rows())) == (
+    assert (row.stage, shop.west.commits, len(shop.mover.rows())) == (
         "awaiting approval", [("g", {ZERO: 10})], 1,
     )  # fmt: skip

@@ -210,12 +210,10 @@ def test_what_fails_takes_readiness_away(supervisor: Supervisor) -> None:
     now: Any = SimpleNamespace(
         cluster=SimpleNamespace(name="east"), placement=SimpleNamespace(mode="observe", paused=False)
     )
-    none: Any = SimpleNamespace(
-        not_ready=list, rows=list, sources=lambda _: [], left=[], longest_ms=lambda: 0, problems=list
-    )
+    history: Any = None
     live: Any = SimpleNamespace(now=now, refused={})
     journal: Any = SimpleNamespace(reachable=lambda: True, bootstrap="none:0")
-    made = Application(live, journal, None, None, none, none, supervisor, Listener(lambda _: None), lambda: 0, none)
+    made = Application(live, journal, {}, supervisor, Listener(lambda _: None), lambda: 0, history)
     before = made.status()
     flaky.broken = False
     supervisor.guarded("listener", flaky)

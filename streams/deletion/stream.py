@@ -1,0 +1,132 @@
+"""The deletion stream: ledgers and objects that no owner points to, until storage confirms that they are gone."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from trueup.state.common.errors import Refused
+from trueup.state.deletion.settings import OPERATOR, Deletion
+from trueup.streams.deletion import query
+from trueup.streams.deletion.manual import Nobody, Orders
+from trueup.streams.deletion.orphan_objects import Strays
+from trueup.streams.deletion.owners import Pulsar
+from trueup.streams.deletion.reconciler import Markers
+from trueup.streams.deletion.report import Unreferenced
+from trueup.streams.placement.stream import PlacementStream
+from trueup.streams.runtime.context import Context
+from trueup.streams.runtime.stream import (
+    Filter,
+    Finding,
+    PlanRow,
+    Row,
+    Session,
+    Stream,
+    StreamStatus,
+    approval,
+)
+
+DELETE_S = 1.0
+
+
+class DeletionStream(Stream):
+    """Of the ledgers of one BookKeeper cluster: of those that their owners forgot, or of those that operators name."""
+
+    name = "deletion"
+
+    def __init__(self, context: Context, ledgers: PlacementStream) -> None:
+        self._context = context
+        self._owners: Pulsar | Nobody
+        self._strays: Strays | None = None
+        self._orders: Orders | None = None
+        settings, journal, clock, metrics = context.settings, context.journal, context.clock, context.metrics
+        if settings.deletion.owners == OPERATOR:
+            orders = self._orders = Orders(
+                ledgers.cluster, journal, self._policy, metrics.deletion, clock, context.history
+            )
+            self._owners, self._markers = orders.owners, orders.markers
+            self._report = Unreferenced(self._policy, self._markers, self._owners, clock, orders.order)
+        else:
+            owners = self._owners = Pulsar(ledgers.cluster, journal, self._policy, clock, settings.stores)
+            self._markers = Markers(
+                owners, journal, self._policy, lambda: ledgers.keeper.first_epoch, metrics.deletion, clock,
+                settings.spark.buckets, owners.check, history=context.history,
+            )  # fmt: skip
+            self._strays = Strays(
+                owners.stores, settings.stores, owners, journal, self._policy, metrics.deletion, clock,
+                context.history,
+            )  # fmt: skip
+            self._report = Unreferenced(self._policy, self._markers, owners, clock, strays=self._strays)
+        ledgers.owned = self._report.ledger
+
+    def _policy(self) -> Deletion:
+        return self._context.live.now.deletion
+
+    def load(self) -> None:
+        """Take up the deletions of earlier runs."""
+        (self._orders or self._markers).load()
+        if self._strays:
+            self._strays.load()
+
+    def watch(self) -> None:
+        """Begin to observe the owners."""
+        self._owners.start(self._context.supervisor.run)
+
+    def begin(self, spark: Session) -> None:
+        """Begin the query that finds what no owner points to, and the loops that delete."""
+        supervisor, context = self._context.supervisor, self._context
+        if self._orders is None:
+            supervisor.query(self.name, lambda: query.start(
+                spark(), context.journal, context.settings.spark, self._markers.batch,
+                context.checkpoint(self.name, query.FORM),
+            ))  # fmt: skip
+        supervisor.loop("delete", (self._orders or self._markers).turn, DELETE_S)
+        if self._strays and context.settings.stores:
+            supervisor.loop("objects", self._strays.turn, DELETE_S)
+
+    def end(self) -> None:
+        """Observe no owner more, and so delete nothing more."""
+        self._owners.close()
+
+    def status(self, now_ms: int) -> StreamStatus:
+        """Ledgers by namespace and rule, deletions by stage, and what is wrong."""
+        report = self._report
+        found = report.status()
+        return StreamStatus(
+            found["mode"], found["paused"], found["markers"], found["oldest_ms"], report.sources(now_ms),
+            report.stopped(), report.not_ready(), fields={"deletion": found},
+        )  # fmt: skip
+
+    def incomplete(self, noun: str) -> Sequence[str]:
+        """Why what no owner points to is not known yet."""
+        return self._report.not_ready() if noun in ("unreferenced", "markers", "plan") else []
+
+    def rows(self, noun: str, query: Mapping[str, Any]) -> list[Row]:
+        """Ledgers that no owner points to, or deletions under way."""
+        return self._report.rows(query["limit"]) if noun == "unreferenced" else self._report.markers()
+
+    def findings(self, wanted: Filter) -> tuple[Sequence[Finding], int]:
+        """Ledgers and objects that no owner points to, longest forgotten first."""
+        return self._report.findings(wanted)
+
+    def plan(self) -> list[PlanRow]:
+        """Deletions that wait and that are under way; in mode observe what would be begun."""
+        return self._report.plan()
+
+    def approve(self, ids: Sequence[str] | None) -> list[PlanRow]:
+        """Approve deletions."""
+        given = self._report.approve(ids)
+        self._context.history.add(*(approval(row, self._context.clock()) for row in given))
+        return given
+
+    def order(self, ledger: int) -> Row:
+        """Have a ledger deleted because an operator says so; its marker."""
+        row = self._report.order(ledger)
+        self._context.history.add({
+            "at_ms": self._context.clock(), "id": row["id"], "kind": "deletion", "ledger": ledger,
+            "rule": row["rule"], "outcome": "ordered",
+        })  # fmt: skip
+        return row
+
+
+def refused() -> Refused:
+    """What is said to an order where no deletion stream runs."""
+    return Refused("deletion.owners operator", "none", "set it where no owner's metadata are to be asked")

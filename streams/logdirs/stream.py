@@ -1,0 +1,77 @@
+"""The log directories' stream: whether the directories of Kafka brokers are level, and the moves that level them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from trueup.streams.logdirs.manager import LogDirs
+from trueup.streams.runtime.context import Context
+from trueup.streams.runtime.stream import (
+    Filter,
+    Finding,
+    PlanRow,
+    Row,
+    Session,
+    Stream,
+    StreamStatus,
+    approval,
+)
+
+
+class LogDirsStream(Stream):
+    """Of every cluster that is declared."""
+
+    name = "logdirs"
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self.logdirs = LogDirs(context.live, context.journal, context.metrics, context.clock, history=context.history)
+
+    def load(self) -> None:
+        """Take up what earlier runs saw and changed."""
+        self.logdirs.load()
+
+    def begin(self, spark: Session) -> None:
+        """Begin the query of every cluster."""
+        self.logdirs.begin(spark, self._context.supervisor, f"{self._context.checkpoints}/logdirs")
+
+    def status(self, now_ms: int) -> StreamStatus:
+        """One row for each cluster."""
+        found, rows = self.logdirs, self.logdirs.rows()
+        modes = {row["mode"] for row in rows}
+        rules = {rule: sum(row["rules"].get(rule, 0) for row in rows) for row in rows for rule in row["rules"]}
+        return StreamStatus(
+            modes.pop() if len(modes) == 1 else "", all(row["paused"] for row in rows) and bool(rows), rules,
+            sources=found.sources(now_ms), problems=[*found.left, *found.problems()], not_ready=found.not_ready(),
+            silent_ms=found.longest_ms(), fields={"logdirs": rows},
+        )  # fmt: skip
+
+    def incomplete(self, noun: str) -> Sequence[str]:
+        """Clusters of which directories may be missing."""
+        return self.logdirs.incomplete() if noun in ("directories", "plan") else []
+
+    def rows(self, noun: str, query: Mapping[str, Any]) -> list[Row]:  # noqa: ARG002 - directories alone
+        """All log directories."""
+        return self.logdirs.directories()
+
+    def describe(self, noun: str, names: Mapping[str, Any]) -> Mapping[str, Any]:  # noqa: ARG002 - brokers alone
+        """Everything about the log directories of one broker."""
+        return self.logdirs.broker(names["kafka"], names["broker"])
+
+    def findings(self, wanted: Filter) -> tuple[Sequence[Finding], int]:
+        """Brokers whose directories are not level, by rule."""
+        found = self.logdirs.findings(wanted)
+        return found[: wanted.limit], len(found)
+
+    def plan(self) -> list[PlanRow]:
+        """Moves under way, and changes that are due or wait for an operator."""
+        return self.logdirs.plan()
+
+    def approve(self, ids: Sequence[str] | None) -> list[PlanRow]:
+        """Approve moves and cordons."""
+        given, now_ms = self.logdirs.approve(ids), self._context.clock()
+        self._context.history.add(*(approval(row, now_ms, broker=_broker(row)) for row in given))
+        return given
+
+
+def _broker(row: PlanRow) -> str:
+    return f"{row.id.partition('/')[0]}/{row.evidence['broker']}"

@@ -1,0 +1,129 @@
+"""The placement stream: whether the ledgers of a BookKeeper cluster are placed as declared, and their repair."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from trueup.state.deletion.owners import Claim
+from trueup.streams.bookkeeper.cluster import BookKeeper
+from trueup.streams.bookkeeper.repair_workers import RepairWorkers
+from trueup.streams.bookkeeper.topology import Keeper
+from trueup.streams.placement import query
+from trueup.streams.placement.reconciler import Reconciler
+from trueup.streams.placement.report import Placed
+from trueup.streams.runtime.context import Context
+from trueup.streams.runtime.stream import Filter, Finding, PlanRow, Row, Session, Stream, StreamStatus
+
+TICK_S, LOOK_S, RACKS_S = 0.2, 10.0, 0.5
+JUDGED = ("findings", "ledgers", "marks", "plan")
+"""Nouns whose rows are verdicts."""
+OBSERVED = ("bookies", "all ledgers")
+"""Nouns whose rows are read afresh."""
+
+
+class PlacementStream(Stream):
+    """Of one BookKeeper cluster. ``owned``: how a ledger's owner describes it, set by the stream that knows owners."""
+
+    name = "placement"
+
+    def __init__(self, context: Context) -> None:
+        self._context, live, journal, clock = context, context.live, context.journal, context.clock
+        self.keeper = Keeper(journal, live, clock)
+        self.keeper.load()
+        self.cluster = BookKeeper(live, journal, self.keeper, context.metrics, clock, context.supervisor.run)
+        self._reconciler = Reconciler(
+            self.cluster, journal, lambda: live.now.placement, self.keeper, context.metrics, clock,
+            context.settings.spark.buckets, context.history,
+        )  # fmt: skip
+        self._workers = RepairWorkers(self.cluster.voters, len(context.settings.cluster.autorecovery), clock)
+        self._report = Placed(live, self.cluster, self.keeper, self._reconciler, self._workers, clock)
+        self.owned: Callable[[int, Claim], Row] | None = None
+
+    def load(self) -> None:
+        """Take up the repairs of earlier runs."""
+        self._reconciler.load()
+
+    def watch(self) -> None:
+        """Begin to observe ZooKeeper and the rack map."""
+        if self.cluster.racks is not None:
+            self._context.supervisor.loop("racks", lambda: self.cluster.ask_racks(RACKS_S))
+        self.cluster.start()
+
+    def begin(self, spark: Session) -> None:
+        """Begin the query that judges, and the loops that act."""
+        supervisor, journal, chosen = self._context.supervisor, self._context.journal, self._context.settings.spark
+        supervisor.query(self.name, lambda: query.start(
+            spark(), journal, chosen, self._reconciler.batch, self._context.checkpoint(self.name, query.FORM)
+        ))  # fmt: skip
+        supervisor.loop("reconcile", self._tick, TICK_S)
+        supervisor.loop("judging", lambda: self._report.tick(self._runs()), TICK_S)
+        supervisor.loop("autorecovery", self._workers.look, LOOK_S)
+
+    def _tick(self) -> None:
+        """Do what time alone makes due."""
+        self.cluster.tick()
+        self.keeper.tick()
+        self.keeper.name_lost(self._reconciler.unnamed())
+        self._reconciler.turn()
+        self._workers.step(self._reconciler.board.marks)
+
+    def _runs(self) -> bool:
+        return self._context.supervisor.runs(self.name)
+
+    def end(self) -> None:
+        """Observe nothing more: the query comes to the end of a batch."""
+        self.cluster.end()
+
+    def close(self) -> None:
+        """Give the vote back and end all sessions."""
+        self.cluster.close()
+
+    def progressed(self, query: str, progress: Mapping[str, Any]) -> None:
+        """How far the query has judged."""
+        if query == self.name:
+            self.cluster.judging.progress(progress)
+
+    def heard(self, query: str) -> None:
+        """The query gave a sign of life."""
+        if query == self.name:
+            self._reconciler.heard()
+
+    def status(self, now_ms: int) -> StreamStatus:
+        """Ledgers by verdict, marks, bookies, and what is wrong."""
+        policy, report = self._context.live.now.placement, self._report
+        not_ready = report.not_ready()
+        found = report.status(now_ms, self._runs())
+        more = {"watches_ledgers": True, "mode": policy.mode, "paused": policy.paused}
+        return StreamStatus(
+            policy.mode, policy.paused, found["counts"], found["oldest_drift_ms"], report.sources(now_ms),
+            report.stopped(), not_ready, query=self.name, fields={**more, **found},
+        )  # fmt: skip
+
+    def incomplete(self, noun: str) -> Sequence[str]:
+        """Why a list of verdicts, or of what was observed, may lack rows."""
+        if noun in JUDGED:
+            return [self._report.incomplete(judged=True, runs=self._runs())]
+        return [self._report.incomplete(judged=False)] if noun in OBSERVED else []
+
+    def rows(self, noun: str, query: Mapping[str, Any]) -> list[Row]:
+        """Ledgers, bookies or marks."""
+        if noun == "ledgers":
+            return self._report.ledgers(query["limit"], query.get("all") == "true")
+        return self._report.bookies() if noun == "bookies" else self._report.marks()
+
+    def describe(self, noun: str, names: Mapping[str, Any]) -> Mapping[str, Any]:  # noqa: ARG002 - ledgers alone
+        """Everything about one ledger, read afresh."""
+        ledger = names["ledger"]
+        found, claim = self._report.ledger(ledger)
+        return {**found, "owned": self.owned(ledger, claim) if self.owned else None}
+
+    def findings(self, wanted: Filter) -> tuple[Sequence[Finding], int]:
+        """Ledgers that are not true, riskiest first."""
+        return self._report.findings(wanted.verdict, wanted.rule, wanted.limit)
+
+    def plan(self) -> list[PlanRow]:
+        """What is ordered, and what would be next, riskiest first."""
+        return self._report.plan()
+
+    def approve(self, ids: Sequence[str] | None) -> list[PlanRow]:
+        """Approve repairs; the reconciler puts them into the history."""
+        return self._report.approve(ids)

@@ -1,0 +1,90 @@
+"""The replication stream: every declared link, which copies the records of one cluster to another."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from trueup.streams.replication.ends import Ends
+from trueup.streams.replication.manager import Links
+from trueup.streams.runtime.context import Context
+from trueup.streams.runtime.stream import (
+    Filter,
+    Finding,
+    PlanRow,
+    Row,
+    Session,
+    Stream,
+    StreamStatus,
+    approval,
+)
+
+
+class ReplicationStream(Stream):
+    """All links. Where the executors run on this machine, a file ends their leases at once."""
+
+    name = "replication"
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        here = context.settings.spark.master.startswith("local")
+        self.links = Links(
+            context.live, context.journal, context.metrics, context.clock, Ends, history=context.history,
+            stop=context.data / "stopping" if here else None,
+        )  # fmt: skip
+        self._slots: list[str] = []
+
+    def load(self) -> None:
+        """Take up what earlier runs copied."""
+        self.links.load()
+
+    def watch(self) -> None:
+        """Begin to look at both ends of every link."""
+        self.links.watch(self._context.supervisor)
+
+    def begin(self, spark: Session) -> None:
+        """Begin the query of every link, with the task slots that the query over ledgers leaves."""
+        settings = self._context.settings
+        taken = settings.spark.partitions if settings.cluster.zookeeper else 0
+        self._slots = self.links.fit(spark().sparkContext.defaultParallelism - taken)
+        self.links.copy(spark, self._context.supervisor, f"{self._context.checkpoints}/links")
+
+    def end(self) -> None:
+        """Copy nothing more."""
+        self.links.end()
+
+    def status(self, now_ms: int) -> StreamStatus:
+        """One row for each link."""
+        links, rows = self.links, self.links.rows()
+        modes, late = {row["mode"] for row in rows}, [row["lag_ms"] for row in rows if row["lag_ms"] > 0]
+        return StreamStatus(
+            modes.pop() if len(modes) == 1 else "", all(row["paused"] for row in rows) and bool(rows),
+            Counter(row["state"] for row in rows), max(late, default=None),
+            links.sources(now_ms), self._slots, links.not_ready(), silent_ms=links.longest_ms(), fields={"links": rows},
+        )  # fmt: skip
+
+    def incomplete(self, noun: str) -> Sequence[str]:
+        """Links of which nothing is known yet."""
+        return self.links.not_ready() if noun in ("links", "plan") else []
+
+    def rows(self, noun: str, query: Mapping[str, Any]) -> list[Row]:  # noqa: ARG002 - links alone
+        """All links."""
+        return self.links.rows()
+
+    def describe(self, noun: str, names: Mapping[str, Any]) -> Mapping[str, Any]:  # noqa: ARG002 - links alone
+        """Everything about one link."""
+        return self.links.describe(names["name"])
+
+    def findings(self, wanted: Filter) -> tuple[Sequence[Finding], int]:
+        """Why links are not up, by rule."""
+        found = self.links.findings(wanted)
+        return found[: wanted.limit], len(found)
+
+    def plan(self) -> list[PlanRow]:
+        """Changes at the targets that are due or wait for an operator."""
+        return self.links.plan()
+
+    def approve(self, ids: Sequence[str] | None) -> list[PlanRow]:
+        """Approve changes at the targets."""
+        given = self.links.approve(ids)
+        self._context.history.add(*(approval(row, self._context.clock()) for row in given))
+        return given

@@ -1,0 +1,159 @@
+"""A stream of a test's own, in this file and in the list of streams alone, is found by the application, the API and the
+command line."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from trueup.state.common.errors import Refused
+from trueup.state.common.rules import Rule, Verdict
+from trueup.state.settings.settings import parse
+from trueup.streams import docs
+from trueup.streams.api import Application
+from trueup.streams.catalog import STREAMS
+from trueup.streams.cli.main import invoke
+from trueup.streams.journal.history import History
+from trueup.streams.runtime.context import Context
+from trueup.streams.runtime.descriptor import Descriptor, Noun, Thing
+from trueup.streams.runtime.listener import Listener
+from trueup.streams.runtime.metrics import Metrics
+from trueup.streams.runtime.stream import (
+    AWAITING,
+    Filter,
+    Finding,
+    PlanRow,
+    Row,
+    Source,
+    Stream,
+    StreamStatus,
+    approval,
+    waiting,
+)
+from trueup.streams.web.api import create_app, serve
+
+NOW = 1_800_000_000_000
+SMALL = Rule("tally.small", Verdict.DRIFTED, "a pile is too small", "It holds less than was declared.", "It grows.")
+
+
+class Tally(Stream):
+    """Piles that are to grow to ten."""
+
+    name = "tally"
+
+    def __init__(self, context: Context) -> None:
+        self._context, self._piles, self._approved = context, {"a": 12, "b": 3}, set[str]()
+
+    def status(self, now_ms: int) -> StreamStatus:
+        return StreamStatus("approve", counts={"true": 1, "drifted": 1}, sources=[Source("piles", "up", 5, "two")])
+
+    def rows(self, noun: str, query: Mapping[str, Any]) -> list[Row]:
+        return [{"pile": name, "holds": holds} for name, holds in self._piles.items()][: query["limit"]]
+
+    def describe(self, noun: str, names: Mapping[str, Any]) -> Mapping[str, Any]:
+        if names["name"] not in self._piles:
+            raise Refused(f"a pile {names['name']}", "piles a, b", "look at them")
+        return {"pile": names["name"], "holds": self._piles[names["name"]]}
+
+    def findings(self, wanted: Filter) -> tuple[Sequence[Finding], int]:
+        return [Finding({"pile": "b"}, "drifted", SMALL.id, SMALL.title, NOW)][: wanted.limit], 1
+
+    def plan(self) -> list[PlanRow]:
+        stage = "approved" if "grow-b" in self._approved else AWAITING
+        return [PlanRow("grow-b", "grow", SMALL.id, SMALL.title, stage, {"pile": "b"})]
+
+    def approve(self, ids: Sequence[str] | None) -> list[PlanRow]:
+        given = waiting(self.plan(), ids)
+        self._approved |= {row.id for row in given}
+        self._context.history.add(*(approval(row, NOW) for row in given))
+        return given
+
+
+TALLY = Descriptor(
+    name="tally", make=Tally, rules=[SMALL], lists=[Noun("piles", 100)], things=[Thing("pile", "piles/<name>")]
+)
+
+
+@pytest.fixture
+def application() -> Iterator[Application]:
+    settings: Any = parse({"cluster": {"zookeeper": "127.0.0.1:2181"}})
+    live: Any = SimpleNamespace(now=settings, refused={})
+    journal: Any = SimpleNamespace(reachable=lambda: True, bootstrap="none:0")
+    supervisor: Any = SimpleNamespace(tasks={}, failing=list)
+    STREAMS.append(TALLY)
+    context = Context(settings, Path("data"), live, journal, Metrics(), supervisor, History(), lambda: NOW)
+    streams = {TALLY.name: TALLY.make(context)}
+    try:
+        yield Application(
+            live, journal, {name: stream for name, stream in streams.items() if stream}, supervisor,
+            Listener(lambda _: None), lambda: NOW, context.history,
+        )  # fmt: skip
+    finally:
+        STREAMS.remove(TALLY)
+
+
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def run(application: Application, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
+    server = serve(create_app(application, Metrics()), "127.0.0.1", 0)
+    monkeypatch.setenv("TRUEUP_API", f"http://127.0.0.1:{server.port}")
+
+    def command(*words: str) -> str:
+        invoke(words)
+        return capsys.readouterr().out
+
+    yield command
+    server.stop()
+
+
+def test_the_status_counts_what_it_watches(run: Run) -> None:
+    assert "tally    1 true, 1 drifted, mode approve" in run("status")
+
+
+def test_the_status_names_its_sources(application: Application) -> None:
+    assert application.status()["sources"][0] == {"name": "piles", "state": "up", "age_ms": 5, "detail": "two"}
+
+
+def test_streams_that_do_not_run_leave_what_programs_read(application: Application) -> None:
+    status = application.status()
+    assert (status["watches_ledgers"], status["links"], status["logdirs"], status["deletion"]) == (False, [], [], None)
+
+
+def test_its_findings_are_listed(application: Application) -> None:
+    client = create_app(application, Metrics()).test_client()
+    assert [row["pile"] for row in client.get("/api/findings?stream=tally").get_json()] == ["b"]
+
+
+def test_its_nouns_are_listed(application: Application) -> None:
+    client = create_app(application, Metrics()).test_client()
+    assert client.get("/api/piles?limit=1").get_json() == [{"pile": "a", "holds": 12}]
+
+
+def test_one_thing_of_it_is_described(application: Application) -> None:
+    client = create_app(application, Metrics()).test_client()
+    assert (client.get("/api/piles/b").get_json()["holds"], client.get("/api/piles/c").status_code) == (3, 404)
+
+
+def test_the_plan_shows_its_actions(run: Run) -> None:
+    assert run("plan").splitlines()[1].split()[:4] == ["grow-b", "grow", "small", "b"]
+
+
+def test_what_is_approved_waits_no_more(run: Run) -> None:
+    assert ("grow-b" in run("approve", "grow-b"), AWAITING in run("plan")) == (True, False)
+
+
+def test_an_approval_is_in_the_history(run: Run) -> None:
+    run("approve", "--all")
+    assert run("get", "actions").splitlines()[1].split()[:3] == ["grow-b", "-", "approved"]
+
+
+def test_its_rules_are_explained(run: Run) -> None:
+    assert SMALL.title in run("explain", "small")
+
+
+def test_its_rules_are_in_the_docs(application: Application) -> None:
+    assert f"## {SMALL.id}" in docs.rules()

@@ -2,18 +2,16 @@
 
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
-from typing import Any, TypeVar
+from typing import Any
 
 from trueup.state.common.errors import Refused
 from trueup.state.common.options import default_of
 from trueup.state.settings.settings import all_keys, live_keys, value_of
 from trueup.streams.catalog import STREAMS
 from trueup.streams.config.live import Live
-from trueup.streams.deletion.stream import DeletionStream, refused
 from trueup.streams.journal.history import History
 from trueup.streams.journal.journal import Journal
-from trueup.streams.logdirs.stream import LogDirsStream
-from trueup.streams.replication.stream import ReplicationStream
+from trueup.streams.runtime.descriptor import Descriptor
 from trueup.streams.runtime.listener import Listener
 from trueup.streams.runtime.stream import (
     AWAITING,
@@ -30,7 +28,6 @@ from trueup.streams.runtime.supervisor import Supervisor
 
 SILENT_MS = 30_000  # a query without input still reports every 10 s
 Rows = list[dict[str, Any]]
-Kind = TypeVar("Kind", bound=Stream)
 
 
 class Application:
@@ -116,35 +113,20 @@ class Application:
         stream = self._streams.get(next(each.name for each in STREAMS if noun in (n.name for n in each.lists)))
         return stream.rows(noun, query) if stream else []
 
-    def describe(self, noun: str, names: Mapping[str, Any]) -> Mapping[str, Any]:
+    def describe(self, noun: str, names: Mapping[str, Any]) -> Any:
         """Everything about one thing."""
         owner = next(each for each in STREAMS if noun in (thing.name for thing in each.things))
+        return self._running(owner, noun).describe(noun, names)
+
+    def execute(self, verb: str, names: Mapping[str, Any], arguments: Mapping[str, Any]) -> Any:
+        """Carry out a verb."""
+        owner = next(each for each in STREAMS if verb in (known.name for known in each.verbs))
+        return self._running(owner, verb).execute(verb, names, arguments)
+
+    def _running(self, owner: Descriptor, what: str) -> Stream:
         if owner.name not in self._streams:
-            raise Refused(f"a {noun} of the stream {owner.name}", "it does not run", owner.todo)
-        return self._streams[owner.name].describe(noun, names)
-
-    def reset_link(self, name: str, partitions: list[str] | None, to: str) -> Rows:
-        """Set where a link goes on copying."""
-        return self._one(ReplicationStream).links.reset(name, partitions, to)
-
-    def refill_link(self, name: str, certain: bool) -> Rows:
-        """What a link's target would get back, or begin it."""
-        return self._one(ReplicationStream).links.refill(name, certain)
-
-    def create_topic(self, kafka: str, topic: str, partitions: int, replicas: int, configs: dict[str, str]) -> Rows:
-        """Make a topic in directories that the strategy chooses."""
-        return self._one(LogDirsStream).logdirs.create_topic(kafka, topic, partitions, replicas, configs)
-
-    def delete(self, ledger: int) -> dict[str, Any]:
-        """Have a ledger deleted because an operator says so; its marker."""
-        if DeletionStream.name not in self._streams:
-            raise refused()
-        return self._one(DeletionStream).order(ledger)
-
-    def _one(self, kind: type[Kind]) -> Kind:
-        found = self._streams[kind.name]
-        assert isinstance(found, kind), "a stream has the name of its class"
-        return found
+            raise Refused(f"{what}: the stream {owner.name}", "it does not run", owner.todo)
+        return self._streams[owner.name]
 
     def plan(self) -> Rows:
         """What is ordered, and what would be next: of each stream in turn, the most urgent first."""

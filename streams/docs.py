@@ -122,8 +122,10 @@ def commands() -> str:
 def _commands(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], click.Command]]:
     yield path, command
     if isinstance(command, click.Group):
-        for name, inner in command.commands.items():
-            yield from _commands(inner, (*path, name))
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            if inner := command.get_command(context, name):
+                yield from _commands(inner, (*path, name))
 
 
 def _help(path: tuple[str, ...], command: click.Command) -> str:

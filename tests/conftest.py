@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import psutil
 import pytest
 
@@ -18,6 +19,9 @@ from trueup.connectors.sandbox.servers.kafka import Kafka
 from trueup.connectors.sandbox.servers.zookeeper import ZooKeeper
 from trueup.state.common.errors import Retry
 
+# The machine may be busy with something else.
+hypothesis.settings.register_profile("no deadline", deadline=None)
+hypothesis.settings.load_profile("no deadline")
 HERE = Path(__file__).parent
 _PR_SET_CHILD_SUBREAPER = 36
 _PYSPARK = "pyspark-shell"

@@ -9,35 +9,25 @@ from itertools import pairwise
 import click
 
 from trueup.state.common.errors import BadSettings, TrueupError
-from trueup.streams.cli import codes
 from trueup.streams.cli.commands import (
     config,
-    delete,
     demo,
     describe,
     doctor,
     explain,
     get,
     journal,
-    link,
     plan,
     run,
     sandbox,
     status,
-    topic,
 )
-
-
-class InOrder(click.Group):
-    """Lists its commands in the order in which one needs them."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        """Names of the commands."""
-        return list(self.commands)
+from trueup.streams.cli.commands.resources import Groups
+from trueup.streams.terminal import codes
 
 
 @click.group(
-    cls=InOrder,
+    cls=Groups,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog=codes.TABLE,
 )
@@ -62,9 +52,6 @@ for _command in (
     describe.describe,
     plan.plan,
     plan.approve,
-    delete.delete,
-    link.link,
-    topic.topic,
     explain.explain,
     config.config,
     journal.journal,

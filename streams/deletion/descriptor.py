@@ -1,12 +1,17 @@
 """The deletion stream in the catalog."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from trueup.state.deletion.rules import LEAK_RULES
-from trueup.streams.runtime.descriptor import Descriptor, Noun
+from trueup.state.settings.settings import Settings
+from trueup.streams.deletion.commands import COMMANDS
+from trueup.streams.deletion.signs import signs
+from trueup.streams.runtime.descriptor import Descriptor, Noun, Verb, certain
 
 if TYPE_CHECKING:
     from trueup.streams.deletion.stream import DeletionStream
+    from trueup.streams.runtime.checks import Check
     from trueup.streams.runtime.context import Context
 
 
@@ -21,7 +26,19 @@ def _make(context: "Context") -> "DeletionStream | None":
     return DeletionStream(context, ledgers)
 
 
+def _checks(settings: Settings) -> Iterable["Check"]:
+    from trueup.streams.deletion import checks
+
+    return checks.all_of(settings)
+
+
 DELETION = Descriptor(
-    name="deletion", rules=LEAK_RULES, told=True, make=_make, absent=lambda _: {"deletion": None},
+    name="deletion", rules=LEAK_RULES, signs=signs, commands=COMMANDS, checks=_checks,
+    make=_make, absent=lambda _: {"deletion": None},
+    todo="set deletion.owners to operator where no owner's metadata are to be read",
     lists=(Noun("unreferenced", 100), Noun("markers")),
+    verbs=(
+        Verb("deletion", "ledgers/<ledger>/deletion", '{"certain": true}', certain, "a deletion cannot be undone",
+             ids=("ledger",)),
+    ),
 )  # fmt: skip

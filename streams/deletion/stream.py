@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trueup.state.common.errors import Refused
 from trueup.state.deletion.settings import OPERATOR, Deletion
 from trueup.streams.deletion import query
 from trueup.streams.deletion.manual import Nobody, Orders
@@ -103,6 +102,15 @@ class DeletionStream(Stream):
         """Ledgers that no owner points to, or deletions under way."""
         return self._report.rows(query["limit"]) if noun == "unreferenced" else self._report.markers()
 
+    def execute(self, verb: str, names: Mapping[str, Any], arguments: Mapping[str, Any]) -> Row:  # noqa: ARG002 - one
+        """Have a ledger deleted because an operator orders it; its row of the list of deletions."""
+        row = self._report.order(names["ledger"])
+        self._context.history.add({
+            "at_ms": self._context.clock(), "id": row["id"], "kind": "deletion", "ledger": row["ledger"],
+            "rule": row["rule"], "outcome": "ordered",
+        })  # fmt: skip
+        return row
+
     def findings(self, wanted: Filter) -> tuple[Sequence[Finding], int]:
         """Ledgers and objects that no owner points to, longest forgotten first."""
         return self._report.findings(wanted)
@@ -116,17 +124,3 @@ class DeletionStream(Stream):
         given = self._report.approve(ids)
         self._context.history.add(*(approval(row, self._context.clock()) for row in given))
         return given
-
-    def order(self, ledger: int) -> Row:
-        """Have a ledger deleted because an operator says so; its marker."""
-        row = self._report.order(ledger)
-        self._context.history.add({
-            "at_ms": self._context.clock(), "id": row["id"], "kind": "deletion", "ledger": ledger,
-            "rule": row["rule"], "outcome": "ordered",
-        })  # fmt: skip
-        return row
-
-
-def refused() -> Refused:
-    """What is said to an order where no deletion stream runs."""
-    return Refused("deletion.owners operator", "none", "set it where no owner's metadata are to be asked")

@@ -12,7 +12,7 @@ from typing import Any, Self
 from trueup.connectors.sandbox.cluster import Cluster
 from trueup.connectors.sandbox.jvm.processes import free_port, wait_until
 from trueup.state.common.errors import Retry, Stop, TrueupError
-from trueup.streams.web.client import Api
+from trueup.streams.terminal.client import Api
 
 READY_S = 180.0
 

@@ -1,13 +1,21 @@
 """The log directories' stream in the catalog."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from trueup.state.logdirs.rules import LOGDIR_RULES
-from trueup.streams.runtime.descriptor import Descriptor, Noun, Thing
+from trueup.state.settings.settings import Settings
+from trueup.streams.logdirs.commands import COMMANDS
+from trueup.streams.logdirs.signs import signs
+from trueup.streams.runtime.descriptor import Descriptor, Noun, Thing, Verb
 
 if TYPE_CHECKING:
     from trueup.streams.logdirs.stream import LogDirsStream
+    from trueup.streams.runtime.checks import Check
     from trueup.streams.runtime.context import Context
+
+MOST = 100_000
+"""Partitions or replicas of one order."""
 
 
 def _make(context: "Context") -> "LogDirsStream":
@@ -16,8 +24,30 @@ def _make(context: "Context") -> "LogDirsStream":
     return LogDirsStream(context)
 
 
+def _checks(settings: Settings) -> Iterable["Check"]:
+    from trueup.streams.logdirs import checks
+
+    return checks.all_of(settings)
+
+
+def _topic(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    given = {"partitions": 1, "replicas": 1, "configs": {}, **body}
+    numbers, configs = (given["partitions"], given["replicas"]), given["configs"]
+    right = isinstance(given.get("name"), str) and all(type(n) is int and 1 <= n <= MOST for n in numbers)
+    right = right and isinstance(configs, dict) and all(isinstance(v, str) for v in configs.values())
+    if not right or set(given) != {"name", "partitions", "replicas", "configs"}:
+        return None
+    return {"topic": given["name"], "partitions": numbers[0], "replicas": numbers[1], "configs": configs}
+
+
 LOGDIRS = Descriptor(
-    name="logdirs", rules=LOGDIR_RULES, told=True, make=_make, absent=lambda _: {"logdirs": []},
+    name="logdirs", rules=LOGDIR_RULES, signs=signs, commands=COMMANDS, checks=_checks,
+    make=_make, absent=lambda _: {"logdirs": []},
     lists=(Noun("directories"),),
     things=(Thing("broker", "brokers/<kafka>/<int:broker>"),),
+    verbs=(
+        Verb("topic", "topics/<kafka>",
+             '{"name": "...", "partitions": 1, "replicas": 1, "configs": {"retention.ms": "-1"}}', _topic,
+             "name the topic; the others have these defaults"),
+    ),
 )  # fmt: skip

@@ -57,6 +57,10 @@ class LogDirsStream(Stream):
         """Everything about the log directories of one broker."""
         return self.logdirs.broker(names["kafka"], names["broker"])
 
+    def execute(self, verb: str, names: Mapping[str, Any], arguments: Mapping[str, Any]) -> list[Row]:  # noqa: ARG002 - one
+        """Make a topic in directories that the strategy chooses."""
+        return self.logdirs.create_topic(names["kafka"], **arguments)
+
     def findings(self, wanted: Filter) -> tuple[Sequence[Finding], int]:
         """Brokers whose directories are not level, by rule."""
         found = self.logdirs.findings(wanted)

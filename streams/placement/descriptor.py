@@ -1,14 +1,17 @@
 """The placement stream in the catalog."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from trueup.state.placement.rules import RULES
 from trueup.state.settings.settings import Settings
+from trueup.streams.placement.commands import COMMANDS
+from trueup.streams.placement.signs import signs
 from trueup.streams.runtime.descriptor import Descriptor, Noun, Thing
 
 if TYPE_CHECKING:
     from trueup.streams.placement.stream import PlacementStream
+    from trueup.streams.runtime.checks import Check
     from trueup.streams.runtime.context import Context
 
 
@@ -27,8 +30,15 @@ def _absent(settings: Settings) -> Mapping[str, Any]:
     }  # fmt: skip
 
 
+def _checks(settings: Settings) -> Iterable["Check"]:
+    from trueup.streams.bookkeeper import checks
+
+    return checks.all_of(settings)
+
+
 PLACEMENT = Descriptor(
-    name="placement", rules=RULES, told=True, make=_make, absent=_absent, todo="set cluster.zookeeper",
+    name="placement", rules=RULES, signs=signs, commands=COMMANDS, checks=_checks,
+    make=_make, absent=_absent, todo="set cluster.zookeeper",
     lists=(Noun("ledgers", 100, {"all": ("true", "false")}), Noun("bookies"), Noun("marks")),
     things=(Thing("ledger", "ledgers/<ledger>", ids=("ledger",)),),
 )  # fmt: skip

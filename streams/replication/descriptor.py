@@ -1,12 +1,17 @@
 """The replication stream in the catalog."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from trueup.state.replication.rules import LINK_RULES
-from trueup.streams.runtime.descriptor import Descriptor, Noun, Thing
+from trueup.state.settings.settings import Settings
+from trueup.streams.replication.commands import COMMANDS
+from trueup.streams.replication.signs import signs
+from trueup.streams.runtime.descriptor import Descriptor, Noun, Thing, Verb, certain
 
 if TYPE_CHECKING:
     from trueup.streams.replication.stream import ReplicationStream
+    from trueup.streams.runtime.checks import Check
     from trueup.streams.runtime.context import Context
 
 
@@ -16,7 +21,27 @@ def _make(context: "Context") -> "ReplicationStream":
     return ReplicationStream(context)
 
 
+def _checks(settings: Settings) -> Iterable["Check"]:
+    from trueup.streams.replication import checks
+
+    return checks.all_of(settings)
+
+
+def _reset(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    chosen = body.get("partitions")
+    right = chosen is None or (isinstance(chosen, list) and chosen and all(isinstance(p, str) for p in chosen))
+    right = right and set(body) <= {"to", "partitions"} and isinstance(body.get("to"), str)
+    return {"partitions": chosen, "to": body["to"]} if right else None
+
+
 REPLICATION = Descriptor(
-    name="replication", rules=LINK_RULES, told=True, make=_make, absent=lambda _: {"links": []}, lists=(Noun("links"),),
-    things=(Thing("link", "links/<name>"),),
+    name="replication", rules=LINK_RULES, signs=signs, commands=COMMANDS, checks=_checks,
+    make=_make, absent=lambda _: {"links": []}, lists=(Noun("links"),),
+    things=(Thing("link", "links/<name>"), Thing("refill", "links/<name>/refill")),
+    verbs=(
+        Verb("reset", "links/<name>/reset",
+             '{"to": "earliest, latest or an offset", "partitions": ["topic-0"]}', _reset,
+             "without partitions it is for all that the link copies"),
+        Verb("refill", "links/<name>/refill", '{"certain": true}', certain, "GET shows what would be copied"),
+    ),
 )  # fmt: skip

@@ -70,9 +70,15 @@ class ReplicationStream(Stream):
         """All links."""
         return self.links.rows()
 
-    def describe(self, noun: str, names: Mapping[str, Any]) -> Mapping[str, Any]:  # noqa: ARG002 - links alone
-        """Everything about one link."""
-        return self.links.describe(names["name"])
+    def describe(self, noun: str, names: Mapping[str, Any]) -> Any:
+        """Everything about one link, or what its target would get back."""
+        return self.links.refill(names["name"], False) if noun == "refill" else self.links.describe(names["name"])
+
+    def execute(self, verb: str, names: Mapping[str, Any], arguments: Mapping[str, Any]) -> list[Row]:
+        """Set where a link goes on copying, or give its target back what it lost."""
+        if verb == "refill":
+            return self.links.refill(names["name"], True)
+        return self.links.reset(names["name"], **arguments)
 
     def findings(self, wanted: Filter) -> tuple[Sequence[Finding], int]:
         """Why links are not up, by rule."""

@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from trueup.state.common.rules import Rule
 from trueup.state.settings.settings import Settings
+from trueup.streams.runtime.signs import Signs
 
 if TYPE_CHECKING:
+    from click import Command
+
+    from trueup.streams.runtime.checks import Check
     from trueup.streams.runtime.context import Context
     from trueup.streams.runtime.stream import Stream
 
@@ -19,28 +23,62 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Noun:
     """Something of which there is a list, at /api/NAME. ``limit``: rows without the parameter limit, 0: it has no such
-    parameter; ``choices``: its other parameters, each with the values that it may have."""
+    parameter; ``choices``: its other parameters, each with the values that it may have; ``about``: its title, of a
+    noun that `trueup get` lists with all its fields, empty if a command of the stream lists it."""
 
     name: str
     limit: int = 0
     choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    about: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Thing:
     """Something of which one is described, at /api/PATH. ``path`` has its names as variables; ``ids``: those of them
-    that are numbers from 0 to 2^63 - 1."""
+    that are numbers from 0 to 2^63 - 1; ``about`` as of a `Noun`, for `trueup describe`."""
 
     name: str
     path: str
     ids: Sequence[str] = ()
+    about: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """A request that changes something: POST /api/PATH with a JSON object. ``path`` and ``ids`` as of a `Thing`;
+    ``read``: the arguments in such an object, None if it is not of the ``form``, which is an example; ``todo``: what
+    the caller of another form is told."""
+
+    name: str
+    path: str
+    form: str
+    read: Callable[[Mapping[str, Any]], Mapping[str, Any] | None]
+    todo: str
+    ids: Sequence[str] = ()
+
+
+def certain(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The arguments, none, of a request that has to say that it is meant: {"certain": true}."""
+    return {} if body == {"certain": True} else None
+
+
+@dataclass(frozen=True, slots=True)
+class Commands:
+    """What a stream adds to the command line: to `trueup get`, to `trueup describe`, and to `trueup` itself."""
+
+    get: Sequence["Command"] = ()
+    describe: Sequence["Command"] = ()
+    groups: Sequence["Command"] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Descriptor:
     """A stream. ``make``: the stream, or None where the settings ask for none; then ``absent`` is what the JSON of the
-    status holds, and ``todo`` what an operator does to have it. ``lists`` and ``things``: its nouns. ``rules``: those
-    that its findings and actions name. ``told``: `trueup status` has lines of its own for it."""
+    status holds, and ``todo`` what an operator does to have it. ``lists`` and ``things``: its nouns; ``verbs``: what
+    callers order of it. ``rules``: those
+    that its findings and actions name. ``checks``: what
+    `trueup doctor` looks at; ``signs``: what the status of the application says of it, None: what its
+    counts say."""
 
     name: str
     make: Callable[["Context"], "Stream | None"]
@@ -48,5 +86,8 @@ class Descriptor:
     todo: str = "declare it in the settings"
     lists: Sequence[Noun] = ()
     things: Sequence[Thing] = ()
+    verbs: Sequence[Verb] = ()
     rules: Iterable[Rule] = ()
-    told: bool = False
+    commands: Commands = Commands()
+    checks: Callable[[Settings], Iterable["Check"]] = lambda _: ()
+    signs: Callable[[Mapping[str, Any]], Signs] | None = None

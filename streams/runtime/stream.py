@@ -147,9 +147,13 @@ class Stream(ABC):
         """The list of one of its nouns. ``query``: the parameters that the noun declares."""
         raise LookupError(f"the stream {self.name} lists no {noun}: {dict(query)}")
 
-    def describe(self, noun: str, names: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Everything about one thing. ``names``: the variables of its path. Raises `Refused` when there is none."""
+    def describe(self, noun: str, names: Mapping[str, Any]) -> Any:
+        """Everything about one thing, an object or rows. ``names``: the variables of its path. Raises `Refused`."""
         raise LookupError(f"the stream {self.name} describes no {noun}: {dict(names)}")
+
+    def execute(self, verb: str, names: Mapping[str, Any], arguments: Mapping[str, Any]) -> Any:
+        """Carry out one of its verbs. ``names``: the variables of its path. Raises `Refused`."""
+        raise LookupError(f"the stream {self.name} has no verb {verb}: {dict(names)}, {dict(arguments)}")
 
     def incomplete(self, noun: str) -> Sequence[str]:  # noqa: ARG002 - of those that always know all
         """Why the list of this noun may lack rows or show old ones."""
@@ -177,7 +181,7 @@ def finding_json(found: Finding) -> Row:
     """A finding as programs read it."""
     return {
         **found.about, "verdict": found.verdict, "rule": found.rule, "reason": found.reason,
-        "since_ms": found.since_ms, "stage": found.stage, **found.more,
+        "since_ms": found.since_ms, "stage": found.stage, **found.more, "about": _names(found.about),
     }  # fmt: skip
 
 
@@ -186,9 +190,13 @@ def plan_json(row: PlanRow) -> Row:
     return {
         "id": row.id, "kind": row.kind, **dict.fromkeys(EVERY_ACTION), **row.about, "rule": row.rule,
         "reason": row.reason, "copies": None, "racks": None, **row.measured, "stage": row.stage,
-        "about": " ".join(str(name) for name in row.about.values() if name not in (None, "")),
+        "about": _names(row.about),
         "next_ms": row.next_ms, "requirements": dict(row.requirements), "evidence": dict(row.evidence),
     }  # fmt: skip
+
+
+def _names(about: Mapping[str, Any]) -> str:
+    return " ".join(str(name) for name in about.values() if name not in (None, ""))
 
 
 def source_json(source: Source) -> Row:

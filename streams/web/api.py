@@ -20,11 +20,12 @@ from trueup.state.common.options import shown
 from trueup.streams.catalog import STREAMS, rules
 from trueup.streams.journal.history import ITSELF, WHO
 from trueup.streams.placement.descriptor import PLACEMENT
-from trueup.streams.runtime.descriptor import Noun, Thing
+from trueup.streams.runtime.descriptor import Noun, Thing, Verb
 from trueup.streams.runtime.format import bounded
+from trueup.streams.runtime.headers import INCOMPLETE, TOTAL, USER
 from trueup.streams.runtime.metrics import CONTENT_TYPE, Metrics
 from trueup.streams.runtime.stream import Listing
-from trueup.streams.web.engine import INCOMPLETE, TOTAL, USER, VERDICTS, Engine, Row, rule_row
+from trueup.streams.web.engine import VERDICTS, Engine, Row, rule_row
 from trueup.streams.web.guard import Rejected, admit
 from trueup.streams.web.page import Page
 from trueup.streams.web.server import Server, serve
@@ -58,8 +59,6 @@ def create_app(engine: Engine, metrics: Metrics) -> Flask:
     _probes(app, engine, metrics)
     _reads(app, engine)
     _writes(app, engine)
-    _link_writes(app, engine)
-    _deletions(app, engine)
     _errors(app, engine)
     Page(engine).attach(app)
     return app
@@ -129,6 +128,14 @@ def _thing(engine: Engine, thing: Thing, **names: Any) -> Response:
     return jsonify(engine.describe(thing.name, {**names, **ids}))
 
 
+def _order(engine: Engine, verb: Verb, **names: Any) -> Response:
+    body = _body()
+    if (arguments := verb.read(body)) is None:
+        raise Rejected(400, verb.form, shown(body), verb.todo)
+    ids = {name: _id(name, names[name]) for name in verb.ids}
+    return jsonify(engine.execute(verb.name, {**names, **ids}, arguments))
+
+
 def _listed(engine: Engine, name: str, rows: list[Row]) -> Response:
     """Rows, and in headers how many there are in all and why they may not be all."""
     every = name == "ledgers" and request.args.get("all") == "true"
@@ -163,36 +170,6 @@ def _id(name: str, text: str) -> int:
     return int(text)
 
 
-def _deletions(app: Flask, engine: Engine) -> None:
-    @app.post("/api/ledgers/<ledger>/deletion")
-    def delete(ledger: str) -> Response:
-        if (body := _body()) != {"certain": True}:
-            raise Rejected(400, '{"certain": true}', shown(body), "a deletion cannot be undone")
-        return jsonify(engine.delete(_id("ledger", ledger)))
-
-
-def _link_writes(app: Flask, engine: Engine) -> None:
-    @app.post("/api/links/<name>/reset")
-    def reset_link(name: str) -> Response:
-        body = _body()
-        chosen = body.get("partitions")
-        right = chosen is None or (isinstance(chosen, list) and chosen and all(isinstance(p, str) for p in chosen))
-        if not set(body) <= {"to", "partitions"} or not isinstance(body.get("to"), str) or not right:
-            form = '{"to": "earliest, latest or an offset", "partitions": ["topic-0"]}'
-            raise Rejected(400, form, shown(body), "without partitions it is for all that the link copies")
-        return jsonify(engine.reset_link(name, chosen, body["to"]))
-
-    @app.get("/api/links/<name>/refill")
-    def refill_plan(name: str) -> Response:
-        return jsonify(engine.refill_link(name, False))
-
-    @app.post("/api/links/<name>/refill")
-    def refill_link(name: str) -> Response:
-        if (body := _body()) != {"certain": True}:
-            raise Rejected(400, '{"certain": true}', shown(body), "GET shows what would be copied")
-        return jsonify(engine.refill_link(name, True))
-
-
 def _writes(app: Flask, engine: Engine) -> None:
     @app.post("/api/approve")
     def approve() -> Response:
@@ -204,16 +181,9 @@ def _writes(app: Flask, engine: Engine) -> None:
             raise Rejected(400, '{"ids": ["..."]} or {"all": true}', shown(body), "name the actions to approve")
         return jsonify(engine.approve(ids))
 
-    @app.post("/api/topics/<kafka>")
-    def create_topic(kafka: str) -> Response:
-        body = {"partitions": 1, "replicas": 1, "configs": {}, **_body()}
-        numbers, configs = (body["partitions"], body["replicas"]), body["configs"]
-        right = isinstance(body.get("name"), str) and all(type(n) is int and 1 <= n <= MOST for n in numbers)
-        right = right and isinstance(configs, dict) and all(isinstance(v, str) for v in configs.values())
-        if not right or set(body) != {"name", "partitions", "replicas", "configs"}:
-            form = '{"name": "...", "partitions": 1, "replicas": 1, "configs": {"retention.ms": "-1"}}'
-            raise Rejected(400, form, shown(body), "name the topic; the others have these defaults")
-        return jsonify(engine.create_topic(kafka, body["name"], *numbers, configs))
+    for stream in STREAMS:
+        for verb in stream.verbs:
+            app.add_url_rule(f"/api/{verb.path}", f"{verb.name} order", partial(_order, engine, verb), methods=["POST"])
 
     @app.put("/api/config/<name>")
     def set_config(name: str) -> Response:

@@ -11,11 +11,7 @@ from typing import Any, Protocol
 from trueup.state.common.rules import Rule
 
 Row = dict[str, Any]
-TOTAL, INCOMPLETE = "Trueup-Total", "Trueup-Incomplete"
-"""Headers of a list: how many rows there are without its limit; why rows may be missing or old, as a JSON string."""
 VERDICTS = ("true", "drifted", "blocked", "unknown")
-USER = "Trueup-User"
-"""Header in which a program says for whom it asks; it is believed, as there is no authentication."""
 
 
 class Engine(Protocol):
@@ -67,7 +63,7 @@ class Engine(Protocol):
         skew, rule, reason, at_ms.
         """
 
-    def describe(self, noun: str, names: Mapping[str, Any]) -> Mapping[str, Any]:
+    def describe(self, noun: str, names: Mapping[str, Any]) -> Any:
         """Everything about one thing of a stream. Raises `Refused` when there is none.
 
         ledger, read afresh: ledger, state, ensemble, quorum, ack_quorum, version, mzxid, ctime_ms, last_entry, length,
@@ -82,32 +78,27 @@ class Engine(Protocol):
         error, stopped, refill_until (-1: nothing is refilled)] of every partition, checkpoints [group, source, target,
         committed, translated, present, lag, action, reason], unreadable (texts), heartbeat_error (what the clusters
         answered to the last heartbeat) and remedies [rule, remedy] of all that is wrong.
+        refill: rows of what the target of a link lost and its source holds: link, topic, target_topic, partitions,
+        records, bytes (-1: not known), stage (planned, waiting, blocked, copying), reason.
         broker: kafka, broker, mode, strategy, skew, after (of the plan), rule, reason, at_ms, throttles (ours),
         directories [rows of directories], moves [of the plan], largest [topic, partition, path, bytes].
         """
 
-    def reset_link(self, name: str, partitions: list[str] | None, to: str) -> list[Row]:
-        """Let a link go on at other source offsets, for all its partitions or these (topic-number): earliest, latest or
-        a number; rows of partition, offset. What was copied stays copied. Raises `Refused`."""
+    def execute(self, verb: str, names: Mapping[str, Any], arguments: Mapping[str, Any]) -> Any:
+        """Carry out a verb of a stream. Raises `Refused`.
 
-    def refill_link(self, name: str, certain: bool) -> list[Row]:
-        """What the target of a link lost and its source holds, ``certain``: copy that to it: link, topic, target_topic,
-        partitions, records, bytes (-1: not known), stage (planned, waiting, blocked, copying), reason. Raises
-        `Refused`."""
-
-    def create_topic(
-        self, kafka: str, topic: str, partitions: int, replicas: int, configs: dict[str, str]
-    ) -> list[Row]:
-        """Make a topic in directories that the strategy chooses: partition, broker, path. Raises `Refused`."""
+        reset: let a link go on at other source offsets (``to``: earliest, latest or a number), for all its partitions
+        or these (topic-number); rows of partition, offset. What was copied stays copied.
+        refill: copy to the target of a link what it lost and its source holds; rows as of `describe` refill.
+        topic: make a topic in directories that the strategy chooses; rows of partition, broker, path.
+        deletion: order the deletion of a ledger; its row of `markers`.
+        """
 
     def plan(self) -> list[Row]:
         """What would be done, in order: id, kind (mark, withdraw, move, cordon, of links others), ledger, rule,
         reason, copies, racks, stage
         (planned, awaiting approval, approved, marked, working, declined), next_ms (or None), requirements
         {version, epoch}, evidence."""
-
-    def delete(self, ledger: int) -> Row:
-        """Order the deletion of a ledger; its row of `markers`. Raises `Refused` for one that may not go."""
 
     def approve(self, ids: list[str] | None) -> list[Row]:
         """Approve these actions of the plan, or all that it holds now; what was approved. Raises `Refused`."""

@@ -9,8 +9,8 @@ from typing import Any
 from flask import Flask, Response, render_template
 
 from trueup.state.common.errors import TrueupError
+from trueup.streams.health import health
 from trueup.streams.runtime.format import age, cut, many, short, since, size
-from trueup.streams.runtime.health import health
 from trueup.streams.web.engine import Engine, Row
 
 SECTIONS = ("health", "counts", "links", "logdirs", "deletion", "attention", "actions", "bookies", "engine")

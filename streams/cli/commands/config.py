@@ -8,9 +8,9 @@ import click
 
 from trueup.state.common.errors import BadSettings
 from trueup.state.common.options import near
-from trueup.streams.cli import options, out
-from trueup.streams.cli.out import Column
-from trueup.streams.web.client import Api, segment
+from trueup.streams.terminal import options, out
+from trueup.streams.terminal.client import Api, segment
+from trueup.streams.terminal.out import Column
 
 
 @click.group(short_help="Show and change settings.")

@@ -7,9 +7,10 @@ from pathlib import Path
 import click
 
 from trueup.state.settings.settings import Settings
-from trueup.streams.cli import codes, options, out
-from trueup.streams.cli.checks import Check, tried
+from trueup.streams.catalog import STREAMS
+from trueup.streams.runtime.checks import Check, tried
 from trueup.streams.runtime.format import many
+from trueup.streams.terminal import codes, options, out
 
 
 @click.command(short_help="Check the requirements and show how to fix problems.")
@@ -49,19 +50,14 @@ def _show(check: Check) -> None:
 
 def examined(settings: Settings, progress: Callable[[str], None], skip_spark: bool) -> Iterator[Check]:
     """Every check there is, in the order in which things are needed."""
-    from trueup.streams.cli.checks import cluster, links, logdirs, machine, stores
+    from trueup.streams.cli import machine
 
     for name, look in machine.all_of(settings, progress):
         progress(f"looking at {name}")
         yield from tried(name, look)
-    if settings.cluster.zookeeper:
-        progress("looking at the cluster")
-        yield from tried("zookeeper", lambda: cluster.all_of(settings))
-    yield from stores.all_of(settings)
-    progress("looking at links")
-    yield from links.all_of(settings)
-    progress("looking at log directories")
-    yield from logdirs.all_of(settings)
+    for stream in STREAMS:
+        progress(f"checking {stream.name}")
+        yield from tried(stream.name, lambda checks=stream.checks: checks(settings))  # type: ignore[misc]
     if not skip_spark:
         progress("trying Spark")
         yield from tried("spark", lambda: machine.spark(settings))

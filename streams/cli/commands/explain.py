@@ -6,10 +6,10 @@ import click
 
 from trueup.state.common.rules import Rule
 from trueup.streams.catalog import rules
-from trueup.streams.cli import options, out
 from trueup.streams.cli.commands.get import full_rule
-from trueup.streams.cli.out import Column, styled
 from trueup.streams.runtime.format import short
+from trueup.streams.terminal import options, out
+from trueup.streams.terminal.out import Column, styled
 from trueup.streams.web.engine import rule_row
 
 

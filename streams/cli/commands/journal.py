@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from trueup.streams.cli import codes, options, out
+from trueup.streams.terminal import codes, options, out
 
 
 @click.group(short_help="Maintain the journal, for example after a restore of ZooKeeper.")

@@ -2,10 +2,10 @@
 
 import click
 
-from trueup.streams.cli import codes, options, out
-from trueup.streams.cli.out import Column, Row
 from trueup.streams.runtime.format import many, short, since
-from trueup.streams.web.client import Api
+from trueup.streams.terminal import codes, options, out
+from trueup.streams.terminal.client import Api
+from trueup.streams.terminal.out import Column, Row
 
 COLUMNS = (
     Column("ACTION", lambda r: r["id"]),

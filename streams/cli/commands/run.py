@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
-from trueup.streams.cli import options
 from trueup.streams.runtime.logs import LEVELS
+from trueup.streams.terminal import options
 
 
 @click.command(short_help="Run Trueup.")

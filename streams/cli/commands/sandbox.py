@@ -11,10 +11,10 @@ import click
 import yaml
 
 from trueup.state.common.errors import Retry, Stop
-from trueup.streams.cli import options, out
-from trueup.streams.cli.options import Command
-from trueup.streams.cli.out import Column
 from trueup.streams.runtime.format import many
+from trueup.streams.terminal import options, out
+from trueup.streams.terminal.options import Command
+from trueup.streams.terminal.out import Column
 
 VERSIONS = ("4.17.3", "4.18.0")
 READY_S = 600.0

@@ -1,22 +1,19 @@
 """trueup status."""
 
 import time
-from collections import Counter
 from collections.abc import Callable
 
 import click
 
-from trueup.state.common.errors import Retry, TrueupError
+from trueup.state.common.errors import Retry
 from trueup.state.placement.readiness import few
-from trueup.streams import catalog
-from trueup.streams.cli import codes, options, out
-from trueup.streams.cli.out import Column, Row, styled
-from trueup.streams.runtime.format import age, many, since
-from trueup.streams.runtime.health import Health, health
-from trueup.streams.web.client import Api
+from trueup.streams.health import Health, health
+from trueup.streams.runtime.format import age, since
+from trueup.streams.terminal import codes, options, out
+from trueup.streams.terminal.client import Api
+from trueup.streams.terminal.out import Column, Row, styled
 
 POLL_S = 0.5
-STATUSES = ("writable", "readonly", "pending", "lost")
 SOURCES = (
     Column("SOURCE", lambda r: r["name"]),
     Column("STATE", lambda r: r["state"]),
@@ -66,7 +63,7 @@ def status(api: str, output: str, wait_s: float, ready: bool) -> int:
     if output == "json":
         out.as_json({**found, "health": said.level, "reasons": list(said.reasons)})
     else:
-        _show(found, said, _bookies(app))
+        _show(found, said)
     return codes.OK if _good(found, said, ready) else codes.ATTENTION
 
 
@@ -91,44 +88,15 @@ def _awaited(api: Api, deadline: float, ready: bool, better: Callable[[str], Non
         time.sleep(POLL_S)
 
 
-def _bookies(api: Api) -> str:
-    """How many bookies there are of each status."""
-    try:
-        counts = Counter(bookie["status"] for bookie in api.get("bookies"))
-    except TrueupError:
-        return "not seen yet"
-    return ", ".join(f"{counts[status]:,} {status}" for status in STATUSES if counts[status]) or "none"
-
-
-def _show(found: Row, said: Health, bookies: str) -> None:
+def _show(found: Row, said: Health) -> None:
     click.echo(styled(said.line, said.level))
     for reason in said.reasons:
         click.echo(f"  - {reason}")
     mode = f", mode {found['mode']}" + (", paused" if found["paused"] else "") if found["watches_ledgers"] else ""
     click.echo(f"\nCluster  {found['cluster']}{mode}, up {since(found['now_ms'], found['started_ms'])}")
-    if found["watches_ledgers"]:
-        _show_ledgers(found, bookies)
-    if found["links"]:
-        states = Counter(link["state"] for link in found["links"])
-        click.echo("Links    " + ", ".join(f"{count:,} {state}" for state, count in states.items()))
-    for row in found["logdirs"]:
-        skew = f"skew {row['skew']:.0%}, {row['moving']:,} moving, {row['planned']:,} planned"
-        click.echo(f"Dirs     {row['kafka']}: {row['directories']:,} on {many(row['brokers'], 'broker')}, {skew}")
-    told = {stream.name for stream in catalog.STREAMS if stream.told}
-    for row in found.get("subjects", ()):
-        if row["name"] not in told:
-            counts = ", ".join(f"{count:,} {what}" for what, count in row["counts"].items())
-            click.echo(f"{row['name']:8} {counts or 'nothing'}, mode {row['mode']}" + ", paused" * row["paused"])
+    for title, text in said.lines:
+        click.echo(f"{title:8} {text}")
     click.echo()
     out.table(found["sources"], SOURCES, "No source has been observed yet.")
     click.echo()
     out.table(found["streams"], STREAMS, "No stream has reported yet.")
-
-
-def _show_ledgers(found: Row, bookies: str) -> None:
-    counts, marks = found["counts"], found["marks"]
-    late = f" ({found['not_judged']:,} of them not judged yet)" if found["not_judged"] else ""
-    click.echo("Ledgers  " + ", ".join(f"{count:,} {verdict}" for verdict, count in counts.items()) + late)
-    click.echo(f"Bookies  {bookies}")
-    click.echo(f"Auditor  {found['unbound'] or 'Trueup holds the vote: hold and approve bind BookKeeper'}")
-    click.echo(f"Marks    {marks['outstanding']:,} outstanding of {marks['cap']:,} at most, {marks['ours']:,} ours")

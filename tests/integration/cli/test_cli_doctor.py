@@ -13,7 +13,7 @@ from kazoo.security import make_acl
 from tests.unit.cli.fake_engine import FakeEngine
 from trueup.connectors.sandbox.cluster import Cluster
 from trueup.connectors.sandbox.jvm.processes import free_port
-from trueup.streams.cli.checks.workers import short
+from trueup.streams.bookkeeper.worker_checks import short
 from trueup.streams.cli.main import invoke
 from trueup.streams.runtime.metrics import Metrics
 from trueup.streams.web.api import create_app, serve

@@ -9,8 +9,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from trueup.connectors.sandbox.jvm.processes import free_port
 from trueup.connectors.sandbox.servers.kafka import Kafka
 from trueup.state.settings.settings import parse
-from trueup.streams.cli.checks import Check
-from trueup.streams.cli.checks.links import all_of
+from trueup.streams.replication.checks import all_of
+from trueup.streams.runtime.checks import Check
 
 pytestmark = pytest.mark.servers
 

@@ -16,7 +16,7 @@ from trueup.state.common.errors import Retry, Stop, TrueupError, Unknown
 from trueup.state.deletion.offloads import Pair
 from trueup.state.deletion.stores import Store as Declared
 from trueup.state.settings.settings import Settings
-from trueup.streams.cli.checks import stores
+from trueup.streams.deletion import checks
 
 pytestmark = pytest.mark.servers
 SECRETS = {"OUR_KEY": "the-key-id", "OUR_SECRET": "the-very-secret"}
@@ -209,13 +209,13 @@ def test_doctor_says_what_a_store_has(store: Store, monkeypatch: pytest.MonkeyPa
     for key in (PAIR.data_key, PAIR.index_key, "else"):
         put(store, key)
     begun(store, "a")
-    (check,) = stores.all_of(settings(store, cluster))
+    (check,) = checks.all_of(settings(store, cluster))
     found = f"{store.place}: of the first 3 objects 2 are of ledgers; 1 upload not completed"
     assert (check.name, check.status, check.found.startswith(found)) == ("stores.archive", status, True), check
 
 
 def test_doctor_says_why_a_store_cannot_be_listed(store: Store) -> None:
-    (check,) = stores.all_of(settings(store, "lab"))
+    (check,) = checks.all_of(settings(store, "lab"))
     assert (check.status, "variable OUR_KEY" in check.found) == ("fail", True), check
 
 

@@ -13,7 +13,7 @@ from trueup.state.common.errors import Stop
 from trueup.state.logdirs.settings import PARTITION, SIZE
 from trueup.state.logdirs.settings import LogDirs as Policy
 from trueup.state.settings.settings import parse
-from trueup.streams.cli.checks.logdirs import all_of
+from trueup.streams.logdirs.checks import all_of
 from trueup.streams.logdirs.executor import Leveller
 from trueup.streams.logdirs.reconciler import Dirs
 

@@ -11,6 +11,7 @@ from trueup.state.settings.settings import Settings, change, live_keys, parse, v
 from trueup.streams.replication.rows import by_topic
 from trueup.streams.runtime.stream import Listing
 
+STATUSES = ("writable", "readonly", "pending", "lost")
 NOW = time.time_ns() // 1_000_000
 MINUTE = 60_000
 DAY = 1440 * MINUTE
@@ -182,6 +183,9 @@ class FakeEngine:
         ]  # fmt: skip
         self.members[4] |= {"status": "lost", "since_ms": NOW - 4 * MINUTE}
         self.members[5] |= {"status": "readonly", "since_ms": NOW - 2 * MINUTE}
+        self.state["bookies"] = {
+            status: [b["bookie"] for b in self.members if b["status"] == status] for status in STATUSES
+        }
         self.state |= {
             "mode": "approve", "counts": {"true": 1184, "drifted": 17, "blocked": 2, "unknown": 1},
             "oldest_drift_ms": 4 * MINUTE, "marks": {"outstanding": 31, "ours": 30, "cap": 200, "idle_ms": 0},
@@ -208,9 +212,11 @@ class FakeEngine:
         found: list[dict[str, Any]] = getattr(self, noun)(**asked)
         return found
 
-    def describe(self, noun: str, names: Mapping[str, Any]) -> dict[str, Any]:
-        found: dict[str, Any] = getattr(self, noun)(**names)
-        return found
+    def describe(self, noun: str, names: Mapping[str, Any]) -> Any:
+        return self.refill(**names, certain=False) if noun == "refill" else getattr(self, noun)(**names)
+
+    def execute(self, verb: str, names: Mapping[str, Any], arguments: Mapping[str, Any]) -> Any:
+        return getattr(self, {"reset": "reset_link", "topic": "create_topic"}.get(verb, verb))(**names, **arguments)
 
     def findings(self, verdict: str | None, rule: str | None, limit: int, stream: str = "placement") -> Listing:
         self._check()
@@ -303,7 +309,7 @@ class FakeEngine:
         self.resets.append((name, partitions, to))
         return rows
 
-    def refill_link(self, name: str, certain: bool) -> list[dict[str, Any]]:
+    def refill(self, name: str, certain: bool = True) -> list[dict[str, Any]]:
         """Each order finds the next stage."""
         stage = self.refill_stages[min(len(self.refills), 1)] if certain else "planned"
         self.refills += [name] if certain else []
@@ -347,7 +353,7 @@ class FakeEngine:
             for row in self.judged if row["verdict"] == "drifted"
         ]  # fmt: skip
 
-    def delete(self, ledger: int) -> dict[str, Any]:
+    def deletion(self, ledger: int) -> dict[str, Any]:
         if ledger != 100:
             raise Refused("a closed ledger", "open", "open it with recovery first")
         return {

@@ -10,10 +10,10 @@ from tests.unit.cli.fake_engine import FakeEngine
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.state.common.errors import Refused, Retry
 from trueup.streams import catalog
-from trueup.streams.cli import out
 from trueup.streams.cli.main import invoke
-from trueup.streams.cli.out import Column
 from trueup.streams.runtime.metrics import Metrics
+from trueup.streams.terminal import out
+from trueup.streams.terminal.out import Column
 from trueup.streams.web.api import create_app, serve
 
 
@@ -63,7 +63,7 @@ def test_status_counts_bookies(run: Run) -> None:
 
 
 def test_status_before_a_bookie_was_seen(run: Run, engine: FakeEngine) -> None:
-    engine.fail = Refused("the bookies to have been seen", "no observation yet", "wait")
+    engine.state["bookies"] = {}
     assert "Bookies  not seen yet" in run("status").out
 
 
@@ -363,7 +363,7 @@ def test_a_fixed_key_needs_a_restart(run: Run) -> None:
 
 
 def test_a_reset_of_many_partitions_is_brief(run: Run, engine: FakeEngine) -> None:
-    engine.reset_link = lambda *_: [{"partition": f"orders-{n}", "offset": n} for n in range(500)]  # type: ignore[method-assign]
+    engine.reset_link = lambda **_: [{"partition": f"orders-{n}", "offset": n} for n in range(500)]  # type: ignore[method-assign]
     assert len(run("link", "reset", "east-west", "--to", "earliest").out.splitlines()) == 12
 
 

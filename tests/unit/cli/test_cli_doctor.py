@@ -8,8 +8,10 @@ import pytest
 
 from trueup.state.common.errors import Stop
 from trueup.state.settings.settings import Settings, parse
-from trueup.streams.cli.checks import Check, machine, ok, tried, workers
+from trueup.streams.bookkeeper import worker_checks as workers
+from trueup.streams.cli import machine
 from trueup.streams.cli.main import invoke
+from trueup.streams.runtime.checks import Check, ok, tried
 from trueup.streams.runtime.session import LINES
 
 ZOOKEEPER = {"cluster": {"zookeeper": "zk:2181"}}

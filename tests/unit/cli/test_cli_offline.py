@@ -11,10 +11,10 @@ import pytest
 
 from trueup.connectors.sandbox.jvm.processes import free_port
 from trueup.state.common.errors import BadBytes, BadSettings, Refused, Retry, Stop, Unknown
-from trueup.streams.cli import codes
 from trueup.streams.cli.main import cli, invoke
-from trueup.streams.cli.options import default_api
 from trueup.streams.config.file import reference
+from trueup.streams.terminal import codes
+from trueup.streams.terminal.options import default_api
 
 Run = Callable[..., tuple[int, str, str]]
 HEAVY = ("pyspark", "confluent_kafka", "kazoo", "flask", "numpy", "pandas", "pyarrow", "fastavro", "rich", "jgo")

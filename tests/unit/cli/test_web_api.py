@@ -10,9 +10,10 @@ from tests.unit.cli.fake_engine import FakeEngine
 from trueup.state.common.errors import Retry, Stop, Unknown
 from trueup.streams import catalog
 from trueup.streams.journal.history import ITSELF, WHO
+from trueup.streams.runtime.headers import USER
 from trueup.streams.runtime.metrics import Metrics
 from trueup.streams.web.api import create_app
-from trueup.streams.web.engine import USER, Engine
+from trueup.streams.web.engine import Engine
 
 JSON = {"Content-Type": "application/json"}
 

@@ -10,8 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.unit.cli.fake_engine import DAY, NOW, FakeEngine, finding
 from trueup.state.deletion.lifecycle import ENDS, Stage
 from trueup.streams.cli.main import invoke
-from trueup.streams.cli.out import LONGEST
 from trueup.streams.runtime.metrics import Metrics
+from trueup.streams.terminal.out import LONGEST
 from trueup.streams.web.api import create_app, serve
 
 MIB = 1 << 20

@@ -114,7 +114,13 @@ def test_only_the_supervisor_catches_everything() -> None:
 
 def test_only_the_supervisor_starts_threads_of_the_application() -> None:
     """Sandbox, demos and the command line are processes of their own."""
-    aside = ("connectors/sandbox/", "streams/demo/", "streams/cli/", "streams/runtime/supervisor.py")
+    aside = (
+        "connectors/sandbox/",
+        "streams/demo/",
+        "streams/cli/",
+        "streams/terminal/",
+        "streams/runtime/supervisor.py",
+    )
     found = [
         f"{name}:{node.lineno}"
         for name, tree in trees("state", "connectors", "streams")

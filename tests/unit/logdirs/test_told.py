@@ -7,8 +7,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.unit.cli.fake_engine import FakeEngine, directory
 from trueup.state.logdirs.model import Broker, LogDir, Row, replicas
 from trueup.state.logdirs.snapshot import cordoned, largest, observed
+from trueup.streams.health import health
 from trueup.streams.logdirs.reconciler import observed_of, observed_record
-from trueup.streams.runtime.health import health
 from trueup.streams.runtime.metrics import Metrics
 from trueup.streams.web.api import create_app
 

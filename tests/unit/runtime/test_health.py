@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.unit.cli.fake_engine import FakeEngine, healthy_status, link_row
-from trueup.streams.runtime.health import health
+from trueup.streams.health import health
 from trueup.streams.web.engine import VERDICTS
 
 
@@ -109,7 +109,7 @@ def dead(*links: str) -> dict[str, Any]:
 
 def test_a_cluster_that_does_not_answer_is_told_once_by_its_name() -> None:
     said = health(dead("east-west", "north-west") | {"problems": ["link east-west: timed out"]})
-    assert said.reasons == ("Kafka cluster west does not answer, links east-west, north-west: timed out",)
+    assert said.reasons == ("cluster west does not answer, links east-west, north-west: timed out",)
 
 
 def test_what_is_wrong_with_a_stream_is_told_once() -> None:

@@ -16,8 +16,9 @@ from trueup.streams.api import Application
 from trueup.streams.catalog import STREAMS
 from trueup.streams.cli.main import invoke
 from trueup.streams.journal.history import History
+from trueup.streams.runtime.checks import ok
 from trueup.streams.runtime.context import Context
-from trueup.streams.runtime.descriptor import Descriptor, Noun, Thing
+from trueup.streams.runtime.descriptor import Descriptor, Noun, Thing, Verb
 from trueup.streams.runtime.listener import Listener
 from trueup.streams.runtime.metrics import Metrics
 from trueup.streams.runtime.stream import (
@@ -57,6 +58,10 @@ class Tally(Stream):
             raise Refused(f"a pile {names['name']}", "piles a, b", "look at them")
         return {"pile": names["name"], "holds": self._piles[names["name"]]}
 
+    def execute(self, verb: str, names: Mapping[str, Any], arguments: Mapping[str, Any]) -> Row:
+        self._piles[names["name"]] += arguments["by"]
+        return {"pile": names["name"], "holds": self._piles[names["name"]]}
+
     def findings(self, wanted: Filter) -> tuple[Sequence[Finding], int]:
         return [Finding({"pile": "b"}, "drifted", SMALL.id, SMALL.title, NOW)][: wanted.limit], 1
 
@@ -71,8 +76,18 @@ class Tally(Stream):
         return given
 
 
+def by(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    return body if isinstance(body.get("by"), int) else None
+
+
 TALLY = Descriptor(
-    name="tally", make=Tally, rules=[SMALL], lists=[Noun("piles", 100)], things=[Thing("pile", "piles/<name>")]
+    name="tally",
+    make=Tally,
+    rules=[SMALL],
+    lists=[Noun("piles", 100, about="Piles with what they hold.")],
+    things=[Thing("pile", "piles/<name>", about="What a pile holds.")],
+    verbs=[Verb("grow", "piles/<name>/growth", '{"by": 1}', by, "say by how much")],
+    checks=lambda _: [ok("piles", "two piles")],
 )
 
 
@@ -157,3 +172,37 @@ def test_its_rules_are_explained(run: Run) -> None:
 
 def test_its_rules_are_in_the_docs(application: Application) -> None:
     assert f"## {SMALL.id}" in docs.rules()
+
+
+def test_its_nouns_have_a_command(run: Run) -> None:
+    assert run("get", "piles").splitlines()[1].split() == ["a", "12"]
+
+
+def test_one_thing_of_it_has_a_command(run: Run) -> None:
+    assert run("describe", "pile", "b").splitlines() == ["Pile   b", "Holds  3"]
+
+
+def test_its_findings_have_a_command(run: Run) -> None:
+    assert run("get", "findings", "--stream", "tally").splitlines()[1].split()[:3] == ["b", "drifted", "small"]
+
+
+def test_callers_order_what_it_can_do(run: Run, application: Application) -> None:
+    client = create_app(application, Metrics()).test_client()
+    assert client.post("/api/piles/b/growth", json={"by": 4}).get_json() == {"pile": "b", "holds": 7}
+
+
+def test_an_order_of_another_form_is_refused(application: Application) -> None:
+    client = create_app(application, Metrics()).test_client()
+    assert client.post("/api/piles/b/growth", json={"by": "x"}).status_code == 400
+
+
+def test_what_is_wrong_in_it_needs_attention(run: Run) -> None:
+    assert "  - tally: 1 drifted" in run("status").splitlines()
+
+
+def test_doctor_looks_at_it() -> None:
+    assert [check.name for check in TALLY.checks(parse({"cluster": {"zookeeper": "127.0.0.1:2181"}}))] == ["piles"]
+
+
+def test_its_commands_are_in_the_docs(application: Application) -> None:
+    assert "## trueup get piles" in docs.commands()

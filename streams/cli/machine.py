@@ -13,9 +13,9 @@ from trueup.connectors.sandbox.jvm.processes import Port
 from trueup.connectors.sandbox.servers.kafka import SET as KAFKA_SET
 from trueup.state.common.errors import Retry, TrueupError
 from trueup.state.settings.settings import Settings
-from trueup.streams.cli.checks import Check, fail, ok, warn
+from trueup.streams.runtime.checks import Check, fail, ok, warn
 from trueup.streams.runtime.format import many, size
-from trueup.streams.web.client import Api
+from trueup.streams.terminal.client import Api
 
 SPARK_SET = "spark-4.3"
 LEAST_BYTES, ENOUGH_BYTES = 200 << 20, 2 << 30

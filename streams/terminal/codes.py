@@ -1,7 +1,7 @@
 """Exit codes, the same for every command."""
 
 from trueup.state.common.errors import BadSettings, Refused, Retry, TrueupError, Unknown
-from trueup.streams.web.client import Answered
+from trueup.streams.terminal.client import Answered
 
 OK = 0
 ATTENTION = 1

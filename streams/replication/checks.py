@@ -8,8 +8,8 @@ from trueup.state.replication.leases import target_of, topics_of
 from trueup.state.replication.settings import Link
 from trueup.state.replication.topology import check_topology, routes_of
 from trueup.state.settings.settings import Settings
-from trueup.streams.cli.checks import Check, fail, ok, tried, warn
 from trueup.streams.replication.clusters import admin_of
+from trueup.streams.runtime.checks import Check, fail, ok, tried, warn
 from trueup.streams.runtime.format import many
 
 

@@ -6,7 +6,7 @@ from trueup.connectors.pulsar.offload_index import pair_of
 from trueup.connectors.s3.store import store_of
 from trueup.state.deletion.stores import Store
 from trueup.state.settings.settings import Settings
-from trueup.streams.cli.checks import Check, ok, tried, warn
+from trueup.streams.runtime.checks import Check, ok, tried, warn
 from trueup.streams.runtime.format import many
 
 

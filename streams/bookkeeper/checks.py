@@ -14,7 +14,8 @@ from trueup.state.common.errors import Retry
 from trueup.state.deletion.settings import OPERATOR
 from trueup.state.placement.bookie_classes import depth
 from trueup.state.settings.settings import Settings
-from trueup.streams.cli.checks import Check, fail, ok, tried, warn, workers
+from trueup.streams.bookkeeper import worker_checks
+from trueup.streams.runtime.checks import Check, fail, ok, tried, warn
 from trueup.streams.runtime.format import many
 
 OPEN_S = 5.0
@@ -31,7 +32,12 @@ class Seen:
 
 
 def all_of(settings: Settings) -> Iterator[Check]:
-    """Every check that needs ZooKeeper."""
+    """Every check that needs ZooKeeper, if the settings name its servers."""
+    if settings.cluster.zookeeper:
+        yield from tried("zookeeper", lambda: _cluster(settings))
+
+
+def _cluster(settings: Settings) -> Iterator[Check]:
     chosen = settings.cluster
     client = Client(
         chosen.zookeeper, timeout=chosen.session_timeout_ms / 1000, auth_data=list(chosen.auth.items()) or None
@@ -60,9 +66,9 @@ def _bookies(seen: Seen) -> Iterator[Check]:
     places = locations(seen, found)
     yield racks(seen, places)
     if not seen.settings.cluster.autorecovery:
-        yield workers.none_named()
+        yield worker_checks.none_named()
     for address in seen.settings.cluster.autorecovery:
-        yield from workers.worker(seen.settings, address, places, found.hosts)
+        yield from worker_checks.worker(seen.settings, address, places, found.hosts)
 
 
 def layout(seen: Seen) -> Check:

@@ -8,7 +8,7 @@ from trueup.connectors.kafka.logdirs.client import LogDirs, Seen
 from trueup.state.logdirs.model import Broker, skew
 from trueup.state.logdirs.settings import SIZE
 from trueup.state.settings.settings import Settings
-from trueup.streams.cli.checks import Check, fail, ok, tried, warn
+from trueup.streams.runtime.checks import Check, fail, ok, tried, warn
 
 
 def all_of(settings: Settings) -> Iterator[Check]:

@@ -4,18 +4,18 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from trueup.streams.cli import codes
-from trueup.streams.runtime.format import age, cut, size
+from trueup.streams.runtime.format import cut, since
+from trueup.streams.terminal import codes
 
 if TYPE_CHECKING:
-    from trueup.streams.web.client import Listed
+    from trueup.streams.terminal.client import Api, Listed
 
 Row = dict[str, Any]
 STYLES = {
@@ -44,36 +44,6 @@ class Column:
     number: bool = False
     wraps: bool = False
     clips: bool = False
-
-
-def _state(row: Row) -> str:
-    if not row["online"]:
-        return "offline"
-    return {"ours": "cordoned", "others": "cordoned by others"}.get(row["cordoned"], "open")
-
-
-DIRECTORY = (
-    Column("DIRECTORY", lambda r: r["path"]),
-    Column("SIZE", lambda r: size(r["total"]) if r["total"] >= 0 else "", number=True),
-    Column("USABLE", lambda r: size(r["usable"]) if r["usable"] >= 0 else "", number=True),
-    Column("USED", lambda r: f"{r['used'] / r['total']:.0%}" if r["total"] > 0 else "", number=True),
-    Column("PARTITIONS", lambda r: r["partitions"], number=True),
-    Column("COMING", lambda r: size(r["incoming"]) if r["incoming"] else "", number=True),
-    Column("STATE", _state),
-)
-"""Of a log directory."""
-
-TOPIC = (
-    Column("TOPIC", lambda r: r["topic"]),
-    Column("TO", lambda r: r["target_topic"]),
-    Column("STAGE", lambda r: r["stage"]),
-    Column("PARTITIONS", lambda r: r["partitions"], number=True),
-    Column("STOPPED", lambda r: r["stopped"], number=True),
-    Column("LAG", lambda r: r["lag_records"], number=True),
-    Column("AGE", lambda r: age(r["lag_ms"]) if r["lag_ms"] >= 0 else "", number=True),
-    Column("REASON", lambda r: r["error"], clips=True),
-)
-"""Of a topic of a link."""
 
 
 def table(rows: Sequence[Row], columns: Sequence[Column], empty: str) -> None:
@@ -192,3 +162,22 @@ def progress(what: str) -> Iterator[Callable[[str], None]]:
         timer.join()
         if said.is_set() and console.is_terminal:
             status.stop()
+
+
+def ago(api: "Api", field: str) -> Callable[[Row], str]:
+    """A cell with the time since a field of a row, by the clock of the application."""
+    return lambda row: since(api.now_ms, row[field])
+
+
+def titled(lines: Iterable[tuple[str, str]]) -> None:
+    """Print lines that begin with a title."""
+    for title, text in lines:
+        click.echo(f"{title:11}{text}")
+
+
+def bullets(title: str, lines: list[str]) -> None:
+    """Print a title and a list below it, or nothing if the list is empty."""
+    if lines:
+        click.echo(f"\n{title}")
+        for line in lines:
+            click.echo(click.wrap_text(line, 96, initial_indent="  - ", subsequent_indent="    "))

@@ -15,7 +15,7 @@ from urllib3.util import Timeout
 from trueup.connectors.bookkeeper.metadata.racks import Racks, Script, Unmapped
 from trueup.state.common.errors import BadSettings
 from trueup.state.settings.settings import Settings
-from trueup.streams.cli.checks import Check, fail, ok, warn
+from trueup.streams.runtime.checks import Check, fail, ok, warn
 from trueup.streams.runtime.format import many
 
 REPAIRS = "repairedPlacementPolicyNotAdheringBookieEnabled"

@@ -14,7 +14,7 @@ from urllib3.exceptions import HTTPError
 from urllib3.util import Timeout
 
 from trueup.state.common.errors import BadSettings, Retry, TrueupError
-from trueup.streams.web.engine import INCOMPLETE, TOTAL, USER
+from trueup.streams.runtime.headers import INCOMPLETE, TOTAL, USER
 
 CONNECT_S, READ_S = 2.0, 30.0
 

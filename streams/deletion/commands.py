@@ -1,13 +1,14 @@
-"""trueup delete."""
+"""The deletion stream on the command line: deletions in progress, and trueup delete."""
 
 import time
 
 import click
 
-from trueup.streams.cli import codes, options, out
-from trueup.streams.cli.out import Column, Row
+from trueup.streams.runtime.descriptor import Commands
 from trueup.streams.runtime.format import short, size
-from trueup.streams.web.client import Api
+from trueup.streams.terminal import codes, options, out
+from trueup.streams.terminal.client import Api
+from trueup.streams.terminal.out import Column, Row
 
 LOOK_S = 0.5
 COLUMNS = (
@@ -100,3 +101,29 @@ SHOWN = (
     Column("MADE", lambda r: time.strftime("%Y-%m-%d %H:%M", time.localtime(r["ctime_ms"] / 1000))),
     Column("BOOKIES", _bookies, clips=True),
 )
+
+
+@click.command(short_help="Deletions in progress.")
+@options.output
+@options.api
+def markers(api: str, output: str) -> int:
+    """List deletions in progress with their stage and the bookies that have not confirmed them yet.
+
+    \b
+    Example:  trueup get markers
+    """
+    app = Api(api)
+    columns = [
+        Column("LEDGER", lambda r: str(r["ledger"])),
+        Column("STAGE", lambda r: r["stage"]),
+        Column("RULE", lambda r: short(r["rule"])),
+        Column("BYTES", lambda r: size(r["bytes"]), number=True),
+        Column("TRIES", lambda r: r["attempts"], number=True),
+        Column("PENDING", lambda r: ", ".join(r["pending"])),
+        Column("SINCE", out.ago(app, "since_ms")),
+        Column("DETAIL", lambda r: r["detail"], clips=True),
+    ]
+    return out.listing(output, app.rows("markers"), columns, "No deletions in progress.")
+
+
+COMMANDS = Commands(get=(markers,), groups=(delete,))

@@ -1,16 +1,18 @@
-"""trueup link: pause, resume, set back, refill."""
+"""Links on the command line: lists of links and topics, one link, and trueup link: pause, resume, reset, refill."""
 
 import time
+from collections.abc import Iterator
 
 import click
 
 from trueup.state.common.errors import Refused
 from trueup.state.common.patterns import matches
-from trueup.streams.cli import codes, options, out
-from trueup.streams.cli.options import Command
-from trueup.streams.cli.out import Column, Row
-from trueup.streams.runtime.format import many, size
-from trueup.streams.web.client import Api, segment
+from trueup.streams.runtime.descriptor import Commands
+from trueup.streams.runtime.format import age, many, since, size
+from trueup.streams.terminal import codes, options, out
+from trueup.streams.terminal.client import Api, segment
+from trueup.streams.terminal.options import Command
+from trueup.streams.terminal.out import Column, Row, styled
 
 LOOK_S = 0.5
 FEW = 10
@@ -177,3 +179,148 @@ def _show(rows: list[Row], output: str) -> None:
         out.as_json(rows)
     else:
         out.table(rows, REFILLED, "The target has lost no data.")
+
+
+TOPIC = (
+    Column("TOPIC", lambda r: r["topic"]),
+    Column("TO", lambda r: r["target_topic"]),
+    Column("STAGE", lambda r: r["stage"]),
+    Column("PARTITIONS", lambda r: r["partitions"], number=True),
+    Column("STOPPED", lambda r: r["stopped"], number=True),
+    Column("LAG", lambda r: r["lag_records"], number=True),
+    Column("AGE", lambda r: age(r["lag_ms"]) if r["lag_ms"] >= 0 else "", number=True),
+    Column("REASON", lambda r: r["error"], clips=True),
+)
+
+COPIES = (
+    Column("TOPIC", lambda r: r["topic"]),
+    Column("PARTITION", lambda r: r["partition"], number=True),
+    Column("TO", lambda r: f"{r['target_topic']}-{r['target_partition']}"),
+    Column("COPIED-TO", lambda r: r["offset"] if r["offset"] >= 0 else "", number=True),
+    Column("SOURCE-END", lambda r: r["source_end"] if r["source_end"] >= 0 else "", number=True),
+    Column("TARGET-END", lambda r: r["target_end"] if r["target_end"] >= 0 else "", number=True),
+    Column("LAG", lambda r: r["lag_records"] if r["lag_records"] >= 0 else "", number=True),
+    Column("AGE", lambda r: age(r["lag_ms"]) if r["lag_ms"] >= 0 else "", number=True),
+    Column("PATH", lambda r: r["path"]),
+    Column("STAGE", lambda r: r["stage"]),
+)
+
+CHECKPOINTS = (
+    Column("GROUP", lambda r: r["group"]),
+    Column("FROM", lambda r: r["source"]),
+    Column("COMMITTED", lambda r: r["committed"], number=True),
+    Column("TO", lambda r: r["target"]),
+    Column("TRANSLATED", lambda r: r["translated"] if r["translated"] >= 0 else "", number=True),
+    Column("PRESENT", lambda r: r["present"] if r["present"] >= 0 else "", number=True),
+    Column("ACTION", lambda r: r["action"]),
+    Column("REASON", lambda r: r["reason"], clips=True),
+)
+
+
+@click.command(short_help="Links between Kafka clusters, with lag and state.")
+@options.output
+@options.api
+def links(api: str, output: str) -> int:
+    """List links with source, target, lag and state.
+
+    LAG is the number of source offsets that are not copied yet, AGE the age of the oldest record among them. STOPPED
+    partitions require an operator; `trueup describe link` shows the reason.
+
+    \b
+    Example:  trueup get links
+    """
+    columns = [
+        Column("LINK", lambda r: r["link"]),
+        Column("FROM", lambda r: r["source"]),
+        Column("TO", lambda r: r["target"]),
+        Column("MODE", lambda r: r["mode"]),
+        Column("STATE", lambda r: r["state"]),
+        Column("PATH", lambda r: r["path"]),
+        Column("PARTITIONS", lambda r: r["partitions"], number=True),
+        Column("STOPPED", lambda r: r["stopped"], number=True),
+        Column("LAG", lambda r: r["lag_records"], number=True),
+        Column("AGE", lambda r: age(r["lag_ms"]) if r["lag_ms"] >= 0 else "", number=True),
+        Column("COPIED", lambda r: r["copied"], number=True),
+        Column("REASON", lambda r: r["error"] or r["reason"], clips=True),
+    ]
+    return out.listing(output, Api(api).rows("links"), columns, "No links are declared.")
+
+
+@click.command(short_help="Topics of links, with stage and lag.")
+@click.option("--link", "name", metavar="NAME", help="Show only topics of this link.")
+@options.output
+@options.api
+def topics(api: str, output: str, name: str | None) -> None:
+    """List the topics of links with stage and lag.
+
+    STAGE is the most severe stage of the topic's partitions; `trueup describe link` shows each partition.
+
+    \b
+    Example:  trueup get topics --link east-west
+    """
+    app = Api(api)
+    names = [row["link"] for row in app.get("links")] if name is None else [name]
+    rows = [{"link": one, **row} for one in names for row in app.get(f"links/{segment(one)}")["by_topic"]]
+    columns = [Column("LINK", lambda r: r["link"]), *TOPIC]
+    if output == "json":
+        out.as_json(rows)
+    else:
+        out.table(rows, columns, "No link has a topic.")
+
+
+@click.command("link", short_help="State and partitions of a link.")
+@click.argument("name")
+@options.output
+@options.api
+def describe_link(api: str, output: str, name: str) -> None:
+    """Show the state of a link with its reasons, the counts of its records, and each partition.
+
+    \b
+    Example:  trueup describe link east-west
+    """
+    app = Api(api)
+    found = app.get(f"links/{segment(name)}")
+    if output == "json":
+        out.as_json(found)
+        return
+    out.titled(_link_head(found, app.now_ms))
+    if len(found["by_topic"]) > 1:
+        click.echo()
+        out.table(found["by_topic"], TOPIC, "")
+    click.echo()
+    out.table(found["copies"], COPIES, "The link has no partition.")
+    if found["checkpoints"]:
+        click.echo()
+        out.table(found["checkpoints"], CHECKPOINTS, "")
+    said = [f"{c['topic']}-{c['partition']}: {c['error']}" for c in found["copies"] if c["error"]]
+    out.bullets("Problems", [*said, *found["unreadable"]])
+    out.bullets("Remedies", [f"{each['rule']}: {each['remedy']}" for each in found["remedies"]])
+
+
+def _link_head(found: Row, now_ms: int) -> Iterator[tuple[str, str]]:
+    yield "Link", f"{found['link']}, {found['source']} to {found['target']}"
+    yield (
+        "State",
+        f"{styled(found['state'])}, mode {found['mode']}" + (f": {found['reason']}" if found["reason"] else ""),
+    )
+    yield "Path", f"{found['path']}" + (f": {found['path_reason']}" if found["path_reason"] else "")
+    yield (
+        "Lag",
+        f"{many(found['lag_records'], 'record')}"
+        + (f", the oldest {age(found['lag_ms'])} old" if found["lag_ms"] > 0 else ""),
+    )
+    if found["rounds"]:
+        yield "Leases", f"{many(found['rounds'], 'round')}, the last ended {since(now_ms, found['taken_ms'])} ago"
+    beat = found["heartbeat_age_ms"]
+    arrived = f"{age(beat)} old, took {found['heartbeat_lag_ms']} ms" if beat >= 0 else "none arrived yet"
+    yield "Heartbeat", arrived + (f"; {found['heartbeat_error']}" if found["heartbeat_error"] else "")
+    if found["differences"]:
+        yield "Target", f"{many(found['differences'], 'difference')}: trueup plan"
+    counted = ("copied", "skipped", "dropped", "filtered", "dismissed", "lost", "repeated", "foreign")
+    yield "Records", ", ".join(f"{found[name]:,} {name}" for name in counted if found[name] or name == "copied")
+    yield "Bytes", size(found["bytes"])
+    if found["error"]:
+        yield "Problem", found["error"]
+
+
+COMMANDS = Commands(get=(links, topics), describe=(describe_link,), groups=(link,))

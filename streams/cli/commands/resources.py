@@ -1,0 +1,129 @@
+"""The subcommands of `trueup get` and `trueup describe` that the streams of the catalog bring along."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+import click
+
+from trueup.streams.catalog import STREAMS
+from trueup.streams.runtime.descriptor import Commands, Noun, Thing
+from trueup.streams.terminal import options, out
+from trueup.streams.terminal.client import Api, segment
+from trueup.streams.terminal.out import Column, Row
+
+_VARIABLE = re.compile(r"<(?:\w+:)?(\w+)>")
+
+
+class InOrder(click.Group):
+    """Lists its commands in the order in which they are needed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """Names of the commands."""
+        return list(self.commands)
+
+
+class Resources(InOrder):
+    """Its own commands and those of the streams. The list of streams is read for each request."""
+
+    def of(self, commands: Commands) -> Sequence[click.Command]:  # noqa: ARG002 - see the groups below
+        """The commands that a stream brings for this group."""
+        return ()
+
+    def generic(self) -> Iterator[click.Command]:
+        """A command for each noun that has none of its own."""
+        yield from ()
+
+    def _all(self) -> dict[str, click.Command]:
+        brought = [command for stream in STREAMS for command in self.of(stream.commands)]
+        return {each.name or "": each for each in (*self.commands.values(), *brought, *self.generic())}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """Names of the commands."""
+        return list(self._all())
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """The command of this name."""
+        return self._all().get(cmd_name)
+
+
+class Lists(Resources):
+    """Of `trueup get`."""
+
+    def of(self, commands: Commands) -> Sequence[click.Command]:
+        """The lists of a stream."""
+        return commands.get
+
+    def generic(self) -> Iterator[click.Command]:
+        """A table of all fields for each noun that has a title and no command of its own."""
+        return (_list(noun) for stream in STREAMS for noun in stream.lists if noun.about)
+
+
+class Details(Resources):
+    """Of `trueup describe`."""
+
+    def of(self, commands: Commands) -> Sequence[click.Command]:
+        """The descriptions of a stream."""
+        return commands.describe
+
+    def generic(self) -> Iterator[click.Command]:
+        """All fields, line by line, of each thing that has a title and no command of its own."""
+        return (_detail(thing) for stream in STREAMS for thing in stream.things if thing.about)
+
+
+class Groups(Resources):
+    """Of `trueup` itself: commands such as `trueup link`."""
+
+    def of(self, commands: Commands) -> Sequence[click.Command]:
+        """The further commands of a stream."""
+        return commands.groups
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Those of the streams stand before explain."""
+        names = super().list_commands(ctx)
+        own = list(self.commands)
+        brought = [name for name in names if name not in self.commands]
+        at = own.index("explain")
+        return [*own[:at], *brought, *own[at:]]
+
+
+def _list(noun: Noun) -> click.Command:
+    def command(api: str, output: str, **query: str | int | None) -> int:
+        found = Api(api).rows(noun.name, **query)
+        columns = [_column(name, value) for name, value in (found.rows[0] if found.rows else {}).items()]
+        return out.listing(output, found, columns, f"No {noun.name}.")
+
+    command.__doc__ = f"{noun.about}\n\n\b\nExample:  trueup get {noun.name}\n"
+    made = options.output(options.api(command))
+    for name, values in noun.choices.items():
+        made = click.option(f"--{name}", type=click.Choice(values), help=f"Show only rows with this {name}.")(made)
+    if noun.limit:
+        made = options.limit(noun.limit)(made)
+    return click.command(noun.name, short_help=noun.about)(made)
+
+
+def _column(name: str, value: object) -> Column:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return Column(_title(name), lambda row: row[name], number=number)
+
+
+def _title(name: str) -> str:
+    return name.upper().replace("_", "-")
+
+
+def _detail(thing: Thing) -> click.Command:
+    names = _VARIABLE.findall(thing.path)
+
+    def command(api: str, output: str, **values: str) -> None:
+        found: Row = Api(api).get(_VARIABLE.sub(lambda match: segment(values[match[1]]), thing.path))
+        if output == "json":
+            out.as_json(found)
+        else:
+            width = max(map(len, found), default=0) + 2
+            for name, value in found.items():
+                click.echo(f"{name.replace('_', ' ').capitalize():{width}}{value}")
+
+    command.__doc__ = f"{thing.about}\n\n\b\nExample:  trueup describe {thing.name} {' '.join(map(str.upper, names))}\n"
+    made = options.output(options.api(command))
+    for name in reversed(names):
+        made = click.argument(name)(made)
+    return click.command(thing.name, short_help=thing.about)(made)

@@ -1,0 +1,18 @@
+"""The health of deletions."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from trueup.streams.runtime.format import many, size
+from trueup.streams.runtime.signs import Signs
+
+
+def signs(status: Mapping[str, Any]) -> Signs:
+    """What the application's status says of unreferenced ledgers and their deletions."""
+    found = status["deletion"]
+    if found is None:
+        return Signs()
+    text = f"{many(found['unreferenced'], 'unreferenced ledger')}, {size(found['bytes'])}, mode {found['mode']}"
+    stages = ", ".join(f"{count:,} {stage}" for stage, count in found["markers"].items() if count)
+    paused = ", paused" if found["paused"] else ""
+    return Signs(blinding=["owners"], lines=[("Deletion", text + paused + (f"; {stages}" if stages else ""))])

@@ -1,0 +1,78 @@
+"""Healthy or not, in one line, and why. Blind is not green: what cannot be seen counts against health."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from trueup.streams.catalog import STREAMS
+from trueup.streams.runtime.format import age
+from trueup.streams.runtime.signs import Signs, signs_of
+
+LEVELS = ("healthy", "attention", "held", "blind")
+"""From good to bad; `healthy` alone is good."""
+BLINDING = ("journal", "spark")
+"""Sources that every stream needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """``level`` is one of `LEVELS`; ``reasons`` is empty when it is healthy; ``lines`` as of `Signs`."""
+
+    level: str
+    line: str
+    reasons: tuple[str, ...]
+    lines: tuple[tuple[str, str], ...] = ()
+
+
+def health(status: Mapping[str, Any]) -> Health:
+    """The health that an application's status (`streams.web.engine.Engine.status`) amounts to."""
+    each = list(_signs(status))
+    blind, held = list(_blind(status, each)), [reason for one in each for reason in one.held]
+    reasons = tuple(dict.fromkeys([*blind, *held, *_attention(status, each)]))
+    lines = tuple(line for one in each for line in one.lines)
+    if blind:
+        return Health("blind", "Blind: the cluster cannot be seen as it is now", reasons, lines)
+    if held:
+        return Health("held", next(one.held_line for one in each if one.held), reasons, lines)
+    if reasons:
+        return Health("attention", "Needs attention", reasons, lines)
+    return Health("healthy", f"Healthy: {' and '.join(one.well for one in each if one.well)}", (), lines)
+
+
+def _signs(status: Mapping[str, Any]) -> Iterator[Signs]:
+    subjects = {subject["name"]: subject for subject in status.get("subjects", ())}
+    for stream in STREAMS:
+        if stream.signs is not None:
+            yield stream.signs(status)
+        elif stream.name in subjects:
+            yield signs_of(subjects[stream.name])
+
+
+def _blind(status: Mapping[str, Any], each: Sequence[Signs]) -> Iterator[str]:
+    if not status["ready"]:
+        yield from status["problems"] or ["not ready: the view is not complete yet"]
+    yield from (_silent(s) for s in status["sources"] if s["state"] == "down" and s["name"] in _blinding(each))
+    yield from (reason for one in each for reason in one.blind)
+
+
+def _blinding(each: Sequence[Signs]) -> set[str]:
+    return {*BLINDING, *(name for one in each for name in one.blinding)}
+
+
+def _attention(status: Mapping[str, Any], each: Sequence[Signs]) -> Iterator[str]:
+    named = {name for one in each for name in one.named}
+    yield from (text for text in status["problems"] if not text.startswith(tuple(f"{name}: " for name in named)))
+    yield from (reason for one in each for reason in one.attention)
+    for stream in status["streams"]:
+        if stream["state"] == "failed" and not any(stream["error"] in text for text in status["problems"]):
+            yield f"stream {stream['name']} failed: {stream['error']}"
+    blinding = _blinding(each)
+    for source in status["sources"]:
+        silent = source["state"] == "slow" or (source["state"] == "down" and source["name"] not in blinding)
+        if silent and source["name"] not in named:
+            yield _silent(source)
+
+
+def _silent(source: Mapping[str, Any]) -> str:
+    detail = f": {source['detail']}" if source["detail"] else ""
+    return f"{source['name']} is {source['state']}, last heard {age(source['age_ms'])} ago{detail}"

@@ -1,0 +1,213 @@
+"""The placement stream on the command line: ledgers, bookies and marks."""
+
+from collections.abc import Iterator
+
+import click
+
+from trueup.streams.runtime.descriptor import Commands
+from trueup.streams.runtime.format import many, short, since, size
+from trueup.streams.terminal import options, out
+from trueup.streams.terminal.client import Api
+from trueup.streams.terminal.out import Column, Row, styled
+
+MEMBERS = (
+    Column("  ENTRIES", lambda r: f"  {r['entries']}" if r["entries"] else "  "),
+    Column("BOOKIE", lambda r: r["bookie"]),
+    Column("RACK", lambda r: r["rack"]),
+    Column("STATUS", lambda r: r["status"]),
+)
+
+NODES = (
+    Column("NODE", lambda r: r["path"]),
+    Column("READ", lambda r: r["error"] or r["status"], clips=True),
+    Column("POINTS", lambda r: "yes" if r["points"] else "no"),
+    Column("LEDGERS", lambda r: r["ledgers"], number=True),
+    Column("HIGHEST", lambda r: "" if r["highest"] is None else str(r["highest"]), number=True),
+)
+
+
+@click.command(short_help="Ledgers, by default those with a verdict other than true.")
+@click.option("--all", "every", is_flag=True, help="Include ledgers with verdict true.")
+@click.option("--unreferenced", is_flag=True, help="Show unreferenced ledgers, oldest first.")
+@options.limit(100)
+@options.output
+@options.api
+def ledgers(api: str, output: str, every: bool, unreferenced: bool, limit: int) -> int:
+    """List ledgers with E/Qw, number of fragments, and the smallest number of live replicas and racks of any fragment.
+
+    With --unreferenced, list ledgers that no managed ledger, cursor or schema references, with owner, size and rule.
+
+    \b
+    Example:  trueup get ledgers --all --limit 20
+    """
+    app = Api(api)
+    if unreferenced:
+        found = app.rows("unreferenced", limit=limit)
+        return out.listing(output, found, _unreferenced(app), "No unreferenced ledgers.")
+    found = app.rows("ledgers", all="true" if every else None, limit=limit)
+    columns = [
+        Column("LEDGER", lambda r: str(r["ledger"])),
+        Column("VERDICT", lambda r: r["verdict"]),
+        Column("RULE", lambda r: short(r["rule"])),
+        Column("STATE", lambda r: r["state"]),
+        Column("E/QW", lambda r: f"{r['ensemble']}/{r['quorum']}"),
+        Column("FRAGMENTS", lambda r: r["fragments"], number=True),
+        Column("COPIES", lambda r: r["copies"], number=True),
+        Column("RACKS", lambda r: r["racks"], number=True),
+        Column("SINCE", out.ago(app, "since_ms")),
+    ]
+    empty = "No ledgers." if every else "Every ledger is true; --all shows them."
+    return out.listing(output, found, columns, empty)
+
+
+def _unreferenced(app: Api) -> list[Column]:
+    return [
+        Column("LEDGER", lambda r: str(r["ledger"])),
+        Column("RULE", lambda r: short(r["rule"])),
+        Column("STATE", lambda r: r["state"]),
+        Column("BYTES", lambda r: size(r["bytes"]), number=True),
+        Column("DELETION", lambda r: r["stage"]),
+        Column("SINCE", out.ago(app, "since_ms")),
+        Column("OWNER", lambda r: r["owner"], clips=True),
+    ]
+
+
+@click.command(short_help="Bookies with rack and status.")
+@options.output
+@options.api
+def bookies(api: str, output: str) -> int:
+    """List every bookie that has ever registered.
+
+    STATUS is writable, readonly, pending (unavailable for less than placement.grace_s) or lost.
+
+    \b
+    Example:  trueup get bookies
+    """
+    app = Api(api)
+    columns = [
+        Column("BOOKIE", lambda r: r["bookie"]),
+        Column("RACK", lambda r: r["rack"]),
+        Column("STATUS", lambda r: r["status"]),
+        Column("SINCE", out.ago(app, "since_ms")),
+    ]
+    found = app.rows("bookies")
+    if any(row.get("ledgers") is not None for row in found.rows):
+        columns.insert(3, Column("LEDGERS", lambda r: r["ledgers"], number=True))
+    return out.listing(output, found, columns, "No bookie has ever registered.")
+
+
+@click.command(short_help="Under-replication marks.")
+@options.output
+@options.api
+def marks(api: str, output: str) -> int:
+    """List the under-replication marks in ZooKeeper with their owner and the worker that has locked them.
+
+    \b
+    Example:  trueup get marks
+    """
+    app = Api(api)
+    columns = [
+        Column("LEDGER", lambda r: str(r["ledger"])),
+        Column("OWNER", lambda r: "ours" if r["ours"] else "other"),
+        Column("VERDICT", lambda r: r["verdict"]),
+        Column("REPAIR", lambda r: r["stage"]),
+        Column("LOCKED-BY", lambda r: r["locked_by"]),
+        Column("AGE", out.ago(app, "ctime_ms")),
+    ]
+    return out.listing(output, app.rows("marks"), columns, "No ledger is marked.")
+
+
+@click.command(short_help="Fragments, racks and evidence of a ledger.")
+@click.argument("ledger", type=click.IntRange(0, (1 << 63) - 1), metavar="ID")
+@options.output
+@options.api
+def ledger(api: str, output: str, ledger: int) -> None:
+    """Read a ledger again and show its fragments, the racks of its replicas, the reason for its verdict, and what would
+    change the verdict.
+
+    \b
+    Example:  trueup describe ledger 21
+    """
+    app = Api(api)
+    found = app.get(f"ledgers/{ledger}")
+    if output == "json":
+        out.as_json(found)
+        return
+    out.titled(_head(found, app.now_ms))
+    if found["owned"] is not None:
+        _owned(found["owned"], app.now_ms)
+    _fragments(found["fragments"])
+    out.bullets("What would change the verdict", found["changes"])
+    out.bullets("History", [_event(event, app.now_ms) for event in found["history"]])
+    out.note(f"trueup explain {found['rule']}")
+
+
+def _owned(found: Row, now_ms: int) -> None:
+    """Whose it is, and why it may or may not go."""
+    said = f"{found['reason']}, for {since(now_ms, found['since_ms'])}" if found["rule"] else "its owner points to it"
+    out.titled([("Owner", found["owner"] or "not known"), ("For", found["component"]), ("In use", said)])
+    marker = found["marker"]
+    if marker is not None:
+        asked = f"; {many(len(marker['pending']), 'bookie')} yet to say that it is gone" if marker["pending"] else ""
+        out.titled([("Deletion", f"{marker['stage']}{asked}{': ' + marker['detail'] if marker['detail'] else ''}")])
+    click.echo()
+    out.table(found["nodes"], NODES, "No node of its owner is there.")
+    out.bullets("Objects that no owner points to, or that are not there", found["objects"])
+
+
+def _head(found: Row, now_ms: int) -> Iterator[tuple[str, str]]:
+    yield "Ledger", str(found["ledger"])
+    yield "Verdict", f"{styled(found['verdict'])}, {found['rule']}"
+    yield "Reason", found["reason"] + (f": {found['error']}" if found.get("error") else "")
+    if found.get("since_ms"):
+        yield "Since", since(now_ms, found["since_ms"])
+    created = f", created {since(now_ms, found['ctime_ms'])} ago" if found["ctime_ms"] > 0 else ""
+    yield "State", f"{found['state']}, version {found['version']}, mzxid {found['mzxid']:#x}{created}"
+    entries = f", {many(found['last_entry'] + 1, 'entry', 'entries')}, {found['length']:,} bytes"
+    shape = f"E={found['ensemble']} Qw={found['quorum']} Qa={found['ack_quorum']}"
+    yield "Shape", shape + (entries if found["last_entry"] >= 0 or found["state"] == "closed" else "")
+    if found["stage"]:
+        yield "Repair", found["stage"]
+    if mark := found["mark"]:
+        worker = f"held by {mark['locked_by']}" if mark["locked_by"] else "not taken yet"
+        yield "Mark", f"{'ours' if mark['ours'] else 'not ours'}, {worker}, {since(now_ms, mark['ctime_ms'])} old"
+
+
+def _fragments(fragments: list[Row]) -> None:
+    for fragment in fragments:
+        last = fragment["last_entry"]
+        span = f"{fragment['first_entry']}-{last if last >= fragment['first_entry'] else ''}"
+        rows = [{**member, "entries": "" if at else span} for at, member in enumerate(fragment["bookies"])]
+        click.echo()
+        out.table(rows, MEMBERS, "  no bookies")
+        for line in _evidence(fragment):
+            click.echo(f"  {line}")
+
+
+def _evidence(fragment: Row) -> Iterator[str]:
+    copies, racks = many(fragment["copies"], "live copy", "live copies"), many(fragment["racks"], "rack")
+    rule = f"{fragment['rule']}: " if fragment.get("rule") else ""
+    yield f"{rule}{copies} and {racks} in the worst window"
+    for window in _distinct(fragment.get("failing_windows") or []):
+        stands = ", ".join(window["racks"]) or "no rack that counts"
+        yield f"window {' '.join(window['bookies'])}: {stands}, {many(window['copies'], 'live copy', 'live copies')}"
+    if fragment.get("repair"):
+        yield f"repair: {fragment['repair']}"
+
+
+def _distinct(windows: list[Row]) -> Iterator[Row]:
+    """Windows of different bookies: where E is Qw all of them are the same."""
+    seen: set[frozenset[str]] = set()
+    for window in windows:
+        members = frozenset(window["bookies"])
+        if members not in seen:
+            seen.add(members)
+            yield window
+
+
+def _event(event: Row, now_ms: int) -> str:
+    detail = f": {event['detail']}" if event["detail"] else ""
+    return f"{since(now_ms, event['at_ms'])} ago, {event['event']}{detail}"
+
+
+COMMANDS = Commands(get=(ledgers, bookies, marks), describe=(ledger,))

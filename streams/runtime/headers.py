@@ -1,0 +1,6 @@
+"""Headers of the HTTP API, for the server and its client."""
+
+TOTAL, INCOMPLETE = "Trueup-Total", "Trueup-Incomplete"
+"""Of a list: the number of rows without the limit; why rows may be missing or outdated, as a JSON string."""
+USER = "Trueup-User"
+"""The user on whose behalf a program sends the request. It is not verified: the API has no authentication."""

@@ -18,7 +18,7 @@ from trueup.connectors.sandbox.servers.kafka import Kafka
 from trueup.state.common.errors import Retry
 from trueup.state.settings.settings import Settings
 from trueup.streams.api import Application
-from trueup.streams.catalog import STREAMS
+from trueup.streams.catalog import STREAMS, all_metrics
 from trueup.streams.config.live import Live
 from trueup.streams.journal.history import SAVE_S, History
 from trueup.streams.journal.journal import Journal
@@ -29,7 +29,6 @@ from trueup.streams.runtime.driver import Driver
 from trueup.streams.runtime.ending import BATCHES_S, CLOSED_S, KILL_S, QUIET_S, SAVED_S, Ending
 from trueup.streams.runtime.listener import Listener
 from trueup.streams.runtime.lock import alone
-from trueup.streams.runtime.metrics import Metrics
 from trueup.streams.runtime.session import session
 from trueup.streams.runtime.stream import Stream
 from trueup.streams.runtime.supervisor import Supervisor
@@ -68,7 +67,7 @@ class Running:
         self._closes: dict[str, Callable[[], None]] = {}  # what ends after them, side by side
         # Before anything is started: an operator who has to choose another port learns it at once.
         self._socket = stack.enter_context(claim(settings.http.host, settings.http.port))
-        self._metrics = Metrics(cluster=settings.cluster.name, links=settings.links, logdirs=settings.logdirs)
+        self._metrics = all_metrics(settings.cluster.name)
         self._supervisor = Supervisor(ending.stop, self._metrics.restarted)
         stack.enter_context(_threads_seen_to(self._supervisor))
         self._supervisor.run("end", ending.force, threading.Event())

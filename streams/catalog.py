@@ -1,11 +1,16 @@
 """The list of streams. A new stream is one more line of it."""
 
+from typing import TYPE_CHECKING
+
 from trueup.state.common.rules import Rules
 from trueup.streams.deletion.descriptor import DELETION
 from trueup.streams.logdirs.descriptor import LOGDIRS
 from trueup.streams.placement.descriptor import PLACEMENT
 from trueup.streams.replication.descriptor import REPLICATION
 from trueup.streams.runtime.descriptor import Descriptor
+
+if TYPE_CHECKING:
+    from trueup.streams.runtime.metrics import Metrics
 
 STREAMS: list[Descriptor] = [PLACEMENT, DELETION, REPLICATION, LOGDIRS]
 """In the order in which they are made, begun and reported."""
@@ -14,3 +19,14 @@ STREAMS: list[Descriptor] = [PLACEMENT, DELETION, REPLICATION, LOGDIRS]
 def rules() -> Rules:
     """The rules of all streams."""
     return Rules([rule for stream in STREAMS for rule in stream.rules])
+
+
+def all_metrics(cluster: str = "bookkeeper") -> "Metrics":
+    """The metrics of an application with those of every stream, whether the settings ask for it or not."""
+    from trueup.streams.runtime.metrics import Metrics
+
+    made = Metrics(cluster=cluster)
+    for stream in STREAMS:
+        for part in stream.metrics():
+            made.of(part)
+    return made

@@ -142,7 +142,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/commands.md": commands,
     "docs/links.md": links,
     "docs/markers.md": deletions,
-    "docs/metrics.md": metrics.reference,
+    "docs/metrics.md": lambda: metrics.reference(catalog.all_metrics()),
     "docs/moves.md": moves,
     "docs/repairs.md": repairs,
     "docs/rules.md": rules,

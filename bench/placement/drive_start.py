@@ -30,13 +30,15 @@ from trueup.connectors.zookeeper.client import Client
 from trueup.state.settings.settings import Settings, parse
 from trueup.streams.app import now_ms
 from trueup.streams.bookkeeper.cluster import BookKeeper
+from trueup.streams.bookkeeper.metrics import ZooKeeperMetrics
 from trueup.streams.bookkeeper.topology import Keeper
+from trueup.streams.catalog import all_metrics
 from trueup.streams.config.live import Live
 from trueup.streams.journal.journal import Journal
+from trueup.streams.placement.metrics import PlacementMetrics
 from trueup.streams.placement.query import start
 from trueup.streams.placement.reconciler import Reconciler
 from trueup.streams.replication.worker import SWITCH_S
-from trueup.streams.runtime.metrics import Metrics
 from trueup.streams.runtime.session import session
 from trueup.streams.runtime.supervisor import Supervisor, drain
 
@@ -50,12 +52,14 @@ class Start:
         self._settings = settings
         self._journal = Journal(bootstrap, settings.journal, settings.cluster.name)
         self._journal.create()
-        live, metrics = Live(settings, self._journal, now_ms), Metrics()
+        live, metrics = Live(settings, self._journal, now_ms), all_metrics()
         self._keeper = Keeper(self._journal, live, now_ms)
         supervisor = Supervisor(threading.Event(), lambda _: None)
-        self.cluster = BookKeeper(live, self._journal, self._keeper, metrics, now_ms, supervisor.run)
+        self.cluster = BookKeeper(
+            live, self._journal, self._keeper, metrics.of(ZooKeeperMetrics), now_ms, supervisor.run
+        )
         self.reconciler = Reconciler(
-            self.cluster, self._journal, lambda: live.now.placement, self._keeper, metrics, now_ms,
+            self.cluster, self._journal, lambda: live.now.placement, self._keeper, metrics.of(PlacementMetrics), now_ms,
             settings.spark.buckets,
         )  # fmt: skip
         self.reconciler.load()

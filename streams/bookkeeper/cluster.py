@@ -25,11 +25,11 @@ from trueup.state.common.errors import BadSettings, Refused
 from trueup.state.settings import settings
 from trueup.streams.bookkeeper.judging import Judging
 from trueup.streams.bookkeeper.ledger_records import encoded
+from trueup.streams.bookkeeper.metrics import ZooKeeperMetrics
 from trueup.streams.bookkeeper.reached import Reached, known
 from trueup.streams.bookkeeper.topology import Keeper
 from trueup.streams.config.live import Live
 from trueup.streams.journal.journal import Journal
-from trueup.streams.runtime.metrics import Metrics
 
 log = logging.getLogger(__name__)
 _AUDITS = "BookKeeper's Auditor marks the ledgers of lost bookies, and neither hold nor approve binds it"
@@ -42,7 +42,13 @@ class BookKeeper:
     the highest zxid that earlier runs observed."""
 
     def __init__(
-        self, live: Live, journal: Journal, keeper: Keeper, metrics: Metrics, clock: Callable[[], int], run: Run
+        self,
+        live: Live,
+        journal: Journal,
+        keeper: Keeper,
+        metrics: ZooKeeperMetrics,
+        clock: Callable[[], int],
+        run: Run,
     ) -> None:
         self._run = run
         self._live, self._keeper, self._metrics, self._clock = live, keeper, metrics, clock
@@ -81,7 +87,7 @@ class BookKeeper:
             timeout=chosen.session_timeout_ms / 1000,
             auth_data=list(chosen.auth.items()) or None,
         )
-        client.add_listener(self._metrics.zookeeper_session())
+        client.add_listener(self._metrics.session())
         return client
 
     def session(self) -> Client:

@@ -1,6 +1,6 @@
 """The deletion stream in the catalog."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from trueup.state.deletion.rules import LEAK_RULES
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from trueup.streams.deletion.stream import DeletionStream
     from trueup.streams.runtime.checks import Check
     from trueup.streams.runtime.context import Context
+    from trueup.streams.runtime.metrics import Metrics, Part
 
 
 def _make(context: "Context") -> "DeletionStream | None":
@@ -32,8 +33,14 @@ def _checks(settings: Settings) -> Iterable["Check"]:
     return checks.all_of(settings)
 
 
+def _metrics() -> Sequence[Callable[["Metrics"], "Part"]]:
+    from trueup.streams.deletion.metrics import DeletionMetrics
+
+    return (DeletionMetrics,)
+
+
 DELETION = Descriptor(
-    name="deletion", rules=LEAK_RULES, signs=signs, commands=COMMANDS, checks=_checks,
+    name="deletion", rules=LEAK_RULES, signs=signs, metrics=_metrics, commands=COMMANDS, checks=_checks,
     make=_make, absent=lambda _: {"deletion": None},
     todo="set deletion.owners to operator where no owner's metadata are to be read",
     lists=(Noun("unreferenced", 100), Noun("markers")),

@@ -6,6 +6,7 @@ from typing import Any
 from trueup.state.deletion.settings import OPERATOR, Deletion
 from trueup.streams.deletion import query
 from trueup.streams.deletion.manual import Nobody, Orders
+from trueup.streams.deletion.metrics import DeletionMetrics
 from trueup.streams.deletion.orphan_objects import Strays
 from trueup.streams.deletion.owners import Pulsar
 from trueup.streams.deletion.reconciler import Markers
@@ -36,21 +37,20 @@ class DeletionStream(Stream):
         self._owners: Pulsar | Nobody
         self._strays: Strays | None = None
         self._orders: Orders | None = None
-        settings, journal, clock, metrics = context.settings, context.journal, context.clock, context.metrics
+        settings, journal, clock = context.settings, context.journal, context.clock
+        step = context.metrics.of(DeletionMetrics).step
         if settings.deletion.owners == OPERATOR:
-            orders = self._orders = Orders(
-                ledgers.cluster, journal, self._policy, metrics.deletion, clock, context.history
-            )
+            orders = self._orders = Orders(ledgers.cluster, journal, self._policy, step, clock, context.history)
             self._owners, self._markers = orders.owners, orders.markers
             self._report = Unreferenced(self._policy, self._markers, self._owners, clock, orders.order)
         else:
             owners = self._owners = Pulsar(ledgers.cluster, journal, self._policy, clock, settings.stores)
             self._markers = Markers(
-                owners, journal, self._policy, lambda: ledgers.keeper.first_epoch, metrics.deletion, clock,
+                owners, journal, self._policy, lambda: ledgers.keeper.first_epoch, step, clock,
                 settings.spark.buckets, owners.check, history=context.history,
             )  # fmt: skip
             self._strays = Strays(
-                owners.stores, settings.stores, owners, journal, self._policy, metrics.deletion, clock,
+                owners.stores, settings.stores, owners, journal, self._policy, step, clock,
                 context.history,
             )  # fmt: skip
             self._report = Unreferenced(self._policy, self._markers, owners, clock, strays=self._strays)

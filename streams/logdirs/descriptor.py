@@ -1,6 +1,6 @@
 """The log directories' stream in the catalog."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from trueup.state.logdirs.rules import LOGDIR_RULES
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from trueup.streams.logdirs.stream import LogDirsStream
     from trueup.streams.runtime.checks import Check
     from trueup.streams.runtime.context import Context
+    from trueup.streams.runtime.metrics import Metrics, Part
 
 MOST = 100_000
 """Partitions or replicas of one order."""
@@ -40,8 +41,14 @@ def _topic(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return {"topic": given["name"], "partitions": numbers[0], "replicas": numbers[1], "configs": configs}
 
 
+def _metrics() -> Sequence[Callable[["Metrics"], "Part"]]:
+    from trueup.streams.logdirs.metrics import LogDirMetrics
+
+    return (LogDirMetrics,)
+
+
 LOGDIRS = Descriptor(
-    name="logdirs", rules=LOGDIR_RULES, signs=signs, commands=COMMANDS, checks=_checks,
+    name="logdirs", rules=LOGDIR_RULES, signs=signs, metrics=_metrics, commands=COMMANDS, checks=_checks,
     make=_make, absent=lambda _: {"logdirs": []},
     lists=(Noun("directories"),),
     things=(Thing("broker", "brokers/<kafka>/<int:broker>"),),

@@ -20,10 +20,10 @@ from trueup.streams.config.live import Live
 from trueup.streams.journal.history import History
 from trueup.streams.journal.journal import Journal
 from trueup.streams.logdirs.executor import Leveller, ours_of, record_of
+from trueup.streams.logdirs.metrics import LogDirMetrics
 from trueup.streams.logdirs.reconciler import Client, Dirs, Known, observed_of, observed_record
 from trueup.streams.logdirs.report import cluster_row, directory_row, plan_rows, strategy_of
 from trueup.streams.runtime.format import many
-from trueup.streams.runtime.metrics import Metrics
 from trueup.streams.runtime.queries import turns
 from trueup.streams.runtime.stream import Filter, Finding, PlanRow, Source, plan_json, waiting
 from trueup.streams.runtime.supervisor import Supervisor
@@ -37,7 +37,7 @@ class LogDirs:
     """Every cluster of logdirs:. Safe to use from several threads."""
 
     def __init__(
-        self, live: Live, journal: Journal, metrics: Metrics, clock: Callable[[], int],
+        self, live: Live, journal: Journal, metrics: LogDirMetrics, clock: Callable[[], int],
         connect: Callable[[Endpoint], Client] = Directories, history: History | None = None,
     ) -> None:  # fmt: skip
         self._live, self._journal, self._metrics, self._clock, self._connect = live, journal, metrics, clock, connect

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trueup.streams.logdirs.manager import LogDirs
+from trueup.streams.logdirs.metrics import LogDirMetrics
 from trueup.streams.runtime.context import Context
 from trueup.streams.runtime.stream import (
     Filter,
@@ -24,7 +25,8 @@ class LogDirsStream(Stream):
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self.logdirs = LogDirs(context.live, context.journal, context.metrics, context.clock, history=context.history)
+        metrics = context.metrics.of(LogDirMetrics).declare(context.settings.logdirs)
+        self.logdirs = LogDirs(context.live, context.journal, metrics, context.clock, history=context.history)
 
     def load(self) -> None:
         """Take up what earlier runs saw and changed."""

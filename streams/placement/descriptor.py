@@ -1,6 +1,6 @@
 """The placement stream in the catalog."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from trueup.state.placement.rules import RULES
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from trueup.streams.placement.stream import PlacementStream
     from trueup.streams.runtime.checks import Check
     from trueup.streams.runtime.context import Context
+    from trueup.streams.runtime.metrics import Metrics, Part
 
 
 def _make(context: "Context") -> "PlacementStream | None":
@@ -36,9 +37,16 @@ def _checks(settings: Settings) -> Iterable["Check"]:
     return checks.all_of(settings)
 
 
+def _metrics() -> Sequence[Callable[["Metrics"], "Part"]]:
+    from trueup.streams.bookkeeper.metrics import ZooKeeperMetrics
+    from trueup.streams.placement.metrics import PlacementMetrics
+
+    return (PlacementMetrics, ZooKeeperMetrics)
+
+
 PLACEMENT = Descriptor(
-    name="placement", rules=RULES, signs=signs, commands=COMMANDS, checks=_checks,
-    make=_make, absent=_absent, todo="set cluster.zookeeper",
+    name="placement", rules=RULES, signs=signs, commands=COMMANDS, checks=_checks, make=_make,
+    metrics=_metrics, absent=_absent, todo="set cluster.zookeeper",
     lists=(Noun("ledgers", 100, {"all": ("true", "false")}), Noun("bookies"), Noun("marks")),
     things=(Thing("ledger", "ledgers/<ledger>", ids=("ledger",)),),
 )  # fmt: skip

@@ -35,8 +35,8 @@ from trueup.streams.journal.codec import ledger_key
 from trueup.streams.journal.history import ITSELF, WHO, History
 from trueup.streams.journal.journal import Journal
 from trueup.streams.placement.findings_topic import FindingsTopic
+from trueup.streams.placement.metrics import PlacementMetrics
 from trueup.streams.placement.query import answer_of
-from trueup.streams.runtime.metrics import Metrics
 
 log = logging.getLogger(__name__)
 ORDERS_AT_ONCE = 1_000
@@ -84,7 +84,7 @@ class Reconciler:
         journal: Journal,
         policy: Callable[[], Placement],
         keeper: Keeper,
-        metrics: Metrics,
+        metrics: PlacementMetrics,
         clock: Callable[[], int],
         buckets: int,
         history: History | None = None,

@@ -5,9 +5,11 @@ from typing import Any
 
 from trueup.state.deletion.owners import Claim
 from trueup.streams.bookkeeper.cluster import BookKeeper
+from trueup.streams.bookkeeper.metrics import ZooKeeperMetrics
 from trueup.streams.bookkeeper.repair_workers import RepairWorkers
 from trueup.streams.bookkeeper.topology import Keeper
 from trueup.streams.placement import query
+from trueup.streams.placement.metrics import PlacementMetrics
 from trueup.streams.placement.reconciler import Reconciler
 from trueup.streams.placement.report import Placed
 from trueup.streams.runtime.context import Context
@@ -29,9 +31,11 @@ class PlacementStream(Stream):
         self._context, live, journal, clock = context, context.live, context.journal, context.clock
         self.keeper = Keeper(journal, live, clock)
         self.keeper.load()
-        self.cluster = BookKeeper(live, journal, self.keeper, context.metrics, clock, context.supervisor.run)
+        self.cluster = BookKeeper(
+            live, journal, self.keeper, context.metrics.of(ZooKeeperMetrics), clock, context.supervisor.run
+        )
         self._reconciler = Reconciler(
-            self.cluster, journal, lambda: live.now.placement, self.keeper, context.metrics, clock,
+            self.cluster, journal, lambda: live.now.placement, self.keeper, context.metrics.of(PlacementMetrics), clock,
             context.settings.spark.buckets, context.history,
         )  # fmt: skip
         self._workers = RepairWorkers(self.cluster.voters, len(context.settings.cluster.autorecovery), clock)

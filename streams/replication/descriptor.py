@@ -1,6 +1,6 @@
 """The replication stream in the catalog."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from trueup.state.replication.rules import LINK_RULES
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from trueup.streams.replication.stream import ReplicationStream
     from trueup.streams.runtime.checks import Check
     from trueup.streams.runtime.context import Context
+    from trueup.streams.runtime.metrics import Metrics, Part
 
 
 def _make(context: "Context") -> "ReplicationStream":
@@ -34,8 +35,14 @@ def _reset(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return {"partitions": chosen, "to": body["to"]} if right else None
 
 
+def _metrics() -> Sequence[Callable[["Metrics"], "Part"]]:
+    from trueup.streams.replication.metrics import LinkMetrics
+
+    return (LinkMetrics,)
+
+
 REPLICATION = Descriptor(
-    name="replication", rules=LINK_RULES, signs=signs, commands=COMMANDS, checks=_checks,
+    name="replication", rules=LINK_RULES, signs=signs, metrics=_metrics, commands=COMMANDS, checks=_checks,
     make=_make, absent=lambda _: {"links": []}, lists=(Noun("links"),),
     things=(Thing("link", "links/<name>"), Thing("refill", "links/<name>/refill")),
     verbs=(

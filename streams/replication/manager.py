@@ -20,6 +20,7 @@ from trueup.streams.journal.journal import Journal, Record
 from trueup.streams.replication import checkpoints
 from trueup.streams.replication.clusters import connector_of
 from trueup.streams.replication.link import COUNTED, Link
+from trueup.streams.replication.metrics import LinkMetrics
 from trueup.streams.replication.monitor import Sides, Watch
 from trueup.streams.replication.orders import Reporting
 from trueup.streams.replication.query import Replication
@@ -28,7 +29,6 @@ from trueup.streams.replication.reports import TOPIC, heard_of
 from trueup.streams.replication.rows import by_topic, checkpoint, partition, remedies
 from trueup.streams.replication.snapshot import NOTHING
 from trueup.streams.replication.status import beat_error
-from trueup.streams.runtime.metrics import Metrics
 from trueup.streams.runtime.stream import Filter, Finding, PlanRow, Source, waiting
 from trueup.streams.runtime.supervisor import Supervisor
 
@@ -45,7 +45,7 @@ class Links:
         self,
         live: Live,
         journal: Journal,
-        metrics: Metrics,
+        metrics: LinkMetrics,
         clock: Callable[[], int],
         sides: Callable[[Link], Sides],
         connectors: Callable[[str, str, str], str] = connector_of,

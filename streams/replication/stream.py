@@ -6,6 +6,7 @@ from typing import Any
 
 from trueup.streams.replication.ends import Ends
 from trueup.streams.replication.manager import Links
+from trueup.streams.replication.metrics import LinkMetrics
 from trueup.streams.runtime.context import Context
 from trueup.streams.runtime.stream import (
     Filter,
@@ -27,8 +28,9 @@ class ReplicationStream(Stream):
     def __init__(self, context: Context) -> None:
         self._context = context
         here = context.settings.spark.master.startswith("local")
+        metrics = context.metrics.of(LinkMetrics).declare(context.settings.links)
         self.links = Links(
-            context.live, context.journal, context.metrics, context.clock, Ends, history=context.history,
+            context.live, context.journal, metrics, context.clock, Ends, history=context.history,
             stop=context.data / "stopping" if here else None,
         )  # fmt: skip
         self._slots: list[str] = []

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from trueup.streams.runtime.checks import Check
     from trueup.streams.runtime.context import Context
+    from trueup.streams.runtime.metrics import Metrics, Part
     from trueup.streams.runtime.stream import Stream
 
 
@@ -77,7 +78,8 @@ class Descriptor:
     status holds, and ``todo`` what an operator does to have it. ``lists`` and ``things``: its nouns; ``verbs``: what
     callers order of it. ``rules``: those
     that its findings and actions name. ``checks``: what
-    `trueup doctor` looks at; ``signs``: what the status of the application says of it, None: what its
+    `trueup doctor` looks at; ``metrics``: the
+    parts of /metrics; ``signs``: what the status of the application says of it, None: what its
     counts say."""
 
     name: str
@@ -90,4 +92,5 @@ class Descriptor:
     rules: Iterable[Rule] = ()
     commands: Commands = Commands()
     checks: Callable[[Settings], Iterable["Check"]] = lambda _: ()
+    metrics: Callable[[], Sequence[Callable[["Metrics"], "Part"]]] = lambda: ()
     signs: Callable[[Mapping[str, Any]], Signs] | None = None

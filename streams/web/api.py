@@ -88,8 +88,7 @@ def _probes(app: Flask, engine: Engine, metrics: Metrics) -> None:
 
     @app.get("/metrics")
     def scrape() -> Response:
-        metrics.status(engine.status())
-        metrics.directories(engine.rows("directories", {}))
+        metrics.status(engine.status(), lambda noun: engine.rows(noun, {}))
         return Response(metrics.text(), content_type=CONTENT_TYPE)
 
 

@@ -26,13 +26,14 @@ from trueup.state.settings.settings import Settings
 from trueup.streams.bookkeeper.judging import Judging
 from trueup.streams.bookkeeper.repair_workers import RepairWorkers
 from trueup.streams.bookkeeper.topology import Keeper
+from trueup.streams.catalog import all_metrics
 from trueup.streams.config.live import Live
 from trueup.streams.journal.codec import decode, topology_bytes, topology_from
+from trueup.streams.placement.metrics import PlacementMetrics
 from trueup.streams.placement.reconciler import Reconciler
 from trueup.streams.placement.report import Placed
-from trueup.streams.runtime.metrics import Metrics
 
-METRICS = Metrics(cluster="simulated")
+METRICS = all_metrics("simulated")
 _decoded = lru_cache(16)(topology_from)
 TOPICS = ("ledgers", "marks", "topology")
 
@@ -105,7 +106,7 @@ class Application:
         self.keeper = parts.keeper(topics, self.live, clock)
         self.keeper.load()
         self.reconciler = parts.reconciler(
-            hands, topics, lambda: self.live.now.placement, self.keeper, METRICS, clock, BUCKETS
+            hands, topics, lambda: self.live.now.placement, self.keeper, METRICS.of(PlacementMetrics), clock, BUCKETS
         )
         self.reconciler.load()
         self.judging = parts.judging(topics, clock)

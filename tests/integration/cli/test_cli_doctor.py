@@ -14,8 +14,8 @@ from tests.unit.cli.fake_engine import FakeEngine
 from trueup.connectors.sandbox.cluster import Cluster
 from trueup.connectors.sandbox.jvm.processes import free_port
 from trueup.streams.bookkeeper.worker_checks import short
+from trueup.streams.catalog import all_metrics
 from trueup.streams.cli.main import invoke
-from trueup.streams.runtime.metrics import Metrics
 from trueup.streams.web.api import create_app, serve
 
 pytestmark = pytest.mark.servers
@@ -206,7 +206,7 @@ def test_a_port_that_something_else_has(doctor: Doctor) -> None:
 
 
 def test_a_port_that_trueup_has(doctor: Doctor) -> None:
-    server = serve(create_app(FakeEngine(), Metrics()), "127.0.0.1", 0)
+    server = serve(create_app(FakeEngine(), all_metrics()), "127.0.0.1", 0)
     _, rows = doctor(http__port=str(server.port))
     server.stop()
     assert rows["http"]["found"] == f"Trueup 0.1.0 runs on 127.0.0.1:{server.port}, mode observe"

@@ -10,8 +10,8 @@ from tests.unit.cli.fake_engine import FakeEngine
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.state.common.errors import Refused, Retry
 from trueup.streams import catalog
+from trueup.streams.catalog import all_metrics
 from trueup.streams.cli.main import invoke
-from trueup.streams.runtime.metrics import Metrics
 from trueup.streams.terminal import out
 from trueup.streams.terminal.out import Column
 from trueup.streams.web.api import create_app, serve
@@ -33,7 +33,7 @@ def engine() -> FakeEngine:
 
 @pytest.fixture
 def run(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
-    server = serve(create_app(engine, Metrics()), "127.0.0.1", 0)
+    server = serve(create_app(engine, all_metrics()), "127.0.0.1", 0)
     monkeypatch.delenv("COLUMNS", raising=False)
     monkeypatch.setenv("TRUEUP_API", f"http://127.0.0.1:{server.port}")
 

@@ -15,8 +15,10 @@ from flask.testing import FlaskClient
 from tests.unit.cli import fake_engine
 from tests.unit.cli.fake_engine import FakeEngine
 from trueup.state.settings.settings import parse
+from trueup.streams.catalog import all_metrics
 from trueup.streams.cli.main import invoke
-from trueup.streams.runtime.metrics import Metrics
+from trueup.streams.logdirs.metrics import LogDirMetrics
+from trueup.streams.replication.metrics import LinkMetrics
 from trueup.streams.web.api import create_app, serve
 
 GOLDEN = Path(__file__).with_name("golden.json")
@@ -80,7 +82,10 @@ def plain(value: Any) -> Any:
 def answers() -> Answers:
     """By method and path, status, header and body."""
     found: Answers = {}
-    client = create_app(everything(), Metrics(cluster="east", links=["east-west"], logdirs=["east"])).test_client()
+    metrics = all_metrics("east")
+    metrics.of(LinkMetrics).declare(["east-west"])
+    metrics.of(LogDirMetrics).declare(["east"])
+    client = create_app(everything(), metrics).test_client()
     for path in PATHS:
         found[f"GET {path}"] = _answer(client.get(path))
     for number, (path, body) in enumerate(WRITES):
@@ -103,7 +108,7 @@ def _metrics(client: FlaskClient) -> list[str]:
 
 def commands() -> Answers:
     """By command line, its exit code and what it prints as JSON."""
-    server = serve(create_app(everything(), Metrics()), "127.0.0.1", 0)
+    server = serve(create_app(everything(), all_metrics()), "127.0.0.1", 0)
     try:
         return {" ".join(words): _said([*words, "-o", "json"], server.port) for words in COMMANDS}
     finally:

@@ -9,9 +9,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.unit.cli.fake_engine import FakeEngine
 from trueup.state.common.errors import Retry, Stop, Unknown
 from trueup.streams import catalog
+from trueup.streams.catalog import all_metrics
 from trueup.streams.journal.history import ITSELF, WHO
 from trueup.streams.runtime.headers import USER
-from trueup.streams.runtime.metrics import Metrics
 from trueup.streams.web.api import create_app
 from trueup.streams.web.engine import Engine
 
@@ -26,7 +26,7 @@ def engine() -> FakeEngine:
 @pytest.fixture
 def client(engine: FakeEngine) -> FlaskClient:
     typed: Engine = engine
-    return create_app(typed, Metrics(cluster="east")).test_client()
+    return create_app(typed, all_metrics("east")).test_client()
 
 
 def error(response: Any, status: int) -> dict[str, Any]:
@@ -124,7 +124,7 @@ def test_errors_keep_their_words(client: FlaskClient, engine: FakeEngine, raised
 
 
 def test_a_defect_is_an_error_in_json(engine: FakeEngine) -> None:
-    app = create_app(engine, Metrics())
+    app = create_app(engine, all_metrics())
     app.logger.disabled = True
     engine.fail = ZeroDivisionError()
     assert error(app.test_client().get("/api/findings"), 500)["error"] == "internal server error"

@@ -8,7 +8,7 @@ from flask.testing import FlaskClient
 
 from tests.unit.cli.fake_engine import FakeEngine
 from trueup.state.common.errors import Refused
-from trueup.streams.runtime.metrics import Metrics
+from trueup.streams.catalog import all_metrics
 from trueup.streams.web.api import create_app
 from trueup.streams.web.page import CHIPS_OF_MANY, SECTIONS, racks
 
@@ -20,7 +20,7 @@ def engine() -> FakeEngine:
 
 @pytest.fixture
 def client(engine: FakeEngine) -> FlaskClient:
-    return create_app(engine, Metrics()).test_client()
+    return create_app(engine, all_metrics()).test_client()
 
 
 class Outline(HTMLParser):
@@ -81,7 +81,7 @@ def test_the_first_line_says_why(client: FlaskClient) -> None:
 
 
 def test_healthy_is_said_only_when_all_is_true() -> None:
-    page = create_app(FakeEngine(), Metrics()).test_client().get("/api/page").get_json()
+    page = create_app(FakeEngine(), all_metrics()).test_client().get("/api/page").get_json()
     assert "Healthy: 1,204 ledgers true" in page["health"]
 
 

@@ -8,13 +8,13 @@ from urllib3.util import Timeout
 
 from tests.unit.cli.fake_engine import FakeEngine
 from trueup.state.common.errors import Stop
-from trueup.streams.runtime.metrics import Metrics
+from trueup.streams.catalog import all_metrics
 from trueup.streams.web.api import Server, create_app, serve
 
 
 @pytest.fixture
 def server() -> Server:
-    return serve(create_app(FakeEngine(), Metrics()), "127.0.0.1", 0)
+    return serve(create_app(FakeEngine(), all_metrics()), "127.0.0.1", 0)
 
 
 def get(server: Server, path: str) -> urllib3.BaseHTTPResponse:
@@ -54,13 +54,13 @@ def test_may_be_stopped_twice(server: Server) -> None:
 
 def test_a_port_in_use_is_told(server: Server) -> None:
     with pytest.raises(Stop, match=rf"expected 127.0.0.1:{server.port} to be free"):
-        serve(create_app(FakeEngine(), Metrics()), "127.0.0.1", server.port)
+        serve(create_app(FakeEngine(), all_metrics()), "127.0.0.1", server.port)
     server.stop()
 
 
 def test_a_host_that_is_not_ours_is_told() -> None:
     with pytest.raises(Stop, match="http"):
-        serve(create_app(FakeEngine(), Metrics()), "192.0.2.1", 0)
+        serve(create_app(FakeEngine(), all_metrics()), "192.0.2.1", 0)
 
 
 def test_says_nothing_of_what_serves_it(server: Server) -> None:

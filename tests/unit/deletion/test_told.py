@@ -9,7 +9,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.unit.cli.fake_engine import DAY, NOW, FakeEngine, finding
 from trueup.state.deletion.lifecycle import ENDS, Stage
+from trueup.streams.catalog import all_metrics
 from trueup.streams.cli.main import invoke
+from trueup.streams.deletion.metrics import DeletionMetrics
 from trueup.streams.runtime.metrics import Metrics
 from trueup.streams.terminal.out import LONGEST
 from trueup.streams.web.api import create_app, serve
@@ -31,7 +33,7 @@ def engine() -> FakeEngine:
 
 @pytest.fixture
 def metrics() -> Metrics:
-    return Metrics(cluster="east")
+    return all_metrics("east")
 
 
 @pytest.fixture
@@ -73,7 +75,7 @@ def test_the_page_says_that_nothing_is_forgotten(client: FlaskClient, engine: Fa
 
 
 def test_without_owners_the_page_says_nothing_of_them() -> None:
-    quiet = create_app(FakeEngine(), Metrics()).test_client()
+    quiet = create_app(FakeEngine(), all_metrics()).test_client()
     assert quiet.get("/api/page").get_json()["deletion"].strip() == ""
 
 
@@ -98,14 +100,14 @@ def test_the_oldest_marker_in_seconds(client: FlaskClient, engine: FakeEngine) -
 
 def test_bytes_count_as_deleted_when_that_is_confirmed(metrics: Metrics) -> None:
     for stage in (Stage.SUSPECTED, Stage.GONE, Stage.CONFIRMED):
-        metrics.deletion(stage, 7, 2.5)
+        metrics.of(DeletionMetrics).step(stage, 7, 2.5)
     text = metrics.text().decode()
     assert values(text, "trueup_deleted_bytes_total") == {(): 7}
     assert values(text, "trueup_time_to_confirmed_seconds_sum") == {(): 2.5}
 
 
 def test_steps_are_counted_from_nought(metrics: Metrics) -> None:
-    metrics.deletion("withdrawn", 7, 2.5)
+    metrics.of(DeletionMetrics).step("withdrawn", 7, 2.5)
     found = values(metrics.text().decode(), "trueup_deletion_steps_total")
     assert found == {(stage.value,): float(stage is Stage.WITHDRAWN) for stage in Stage}
 
@@ -116,7 +118,7 @@ Run = Callable[..., tuple[int, list[list[str]]]]
 @pytest.fixture
 def run(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
     """Exit code and words of the lines of a command's output."""
-    server = serve(create_app(engine, Metrics()), "127.0.0.1", 0)
+    server = serve(create_app(engine, all_metrics()), "127.0.0.1", 0)
     monkeypatch.setenv("TRUEUP_API", f"http://127.0.0.1:{server.port}")
     monkeypatch.setenv("COLUMNS", "200")
 

@@ -11,7 +11,7 @@ import yaml
 
 from tests.unit.cli.fake_engine import healthy_status
 from tests.unit.house.test_docs import anchors
-from trueup.streams.runtime.metrics import Metrics
+from trueup.streams.catalog import all_metrics
 
 ROOT = Path(__file__).parents[3]
 BOARDS = sorted((ROOT / "conf" / "grafana").glob("*.json"))
@@ -27,7 +27,7 @@ UNITS = {"_seconds": {"s"}, "_bytes": {"bytes"}}
 
 def known() -> dict[str, set[str]]:
     """Labels by the name of every series there can be."""
-    metrics = Metrics()
+    metrics = all_metrics()
     metrics.status(healthy_status())
     found: dict[str, set[str]] = {"up": set()}
     for family in metrics.families:
@@ -112,7 +112,7 @@ def test_every_metric_is_on_a_board() -> None:
     shown = set[str]().union(
         *(names(target["expr"]) for board in BOARDS for p in panels(board) for target in p["targets"])
     )
-    families = {family.name for family in Metrics().families}
+    families = {family.name for family in all_metrics().families}
     assert families - {re.sub(r"_(bucket|sum|count)$", "", name) for name in shown} == set()
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from tests import structure
 from tests.unit.cli.fake_engine import FakeEngine
+from trueup.streams.catalog import all_metrics
 from trueup.streams.docs import PAGES, write
-from trueup.streams.runtime.metrics import Metrics
 from trueup.streams.web.api import create_app
 
 ROOT = Path(__file__).parents[3]
@@ -56,7 +56,7 @@ def test_every_path_that_a_contributor_is_pointed_to_exists() -> None:
 
 def test_every_path_of_the_api_is_in_the_manual() -> None:
     text = (ROOT / "docs" / "operations.md").read_text()
-    paths = create_app(FakeEngine(), Metrics()).test_client().get("/api").get_json()
+    paths = create_app(FakeEngine(), all_metrics()).test_client().get("/api").get_json()
     lost = [
         f"{method} `{path}`"
         for path, methods in paths.items()

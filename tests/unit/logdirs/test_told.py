@@ -7,9 +7,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.unit.cli.fake_engine import FakeEngine, directory
 from trueup.state.logdirs.model import Broker, LogDir, Row, replicas
 from trueup.state.logdirs.snapshot import cordoned, largest, observed
+from trueup.streams.catalog import all_metrics
 from trueup.streams.health import health
+from trueup.streams.logdirs.metrics import LogDirMetrics
 from trueup.streams.logdirs.reconciler import observed_of, observed_record
-from trueup.streams.runtime.metrics import Metrics
 from trueup.streams.web.api import create_app
 
 GB = 1 << 30
@@ -24,7 +25,7 @@ def engine() -> FakeEngine:
 
 @pytest.fixture
 def client(engine: FakeEngine) -> FlaskClient:
-    return create_app(engine, Metrics(cluster="east")).test_client()
+    return create_app(engine, all_metrics("east")).test_client()
 
 
 def test_directories(client: FlaskClient) -> None:
@@ -59,7 +60,7 @@ def test_the_page_shows_how_full_they_are(client: FlaskClient) -> None:
 
 
 def test_without_log_directories_the_page_says_nothing_of_them() -> None:
-    quiet = create_app(FakeEngine(), Metrics()).test_client()
+    quiet = create_app(FakeEngine(), all_metrics()).test_client()
     assert quiet.get("/api/page").get_json()["logdirs"].strip() == ""
 
 
@@ -92,9 +93,10 @@ def test_a_size_that_is_not_told_is_no_number(client: FlaskClient, engine: FakeE
 
 
 def test_moves_and_their_bytes_are_counted() -> None:
-    metrics = Metrics(logdirs=["east"])
+    metrics = all_metrics()
+    metrics.of(LogDirMetrics).declare(["east"])
     for stage in ("ordered", "copying", "arrived"):
-        metrics.move("east", stage, 7)
+        metrics.of(LogDirMetrics).move("east", stage, 7)
     text = metrics.text().decode()
     assert 'trueup_logdir_moved_bytes_total{cluster="bookkeeper",kafka="east"} 7.0' in text
 

@@ -20,6 +20,7 @@ from trueup.state.placement.tracking import SETTLE_MS
 from trueup.state.placement.view import FINDING, MARK, NO_FINDINGS, NO_MARKS, Answer, Rows
 from trueup.streams.journal.codec import ledger_key
 from trueup.streams.journal.journal import Record
+from trueup.streams.placement.metrics import PlacementMetrics
 from trueup.streams.placement.reconciler import Reconciler, lost_members
 from trueup.streams.runtime.metrics import Metrics
 
@@ -107,11 +108,11 @@ class Bookies:
         self.topology = Topology(1, 0, tuple(Bookie(b, rack, Status.WRITABLE, 0) for b, rack in names))
 
 
-class Healed(Metrics):
+class Healed(PlacementMetrics):
     """Metrics that also list what was healed."""
 
     def __init__(self) -> None:
-        super().__init__(cluster="unit")
+        super().__init__(Metrics(cluster="unit"))
         self.times: list[float] = []
 
     def healed(self, seconds: float) -> None:

@@ -11,6 +11,10 @@ from trueup.connectors.contract import LogId, Position, Progress
 from trueup.state.common.rules import Verdict
 from trueup.state.placement.lifecycle import Stage
 from trueup.state.placement.rules import RULES
+from trueup.streams.bookkeeper.metrics import ZooKeeperMetrics
+from trueup.streams.catalog import all_metrics
+from trueup.streams.placement.metrics import PlacementMetrics
+from trueup.streams.replication.metrics import LinkMetrics
 from trueup.streams.runtime.metrics import Metrics, behind
 
 PROGRESS = {
@@ -32,11 +36,11 @@ def value(metrics: Metrics, name: str, **labels: str) -> float | None:
 
 @pytest.fixture
 def metrics() -> Metrics:
-    return Metrics(cluster="east")
+    return all_metrics("east")
 
 
 def test_two_applications_do_not_share_a_registry() -> None:
-    assert Metrics().registry is not Metrics().registry
+    assert all_metrics().registry is not all_metrics().registry
 
 
 def test_every_series_names_the_cluster(metrics: Metrics) -> None:
@@ -83,8 +87,8 @@ def test_nothing_drifted_is_zero(metrics: Metrics) -> None:
 
 
 def test_findings_by_rule_go_down_again(metrics: Metrics) -> None:
-    metrics.findings({"placement.lost-member": 5})
-    metrics.findings({"placement.too-few-racks": 2})
+    metrics.of(PlacementMetrics).findings({"placement.lost-member": 5})
+    metrics.of(PlacementMetrics).findings({"placement.too-few-racks": 2})
     assert [value(metrics, "trueup_findings", rule=f"placement.{r}") for r in ("lost-member", "too-few-racks")] == [
         0,
         2,
@@ -92,14 +96,14 @@ def test_findings_by_rule_go_down_again(metrics: Metrics) -> None:
 
 
 def test_unknown_by_reason_adds_up_to_all_unknown(metrics: Metrics) -> None:
-    metrics.findings({"placement.unreadable": 3})
+    metrics.of(PlacementMetrics).findings({"placement.unreadable": 3})
     metrics.status(healthy_status() | {"counts": {"true": 0, "drifted": 0, "blocked": 0, "unknown": 10}})
     reasons = ("placement.unreadable", "placement.unknown-bookie", "stale")
     assert [value(metrics, "trueup_unknown_ledgers", reason=r) for r in reasons] == [3, 0, 7]
 
 
 def test_labels_of_findings_are_the_table_of_rules(metrics: Metrics) -> None:
-    metrics.findings({"placement.lost-member": 1, "no.such-rule": 9})
+    metrics.of(PlacementMetrics).findings({"placement.lost-member": 1, "no.such-rule": 9})
     families = {f.name: f for f in text_string_to_metric_families(metrics.text().decode())}
     named = {s.labels["rule"] for s in families["trueup_findings"].samples}
     assert named == {rule.id for rule in RULES if rule.verdict is not Verdict.TRUE}
@@ -134,14 +138,14 @@ def test_a_partition_not_read_yet_is_not_behind() -> None:
 
 
 def test_a_reconnect_is_counted_and_the_first_connection_is_not(metrics: Metrics) -> None:
-    heard = metrics.zookeeper_session()
+    heard = metrics.of(ZooKeeperMetrics).session()
     for state in ("CONNECTED", "SUSPENDED", "CONNECTED", "LOST", "CONNECTED"):
         heard(state)
     assert value(metrics, "trueup_zookeeper_reconnects_total") == 2
 
 
 def test_sessions_are_counted_by_state(metrics: Metrics) -> None:
-    one, other, ended = (metrics.zookeeper_session() for _ in range(3))
+    one, other, ended = (metrics.of(ZooKeeperMetrics).session() for _ in range(3))
     steps = ((one, "CONNECTED"), (other, "CONNECTED"), (other, "SUSPENDED"), (ended, "CONNECTED"), (ended, "LOST"))
     for heard, state in steps:
         heard(state)
@@ -149,10 +153,10 @@ def test_sessions_are_counted_by_state(metrics: Metrics) -> None:
 
 
 def test_events_are_counted(metrics: Metrics) -> None:
-    metrics.action("mark", "written")
-    metrics.repair(Stage.SAFE)
+    metrics.of(PlacementMetrics).action("mark", "written")
+    metrics.of(PlacementMetrics).repair(Stage.SAFE)
     metrics.restarted("placement")
-    metrics.healed(12.5)
+    metrics.of(PlacementMetrics).healed(12.5)
     counted = [
         value(metrics, "trueup_actions_total", kind="mark", outcome="written"),
         value(metrics, "trueup_repair_steps_total", stage="safe"),
@@ -162,8 +166,15 @@ def test_events_are_counted(metrics: Metrics) -> None:
     assert counted == [1, 1, 1, 12.5]
 
 
+def linked() -> Metrics:
+    """Of an application with a link."""
+    metrics = all_metrics("east")
+    metrics.of(LinkMetrics).declare(["east-west"])
+    return metrics
+
+
 def test_links_have_a_state_lag_and_heartbeat() -> None:
-    metrics = Metrics(cluster="east", links=["east-west"])
+    metrics = linked()
     metrics.status(healthy_status() | {"links": [link_row("east-west", state="stalled", lag_records=9, lag_ms=65_000)]})
     said = {
         "trueup_link_lag_records": 9.0, "trueup_link_lag_seconds": 65.0, "trueup_link_heartbeat_age_seconds": 3.0,
@@ -174,9 +185,9 @@ def test_links_have_a_state_lag_and_heartbeat() -> None:
 
 
 def test_what_became_of_records_is_counted_from_zero() -> None:
-    metrics, source = Metrics(cluster="east", links=["east-west"]), LogId("orders", 0)
+    metrics, source = linked(), LogId("orders", 0)
     before = value(metrics, "trueup_link_records_total", link="east-west", outcome="lost")
-    metrics.copied("east-west", Progress(source, source, Position(7), copied=5, lost=2, bytes=100))
+    metrics.of(LinkMetrics).copied("east-west", Progress(source, source, Position(7), copied=5, lost=2, bytes=100))
     after = [value(metrics, "trueup_link_records_total", link="east-west", outcome=o) for o in ("copied", "lost")]
     assert (before, after, value(metrics, "trueup_link_bytes_total")) == (0, [5, 2], 100)
 

@@ -13,14 +13,13 @@ from trueup.state.common.rules import Rule, Verdict
 from trueup.state.settings.settings import parse
 from trueup.streams import docs
 from trueup.streams.api import Application
-from trueup.streams.catalog import STREAMS
+from trueup.streams.catalog import STREAMS, all_metrics
 from trueup.streams.cli.main import invoke
 from trueup.streams.journal.history import History
 from trueup.streams.runtime.checks import ok
 from trueup.streams.runtime.context import Context
 from trueup.streams.runtime.descriptor import Descriptor, Noun, Thing, Verb
 from trueup.streams.runtime.listener import Listener
-from trueup.streams.runtime.metrics import Metrics
 from trueup.streams.runtime.stream import (
     AWAITING,
     Filter,
@@ -98,7 +97,7 @@ def application() -> Iterator[Application]:
     journal: Any = SimpleNamespace(reachable=lambda: True, bootstrap="none:0")
     supervisor: Any = SimpleNamespace(tasks={}, failing=list)
     STREAMS.append(TALLY)
-    context = Context(settings, Path("data"), live, journal, Metrics(), supervisor, History(), lambda: NOW)
+    context = Context(settings, Path("data"), live, journal, all_metrics(), supervisor, History(), lambda: NOW)
     streams = {TALLY.name: TALLY.make(context)}
     try:
         yield Application(
@@ -114,7 +113,7 @@ Run = Callable[..., str]
 
 @pytest.fixture
 def run(application: Application, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
-    server = serve(create_app(application, Metrics()), "127.0.0.1", 0)
+    server = serve(create_app(application, all_metrics()), "127.0.0.1", 0)
     monkeypatch.setenv("TRUEUP_API", f"http://127.0.0.1:{server.port}")
 
     def command(*words: str) -> str:
@@ -139,17 +138,17 @@ def test_streams_that_do_not_run_leave_what_programs_read(application: Applicati
 
 
 def test_its_findings_are_listed(application: Application) -> None:
-    client = create_app(application, Metrics()).test_client()
+    client = create_app(application, all_metrics()).test_client()
     assert [row["pile"] for row in client.get("/api/findings?stream=tally").get_json()] == ["b"]
 
 
 def test_its_nouns_are_listed(application: Application) -> None:
-    client = create_app(application, Metrics()).test_client()
+    client = create_app(application, all_metrics()).test_client()
     assert client.get("/api/piles?limit=1").get_json() == [{"pile": "a", "holds": 12}]
 
 
 def test_one_thing_of_it_is_described(application: Application) -> None:
-    client = create_app(application, Metrics()).test_client()
+    client = create_app(application, all_metrics()).test_client()
     assert (client.get("/api/piles/b").get_json()["holds"], client.get("/api/piles/c").status_code) == (3, 404)
 
 
@@ -187,12 +186,12 @@ def test_its_findings_have_a_command(run: Run) -> None:
 
 
 def test_callers_order_what_it_can_do(run: Run, application: Application) -> None:
-    client = create_app(application, Metrics()).test_client()
+    client = create_app(application, all_metrics()).test_client()
     assert client.post("/api/piles/b/growth", json={"by": 4}).get_json() == {"pile": "b", "holds": 7}
 
 
 def test_an_order_of_another_form_is_refused(application: Application) -> None:
-    client = create_app(application, Metrics()).test_client()
+    client = create_app(application, all_metrics()).test_client()
     assert client.post("/api/piles/b/growth", json={"by": "x"}).status_code == 400
 
 

@@ -1,0 +1,32 @@
+"""Metrics of sessions with ZooKeeper."""
+
+from collections.abc import Callable
+
+from trueup.streams.runtime.metrics import Metrics, Part
+
+SESSION_STATES = ("connected", "suspended")
+
+
+class ZooKeeperMetrics(Part):
+    """The metrics of Trueup's sessions with ZooKeeper."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self.sessions = metrics.gauge(
+            "zookeeper_sessions", "Trueup's ZooKeeper sessions by state, without expired sessions", "state"
+        )
+        self.reconnects = metrics.counter("zookeeper_reconnects_total", "reconnects of ZooKeeper sessions")
+        for state in SESSION_STATES:
+            self.sessions.at(state)
+
+    def session(self) -> Callable[[str], None]:
+        """A listener for one more session. It takes new states as kazoo calls them: CONNECTED, SUSPENDED, LOST."""
+        states = [""]
+
+        def heard(state: str) -> None:
+            before, states[0] = states[0], state.lower()
+            if states[0] == "connected" and before:
+                self.reconnects.at().inc()
+            for known in SESSION_STATES:
+                self.sessions.at(known).inc((states[0] == known) - (before == known))
+
+        return heard

@@ -1,0 +1,57 @@
+"""Metrics of unreferenced ledgers and their deletions."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from trueup.state.deletion import lifecycle
+from trueup.streams.runtime.metrics import SAFE_BUCKETS, Metrics, Part
+
+
+class DeletionMetrics(Part):
+    """The metrics of the deletion stream."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        where = ("namespace", "rule")
+        self.forgotten = metrics.gauge("unreferenced_ledgers", "unreferenced ledgers", *where)
+        self.forgotten_bytes = metrics.gauge(
+            "unreferenced_bytes", "bytes of unreferenced ledgers, each replica counted once", *where
+        )
+        self.markers = metrics.gauge("markers", "deletions in progress, by stage", "stage")
+        self.oldest_marker = metrics.gauge(
+            "oldest_marker_seconds",
+            "age of the oldest deletion in progress, since its ledger was found; 0: none",
+        )
+        self.deletions = metrics.counter(
+            "deletion_steps_total", "transitions of deletions, by the stage reached", "stage"
+        )
+        self.deleted_bytes = metrics.counter("deleted_bytes_total", "bytes of ledgers with a confirmed deletion")
+        self.confirmed = metrics.histogram(
+            "time_to_confirmed_seconds",
+            "time from the deletion of the metadata to the last bookie's confirmation",
+            SAFE_BUCKETS,
+        )
+        for reached in lifecycle.Stage:
+            self.deletions.at(reached)
+
+    def step(self, stage: str, length: int, seconds: float) -> None:
+        """Count one step of the deletion of a ledger of so many bytes; ``seconds``: since the step before."""
+        self.deletions.at(str(stage)).inc()
+        if stage == lifecycle.Stage.CONFIRMED:
+            self.deleted_bytes.at().inc(length)
+            self.confirmed.at().observe(max(0.0, seconds))
+
+    def status(self, status: Mapping[str, Any]) -> None:
+        """Set every level, if there is such a stream."""
+        if status["deletion"] is not None:
+            self._set(status["deletion"])
+
+    def _set(self, found: Mapping[str, Any]) -> None:
+        for family in (self.forgotten, self.forgotten_bytes):
+            family.metric.clear()
+        for row in found["forgotten"]:
+            self.forgotten.at(row["namespace"], row["rule"]).set(row["ledgers"])
+            self.forgotten_bytes.at(row["namespace"], row["rule"]).set(row["bytes"])
+        for stage in lifecycle.Stage:
+            if stage not in lifecycle.ENDS:
+                self.markers.at(stage).set(found["markers"].get(stage, 0))
+        self.oldest_marker.at().set((found["oldest_ms"] or 0) / 1000)

@@ -1,0 +1,98 @@
+"""Metrics of ledgers, marks, bookies and repairs."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from trueup.state.common.options import MODES
+from trueup.state.common.rules import Verdict
+from trueup.state.placement.lifecycle import Stage
+from trueup.state.placement.rules import RULES
+from trueup.streams.runtime.metrics import SAFE_BUCKETS, Metrics, Part
+
+ACTIONS = {
+    "mark": ("written", "already", "refused", "gone", "unknown", "retry", "failed"),
+    "withdraw": ("withdrawn", "gone", "refused", "unknown", "retry", "failed"),
+}
+
+
+class PlacementMetrics(Part):
+    """The metrics of the placement stream."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._unreadable = 0
+        self.ledgers = metrics.gauge("ledgers", "ledgers by verdict", "verdict")
+        self.found = metrics.gauge(
+            "findings", "ledgers with a verdict other than true, by verdict and rule", "verdict", "rule"
+        )
+        self.unknown = metrics.gauge(
+            "unknown_ledgers", "ledgers with verdict unknown, by reason: a rule, or stale observations", "reason"
+        )
+        self.not_judged = metrics.gauge("not_judged_ledgers", "ledgers whose current version is not judged yet")
+        self.unbound = metrics.gauge("auditor_unbound", "1 while hold and approve do not bind BookKeeper's Auditor")
+        self.oldest = metrics.gauge("oldest_drift_seconds", "age of the oldest drift; 0: no ledger is drifted")
+        self.marks = metrics.gauge(
+            "marks_outstanding", "under-replication marks by owner: Trueup or other processes", "owner"
+        )
+        self.marks_idle = metrics.gauge(
+            "marks_idle_seconds",
+            "time for which no worker took any of the marks; 0: no marks, or active workers",
+        )
+        self.bookies = metrics.gauge("bookies", "bookies by status", "status")
+        self.cap = metrics.gauge("marks_cap", "maximum number of outstanding marks (placement.max_marks)")
+        self.mode = metrics.gauge("mode", "1 for the current mode of the placement stream", "mode")
+        self.paused = metrics.gauge("paused", "1 while placement.paused is set")
+        self.held = metrics.gauge("held", "1 while repairs of a mass loss are held for an operator")
+        self.actions = metrics.counter(
+            "actions_total", "attempted changes of the cluster, by kind and outcome", "kind", "outcome"
+        )
+        self.repairs = metrics.counter("repair_steps_total", "transitions of repairs, by the stage reached", "stage")
+        self.safe = metrics.histogram(
+            "time_to_safe_seconds", "time from another verdict to true, per ledger", SAFE_BUCKETS
+        )
+        for stage in Stage:
+            self.repairs.at(stage)
+        for kind, outcomes in ACTIONS.items():
+            for outcome in outcomes:
+                self.actions.at(kind, outcome)
+        self.findings({})
+
+    def action(self, kind: str, outcome: str, count: int = 1) -> None:
+        """Count changes that were tried."""
+        self.actions.at(kind, outcome).inc(count)
+
+    def repair(self, stage: str, count: int = 1) -> None:
+        """Count steps of repairs."""
+        self.repairs.at(str(stage)).inc(count)
+
+    def healed(self, seconds: float) -> None:
+        """Note how long one ledger took to become true again."""
+        self.safe.at().observe(max(0.0, seconds))
+
+    def findings(self, by_rule: Mapping[str, int]) -> None:
+        """Set how many ledgers each rule names now; rules that are left out name none."""
+        for rule in RULES:
+            if rule.verdict is not Verdict.TRUE:
+                self.found.at(rule.verdict.name.lower(), rule.id).set(by_rule.get(rule.id, 0))
+        blind = {rule.id: by_rule.get(rule.id, 0) for rule in RULES if rule.verdict is Verdict.UNKNOWN}
+        for rule_id, count in blind.items():
+            self.unknown.at(rule_id).set(count)
+        self._unreadable = sum(blind.values())
+
+    def status(self, status: Mapping[str, Any]) -> None:
+        """Set every level."""
+        self.mode.one_of(MODES, status["mode"])
+        self.paused.at().set(bool(status["paused"]))
+        self.held.at().set(bool(status["held"]))
+        for verdict, count in status["counts"].items():
+            self.ledgers.at(verdict).set(count)
+        self.not_judged.at().set(status["not_judged"])
+        self.unbound.at().set(bool(status["unbound"]))
+        self.unknown.at("stale").set(max(0, status["counts"]["unknown"] - status["not_judged"] - self._unreadable))
+        self.oldest.at().set((status["oldest_drift_ms"] or 0) / 1000)
+        marks = status["marks"]
+        self.marks.at("ours").set(marks["ours"])
+        self.marks.at("others").set(max(0, marks["outstanding"] - marks["ours"]))
+        self.cap.at().set(marks["cap"])
+        self.marks_idle.at().set(marks["idle_ms"] / 1000)
+        for name, bookies in status["bookies"].items():
+            self.bookies.at(name).set(len(bookies))

@@ -1,0 +1,85 @@
+"""Metrics of links."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from trueup.connectors.contract import Progress
+from trueup.state.replication.status import LinkState
+from trueup.streams.runtime.metrics import NAN, Metrics, Part
+
+OUTCOMES = ("copied", "dropped", "skipped", "dismissed", "filtered", "lost", "repeated")
+
+
+class LinkMetrics(Part):
+    """The metrics of the replication stream."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self.link_state = metrics.gauge("link_state", "1 for the current state of a link", "link", "state")
+        self.link_lag = metrics.gauge("link_lag_records", "source offsets that a link has not copied yet", "link")
+        self.link_age = metrics.gauge(
+            "link_lag_seconds",
+            "age of the oldest record that a link has not copied yet; 0: none, NaN: unknown",
+            "link",
+        )
+        self.link_partitions = metrics.gauge("link_partitions", "source partitions that a link copies", "link")
+        self.link_stopped = metrics.gauge(
+            "link_stopped_partitions", "partitions of a link that require an operator", "link"
+        )
+        self.link_beat_age = metrics.gauge(
+            "link_heartbeat_age_seconds",
+            "age of the newest heartbeat that arrived at the target; NaN: none arrived",
+            "link",
+        )
+        self.link_beat_lag = metrics.gauge("link_heartbeat_lag_seconds", "latency of a heartbeat", "link")
+        self.link_groups = metrics.gauge("link_groups", "consumer groups whose offsets are translated", "link")
+        self.link_group_lag = metrics.gauge(
+            "link_group_lag_records",
+            "maximum number of records that a group has read and the link has not copied",
+            "link",
+        )
+        self.link_differences = metrics.gauge("link_differences", "pending changes that would align the target", "link")
+        self.link_records = metrics.counter("link_records_total", "records of a link, by outcome", "link", "outcome")
+        self.link_bytes = metrics.counter("link_bytes_total", "bytes written by a link", "link")
+        self.link_foreign = metrics.counter(
+            "link_foreign_records_total", "target offsets between a link's records that the link did not write", "link"
+        )
+        self.link_rounds = metrics.counter("link_rounds_total", "completed rounds of leases of a link", "link")
+
+    def declare(self, links: Iterable[str]) -> "LinkMetrics":
+        """Let the counters of these links begin at zero: one that appears with its first event hides that event from
+        `increase`."""
+        for link in links:
+            for outcome in OUTCOMES:
+                self.link_records.at(link, outcome)
+            for counter in (self.link_bytes, self.link_foreign, self.link_rounds):
+                counter.at(link)
+        return self
+
+    def copied(self, link: str, progress: Progress) -> None:
+        """Count what became of the records of one partition."""
+        for outcome in OUTCOMES:
+            self.link_records.at(link, outcome).inc(getattr(progress, outcome))
+        self.link_bytes.at(link).inc(progress.bytes)
+        self.link_foreign.at(link).inc(progress.foreign)
+
+    def round(self, link: str) -> None:
+        """Count one round of leases."""
+        self.link_rounds.at(link).inc()
+
+    def status(self, status: Mapping[str, Any]) -> None:
+        """Set every level."""
+        for link in status["links"]:
+            self._link(link)
+
+    def _link(self, row: Mapping[str, Any]) -> None:
+        name = row["link"]
+        self.link_lag.at(name).set(row["lag_records"])
+        self.link_age.at(name).set(row["lag_ms"] / 1000 if row["lag_ms"] >= 0 else NAN)
+        self.link_partitions.at(name).set(row["partitions"])
+        self.link_stopped.at(name).set(row["stopped"])
+        self.link_state.one_of(LinkState, row["state"], name)
+        for gauge, key in ((self.link_beat_age, "heartbeat_age_ms"), (self.link_beat_lag, "heartbeat_lag_ms")):
+            gauge.at(name).set(row[key] / 1000 if row[key] >= 0 else NAN)
+        self.link_groups.at(name).set(row["groups"])
+        self.link_group_lag.at(name).set(row["group_lag"])
+        self.link_differences.at(name).set(row["differences"])

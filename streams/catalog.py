@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from trueup.state.common.rules import Rules
+from trueup.state.settings.settings import Sections
 from trueup.streams.deletion.descriptor import DELETION
 from trueup.streams.logdirs.descriptor import LOGDIRS
 from trueup.streams.placement.descriptor import PLACEMENT
@@ -19,6 +20,11 @@ STREAMS: list[Descriptor] = [PLACEMENT, DELETION, REPLICATION, LOGDIRS]
 def rules() -> Rules:
     """The rules of all streams."""
     return Rules([rule for stream in STREAMS for rule in stream.rules])
+
+
+def sections() -> Sections:
+    """The sections of the settings that streams declare."""
+    return {stream.name: stream.settings for stream in STREAMS if stream.settings is not None}
 
 
 def all_metrics(cluster: str = "bookkeeper") -> "Metrics":

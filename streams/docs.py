@@ -138,7 +138,7 @@ def _help(path: tuple[str, ...], command: click.Command) -> str:
 
 
 PAGES: dict[str, Callable[[], str]] = {
-    "conf/trueup.yaml": file.reference,
+    "conf/trueup.yaml": lambda: file.reference(catalog.sections()),
     "docs/commands.md": commands,
     "docs/links.md": links,
     "docs/markers.md": deletions,

@@ -61,15 +61,22 @@ def entries(kind: Any) -> Any:
     return args[1] if get_origin(kind) is dict and is_dataclass(args[1]) else None
 
 
-def build(cls: Any, raw: Any, path: str, problems: list[str]) -> Any:
-    """Build a dataclass of settings from nested mappings. Problems are added to ``problems``; None if there are any."""
+def keys_of(cls: Any) -> list[Field[Any]]:
+    """The fields of a dataclass that are keys."""
+    return [spec for spec in fields(cls) if not spec.metadata.get("inner")]
+
+
+def build(cls: Any, raw: Any, path: str, problems: list[str], others: Iterable[str] = ()) -> Any:
+    """Build a dataclass of settings from nested mappings. Problems are added to ``problems``; None if there are any.
+    ``others``: keys that are allowed beside its own."""
     if not isinstance(raw, Mapping):
         problems.append(f"{path}: expected keys and values, found {_kind_of(raw)}")
         return None
-    before, hints, known = len(problems), hints_of(cls), {f.name: f for f in fields(cls)}
-    strange = sorted(set(map(shown_name, raw)) - set(known))
+    before, hints, known = len(problems), hints_of(cls), {f.name: f for f in keys_of(cls)}
+    names = [*known, *others]
+    strange = sorted(set(map(shown_name, raw)) - set(names))
     problems += [
-        f"{path}{name}: expected one of {', '.join(known)}; found this unknown key{near(name, known)}"
+        f"{path}{name}: expected one of {', '.join(names)}; found this unknown key{near(name, names)}"
         for name in strange
     ]
     values: dict[str, Any] = {}

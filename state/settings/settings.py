@@ -7,6 +7,7 @@ topic does. Both report every problem with key, value and expectation.
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from trueup.state.common import options
@@ -19,6 +20,7 @@ from trueup.state.common.options import (
     from_text,
     hints_of,
     key,
+    keys_of,
     near,
     shown,
     shown_name,
@@ -129,6 +131,8 @@ class Settings:
     spark: Spark = field(default_factory=Spark)
     http: Http = field(default_factory=Http)
     data_dir: str = key("trueup-data", "Directory of the embedded journal, checkpoints and logs")
+    sections: dict[str, Any] = field(default_factory=dict, metadata={"inner": True})
+    """Further sections, by name: those that streams declare."""
 
     @property
     def clusters(self) -> dict[str, tuple[str, replication.Cluster]]:
@@ -136,10 +140,15 @@ class Settings:
         return {name: ("kafka", cluster) for name, cluster in self.kafka.items()}
 
 
-def parse(raw: Mapping[str, Any]) -> Settings:
+Sections = Mapping[str, type]
+"""Dataclasses of further sections, by name."""
+
+
+def parse(raw: Mapping[str, Any], sections: Sections = MappingProxyType({})) -> Settings:
     """Convert nested mappings to settings. Raises `BadSettings` with every problem."""
     problems: list[str] = []
-    made = build(Settings, raw, "", problems)
+    made = build(Settings, raw, "", problems, sections)
+    more = {name: build(cls, raw.get(name) or {}, f"{name}.", problems) for name, cls in sections.items()}
     if not any(_given(raw, *path) for path in (("links",), ("logdirs",), ("cluster", "zookeeper"))):
         wanted = "ZooKeeper servers of the cluster, host:port[,host:port...], or links or logdirs of Kafka clusters"
         problems.insert(0, f"cluster.zookeeper: expected {wanted}; found nothing")
@@ -148,7 +157,7 @@ def parse(raw: Mapping[str, Any]) -> Settings:
         problems += _together(made)
     if problems or made is None:
         raise BadSettings(problems)
-    return made  # type: ignore[no-any-return]
+    return replace(made, sections=more)  # type: ignore[no-any-return]
 
 
 def _given(raw: Any, *path: str) -> bool:
@@ -184,6 +193,8 @@ def change(settings: Settings, name: str, value: Any) -> Settings:
         problems += validation.check_entry(section, table[0], made)
     if problems:
         raise BadSettings(problems)
+    if section in settings.sections:
+        return replace(settings, sections={**settings.sections, section: made})
     found: Any = {**getattr(settings, section), table[0]: made} if table else made
     return replace(settings, **{section: found})
 
@@ -193,9 +204,12 @@ def live_keys(settings: Settings) -> Mapping[str, Field[Any]]:
     return {name: spec for name, spec, _ in all_keys(settings) if spec.metadata["live"]}
 
 
-def all_keys(settings: Settings | None = None) -> Iterator[tuple[str, Field[Any], Any]]:
-    """Full name, field and type of every key: for all entries of tables or, without settings, for one named NAME."""
-    for spec in fields(Settings):
+def all_keys(
+    settings: Settings | None = None, sections: Sections = MappingProxyType({})
+) -> Iterator[tuple[str, Field[Any], Any]]:
+    """Full name, field and type of every key: for all entries of tables or, without settings, for one named NAME and
+    for these ``sections``."""
+    for spec in keys_of(Settings):
         kind, cls = _HINTS[spec.name], entries(_HINTS[spec.name])
         if cls:
             names = ["NAME"] if settings is None else getattr(settings, spec.name)
@@ -204,6 +218,8 @@ def all_keys(settings: Settings | None = None) -> Iterator[tuple[str, Field[Any]
             yield from _leaves(kind, spec.name)
         else:
             yield spec.name, spec, kind
+    for name, cls in sections.items() if settings is None else settings.sections.items():
+        yield from _leaves(cls, name)
 
 
 def _leaves(cls: Any, path: str) -> Iterator[tuple[str, Field[Any], Any]]:
@@ -221,6 +237,8 @@ def _part(settings: Settings, name: str) -> Any:
     path = name.split(".")[:-1]
     if not path:
         return settings
+    if path[0] in settings.sections:
+        return settings.sections[path[0]]
     section = getattr(settings, path[0])
     return section[path[1]] if len(path) > 1 else section
 

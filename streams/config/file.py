@@ -8,26 +8,29 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import Field, fields, is_dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, get_type_hints
 
 import yaml
 
 from trueup.state.common.errors import BadSettings
-from trueup.state.common.options import default_of, entries, required, shown_name
-from trueup.state.settings.settings import Settings, all_keys, parse
+from trueup.state.common.options import default_of, entries, keys_of, required, shown_name
+from trueup.state.settings.settings import Sections, Settings, all_keys, parse
 
 PREFIX = "TRUEUP__"
+NONE: Sections = MappingProxyType({})
 WIDTH = 112
 
 
-def load(path: Path | None, env: Mapping[str, str], flags: Mapping[str, object]) -> Settings:
+def load(path: Path | None, env: Mapping[str, str], flags: Mapping[str, object], sections: Sections = NONE) -> Settings:
     """The settings that hold. ``env``: variables TRUEUP__SECTION__KEY; ``flags``: section.key to value.
 
     A text from the environment or a flag is read as YAML where the key is not itself a text. A list or a table
-    given there takes the place of the file's. Raises `BadSettings`.
+    given there takes the place of the file's. ``sections``: those of streams. Raises `BadSettings`.
     """
     layers = [_from_file(path)] if path else []
-    layers += [_from_env(env, [name for values, _, _ in layers for name in values]), _from_flags(flags)]
+    known = [name for values, _, _ in layers for name in values]
+    layers += [_from_env(env, known, sections), _from_flags(flags, sections)]
     raw: dict[str, Any] = {}
     origins: dict[str, str] = {}
     problems: list[str] = []
@@ -37,7 +40,7 @@ def load(path: Path | None, env: Mapping[str, str], flags: Mapping[str, object])
         for name, value in values.items():
             _put(raw, name, value)
     try:
-        settings = parse(raw)
+        settings = parse(raw, sections)
     except BadSettings as error:
         raise BadSettings([*problems, *(_placed(line, origins) for line in error.problems)]) from None
     if problems:
@@ -112,7 +115,7 @@ def _flat(raw: Mapping[Any, Any], path: str = "", depth: int = 1) -> Iterator[tu
             yield name, value
 
 
-def _from_env(env: Mapping[str, str], known: Iterable[str]) -> Layer:
+def _from_env(env: Mapping[str, str], known: Iterable[str], sections: Sections) -> Layer:
     """A variable cannot hold every letter of a link's name: of those in the file the one that reads alike is meant."""
     alike = {_plain(name): name for name in (".".join(name.split(".")[:2]) for name in known)}
     named = {}
@@ -121,15 +124,16 @@ def _from_env(env: Mapping[str, str], known: Iterable[str]) -> Layer:
             name = variable[len(PREFIX) :].lower().replace("__", ".")
             entry, dot, leaf = name.rpartition(".")
             named[f"{alike.get(entry, entry)}{dot}{leaf}" if _entry(name) else name] = variable, value
-    return _from_text({name: value for name, (_, value) in named.items()}, {n: v for n, (v, _) in named.items()})
+    values, origins = {n: value for n, (_, value) in named.items()}, {n: v for n, (v, _) in named.items()}
+    return _from_text(values, origins, sections)
 
 
-def _from_flags(flags: Mapping[str, object]) -> Layer:
-    return _from_text(flags, {name: f"--set {name}" for name in flags})
+def _from_flags(flags: Mapping[str, object], sections: Sections) -> Layer:
+    return _from_text(flags, {name: f"--set {name}" for name in flags}, sections)
 
 
-def _from_text(values: Mapping[str, object], origins: dict[str, str]) -> Layer:
-    kinds, read, problems = {name: kind for name, _, kind in all_keys()}, {}, []
+def _from_text(values: Mapping[str, object], origins: dict[str, str], sections: Sections) -> Layer:
+    kinds, read, problems = {name: kind for name, _, kind in all_keys(None, sections)}, {}, []
     for name, value in values.items():
         section, _, leaf = name.partition(".")
         kind = kinds.get(f"{section}.NAME.{leaf.rpartition('.')[2]}" if _entry(name) else name)
@@ -165,10 +169,10 @@ def _plain(name: str) -> str:
     return name.lower().replace("-", "_")
 
 
-def reference() -> str:
-    """conf/trueup.yaml: every key with its meaning, bounds and default."""
+def reference(sections: Sections = NONE) -> str:
+    """conf/trueup.yaml: every key with its meaning, bounds and default; ``sections``: those of streams."""
     lines = list(_HEAD)
-    for spec in fields(Settings):
+    for spec in keys_of(Settings):
         kind, entry = _HINTS[spec.name], entries(_HINTS[spec.name])
         lines.append("")
         if entry:
@@ -177,11 +181,17 @@ def reference() -> str:
             lines += [line for leaf in fields(entry) for line in _told(leaf, spec.name, "    ")]
             lines += [f"  #{line}" for line in more]
         elif is_dataclass(kind):
-            lines += [*_comment(str(kind.__doc__), ""), f"{spec.name}:"]
-            lines += [line for leaf in fields(kind) for line in _told(leaf, spec.name, "  ")]
+            lines += _section(spec.name, kind)
         else:
             lines += _told(spec, "", "")
+    for section, cls in sections.items():
+        lines += ["", *_section(section, cls)]
     return "\n".join(lines) + "\n"
+
+
+def _section(name: str, kind: Any) -> list[str]:
+    told = [line for leaf in fields(kind) for line in _told(leaf, name, "  ")]
+    return [*_comment(str(kind.__doc__), ""), f"{name}:", *told]
 
 
 def _told(spec: Field[Any], section: str, indent: str) -> list[str]:

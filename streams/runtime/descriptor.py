@@ -76,7 +76,8 @@ class Commands:
 class Descriptor:
     """A stream. ``make``: the stream, or None where the settings ask for none; then ``absent`` is what the JSON of the
     status holds, and ``todo`` what an operator does to have it. ``lists`` and ``things``: its nouns; ``verbs``: what
-    callers order of it. ``rules``: those
+    callers order of it. ``settings``: the
+    dataclass of its section, which has its name; None if it has none or one of `Settings` itself. ``rules``: those
     that its findings and actions name. ``checks``: what
     `trueup doctor` looks at; ``metrics``: the
     parts of /metrics; ``signs``: what the status of the application says of it, None: what its
@@ -89,6 +90,7 @@ class Descriptor:
     lists: Sequence[Noun] = ()
     things: Sequence[Thing] = ()
     verbs: Sequence[Verb] = ()
+    settings: type | None = None
     rules: Iterable[Rule] = ()
     commands: Commands = Commands()
     checks: Callable[[Settings], Iterable["Check"]] = lambda _: ()

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from trueup.state.settings.settings import Http, Settings
+from trueup.state.settings.settings import Http
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -46,7 +46,7 @@ def limit(most: int) -> Callable[[Command], Command]:
 
 
 def configuration(command: Command) -> Command:
-    """-c FILE and --set KEY=VALUE; `settings` makes them into settings."""
+    """-c FILE and --set KEY=VALUE; `streams.cli.configuration` makes them into settings."""
     command = click.option(
         "--set", "pairs", metavar="KEY=VALUE", multiple=True, help="Set one key, as section.key=value. Repeatable."
     )(command)
@@ -54,16 +54,3 @@ def configuration(command: Command) -> Command:
         "-c", "--config", "path", metavar="FILE", envvar="TRUEUP_CONFIG", type=click.Path(path_type=Path),
         help="Configuration file (TRUEUP_CONFIG); see `trueup config reference`.",
     )(command)  # fmt: skip
-
-
-def settings(path: Path | None, pairs: tuple[str, ...]) -> Settings:
-    """The settings that hold. Raises `BadSettings`; `UsageError` for a pair that is none."""
-    from trueup.streams.config.file import load
-
-    flags: dict[str, object] = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals or not name:
-            raise click.UsageError(f"--set: expected section.key=value; found {pair!r}")
-        flags[name] = value
-    return load(path, os.environ, flags)

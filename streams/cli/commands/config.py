@@ -8,6 +8,7 @@ import click
 
 from trueup.state.common.errors import BadSettings
 from trueup.state.common.options import near
+from trueup.streams.cli import configuration
 from trueup.streams.terminal import options, out
 from trueup.streams.terminal.client import Api, segment
 from trueup.streams.terminal.out import Column
@@ -101,7 +102,7 @@ def check(path: Path | None, pairs: tuple[str, ...]) -> None:
     """
     from trueup.streams.config import check
 
-    found = check.problems(options.settings(path, pairs), os.environ)
+    found = check.problems(configuration.settings(path, pairs), os.environ)
     if found:
         raise BadSettings(found)
     click.echo("The configuration is valid.")
@@ -114,6 +115,7 @@ def reference() -> None:
     \b
     Example:  trueup config reference > trueup.yaml
     """
+    from trueup.streams.catalog import sections
     from trueup.streams.config import file
 
-    click.echo(file.reference(), nl=False)
+    click.echo(file.reference(sections()), nl=False)

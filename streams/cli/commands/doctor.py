@@ -8,6 +8,7 @@ import click
 
 from trueup.state.settings.settings import Settings
 from trueup.streams.catalog import STREAMS
+from trueup.streams.cli import configuration
 from trueup.streams.runtime.checks import Check, tried
 from trueup.streams.runtime.format import many
 from trueup.streams.terminal import codes, options, out
@@ -27,7 +28,7 @@ def doctor(path: Path | None, pairs: tuple[str, ...], output: str, skip_spark: b
     \b
     Example:  trueup doctor -c conf/trueup.yaml
     """
-    settings = options.settings(path, pairs)
+    settings = configuration.settings(path, pairs)
     checks = []
     with out.progress("looking") as better:
         for check in examined(settings, better, skip_spark):

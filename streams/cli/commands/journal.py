@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from trueup.streams.cli import configuration
 from trueup.streams.terminal import codes, options, out
 
 
@@ -32,7 +33,7 @@ def begin_anew(path: Path | None, pairs: tuple[str, ...], certain: bool) -> int:
     \b
     Example:  trueup journal begin-anew -c trueup.yaml --yes
     """
-    chosen = options.settings(path, pairs)
+    chosen = configuration.settings(path, pairs)
     from trueup.streams.bookkeeper import anew
 
     if not certain:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from trueup.streams.cli import configuration
 from trueup.streams.runtime.logs import LEVELS
 from trueup.streams.terminal import options
 
@@ -24,7 +25,7 @@ def run(path: Path | None, pairs: tuple[str, ...], level: str) -> None:
     \b
     Example:  trueup run -c conf/trueup.yaml --set cluster.zookeeper=zk1:2181
     """
-    chosen = options.settings(path, pairs)
+    chosen = configuration.settings(path, pairs)
     from trueup.streams import app
 
     app.run(chosen, level)

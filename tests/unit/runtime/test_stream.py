@@ -2,24 +2,27 @@
 command line."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from trueup.state.common.errors import Refused
+from trueup.state.common.errors import BadSettings, Refused
+from trueup.state.common.options import key
 from trueup.state.common.rules import Rule, Verdict
-from trueup.state.settings.settings import parse
+from trueup.state.settings.settings import change, live_keys, parse, value_of
 from trueup.streams import docs
 from trueup.streams.api import Application
-from trueup.streams.catalog import STREAMS, all_metrics
+from trueup.streams.catalog import STREAMS, all_metrics, sections
 from trueup.streams.cli.main import invoke
 from trueup.streams.journal.history import History
 from trueup.streams.runtime.checks import ok
 from trueup.streams.runtime.context import Context
 from trueup.streams.runtime.descriptor import Descriptor, Noun, Thing, Verb
 from trueup.streams.runtime.listener import Listener
+from trueup.streams.runtime.metrics import Metrics, Part
 from trueup.streams.runtime.stream import (
     AWAITING,
     Filter,
@@ -34,6 +37,7 @@ from trueup.streams.runtime.stream import (
 )
 from trueup.streams.web.api import create_app, serve
 
+LEAST = {"cluster": {"zookeeper": "127.0.0.1:2181"}}
 NOW = 1_800_000_000_000
 SMALL = Rule("tally.small", Verdict.DRIFTED, "a pile is too small", "It holds less than was declared.", "It grows.")
 
@@ -75,6 +79,22 @@ class Tally(Stream):
         return given
 
 
+@dataclass(frozen=True, slots=True)
+class Piles:
+    """Piles of things."""
+
+    least: int = key(10, "Number of things that a pile should hold", live=True, least=1, most=1_000)
+
+
+class PileMetrics(Part):
+    def __init__(self, metrics: Metrics) -> None:
+        self._piles = metrics.gauge("piles", "piles by state", "state")
+
+    def status(self, status: Mapping[str, Any]) -> None:
+        for state, count in next(s for s in status["subjects"] if s["name"] == "tally")["counts"].items():
+            self._piles.at(state).set(count)
+
+
 def by(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return body if isinstance(body.get("by"), int) else None
 
@@ -87,12 +107,14 @@ TALLY = Descriptor(
     things=[Thing("pile", "piles/<name>", about="What a pile holds.")],
     verbs=[Verb("grow", "piles/<name>/growth", '{"by": 1}', by, "say by how much")],
     checks=lambda _: [ok("piles", "two piles")],
+    metrics=lambda: [PileMetrics],
+    settings=Piles,
 )
 
 
 @pytest.fixture
 def application() -> Iterator[Application]:
-    settings: Any = parse({"cluster": {"zookeeper": "127.0.0.1:2181"}})
+    settings: Any = parse(LEAST)
     live: Any = SimpleNamespace(now=settings, refused={})
     journal: Any = SimpleNamespace(reachable=lambda: True, bootstrap="none:0")
     supervisor: Any = SimpleNamespace(tasks={}, failing=list)
@@ -199,8 +221,40 @@ def test_what_is_wrong_in_it_needs_attention(run: Run) -> None:
     assert "  - tally: 1 drifted" in run("status").splitlines()
 
 
+def test_its_metrics_are_scraped(application: Application) -> None:
+    text = create_app(application, all_metrics()).test_client().get("/metrics").text
+    assert 'trueup_piles{cluster="bookkeeper",state="drifted"} 1.0' in text
+
+
+@pytest.mark.usefixtures("application")
+def test_its_metrics_are_in_the_docs() -> None:
+    assert "| `trueup_piles` |" in docs.PAGES["docs/metrics.md"]()
+
+
+@pytest.mark.usefixtures("application")
+def test_its_settings_are_read() -> None:
+    settings = parse({**LEAST, "tally": {"least": 5}}, sections())
+    assert (settings.sections["tally"], "tally.least" in live_keys(settings)) == (Piles(5), True)
+
+
+@pytest.mark.usefixtures("application")
+def test_its_settings_are_checked() -> None:
+    with pytest.raises(BadSettings, match=r"tally.least: expected a whole number.* found 0"):
+        parse({**LEAST, "tally": {"least": 0}}, sections())
+
+
+@pytest.mark.usefixtures("application")
+def test_its_live_settings_change() -> None:
+    assert value_of(change(parse(LEAST, sections()), "tally.least", 7), "tally.least") == 7
+
+
+@pytest.mark.usefixtures("application")
+def test_its_settings_are_in_the_reference() -> None:
+    assert "tally:\n  # Number of things that a pile should hold" in docs.PAGES["conf/trueup.yaml"]()
+
+
 def test_doctor_looks_at_it() -> None:
-    assert [check.name for check in TALLY.checks(parse({"cluster": {"zookeeper": "127.0.0.1:2181"}}))] == ["piles"]
+    assert [check.name for check in TALLY.checks(parse(LEAST))] == ["piles"]
 
 
 def test_its_commands_are_in_the_docs(application: Application) -> None:

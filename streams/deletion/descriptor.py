@@ -7,7 +7,7 @@ from trueup.state.deletion.rules import LEAK_RULES
 from trueup.state.settings.settings import Settings
 from trueup.streams.deletion.commands import COMMANDS
 from trueup.streams.deletion.signs import signs
-from trueup.streams.runtime.descriptor import Descriptor, Noun, Verb, certain
+from trueup.streams.runtime.descriptor import Descriptor, Noun, Section, Verb, certain
 
 if TYPE_CHECKING:
     from trueup.streams.deletion.stream import DeletionStream
@@ -39,8 +39,12 @@ def _metrics() -> Sequence[Callable[["Metrics"], "Part"]]:
     return (DeletionMetrics,)
 
 
+PAGE = Section(
+    "deletion", "deletion/templates/deletion.html", limit=24, card=lambda status: status["deletion"] is not None
+)
+
 DELETION = Descriptor(
-    name="deletion", rules=LEAK_RULES, signs=signs, metrics=_metrics, commands=COMMANDS, checks=_checks,
+    name="deletion", rules=LEAK_RULES, signs=signs, page=(PAGE,), metrics=_metrics, commands=COMMANDS, checks=_checks,
     make=_make, absent=lambda _: {"deletion": None},
     todo="set deletion.owners to operator where no owner's metadata are to be read",
     lists=(Noun("unreferenced", 100), Noun("markers")),

@@ -7,7 +7,7 @@ from trueup.state.logdirs.rules import LOGDIR_RULES
 from trueup.state.settings.settings import Settings
 from trueup.streams.logdirs.commands import COMMANDS
 from trueup.streams.logdirs.signs import signs
-from trueup.streams.runtime.descriptor import Descriptor, Noun, Thing, Verb
+from trueup.streams.runtime.descriptor import Descriptor, Noun, Section, Thing, Verb
 
 if TYPE_CHECKING:
     from trueup.streams.logdirs.stream import LogDirsStream
@@ -47,8 +47,10 @@ def _metrics() -> Sequence[Callable[["Metrics"], "Part"]]:
     return (LogDirMetrics,)
 
 
+PAGE = Section("logdirs", "logdirs/templates/logdirs.html", "directories", card=lambda status: bool(status["logdirs"]))
+
 LOGDIRS = Descriptor(
-    name="logdirs", rules=LOGDIR_RULES, signs=signs, metrics=_metrics, commands=COMMANDS, checks=_checks,
+    name="logdirs", rules=LOGDIR_RULES, signs=signs, page=(PAGE,), metrics=_metrics, commands=COMMANDS, checks=_checks,
     make=_make, absent=lambda _: {"logdirs": []},
     lists=(Noun("directories"),),
     things=(Thing("broker", "brokers/<kafka>/<int:broker>"),),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from trueup.state.placement.rules import RULES
 from trueup.state.settings.settings import Settings
 from trueup.streams.placement.commands import COMMANDS
+from trueup.streams.placement.page import PAGE
 from trueup.streams.placement.signs import signs
 from trueup.streams.runtime.descriptor import Descriptor, Noun, Thing
 
@@ -45,7 +46,7 @@ def _metrics() -> Sequence[Callable[["Metrics"], "Part"]]:
 
 
 PLACEMENT = Descriptor(
-    name="placement", rules=RULES, signs=signs, commands=COMMANDS, checks=_checks, make=_make,
+    name="placement", rules=RULES, signs=signs, page=PAGE, commands=COMMANDS, checks=_checks, make=_make,
     metrics=_metrics, absent=_absent, todo="set cluster.zookeeper",
     lists=(Noun("ledgers", 100, {"all": ("true", "false")}), Noun("bookies"), Noun("marks")),
     things=(Thing("ledger", "ledgers/<ledger>", ids=("ledger",)),),

@@ -7,7 +7,7 @@ from trueup.state.replication.rules import LINK_RULES
 from trueup.state.settings.settings import Settings
 from trueup.streams.replication.commands import COMMANDS
 from trueup.streams.replication.signs import signs
-from trueup.streams.runtime.descriptor import Descriptor, Noun, Thing, Verb, certain
+from trueup.streams.runtime.descriptor import Descriptor, Noun, Section, Thing, Verb, certain
 
 if TYPE_CHECKING:
     from trueup.streams.replication.stream import ReplicationStream
@@ -41,8 +41,10 @@ def _metrics() -> Sequence[Callable[["Metrics"], "Part"]]:
     return (LinkMetrics,)
 
 
+PAGE = Section("links", "replication/templates/links.html", card=lambda status: bool(status["links"]))
+
 REPLICATION = Descriptor(
-    name="replication", rules=LINK_RULES, signs=signs, metrics=_metrics, commands=COMMANDS, checks=_checks,
+    name="replication", rules=LINK_RULES, signs=signs, page=(PAGE,), metrics=_metrics, commands=COMMANDS, checks=_checks,
     make=_make, absent=lambda _: {"links": []}, lists=(Noun("links"),),
     things=(Thing("link", "links/<name>"), Thing("refill", "links/<name>/refill")),
     verbs=(

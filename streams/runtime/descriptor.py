@@ -64,6 +64,26 @@ def certain(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 @dataclass(frozen=True, slots=True)
+class Section:
+    """A section of the status page. ``template``: a file in the folder of streams; it is given the ``status`` and the
+    ``rows`` of the ``noun``, as ``shape`` makes them, ``limit`` of them at most. ``beside``: it stands beside others;
+    ``card``: whether it has a frame, which a section without content has not."""
+
+    name: str
+    template: str
+    noun: str = ""
+    shape: Callable[[list[dict[str, Any]]], list[dict[str, Any]]] = list
+    limit: int = 60
+    beside: bool = False
+    card: Callable[[Mapping[str, Any]], bool] = lambda _: True
+
+    @property
+    def title(self) -> str:
+        """The heading of a section that has no template of its own."""
+        return self.name.capitalize()
+
+
+@dataclass(frozen=True, slots=True)
 class Commands:
     """What a stream adds to the command line: to `trueup get`, to `trueup describe`, and to `trueup` itself."""
 
@@ -79,7 +99,8 @@ class Descriptor:
     callers order of it. ``settings``: the
     dataclass of its section, which has its name; None if it has none or one of `Settings` itself. ``rules``: those
     that its findings and actions name. ``checks``: what
-    `trueup doctor` looks at; ``metrics``: the
+    `trueup doctor` looks at; ``page``: its
+    sections of the status page, empty: one of its counts and findings; ``metrics``: the
     parts of /metrics; ``signs``: what the status of the application says of it, None: what its
     counts say."""
 
@@ -94,5 +115,6 @@ class Descriptor:
     rules: Iterable[Rule] = ()
     commands: Commands = Commands()
     checks: Callable[[Settings], Iterable["Check"]] = lambda _: ()
+    page: Sequence[Section] = ()
     metrics: Callable[[], Sequence[Callable[["Metrics"], "Part"]]] = lambda: ()
     signs: Callable[[Mapping[str, Any]], Signs] | None = None

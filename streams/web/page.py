@@ -3,21 +3,25 @@
 import json
 import secrets
 from collections.abc import Callable, Mapping
-from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 from flask import Flask, Response, render_template
+from jinja2 import FileSystemLoader
 
 from trueup.state.common.errors import TrueupError
+from trueup.streams.catalog import STREAMS
 from trueup.streams.health import health
+from trueup.streams.runtime.descriptor import Section
 from trueup.streams.runtime.format import age, cut, many, short, since, size
 from trueup.streams.web.engine import Engine, Row
 
-SECTIONS = ("health", "counts", "links", "logdirs", "deletion", "attention", "actions", "bookies", "engine")
-FINDINGS, ACTIONS, DIRECTORIES, FORGOTTEN = 12, 12, 60, 24
+SHARED = ("health", "attention", "actions", "engine")
+"""Sections that are not of one stream."""
+FINDINGS, ACTIONS = 12, 12
+GENERIC = "stream.html"
 LONGEST = 500
 """Characters of a text."""
-CHIPS, CHIPS_OF_MANY = 12, 4
 
 
 class Page:
@@ -29,6 +33,7 @@ class Page:
     def attach(self, app: Flask) -> None:
         """Add `/` and what its script asks for."""
         app.jinja_env.filters |= {"age": age, "short": short, "size": size}
+        app.jinja_loader = FileSystemLoader([Path(__file__).parent / "templates", Path(__file__).parents[1]])
         app.jinja_env.finalize = _cut
         app.jinja_env.globals |= {"many": many, "since": since}
         app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
@@ -38,7 +43,7 @@ class Page:
     def _page(self) -> Response:
         nonce = secrets.token_urlsafe(16)
         known = self._known()
-        response = Response(render_template("page.html", nonce=nonce, **known))
+        response = Response(render_template("page.html", nonce=nonce, bodies=_bodies(known), **known))
         response.headers["Content-Security-Policy"] = (
             f"default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'; "
             "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -46,44 +51,46 @@ class Page:
         return response
 
     def _answer(self) -> Response:
-        return Response(json.dumps(self._sections()), mimetype="application/json")
-
-    def _sections(self) -> dict[str, str]:
-        known = self._known()
-        return {name: render_template(f"{name}.html", **known) for name in SECTIONS}
+        return Response(json.dumps(_bodies(self._known())), mimetype="application/json")
 
     def _known(self) -> Mapping[str, Any]:
         status = self._engine.status()
+        parts = sections()
         return {
-            "status": status, "now": status["now_ms"], "health": health(status),
+            "status": status, "now": status["now_ms"], "health": health(status), "parts": parts,
+            "data": {name: self._data(section) for name, section in parts.items()},
             "findings": _or_none(lambda: self._engine.findings(None, None, FINDINGS)),
             "incomplete": self._engine.incomplete("findings"),
-            "directories": _or_none(lambda: self._engine.rows("directories", {}))[:DIRECTORIES], "forgotten": FORGOTTEN,
-            "racks": racks(_or_none(lambda: self._engine.rows("bookies", {}))),
             "actions": _or_none(lambda: self._engine.actions(ACTIONS)),
         }  # fmt: skip
+
+    def _data(self, section: Section) -> list[Row]:
+        """The rows that a section shows."""
+        if section.template == GENERIC:
+            return _or_none(lambda: self._engine.findings(None, None, FINDINGS, section.name))
+        return (
+            section.shape(_or_none(lambda: self._engine.rows(section.noun, {})))[: section.limit]
+            if section.noun
+            else []
+        )
+
+
+def sections() -> dict[str, Section]:
+    """The sections of the streams, by name; a stream that declares none has one of its counts and findings."""
+    own = [section for stream in STREAMS for section in stream.page or [Section(stream.name, GENERIC)]]
+    return {section.name: section for section in own}
+
+
+def _bodies(known: Mapping[str, Any]) -> dict[str, str]:
+    made = {name: render_template(f"{name}.html", **known) for name in SHARED}
+    for name, section in known["parts"].items():
+        rows = known["data"][name]
+        made[name] = render_template(section.template, **known, section=section, rows=rows, limit=section.limit)
+    return made
 
 
 def _cut(value: Any) -> Any:
     return cut(value, LONGEST) if type(value) is str else value
-
-
-def racks(bookies: list[Row]) -> list[Row]:
-    """Bookies by rack, those that are not writable first: rack, counts by status, shown, and how many are not."""
-    order = {"lost": 0, "pending": 1, "readonly": 2, "writable": 3}
-    rows = sorted(bookies, key=lambda b: (b["rack"] or "", order.get(b["status"], 0), b["bookie"]))
-    made = []
-    for rack, group in groupby(rows, key=lambda b: b["rack"] or ""):
-        members = list(group)
-        writable = [b for b in members if b["status"] == "writable"]
-        few = writable if len(writable) <= CHIPS else writable[:CHIPS_OF_MANY]
-        shown = [b for b in members if b["status"] != "writable"] + few
-        counts = {status: sum(b["status"] == status for b in members) for status in reversed(order)}
-        made.append({
-            "rack": rack or "no rack known (/default-rack)", "shown": shown, "left": len(members) - len(shown),
-            "counts": {status: count for status, count in counts.items() if count},
-        })  # fmt: skip
-    return made
 
 
 def _or_none(ask: Callable[[], list[Row]]) -> list[Row]:

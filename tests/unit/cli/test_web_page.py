@@ -9,8 +9,11 @@ from flask.testing import FlaskClient
 from tests.unit.cli.fake_engine import FakeEngine
 from trueup.state.common.errors import Refused
 from trueup.streams.catalog import all_metrics
+from trueup.streams.placement.page import CHIPS_OF_MANY, racks
 from trueup.streams.web.api import create_app
-from trueup.streams.web.page import CHIPS_OF_MANY, SECTIONS, racks
+from trueup.streams.web.page import SHARED, sections
+
+SECTIONS = (*SHARED, *sections())
 
 
 @pytest.fixture

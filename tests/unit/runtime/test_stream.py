@@ -253,6 +253,11 @@ def test_its_settings_are_in_the_reference() -> None:
     assert "tally:\n  # Number of things that a pile should hold" in docs.PAGES["conf/trueup.yaml"]()
 
 
+def test_it_has_a_section_on_the_page(application: Application) -> None:
+    client = create_app(application, all_metrics()).test_client()
+    assert [text in client.get("/").text for text in ('id="tally"', "1 true, 1 drifted", SMALL.title)] == [True] * 3
+
+
 def test_doctor_looks_at_it() -> None:
     assert [check.name for check in TALLY.checks(parse(LEAST))] == ["piles"]
 

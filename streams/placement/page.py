@@ -1,0 +1,32 @@
+"""The sections of ledgers and bookies on the status page."""
+
+from itertools import groupby
+
+from trueup.streams.runtime.descriptor import Section
+from trueup.streams.runtime.stream import Row
+
+CHIPS, CHIPS_OF_MANY = 12, 4
+
+
+def racks(bookies: list[Row]) -> list[Row]:
+    """Bookies by rack, those that are not writable first: rack, counts by status, shown, and how many are not."""
+    order = {"lost": 0, "pending": 1, "readonly": 2, "writable": 3}
+    rows = sorted(bookies, key=lambda b: (b["rack"] or "", order.get(b["status"], 0), b["bookie"]))
+    made = []
+    for rack, group in groupby(rows, key=lambda b: b["rack"] or ""):
+        members = list(group)
+        writable = [b for b in members if b["status"] == "writable"]
+        few = writable if len(writable) <= CHIPS else writable[:CHIPS_OF_MANY]
+        shown = [b for b in members if b["status"] != "writable"] + few
+        counts = {status: sum(b["status"] == status for b in members) for status in reversed(order)}
+        made.append({
+            "rack": rack or "no rack known (/default-rack)", "shown": shown, "left": len(members) - len(shown),
+            "counts": {status: count for status, count in counts.items() if count},
+        })  # fmt: skip
+    return made
+
+
+PAGE = (
+    Section("counts", "placement/templates/counts.html", card=lambda _: False),
+    Section("bookies", "placement/templates/bookies.html", beside=True, noun="bookies", shape=racks),
+)

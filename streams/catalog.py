@@ -27,6 +27,15 @@ def sections() -> Sections:
     return {stream.name: stream.settings for stream in STREAMS if stream.settings is not None}
 
 
+def declare_topics() -> None:
+    """Let the journal know the topics that streams declare."""
+    from trueup.streams.journal.codec import declare
+
+    for stream in STREAMS:
+        for topic, schema in stream.topics.items():
+            declare(topic, schema)
+
+
 def all_metrics(cluster: str = "bookkeeper") -> "Metrics":
     """The metrics of an application with those of every stream, whether the settings ask for it or not."""
     from trueup.streams.runtime.metrics import Metrics

@@ -2,6 +2,7 @@
 
 import io
 import json
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -17,12 +18,26 @@ SCHEMAS = {
     "memory": "setting", "directories": "directories", "changes": "changes", "owners": "owner", "markers": "marker",
     "strays": "marker", "reports": "report", "history": "history", "reached": "setting",
 }  # fmt: skip
-"""Schema of each topic."""
+"""The schema of each topic that several parts share, or that is read on executors: a file of the folder schemas."""
+_declared: dict[str, str] = {}
+
+
+def declare(topic: str, schema: Mapping[str, Any]) -> None:
+    """Add a topic with its Avro schema. It is compacted and has one partition."""
+    if topic in SCHEMAS or _declared.setdefault(topic, json.dumps(schema)) != json.dumps(schema):
+        raise ValueError(f"the journal's topic {topic} has another schema already")
+
+
+def topics() -> list[str]:
+    """The names of all topics."""
+    return [*SCHEMAS, *_declared]
 
 
 @cache
 def schema_text(topic: str) -> str:
     """The schema of a topic as JSON text, as Spark's from_avro wants it."""
+    if topic in _declared:
+        return _declared[topic]
     return (files("trueup.streams.journal") / "schemas" / f"{SCHEMAS[topic]}.avsc").read_text()
 
 
@@ -40,7 +55,7 @@ def encode(topic: str, record: Any) -> bytes:
 
 def decode(topic: str, body: bytes, where: str = "") -> Any:
     """The record in an Avro body. Raises `BadBytes`, naming where it came from."""
-    return read(body, _schema(topic), where or topic, f"an Avro {SCHEMAS[topic]}")
+    return read(body, _schema(topic), where or topic, f"an Avro {SCHEMAS.get(topic, topic)}")
 
 
 def read(body: bytes, schema: Any, where: str, expected: str) -> Any:

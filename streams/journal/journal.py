@@ -20,7 +20,7 @@ from trueup.state.bookkeeper.observations import Observation
 from trueup.state.common.errors import TrueupError
 from trueup.state.settings.settings import Journal as JournalSettings
 from trueup.streams.journal.channel import Channel
-from trueup.streams.journal.codec import SCHEMAS, decode, read, schema_text
+from trueup.streams.journal.codec import SCHEMAS, decode, read, schema_text, topics
 from trueup.streams.journal.encode import encode_all
 
 log = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ class Journal:
         self.topics.create([
             Topic(self.topic(what), chosen.partitions if what in _PARTITIONED else 1, chosen.replication,
                   configs.get(what, _COMPACTED))
-            for what in SCHEMAS
+            for what in topics()
         ], timeout_s)  # fmt: skip
         try:  # the settings may say something else than when it was made
             self.topics.configure(self.topic(HISTORY), expires, timeout_s)
@@ -157,4 +157,4 @@ def _place(entry: Entry) -> str:
 def _head(what: str, fields: int) -> Callable[[bytes, str], Any]:
     whole = json.loads(schema_text(what))
     front = fastavro.parse_schema({**whole, "name": whole["name"] + "Head", "fields": whole["fields"][:fields]})
-    return lambda body, where: read(body, front, where, f"the beginning of an Avro {SCHEMAS[what]}")
+    return lambda body, where: read(body, front, where, f"the beginning of an Avro {SCHEMAS.get(what, what)}")

@@ -44,7 +44,8 @@ def _metrics() -> Sequence[Callable[["Metrics"], "Part"]]:
 PAGE = Section("links", "replication/templates/links.html", card=lambda status: bool(status["links"]))
 
 REPLICATION = Descriptor(
-    name="replication", rules=LINK_RULES, signs=signs, page=(PAGE,), metrics=_metrics, commands=COMMANDS, checks=_checks,
+    name="replication", rules=LINK_RULES, signs=signs, page=(PAGE,), metrics=_metrics, commands=COMMANDS,
+    checks=_checks,
     make=_make, absent=lambda _: {"links": []}, lists=(Noun("links"),),
     things=(Thing("link", "links/<name>"), Thing("refill", "links/<name>/refill")),
     verbs=(

@@ -99,7 +99,8 @@ class Descriptor:
     callers order of it. ``settings``: the
     dataclass of its section, which has its name; None if it has none or one of `Settings` itself. ``rules``: those
     that its findings and actions name. ``checks``: what
-    `trueup doctor` looks at; ``page``: its
+    `trueup doctor` looks at; ``topics``: further
+    topics of the journal with their Avro schemas; ``page``: its
     sections of the status page, empty: one of its counts and findings; ``metrics``: the
     parts of /metrics; ``signs``: what the status of the application says of it, None: what its
     counts say."""
@@ -115,6 +116,7 @@ class Descriptor:
     rules: Iterable[Rule] = ()
     commands: Commands = Commands()
     checks: Callable[[Settings], Iterable["Check"]] = lambda _: ()
+    topics: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     page: Sequence[Section] = ()
     metrics: Callable[[], Sequence[Callable[["Metrics"], "Part"]]] = lambda: ()
     signs: Callable[[Mapping[str, Any]], Signs] | None = None

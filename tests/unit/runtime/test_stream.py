@@ -15,8 +15,9 @@ from trueup.state.common.rules import Rule, Verdict
 from trueup.state.settings.settings import change, live_keys, parse, value_of
 from trueup.streams import docs
 from trueup.streams.api import Application
-from trueup.streams.catalog import STREAMS, all_metrics, sections
+from trueup.streams.catalog import STREAMS, all_metrics, declare_topics, sections
 from trueup.streams.cli.main import invoke
+from trueup.streams.journal.codec import declare, decode, encode, topics
 from trueup.streams.journal.history import History
 from trueup.streams.runtime.checks import ok
 from trueup.streams.runtime.context import Context
@@ -109,6 +110,7 @@ TALLY = Descriptor(
     checks=lambda _: [ok("piles", "two piles")],
     metrics=lambda: [PileMetrics],
     settings=Piles,
+    topics={"piles": {"type": "record", "name": "Pile", "fields": [{"name": "holds", "type": "long"}]}},
 )
 
 
@@ -256,6 +258,17 @@ def test_its_settings_are_in_the_reference() -> None:
 def test_it_has_a_section_on_the_page(application: Application) -> None:
     client = create_app(application, all_metrics()).test_client()
     assert [text in client.get("/").text for text in ('id="tally"', "1 true, 1 drifted", SMALL.title)] == [True] * 3
+
+
+@pytest.mark.usefixtures("application")
+def test_its_records_are_on_the_journal() -> None:
+    declare_topics()
+    assert ("piles" in topics(), decode("piles", encode("piles", {"holds": 7}))) == (True, {"holds": 7})
+
+
+def test_a_topic_of_another_stream_is_not_taken() -> None:
+    with pytest.raises(ValueError, match="ledgers has another schema"):
+        declare("ledgers", {"type": "long"})
 
 
 def test_doctor_looks_at_it() -> None:

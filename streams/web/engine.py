@@ -28,7 +28,8 @@ class Engine(Protocol):
         unbound (why neither hold nor approve binds BookKeeper's Auditor, or ""),
         watches_ledgers (bool: without it all that concerns ledgers is empty), links [as `links` says], logdirs [kafka,
         mode, strategy, paused, brokers, directories, skew (of the worst broker), rules {rule: brokers}, planned
-        (moves), planned_bytes, moving, at_ms, reason], spark_ui (address, or ""), deletion (None: no deletion stream)
+        (moves), planned_bytes, moving, at_ms, reason], spark_ui (address, or ""), subjects [name, mode, paused,
+        counts {verdict or state: number}, oldest_ms] of the streams that run, deletion (None: no deletion stream)
         {mode, paused, unreferenced (ledgers), bytes, forgotten [namespace, rule, ledgers, bytes], markers
         {stage: count}, oldest_ms (None: no marker), complete}.
         """

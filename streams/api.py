@@ -9,7 +9,7 @@ from trueup.state.common.options import default_of
 from trueup.state.settings.settings import all_keys, live_keys, value_of
 from trueup.streams.catalog import STREAMS
 from trueup.streams.config.live import Live
-from trueup.streams.journal.history import History
+from trueup.streams.journal.history import History, HistoryRow
 from trueup.streams.journal.journal import Journal
 from trueup.streams.runtime.descriptor import Descriptor
 from trueup.streams.runtime.listener import Listener
@@ -168,10 +168,8 @@ class Application:
         before = value_of(self._live.now, name) if name in live_keys(self._live.now) else None
         after = self._live.set(name, value)
         link = name.split(".")[1] if name.startswith("links.") else None
-        self._history.add({
-            "at_ms": self._clock(), "id": f"config-{name}", "kind": "config", "link": link,
-            "outcome": "set" if value is not None else "default", "detail": f"{name}: {before} > {after}",
-        })  # fmt: skip
+        outcome, detail = "set" if value is not None else "default", f"{name}: {before} > {after}"
+        self._history.add(HistoryRow(self._clock(), f"config-{name}", "config", outcome, link=link, detail=detail))
         return {"name": name, "value": after}
 
     def actions(self, limit: int) -> Rows:

@@ -38,7 +38,7 @@ from trueup.state.deletion.view import Leaks, agreed, settled
 from trueup.streams.deletion.query import leaks_of
 from trueup.streams.deletion.target import OUTCOMES, Check, Result, Target, ready
 from trueup.streams.journal.codec import ledger_key
-from trueup.streams.journal.history import ITSELF, History
+from trueup.streams.journal.history import ITSELF, History, HistoryRow
 from trueup.streams.journal.journal import Journal
 
 log = logging.getLogger(__name__)
@@ -299,13 +299,12 @@ def _drifted(part: Leaks) -> Iterator[Leak]:
         yield Leak(ledger, LEAK_RULES[rule].id, part.names[owner], *numbers)
 
 
-def entry(marker: Marker) -> dict[str, Any]:
-    """A marker as a line of the history."""
-    return {
-        "at_ms": marker.at_ms, "id": action_id(marker), "kind": "deletion", "ledger": marker.ledger,
-        "rule": marker.rule, "outcome": marker.stage.value, "detail": marker.detail,
-        "who": ITSELF,
-    }  # fmt: skip
+def entry(marker: Marker) -> HistoryRow:
+    """A marker as a row of the history."""
+    return HistoryRow(
+        marker.at_ms, action_id(marker), "deletion", marker.stage.value, marker.ledger, rule=marker.rule,
+        detail=marker.detail, who=ITSELF,
+    )  # fmt: skip
 
 
 def action_id(marker: Marker) -> str:

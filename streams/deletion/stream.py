@@ -11,6 +11,7 @@ from trueup.streams.deletion.orphan_objects import Strays
 from trueup.streams.deletion.owners import Pulsar
 from trueup.streams.deletion.reconciler import Markers
 from trueup.streams.deletion.report import Unreferenced
+from trueup.streams.journal.history import HistoryRow
 from trueup.streams.placement.stream import PlacementStream
 from trueup.streams.runtime.context import Context
 from trueup.streams.runtime.stream import (
@@ -105,10 +106,9 @@ class DeletionStream(Stream):
     def execute(self, verb: str, names: Mapping[str, Any], arguments: Mapping[str, Any]) -> Row:  # noqa: ARG002 - one
         """Have a ledger deleted because an operator orders it; its row of the list of deletions."""
         row = self._report.order(names["ledger"])
-        self._context.history.add({
-            "at_ms": self._context.clock(), "id": row["id"], "kind": "deletion", "ledger": row["ledger"],
-            "rule": row["rule"], "outcome": "ordered",
-        })  # fmt: skip
+        now_ms = self._context.clock()
+        made = HistoryRow(now_ms, row["id"], "deletion", "ordered", row["ledger"], rule=row["rule"])
+        self._context.history.add(made)
         return row
 
     def findings(self, wanted: Filter) -> tuple[Sequence[Finding], int]:

@@ -7,9 +7,8 @@ A row is added at once and put on the journal by a loop of its own: nothing that
 import threading
 import uuid
 from collections import deque
-from collections.abc import Mapping
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, NamedTuple
 
 from trueup.state.common.errors import Retry
 from trueup.streams.journal.journal import Journal, Record
@@ -22,27 +21,41 @@ DETAIL = 2_000
 ITSELF = "trueup"
 WHO: ContextVar[str] = ContextVar("who", default=ITSELF)
 """Who has the present thread do what it does: Trueup itself, or the user and address of a request."""
-EMPTY: Mapping[str, Any] = {"ledger": None, "link": None, "broker": None, "rule": "", "detail": ""}
+
+
+class HistoryRow(NamedTuple):
+    """One thing that was done. ``ledger``, ``link``, ``broker``: what it is about, None: not about one; ``rule``: why,
+    empty: an operator's wish; ``who``: on whose behalf, empty: of whoever adds the row."""
+
+    at_ms: int
+    id: str
+    kind: str
+    outcome: str
+    ledger: int | None = None
+    link: str | None = None
+    broker: str | None = None
+    rule: str = ""
+    detail: str = ""
+    who: str = ""
 
 
 class History:
-    """Rows of at_ms, id, kind, ledger, link, broker (None: not about one), rule (why; empty: an operator's wish),
-    outcome, detail, who. Without a journal they are in memory only. Safe to use from several threads."""
+    """The rows of one application. Without a journal they are in memory only. Safe to use from several threads."""
 
     def __init__(self, journal: Journal | None = None) -> None:
         self._journal = journal
         self._lock, self._saving = threading.Lock(), threading.Lock()
-        self._rows: deque[Row] = deque(maxlen=KEPT)
-        self._unsaved: list[Row] = []
+        self._rows: deque[HistoryRow] = deque(maxlen=KEPT)
+        self._unsaved: list[HistoryRow] = []
         self._run, self._saved = uuid.uuid4().hex[:8], 0
 
     def load(self) -> None:
         """Take up the newest rows of earlier runs."""
         self._rows.extend(self._read(KEPT))
 
-    def add(self, *rows: Mapping[str, Any]) -> None:
-        """Add rows of at least at_ms, id, kind and outcome, oldest first."""
-        made = [{**EMPTY, "who": WHO.get(), **row, "detail": str(row.get("detail", ""))[:DETAIL]} for row in rows]
+    def add(self, *rows: HistoryRow) -> None:
+        """Add rows, oldest first."""
+        made = [row._replace(who=row.who or WHO.get(), detail=row.detail[:DETAIL]) for row in rows]
         with self._lock:
             self._rows.extend(made)
             if self._journal is not None:
@@ -66,23 +79,23 @@ class History:
                     self._saved += len(some)
 
     def latest(self, limit: int) -> list[Row]:
-        """The newest rows, newest first. More than memory holds are read from the journal."""
+        """The newest rows as programs read them, newest first. More than memory holds are read from the journal."""
         rows = self.rows()
         if limit > len(rows) == KEPT:
             self.save()
             rows = self._read(limit) or rows
-        return sorted(rows[-limit:], key=lambda row: -int(row["at_ms"]))
+        return [row._asdict() for row in sorted(rows[-limit:], key=lambda row: -row.at_ms)]
 
-    def rows(self, ledger: int | None = None) -> list[Row]:
+    def rows(self, ledger: int | None = None) -> list[HistoryRow]:
         """What is in memory, oldest first; of one ledger."""
         with self._lock:
-            return [row for row in self._rows if ledger is None or row["ledger"] == ledger]
+            return [row for row in self._rows if ledger is None or row.ledger == ledger]
 
-    def _read(self, limit: int) -> list[Row]:
+    def _read(self, limit: int) -> list[HistoryRow]:
         if self._journal is None:
             return []
         found = {record.key: record.value for record in self._journal.read("history", bad=_ignored, last=limit)}
-        return [row for row in found.values() if row is not None]
+        return [HistoryRow(**row) for row in found.values() if row is not None]
 
 
 def _ignored(_record: Record, _error: Exception) -> None:

@@ -17,7 +17,7 @@ from trueup.state.logdirs.decision import Ours
 from trueup.state.logdirs.rules import LOGDIR_RULES
 from trueup.state.logdirs.snapshot import largest
 from trueup.streams.config.live import Live
-from trueup.streams.journal.history import History
+from trueup.streams.journal.history import History, HistoryRow
 from trueup.streams.journal.journal import Journal
 from trueup.streams.logdirs.executor import Leveller, ours_of, record_of
 from trueup.streams.logdirs.metrics import LogDirMetrics
@@ -212,10 +212,8 @@ class LogDirs:
     def note(self, name: str, broker: int, kind: str, outcome: str, rule: str, detail: str) -> None:
         """Put something that was done into the history."""
         about = f"{name}/{broker}" if broker >= 0 else name
-        self.history.add({
-            "at_ms": self._clock(), "id": f"{kind}-{about}", "kind": kind, "broker": about, "rule": rule,
-            "outcome": str(outcome), "detail": detail,
-        })  # fmt: skip
+        made = HistoryRow(self._clock(), f"{kind}-{about}", kind, str(outcome), broker=about, rule=rule, detail=detail)
+        self.history.add(made)
         log.info(kind, extra={"broker": about, "outcome": str(outcome), "detail": detail})
 
     def _all(self) -> list[Dirs]:

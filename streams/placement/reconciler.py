@@ -9,7 +9,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from pyspark.sql import DataFrame
@@ -32,7 +32,7 @@ from trueup.state.placement.verdicts import judge, strangers
 from trueup.state.placement.view import Rows
 from trueup.streams.bookkeeper.topology import Keeper
 from trueup.streams.journal.codec import ledger_key
-from trueup.streams.journal.history import ITSELF, WHO, History
+from trueup.streams.journal.history import ITSELF, WHO, History, HistoryRow
 from trueup.streams.journal.journal import Journal
 from trueup.streams.placement.findings_topic import FindingsTopic
 from trueup.streams.placement.metrics import PlacementMetrics
@@ -400,13 +400,12 @@ def _record(repair: Repair) -> tuple[str, bytes, Repair | None]:
     return "repairs", ledger_key(repair.ledger), None if repair.stage in ENDS else repair
 
 
-def entry(repair: Repair) -> dict[str, Any]:
-    """A repair as a line of the history."""
-    return {
-        "at_ms": repair.at_ms, "id": action_id(repair.ledger, repair.version), "kind": "repair",
-        "ledger": repair.ledger, "rule": repair.rule, "outcome": repair.stage.value, "detail": repair.detail,
-        "who": WHO.get() if repair.stage is Stage.APPROVED else ITSELF,
-    }  # fmt: skip
+def entry(repair: Repair) -> HistoryRow:
+    """A repair as a row of the history."""
+    return HistoryRow(
+        repair.at_ms, action_id(repair.ledger, repair.version), "repair", repair.stage.value, repair.ledger,
+        rule=repair.rule, detail=repair.detail, who=WHO.get() if repair.stage is Stage.APPROVED else ITSELF,
+    )  # fmt: skip
 
 
 def action_id(ledger: int, version: int) -> str:

@@ -15,7 +15,7 @@ from trueup.state.replication.rules import LINK_RULES
 from trueup.state.replication.settings import Link as Declared
 from trueup.state.replication.status import Stage
 from trueup.streams.config.live import Live
-from trueup.streams.journal.history import History
+from trueup.streams.journal.history import History, HistoryRow
 from trueup.streams.journal.journal import Journal, Record
 from trueup.streams.replication import checkpoints
 from trueup.streams.replication.clusters import connector_of
@@ -270,10 +270,9 @@ class Links:
 
     def note(self, link: str, kind: str, outcome: str, detail: str, rule: str = "") -> None:
         """Put something that was done into the history."""
-        self.history.add({
-            "at_ms": self._clock(), "id": f"{kind}-{link}", "kind": kind, "link": link, "rule": rule,
-            "outcome": outcome, "detail": detail,
-        })  # fmt: skip
+        self.history.add(
+            HistoryRow(self._clock(), f"{kind}-{link}", kind, outcome, link=link, rule=rule, detail=detail)
+        )
         log.info(kind, extra={"link": link, "outcome": outcome, "detail": detail})
 
     def _all(self) -> list[Link]:

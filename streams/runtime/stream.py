@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from trueup.state.common.errors import Refused
+from trueup.streams.journal.history import HistoryRow
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -204,9 +205,7 @@ def source_json(source: Source) -> Row:
     return asdict(source)
 
 
-def approval(row: PlanRow, now_ms: int, **more: Any) -> Row:
+def approval(row: PlanRow, now_ms: int, broker: str | None = None) -> HistoryRow:
     """The row of the history that says that an operator approved an action."""
-    return {
-        "at_ms": now_ms, "id": row.id, "kind": row.kind, "rule": row.rule, "outcome": "approved", "detail": row.reason,
-        **{noun: row.about.get(noun) for noun in EVERY_ACTION}, **more,
-    }  # fmt: skip
+    ledger, link = row.about.get("ledger"), row.about.get("link")
+    return HistoryRow(now_ms, row.id, row.kind, "approved", ledger, link, broker, row.rule, row.reason)

@@ -170,7 +170,7 @@ def test_none_goes_without_a_persons_yes_and_then_only_what_it_was_said_to(make:
     setting.turn(3)
     kept = {key for pair in (used, other) for key in (pair.data_key, pair.index_key)}
     assert (waiting, setting.keys(), chosen.data_key in kept) == (({4: "marked", 3: "marked"}, 6), kept, False)
-    assert [row["outcome"] for row in setting.strays.markers.history.rows() if row["ledger"] == 4][-1] == "confirmed"
+    assert [row.outcome for row in setting.strays.markers.history.rows() if row.ledger == 4][-1] == "confirmed"
 
 
 @pytest.mark.parametrize("parts", [0, 1])

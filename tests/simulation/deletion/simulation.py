@@ -314,8 +314,8 @@ class Simulation:
         if acting is self.markers and not acting.obstacle and told.keys() != acting.markers.keys():
             raise Violation(f"the journal knows {sorted(told)} and the application {sorted(acting.markers)}")
         for entry in acting.history.rows():
-            if entry["outcome"] == Stage.GONE and entry["ledger"] in self.world.ledgers:
-                raise Violation(f"ledger {entry['ledger']} is said to be gone and is there")
+            if entry.outcome == Stage.GONE and entry.ledger in self.world.ledgers:
+                raise Violation(f"ledger {entry.ledger} is said to be gone and is there")
         for number in self.journal.confirmed:
             left = [b for b in self.world.ever[number] if number in self.world.held[b]]
             if number in self.world.ledgers or left:

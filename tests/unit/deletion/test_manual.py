@@ -73,7 +73,7 @@ class Loop:
         return {ledger: marker.stage for ledger, marker in self.orders.markers.markers.items()}
 
     def outcomes(self) -> list[str]:
-        return [step["outcome"] for step in self.orders.markers.history.rows()]
+        return [step.outcome for step in self.orders.markers.history.rows()]
 
 
 def test_what_is_ordered_goes_and_is_confirmed() -> None:

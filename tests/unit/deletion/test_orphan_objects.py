@@ -118,7 +118,7 @@ def test_what_is_done_to_objects_is_in_the_history() -> None:
     setting.said.approve(["delete-objects-7"])
     setting.turn(3)
     rows = setting.strays.markers.history.rows()
-    assert (rows[-1]["id"], rows[-1]["outcome"]) == ("delete-objects-7", "confirmed")
+    assert (rows[-1].id, rows[-1].outcome) == ("delete-objects-7", "confirmed")
 
 
 def test_a_ledger_is_described_with_objects_that_nobody_points_to() -> None:

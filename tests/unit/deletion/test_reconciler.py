@@ -17,7 +17,7 @@ def test_what_is_forgotten_is_marked_deleted_and_confirmed_in_time() -> None:
     loop = Loop().hear(ONE)
     seen = [loop.turn().get(7), loop.turn(MINUTE - 1).get(7)]
     loop.turn(1)
-    assert (seen, [row["outcome"] for row in loop.markers.history.rows()]) == (
+    assert (seen, [row.outcome for row in loop.markers.history.rows()]) == (
         [Stage.SUSPECTED, Stage.SUSPECTED],
         ["suspected", "marked", "deleting", "gone-from-metadata", "confirmed"],
     )
@@ -208,7 +208,7 @@ def test_what_a_bucket_says_unasked_does_not_take_its_answer_back() -> None:
 
 def test_the_history_forgets_nothing_of_what_goes_on() -> None:
     loop = Loop().marked(7)
-    assert [(row["id"], row["kind"], row["outcome"]) for row in loop.markers.history.rows()] == [
+    assert [(row.id, row.kind, row.outcome) for row in loop.markers.history.rows()] == [
         ("delete-7-v3", "deletion", "suspected"), ("delete-7-v3", "deletion", "marked"),
     ]  # fmt: skip
 

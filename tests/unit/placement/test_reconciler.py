@@ -137,7 +137,7 @@ class Driven:
         return self.reconciler.repairs[ledger]
 
     def outcome(self, ledger: int) -> str:
-        return next(e["outcome"] for e in reversed(self.reconciler.history.rows()) if e["ledger"] == ledger)
+        return next(e.outcome for e in reversed(self.reconciler.history.rows()) if e.ledger == ledger)
 
 
 class Frame:
@@ -218,7 +218,7 @@ def test_what_a_worker_did_before_its_mark_was_seen_is_confirmed_with_the_next_a
     driven.cluster.written.clear()
     driven.now_ms += 1_000
     driven.answer()
-    assert driven.reconciler.history.rows()[-1]["outcome"] == Stage.SAFE
+    assert driven.reconciler.history.rows()[-1].outcome == Stage.SAFE
 
 
 def test_an_order_in_the_place_of_which_another_wrote_a_mark_is_given_up():

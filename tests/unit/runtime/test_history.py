@@ -8,10 +8,10 @@ import pytest
 
 from trueup.state.common.errors import Retry
 from trueup.streams.journal import history
-from trueup.streams.journal.history import WHO, History
+from trueup.streams.journal.history import WHO, History, HistoryRow
 from trueup.streams.journal.journal import Record
 
-STEP = {"at_ms": 5, "id": "repair-7-v3", "kind": "repair", "ledger": 7, "rule": "a.rule", "outcome": "safe"}
+STEP = HistoryRow(5, "repair-7-v3", "repair", "safe", 7, rule="a.rule")
 
 
 class FakeJournal:
@@ -22,7 +22,7 @@ class FakeJournal:
         self.down = False
 
     def put(self, records: Iterable[tuple[str, bytes, Any]], _within_s: float = 0.0) -> None:
-        made = [Record(key, value, what, 0) for what, key, value in records]
+        made = [Record(key, value._asdict(), what, 0) for what, key, value in records]
         self.records += made[: len(made) // 2] if self.down else made
         if self.down:
             raise Retry("acknowledged records", "none", "try again")
@@ -35,8 +35,8 @@ def kept(journal: FakeJournal) -> History:
     return History(journal)  # type: ignore[arg-type]
 
 
-def steps(count: int) -> list[dict[str, Any]]:
-    return [{**STEP, "at_ms": at_ms} for at_ms in range(count)]
+def steps(count: int) -> list[HistoryRow]:
+    return [STEP._replace(at_ms=at_ms) for at_ms in range(count)]
 
 
 def test_another_run_knows_what_was_done_with_who_and_why() -> None:
@@ -46,7 +46,7 @@ def test_another_run_knows_what_was_done_with_who_and_why() -> None:
     first.save()
     later = kept(journal)
     later.load()
-    assert later.latest(10) == [{**STEP, "link": None, "broker": None, "detail": "", "who": "trueup"}]
+    assert later.latest(10) == [STEP._replace(who="trueup")._asdict()]
 
 
 def test_what_a_request_does_is_done_by_its_user() -> None:
@@ -58,7 +58,7 @@ def test_what_a_request_does_is_done_by_its_user() -> None:
 
     contextvars.copy_context().run(asked)
     made.add(STEP)
-    assert [row["who"] for row in made.rows()] == ["alice at 127.0.0.1", "trueup"]
+    assert [row.who for row in made.rows()] == ["alice at 127.0.0.1", "trueup"]
 
 
 def test_rows_that_the_journal_did_not_take_are_put_again_and_told_once() -> None:
@@ -71,7 +71,7 @@ def test_rows_that_the_journal_did_not_take_are_put_again_and_told_once() -> Non
     made.save()
     later = kept(journal)
     later.load()
-    assert [row["at_ms"] for row in later.rows()] == [0, 1, 2, 3]
+    assert [row.at_ms for row in later.rows()] == [0, 1, 2, 3]
 
 
 def test_more_than_memory_holds_is_read_from_the_journal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,17 +83,17 @@ def test_more_than_memory_holds_is_read_from_the_journal(monkeypatch: pytest.Mon
 
 def test_the_newest_rows_come_first_whoever_did_them() -> None:
     made = History()
-    made.add({**STEP, "at_ms": 9}, {**STEP, "at_ms": 2, "ledger": None, "link": "east-west"})
+    made.add(STEP._replace(at_ms=9), STEP._replace(at_ms=2, ledger=None, link="east-west"))
     assert [row["at_ms"] for row in made.latest(10)] == [9, 2]
 
 
 def test_the_rows_of_one_ledger_are_found() -> None:
     made = History()
-    made.add(STEP, {**STEP, "ledger": 8})
-    assert [row["ledger"] for row in made.rows(8)] == [8]
+    made.add(STEP, STEP._replace(ledger=8))
+    assert [row.ledger for row in made.rows(8)] == [8]
 
 
 def test_a_long_detail_is_bounded() -> None:
     made = History()
-    made.add({**STEP, "detail": "x" * 100_000})
-    assert len(made.rows()[0]["detail"]) == history.DETAIL
+    made.add(STEP._replace(detail="x" * 100_000))
+    assert len(made.rows()[0].detail) == history.DETAIL

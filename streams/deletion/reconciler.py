@@ -38,7 +38,8 @@ from trueup.state.deletion.view import Leaks, agreed, settled
 from trueup.streams.deletion.query import leaks_of
 from trueup.streams.deletion.target import OUTCOMES, Check, Result, Target, ready
 from trueup.streams.journal.codec import ledger_key
-from trueup.streams.journal.history import ITSELF, History, HistoryRow
+from trueup.streams.journal.history import ITSELF, History
+from trueup.streams.journal.history_row import HistoryRow
 from trueup.streams.journal.journal import Journal
 
 log = logging.getLogger(__name__)

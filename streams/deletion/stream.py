@@ -11,7 +11,7 @@ from trueup.streams.deletion.orphan_objects import Strays
 from trueup.streams.deletion.owners import Pulsar
 from trueup.streams.deletion.reconciler import Markers
 from trueup.streams.deletion.report import Unreferenced
-from trueup.streams.journal.history import HistoryRow
+from trueup.streams.journal.history_row import HistoryRow
 from trueup.streams.placement.stream import PlacementStream
 from trueup.streams.runtime.context import Context
 from trueup.streams.runtime.stream import (

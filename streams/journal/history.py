@@ -8,9 +8,10 @@ import threading
 import uuid
 from collections import deque
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import Any
 
 from trueup.state.common.errors import Retry
+from trueup.streams.journal.history_row import HistoryRow
 from trueup.streams.journal.journal import Journal, Record
 
 Row = dict[str, Any]
@@ -21,22 +22,6 @@ DETAIL = 2_000
 ITSELF = "trueup"
 WHO: ContextVar[str] = ContextVar("who", default=ITSELF)
 """Who has the present thread do what it does: Trueup itself, or the user and address of a request."""
-
-
-class HistoryRow(NamedTuple):
-    """One thing that was done. ``ledger``, ``link``, ``broker``: what it is about, None: not about one; ``rule``: why,
-    empty: an operator's wish; ``who``: on whose behalf, empty: of whoever adds the row."""
-
-    at_ms: int
-    id: str
-    kind: str
-    outcome: str
-    ledger: int | None = None
-    link: str | None = None
-    broker: str | None = None
-    rule: str = ""
-    detail: str = ""
-    who: str = ""
 
 
 class History:

@@ -17,7 +17,8 @@ from trueup.state.logdirs.decision import Ours
 from trueup.state.logdirs.rules import LOGDIR_RULES
 from trueup.state.logdirs.snapshot import largest
 from trueup.streams.config.live import Live
-from trueup.streams.journal.history import History, HistoryRow
+from trueup.streams.journal.history import History
+from trueup.streams.journal.history_row import HistoryRow
 from trueup.streams.journal.journal import Journal
 from trueup.streams.logdirs.executor import Leveller, ours_of, record_of
 from trueup.streams.logdirs.metrics import LogDirMetrics

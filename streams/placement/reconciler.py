@@ -32,7 +32,8 @@ from trueup.state.placement.verdicts import judge, strangers
 from trueup.state.placement.view import Rows
 from trueup.streams.bookkeeper.topology import Keeper
 from trueup.streams.journal.codec import ledger_key
-from trueup.streams.journal.history import ITSELF, WHO, History, HistoryRow
+from trueup.streams.journal.history import ITSELF, WHO, History
+from trueup.streams.journal.history_row import HistoryRow
 from trueup.streams.journal.journal import Journal
 from trueup.streams.placement.findings_topic import FindingsTopic
 from trueup.streams.placement.metrics import PlacementMetrics

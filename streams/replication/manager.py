@@ -15,7 +15,8 @@ from trueup.state.replication.rules import LINK_RULES
 from trueup.state.replication.settings import Link as Declared
 from trueup.state.replication.status import Stage
 from trueup.streams.config.live import Live
-from trueup.streams.journal.history import History, HistoryRow
+from trueup.streams.journal.history import History
+from trueup.streams.journal.history_row import HistoryRow
 from trueup.streams.journal.journal import Journal, Record
 from trueup.streams.replication import checkpoints
 from trueup.streams.replication.clusters import connector_of

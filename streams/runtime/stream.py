@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from trueup.state.common.errors import Refused
-from trueup.streams.journal.history import HistoryRow
+from trueup.streams.journal.history_row import HistoryRow
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

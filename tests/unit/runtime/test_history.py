@@ -8,7 +8,8 @@ import pytest
 
 from trueup.state.common.errors import Retry
 from trueup.streams.journal import history
-from trueup.streams.journal.history import WHO, History, HistoryRow
+from trueup.streams.journal.history import WHO, History
+from trueup.streams.journal.history_row import HistoryRow
 from trueup.streams.journal.journal import Record
 
 STEP = HistoryRow(5, "repair-7-v3", "repair", "safe", 7, rule="a.rule")

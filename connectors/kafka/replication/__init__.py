@@ -1,1 +1,1 @@
-"""What links need of Kafka clusters beside the copying."""
+"""Replication of Kafka clusters: administration, readers, writers and the fused copy paths."""

@@ -1,7 +1,7 @@
-"""A Kafka cluster as links look after it.
+"""The administration of a Kafka cluster by links.
 
 CreateTopics, CreatePartitions, IncrementalAlterConfigs (KIP-339), CreateAcls and DeleteAcls (KIP-140; prefixed ones
-KIP-290). Each of them answers for each thing by itself. Done twice they change nothing.
+KIP-290). Each request has a result per item. Repeated requests change nothing.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -40,7 +40,7 @@ _RESOURCES = (ResourceType.TOPIC, ResourceType.GROUP)
 
 
 class KafkaAdmin(Closing):
-    """Implements `connectors.replication.ports.ClusterAdmin`. Connects at the first question."""
+    """Implements `connectors.replication.ports.ClusterAdmin`. Connects at the first request."""
 
     can = Capabilities()
 
@@ -49,23 +49,23 @@ class KafkaAdmin(Closing):
 
     @property
     def discovery(self) -> Discovery:
-        """The cluster in Kafka's own words."""
+        """The cluster with Kafka's own types."""
         if self._found is None:
             self._found = Discovery(self.endpoint)
         return self._found
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         if self._found is not None:
             self._found.close()
             self._found = None
 
     def cluster_id(self) -> str:
-        """The id that the cluster was formatted with."""
+        """The id with which the cluster was formatted."""
         return self.discovery.cluster_id()
 
     def names(self) -> list[str]:
-        """Names of all topics that we may see."""
+        """Names of all visible topics."""
         return self.discovery.names()
 
     def topics(self, names: Iterable[str], configs: bool = True) -> dict[str, TopicState]:
@@ -73,7 +73,7 @@ class KafkaAdmin(Closing):
         return {name: _state(topic) for name, topic in self.discovery.topics(names, configs).items()}
 
     def logs(self, logs: Iterable[LogId], committed_only: bool = True) -> dict[LogId, Log]:
-        """Where partitions start and end; ``committed_only``: before the first open transaction."""
+        """Start and end of partitions; ``committed_only``: the end before the first open transaction."""
         return self.discovery.logs(logs, committed_only)
 
     def starts(self, logs: Iterable[LogId], start: Start) -> dict[LogId, int | TrueupError]:
@@ -81,7 +81,7 @@ class KafkaAdmin(Closing):
         return self.discovery.starts(logs, start)
 
     def sizes(self, logs: Iterable[LogId]) -> dict[LogId, int]:
-        """Bytes of the largest replica of each partition; nothing where brokers do not tell it."""
+        """Bytes of the largest replica of each partition; empty if brokers do not report them."""
         wanted = set(logs)
         try:
             with LogDirs(self.endpoint) as directories:
@@ -97,37 +97,37 @@ class KafkaAdmin(Closing):
         return found
 
     def known_settings(self) -> frozenset[str]:
-        """Settings of topics that the cluster's version knows; empty when it has no topic to tell it by."""
+        """Topic settings that the cluster's version supports; empty if it has no topic to read them from."""
         names = self.names()
         told = self.discovery.configs(names[:1]).get(names[0]) if names else None
         return frozenset() if told is None or isinstance(told, TrueupError) else frozenset(told)
 
     def rights(self) -> list[Right]:
-        """ACLs on topics and groups. Raises `Stop` where no authorizer runs."""
+        """ACLs on topics and groups. Raises `Stop` if there is no authorizer."""
         return _rights(self.discovery.admin)
 
     def apply(self, kind: Kind, actions: Sequence[Action]) -> list[Any]:
-        """Do actions of one kind together."""
+        """Execute actions of one kind together."""
         return _DO[kind](self.discovery.admin, actions)
 
     def groups(self) -> Committed:
-        """Its consumer groups, over connections of their own."""
+        """Its consumer groups, over separate connections."""
         return Committed(self.endpoint)
 
     def heartbeats(self, topic: str) -> Heartbeats:
-        """Its topic of heartbeats."""
+        """Its heartbeats' topic."""
         return Heartbeats(self.endpoint, topic)
 
     def sample(self, logs: Sequence[LogId]) -> Sample:
-        """What the newest batches of some partitions are like."""
+        """Properties of the newest batches of some partitions."""
         return sample(self.endpoint, logs)
 
     def unfit(self) -> list[str]:
-        """Options that only librdkafka understands."""
+        """Options that only librdkafka supports."""
         return [f"kafka.{self.endpoint.name}.options.{problem}" for problem in only_records(self.endpoint.options)]
 
     def problems(self) -> list[str]:
-        """What librdkafka says about the options."""
+        """librdkafka's errors for the options."""
         return problems(self.endpoint)
 
 
@@ -165,7 +165,7 @@ def _binding(kind: type[AclBinding], right: Right) -> AclBinding:
 
 
 def _create(admin: Admin, actions: Sequence[Action]) -> list[Any]:
-    """With the default number of replicas: it belongs to the cluster."""
+    """Create topics with the cluster's default replication factor."""
     new = [NewTopic(a.topic, a.partitions, -1, config=_given(a.configs)) for a in actions]
     answers = admin.do_each("create topic", admin.client.create_topics, new)
     return [answers[action.topic] for action in actions]
@@ -197,13 +197,13 @@ def _altered(action: Action) -> ConfigResource:
 
 def _grant(admin: Admin, actions: Sequence[Action]) -> list[Any]:
     asked = [_binding(AclBinding, _of(action)) for action in actions]
-    answers = admin.do_each("add a right on", admin.client.create_acls, asked)
+    answers = admin.do_each("add an ACL on", admin.client.create_acls, asked)
     return [answers[binding] for binding in asked]
 
 
 def _revoke(admin: Admin, actions: Sequence[Action]) -> list[Any]:
     asked = [_binding(AclBindingFilter, _of(action)) for action in actions]
-    answers: Mapping[Any, Any] = admin.do_each("take a right off", admin.client.delete_acls, asked)
+    answers: Mapping[Any, Any] = admin.do_each("remove an ACL from", admin.client.delete_acls, asked)
     return [answers[binding] for binding in asked]
 
 

@@ -1,4 +1,4 @@
-"""What the batches of a cluster are like, from a look at the newest of some partitions: it decides the copy path."""
+"""A sample of a cluster's newest batches, which decides the copy path."""
 
 from collections.abc import Sequence
 
@@ -10,12 +10,12 @@ from trueup.connectors.replication.ports import Sample
 from trueup.state.common.errors import TrueupError
 
 PARTITIONS, BACK, BYTES = 8, 5_000, 256 << 10
-"""Looked at: so many partitions, from so many records before the end, so many bytes of each."""
+"""The sample: number of partitions, records before the end, bytes of each."""
 
 
 def sample(endpoint: Endpoint, partitions: Sequence[LogId]) -> Sample:
-    """Look at some of these partitions, spread evenly. Raises `Retry` and `Stop` for the whole cluster; partitions
-    that cannot be read are left out."""
+    """Sample some of these partitions, spread evenly. Raises `Retry` and `Stop` for the whole cluster; unreadable
+    partitions are omitted."""
     chosen = partitions[:: max(1, len(partitions) // PARTITIONS)][:PARTITIONS]
     cluster = Cluster(endpoint)
     try:
@@ -36,7 +36,7 @@ def sample(endpoint: Endpoint, partitions: Sequence[LogId]) -> Sample:
 
 
 def _batches(cluster: Cluster, partition: LogId, offset: int) -> list[tuple[Header, int]]:
-    """Header and size of each."""
+    """Header and size of each batch."""
     try:
         leader = cluster.asking(cluster.leader(partition))
         asked = fetch_body({partition.topic: [(partition.number, offset)]}, BYTES, BYTES, 1, UNCOMMITTED)

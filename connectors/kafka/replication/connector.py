@@ -1,12 +1,12 @@
-"""Kafka's connectors: how leases are opened."""
+"""Kafka's fused copy paths as connectors."""
 
 from trueup.connectors.contract import Copier, Lease
 from trueup.connectors.kafka.replication.batches.copier import BatchCopier
 
 
 class Batches:
-    """Copies whole record batches, unopened: exactly once, headers, keys, times and order kept."""
+    """Copies whole record batches without decompression: exactly once; headers, keys, times and order are kept."""
 
     def open(self, lease: Lease) -> Copier:
-        """Connect both ends and look up each partition. Raises `Retry` and `Stop`."""
+        """Connect to both ends and read the position of each partition. Raises `Retry` and `Stop`."""
         return BatchCopier(lease)

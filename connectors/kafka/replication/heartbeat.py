@@ -1,4 +1,4 @@
-"""The topic of heartbeats at a Kafka cluster: one partition, an hour's records."""
+"""The heartbeats' topic of a Kafka cluster: one partition, records of one hour."""
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
@@ -13,7 +13,7 @@ from trueup.state.common.errors import TrueupError
 RETENTION_MS = 3_600_000
 TIMEOUT_MS = 5_000
 _TAIL = -2_000 - 100
-"""librdkafka's RD_KAFKA_OFFSET_TAIL(100): so many records before the end."""
+"""librdkafka's RD_KAFKA_OFFSET_TAIL(100): 100 records before the end."""
 
 
 class Heartbeats(Closing):
@@ -29,7 +29,7 @@ class Heartbeats(Closing):
         self._consumer = Consumer(librdkafka(endpoint, **soon, **reading, group_id="trueup", error_cb=self._heard))
 
     def prepare(self) -> None:
-        """Make the topic if it is missing, and begin to read near its end."""
+        """Create the topic if it is missing, and start to read near its end."""
         if self._ready:
             return
         try:
@@ -51,7 +51,7 @@ class Heartbeats(Closing):
             raise answer
 
     def write(self, key: bytes, sent_ms: int) -> None:
-        """Send one; whether it was acknowledged is told by `written_ms` later."""
+        """Send a heartbeat without waiting; `written_ms` shows its acknowledgement later."""
 
         def delivered(error: KafkaError | None, _message: Message) -> None:
             if error is None:
@@ -65,7 +65,7 @@ class Heartbeats(Closing):
             self.error = str(error)
 
     def read(self, key: bytes) -> list[int]:
-        """When those that came were written. Waits a moment for the first."""
+        """The send times of received heartbeats. Waits briefly for the first."""
         self._producer.poll(0)
         if not self._ready:
             return []
@@ -80,12 +80,12 @@ class Heartbeats(Closing):
         return message.key() == key
 
     def close(self) -> None:
-        """Let go of all connections; what is under way is lost."""
+        """Close all connections; heartbeats in flight are lost."""
         self._producer.purge()
         self._consumer.close()
 
     def _heard(self, error: KafkaError) -> None:
-        """One connection of many that broke is nothing to tell; a topic that is gone is made anew."""
+        """A single broken connection is not reported; a missing topic is created again."""
         if error.code() != KafkaError._TRANSPORT:
             self.error = f"{self._endpoint.name}: {error.name()}: {error.str()}"
         self._ready = self._ready and error.code() not in MISSING

@@ -1,4 +1,4 @@
-"""Kafka for the generic pump: records of partitions as columns, read and written with librdkafka."""
+"""Reader and writer of Kafka for the generic pump: records of partitions as columns, with librdkafka."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -47,11 +47,11 @@ class KafkaReader:
         return _cluster_id(self._consumer, self._lease.source.name)
 
     def bounds(self, logs: Iterable[LogId]) -> dict[LogId, Bounds | TrueupError]:
-        """Where partitions start and end."""
+        """Start and end of partitions."""
         return bounds(self._lease.source, logs)
 
     def unsure(self, logs: Iterable[LogId]) -> dict[LogId, TrueupError]:
-        """Partitions of topics that were made anew, and now and then those that links of batches write to."""
+        """Partitions of recreated topics; at intervals also partitions that links with copy: batches write to."""
         wanted = list(logs)
         found = self._identity.unsure(wanted)
         if time.monotonic() - self._guarded_s > GUARD_S:
@@ -60,7 +60,7 @@ class KafkaReader:
         return {**{log: self._obstacles[log] for log in wanted if log in self._obstacles}, **found}
 
     def seek(self, places: Mapping[LogId, int]) -> None:
-        """Read these partitions from these offsets on."""
+        """Read these partitions from these offsets."""
         self._read_from = set(places)
         self._consumer.assign([TopicPartition(log.topic, log.number, offset) for log, offset in places.items()])
 
@@ -87,14 +87,14 @@ class KafkaReader:
         return Read(_columns(good), after, idle=messages[-1].error() is not None)
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
         self._consumer.close()
         self._identity.close()
 
 
 class KafkaWriter:
-    """Implements `connectors.replication.ports.Writer` for the target of a lease: an idempotent producer that leaves
-    no gap, made anew after every failure."""
+    """Implements `connectors.replication.ports.Writer` for the target of a lease: a gapless idempotent producer,
+    replaced after every failure."""
 
     lag_s = 0.0
 
@@ -110,15 +110,15 @@ class KafkaWriter:
         return _cluster_id(self._client(), self._lease.target.name)
 
     def bounds(self, logs: Iterable[LogId]) -> dict[LogId, Bounds | TrueupError]:
-        """Where partitions start and end, once all that their leaders have is replicated."""
+        """Start and end of partitions, after everything that their leaders have is replicated."""
         return self._ends(logs)
 
     def unsure(self, logs: Iterable[LogId]) -> dict[LogId, TrueupError]:
-        """Partitions of topics that were made anew."""
+        """Partitions of recreated topics."""
         return self._identity.unsure(logs)
 
     def tails(self) -> KafkaTails:
-        """Reads tails of partitions."""
+        """The reader of partitions' tails."""
         return self._tails
 
     def logs_of(self, topic: str) -> list[LogId]:
@@ -130,10 +130,10 @@ class KafkaWriter:
         return [LogId(topic, number) for number in sorted(told.partitions)] if told is not None else []
 
     def write(self, batches: Mapping[LogId, Columns]) -> dict[LogId, Written]:
-        """Produce to partitions at once; the first record of a new producer to each by itself.
+        """Produce to several partitions; the first record of a new producer to each is sent alone.
 
-        A broker accepts any sequence number of a producer that it does not know: what stands behind a first record that
-        is refused would be written.
+        A broker accepts any sequence number of an unknown producer: if the first record were refused, records sent
+        behind it would be written.
         """
         new = {log: columns.cut(0, 1) for log, columns in batches.items() if log not in self._known}
         first = self._send(new) if new else {}
@@ -143,7 +143,7 @@ class KafkaWriter:
         return {log: _joined(len(batches[log].offsets), first.get(log), written.get(log)) for log in batches}
 
     def _send(self, batches: Mapping[LogId, Columns]) -> dict[LogId, Written]:
-        """Produce to partitions at once and wait for all answers. Without one for each the producer is given up."""
+        """Produce to several partitions and wait for all responses. If one is missing the producer is replaced."""
         answers = {log: Answers(len(columns.offsets)) for log, columns in batches.items()}
         client, failed = self._client(), None
         try:
@@ -159,7 +159,7 @@ class KafkaWriter:
         return {log: one.written(failed) for log, one in answers.items()}
 
     def _answered(self, client: Producer, answers: Mapping[LogId, "Answers"]) -> KafkaError | None:
-        """Wait for all answers; why there are none, if so."""
+        """Wait for all responses. Returns the reason if some are missing."""
         begun = asked = time.monotonic()
         while any(one.left for one in answers.values()):
             if any(one.failed for one in answers.values()):
@@ -168,7 +168,7 @@ class KafkaWriter:
                 return error
             now = time.monotonic()
             if now - begun > ANSWER_S:
-                return KafkaError(KafkaError._TIMED_OUT, "the target did not answer in time")
+                return KafkaError(KafkaError._TIMED_OUT, "the target did not respond in time")
             if now - asked > IDENTIFY_S:
                 asked = now
                 for error_of in self._identity.unsure(answers).values():
@@ -181,7 +181,7 @@ class KafkaWriter:
         return self._producer
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
         if self._producer is not None:
             dropped(self._producer)
             self._producer = None
@@ -190,13 +190,13 @@ class KafkaWriter:
 
 
 class Answers:
-    """What a broker says of records that were sent to one partition, in order."""
+    """The broker's results for records sent to one partition, in order."""
 
     def __init__(self, count: int) -> None:
         self.left, self.offsets, self.failed = count, list[int](), list[KafkaError]()
 
     def take(self, error: KafkaError | None, message: Message) -> None:
-        """One answer."""
+        """Record one result."""
         self.left -= 1
         if error is not None:
             self.failed.append(error)
@@ -204,26 +204,26 @@ class Answers:
             self.offsets.append(message.offset() or 0)
 
     def written(self, failed: KafkaError | None) -> Written:
-        """What became of the records. ``failed``: why some were not answered."""
+        """The outcome of the records. ``failed``: why some have no result."""
         found = tuple(self.offsets)
         if self.failed and self.failed[0].code() in REFUSED:
             return Written(found, refused=self.failed[0].str())
         if error := self.failed[0] if self.failed else failed if self.left else None:
             return Written(
-                found, error=Retry("records to be acknowledged", error.str(), "the target is asked for them")
+                found, error=Retry("acknowledged records", error.str(), "their presence at the target is checked")
             )
         return Written(found)
 
 
 def _joined(count: int, *parts: Written | None) -> Written:
-    """What became of ``count`` records that were sent in parts; a part is missing where it was not sent."""
+    """The outcome of ``count`` records that were sent in parts; an unsent part is missing."""
     sent = [part for part in parts if part is not None]
     offsets = tuple(offset for part in sent for offset in part.offsets)
     refused = next((part.refused for part in sent if part.refused), "")
     error = next((part.error for part in sent if part.error is not None), None)
     if not refused and error is None and len(offsets) < count:
         error = Retry(
-            "records to be acknowledged", "records of another partition were not", "the target is asked for them"
+            "acknowledged records", "a failure in another partition", "their presence at the target is checked"
         )
     return Written(offsets, refused, error)
 
@@ -250,14 +250,14 @@ def _cluster_id(client: Consumer | Producer, name: str) -> str:
     try:
         found = client.list_topics(timeout=ASK_S).cluster_id
     except KafkaException as error:
-        raise translated(error.args[0], f"ask {name} who it is") from error
+        raise translated(error.args[0], f"read the cluster id of {name}") from error
     if not found:
-        raise Retry(f"{name} to have a cluster id", "none yet", "it is asked again")
+        raise Retry(f"{name} to have a cluster id", "none yet", "the request is retried")
     return str(found)
 
 
 def _unheard(_error: KafkaError) -> None:
-    """A broker that cannot be reached shows as an answer that does not come."""
+    """Ignored: an unreachable broker shows as a missing response."""
 
 
 MEDIUM = Medium(KafkaReader, KafkaWriter)

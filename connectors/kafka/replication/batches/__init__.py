@@ -1,1 +1,1 @@
-"""Record batches, copied unopened."""
+"""Record batches, copied without decompression."""

@@ -1,7 +1,7 @@
-"""The copier of the batches path: whole record batches from leader to leader, unopened, exactly once.
+"""The copier of the batches path: whole record batches from leader to leader, without decompression, exactly once.
 
-One thread and one selector: fetch answers fill the partitions' queues, free writers empty them, acknowledgements move
-the places. What goes wrong with one partition is that partition's: it is looked up again at the target, or stops.
+One thread and one selector: fetch responses fill the partitions' queues, idle writers drain them, acknowledgements
+advance the positions. An error of a partition affects only that partition: it is read again at the target, or stops.
 """
 
 import selectors
@@ -21,14 +21,14 @@ from trueup.state.common.errors import Retry, Stop, TrueupError
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 1.0
 MISSING_S = 5.0
-"""So long a topic may be unknown to brokers that have just started, or since it was made."""
+"""The time for which brokers that have just started, or since its creation, may not know a topic."""
 _POLL_S = 0.5
 _ANSWERS_S = 15.0
-_SILENT = Retry("an answer of the broker", f"none for {_ANSWERS_S:g} s", "look at the broker and the network")
+_SILENT = Retry("a response from the broker", f"none for {_ANSWERS_S:g} s", "check the broker and the network")
 
 
 class Side:
-    """What one end of a partition waits for. ``node``: its leader, None while it must be looked up."""
+    """The state of one end of a partition. ``node``: its leader, None until it is read again."""
 
     __slots__ = ("error", "failures", "missing_s", "node", "not_before")
 
@@ -38,7 +38,7 @@ class Side:
         self.failures, self.not_before, self.missing_s = 0, 0.0, 0.0
 
     def fail(self, error: TrueupError, now: float) -> None:
-        """It must be looked up, later each time that this does not help. Raises `Stop` for what stays unknown."""
+        """Schedule a new read, with back-off. Raises `Stop` for a partition that remains unknown."""
         if isinstance(error, Missing):
             self.missing_s = self.missing_s or now
             if now - self.missing_s > MISSING_S:
@@ -47,16 +47,16 @@ class Side:
         self.node, self.error, self.failures, self.not_before = None, error, self.failures + 1, now + pause
 
     def found(self, node: int) -> None:
-        """Its leader was found."""
+        """Set the leader."""
         self.node, self.error = node, None
 
     def well(self) -> None:
-        """It does what it should."""
+        """Reset the back-off after success."""
         self.failures, self.missing_s = 0, 0.0
 
 
 class Line:
-    """A partition with both its ends."""
+    """A partition with both of its ends."""
 
     __slots__ = ("source", "stopped", "target", "track")
 
@@ -66,7 +66,7 @@ class Line:
 
     @property
     def unsure(self) -> bool:
-        """Whether it must be looked up at the target, and may be: no answers are outstanding."""
+        """Whether its position must be read at the target, and can be: no response is outstanding."""
         return self.target.node is None and not self.track.flying
 
 
@@ -130,7 +130,7 @@ class BatchCopier:
         self._stand(lines)
 
     def _wake_s(self, now: float) -> float:
-        """When something must be done although no broker says anything."""
+        """The time of the next action that no broker triggers."""
         due = [line.source.not_before for line in self._running() if line.source.node is None]
         due += [line.target.not_before for line in self._running() if line.unsure]
         if any(line.track.queue for line in self._running()) and (pause := self._rate.wait_s(now)):
@@ -173,7 +173,7 @@ class BatchCopier:
             self._failed(line, line.source, error)
 
     def _find_start(self, line: Line) -> None:
-        """Retention went past us. Raises `Stop` when the source has less than was copied."""
+        """Find the start after retention passed the position. Raises `Stop` if the source has less than was copied."""
         where = line.track.source
         start, end = (self._source.ends([where], which)[where] for which in (EARLIEST, LATEST))
         for found in (start, end):
@@ -187,7 +187,7 @@ class BatchCopier:
             raise Stop(
                 f"{where} of {self._lease.source.name} to reach offset {line.track.reached}",
                 f"its end is {end}",
-                "it lost records or was made anew: choose the position of this partition",
+                "it lost records or was recreated: set the position of this partition",
             )
 
     def _answered(self, track: Track, entry: Entry, answer: Produced) -> None:
@@ -229,7 +229,7 @@ class BatchCopier:
             self._stand(unsure)
 
     def _refreshed(self, cluster: Cluster, ends: list[tuple[Line, Side, LogId]]) -> bool:
-        """Ask who leads. Raises `Stop` when the cluster refuses us."""
+        """Read the leaders. Raises `Stop` if the cluster refuses the client."""
         try:
             cluster.refresh(partition.topic for _, _, partition in ends)
         except Retry as error:
@@ -244,13 +244,13 @@ class BatchCopier:
             try:
                 track.source_id = self._source.identify(track.source.topic, track.source_id)
                 leader = self._source.leader(track.source)
-                self._source.asking(leader)  # so that a short lease is not spent on connecting
+                self._source.asking(leader)  # connect now, so that a short lease does not wait for it
                 line.source.found(leader)
             except TrueupError as error:
                 self._failed(line, line.source, error)
 
     def _stand(self, lines: list[Line]) -> None:
-        """Where each partition stands at the target; it begins again at its place."""
+        """Read the position of each partition at the target and start from there."""
         lines = [line for line in lines if self._meant(line)]
         places = {line.track.target: line.track.place for line in lines}
         found = stand(self._target, places, self._lease.flow)
@@ -263,7 +263,7 @@ class BatchCopier:
                 line.target.found(self._target.leader(line.track.target))
 
     def _meant(self, line: Line) -> bool:
-        """Whether the target's topic is the one that is meant."""
+        """Whether the target's topic is the intended one."""
         track = line.track
         try:
             track.target_id = self._target.identify(track.target.topic, track.target_id)
@@ -273,8 +273,8 @@ class BatchCopier:
         return True
 
     def _drain(self) -> None:
-        """Wait for the answers to everything sent; then what the places count is all that the target has, unless
-        another copier is at work."""
+        """Wait for all outstanding responses; the positions then account for everything at the target, unless
+        another copier is active."""
         end = time.monotonic() + _ANSWERS_S
         while self._sender.flying and (now := time.monotonic()) < end:
             self._receive(end - now)
@@ -289,14 +289,14 @@ class BatchCopier:
 def _check(lease: Lease) -> None:
     if lease.transform or lease.failures != "stop":
         raise Stop(
-            f"link {lease.link} to leave records as they are and to stop at those that are refused",
+            f"link {lease.link} without a transform and with failures: stop",
             f"transform {lease.transform!r} and failures {lease.failures!r}",
-            "copy them with copy: records",
+            "set copy: records",
         )
     targets = [assignment.target for assignment in lease.assignments]
     if len(set(targets)) < len(targets):
         raise Stop(
-            f"the partitions of link {lease.link} to go to partitions of their own",
-            "several that go to one",
-            "copy them with copy: records",
+            f"separate target partitions for the partitions of link {lease.link}",
+            "several with the same target",
+            "set copy: records",
         )

@@ -1,5 +1,5 @@
-"""Reading from the leaders of the source: one request a broker under way, answered as soon as there is a record, while
-what was read before is written."""
+"""Fetches from the leaders of the source: one request per broker in flight, answered as soon as there is a record,
+while earlier records are written."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -15,7 +15,7 @@ from trueup.connectors.kafka.replication.batches.partition import Track
 from trueup.state.common.errors import TrueupError
 
 _WAIT_MS, _SOME_FULL_MS = 250, 2
-"""How long a broker holds a request while there is nothing new; short while other partitions wait for room."""
+"""How long a broker holds a request without new records; short while other partitions wait for room."""
 _MOST_BYTES = 32 << 20
 Failed = Callable[[Track, TrueupError], None]
 
@@ -31,7 +31,7 @@ class Reader:
         self.asked_s = 0.0
 
     def ask(self, tracks: Iterable[Track], sizes: tuple[int, int, int, int]) -> None:
-        """Ask for what follows, of topics by id where the broker can."""
+        """Request the next records, with topic ids if the broker supports them."""
         by_id: dict[bytes, list[tuple[int, int]]] = {}
         by_name: dict[str, list[tuple[int, int]]] = {}
         self.names = {}
@@ -47,13 +47,13 @@ class Reader:
             self.connection.send(FETCH, FETCH_VERSION, fetch_body(by_name, *sizes))
 
     def answers(self) -> dict[LogId, Fetched]:
-        """Read what the broker answered."""
+        """Read the broker's response."""
         body = self.connection.receive()
         return fetched_by_id(body, self.names) if self.names else fetched(body)
 
 
 class Fetcher:
-    """All readers of a copier. ``failed`` is told of every partition that a broken connection took."""
+    """All readers of a copier. ``failed`` is called for every partition of a broken connection."""
 
     def __init__(self, source: Cluster, selector: BaseSelector, fetch_bytes: int, failed: Failed) -> None:
         self._source, self._selector, self._failed = source, selector, failed
@@ -61,7 +61,7 @@ class Fetcher:
         self._readers: dict[int, Reader] = {}
 
     def ask(self, tracks: Iterable[tuple[int, Track]]) -> None:
-        """Ask for what has room: (leader, partition) of all that are being copied."""
+        """Fetch for partitions with room: (leader, partition) of all that are copied."""
         of_node: dict[int, list[Track]] = {}
         for node, track in tracks:
             of_node.setdefault(node, []).append(track)
@@ -73,7 +73,7 @@ class Fetcher:
                     self._guarded(node, wanting, partial(self._send, node, wanting, len(wanting) < len(led)))
 
     def receive(self, node: int) -> Iterator[tuple[Track, int, Fetched]]:
-        """Read an answer: each partition with the offset that was asked for."""
+        """Read a response: each partition with the requested offset."""
         reader = self._readers[node]
         asked, reader.asked = reader.asked, {}
         answers: dict[LogId, Fetched] = {}
@@ -84,7 +84,7 @@ class Fetcher:
                 yield track, offset, answer
 
     def give_up(self, error: TrueupError, since_s: float) -> None:
-        """Close the connections that owe an answer since then."""
+        """Close connections with a response outstanding since ``since_s``."""
         for node, reader in list(self._readers.items()):
             if reader.asked and reader.asked_s <= since_s:
                 self._drop(node)
@@ -102,7 +102,7 @@ class Fetcher:
             self._selector.register(self._readers[node].connection, EVENT_READ, (self, node))
         reader = self._readers[node]
         reader.turn, reader.asked_s = reader.turn + 1, time.monotonic()
-        first = reader.turn % len(tracks)  # a broker fills its answer in the order of the request
+        first = reader.turn % len(tracks)  # a broker fills its response in the order of the request
         reader.asked = {track.source: (track, track.reached) for track in tracks}
         wait = _SOME_FULL_MS if some_full else _WAIT_MS
         whole = max(self._each, min(_MOST_BYTES, self._each * len(tracks)))

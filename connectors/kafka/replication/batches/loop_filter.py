@@ -1,8 +1,8 @@
-"""Where batches of the source go: under which producer id they are written at the target, or that they are not.
+"""The loop filter for batches: the producer id under which a batch is written at the target, or that it is dropped.
 
-The path of a batch stands in its producer id, for the records path in a header (state/replication/provenance.py). That
-header is looked for in the first record only: a producer of ours with an id never mixes with others, batches without an
-id hold what one producer collected.
+The path of a batch is in its producer id, for the records path in a header (state/replication/provenance.py). Only the
+first record is checked for that header: Trueup's producers with an id never share batches, and a batch without an id
+contains the records of one producer.
 """
 
 from trueup.connectors.contract import Assignment, Lease
@@ -15,7 +15,7 @@ _REMEMBERED = 10_000
 
 
 class Route:
-    """The loop guard of one source partition."""
+    """The loop filter of one source partition."""
 
     def __init__(self, assignment: Assignment, lease: Lease, where: str) -> None:
         self._refill = assignment.refill
@@ -26,7 +26,7 @@ class Route:
         self._known: dict[tuple[int, int, bool | None], int | None] = {}
 
     def of(self, header: Header, batch: memoryview) -> int | None:
-        """Producer id at the target, None: the target, or whoever it came from, has it. Raises `BadBytes`."""
+        """The producer id at the target; None: the target or the cluster of origin has it. Raises `BadBytes`."""
         held = self._held(header.offset)
         if header.producer_id < 0:
             return self._written(self._carried(header, batch), held)
@@ -49,7 +49,7 @@ class Route:
         return None if passed is None else producer_id(passed, self._flow)
 
     def _carried(self, header: Header, batch: memoryview) -> int | None:
-        """The path in the header of the records path; clusters that nobody configured have no bit."""
+        """The path in the header of the records path; clusters that are not configured have no bit."""
         value = first_header(header, batch, _NAME, self._where)
         if value is None:
             return None

@@ -1,8 +1,8 @@
 """The copy of one partition as a state machine without I/O: batches of the source in, batches for the target out.
 
-Sequences are counted: a batch has the number of records written before it under its producer id as its sequence, so
-that nothing missing in the source ever makes a gap, and the target refuses everything out of turn. What is done counts
-only in the order of the source: the place moves over a batch once all before it are acknowledged, dropped or found.
+Sequence numbers are counts: the sequence number of a batch is the number of records written before it under its
+producer id, so that gaps in the source cause no gaps, and the target refuses any batch out of order. Progress follows
+the order of the source: the position passes a batch once all batches before it are acknowledged, dropped or found.
 """
 
 from collections import deque
@@ -24,8 +24,8 @@ _REREADS = 3
 
 
 class Entry:
-    """A batch on its way, or one that the target has. ``count``: next sequence of its producer once it is there;
-    ``following``: source offset after it and after all that was passed over behind it."""
+    """A batch in flight, or one that the target has. ``count``: next sequence number of its producer after it;
+    ``following``: source offset after it and after everything that was skipped behind it."""
 
     __slots__ = (
         "batch", "count", "done", "dropped", "first_ms", "following", "producer", "records", "size", "skipped",
@@ -39,7 +39,7 @@ class Entry:
         self.target, self.done, self.skipped = -1, False, False
 
     def runs(self) -> list[Run]:
-        """Where its records went, -1 if that is not known."""
+        """The target offsets of its records, -1 if unknown."""
         if self.stretches is None:
             return [Run(self.source, self.target, self.records)]
         found, at = [], self.target
@@ -50,14 +50,14 @@ class Entry:
 
 
 class Told(NamedTuple):
-    """An error to show, and whether a person must act."""
+    """An error to report, and whether an operator must act."""
 
     error: str
     stopped: bool
 
 
 class Track:
-    """One source partition on its way to its target partition."""
+    """The copy of one source partition to its target partition."""
 
     def __init__(self, assignment: Assignment, lease: Lease) -> None:
         self.source, self.target = assignment.source, assignment.target
@@ -84,11 +84,11 @@ class Track:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is on its way."""
+        """Whether nothing is in flight."""
         return not self._pending
 
     def rewind(self, standing: Standing) -> None:
-        """Begin again where the place is, knowing what the target has."""
+        """Restart at the position, with the given state of the target."""
         self.queue.clear()
         self._pending.clear()
         self.queued = 0
@@ -101,8 +101,8 @@ class Track:
         self._lift()
 
     def accept(self, answer: Fetched, asked: int) -> None:
-        """Take what the source answered to a request from offset ``asked``. Raises `Retry` for bytes that broke on
-        their way, `Stop` and `BadBytes` for what cannot be copied; what came before that is kept."""
+        """Process the response to a fetch from offset ``asked``. Raises `Retry` for bytes damaged in transfer, `Stop`
+        and `BadBytes` for records that cannot be copied; earlier records are kept."""
         self.source_start, self.source_end = answer.start, answer.end
         if asked != self.reached:
             return
@@ -117,15 +117,15 @@ class Track:
     def ready(self) -> bool:
         """Whether the next batch may be sent now.
 
-        A broker takes any sequence from a producer that it does not know. So the first batch of each goes alone: were
-        it refused while others were under way, the next one would take its place.
+        A broker accepts any sequence number of an unknown producer. Therefore the first batch of each is sent alone: if
+        it were refused while others were in flight, the next one would be accepted in its place.
         """
         if self._alone or not self.queue:
             return False
         return not self.flying or self.queue[0].producer in self._known
 
     def next(self) -> Entry:
-        """The next batch to send; only when `ready`."""
+        """The next batch to send; only if `ready`."""
         entry = self.queue.popleft()
         self._alone = entry.producer not in self._known
         self.queued -= entry.size
@@ -133,31 +133,31 @@ class Track:
         return entry
 
     def acknowledge(self, entry: Entry, offset: int) -> None:
-        """The target has the batch from ``offset`` on."""
+        """Record that the target has the batch from ``offset`` on."""
         entry.target, entry.done = offset, True
         self._known.add(entry.producer)
         self._alone = False
         self._settle()
 
     def halt(self) -> None:
-        """The target refused a batch for good: send nothing behind it."""
+        """Stop sending: the target refused a batch permanently."""
         self.queue.clear()
         self.queued = 0
 
     def ended(self, end: int) -> None:
-        """Nothing is on its way, and all of ours before this end of the target is counted."""
+        """Record that nothing is in flight, and that everything of this copy before the target's ``end`` is counted."""
         self._foreign += max(0, end - self.target_end)
         self.place.floor = self.target_end = end
 
     def skip_to(self, start: int) -> None:
-        """The source deleted everything before this offset."""
+        """Record that the source deleted everything before this offset."""
         if self.begun:
             self.lost += start - self.reached
         self.reached = start
         self._pass(start, 0)
 
     def progress(self, now_ms: int, told: Told) -> Progress:
-        """What happened since this was last asked."""
+        """The progress since the last call."""
         found = Progress(
             self.source, self.target, self.place.position(), tuple(self._runs), self._copied, self._bytes,
             self._dropped, self._skipped, lost=self.lost, foreign=self._foreign, source_start=self.source_start,
@@ -172,14 +172,14 @@ class Track:
         where = f"offset {header.offset} of {self._where}"
         if header.magic != 2:
             raise Stop(
-                f"record batches (magic 2) at {where}", f"magic {header.magic}", "copy this topic with copy: records"
+                f"record batches (magic 2) at {where}", f"magic {header.magic}", "set copy: records for this topic"
             )
         if sound(header, batch):
             self._bad = 0
             return
         self._bad += 1
         found = Stop if self._bad > _REREADS else Retry
-        raise found(f"the checksum of the batch at {where}", "another one", "look at the source's disks")
+        raise found(f"the checksum of the batch at {where}", "another checksum", "check the disks of the source")
 
     def _take(self, header: Header, batch: memoryview, aborted: Aborted) -> None:
         if header.attributes & CONTROL:
@@ -212,7 +212,7 @@ class Track:
             self._settle()
 
     def _there(self, entry: Entry, header: Header, batch: memoryview, sequence: int) -> bool:
-        """Whether the target has it. Raises `Stop` if what it has is another."""
+        """Whether the target has the batch. Raises `Stop` if the target has a different batch."""
         last = self._last[entry.producer]
         if ahead(sequence, last) > 0:
             del self._last[entry.producer]
@@ -228,21 +228,20 @@ class Track:
                 f"records {sequence} to {entry.count - 1} of producer {entry.producer:#x} in {self.target} to be the "
                 f"batch at offset {header.offset} of {self._where}",
                 "another batch",
-                "the source was cleaned, or was not copied from here before: choose the position of this partition",
+                "the source was compacted, or was not copied from here before: set the position of this partition",
             )
         if exact:
             entry.target = own.popleft().offset
         elif self._whole:
             raise Stop(
-                f"the batch at offset {header.offset} of {self._where} in {self.target}, which has batches behind it",
-                "it was never written: the target refused it, forgot the producer, and took the next one",
-                f"reset this partition of the link to source offset {header.offset}; what was written behind it is "
-                "then there twice",
+                f"the batch at offset {header.offset} of {self._where} in {self.target}, which has later batches",
+                "it was never written: the target refused it, forgot the producer, and accepted the next one",
+                f"reset this partition of the link to source offset {header.offset}; later batches are then duplicated",
             )
         return True
 
     def _pass(self, offset: int, dropped: int) -> None:
-        """Nothing of the source up to here needs to be written: so far as all before it is done."""
+        """Mark the source up to here as needing no writes, once everything before it is done."""
         if self._pending:
             self._pending[-1].following = offset
             self._pending[-1].dropped += dropped
@@ -268,7 +267,7 @@ class Track:
             self._lift()
 
     def _lift(self) -> None:
-        """The floor rises to the first batch at the target that the place does not count."""
+        """Raise the floor to the first batch at the target that the position does not count."""
         if all(self._own.get(producer) for producer in self._last):
             self.place.floor = min([self._floor, *(own[0].offset for own in self._own.values() if own)])
 

@@ -1,5 +1,5 @@
-"""What a copy of one partition remembers: how many records it wrote under each of its producer ids, and from where on
-in the target its own later batches would be."""
+"""The stored state of a partition's copy: the number of records written under each of its producer ids, and a lower
+bound for the target offsets of its later batches."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,10 +12,10 @@ _FLOOR, _ID = "target", "id:"
 
 @dataclass(slots=True)
 class Place:
-    """Source offset reached, and next sequence per producer id.
+    """The reached source offset, and the next sequence number per producer id.
 
-    ``floor``: every batch of ours at the target that is not counted here stands at this target offset or after it
-    (-1: not known). ``chosen``: by a person, so that whatever the target has of ours counts as done.
+    ``floor``: every batch of this copy at the target that is not counted here is at or after this target offset
+    (-1: unknown). ``chosen``: set by an operator, so that everything of this copy at the target counts as done.
     """
 
     offset: int
@@ -25,8 +25,8 @@ class Place:
 
     @classmethod
     def of(cls, position: Position, start: int) -> Self:
-        """From what was journaled; at ``start`` if nothing was ever copied. An offset that another path reached is
-        as good as chosen."""
+        """Restore from the journal; at ``start`` if nothing was ever copied. An offset reached by another copy path
+        counts as chosen."""
         carry: Carry = position.carry
         counts = {int(key.removeprefix(_ID), 16): n for key, n in carry.items() if key.startswith(_ID)}
         offset = position.offset if position.offset >= 0 else start
@@ -34,26 +34,26 @@ class Place:
         return cls(offset, counts, carry.get(_FLOOR, -1), chosen)
 
     def position(self) -> Position:
-        """For the journal. What a person chose stays chosen until the target was asked."""
+        """The form for the journal. A chosen position remains chosen until the target was read."""
         ids = {f"{_ID}{producer:x}": count for producer, count in sorted(self.counts.items())}
         return Position(self.offset, {_FLOOR: self.floor, **ids}, self.chosen)
 
     def ahead(self, last: Mapping[int, int]) -> dict[int, int]:
-        """Those last sequences of ours, by producer id, before which there are batches that are not counted here."""
+        """The last sequence numbers at the target, by producer id, that are beyond the counted ones."""
         return {producer: n for producer, n in last.items() if ahead(following(n), self.counts.get(producer, 0)) > 0}
 
     def agrees(self, last: Mapping[int, int]) -> bool:
-        """Whether no last sequence of ours, by producer id, is another than is counted here. A leader that forgot a
-        producer does not tell it."""
+        """Whether no last sequence number at the target, by producer id, differs from the counted one. A leader
+        does not report producers that it forgot."""
         return all(self.counts.get(producer, 0) == following(sequence) for producer, sequence in last.items())
 
 
 def following(sequence: int) -> int:
-    """The sequence after this one; after 2^31 - 1 comes 0."""
+    """The next sequence number; 0 after 2^31 - 1."""
     return (sequence + 1) & 0x7FFFFFFF
 
 
 def ahead(sequence: int, of: int) -> int:
-    """How far a sequence is ahead of another (negative: behind), the shorter way round."""
+    """How far a sequence number is ahead of another (negative: behind), by the shorter distance."""
     distance = (sequence - of) & 0x7FFFFFFF
     return distance if distance < 1 << 30 else distance - (1 << 31)

@@ -1,9 +1,9 @@
-"""What the target has of a link, asked from its leaders: last sequences, and the batches that a place does not count.
+"""The state of a link at the target, read from its leaders: last sequence numbers, and uncounted batches.
 
-The leader remembers the last sequence of every producer (KIP-664), but not for sure: it forgets one whose newest
-record is older than producer.id.expiration.ms (ProducerStateManager.isProducerExpired goes by the batch's timestamp),
-so a copy of old records is forgotten at every check. What was written after a place's floor is therefore always read,
-unless the target ends there: it tells which source batches are there, where, and whether they are the same.
+The leader remembers the last sequence number of every producer (KIP-664), but not reliably: it forgets a producer whose
+newest record is older than producer.id.expiration.ms (ProducerStateManager.isProducerExpired uses the batch's
+timestamp), so a producer of old records is forgotten at every check. Therefore records after a position's floor are
+always read, unless the target ends there: they show which source batches exist, where, and whether they are equal.
 """
 
 from collections import deque
@@ -27,7 +27,7 @@ _FIRST_STEP, _STEP_GROWS, _SEARCH_BYTES = 1_000, 8, 8 << 20
 
 
 class Own(NamedTuple):
-    """A batch of ours at the target. ``digest`` None: the cleaner was there. ``body``: records of the newest one."""
+    """A batch of this copy at the target. ``digest`` None: it was compacted. ``body``: records of the newest one."""
 
     offset: int
     sequence: int
@@ -37,7 +37,7 @@ class Own(NamedTuple):
     body: bytes | None
 
     def same(self, header: Header, batch: memoryview) -> bool:
-        """Whether this is what became of a batch of the source. Where the broker compresses anew only the newest is
+        """Whether it is the copy of a batch of the source. If the broker recompresses, only the newest is
         compared."""
         if (following(self.last_sequence) - self.sequence - header.records) & 0x7FFFFFFF:
             return False
@@ -52,11 +52,11 @@ class Own(NamedTuple):
 
 @dataclass(slots=True)
 class Standing:
-    """``last``: last sequence by producer id where the target is ahead of the place. ``own``: the batches there that
-    the place does not count, in order. ``floor``: of the place, once it counts them. ``known``: producers whose
-    sequence the leader guards. ``counted``: the offset behind the batches there that the place counts, which may be
-    far behind its floor (-1: not known). ``whole``: nothing was removed since the floor, so that ``own`` is all that
-    was ever written there."""
+    """``last``: last sequence number by producer id where the target is ahead of the position. ``own``: uncounted
+    batches there, in order. ``floor``: of the position after it counts them. ``known``: producers whose sequence
+    numbers the leader checks. ``counted``: the offset after the counted batches there, which may be far before
+    the floor (-1: unknown). ``whole``: nothing was removed since the floor, so that ``own`` contains everything
+    ever written there."""
 
     floor: int
     known: frozenset[int]
@@ -67,8 +67,8 @@ class Standing:
 
 
 def stand(target: Cluster, places: Mapping[LogId, Place], flow: int) -> dict[LogId, Standing | TrueupError]:
-    """Where each partition of the target stands. The end is asked before the producers: every batch before it is then
-    known to them. Where they know more than is counted, that is looked at once every replica in sync has it."""
+    """The state of each target partition. The end is read before the producers, so that they include every batch
+    before it. If they are ahead of the counts, the batches are read once every in-sync replica has them."""
     found: dict[LogId, Standing | TrueupError] = {}
     facts = _facts(target, places, flow, found)
     settled = target.settled(p for p, (_, last) in facts.items() if not places[p].chosen and places[p].ahead(last))
@@ -84,7 +84,7 @@ def stand(target: Cluster, places: Mapping[LogId, Place], flow: int) -> dict[Log
 
 
 def floors(target: Cluster, places: Mapping[LogId, Place], flow: int) -> dict[LogId, int]:
-    """The ends of those partitions that have of ours exactly what their places count: their new floors."""
+    """The new floors: ends of the partitions that contain exactly what their positions count."""
     failed: dict[LogId, Standing | TrueupError] = {}
     facts = _facts(target, places, flow, failed)
     return {
@@ -96,7 +96,7 @@ def floors(target: Cluster, places: Mapping[LogId, Place], flow: int) -> dict[Lo
 def _facts(
     target: Cluster, partitions: Iterable[LogId], flow: int, failed: dict[LogId, Standing | TrueupError]
 ) -> dict[LogId, tuple[int, dict[int, int]]]:
-    """End, and last sequences of ours, in this order of asking."""
+    """The end and the last sequence numbers of this link, read in this order."""
     ends, producers = target.ends(partitions), target.producers(partitions)
     found = {}
     for partition in partitions:
@@ -116,7 +116,7 @@ def _ours(producer_id: int, flow: int) -> bool:
 
 
 class _Look:
-    """One partition of the target, looked at for one place. ``until``: what is read ends there."""
+    """One partition of the target, read for one position. ``until``: end of the read."""
 
     def __init__(self, target: Cluster, partition: LogId, place: Place, flow: int, until: int) -> None:
         self._target, self._partition, self._place, self._until = target, partition, place, until
@@ -140,7 +140,7 @@ class _Look:
 
     def _check(self, end: int, last: Mapping[int, int]) -> None:
         where = f"{self._partition} of {self._target.endpoint.name}"
-        todo = "it lost records or was made anew: choose the position of this partition"
+        todo = "it lost records or was recreated: set the position of this partition"
         if self._place.floor > end:
             raise Stop(f"{where} to reach offset {self._place.floor}", f"its end is {end}", todo)
         for producer, sequence in last.items():
@@ -149,7 +149,7 @@ class _Look:
                 raise Stop(f"{where} to have {count} records of producer {producer:#x}", f"{following(sequence)}", todo)
 
     def _after(self, start: int, last: Mapping[int, int]) -> dict[int, deque[Own]]:
-        """Batches of ours from an offset on, until the end and all that the leader knows were seen."""
+        """Batches of this copy from an offset on, until the end and all known sequence numbers were read."""
         own: dict[int, deque[Own]] = {}
         missing = self._place.ahead(last)
         if start < self._first:
@@ -166,8 +166,8 @@ class _Look:
         return own
 
     def _search(self, last: Mapping[int, int]) -> dict[int, deque[Own]]:
-        """Nothing is known of the past: look back from the end for the first batches of ours, which have sequence 0.
-        If the leader knows none, only the newest part is looked at."""
+        """Search backwards from the end for the first batches of this copy, with sequence number 0, if the position is
+        unknown. If the leader knows none, only the newest part is read."""
         step = _FIRST_STEP
         while True:
             start = max(self._first, self._until - step)
@@ -211,8 +211,8 @@ class _Look:
         )
         answer = fetched(leader.receive()).get(where)
         if answer is None:
-            name, todo = self._target.endpoint.name, "is it a Kafka broker?"
-            raise BadBytes(f"an answer of {name}", 0, f"records of {where}", "nothing of it", todo)
+            name, todo = self._target.endpoint.name, "check the address"
+            raise BadBytes(f"a response from {name}", 0, f"records of {where}", "other records", todo)
         if answer.error:
             raise problem(answer.error, f"read {where} of {self._target.endpoint.name}")
         return answer.records

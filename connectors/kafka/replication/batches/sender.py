@@ -1,8 +1,8 @@
-"""Writing to the leaders of the target: a request holds one batch of each partition, several are under way at once.
+"""Writes to the leaders of the target: a request contains one batch per partition; several requests are in flight.
 
-Answers come in the order of requests, so the batches of a partition are written in order. A broker remembers the last
-five batches of a producer: one of them that is sent a second time is known again, an older one is out of order, and the
-partition is looked up.
+Responses arrive in the order of requests, so the batches of a partition are written in order. A broker remembers the
+last five batches of a producer: it recognizes a repeated one of these; an older one is out of order, and the
+position of the partition is read again.
 """
 
 import time
@@ -23,7 +23,7 @@ _REPLICATED_MS = 10_000
 Sent = dict[LogId, tuple[Track, Entry]]
 Answered = Callable[[Track, Entry, Produced], None]
 Failed = Callable[[Track, TrueupError], None]
-_NO_ANSWER = Retry("an answer for every batch", "one without", "it is tried again")
+_NO_ANSWER = Retry("a response for every batch", "a missing one", "the batches are retried")
 
 
 class Writer:
@@ -36,7 +36,7 @@ class Writer:
         self.heard_s = 0.0
 
     def write(self, sent: Sent) -> None:
-        """Send a batch for each partition, to topics by id where the broker can."""
+        """Send a batch for each partition, with topic ids if the broker supports them."""
         batches = {partition: entry.batch for partition, (_, entry) in sent.items()}
         ids = {partition.topic: track.target_id for partition, (track, _) in sent.items()}
         by_id = all(ids.values()) and self.connection.takes(PRODUCE, BY_ID)
@@ -48,7 +48,7 @@ class Writer:
             self.connection.send(PRODUCE, PRODUCE_VERSION, *produce_body(batches, _REPLICATED_MS))
 
     def answers(self) -> tuple[Sent, dict[LogId, Produced]]:
-        """Read the answer to the oldest request."""
+        """Read the response to the oldest request."""
         body = self.connection.receive()
         names = self.names.popleft()
         found = produced_by_id(body, names) if names else produced(body)
@@ -56,8 +56,8 @@ class Writer:
 
 
 class Sender:
-    """All writers of a copier. ``answered`` hears of every batch that was answered, ``failed`` of those that a broken
-    connection took: they may have been written or not."""
+    """All writers of a copier. ``answered`` is called for every response to a batch, ``failed`` for the batches of a
+    broken connection, which may or may not be written."""
 
     def __init__(
         self, target: Cluster, selector: BaseSelector, in_flight: int, answered: Answered, failed: Failed
@@ -69,11 +69,11 @@ class Sender:
 
     @property
     def flying(self) -> bool:
-        """Whether answers are outstanding."""
+        """Whether responses are outstanding."""
         return any(writer.flying for writer in self._writers.values())
 
     def room(self, node: int) -> bool:
-        """Whether another request may be sent to this broker."""
+        """Whether another request can be sent to this broker."""
         return node not in self._writers or len(self._writers[node].flying) < self._most
 
     def send(self, node: int, tracks: Iterable[Track]) -> tuple[int, int]:
@@ -92,7 +92,7 @@ class Sender:
         return sum(entry.records for entry in entries), sum(entry.size for entry in entries)
 
     def receive(self, node: int) -> None:
-        """Read the answers that are there."""
+        """Read the available responses."""
         writer = self._writers[node]
         while True:
             try:
@@ -111,12 +111,12 @@ class Sender:
                 return
 
     def give_up(self, error: TrueupError, since_s: float) -> None:
-        """Close the connections on which answers are outstanding and none came since."""
+        """Close connections with outstanding responses and none received since ``since_s``."""
         for node in [node for node, writer in self._writers.items() if writer.flying and writer.heard_s <= since_s]:
             self._drop(node, error)
 
     def rest(self) -> None:
-        """Give the connections back; nothing is under way."""
+        """Return the connections; nothing is in flight."""
         for node, writer in self._writers.items():
             self._selector.unregister(writer.connection)
             self._target.give(node, writer.connection)

@@ -1,1 +1,1 @@
-"""Records, copied one by one: filtered, transformed, re-keyed."""
+"""Records, copied individually: filtered, transformed, re-keyed."""

@@ -1,6 +1,6 @@
-"""Clients of the records path, and their errors in our words.
+"""librdkafka clients of the records path, and the translation of their errors.
 
-librdkafka is not fork-safe: everything here is made in the process that uses it.
+librdkafka is not fork-safe: all clients are created in the process that uses them.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,10 +17,10 @@ from trueup.state.common.errors import Retry, Stop, TrueupError
 
 TIMEOUT_S = 6.0
 RETRY_MS = 500
-"""So long a producer waits before it writes again what a broker refused: the topic may have been made anew, which
-`records_identity` learns before."""
+"""Delay of a producer before it repeats a refused write: the topic may have been recreated, which
+`topic_identity` detects before."""
 BATCH_BYTES = 512 << 10
-"""Below the least usual max.message.bytes, so that a batch is refused only for a record in it."""
+"""Below the lowest common max.message.bytes, so that a batch is refused only because of a record in it."""
 ErrorSeen = Callable[[KafkaError], None]
 
 DENIED = frozenset({
@@ -37,15 +37,15 @@ REFUSED = DENIED | MISSING | frozenset({
     KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_RECORD,
     KafkaError.INVALID_TIMESTAMP, KafkaError.POLICY_VIOLATION, KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT,
 })  # fmt: skip
-"""What a target answers about a record that it will never take as things are."""
+"""Errors for a record that the target refuses permanently."""
 PURGED = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 LINK_WIDE = DENIED - {KafkaError.TOPIC_AUTHORIZATION_FAILED}
 
 
 def consumer(endpoint: Endpoint, limits: Limits, seen: ErrorSeen, **ours: object) -> Consumer:
-    """A consumer that is told its partitions and never commits. ``seen`` hears of errors that concern a connection."""
+    """A consumer with assigned partitions that never commits. ``seen`` is called for errors of connections."""
     settings: dict[str, object] = {
-        "group_id": "trueup",  # the client wants one; nothing is ever committed under it
+        "group_id": "trueup",  # required by the client; nothing is ever committed
         "enable_auto_commit": False,
         "enable_auto_offset_store": False,
         "enable_partition_eof": True,
@@ -64,15 +64,15 @@ def consumer(endpoint: Endpoint, limits: Limits, seen: ErrorSeen, **ours: object
 def producer(endpoint: Endpoint, limits: Limits, seen: ErrorSeen, batch_bytes: int, **ours: object) -> Producer:
     """An idempotent producer that never gives up a record by itself.
 
-    Gapless: once a batch is refused nothing behind it is written, so the newest record in a partition tells that all
-    before it are there. The client then is of no further use (a fatal error).
+    Gapless: after a refused batch nothing is written, so the newest record in a partition shows that all
+    records before it are there. The client is unusable then (a fatal error).
     """
     settings: dict[str, object] = {
         "enable_idempotence": True,
         "enable_gapless_guarantee": True,
         "max_in_flight_requests_per_connection": max(1, min(5, limits.in_flight)),
         "message_timeout_ms": 0,
-        "message_max_bytes": 1_000_000_000,  # the target decides what is too large
+        "message_max_bytes": 1_000_000_000,  # the target limits the size
         "topic_metadata_propagation_max_ms": 5_000,
         "batch_size": batch_bytes,
         "queue_buffering_max_messages": 500_000,
@@ -83,10 +83,10 @@ def producer(endpoint: Endpoint, limits: Limits, seen: ErrorSeen, batch_bytes: i
 
 
 def served(client: Producer, wait_s: float) -> KafkaError | None:
-    """Let a client call back for so long. The error that ended it, if one did.
+    """Serve a client's callbacks for this time. Returns the fatal error if there is one.
 
-    It raises that error out of any call, and goes on calling back meanwhile: what is asked in a callback then raises
-    SystemError, which takes the place of the first.
+    The client raises that error from any call, and continues its callbacks meanwhile: a call within a callback then
+    raises SystemError, which hides the first error.
     """
     try:
         client.poll(wait_s)
@@ -98,26 +98,26 @@ def served(client: Producer, wait_s: float) -> KafkaError | None:
 
 
 def purged(client: Producer | None) -> None:
-    """Take back what a client has not sent."""
+    """Drop unsent records of a client."""
     if client is not None:
-        with suppress(KafkaException, SystemError):  # one that failed for good says so again
+        with suppress(KafkaException, SystemError):  # a client with a fatal error raises it again
             client.purge()
 
 
 def dropped(client: Producer, wait_s: float = 1.0) -> None:
-    """Take back what a client has not sent, and hear what became of the rest."""
+    """Drop unsent records of a client, and receive the results of the others."""
     purged(client)
     with suppress(KafkaException, SystemError):
         client.flush(wait_s)
 
 
 def cluster_of(endpoint: Endpoint) -> Cluster | None:
-    """The cluster for questions that librdkafka cannot ask; None where only it understands the options."""
+    """The cluster for requests that librdkafka lacks; None if only librdkafka supports the options."""
     return None if only_records(endpoint.options) else Cluster(endpoint)
 
 
 def bounds(endpoint: Endpoint, partitions: Iterable[LogId]) -> dict[LogId, Bounds | TrueupError]:
-    """Where each partition starts and ends, or why that is not known. Raises `Retry` and `Stop` for a whole cluster."""
+    """Start and end of each partition, or the error. Raises `Retry` and `Stop` for a whole cluster."""
     places = [TopicPartition(p.topic, p.number) for p in sorted(set(partitions))]
     admin = AdminClient(librdkafka(endpoint, log_level=3))
     asked = [
@@ -130,17 +130,17 @@ def bounds(endpoint: Endpoint, partitions: Iterable[LogId]) -> dict[LogId, Bound
         try:
             found[name] = Bounds(*(answer[place].result(TIMEOUT_S + 1).offset for answer in asked))
         except TimeoutError:
-            found[name] = Retry(f"the ends of {name} in {endpoint.name}", "no answer", "look at its brokers")
+            found[name] = Retry(f"the ends of {name} in {endpoint.name}", "no response", "check its brokers")
         except KafkaException as error:
             found[name] = translated(error.args[0], f"find the ends of {name} in {endpoint.name}")
     return found
 
 
 def translated(error: KafkaError, doing: str) -> TrueupError:
-    """Our error for one of the client's."""
+    """Trueup's error for one of the client's."""
     code = error.code()
     if code in DENIED:
-        return Stop(f"to {doing}", error.str(), "check user, password and rights")
+        return Stop(f"to {doing}", error.str(), "check user, password and permissions")
     if code in MISSING:
-        return Stop(f"to {doing}", error.str(), "create the topic or its partitions, or leave it out of the link")
-    return Retry(f"to {doing}", error.str(), "look at the brokers; it is tried again")
+        return Stop(f"to {doing}", error.str(), "create the topic or its partitions, or exclude it from the link")
+    return Retry(f"to {doing}", error.str(), "check the brokers; retrying")

@@ -1,10 +1,10 @@
-"""Copies record by record with librdkafka: every record can be tagged, filtered or refused by itself.
+"""Copies individual records with librdkafka: each record can be tagged, filtered or refused separately.
 
-Keys, values, headers and timestamps stay as they are (a timestamp of exactly 0 cannot be sent, see librdkafka's
+Keys, values, headers and timestamps are preserved (a timestamp of exactly 0 cannot be sent, see librdkafka's
 ``rd_kafka_producev``: it becomes the time of copying). Control records and aborted transactions are not copied.
-Delivery is exactly once as long as one worker copies a partition at a time: the target's own tail says how far the
-copy came (`records_tails`), and what a killed predecessor had on the wire is given a moment to arrive. A record of it
-that comes later still is written twice and counted in ``repeated`` by the next opening.
+Delivery is exactly once while one worker copies a partition at a time: the target's tail shows how far the
+copy progressed (`target_tail`), and records in flight from a killed predecessor get some time to arrive. A record that
+arrives even later is written twice and counted in ``repeated`` by the next copier.
 """
 
 import gc
@@ -43,16 +43,16 @@ from trueup.connectors.replication.track import Lane
 from trueup.state.common.errors import Retry, Stop, TrueupError
 
 BATCH, AHEAD = 2_000, 40_000
-"""Records of one read, and records that may wait for the target."""
+"""Maximum records of one read, and of records that wait for the target."""
 AHEAD_BYTES = 64 << 20
 YOUNG = 100_000
-"""New objects before Python looks for cycles among them."""
+"""New objects between Python's searches for cycles."""
 IDLE_S, GRACE_S, GUARD_S, ASK_S = 0.05, 5.0, 5.0, 6.0
 IDENTIFY_S = 0.1
-"""Less than a producer waits before it writes again."""
+"""Shorter than a producer's delay before it repeats a write."""
 CAREFUL = 1_000
 RECOVERIES = 5
-"""In one call; then the link is tried again later."""
+"""Maximum failures in one call; then the link is retried later."""
 _LOST = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 
 
@@ -60,7 +60,7 @@ class Records:
     """The connector."""
 
     def open(self, lease: Lease) -> "RecordCopier":
-        """Connect both ends and ask the target where each partition stands. Raises our errors."""
+        """Connect to both ends and read the position of each partition at the target. Raises `TrueupError`."""
         return RecordCopier(lease)
 
 
@@ -97,7 +97,7 @@ class RecordCopier:
             raise
 
     def copy(self, until_s: float, pulse: Callable[[], bool] = lambda: True) -> None:
-        """Copy until then. See `connectors.contract.Copier.copy`."""
+        """Copy until ``until_s``. See `connectors.contract.Copier.copy`."""
         with _few_collections():
             self._copy(until_s, pulse)
 
@@ -110,7 +110,7 @@ class RecordCopier:
             if self._failed:
                 recoveries += 1
                 if recoveries > RECOVERIES:
-                    raise Retry("the target to go on taking records", self._failed[0][1].str(), "look at its brokers")
+                    raise Retry("a target that accepts records", self._failed[0][1].str(), "check its brokers")
                 self._recover()
             elif self._active():
                 self._watch(now)
@@ -121,21 +121,21 @@ class RecordCopier:
         self._check_ends()
 
     def progress(self) -> list[Progress]:
-        """What was acknowledged since the last call."""
+        """The progress since the last call."""
         for source, flow in self._flows.items():
             flow.see(*self._consumer.get_watermark_offsets(TopicPartition(*source[:2]), cached=True))
         now_ms = int(time.time() * 1000)
         return [flow.progress(now_ms) for flow in self._flows.values()]
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         self._drop_producer()
         self._consumer.close()
         for part in (self._tails, self._alone, self._here, self._there):
             part.close()
 
     def _begin(self, flows: Sequence[Flow], ours: bool) -> None:
-        """Find out where partitions stand and read on from there. ``ours``: this copier wrote to them already."""
+        """Read the positions of partitions and continue there. ``ours``: this copier wrote to them before."""
         if self._producer is None:
             self._producer = producer(self._lease.target, self._lease.limits, self._heard("target"), self._batch_bytes)
         try:
@@ -144,7 +144,7 @@ class RecordCopier:
             self._resume.run(self._meant(flows), ours)
         except Retry:
             if not self._consumer.assignment():
-                self._consumer.poll(0)  # it tells of its connections only when it is asked for records
+                self._consumer.poll(0)  # connection errors are reported only by poll
             self._check_rights()
             raise
         for source, obstacle in self._guard.obstacles(flow.source for flow in self._active()).items():
@@ -153,7 +153,7 @@ class RecordCopier:
         self._consumer.assign([TopicPartition(*flow.source[:2], flow.reached) for flow in self._active()])
 
     def _meant(self, flows: Sequence[Flow]) -> list[Flow]:
-        """Those whose topics were not made anew. What else is wrong with them is found by looking at their logs."""
+        """Partitions whose topics were not recreated. Other errors show when their logs are read."""
         wrong = self._here.unsure(flow.source for flow in flows)
         there = self._there.unsure(flow.lane.target for flow in flows)
         left = []
@@ -166,25 +166,25 @@ class RecordCopier:
         return left
 
     def _tell_apart(self, target: Producer) -> None:
-        """Raises `Stop` when both ends are one cluster, `Retry` when one does not answer."""
+        """Raises `Stop` if both ends are one cluster, `Retry` if one does not respond."""
         try:
-            # `cluster_id` of these clients may miss the answer that it waits for, and waits for the next one: a second.
+            # `cluster_id` of these clients can miss its response and waits for the next one, for a second.
             first = self._lease.assignments[0]
             here = self._consumer.list_topics(first.source.topic, ASK_S).cluster_id
             there = target.list_topics(first.target.topic, ASK_S).cluster_id
         except KafkaException as error:
-            raise translated(error.args[0], f"ask both ends of {self._lease.link} who they are") from error
+            raise translated(error.args[0], f"read the cluster ids of both ends of {self._lease.link}") from error
         if not here or not there:
             silent = self._lease.target if here else self._lease.source
             raise Retry(
-                f"{silent.name} to answer", f"nothing within {ASK_S:g} s", "look at its brokers and the network"
+                f"a response from {silent.name}", f"none within {ASK_S:g} s", "check its brokers and the network"
             )
         if here == there:
             raise Stop(f"link {self._lease.link} to join two clusters", f"{here} twice", "correct the link")
         self._told_apart = True
 
     def _check_ends(self) -> None:
-        """Raises `Retry` for an end that was lost and does not answer."""
+        """Raises `Retry` for an end that was lost and does not respond."""
         for side, error in list(self._down.items()):
             client = self._consumer if side == "source" else self._producer
             topic = next(iter(self._flows.values())).source.topic
@@ -195,13 +195,13 @@ class RecordCopier:
                     continue
             except KafkaException:
                 pass
-            raise Retry(f"the {side} to answer", error.str(), "look at its brokers and at the network")
+            raise Retry(f"a response from the {side}", error.str(), "check its brokers and the network")
 
     def _active(self) -> list[Flow]:
         return [flow for flow in self._flows.values() if flow.known and not flow.stopped]
 
     def _watch(self, now: float) -> None:
-        """Look after the sources' producers now and then, and after refusals that concern the whole link."""
+        """Check the sources' producers at intervals, and permissions after refusals of the whole link."""
         if now - self._guarded > GUARD_S:
             for source, obstacle in self._guard.obstacles(flow.source for flow in self._active()).items():
                 if isinstance(obstacle, Stop):
@@ -211,14 +211,14 @@ class RecordCopier:
             self._check_rights()
 
     def _check_rights(self) -> None:
-        """Raises `Stop` when an end refuses us altogether."""
+        """Raises `Stop` if an end refuses the client."""
         self._hear(0)
         for side, error in self._down.items():
             if error.code() in LINK_WIDE:
                 raise translated(error, f"work with the {side}, {getattr(self._lease, side).name}")
 
     def _turn(self, now: float, until_s: float) -> None:
-        """Read what is there and send it; or wait for whatever hinders that."""
+        """Read the available records and send them, or wait for the obstacle."""
         assert self._producer is not None, "copies only between opening and losing its producer"
         room = self._rate.records(now, BATCH)
         if room < 1 or len(self._producer) > AHEAD or self._waiting() > AHEAD_BYTES:
@@ -232,12 +232,12 @@ class RecordCopier:
         if messages:
             self._down.pop("source", None)
             sure = self._sure(messages)
-            if not self._failed:  # else all are read again
+            if not self._failed:  # otherwise all are read again
                 self._take(sure)
             self._hear(0)
 
     def _sure(self, messages: list[Message]) -> list[Message]:
-        """Those of ``messages`` that were read from the topics meant, and may be written to those meant."""
+        """Those of ``messages`` that were read from the intended topics, and may be written to the intended ones."""
         places = set(map(_place, messages))
         flows = [flow for flow in self._active() if flow.source[:2] in places]
         wrong = self._here.unsure(flow.source for flow in flows)
@@ -249,8 +249,8 @@ class RecordCopier:
         return [message for message in messages if _place(message) not in doubted] if doubted else messages
 
     def _check_targets(self, flows: Sequence[Flow]) -> list[LogId]:
-        """Whether the topics that are written to, or are to be for ``flows``, are those meant; sources of those that
-        are not."""
+        """Verify the identity of the target topics of outstanding records and of ``flows``. Returns the sources of
+        those with another identity."""
         self._identified = time.monotonic()
         writing = {flow.source: flow for flow in (*flows, *(flow for flow in self._active() if flow.pending))}
         wrong = self._there.unsure(flow.lane.target for flow in writing.values())
@@ -258,26 +258,26 @@ class RecordCopier:
         for flow in doubted:
             error = wrong[flow.lane.target]
             self._doubt(flow, error)
-            if isinstance(error, Stop | Missing):  # what waits in the client must not be written to another topic
+            if isinstance(error, Stop | Missing):  # records in the client must not go to another topic
                 flow.forget()
                 self._failed.append((flow, KafkaError(KafkaError._UNKNOWN_TOPIC, str(error))))
                 purged(self._producer)
         return [flow.source for flow in doubted]
 
     def _doubt(self, flow: Flow, error: TrueupError) -> None:
-        """Stop what was made anew; read again later what cannot be told now."""
+        """Stop a partition whose topic was recreated; read it again later if this is not known now."""
         if isinstance(error, Stop):
             self._stop(flow, str(error))
             return
         flow.error = str(error)
-        with suppress(KafkaException):  # it is read from there anyhow once it is assigned again
+        with suppress(KafkaException):  # an assignment reads from there anyway
             self._consumer.seek(TopicPartition(*flow.source[:2], flow.reached))
 
     def _waiting(self) -> int:
         return sum(chunk.size for flow in self._flows.values() for chunk in flow.pending)
 
     def _take(self, messages: list[Message]) -> None:
-        """Send records, and heed what is said between them."""
+        """Send records, and handle errors between them."""
         said = [m for m in messages if m.error() is not None] if any(map(_error, messages)) else []
         if said:
             messages = [m for m in messages if m.error() is None]
@@ -299,7 +299,7 @@ class RecordCopier:
         if flow.stopped or not flow.known:
             return
         if error.code() == KafkaError._PARTITION_EOF:
-            if not self._failed:  # else records before the end may not have been sent
+            if not self._failed:  # otherwise records before the end may be unsent
                 flow.end(message.offset() or 0)
         elif error.code() in _LOST:
             self._failed.append((flow, error))
@@ -315,7 +315,7 @@ class RecordCopier:
             self._consumer.pause([TopicPartition(*flow.source[:2])])
 
     def _send(self, flow: Flow, messages: list[Message]) -> None:
-        """Send records of one partition, one by one where one of them was refused before."""
+        """Send records of one partition, one by one if one was refused before."""
         if flow.careful <= 0:
             try:
                 self._send_many(flow, messages)
@@ -340,7 +340,7 @@ class RecordCopier:
             return
         assert self._producer is not None, "copies only between opening and losing its producer"
         topic, number, none = *(repeat(part, chunk.sent) for part in flow.lane.target[:2]), repeat(None, chunk.sent)
-        calls = zip(  # by position, as names cost a third more; ``none`` stands for a second name of the callback
+        calls = zip(  # positional, because keywords cost a third more; ``none``: the callback's alias
             topic, shaped.values, shaped.keys, number, chunk.answers(), none, shaped.stamps, shaped.headers, strict=True
         )
         try:
@@ -353,17 +353,17 @@ class RecordCopier:
         return self._producer is not None and len(self._producer) > 0
 
     def _drained(self) -> bool:
-        """Wait for the answers to all that was sent."""
+        """Wait for the results of all sent records."""
         deadline = time.monotonic() + GRACE_S
         while self._unanswered() and not self._failed and time.monotonic() < deadline:
             self._hear(0.02)
         return not self._unanswered() and not self._failed
 
     def _recover(self) -> None:
-        """After a failure: ask the target how far each partition came, and go on from there with a new producer.
+        """After a failure: read each partition's progress at the target, and continue there with a new producer.
 
-        Whose record was refused is not told by the client, so each partition that waits for an answer sends some
-        records one by one. When none of them was refused by itself, their batch was, and batches become smaller.
+        The client does not report which record was refused, so each partition with outstanding results sends some
+        records one by one. If none of them is refused alone, their batch was, and batches become smaller.
         """
         if self._alone.refused == self._refused and self._recovered:
             self._batch_bytes = max(1, self._batch_bytes // 4)
@@ -378,14 +378,14 @@ class RecordCopier:
         self._begin(hit, ours=True)
 
     def _finish(self, until_s: float) -> None:
-        """Wait for answers; what is not answered in time has to be looked for."""
+        """Wait for results; the target is searched for records without a result."""
         deadline = until_s + GRACE_S
         while self._unanswered() and not self._failed:
             if time.monotonic() > deadline:
                 self._drop_producer()
                 for flow in self._active():
                     if flow.pending:
-                        flow.lose("the target did not answer in time")
+                        flow.lose("the target did not respond in time")
                 return
             self._hear(0.02)
         if self._failed:
@@ -397,7 +397,7 @@ class RecordCopier:
             self._producer = None
 
     def _hear(self, wait_s: float) -> None:
-        """Take the target's answers, waiting for some for so long. That the client failed for good is one as well."""
+        """Process the target's results, waiting up to ``wait_s`` for the first. A fatal error is one, too."""
         if self._producer is None:
             return
         if error := served(self._producer, wait_s):
@@ -406,7 +406,7 @@ class RecordCopier:
             self._check_targets([])
 
     def _heard(self, side: str) -> Callable[[KafkaError], None]:
-        """What the client of a side says about its connections."""
+        """The callback for connection errors of a side."""
 
         def hear(error: KafkaError) -> None:
             if error.fatal():
@@ -419,7 +419,7 @@ class RecordCopier:
 
 @contextmanager
 def _few_collections() -> Iterator[None]:
-    """A read makes thousands of objects at once that are gone before the next one. Looking for cycles among them costs
+    """Reduces garbage collections: a read creates thousands of short-lived objects, and a search for cycles costs
     a fifth of the CPU and finds none."""
     before = gc.get_threshold()
     gc.set_threshold(YOUNG, *before[1:])

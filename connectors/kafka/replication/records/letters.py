@@ -1,4 +1,4 @@
-"""Writes dead letters at a Kafka cluster."""
+"""Writes dead letters to a Kafka cluster."""
 
 import time
 
@@ -20,7 +20,7 @@ class KafkaLetters:
         self._producer: Producer | None = None
 
     def write(self, topic: str, record: Record, headers: Headers) -> str:
-        """Write and wait. Empty: acknowledged."""
+        """Write and wait. Returns the error, empty if it was acknowledged."""
         answers: list[KafkaError | None] = []
 
         def told(error: KafkaError | None, _message: Message) -> None:
@@ -50,7 +50,7 @@ class KafkaLetters:
         return self._producer
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
         if self._producer is not None:
             dropped(self._producer, 0.0)
             self._producer = None

@@ -1,9 +1,9 @@
-"""What is known of each partition while it is copied: what was sent, what of that is acknowledged, and where it stands.
+"""The state of each partition during the copy: sent and acknowledged records, and its position.
 
-Records are sent in **chunks**: those of one partition that one read returned. Only the last record of a chunk tells
-when and where it was written; the producer keeps their order, so those before it stand right before it unless the
-target partition grew by more than was sent. Then somebody else writes there as well, and from then on every record
-tells its own place, so that runs stay exact.
+Records are sent in **chunks**: the records of one partition in one read. Only the last record of a chunk reports
+when and where it was written; the producer keeps their order, so the others are directly before it, unless the
+target partition grew by more than the sent records. In this case there is another writer, and from then on every
+record reports its own offset, so that runs remain exact.
 """
 
 from collections import deque
@@ -17,14 +17,14 @@ from trueup.connectors.contract import Assignment
 from trueup.connectors.kafka.replication.records.clients import PURGED
 from trueup.connectors.replication.track import Lane, LogTrack
 
-_ELSEWHERE = "records were written before those that the target had acknowledged"
+_ELSEWHERE = "records were written before the acknowledged ones"
 Answer = Callable[[KafkaError | None, Message], None]
 
 
 class Chunk:
-    """Records of one partition on their way. ``after``: the source offset behind them; ``stamp``: the first's time.
+    """Records of one partition in flight. ``after``: the source offset after them; ``stamp``: time of the first.
 
-    ``offsets``: source offsets of those that are sent, in order; none: it is done once those before it are.
+    ``offsets``: source offsets of the sent ones, in order; empty: it is done once earlier chunks are.
     """
 
     __slots__ = ("after", "dismissed", "dropped", "filtered", "flow", "left", "sent", "size", "spans", "stamp")
@@ -36,7 +36,7 @@ class Chunk:
         self.left = len(offsets) if flow.lane.shared else min(1, len(offsets))
 
     def delivered(self, error: KafkaError | None, message: Message) -> None:
-        """The last record was written, and so all of them; or it was not."""
+        """Process the result of the last record, which includes all others."""
         if not self._counts(error):
             return
         last = message.offset() or 0
@@ -45,7 +45,7 @@ class Chunk:
             self.flow.fail(KafkaError(KafkaError._STATE, _ELSEWHERE))
             return
         self.flow.counts.foreign += gap
-        if gap:  # where the others stand among ours is not known: only the last is certain
+        if gap:  # offsets of the others are unknown between foreign records: only the last is certain
             self.flow.run(self.spans[-1][0] + self.spans[-1][1] - 1, last, 1)
         else:
             at = last + 1 - self.sent
@@ -56,7 +56,7 @@ class Chunk:
         self.flow.settle()
 
     def one(self, offset: int, error: KafkaError | None, message: Message) -> None:
-        """The record at ``offset`` was written, or not."""
+        """Process the result of the record at ``offset``."""
         if not self._counts(error):
             return
         last = message.offset() or 0
@@ -71,13 +71,13 @@ class Chunk:
             self.flow.settle()
 
     def answers(self) -> list["Answer | None"]:
-        """A callback, or None, for each of its records in turn."""
+        """A callback or None for each of its records, in order."""
         if self.flow.lane.shared:
             return [partial(self.one, s + n) for s, records in self.spans for n in range(records)]
         return [*[None] * (self.sent - 1), self.delivered]
 
     def forget(self) -> None:
-        """What is answered from now on comes too late."""
+        """Ignore later results."""
         self.left = -1
 
     def _counts(self, error: KafkaError | None) -> bool:
@@ -87,7 +87,7 @@ class Chunk:
 
 
 class Flow(LogTrack):
-    """One source partition. ``pending``: chunks on their way, in order."""
+    """One source partition. ``pending``: chunks in flight, in order."""
 
     def __init__(
         self, assignment: Assignment, lane: Lane, flow: int, failed: "list[tuple[Flow | None, KafkaError]]"
@@ -97,14 +97,14 @@ class Flow(LogTrack):
         self.pending: deque[Chunk] = deque()
 
     def chunk(self, after: int, stamp: int, offsets: Sequence[int]) -> Chunk:
-        """A new chunk behind the others."""
+        """A new chunk after the others."""
         chunk = Chunk(self, after, stamp, offsets)
         self.pending.append(chunk)
         self.reached, self.stamp, self.idle = after, stamp, False
         return chunk
 
     def settle(self) -> None:
-        """Move on past every chunk that is done, in order."""
+        """Advance past every completed chunk, in order."""
         pending, counts = self.pending, self.counts
         while pending and not pending[0].left:
             chunk = pending.popleft()
@@ -117,8 +117,8 @@ class Flow(LogTrack):
             self.floor = self.lane.next
 
     def end(self, offset: int) -> None:
-        """The source has nothing more before ``offset``: what is between is no record. One read may tell that, and
-        records from there on that came since; they are read once."""
+        """Record that the source has no records before ``offset``. A read can report this together with later records
+        from there on; they are read once."""
         if offset < self.reached:
             return
         self.reached, self.idle = offset, True
@@ -128,20 +128,20 @@ class Flow(LogTrack):
             self.offset = max(self.offset, offset)
 
     def fail(self, error: KafkaError) -> None:
-        """A chunk was not written. What we took back ourselves is no failure."""
+        """Record that a chunk was not written. Dropped unsent records are no failure."""
         if error.code() not in PURGED:
             self._failed.append((self, error))
 
     def lose(self, reason: str) -> None:
-        """What is on its way may or may not arrive: the target has to be asked before anything else is sent."""
+        """Record that the fate of chunks in flight is unknown: the target must be read before the next write."""
         self.forget()
         self.error, self.known = reason, False
 
     def forget(self) -> None:
-        """Drop what is on its way: the target will be asked how far it came. Late answers about it change nothing."""
+        """Drop chunks in flight: the target will be read for the progress. Later results are ignored."""
         while self.pending:
             self.pending.pop().forget()
-        self.runs = self._divided()[0]  # those behind the offset are found again
+        self.runs = self._divided()[0]  # runs after the offset are found again
         self.reached, self.idle = self.offset, False
 
     def _lag_ms(self, now_ms: int) -> int:
@@ -152,7 +152,7 @@ class Flow(LogTrack):
 
 
 def _spans(offsets: Sequence[int]) -> list[tuple[int, int]]:
-    """Runs of consecutive offsets: (first, how many)."""
+    """Runs of consecutive offsets: (first, count)."""
     if not offsets:
         return []
     spans, first = [], offsets[0]

@@ -1,4 +1,4 @@
-"""What is written at the target for records that were read: the same, with our headers, or what a transform makes."""
+"""The records to write at the target: unchanged with Trueup's headers, or the result of a transform."""
 
 from collections.abc import Iterable, Iterator
 from itertools import chain, compress, repeat
@@ -17,8 +17,8 @@ Row = tuple[bytes | None, bytes | None, int, Headers]
 
 
 class Shaped(NamedTuple):
-    """Records of one partition, ready: their source offsets, the columns of as many rows, which can be read once, and
-    how many were left out and why."""
+    """Records of one partition, ready to write: source offsets, columns with as many rows, which can be read once, and
+    the number of omitted records by reason."""
 
     offsets: list[int]
     values: Iterable[bytes | None]
@@ -30,7 +30,7 @@ class Shaped(NamedTuple):
     filtered: int
 
     def rows(self) -> Iterator[Row]:
-        """One by one."""
+        """The rows, one by one."""
         return zip(self.values, self.keys, self.stamps, self.headers, strict=True)
 
 
@@ -38,11 +38,11 @@ _FIRST, _SECOND = itemgetter(0), itemgetter(1)
 
 
 class Broken(Exception):  # noqa: N818
-    """The transform raised; the text says what."""
+    """The transform raised an exception; the text has the reason."""
 
 
 class Shape:
-    """Makes rows of records for one lease."""
+    """Creates rows from records for one lease."""
 
     def __init__(self, lease: Lease) -> None:
         ends = lease.source, lease.target, lease.forward
@@ -54,7 +54,7 @@ class Shape:
             self._transform = entry_point(lease.transform, f"links.{lease.link}.transform")
 
     def many(self, prefix: bytes, messages: list[Message]) -> Shaped:
-        """All that is to be written of ``messages`` of one partition. Raises `Broken`."""
+        """The rows of ``messages`` of one partition. Raises `Broken`."""
         offsets = cast("list[int]", list(map(Message.offset, messages)))
         headers, dropped = self._tagged(prefix, messages, offsets)
         if dropped:
@@ -79,7 +79,7 @@ class Shape:
         return Shaped(offsets, values, keys, stamps, headers, size, shaped.dropped, len(made) - len(left))
 
     def _tagged(self, prefix: bytes, messages: list[Message], offsets: list[int]) -> tuple[list[Headers | None], int]:
-        """Headers with ours, None for records that are not to go on, and how many these are."""
+        """Headers with Trueup's, None for records that are not copied, and the number of these."""
         found = [each or [] for each in cast("Iterable[Headers | None]", map(Message.headers, messages))]
         ours = marks(prefix, offsets)
         refill = self._refills.get(prefix)
@@ -96,7 +96,7 @@ class Shape:
         return self._path if refill is None or offset >= refill.until else self._again[offset < refill.held]
 
     def _made(self, message: Message, row: Row) -> Row | None:
-        """What the transform makes of a record; ours are its last two headers, which it does not see."""
+        """The transform's result for a record; the last two headers are Trueup's and hidden from the transform."""
         made: Record | None = None
         assert self._transform is not None, "asked only with a transform"
         with Attempt() as attempt:
@@ -112,7 +112,7 @@ class Shape:
 
 
 def record_of(message: Message) -> Record:
-    """A message as operators' code sees it."""
+    """A message in the form that operators' code receives."""
     return Record(
         message.topic() or "", message.partition() or 0, message.offset() or 0, message.timestamp()[1],
         message.key(), message.value(), cast("tuple[tuple[str, bytes | None], ...]", tuple(message.headers() or ())),

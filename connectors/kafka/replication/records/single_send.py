@@ -1,4 +1,4 @@
-"""Sends records one at a time, each after the last is answered: how a refused record is found, and dealt with."""
+"""Sends records one at a time, waiting for each result, to find and handle a refused record."""
 
 import time
 
@@ -14,7 +14,7 @@ from trueup.connectors.replication.failures import failure_of, policy_of
 
 
 class Alone:
-    """The one-by-one side of a lease, with its policy for refused records."""
+    """The one-by-one writer of a lease, with its policy for refused records."""
 
     def __init__(self, lease: Lease, shape: Shape, target: Identity) -> None:
         self._lease, self._shape, self._policy = lease, shape, policy_of(lease, KafkaLetters(lease))
@@ -23,9 +23,9 @@ class Alone:
         self.refused = 0
 
     def send(self, flow: Flow, message: Message, deadline_s: float) -> None:
-        """Write one record or deal with its refusal; what stops the flow is told by it.
+        """Write one record, or handle its refusal; an error that stops the flow is recorded in it.
 
-        Not answered until ``deadline_s`` (monotonic): whether it was written is unknown, so the flow is too.
+        Without a result until ``deadline_s`` (monotonic) the flow's position is unknown.
         """
         after, stamp = (message.offset() or 0) + 1, message.timestamp()[1]
         try:
@@ -69,12 +69,12 @@ class Alone:
         return answers[0] if answers else KafkaError(KafkaError._TIMED_OUT)
 
     def _unsure(self, flow: Flow) -> KafkaError | None:
-        """Why the record must not be written now."""
+        """Why the record must not be written now; None if it may be."""
         error = self._target.unsure([flow.lane.target]).get(flow.lane.target)
         return KafkaError(KafkaError._STATE, str(error)) if error else None
 
     def _refuse(self, flow: Flow, message: Message, reason: str) -> None:
-        """Let the policy decide. Handled: the copy goes on behind the record."""
+        """Apply the policy. If the record was handled, the copy continues after it."""
         self.refused += 1
         record = record_of(message)
         if problem := self._policy.handle(failure_of(self._lease, flow.source, record, reason), record):
@@ -91,7 +91,7 @@ class Alone:
         return self._producer
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
         self._policy.close()
         if self._producer is not None:
             dropped(self._producer, 0.0)
@@ -99,4 +99,4 @@ class Alone:
 
 
 def _unheard(_error: KafkaError) -> None:
-    """Each record has an answer of its own."""
+    """Ignored: each record has its own result."""

@@ -1,7 +1,7 @@
-"""What the records path cannot see by itself: that the source partition is written by links that copy whole batches.
+"""Detects that a link with copy: batches writes to a source partition, which the records path cannot see in records.
 
-Such batches tell where they have been by their producer id (state/replication/provenance.py), which librdkafka does not
-show. The leader of the partition lists the producers that wrote in the last day (DescribeProducers, KIP-664).
+The path of such batches is in their producer ids (state/replication/provenance.py), which librdkafka does not expose.
+The leader of the partition lists the producers of the last day (DescribeProducers, KIP-664).
 """
 
 from collections.abc import Iterable
@@ -13,16 +13,16 @@ from trueup.state.replication.provenance import onward, tag_of
 
 
 class Guard:
-    """Asks the source of a lease. A source whose options only librdkafka understands cannot be asked: all its links
-    copy records then, and there is nothing to find."""
+    """Queries the source of a lease. A source whose options only librdkafka supports cannot be queried: all of its
+    links copy records then, and there is nothing to detect."""
 
     def __init__(self, lease: Lease, source: Cluster | None) -> None:
         self._lease, self._source = lease, source
         self._refreshed = False
 
     def obstacles(self, partitions: Iterable[LogId]) -> dict[LogId, TrueupError]:
-        """What forbids to copy partitions: `Stop` for batches that must not go to the target, else that this could
-        not be found out. Raises `Retry` and `Stop` for the whole source."""
+        """Why partitions must not be copied: `Stop` for batches that must not go to the target, otherwise the error
+        of the query. Raises `Retry` and `Stop` for the whole source."""
         wanted = list(partitions)
         if self._source is None or not wanted:
             return {}
@@ -34,10 +34,10 @@ class Guard:
                 found[partition] = ids
             elif bad := [each for each in ids if self._loops(each)]:
                 found[partition] = Stop(
-                    "records that this link may carry",
-                    f"batches in {partition} (producer id {bad[0]:#x}) that a link with copy: batches wrote and that "
+                    "records that this link may copy",
+                    f"batches in {partition} (producer id {bad[0]:#x}) from a link with copy: batches, which "
                     f"must not go to {self._lease.target.name}",
-                    "set the same copy: for the links of both directions",
+                    "set the same value of copy for the links of both directions",
                 )
         self._refreshed = not found
         return found

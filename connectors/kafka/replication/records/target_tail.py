@@ -1,4 +1,4 @@
-"""Tails of partitions of a Kafka cluster, for what `connectors.replication.tail` looks for."""
+"""Tails of partitions of a Kafka cluster, for the searches of `connectors.replication.tail`."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -24,7 +24,7 @@ class KafkaTails:
         self._consumer: Consumer | None = None
 
     def run(self, searches: Mapping[LogId, Search]) -> None:
-        """Bring all searches to their ends. Raises `Retry` when the cluster does not deliver."""
+        """Run all searches to their ends. Raises `Retry` if the cluster does not deliver records."""
         while spans := {target: span for target, search in searches.items() if (span := search.span())}:
             found = self._read(spans)
             for target, (low, _) in spans.items():
@@ -37,7 +37,7 @@ class KafkaTails:
         left, deadline = set(spans), time.monotonic() + TIMEOUT_S
         while left:
             if time.monotonic() > deadline:
-                raise Retry(f"the tails of {_names(left)}", f"nothing for {TIMEOUT_S:.0f} s", "look at the target")
+                raise Retry(f"the tails of {_names(left)}", f"no records for {TIMEOUT_S:.0f} s", "check the target")
             messages: list[Message | None] = [*source.consume(2_000, 0)]
             for message in messages or [source.poll(0.2)]:
                 if message is not None:
@@ -53,7 +53,7 @@ class KafkaTails:
         return self._consumer
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         if self._consumer is not None:
             self._consumer.close()
             self._consumer = None
@@ -65,7 +65,7 @@ def _sort(
     found: Mapping[LogId, list[tuple[bytes, Met]]],
     left: set[LogId],
 ) -> None:
-    """Put a message, or the news that a partition's end was met, where it belongs. Raises our errors."""
+    """Add a message, or the end of a partition, to its result. Raises `TrueupError`."""
     target, error = LogId(message.topic() or "", message.partition() or 0), message.error()
     if error is not None and error.code() != KafkaError._PARTITION_EOF:
         raise translated(error, f"read the tail of {target}")
@@ -79,7 +79,7 @@ def _sort(
 
 
 def _unheard(_error: KafkaError) -> None:
-    """A broker that cannot be reached shows as a tail that does not come."""
+    """Ignored: an unreachable broker shows as a missing tail."""
 
 
 def _names(partitions: Iterable[LogId]) -> str:
@@ -87,14 +87,14 @@ def _names(partitions: Iterable[LogId]) -> str:
 
 
 class TargetEnds:
-    """Where partitions of a target start and end, once all that their leaders have is replicated: before that they do
-    not show it, and it may be ours. ``cluster`` None: its options are such that it cannot be asked that."""
+    """Start and end of target partitions, after everything that their leaders have is replicated: before that, records
+    are hidden and may belong to this copy. ``cluster`` None: its options do not permit this query."""
 
     def __init__(self, endpoint: Endpoint, cluster: Cluster | None) -> None:
         self._endpoint, self._cluster = endpoint, cluster
 
     def __call__(self, targets: Iterable[LogId]) -> dict[LogId, Bounds | TrueupError]:
-        """Start and end, or why that is not known."""
+        """Start and end, or the error."""
         wanted = set(targets)
         if self._cluster is None:
             return bounds(self._endpoint, wanted)

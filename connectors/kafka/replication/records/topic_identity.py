@@ -1,8 +1,8 @@
-"""Whether the topics that the records path reads and writes are those that are meant.
+"""Verifies that the topics that the records path reads and writes are the intended ones.
 
-librdkafka follows a topic's name: made anew, the topic is read on and written on. So the leaders are asked by topic id:
-those of the source after every read and before anything of it is written, which is exact, as a leader that still has
-the topic gave no record of another; those of the target before every write and while writes are under way.
+librdkafka follows a topic's name, also after it was recreated. Therefore the leaders are queried with topic ids: those
+of the source after every read and before its records are written, which is exact, because a leader that still has
+the topic returned no records of another one; those of the target before every write and during writes.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,9 +18,9 @@ _ATTEMPTS = 2
 
 
 class Identity:
-    """The topics at one end of a lease. ``meant``: ids by topic, empty for whichever is there when it is first asked.
+    """The topics at one end of a lease. ``meant``: ids by topic, empty for the one that exists at the first query.
 
-    ``cluster`` None: its options are such that it cannot be asked; every topic is then taken for the one meant.
+    ``cluster`` None: its options do not permit the query; every topic then counts as the intended one.
     """
 
     def __init__(self, cluster: Cluster | None, meant: Mapping[str, bytes]) -> None:
@@ -28,8 +28,8 @@ class Identity:
         self._stale, self._by_name = True, False
 
     def unsure(self, partitions: Iterable[LogId]) -> dict[LogId, TrueupError]:
-        """Those of ``partitions`` whose leaders do not have the topic meant at this moment: `Stop` where it was made
-        anew, `Missing` where the cluster does not know it, another `Retry` where that cannot be told."""
+        """Those of ``partitions`` whose leaders do not have the intended topic now: `Stop` if it was recreated,
+        `Missing` if the cluster does not know it, another `Retry` if this is unknown."""
         left = set(partitions)
         if self._cluster is None or not left:
             return {}
@@ -46,7 +46,7 @@ class Identity:
         return found
 
     def _refreshed(self, partitions: Iterable[LogId]) -> dict[LogId, TrueupError]:
-        """Find out who leads, and which topics have other ids."""
+        """Read the leaders, and the topics with other ids."""
         assert self._cluster is not None, "asked only with a cluster"
         wanted = list(partitions)
         try:
@@ -63,7 +63,7 @@ class Identity:
         return found
 
     def _asked(self, partitions: Iterable[LogId]) -> dict[LogId, TrueupError]:
-        """Ask all leaders at once; what is wrong with which partition."""
+        """Query all leaders in parallel; the errors by partition."""
         assert self._cluster is not None, "asked only with a cluster"
         of_node, found = self._led(partitions)
         asked: list[tuple[int, Connection]] = []
@@ -90,7 +90,7 @@ class Identity:
         return found
 
     def _led(self, partitions: Iterable[LogId]) -> tuple[dict[int, dict[str, list[int]]], dict[LogId, TrueupError]]:
-        """Partitions of each topic by leader, and those without. Those of a cluster without topic ids are left out."""
+        """Partitions by leader and topic, and those without a leader. Clusters without topic ids are omitted."""
         assert self._cluster is not None, "asked only with a cluster"
         of_node: dict[int, dict[str, list[int]]] = {}
         found: dict[LogId, TrueupError] = {}
@@ -110,6 +110,6 @@ class Identity:
         return {LogId(name, number): error for name, numbers in topics.items() for number in numbers}
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         if self._cluster is not None:
             self._cluster.close()

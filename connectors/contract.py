@@ -55,12 +55,12 @@ def log_of(path: str, number: int) -> LogId:
 class Endpoint:
     """A cluster as one end of a link. ``bit`` (0 to 31): its position in the path of a record, for all links.
 
-    ``bootstrap``: the address in the syntax of its system. ``options`` are client settings; they may contain
+    ``address``: in the syntax of its system. ``options`` are client settings; they may contain
     secrets and are never shown. ``system``: selects the reader and the writer.
     """
 
     name: str
-    bootstrap: str
+    address: str
     bit: int
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
     system: str = ""

@@ -5,13 +5,14 @@ lookaround nor backreferences.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
 import re2
 
 from trueup.state.common.errors import BadSettings
+from trueup.state.common.options import shown
 
 LONGEST = 10_000
 """Characters of a pattern."""
@@ -41,6 +42,13 @@ def problem_of(pattern: str) -> str:
     except re2.error as error:
         return _reason(error)
     return ""
+
+
+def problems_of(path: str, patterns: Iterable[str]) -> Iterator[str]:
+    """What is wrong with the patterns of a settings key, a line for each."""
+    for pattern in patterns:
+        if problem := problem_of(pattern):
+            yield f"{path}: expected a regular expression between slashes; found {shown(pattern)}: {problem}"
 
 
 def matches(patterns: Iterable[str], name: str) -> bool:

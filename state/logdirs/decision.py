@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import NamedTuple
 from zlib import crc32
 
-from trueup.state.common.kafka_topics import internal
 from trueup.state.common.patterns import matches
+from trueup.state.common.systems import internal
 from trueup.state.logdirs.lifecycle import STALLED_MS, TRANSITIONS, UNDER_WAY, Event, Relocation, Stage, advance, follow
 from trueup.state.logdirs.model import Broker, opened, rank, usable_after
 from trueup.state.logdirs.plan import Balance, Move, headroom, plan, startable

@@ -6,8 +6,8 @@ from heapq import heapify, heappop, heappush
 from typing import Any, Protocol, TypeVar
 from zlib import crc32
 
-from trueup.state.common.kafka_topics import internal
 from trueup.state.common.patterns import matches
+from trueup.state.common.systems import internal
 
 
 class _Ordered(Protocol):

@@ -1,12 +1,12 @@
-"""Links between Kafka clusters, as an operator declares them."""
+"""Links between clusters, as an operator declares them."""
 
 import re
 from calendar import monthrange, timegm
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from trueup.state.common.options import BYTES, MODES, YEAR_S, key
-from trueup.state.replication.provenance import BITS
 
 EXCLUDED = (
     "compression.type",
@@ -22,26 +22,28 @@ MOMENT = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Cluster:
-    """A Kafka cluster. Links and logdirs refer to it by its name."""
+class Cluster(Protocol):
+    """A cluster as its section declares it, of whatever system. Links refer to it by its name."""
 
-    bootstrap: str = key(doc="Kafka brokers, host:port[,...]")
-    bit: int = key(
-        doc="Number of this cluster in the path of a record; unique per cluster, identical in every configuration, "
-        "and never changed", least=0, most=BITS - 1,
-    )  # fmt: skip
-    options: dict[str, str] = key(
-        dict, "librdkafka settings, for example security.protocol and sasl.username", secret=True
-    )
+    @property
+    def address(self) -> str:
+        """Where it is reached, host:port[,...]."""
+
+    @property
+    def bit(self) -> int:
+        """Its number in the path of a record, 0 to 31."""
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """Settings of its clients. They may hold secrets."""
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link copies topics from one Kafka cluster to another, in one direction."""
+    """A link copies topics from one cluster to another, in one direction."""
 
-    source: str = key(doc="Name of the source cluster in section kafka")
-    target: str = key(doc="Name of the target cluster in section kafka")
+    source: str = key(doc="Name of the source cluster, as declared")
+    target: str = key(doc="Name of the target cluster, as declared")
     topics: list[str] = key(
         doc="Topics to copy: names, or /regular expressions/ in RE2 syntax that match the whole name", live=True
     )
@@ -50,8 +52,8 @@ class Link:
         "settings and ACLs wait for `trueup approve`; enforce: execute all changes", one_of=MODES, live=True,
     )  # fmt: skip
     exclude: list[str] = key(
-        list, "Topics that are not copied, in the syntax of topics; internal topics of Kafka and Trueup are always "
-        "excluded", live=True,
+        list, "Topics that are not copied, in the syntax of topics; internal topics of the clusters and of "
+        "Trueup are always excluded", live=True,
     )  # fmt: skip
     rename: str = key("{topic}", "Name of the target topic; {topic} and {source} are replaced")
     into: str = key("", "A single target topic for all source topics; overrides rename")

@@ -25,8 +25,10 @@ from trueup.state.common.options import (
     shown,
     shown_name,
 )
+from trueup.state.common.systems import SYSTEMS
 from trueup.state.deletion.settings import Deletion
 from trueup.state.deletion.stores import Store, check_stores
+from trueup.state.kafka.settings import KafkaCluster
 from trueup.state.logdirs.settings import LogDirs
 from trueup.state.placement.settings import Placement
 from trueup.state.replication import settings as replication
@@ -124,7 +126,7 @@ class Settings:
     placement: Placement = field(default_factory=Placement)
     deletion: Deletion = field(default_factory=Deletion)
     stores: dict[str, Store] = field(default_factory=dict)
-    kafka: dict[str, replication.Cluster] = field(default_factory=dict)
+    kafka: dict[str, KafkaCluster] = field(default_factory=dict)
     links: dict[str, replication.Link] = field(default_factory=dict)
     logdirs: dict[str, LogDirs] = field(default_factory=dict)
     journal: Journal = field(default_factory=Journal)
@@ -137,7 +139,7 @@ class Settings:
     @property
     def clusters(self) -> dict[str, tuple[str, replication.Cluster]]:
         """Every cluster that a link can name: its system (the section's name) and its settings."""
-        return {name: ("kafka", cluster) for name, cluster in self.kafka.items()}
+        return {name: (system, one) for system in SYSTEMS for name, one in getattr(self, system).items()}
 
 
 Sections = Mapping[str, type]
@@ -152,7 +154,9 @@ def parse(raw: Mapping[str, Any], sections: Sections = MappingProxyType({})) -> 
     if not any(_given(raw, *path) for path in (("links",), ("logdirs",), ("cluster", "zookeeper"))):
         wanted = "ZooKeeper servers of the cluster, host:port[,host:port...], or links or logdirs of Kafka clusters"
         problems.insert(0, f"cluster.zookeeper: expected {wanted}; found nothing")
-    problems += validation.check(*(_good(raw, name) for name in ("kafka", "links", "logdirs")))
+    problems += validation.check(
+        {system: _good(raw, system) for system in SYSTEMS}, _good(raw, "links"), _good(raw, "logdirs")
+    )
     if made is not None:
         problems += _together(made)
     if problems or made is None:
@@ -190,7 +194,8 @@ def change(settings: Settings, name: str, value: Any) -> Settings:
     kind = hints_of(part.__class__)[leaf]
     made = replace(part, **{leaf: options.value(live[name], kind, from_text(value, kind), name, problems)})
     if table and not problems:
-        problems += validation.check_entry(section, table[0], made)
+        systems = {cluster: system for cluster, (system, _) in settings.clusters.items()}
+        problems += validation.check_entry(section, table[0], made, systems)
     if problems:
         raise BadSettings(problems)
     if section in settings.sections:

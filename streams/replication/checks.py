@@ -35,7 +35,7 @@ def all_of(settings: Settings) -> Iterator[Check]:
 
 def _cluster(settings: Settings, name: str, seen: dict[str, Seen]) -> Check:
     system, declared = settings.clusters[name]
-    endpoint, row = Endpoint(name, declared.bootstrap, declared.bit, declared.options, system), f"{system}.{name}"
+    endpoint, row = Endpoint(name, declared.address, declared.bit, declared.options, system), f"{system}.{name}"
     cluster = admin_of(endpoint)
     if wrong := cluster.problems():
         return fail(row, "; ".join(wrong), "correct these options")
@@ -49,7 +49,7 @@ def _cluster(settings: Settings, name: str, seen: dict[str, Seen]) -> Check:
 def _link(name: str, link: Link, seen: Mapping[str, Seen], prefix: str) -> Check:
     row, source, target = f"links.{name}", seen[link.source], seen[link.target]
     if source.id == target.id:
-        return fail(row, f"{link.source} and {link.target} are one cluster, {source.id}", "correct their bootstrap")
+        return fail(row, f"{link.source} and {link.target} are one cluster, {source.id}", "correct their addresses")
     topics = topics_of(link.topics, link.exclude, source.names, prefix)
     called = {target_of(topic, link.rename, link.into, link.source) for topic in topics}
     missing = len(called - set(target.names))

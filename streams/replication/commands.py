@@ -217,7 +217,7 @@ CHECKPOINTS = (
 )
 
 
-@click.command(short_help="Links between Kafka clusters, with lag and state.")
+@click.command(short_help="Links between clusters, with lag and state.")
 @options.output
 @options.api
 def links(api: str, output: str) -> int:

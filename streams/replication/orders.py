@@ -47,7 +47,7 @@ class Orders:
     def endpoint(self, cluster: str) -> Endpoint:
         """A cluster as one end of the link."""
         system, declared = self._settings().clusters[cluster]
-        return Endpoint(cluster, declared.bootstrap, declared.bit, declared.options, system)
+        return Endpoint(cluster, declared.address, declared.bit, declared.options, system)
 
     def of(self, this: Round, due: Sequence[tuple[Copy, int]]) -> list[Order]:
         """Orders for these copies, each with the number of records that it is behind, -1 when nobody knows."""

@@ -15,8 +15,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from trueup.connectors.contract import LogId, Position, Progress, Run, log_of
-from trueup.connectors.kafka.journal.topics import Announcer
-from trueup.streams.journal.channel import Channel
+from trueup.streams.journal.channel import Channel, publish
 from trueup.streams.journal.codec import encode
 
 TOPIC = "reports"
@@ -70,7 +69,9 @@ class Reporter:
         for part in _pieces(progress):
             self.keep(part)
             if self._channel is not None:
-                _publish(self._channel, self._heard(self.reports[-1]))
+                heard = self._heard(self.reports[-1])
+                body = encode(TOPIC, record_of(heard))
+                publish(self._channel, f"{heard.link}/{heard.part}".encode(), body)
 
     def keep(self, progress: list[Progress]) -> None:
         """For the result alone."""
@@ -87,17 +88,6 @@ def _pieces(progress: list[Progress]) -> Iterable[list[Progress]]:
         piece.append(one)
         size += 1 + len(one.runs)
     yield piece
-
-
-_announcers: dict[Channel, Announcer] = {}
-
-
-def _publish(channel: Channel, heard: Heard) -> None:
-    """Where the brokers do not take it, the result of the lease holds it."""
-    if channel not in _announcers:
-        _announcers[channel] = Announcer(dict(channel.client))
-    body = encode(TOPIC, record_of(heard))
-    _announcers[channel].publish(channel.topic, f"{heard.link}/{heard.part}".encode(), body)
 
 
 def record_of(heard: Heard) -> dict[str, Any]:

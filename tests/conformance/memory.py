@@ -191,7 +191,7 @@ class MemoryLink:
         with self._lock:
             try:
                 if self._connection is None:
-                    self._connection = Client(("127.0.0.1", int(self.endpoint.bootstrap)), authkey=KEY)
+                    self._connection = Client(("127.0.0.1", int(self.endpoint.address)), authkey=KEY)
                 self._connection.send((what, given))
                 return self._connection.recv()
             except (OSError, EOFError, AuthenticationError) as error:

@@ -68,7 +68,7 @@ def librdkafka(endpoint: Endpoint, **ours: object) -> dict[str, Any]:
         for name, value in ours.items()
     }
     return {
-        "bootstrap.servers": endpoint.bootstrap,
+        "bootstrap.servers": endpoint.address,
         "logger": logging.getLogger("librdkafka"),
         **_QUIET,
         **given,
@@ -78,7 +78,7 @@ def librdkafka(endpoint: Endpoint, **ours: object) -> dict[str, Any]:
 
 def kafka_python(endpoint: Endpoint) -> dict[str, Any]:
     """Settings for a client of kafka-python, such as ``KafkaAdminClient``. Raises like `settings_of`."""
-    return {"bootstrap_servers": endpoint.bootstrap.split(","), **settings_of(endpoint)}
+    return {"bootstrap_servers": endpoint.address.split(","), **settings_of(endpoint)}
 
 
 def settings_of(endpoint: Endpoint) -> dict[str, Any]:
@@ -98,7 +98,7 @@ def settings_of(endpoint: Endpoint) -> dict[str, Any]:
 def addresses_of(endpoint: Endpoint) -> list[tuple[str, int]]:
     """Host and port of each bootstrap address. Raises `BadSettings`."""
     found = []
-    for part in endpoint.bootstrap.split(","):
+    for part in endpoint.address.split(","):
         host, _, port = part.strip().rpartition(":")
         if not (host and port.isdecimal()):
             raise BadSettings([f"kafka.{endpoint.name}.bootstrap: expected host:port, found {part.strip()!r}"])

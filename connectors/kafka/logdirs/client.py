@@ -79,7 +79,7 @@ class LogDirs(Closing):
         try:
             self._admin = CleanClient(**kafka_python(endpoint))
         except kafka_errors.KafkaError as error:
-            raise _translated(error, f"brokers of {endpoint.name} that answer at {endpoint.bootstrap}") from error
+            raise _translated(error, f"brokers of {endpoint.name} that answer at {endpoint.address}") from error
         self._profiles: dict[int, Profile] = {}
 
     def close(self) -> None:

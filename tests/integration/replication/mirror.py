@@ -42,7 +42,7 @@ class Side:
     def write(self, topic: str, values: Sequence[str], partition: int = 0, born: Sequence[str] = ()) -> list[int]:
         """Write values, each with its birthplace if they have one, and return their offsets."""
         offsets: list[int] = []
-        writer = Producer({"bootstrap.servers": self.endpoint.bootstrap, "max.in.flight": 1, "linger.ms": 5})
+        writer = Producer({"bootstrap.servers": self.endpoint.address, "max.in.flight": 1, "linger.ms": 5})
         for value, place in zip(values, born or [""] * len(values), strict=True):
             writer.produce(
                 topic,
@@ -108,7 +108,7 @@ class Side:
 
     def _reader(self, group: str, **more: object) -> Consumer:
         ours = {
-            "bootstrap.servers": self.endpoint.bootstrap,
+            "bootstrap.servers": self.endpoint.address,
             "group.id": group,
             "enable.auto.commit": False,
             "fetch.wait.max.ms": 50,

@@ -63,7 +63,7 @@ def test_old_records_outlive_the_short_retention_of_the_target(both: tuple[Side,
         east.create(topic, 1, retention_ms="-1")
     align(both, "old")
     west.create("lost")
-    writer = Producer({"bootstrap.servers": west.endpoint.bootstrap})
+    writer = Producer({"bootstrap.servers": west.endpoint.address})
     for topic in ("old", "lost"):
         writer.produce(topic, b"x", partition=0, timestamp=YEAR_2020_MS)
     writer.flush()

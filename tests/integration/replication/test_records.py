@@ -122,4 +122,4 @@ def test_a_chosen_offset_is_begun_at_whatever_the_target_has(records: Harness) -
 def test_a_link_from_a_cluster_to_itself_is_refused(records: Harness) -> None:
     lease = records.lease(records.topic())
     with pytest.raises(Stop, match="two clusters"):
-        Records().open(replace(lease, target=replace(lease.target, bootstrap=lease.source.bootstrap)))
+        Records().open(replace(lease, target=replace(lease.target, address=lease.source.address)))

@@ -1,10 +1,18 @@
 """What the replication streams promise about their own text. Offenders are printed."""
 
 import ast
+import re
 
-from tests.unit.house.test_tidy import ROOT, trees
+import pytest
+
+from tests.unit.house.test_tidy import ROOT, shown, sources, trees
 
 LINK = "streams/replication/link.py"
+ROOMS = ("state/replication", "streams/replication")
+NAMES_SYSTEMS = "streams/replication/clusters.py"
+"""Says which system has which modules: the one place of replication that has to."""
+A_SYSTEM = re.compile(r"kafka|librdkafka|bootstrap", re.IGNORECASE)
+"""What only one system is or has, whether it is imported, used or spoken of."""
 
 
 def own_attributes(source: str, name: str) -> set[str]:
@@ -41,3 +49,21 @@ def test_a_link_is_written_by_itself_alone() -> None:
 def test_another_module_that_writes_a_link_is_seen() -> None:
     text = "self.snapshot = 1\nlink.snapshot = 2\nself._link.path, y = 3, 4\nsetattr(link, 'path', 5)\n"
     assert sorted(writes_of_links(ast.parse(text), {"snapshot", "path"})) == [2, 3, 4]
+
+
+def of_a_system(text: str) -> list[str]:
+    """Lines that are about one system."""
+    return [f"{at}: {line.strip()}" for at, line in enumerate(text.splitlines(), 1) if A_SYSTEM.search(line)]
+
+
+def test_replication_knows_no_system() -> None:
+    texts = {shown(path): path.read_text() for path in sources(*ROOMS)}
+    assert {name: found for name, text in texts.items() if (found := of_a_system(text))}.keys() == {NAMES_SYSTEMS}
+
+
+@pytest.mark.parametrize("line", [
+    "import kafka.errors", "from confluent_kafka import OFFSET_END", "from trueup.connectors import kafka",
+    '"""A Kafka cluster."""', "endpoint.bootstrap",
+])  # fmt: skip
+def test_a_line_about_one_system_is_seen(line: str) -> None:
+    assert of_a_system(f"x = 1\n{line}\n") == [f"2: {line}"]

@@ -42,7 +42,8 @@ def test_what_was_copied_is_told(world: World) -> None:
 
 def test_what_is_copied_is_reported_while_the_lease_runs(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[Heard] = []
-    monkeypatch.setattr(reports, "_publish", lambda _channel, heard: found.append(heard))
+    read = lambda body: reports.heard_of(decode("reports", body))  # noqa: E731
+    monkeypatch.setattr(reports, "publish", lambda _channel, _key, body: found.append(read(body)))
     monkeypatch.setattr(reports, "REPORT_S", 0.05)
     with ThreadPoolExecutor(1) as pool:
         lease = pool.submit(hold, order(lease_s=60.0, channel=Channel("reports", ())))

@@ -1,0 +1,1 @@
+"""Kafka clusters, as an operator declares them."""

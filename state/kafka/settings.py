@@ -1,0 +1,25 @@
+"""Kafka clusters, as an operator declares them. One declaration serves links and log directories."""
+
+from dataclasses import dataclass
+
+from trueup.state.common.options import key
+from trueup.state.replication.provenance import BITS
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaCluster:
+    """A Kafka cluster. Links and logdirs refer to it by its name."""
+
+    bootstrap: str = key(doc="Kafka brokers, host:port[,...]")
+    bit: int = key(
+        doc="Number of this cluster in the path of a record; unique per cluster, identical in every configuration, "
+        "and never changed", least=0, most=BITS - 1,
+    )  # fmt: skip
+    options: dict[str, str] = key(
+        dict, "librdkafka settings, for example security.protocol and sasl.username", secret=True
+    )
+
+    @property
+    def address(self) -> str:
+        """Where it is reached."""
+        return self.bootstrap

@@ -1,0 +1,128 @@
+"""Whether links, as declared, can work: each by itself, and all together.
+
+``systems`` is the system of every declared cluster by its name, a key of `state.common.systems.SYSTEMS`. A cluster that
+is not declared is a problem by itself; until it is solved, topics at that end are judged as those of the first system.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from trueup.state.common.options import shown
+from trueup.state.common.patterns import problems_of, regex_of
+from trueup.state.common.systems import SYSTEMS, System, internal
+from trueup.state.replication.leases import flow_of, target_of
+from trueup.state.replication.settings import Link, start_of
+from trueup.state.replication.topology import check_topology, routes_of
+
+ENTRY_POINT = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+
+
+def check_links(links: Mapping[str, Link | None], systems: Mapping[str, str]) -> list[str]:
+    """What is wrong with the links; None stands for one that has problems of its own already."""
+    declared = {name: link for name, link in links.items() if link}
+    problems = [
+        problem for name, link in declared.items()
+        for problem in (*_ends(f"links.{name}", link, systems), *check_link(name, link, systems))
+    ]  # fmt: skip
+    return problems + list(_flows(declared))
+
+
+def check_ways(links: Mapping[str, Link]) -> list[str]:
+    """What is wrong with links that are right by themselves, as records would travel over them."""
+    return check_topology(routes_of(links))
+
+
+def check_link(name: str, link: Link, systems: Mapping[str, str]) -> list[str]:
+    """What is wrong with one link, whatever the others."""
+    path, source, target = f"links.{name}", _system(link.source, systems), _system(link.target, systems)
+    found = (_topics(path, link, source), _target(path, link, source, target), _times(path, link))
+    return [problem for some in (*found, _failures(path, link)) for problem in some]
+
+
+def _system(cluster: str, systems: Mapping[str, str]) -> System:
+    return SYSTEMS[systems.get(cluster, next(iter(SYSTEMS)))]
+
+
+def _declared(systems: Mapping[str, str]) -> str:
+    """The declared clusters by their sections."""
+    sections = {section: [name for name, system in systems.items() if system == section] for section in SYSTEMS}
+    return "; ".join(f"{section}: {', '.join(names) or 'nothing is there'}" for section, names in sections.items())
+
+
+def _ends(path: str, link: Link, systems: Mapping[str, str]) -> Iterator[str]:
+    for end, name in (("source", link.source), ("target", link.target)):
+        if name not in systems:
+            yield f"{path}.{end}: expected one of {_declared(systems)}; found {shown(name)}"
+    if link.source == link.target:
+        yield f"{path}.target: expected another cluster than {path}.source; found {shown(link.target)}"
+
+
+def _topics(path: str, link: Link, source: System) -> Iterator[str]:
+    for leaf in ("topics", "exclude", "paused_topics", "groups", "config_exclude"):
+        yield from problems_of(f"{path}.{leaf}", getattr(link, leaf))
+    for name in link.topics:
+        if regex_of(name) is None and not source.allows(name):
+            wanted = f"names that {source.title} allows, or /regular expressions/"
+            yield f"{path}.topics: expected {wanted}; found {shown(name)}"
+        elif name in (link.heartbeat_topic, link.into) or internal(name):
+            yield f"{path}.topics: expected topics that applications write; found {shown(name)}, which is internal"
+
+
+def _target(path: str, link: Link, source: System, target: System) -> Iterator[str]:
+    allowed = f"a name that {target.title} allows"
+    if link.into:
+        if not target.allows(link.into) or internal(link.into):
+            yield f"{path}.into: expected {allowed}, not an internal one; found {shown(link.into)}"
+        if link.rename != "{topic}":
+            yield f"{path}.rename: expected nothing, as {path}.into is given; found {shown(link.rename)}"
+    elif "{topic}" not in link.rename or not _nameable(link.rename, link.source, target):
+        wanted = f"{allowed} with {{topic}} in it (for one topic use into)"
+        yield f"{path}.rename: expected {wanted}; found {shown(link.rename)}"
+    if not _nameable(link.dead_letter_topic, link.source, target):
+        yield f"{path}.dead_letter_topic: expected {allowed}; found {shown(link.dead_letter_topic)}"
+    elif target_of("t", link.dead_letter_topic, "", link.source) == target_of("t", link.rename, link.into, link.source):
+        found = shown(link.dead_letter_topic)
+        yield f"{path}.dead_letter_topic: expected another topic than what is copied; found {found}"
+    for system in dict.fromkeys((source, target)):
+        if not system.allows(link.heartbeat_topic):
+            wanted, found = f"a name that {system.title} allows", shown(link.heartbeat_topic)
+            yield f"{path}.heartbeat_topic: expected {wanted}; found {found}"
+
+
+def _nameable(template: str, source: str, target: System) -> bool:
+    filled = target_of("t", template, "", source)
+    return target.allows(filled) and not internal(filled)
+
+
+def _times(path: str, link: Link) -> Iterator[str]:
+    if start_of(link.start) is None:
+        wanted = "earliest, latest, time:2026-01-31T00:00:00Z or group:NAME"
+        yield f"{path}.start: expected {wanted}; found {shown(link.start)}"
+    if link.slow_s <= link.heartbeat_s:
+        yield f"{path}.slow_s: expected more than {path}.heartbeat_s, {link.heartbeat_s}; found {link.slow_s}"
+    if link.stalled_s <= link.slow_s:
+        yield f"{path}.stalled_s: expected more than {path}.slow_s, {link.slow_s}; found {link.stalled_s}"
+
+
+def _failures(path: str, link: Link) -> Iterator[str]:
+    for leaf, code in (("hook", link.hook), ("transform", link.transform)):
+        if code and not ENTRY_POINT.fullmatch(code):
+            yield f"{path}.{leaf}: expected module:function; found {shown(code)}"
+    if link.failures == "hook" and not link.hook:
+        yield f"{path}.hook: expected module:function, as {path}.failures is hook; found nothing"
+    if link.hook and link.failures != "hook":
+        yield f"{path}.failures: expected hook, as {path}.hook is given; found {shown(link.failures)}"
+    if link.transform and link.copy == "batches":
+        yield f"{path}.copy: expected records or auto, as {path}.transform opens every record; found 'batches'"
+    if link.failures != "stop" and link.copy == "batches":
+        yield f"{path}.copy: expected records or auto, as {path}.failures handles single records; found 'batches'"
+
+
+def _flows(links: Mapping[str, Link]) -> Iterator[str]:
+    """Two links that write to one cluster as the same producer would each refuse what the other sends."""
+    seen: dict[tuple[str, int], str] = {}
+    for name, link in links.items():
+        flow = flow_of(name, link.flow)
+        other = seen.setdefault((link.target, flow), name)
+        if other != name:
+            yield f"links.{name}.flow: expected another than that of links.{other} to the same target; found {flow}"

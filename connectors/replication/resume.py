@@ -1,4 +1,8 @@
-"""Brings flows to where the target says that they stand, and looks again for what a predecessor had on the wire."""
+"""Finds the first offset of each source log that the target does not have, from the tails of the target logs.
+
+A killed copier may still have requests on the wire. So the target's ends are read again, after `LATE_S` or the time by
+which its ends lag, until nothing more arrived.
+"""
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,48 +13,48 @@ from trueup.connectors.replication.track import LogTrack
 from trueup.state.common.errors import Stop, TrueupError
 
 LATE_S = 0.25
-"""After a killed copier its sockets still deliver what they hold."""
-
-
+"""Seconds for which the sockets of a killed copier may still deliver what they hold."""
 Ends = Callable[[Iterable[LogId]], Mapping[LogId, Bounds | TrueupError]]
 """Where each log starts and ends, or why that is not known. Raises `Retry` and `Stop` for a whole cluster."""
 
 
 class Resume:
-    """Opens tracks of one lease, again and again. ``target``: ends of the target, once all is shown that its servers
-    have. ``lag_s``: by how much the ends of either side may lag what was acknowledged."""
+    """Resumes the logs of one lease, when it opens and after each request whose result is not known. ``source`` and
+    ``target``: read the bounds of logs of that side, once all is shown that its servers have. ``lag_s``: seconds by
+    which the ends of either side may lag what was acknowledged."""
 
     def __init__(self, source: Ends, target: Ends, tails: Tails, lag_s: float = 0.0) -> None:
         self._source, self._ends, self._tails, self._lag_s = source, target, tails, lag_s
 
-    def run(self, flows: Sequence[LogTrack], ours: bool) -> None:
-        """Set each flow to the first offset that the target does not have. ``ours``: records of this copier may be on
-        the wire. Where that cannot be found out the flow says why. Raises `Retry` when it can for none of them."""
-        if not flows:
+    def run(self, tracks: Sequence[LogTrack], ours: bool) -> None:
+        """Set each track to the first offset that the target does not have. ``ours``: records of this copier may be on
+        the wire; without it they are a predecessor's. A track whose offset cannot be determined holds the error.
+        Raises that error if it is so for all of them."""
+        if not tracks:
             return
         if self._lag_s:
             time.sleep(self._lag_s)
-        ends = self._source([flow.source for flow in flows])
-        if known := self._look(flows, ours):
-            for flow in known:
-                _enter(flow, ends[flow.source])
-        if not any(flow.known or flow.stopped for flow in flows):
-            raise flows[0].trouble
+        ends = self._source([track.source for track in tracks])
+        if known := self._look(tracks, ours):
+            for track in known:
+                _enter(track, ends[track.source])
+        if not any(track.known or track.stopped for track in tracks):
+            raise tracks[0].trouble
 
-    def _look(self, flows: Sequence[LogTrack], ours: bool) -> list[LogTrack]:
-        """Take what stands in the tails of the targets; those flows for which this could be done."""
-        ends = self._ends([flow.lane.target for flow in flows])
+    def _look(self, tracks: Sequence[LogTrack], ours: bool) -> list[LogTrack]:
+        """Read the tails of the target logs. Returns the tracks whose targets could be read."""
+        ends = self._ends([track.lane.target for track in tracks])
         found = {target: end for target, end in ends.items() if isinstance(end, Bounds)}
-        known = _seen(flows, ends)
-        for flow in known:
-            if flow.chosen:
-                flow.floor, flow.chosen = found[flow.lane.target].end, False
-        shrunk = [flow for flow in known if flow.floor > found[flow.lane.target].end]
-        for flow in shrunk:
-            flow.floor = -1
+        known = _seen(tracks, ends)
+        for track in known:
+            if track.chosen:
+                track.floor, track.chosen = found[track.lane.target].end, False
+        shrunk = [track for track in known if track.floor > found[track.lane.target].end]
+        for track in shrunk:
+            track.floor = -1
         more = self._read(known, found, ours) or ours
-        for flow in shrunk:
-            flow.shrunk(found[flow.lane.target].end)
+        for track in shrunk:
+            track.shrunk(found[track.lane.target].end)
         while more:
             time.sleep(max(LATE_S, self._lag_s))
             later = self._ends(found)
@@ -60,45 +64,45 @@ class Resume:
                 for target, end in later.items()
                 if isinstance(end, Bounds) and end.end > found[target].end
             }
-            more = bool(grown) and self._read([f for f in known if f.lane.target in grown], grown, ours)
+            more = bool(grown) and self._read([track for track in known if track.lane.target in grown], grown, ours)
             found |= grown
         return known
 
-    def _read(self, flows: Sequence[LogTrack], ends: Mapping[LogId, Bounds], ours: bool) -> bool:
-        """Read the tails below ``ends``. Whether records were found that no position told of."""
+    def _read(self, tracks: Sequence[LogTrack], ends: Mapping[LogId, Bounds], ours: bool) -> bool:
+        """Read the tails below ``ends``. Returns whether they hold records that no position covers."""
         floors: dict[LogId, dict[bytes, int]] = {}
-        for flow in flows:
-            floors.setdefault(flow.lane.target, {})[flow.prefix] = flow.floor
+        for track in tracks:
+            floors.setdefault(track.lane.target, {})[track.prefix] = track.floor
         searches = {target: Search(ends[target], wanted) for target, wanted in floors.items()}
         self._tails.run(searches)
         more = False
-        for flow in flows:
-            more |= flow.found(searches[flow.lane.target].met[flow.prefix], ours)
-            flow.floor = flow.lane.next = ends[flow.lane.target].end
+        for track in tracks:
+            more |= track.found(searches[track.lane.target].met[track.prefix], ours)
+            track.floor = track.lane.next = ends[track.lane.target].end
         return more
 
 
-def _seen(flows: Sequence[LogTrack], ends: Mapping[LogId, Bounds | TrueupError]) -> list[LogTrack]:
-    """Those whose targets' ends are known; the others say why."""
-    for flow in flows:
-        if isinstance(end := ends[flow.lane.target], TrueupError):
-            flow.miss(end)
-    return [flow for flow in flows if isinstance(ends[flow.lane.target], Bounds)]
+def _seen(tracks: Sequence[LogTrack], ends: Mapping[LogId, Bounds | TrueupError]) -> list[LogTrack]:
+    """The tracks whose targets' ends are known; the others take the error."""
+    for track in tracks:
+        if isinstance(end := ends[track.lane.target], TrueupError):
+            track.miss(end)
+    return [track for track in tracks if isinstance(ends[track.lane.target], Bounds)]
 
 
-def _enter(flow: LogTrack, end: Bounds | TrueupError) -> None:
-    """Hold the position against what the source has."""
+def _enter(track: LogTrack, end: Bounds | TrueupError) -> None:
+    """Compare the position with the bounds of the source log."""
     if isinstance(end, TrueupError):
-        flow.miss(end)
+        track.miss(end)
         return
-    flow.bounds = end
-    if flow.offset > end.end:
-        flow.miss(Stop(
-            f"offset {flow.offset} in {flow.source}", f"that it ends at {end.end}",
+    track.bounds = end
+    if track.offset > end.end:
+        track.miss(Stop(
+            f"offset {track.offset} in {track.source}", f"that it ends at {end.end}",
             "it was made anew or lost records: take it out of the link, or give it another topic at the target",
         ))  # fmt: skip
         return
-    if flow.offset < end.start:
-        flow.counts.lost += end.start - flow.offset if flow.begun else 0
-        flow.offset = end.start
-    flow.reached, flow.known = flow.offset, True
+    if track.offset < end.start:
+        track.counts.lost += end.start - track.offset if track.begun else 0
+        track.offset = end.start
+    track.reached, track.known = track.offset, True

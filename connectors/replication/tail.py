@@ -1,9 +1,8 @@
-"""Where a copy stopped, as the target itself tells: the newest marks in the tails of its partitions.
+"""Where a copy stopped, as the target itself tells: the newest marks (`headers.MARK`) in the tails of its logs.
 
-The search goes from the end backwards in growing spans until every source partition asked for was met, or down to the
-**floor**: the end that the target had when the position was acknowledged, before which nothing newer can stand.
-Records that are found tell which offsets of the source they are, so what a killed predecessor wrote and never reported
-is known exactly.
+The search goes from the end backwards in growing spans until a record of every source log asked for was met, or down to
+the **floor**: the end that the target had when the position was acknowledged, below which nothing newer can be. Each
+record tells its source offset, so what a killed predecessor wrote and never reported is known exactly.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,28 +11,31 @@ from typing import NamedTuple, Protocol
 from trueup.connectors.contract import LogId
 
 FIRST, GROWTH = 64, 16
+"""Offsets of the first span, and by what factor each further one is longer."""
 WHOLE = 200_000
-"""A tail of at most so many offsets is read whole."""
+"""Offsets. A tail that begins at a known floor and is not longer than this is read at once."""
 MOST = 1_000_000
 """Without a floor, own records further from the end than this are not looked for."""
 
 
 class Bounds(NamedTuple):
-    """First offset of a partition and the one after its last record."""
+    """First offset of a log and the one after its last record."""
 
     start: int
     end: int
 
 
 class Met(NamedTuple):
-    """A record of ours in the target: its source offset and its place."""
+    """A record of ours at the target: its source offset and its target offset."""
 
     source: int
     target: int
 
 
 class Search:
-    """The tail of one target partition, read backwards. ``floors``: for each prefix wanted, -1 if not known."""
+    """The tail of one target log, read backwards. ``floors``: of each source log to look for, by its prefix
+    (`headers.prefix_of`); -1: not known. ``met``: records found of each, in order. ``low``: what is below it is not
+    read yet."""
 
     def __init__(self, bounds: Bounds, floors: Mapping[bytes, int]) -> None:
         start, self.low = bounds

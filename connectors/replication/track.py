@@ -1,4 +1,4 @@
-"""What is known of each log while it is copied: how far the target acknowledged it, and where its records stand."""
+"""The state of each log while it is copied: how far the target acknowledged it, and where its records are there."""
 
 from collections.abc import Sequence
 
@@ -13,14 +13,15 @@ END = "end"
 
 
 class Lane:
-    """A target partition. ``next``: the offset after our newest record; ``shared``: others write to it too."""
+    """A target log, which several source logs may go to. ``next``: the offset after our newest record; ``shared``:
+    others write to it too."""
 
     def __init__(self, target: LogId) -> None:
         self.target, self.next, self.shared = target, -1, False
 
     def extend(self, last: int, records: int) -> int:
-        """Take the news that ``records`` of ours end at offset ``last``; return how many of others are between.
-        Negative: they stand before what was written already, so the log is another one, or lost its end."""
+        """Note that ``records`` of ours end at offset ``last``. Returns the number of offsets between them and our
+        former newest record. Negative: they are before it, so the log is another one, or lost its end."""
         gap = last + 1 - records - self.next
         if gap >= 0:
             self.next = last + 1
@@ -39,8 +40,15 @@ class Counts:
 class LogTrack:
     """One source log. ``offset``: all before it is acknowledged, dropped, filtered or dismissed.
 
-    ``reached``: the offset after the last that was read. ``chosen``: a person said where to begin. ``careful``: how
-    many records to send one by one, because one of them was refused. ``idle``: nothing more to read at the moment.
+    ``prefix``: marks its records at the target (`headers.prefix_of`). ``begun``: something of it was copied before.
+    ``reached``: the offset after the last that was read. ``floor``: the target's end when ``offset`` was acknowledged,
+    -1: not known; nothing newer of this log is below it. ``chosen``: an operator set the offset. ``bounds``: of the
+    source log, as last told. ``runs``: source offset, target offset and length of what was acknowledged since it was
+    reported. ``careful``: how many records to send one by one, because one of them was refused. ``stamp``: timestamp of
+    the oldest record of the last read, ms since the epoch. ``newest``: source offset of our newest record in the tail
+    of the target, -1: none. ``idle``: nothing more to read at the moment. ``known``: ``offset`` is what the target
+    confirms, and the log may be read; else ``trouble`` says why not. ``stopped``: not before an operator changes
+    something.
     """
 
     def __init__(self, assignment: Assignment, lane: Lane, flow: int) -> None:
@@ -57,7 +65,7 @@ class LogTrack:
         self.trouble: TrueupError = Retry("the position", "that it was never asked for", "open the lease")
 
     def run(self, source: int, target: int, records: int) -> None:
-        """Note where records stand, joined to the last run where they follow it on both sides."""
+        """Note where records are at the target, joined to the last run where they follow it on both sides."""
         last = self.runs[-1] if self.runs else None
         if last and last[0] + last[2] == source and last[1] + last[2] == target:
             last[2] += records
@@ -65,16 +73,16 @@ class LogTrack:
             self.runs.append([source, target, records])
 
     def stop(self, reason: str) -> None:
-        """End this partition: a person must change something."""
+        """Copy nothing more of this log: an operator must change something."""
         self.error, self.stopped = reason, True
 
     def miss(self, trouble: TrueupError) -> None:
-        """Where it stands could not be found out."""
+        """The offset could not be determined, or is no longer certain."""
         self.trouble, self.error, self.known = trouble, str(trouble), False
         self.stopped = isinstance(trouble, Stop)
 
     def shrunk(self, end: int) -> None:
-        """The target ends before what it had acknowledged: go on behind what it still has of ours, if anything."""
+        """The target ends before what it had acknowledged: go on after our newest record there, if there is one."""
         if self.newest >= 0:
             self.offset = self.reached = self.newest + 1
         else:
@@ -84,15 +92,14 @@ class LogTrack:
             ))  # fmt: skip
 
     def see(self, start: int, end: int) -> None:
-        """Take the source's ends as its leader last told them; negative: not told."""
+        """Take the bounds of the source log as its server last told them; negative: not told."""
         if end >= 0:
             self.bounds = Bounds(start if start >= 0 else self.bounds.start, end)
 
     def found(self, met: Sequence[Met], ours: bool) -> bool:
-        """Take what of this partition stands in the target behind the floor, and whether that was more than known.
-
-        ``ours``: this copier wrote it; otherwise a predecessor did. Where nothing was known, it counts from its first.
-        """
+        """Take the records of this log that were found at the target from the floor on. Returns whether they are more
+        than was known. ``ours``: this copier wrote them; otherwise a predecessor did. A log of which nothing was copied
+        before begins with the first of them."""
         met = [each for each in met if each.target >= self.floor]
         if met and not self.begun:
             self.counts.skipped += max(0, met[0].source - self.offset)

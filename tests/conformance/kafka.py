@@ -38,7 +38,10 @@ class KafkaCluster:
         create(self._broker, topic, logs, {**KEEP, **({"max.message.bytes": str(TOO_LARGE // 2)} if narrow else {})})
 
     def write(self, topic: str, records: Mapping[int, Sequence[Written]]) -> None:
-        producer = Producer({"bootstrap.servers": self._address, "linger.ms": 2, "batch.num.messages": 10})
+        # One request at a time: a batch that is sent again, as to a topic so new that its leader refuses it, would else
+        # be written after the next one. Idempotence does not help, as brokers forget the producers of old records.
+        small = {"linger.ms": 2, "batch.num.messages": 10, "max.in.flight": 1}
+        producer = Producer({"bootstrap.servers": self._address, **small})
         for row in itertools.zip_longest(*([(number, each) for each in rs] for number, rs in records.items())):
             for number, record in filter(None, row):
                 producer.produce(

@@ -120,7 +120,7 @@ class Copy:
 
     def _in_kafka(self, log: LogId) -> int:
         source = self.lease.source
-        return ends(Site(source.name, source.bootstrap, log.topic, log.number + 1))[log.number]
+        return ends(Site(source.name, source.address, log.topic, log.number + 1))[log.number]
 
     def _note(self, rows: list[Progress]) -> None:
         for row in rows:

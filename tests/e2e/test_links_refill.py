@@ -175,13 +175,15 @@ def commit(bootstrap: str, topic: str) -> None:
 
 
 def committed(site: Site) -> int:
-    """Negative: nothing."""
-    admin = AdminClient({"bootstrap.servers": site.bootstrap})
-    asked = ConsumerGroupTopicPartitions(GROUP, [TopicPartition(site.topic, 0)])
+    """Negative: nothing. A consumer asks: librdkafka's admin client ends the process (rd_kafka_handle_OffsetFetch)
+    where the coordinator is still being elected."""
+    consumer = Consumer({"bootstrap.servers": site.bootstrap, "group.id": GROUP, "log_level": 0})
     try:
-        (place,) = admin.list_consumer_group_offsets([asked])[GROUP].result(60).topic_partitions
+        (place,) = consumer.committed([TopicPartition(site.topic, 0)], 60)
     except KafkaException:  # a coordinator that still begins
         return -1
+    finally:
+        consumer.close()
     return max(-1, int(place.offset))
 
 

@@ -1,4 +1,4 @@
-"""The list of streams. A new stream is one more line of it."""
+"""The list of streams, and what the application derives from it."""
 
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from trueup.streams.runtime.metrics import Metrics
 
 STREAMS: list[Descriptor] = [PLACEMENT, DELETION, REPLICATION, LOGDIRS]
-"""In the order in which they are made, begun and reported."""
+"""In the order in which they are created, started and reported. A stream may use those before it."""
 
 
 def rules() -> Rules:
@@ -28,7 +28,7 @@ def sections() -> Sections:
 
 
 def declare_topics() -> None:
-    """Let the journal know the topics that streams declare."""
+    """Declare the topics of all streams to the journal."""
     from trueup.streams.journal.codec import declare
 
     for stream in STREAMS:
@@ -37,7 +37,7 @@ def declare_topics() -> None:
 
 
 def all_metrics(cluster: str = "bookkeeper") -> "Metrics":
-    """The metrics of an application with those of every stream, whether the settings ask for it or not."""
+    """The metrics of an application, with those of all streams, also of those that do not run."""
     from trueup.streams.runtime.metrics import Metrics
 
     made = Metrics(cluster=cluster)

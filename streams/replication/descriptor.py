@@ -45,8 +45,7 @@ PAGE = Section("links", "replication/templates/links.html", card=lambda status: 
 
 REPLICATION = Descriptor(
     name="replication", rules=LINK_RULES, signs=signs, page=(PAGE,), metrics=_metrics, commands=COMMANDS,
-    checks=_checks,
-    make=_make, absent=lambda _: {"links": []}, lists=(Noun("links"),),
+    checks=_checks, make=_make, absent=lambda _: {"links": []}, lists=(Noun("links"),),
     things=(Thing("link", "links/<name>"), Thing("refill", "links/<name>/refill")),
     verbs=(
         Verb("reset", "links/<name>/reset",

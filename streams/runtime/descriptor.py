@@ -1,7 +1,6 @@
-"""What the application knows of a stream before it makes it: the entry of a stream in the catalog.
+"""The entry of a stream in the catalog: what the application, API, page, command line and docs need of it.
 
-A descriptor is imported by every command, so what is heavy (Spark, clients of servers) is imported by its functions
-when they are called.
+Every command imports the descriptors. Their functions therefore import Spark and clients of servers when called.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,9 +22,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Noun:
-    """Something of which there is a list, at /api/NAME. ``limit``: rows without the parameter limit, 0: it has no such
-    parameter; ``choices``: its other parameters, each with the values that it may have; ``about``: its title, of a
-    noun that `trueup get` lists with all its fields, empty if a command of the stream lists it."""
+    """A kind of resource that is listed at /api/NAME. ``limit``: default of the parameter limit, 0: no such parameter;
+    ``choices``: its other parameters with their values. ``about``: a title; with it `trueup get NAME` lists all fields.
+    It is empty if the stream has a command of its own for the noun."""
 
     name: str
     limit: int = 0
@@ -35,8 +34,8 @@ class Noun:
 
 @dataclass(frozen=True, slots=True)
 class Thing:
-    """Something of which one is described, at /api/PATH. ``path`` has its names as variables; ``ids``: those of them
-    that are numbers from 0 to 2^63 - 1; ``about`` as of a `Noun`, for `trueup describe`."""
+    """A kind of resource that is described at /api/PATH. ``path`` contains its names as variables; ``ids``: variables
+    that are numbers from 0 to 2^63 - 1; ``about``: as for a `Noun`, for `trueup describe`."""
 
     name: str
     path: str
@@ -46,9 +45,9 @@ class Thing:
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """A request that changes something: POST /api/PATH with a JSON object. ``path`` and ``ids`` as of a `Thing`;
-    ``read``: the arguments in such an object, None if it is not of the ``form``, which is an example; ``todo``: what
-    the caller of another form is told."""
+    """A request that changes something: POST /api/PATH with a JSON object. ``path`` and ``ids``: as for a `Thing`;
+    ``read``: returns the arguments in the object, or None if the object is invalid; ``form``: a valid example, and
+    ``todo``: a hint, both for the error of an invalid object."""
 
     name: str
     path: str
@@ -59,15 +58,15 @@ class Verb:
 
 
 def certain(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The arguments, none, of a request that has to say that it is meant: {"certain": true}."""
+    """The arguments of a request that only has to be confirmed with {"certain": true}: none."""
     return {} if body == {"certain": True} else None
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section of the status page. ``template``: a file in the folder of streams; it is given the ``status`` and the
-    ``rows`` of the ``noun``, as ``shape`` makes them, ``limit`` of them at most. ``beside``: it stands beside others;
-    ``card``: whether it has a frame, which a section without content has not."""
+    """A section of the status page. ``template``: path of a file below `streams/`, rendered with the ``status`` and
+    with ``rows``: at most ``limit`` rows of the ``noun``, converted by ``shape``. ``beside``: placed in a column beside
+    other sections; ``card``: whether it has a frame, as a section without content has none."""
 
     name: str
     template: str
@@ -94,29 +93,30 @@ class Commands:
 
 @dataclass(frozen=True, slots=True)
 class Descriptor:
-    """A stream. ``make``: the stream, or None where the settings ask for none; then ``absent`` is what the JSON of the
-    status holds, and ``todo`` what an operator does to have it. ``lists`` and ``things``: its nouns; ``verbs``: what
-    callers order of it. ``settings``: the
-    dataclass of its section, which has its name; None if it has none or one of `Settings` itself. ``rules``: those
-    that its findings and actions name. ``checks``: what
-    `trueup doctor` looks at; ``topics``: further
-    topics of the journal with their Avro schemas; ``page``: its
-    sections of the status page, empty: one of its counts and findings; ``metrics``: the
-    parts of /metrics; ``signs``: what the status of the application says of it, None: what its
-    counts say."""
+    """A stream in the catalog. Everything but ``name`` and ``make`` is optional."""
 
     name: str
+    """Also the name of its section of the settings."""
     make: Callable[["Context"], "Stream | None"]
+    """Returns None if the settings do not ask for the stream."""
     absent: Callable[[Settings], Mapping[str, Any]] = lambda _: {}
+    """Fields of the status while the stream does not run."""
     todo: str = "declare it in the settings"
+    """How an operator starts the stream; callers of one that does not run are told."""
     lists: Sequence[Noun] = ()
     things: Sequence[Thing] = ()
     verbs: Sequence[Verb] = ()
-    settings: type | None = None
     rules: Iterable[Rule] = ()
+    """The rules that its findings and actions name. Findings are stored by position: only append."""
+    settings: type | None = None
+    """Dataclass of its section; None if it has none, or if `Settings` has a field for it."""
+    topics: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Further topics of the journal, with their Avro schemas."""
     commands: Commands = Commands()
     checks: Callable[[Settings], Iterable["Check"]] = lambda _: ()
-    topics: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    page: Sequence[Section] = ()
+    """The checks of `trueup doctor`."""
     metrics: Callable[[], Sequence[Callable[["Metrics"], "Part"]]] = lambda: ()
+    page: Sequence[Section] = ()
+    """Sections of the status page. A stream without any has one with its counts and findings."""
     signs: Callable[[Mapping[str, Any]], Signs] | None = None
+    """Its part of the health, computed from the status of the application; None: computed from its counts."""

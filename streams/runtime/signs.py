@@ -1,4 +1,4 @@
-"""What the status of one stream means for the health of the whole, and its lines of `trueup status`."""
+"""The part of one stream in the health of the application, and its lines of `trueup status`."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class Signs:
-    """``well``: a part of the headline of a healthy application, empty if there is nothing to say. ``blind``, ``held``,
-    ``attention``: reasons for these levels of health; ``held_line``: the headline while the stream is held.
+    """``well``: part of the headline while the application is healthy, or empty. ``blind``, ``held``, ``attention``:
+    reasons for these levels of health; ``held_line``: the headline while the stream is held.
 
-    ``blinding``: sources without which nothing that is shown is known to hold. ``named``: names under which problems
-    and sources are listed whose faults are among ``attention`` already. ``lines``: of `trueup status`, (title, text).
+    ``blinding``: sources without which no finding of the stream is reliable. ``named``: names of sources and prefixes
+    of problems that ``attention`` already covers. ``lines``: lines of `trueup status` as (title, text).
     """
 
     well: str = ""
@@ -29,7 +29,7 @@ class Signs:
 
 
 def signs_of(subject: Mapping[str, Any]) -> Signs:
-    """The signs of a stream by its counts alone; those that are ``true`` are well, all others need attention."""
+    """The signs of a stream computed from its counts: every state other than ``true`` requires attention."""
     counts, oldest = subject["counts"], subject["oldest_ms"]
     wrong = {what: count for what, count in counts.items() if what != "true" and count}
     since = f", the oldest for {age(oldest)}" if oldest else ""
@@ -42,10 +42,10 @@ def signs_of(subject: Mapping[str, Any]) -> Signs:
 
 
 def first(names: Sequence[str]) -> str:
-    """Some of these names, and how many more there are."""
+    """The first of these names, and the number of the others."""
     return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
 
 
 def lost(names: Sequence[str], what: str) -> Iterable[str]:
-    """A reason if anything of that kind is lost."""
+    """A reason for attention if anything of that kind is lost."""
     return [f"{many(len(names), what)} lost: {first(names)}"] if names else []

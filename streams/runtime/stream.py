@@ -1,8 +1,8 @@
-"""The interface of a stream, and the rows that every stream reports, in one shape for all.
+"""The interface of a stream, and the rows that all streams report.
 
-A stream is one subject: it observes, decides, acts and confirms. `streams.app` makes each stream of the catalog, loads
-it, lets it watch and begin, and ends it; `streams.api` asks it. Whatever a stream leaves out of the interface it does
-not have. JSON of the rows is made here and nowhere else.
+A stream handles one subject: it observes, decides, acts and confirms. `streams.app` creates each stream of the catalog
+and calls `load`, `watch`, `begin`, `end` and `close`; `streams.api` calls the other methods. Only `status` is required.
+This module converts rows to JSON.
 """
 
 from abc import ABC, abstractmethod
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 Session = Callable[[], "SparkSession"]
-"""The session of Spark that runs now: another one after the end of the last."""
+"""Returns the current Spark session; a new one replaces a session that ended."""
 AWAITING = "awaiting approval"
 EVERY_ACTION = ("ledger", "link")
-"""What the JSON of an action always names; None where the action does not concern it."""
+"""Fields that the JSON of every action has; null if the action does not concern one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Something that a stream listens to. ``state``: up, slow or down; ``age_ms``: since it was last heard."""
+    """A source of observations. ``state``: up, slow or down; ``age_ms``: time since the last observation."""
 
     name: str
     state: str
@@ -38,10 +38,10 @@ class Source:
 class StreamStatus:
     """A stream at a glance.
 
-    ``counts``: what it watches, by verdict or state. ``oldest_ms``: age of the oldest difference, None without one.
-    ``not_ready``: why its findings cannot be relied upon; ``problems``: what else is wrong. ``query``: the query whose
-    signs of life tell that the Spark session lives, empty where any query's do; ``silent_ms``: the longest time that
-    its queries are silent by design. ``fields``: what it adds to the JSON of the status.
+    ``counts``: resources by verdict or state. ``oldest_ms``: age of the oldest difference, None without one.
+    ``not_ready``: reasons why its findings are not reliable; ``problems``: other problems. ``query``: the query whose
+    progress shows that the Spark session is alive, empty if any query does; ``silent_ms``: the longest interval
+    between progress reports of its queries. ``fields``: fields that it adds to the JSON of the status.
     """
 
     mode: str
@@ -58,8 +58,8 @@ class StreamStatus:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is not as declared. ``about``: what it is, by noun; ``stage``: of what is done about it; ``more``:
-    what the stream adds."""
+    """One difference from the declared state. ``about``: the resource, as noun: name; ``stage``: of the action on it;
+    ``more``: further fields."""
 
     about: Mapping[str, Any]
     verdict: str
@@ -72,7 +72,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which findings are asked for; None: whatever the verdict or the rule."""
+    """A filter of findings; None: any verdict, any rule."""
 
     verdict: str | None = None
     rule: str | None = None
@@ -81,8 +81,8 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class PlanRow:
-    """One action. ``about``: what it concerns, by noun; ``next_ms``: when it is tried again; ``requirements``: what
-    must still hold when it is carried out; ``measured``: copies and racks, of an action on a ledger."""
+    """One action. ``about``: the resource, as noun: name; ``next_ms``: time of the next attempt; ``requirements``:
+    preconditions that are checked at execution; ``measured``: copies and racks, for an action on a ledger."""
 
     id: str
     kind: str
@@ -97,7 +97,7 @@ class PlanRow:
 
 
 class Listing(list[Row]):
-    """Rows of which a limit may have cut some: ``total`` is how many there are."""
+    """Rows that a limit may have truncated: ``total`` is their number without the limit."""
 
     def __init__(self, rows: Iterable[Row], total: int) -> None:
         super().__init__(rows)
@@ -105,39 +105,39 @@ class Listing(list[Row]):
 
 
 class Stream(ABC):
-    """One subject. Its methods are called from several threads and return soon.
+    """One subject. Its methods are called from several threads and must not block for long.
 
-    The order of its life: made, `load`, `watch`, `begin`, and at the end `end` beside the queries, then `close`.
+    Its life cycle: creation, `load`, `watch`, `begin`; at the end `end`, while the queries stop, and then `close`.
     """
 
     name: str
 
     def load(self) -> None:
-        """Take up what earlier runs put on the journal."""
+        """Load the state of earlier runs from the journal."""
         return
 
     def watch(self) -> None:
-        """Begin to observe; Spark does not run yet."""
+        """Start to observe; Spark is not running yet."""
         return
 
     def begin(self, spark: Session) -> None:  # noqa: ARG002 - of those that have no query
-        """Begin queries and loops."""
+        """Start queries and loops."""
         return
 
     def end(self) -> None:
-        """Take nothing more, so that queries come to the end of a batch."""
+        """Stop accepting input, so that queries finish their batch."""
         return
 
     def close(self) -> None:
-        """Let go of what the last batch still needed."""
+        """Release the resources that the last batch needed."""
         return
 
     def progressed(self, query: str, progress: Mapping[str, Any]) -> None:  # noqa: ARG002 - see begin
-        """Take a progress report of Spark's. Called for every query."""
+        """Handle a progress report of Spark. Called for every query."""
         return
 
     def heard(self, query: str) -> None:  # noqa: ARG002 - see begin
-        """Take a sign of life of a query. Called for every query."""
+        """Handle an event of a query that shows it is alive. Called for every query."""
         return
 
     @abstractmethod
@@ -145,41 +145,41 @@ class Stream(ABC):
         """Its part of the status."""
 
     def rows(self, noun: str, query: Mapping[str, Any]) -> list[Row]:
-        """The list of one of its nouns. ``query``: the parameters that the noun declares."""
+        """The rows of one of its nouns. ``query``: the parameters that the noun declares."""
         raise LookupError(f"the stream {self.name} lists no {noun}: {dict(query)}")
 
     def describe(self, noun: str, names: Mapping[str, Any]) -> Any:
-        """Everything about one thing, an object or rows. ``names``: the variables of its path. Raises `Refused`."""
+        """The details of one resource, an object or rows. ``names``: the variables of its path. Raises `Refused`."""
         raise LookupError(f"the stream {self.name} describes no {noun}: {dict(names)}")
 
     def execute(self, verb: str, names: Mapping[str, Any], arguments: Mapping[str, Any]) -> Any:
-        """Carry out one of its verbs. ``names``: the variables of its path. Raises `Refused`."""
+        """Execute one of its verbs. ``names``: the variables of its path. Raises `Refused`."""
         raise LookupError(f"the stream {self.name} has no verb {verb}: {dict(names)}, {dict(arguments)}")
 
     def incomplete(self, noun: str) -> Sequence[str]:  # noqa: ARG002 - of those that always know all
-        """Why the list of this noun may lack rows or show old ones."""
+        """Reasons why the rows of this noun may be incomplete or outdated."""
         return ()
 
     def findings(self, wanted: Filter) -> tuple[Sequence[Finding], int]:  # noqa: ARG002 - of those without findings
-        """What is not as declared, the most urgent first, and how many there are without the limit."""
+        """Findings, the most urgent first, and their number without the limit."""
         return (), 0
 
     def plan(self) -> list[PlanRow]:
-        """Actions that are due, wait for an operator or are under way."""
+        """Actions that are due, wait for approval or are in progress."""
         return []
 
     def approve(self, ids: Sequence[str] | None) -> list[PlanRow]:
-        """Approve these actions of its plan, or all that wait; those that were approved. Raises `Refused`."""
+        """Approve these actions of its plan, or all that wait, and return them. Raises `Refused`."""
         raise Refused("actions that wait for approval", f"none of the stream {self.name}: {ids}", "see `trueup plan`")
 
 
 def waiting(rows: Sequence[PlanRow], ids: Sequence[str] | None) -> list[PlanRow]:
-    """The rows that wait for approval, of these ids."""
+    """The rows with these ids that wait for approval; None: all."""
     return [row for row in rows if row.stage == AWAITING and (ids is None or row.id in ids)]
 
 
 def finding_json(found: Finding) -> Row:
-    """A finding as programs read it."""
+    """The JSON of a finding."""
     return {
         **found.about, "verdict": found.verdict, "rule": found.rule, "reason": found.reason,
         "since_ms": found.since_ms, "stage": found.stage, **found.more, "about": _names(found.about),
@@ -187,7 +187,7 @@ def finding_json(found: Finding) -> Row:
 
 
 def plan_json(row: PlanRow) -> Row:
-    """An action as programs read it."""
+    """The JSON of an action."""
     return {
         "id": row.id, "kind": row.kind, **dict.fromkeys(EVERY_ACTION), **row.about, "rule": row.rule,
         "reason": row.reason, "copies": None, "racks": None, **row.measured, "stage": row.stage,
@@ -201,11 +201,11 @@ def _names(about: Mapping[str, Any]) -> str:
 
 
 def source_json(source: Source) -> Row:
-    """A source as programs read it."""
+    """The JSON of a source."""
     return asdict(source)
 
 
 def approval(row: PlanRow, now_ms: int, broker: str | None = None) -> HistoryRow:
-    """The row of the history that says that an operator approved an action."""
+    """The row of the history for an approval."""
     ledger, link = row.about.get("ledger"), row.about.get("link")
     return HistoryRow(now_ms, row.id, row.kind, "approved", ledger, link, broker, row.rule, row.reason)

@@ -1,5 +1,5 @@
-"""Reads topics and rights of both clusters as `state.replication.config_sync` compares them, and does what it says at
-the target.
+"""Reads topics and ACLs of both clusters for the comparison of `state.replication.config_sync`, and executes its
+actions at the target.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,8 +14,8 @@ from trueup.state.replication.config_sync import Action, Kind, Right, Topic
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Both sides of some topics, for `state.replication.config_sync.diff`. ``problems``: topics of the source that are
-    left out as one of the sides could not be read, and why: what cannot be read must not be taken for missing."""
+    """Both sides of some topics, for `state.replication.config_sync.diff`. ``problems``: omitted topics of the source
+    with the reason: a topic that cannot be read must not count as missing."""
 
     source: Mapping[str, Topic]
     target: Mapping[str, Topic]
@@ -23,13 +23,13 @@ class Seen:
 
 
 class Outcome(NamedTuple):
-    """What became of an action. ``result``:
+    """The result of an action. ``result``:
 
-    done     it is so now (or was already)
-    refused  the target will not do it; a person must change something
-    retry    the next pass may do it
-    unknown  there was no answer; the next look tells
-    skipped  not tried, as what must come first was not done
+    done     it was executed, or nothing was to be done
+    refused  the target refuses it; an operator must change something
+    retry    the next pass may succeed
+    unknown  the response was lost; the next read shows the result
+    skipped  not attempted, because an earlier action was not done
     """
 
     action: Action
@@ -44,22 +44,22 @@ class Alignment:
         self._source, self._target = source, target
 
     def look(self, called: Mapping[str, str]) -> Seen:
-        """Topics of the source (the keys) and what they are called at the target (the values), where they exist."""
+        """Existing topics of the source (keys) and of the target (values)."""
         here, wrong_here = _topics(self._source, called)
         there, wrong_there = _topics(self._target, called.values())
         problems = {name: wrong_there[to] for name, to in called.items() if to in wrong_there} | wrong_here
         return Seen({name: topic for name, topic in here.items() if name not in problems}, there, problems)
 
     def known(self) -> frozenset[str]:
-        """Settings of topics that the target's version knows; empty when that cannot be told."""
+        """Topic settings that the target's version supports; empty if unknown."""
         return self._target.known_settings()
 
     def rights(self) -> tuple[list[Right], list[Right]]:
-        """Rights on topics and groups at the source and at the target. Raises `Stop` where no authorizer runs."""
+        """ACLs on topics and groups at the source and at the target. Raises `Stop` if there is no authorizer."""
         return self._source.rights(), self._target.rights()
 
     def apply(self, actions: Sequence[Action]) -> list[Outcome]:
-        """Do them in their order, those of a kind together. A right is not allowed while one was not denied."""
+        """Execute the actions in order, those of a kind together. No permission is granted before all denials."""
         outcomes: list[Outcome] = []
         for kind, chosen in groupby(sorted(actions, key=lambda action: action.kind), lambda action: action.kind):
             together = list(chosen)
@@ -79,11 +79,11 @@ class Alignment:
         if not isinstance(answer, TrueupError):
             return Outcome(action, "done")
         if action.kind is Kind.GROW and self._has(action.topic, action.partitions):
-            return Outcome(action, "done", "it had them already")
+            return Outcome(action, "done", "the topic had them already")
         return Outcome(action, ended(answer), str(answer))
 
     def _has(self, name: str, partitions: int) -> bool:
-        """Whether a topic of the target has so many partitions."""
+        """Whether a topic of the target has this number of partitions."""
         found = self._target.topics([name], configs=False).get(name)
         return found is not None and len(found.logs) >= partitions
 

@@ -1,10 +1,10 @@
-"""What becomes of a record that the target refuses: its partition stops, a dead-letter topic takes it, or a hook does.
+"""Handling of records that the target refuses: the partition stops, or a dead-letter topic or a hook handles them.
 
 RIP-45 gives a source connector two calls, `dismissFailedMsgs` and `customerFailedMsgs`, each with a list of records and
-an answer whose meaning it leaves open. Here the answer is defined: **true: handled**, the copy goes on behind the
-record (``stop`` never says so, a dead-letter topic does once it has acknowledged the record, a hook says it itself);
-**false: not handled**, the partition stops before the record and tells why. Nothing is ever left out silently.
-A hook may be called again for the same record after a crash, and so may a dead letter be written twice.
+an undefined result. Here the result is defined: **true: handled**, the copy continues after the record (``stop`` never
+returns this, a dead-letter topic does after it acknowledged the record, a hook decides itself); **false: not handled**,
+the partition stops before the record and reports the reason. No record is ever omitted silently.
+A hook may be called again for the same record after a crash, and a dead letter may be written twice.
 """
 
 from collections.abc import Sequence
@@ -16,31 +16,31 @@ from trueup.connectors.replication.transforms import Attempt, Record, entry_poin
 from trueup.state.common.errors import BadSettings
 
 WHY = "trueup-failed-"
-"""Begins the headers of a dead letter: -reason, -link, -topic, -partition, -offset, -records; all text."""
+"""Prefix of the headers of a dead letter: -reason, -link, -topic, -partition, -offset, -records; all text."""
 
 
 class Policy(Protocol):
-    """What a lease says about refused records."""
+    """A lease's policy for refused records."""
 
     def handle(self, failure: Failure, record: Record) -> str:
-        """Deal with one; the empty text: handled, else why its partition has to stop."""
+        """Handle one record. Returns empty text if it was handled, otherwise why its partition must stop."""
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
 
 
 class Letters(Protocol):
-    """What writes dead letters at the target."""
+    """The writer of dead letters at the target."""
 
     def write(self, topic: str, record: Record, headers: Headers) -> str:
-        """Write a record with these headers and wait. Empty: acknowledged; else why not."""
+        """Write a record with these headers and wait. Returns the error, empty if it was acknowledged."""
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
 
 
 def policy_of(lease: Lease, letters: Letters) -> Policy:
-    """The policy by its name; ``letters`` is closed with it. Raises `BadSettings`."""
+    """The policy of a lease; ``letters`` is closed with it. Raises `BadSettings`."""
     if lease.failures == "stop":
         return _Stop()
     if lease.failures == "dead-letter" and lease.dead_letters:
@@ -49,11 +49,11 @@ def policy_of(lease: Lease, letters: Letters) -> Policy:
         return _Hooked(entry_point(lease.hook, f"links.{lease.link}.hook"))
     given = f"{lease.failures}, with dead_letter_topic {lease.dead_letters!r} and hook {lease.hook!r}"
     wanted = "stop, dead-letter with its topic, or hook with its function"
-    raise BadSettings([f"links.{lease.link}.failures: {given}; give {wanted}"])
+    raise BadSettings([f"links.{lease.link}.failures: {given}; set {wanted}"])
 
 
 def failure_of(lease: Lease, source: LogId, record: Record, reason: str, records: int = 1) -> Failure:
-    """A failure as hooks see it. With several ``records`` the record is their batch, from its first offset on."""
+    """A failure in the form for hooks. With several ``records`` the record is their batch, from its first offset on."""
     target = next(a.target for a in lease.assignments if a.source == source)
     single = records == 1
     return Failure(
@@ -64,10 +64,10 @@ def failure_of(lease: Lease, source: LogId, record: Record, reason: str, records
 
 class _Stop:
     def handle(self, failure: Failure, _record: Record) -> str:
-        return f"{place(failure)} was refused: {failure.reason}; make the target take it, or set failures: otherwise"
+        return f"{place(failure)} was refused: {failure.reason}; change the target to accept it, or change failures"
 
     def close(self) -> None:
-        """Nothing is held."""
+        """No operation: no connection is held."""
 
 
 class _Hooked:
@@ -75,20 +75,20 @@ class _Hooked:
         self._hook = hook
 
     def handle(self, failure: Failure, _record: Record) -> str:
-        """Ask the hook. One that raises, or that answers something else than one truth value, handled nothing."""
+        """Call the hook. An exception, or a result other than one bool, counts as not handled."""
         answer: Sequence[bool] = ()
         with Attempt() as attempt:
             answer = list(self._hook([failure]))
         if attempt.said:
             return f"{place(failure)} was refused ({failure.reason}) and the hook failed: {attempt.said}; correct it"
         if len(answer) != 1 or not isinstance(answer[0], bool):
-            return f"{place(failure)} was refused ({failure.reason}); expected one bool of the hook; found {answer!r}"
+            return f"{place(failure)} was refused ({failure.reason}); expected one bool from the hook; found {answer!r}"
         if answer[0]:
             return ""
-        return f"{place(failure)} was refused ({failure.reason}) and the hook did not handle it; see what it wants"
+        return f"{place(failure)} was refused ({failure.reason}) and the hook did not handle it; check the hook"
 
     def close(self) -> None:
-        """Nothing is held."""
+        """No operation: no connection is held."""
 
 
 class _DeadLetters:
@@ -96,7 +96,7 @@ class _DeadLetters:
         self._lease, self._letters = lease, letters
 
     def handle(self, failure: Failure, record: Record) -> str:
-        """Write the record as it is to the topic, with headers that say why and where it is from."""
+        """Write the unchanged record to the topic, with headers for the reason and the origin."""
         topic = self._lease.dead_letters.replace("{topic}", failure.source.topic)
         told = {
             "reason": failure.reason, "link": failure.link, "topic": failure.source.topic,
@@ -105,7 +105,7 @@ class _DeadLetters:
         headers: Headers = [*record.headers, *((WHY + name, str(value).encode()) for name, value in told.items())]
         problem = self._letters.write(topic, record, headers)
         if problem:
-            return f"{place(failure)} was refused ({failure.reason}) and so by {topic}: {problem}; create or widen it"
+            return f"{place(failure)} was refused ({failure.reason}) and also by {topic}: {problem}; create or widen it"
         return ""
 
     def close(self) -> None:
@@ -113,6 +113,6 @@ class _DeadLetters:
 
 
 def place(failure: Failure) -> str:
-    """Where a refused record is, in words."""
+    """The location of a refused record, as text."""
     what = "the record" if failure.records == 1 else f"a batch of {failure.records} records"
     return f"{what} at offset {failure.offset} of {failure.source}"

@@ -1,13 +1,13 @@
-"""Consumer groups that can go on at the other cluster: what they committed here, translated and committed there.
+"""Moves consumer groups between clusters: their committed offsets are translated and committed at the other cluster.
 
-A group may run at one cluster only. Where it has no members its offsets are set, so that its consumers go on with the
-first record that they may not have read. The same is done the other way round, so a group that moved can move back.
-Offsets of a group with members are the members' own: the states of groups are read first, and a system that can tell
-refuses an offset from outside if a member came meanwhile. Of consumers that commit without joining their group nobody
-can know.
+A group may run at one cluster only. Where it has no members its offsets are set, so that its consumers continue with
+the first record that they may not have read. This works in both directions, so a group that moved can move back.
+Offsets of a group with members belong to the members: the states of groups are read first, and systems that can
+detect it refuse a commit from outside if a member joined meanwhile. Consumers that commit without joining their group
+cannot be detected.
 
-An offset means something in one log only. So a map holds for the topics with the ids that it was made of: what was
-committed in another topic of that name is not translated, and the target is asked for its ids before anything is set.
+An offset is valid for one log only. Therefore a map applies only to topics with the ids for which it was built: offsets
+of another topic with that name are not translated, and the target's topic ids are read before any commit.
 """
 
 import time
@@ -23,20 +23,20 @@ from trueup.state.common.patterns import matches
 from trueup.state.replication.offset_map import OffsetMap, Translation, across
 
 TRUST_S = 10.0
-"""What a group has at the target is read again after so long, and before anything is set."""
+"""The interval at which the offsets of a group at the target are read again; they are also read before any commit."""
 SURE_S = 0.5
-"""So long the ids of the target's topics hold. A request that failed ends that."""
+"""The time for which the target's topic ids are cached. A failed request ends it."""
 TOGETHER = 100
-"""Groups whose offsets are set at once, after one look at the ids."""
+"""Maximum number of groups whose offsets are committed after one read of the ids."""
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How offsets of one partition here are told as offsets of ``to`` there.
+    """The translation of offsets of one partition here to offsets of ``to`` there.
 
     ``there``: map of the link from here to there, ``back``: of the opposite link over the same partitions (None:
-    there is none). ``reverse``: only a link from there to here exists, and ``there`` is its map. ``ids``: of the topics
-    here and there that the maps speak of (empty: not known). ``blocked_reason``: why no map holds now.
+    there is none). ``reverse``: only a link from there to here exists, and ``there`` is its map. ``ids``: ids of the
+    topics here and there to which the maps apply (empty: unknown). ``blocked_reason``: why no map applies now.
     """
 
     to: LogId
@@ -47,7 +47,7 @@ class Way:
     blocked_reason: str = ""
 
     def translate(self, offset: int) -> tuple[Translation, int]:
-        """The offset there, never past what was copied, and how many offsets of here it leaves out for that."""
+        """The offset there, never past the copied records, and the number of offsets here by which it is reduced."""
         if self.blocked_reason:
             return Translation(None, self.blocked_reason), 0
         if self.reverse:
@@ -59,23 +59,23 @@ class Way:
         return found, offset - reached
 
     def _nothing(self, offset: int) -> bool:
-        """Whether nothing from ``offset`` on stands there, and what will come will stand from a known place on."""
+        """Whether no record from ``offset`` on is there, and future ones will start at a known offset."""
         known = self.there
         return self.back is None and not len(known) and 0 <= known.begin <= offset >= known.sure and known.clear >= 0
 
 
 class Checkpoint(NamedTuple):
-    """One group and partition, after one pass.
+    """The result for one group and partition after one pass.
 
-    ``committed``: here; ``translated``: what that is there (-1: not known); ``present``: what is committed there (-1:
-    nothing); ``lag``: offsets of here between what was copied and ``committed``. ``action``:
+    ``committed``: here; ``translated``: its translation (-1: unknown); ``present``: committed there (-1:
+    none); ``lag``: offsets here between the copied ones and ``committed``. ``action``:
 
     moved    ``translated`` was committed there
-    due      it would be, but nothing was to be changed
-    kept     the target has it, or is further (``reason``)
-    active   the group has members there; nothing is touched
+    due      it would be, but changes are not permitted
+    kept     the target has it, or is ahead (``reason``)
+    active   the group has members there; nothing is changed
     waiting  there is no translation yet (``reason``)
-    failed   the other cluster refused, or did not answer (``reason``)
+    failed   the other cluster refused, or did not respond (``reason``)
     """
 
     group: str
@@ -90,19 +90,19 @@ class Checkpoint(NamedTuple):
 
 
 class Commits(NamedTuple):
-    """What groups committed at a cluster, and the ids of the topics in question that it has."""
+    """Committed offsets of groups at a cluster, and the ids of the existing topics among those requested."""
 
     groups: Mapping[str, Answer]
     ids: Mapping[str, str] = {}
 
 
 class Groups:
-    """Carries groups from one cluster to the other. Calls block and raise what `GroupOffsets` does; what concerns one
-    group alone is told in its rows.
+    """Moves groups from one cluster to the other. Calls block and raise what `GroupOffsets` raises; errors of a single
+    group are in its rows.
 
-    A pass costs one request for each coordinator on both sides, one for each broker of the target, one for each group
-    that moves, of which none waits for another, and one for topic ids on either side; nothing at the target for groups
-    that have what they are to have, or are further.
+    A pass takes one request per coordinator on both sides, one per broker of the target, one per moved group, sent
+    concurrently, and one for topic ids on either side; it sends nothing to the target for groups
+    that have the translated offsets or are ahead.
     """
 
     def __init__(self, source: GroupOffsets, target: GroupOffsets) -> None:
@@ -115,12 +115,12 @@ class Groups:
         self._sure_s = 0.0
 
     def names(self, patterns: Sequence[str]) -> list[str]:
-        """Groups of the source that are one of ``patterns`` (see `state.common.patterns.matches`), sorted."""
+        """Groups of the source that match ``patterns`` (see `state.common.patterns.matches`), sorted."""
         return sorted(name for name in self._source.states() if matches(patterns, name)) if patterns else []
 
     def committed(self, patterns: Sequence[str], topics: Collection[str]) -> Commits:
-        """What the groups of the source that are one of ``patterns`` committed there; ids of those of ``topics`` that
-        they commit to. A topic that was made anew since the last call has none: an offset may be of the former one."""
+        """Committed offsets of the source's groups that match ``patterns``, and the ids of their topics among
+        ``topics``. A topic that was recreated since the last call has none: an offset may be of the former one."""
         found = self._source.offsets(self.names(patterns))
         ids = self._source.ids(
             {place.topic for one in found.values() if isinstance(one, dict) for place in one} & {*topics}
@@ -131,7 +131,7 @@ class Groups:
     def sync(
         self, groups: Sequence[str], ways: Mapping[LogId, Way], reset: Collection[str] = (), change: bool = True
     ) -> list[Checkpoint]:
-        """One pass over ``groups``: `carry` what they have committed by now."""
+        """One pass over ``groups``: `carry` their current offsets."""
         if not groups or not ways:
             return []
         found = self._source.offsets(groups)
@@ -141,8 +141,8 @@ class Groups:
         self, committed: Commits, ways: Mapping[LogId, Way], reset: Collection[str] = (),
         change: bool = True,
     ) -> list[Checkpoint]:  # fmt: skip
-        """Set at the target what groups committed at the source, which is not asked. Offsets at the target never go
-        back, but for groups in ``reset``. Nothing is changed unless ``change``."""
+        """Commit the groups' source offsets at the target; the source is not queried. Offsets at the target never
+        decrease, except for groups in ``reset``. Nothing is changed unless ``change``."""
         if not committed.groups or not ways:
             return []
         told = _translations(ways, committed.ids)
@@ -161,7 +161,7 @@ class Groups:
         return self._moved(rows, ways) if change else rows
 
     def _unsure(self, found: Mapping[str, Sequence[Checkpoint]], reset: Collection[str]) -> list[str]:
-        """Groups of which it must be read what they have at the target: those that may have to be set."""
+        """Groups whose offsets at the target must be read, because they may have to be changed."""
         now = time.monotonic()
         if now - self._read_s > TRUST_S:
             self._read_s, self._present = now, {}
@@ -174,7 +174,7 @@ class Groups:
         return all(row.translated <= there.get(row.target, NEVER) for row in rows)
 
     def _moved(self, rows: Sequence[Checkpoint], ways: Mapping[LogId, Way]) -> list[Checkpoint]:
-        """The rows once what is due was committed."""
+        """The rows after due offsets were committed."""
         due: dict[str, list[Checkpoint]] = {}
         for row in rows:
             if row.action == "due":
@@ -186,7 +186,7 @@ class Groups:
         return [done.get((row.group, row.source), row) for row in rows]
 
     def _set(self, rows: Sequence[Checkpoint], ways: Mapping[LogId, Way]) -> list[Checkpoint]:
-        """Commit rows that are due, of each group in one request."""
+        """Commit due rows, with one request per group."""
         due: dict[str, dict[LogId, int]] = {}
         try:
             rows = self._meant(rows, ways)
@@ -206,15 +206,15 @@ class Groups:
         return [_done(row, told[row.group]) if row.action == "due" else row for row in rows]
 
     def _meant(self, rows: Sequence[Checkpoint], ways: Mapping[LogId, Way]) -> list[Checkpoint]:
-        """The rows without offsets of topics that the target no longer has. Asked as late as possible: the target may
-        have come back without its data since the maps were taken."""
+        """The rows without offsets of topics that the target no longer has. Checked as late as possible: the target may
+        have returned without its data since the maps were read."""
         topics = {row.target.topic for row in rows if row.action == "due"}
         if time.monotonic() - self._sure_s > SURE_S or not topics <= self._ids_there.keys():
             self._sure_s, self._ids_there = time.monotonic(), self._target.ids(topics | self._ids_there.keys())
         met = {(row.source, row.target) for row in rows}
         gone = {to for source, to in met if not _same(ways[source].ids[1], self._ids_there.get(to.topic))}
         return [
-            row._replace(action="waiting", reason=f"{row.target.topic} there is not the topic that was copied to")
+            row._replace(action="waiting", reason=f"{row.target.topic} at the target is not the copied topic")
             if row.action == "due" and row.target in gone
             else row
             for row in rows
@@ -222,7 +222,7 @@ class Groups:
 
 
 def _same(meant: str, found: str | None) -> bool:
-    """Whether a topic is the one that is meant. ``found``: its id, None where there is no such topic."""
+    """Whether a topic is the intended one. ``found``: its id, None if there is no such topic."""
     return not meant or found in ("", meant)
 
 
@@ -230,15 +230,15 @@ Told = Callable[[LogId, int], tuple[Translation, int]]
 
 
 def _translations(ways: Mapping[LogId, Way], ids: Mapping[str, str]) -> Told:
-    """`Way.translate` by source partition. ``ids``: of the topics in which it was committed. Groups that keep up stand
-    at the same few offsets, so each is translated once."""
+    """`Way.translate` by source partition. ``ids``: of the topics in which offsets were committed. Results are cached,
+    because most groups commit the same few offsets."""
     meant: dict[LogId, Way] = {}
 
     @cache
     def told(source: LogId, offset: int) -> tuple[Translation, int]:
         if source not in meant:
             way = ways[source]
-            other = f"{source.topic} here is not the topic that was copied"
+            other = f"{source.topic} at the source is not the copied topic"
             known = _same(way.ids[0], ids.get(source.topic))
             meant[source] = way if known else replace(way, blocked_reason=other)
         return meant[source].translate(offset)
@@ -247,7 +247,7 @@ def _translations(ways: Mapping[LogId, Way], ids: Mapping[str, str]) -> Told:
 
 
 def _rows(group: str, here: Answer, ways: Mapping[LogId, Way], told: Told) -> list[Checkpoint]:
-    """What is to be at the target; what is there is not known yet."""
+    """The desired rows at the target; the present offsets there are not known yet."""
     if isinstance(here, TrueupError):
         return []
     rows = []
@@ -260,7 +260,7 @@ def _rows(group: str, here: Answer, ways: Mapping[LogId, Way], told: Told) -> li
 
 
 def _least(rows: list[Checkpoint]) -> list[Checkpoint]:
-    """Where several partitions go into one, its offset is the least of theirs, and none while one has none."""
+    """If several partitions have one target, its offset is the minimum of theirs, and undefined while one has none."""
     least: dict[LogId, int] = {}
     for row in rows:
         least[row.target] = min(row.translated, least.get(row.target, row.translated))
@@ -270,7 +270,7 @@ def _least(rows: list[Checkpoint]) -> list[Checkpoint]:
         row
         if row.translated == least[row.target]
         else row._replace(
-            translated=least[row.target], reason=row.reason or f"another partition goes into {row.target}"
+            translated=least[row.target], reason=row.reason or f"another partition has the target {row.target}"
         )
         for row in rows
     ]
@@ -284,17 +284,17 @@ def _judged(row: Checkpoint, present: int, state: str, reset: bool) -> Checkpoin
     if state not in WITHOUT_MEMBERS:
         return _with(row, present, "active", f"the group is {state} there")
     if row.translated < present and not reset:
-        return _with(row, present, "kept", f"the group is further there, at {present}")
+        return _with(row, present, "kept", f"the group is ahead there, at {present}")
     return _with(row, present, "due", row.reason)
 
 
 def _done(row: Checkpoint, told: Refusals) -> Checkpoint:
-    refusal = str(told) if isinstance(told, TrueupError) else told.get(row.target, "no answer")
+    refusal = str(told) if isinstance(told, TrueupError) else told.get(row.target, "no response")
     return _with(row, row.present, "failed" if refusal else "moved", refusal)
 
 
 def _with(row: Checkpoint, present: int, action: str, reason: str = "") -> Checkpoint:
-    """The row with these; by place, as there are thousands and names take three times as long."""
+    """The row with these values; positional, as there are thousands of rows and keywords take three times as long."""
     return Checkpoint(*row[:5], present, row.lag, action, reason)
 
 

@@ -1,9 +1,9 @@
-"""The headers that the records path adds: where a record has been, and which offset of the source it is.
+"""The headers that the records path adds: the path of a record, and its source offset.
 
-``trueup-source`` holds the names of the clusters passed (state/replication/provenance.py). ``trueup-offset`` is 16
-bytes: 8 that stand for link flow and source partition (`prefix_of`), then the source offset as big-endian int64. So the
-newest record of a source partition can be found in a target partition that several links and topics write to. A record
-has one of each: those of an earlier hop are replaced. All other headers stay as they are and in their order.
+``trueup-source`` contains the names of the clusters passed (state/replication/provenance.py). ``trueup-offset`` has 16
+bytes: 8 for link flow and source partition (`prefix_of`), then the source offset as big-endian int64. Thus the newest
+record of a source partition can be found in a target partition that several links and topics write to. A record
+has one of each: those of an earlier hop are replaced. All other headers are kept in their order.
 """
 
 import struct
@@ -18,22 +18,22 @@ from trueup.state.replication.provenance import HEADER, onward_tokens, refilled_
 MARK = "trueup-offset"
 _PLACE = struct.Struct(">8sq")
 Header = tuple[str, str | bytes | None]
-"""As confluent-kafka takes them; those that it read hold bytes or None."""
+"""Headers in confluent-kafka's form; the values that it reads are bytes or None."""
 Headers = list[Header]
 
 
 def prefix_of(flow: int, source: LogId) -> bytes:
-    """8 bytes for a source partition in a flow. A topic's name holds no slash, so no two texts are alike."""
+    """8 bytes for a source partition in a flow. A topic's name contains no slash, so the hashed texts are distinct."""
     return blake2b(f"{flow}/{source.path}/{source.number}".encode(), digest_size=8).digest()
 
 
 def marks(prefix: bytes, offsets: Iterable[int]) -> Iterator[Header]:
-    """The mark of each of these records."""
+    """The mark of each record."""
     return zip(repeat(MARK), map(_PLACE.pack, repeat(prefix), offsets), strict=False)
 
 
 def mark_of(headers: Sequence[Header] | None) -> tuple[bytes, int] | None:
-    """Prefix and source offset that a record says it has; None when it has no mark, or one that is not ours."""
+    """Prefix and source offset in a record's mark; None if it has no mark, or an invalid one."""
     for name, value in headers or ():
         if name == MARK and isinstance(value, bytes) and len(value) == 16:
             return value[:8], int.from_bytes(value[8:], "big")
@@ -41,8 +41,8 @@ def mark_of(headers: Sequence[Header] | None) -> tuple[bytes, int] | None:
 
 
 class Path:
-    """What becomes of the header `HEADER` on the way from ``source`` to ``target``. ``held``: of records that are
-    refilled, whether the target had them before (`state.replication.provenance.Refill`); None: of others."""
+    """The transformation of the header `HEADER` from ``source`` to ``target``. ``held``: for refilled records, whether
+    the target had them before (`state.replication.provenance.Refill`); None: for others."""
 
     def __init__(self, source: Endpoint, target: Endpoint, forward: bool, held: bool | None = None) -> None:
         self._ends, self._held = (source.name, target.name, forward), held
@@ -50,7 +50,7 @@ class Path:
         self.born = (HEADER, self.onward(b"") or b"")
 
     def onward(self, value: bytes | None) -> bytes | None:
-        """The header's next value; None: the record is not to go on. Remembered, as few values occur."""
+        """The header's next value; None: the record must not be copied. Cached, because few values occur."""
         if value not in self._known:
             tokens = tokens_of(value)
             ends, held = self._ends, self._held
@@ -59,7 +59,7 @@ class Path:
         return self._known[value]
 
     def tagged(self, headers: Headers, mark: Header) -> Headers | None:
-        """The headers of a record with ours, in place of those of the link that it came by; None: drop it."""
+        """A record's headers with Trueup's, which replace those of an earlier link; None: drop the record."""
         for name, told in headers:
             if name == HEADER:
                 passed = self.onward(cast("bytes | None", told))

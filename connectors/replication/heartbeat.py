@@ -1,8 +1,9 @@
-"""Heartbeats of a link: written to the source, read back there, brought to the target, read there (RIP-45's way).
+"""Heartbeats of a link: written to the source, read back there, copied to the target, read there (as in RIP-45).
 
 One process does all of it, so lags are differences of one clock. A heartbeat is a record whose key names the link and
-its source cluster; links that share a topic, and two-way links with one name for it on both sides, read past each
-other's. Only what was read back from the source goes on: what arrives proves that both clusters write and read.
+its source cluster; links with a common topic, and two-way links with the same name on both sides, ignore each
+other's. Only heartbeats read back from the source are copied: an arrival proves that both clusters accept writes and
+reads.
 """
 
 import json
@@ -14,11 +15,11 @@ from trueup.connectors.replication.ports import HeartbeatLog
 
 
 class Beat(NamedTuple):
-    """What heartbeats tell. Times are ms since the epoch by our clock, 0: never; lags ms, -1: not known yet.
+    """The state of heartbeats. Times are ms since the epoch by the local clock, 0: never; lags ms, -1: unknown.
 
-    ``sent_ms``: when the newest that the source acknowledged was written; ``left_ms`` and ``arrived_ms``: when the
-    newest that was read at the source, at the target, was written. ``source_lag_ms`` and ``lag_ms``: how long that took
-    to be read there. ``source_error`` and ``target_error``: what that side said last, since it last did well.
+    ``sent_ms``: write time of the newest one that the source acknowledged; ``left_ms`` and ``arrived_ms``: write time
+    of the newest one read at the source, at the target. ``source_lag_ms`` and ``lag_ms``: time from the write to that
+    read. ``source_error`` and ``target_error``: last error of that side since its last success.
     """
 
     sent_ms: int = 0
@@ -34,8 +35,8 @@ class Heartbeat(Closing):
     """The heartbeats of one link between the cluster named ``cluster``, whose topic is ``source``, and ``target``. Not
     thread-safe; to be called every few seconds.
 
-    ``relay``: we bring them to the target; without it the link does, as records like others. What the systems say is
-    told in `Beat`.
+    ``relay``: this object copies them to the target; otherwise the link does, like other records. Errors of the
+    systems are in `Beat`.
     """
 
     def __init__(self, link: str, cluster: str, source: HeartbeatLog, target: HeartbeatLog, relay: bool = True) -> None:
@@ -46,12 +47,12 @@ class Heartbeat(Closing):
         self._beat = Beat()
 
     def close(self) -> None:
-        """Let go of all connections; what is under way is lost."""
+        """Close all connections; heartbeats in flight are lost."""
         self._source.close()
         self._target.close()
 
     def beat(self, wait_s: float = 2.0) -> Beat:
-        """Write one heartbeat and follow it, and those before it, until it arrived or ``wait_s`` seconds passed."""
+        """Write one heartbeat, and follow it and earlier ones until it arrived or ``wait_s`` seconds passed."""
         sent_ms, deadline = _now_ms(), time.monotonic() + wait_s
         self._source.prepare()
         self._target.prepare()
@@ -79,7 +80,7 @@ class Heartbeat(Closing):
         )
 
     def _lag(self, sent_ms: int, before: int) -> int:
-        """Of what was written before we began to look nobody knows when it arrived."""
+        """The lag; unknown for heartbeats that were written before this object began to read."""
         return _now_ms() - sent_ms if sent_ms >= self._began_ms else before
 
 

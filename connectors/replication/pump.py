@@ -1,8 +1,8 @@
-"""Copies records between any two systems: reads columns of them, writes columns, and waits for the acknowledgement.
+"""Copies records between any two systems: reads columns, writes columns, and waits for the acknowledgement.
 
-It promises what the path ``records`` promises: keys, values, headers, timestamps and the order of a log stay; records
-that passed the target are dropped; a refused record stops its log, or is dealt with as the lease says. The target's own
-tail says how far the copy came, so a killed copier costs time. No two requests of a log are under way at once.
+Its guarantees are those of the path ``records``: keys, values, headers, timestamps and the order of a log are kept;
+records that passed the target are dropped; a refused record stops its log, or is handled by the lease's policy. The
+target's tail shows the progress, so a killed copier only costs time. A log never has two requests in flight.
 """
 
 import time
@@ -22,14 +22,14 @@ from trueup.state.common.errors import Retry, Stop, TrueupError
 from trueup.state.replication.provenance import HEADER
 
 BATCH = 1_000
-"""Records of one read."""
+"""Maximum records of one read."""
 IDLE_S, AGAIN_S = 0.05, 0.5
 TRIES = 5
-"""In one call; then the link is tried again later."""
+"""Maximum failures in one call; then the link is retried later."""
 
 
 class Tagged(NamedTuple):
-    """What is to be written of some records. ``broken``: the transform failed at the record that would be next."""
+    """The rows to write for some records. ``broken``: the transform failed at the next record."""
 
     columns: Columns
     dropped: int
@@ -43,13 +43,13 @@ class Tagged(NamedTuple):
 
 
 class Pump:
-    """The connector of pairs of systems that have none of their own."""
+    """The connector for pairs of systems without their own copier."""
 
     def __init__(self, media: Mapping[str, Medium]) -> None:
         self._media = media
 
     def open(self, lease: Lease) -> "PumpCopier":
-        """Connect both ends and ask the target where each log stands. Raises our errors."""
+        """Connect to both ends and read the position of each log at the target. Raises `TrueupError`."""
         return PumpCopier(lease, self._media[lease.source.system].reader, self._media[lease.target.system].writer)
 
 
@@ -75,14 +75,14 @@ class PumpCopier:
             raise
 
     def copy(self, until_s: float, pulse: Callable[[], bool] = lambda: True) -> None:
-        """Copy until then. See `connectors.contract.Copier.copy`."""
+        """Copy until ``until_s``. See `connectors.contract.Copier.copy`."""
         tries, self._until_s, self._pulse = 0, until_s, pulse
         while True:
             away = [track for track in self._tracks.values() if not track.known and not track.stopped]
             if away:
                 tries += 1
                 if tries > TRIES:
-                    raise Retry("the ends of the link to go on", away[0].error, "look at both clusters")
+                    raise Retry("both ends of the link", away[0].error, "check both clusters")
                 self._begin(away, ours=True)
             now = time.monotonic()
             if now >= until_s or not pulse():
@@ -93,12 +93,12 @@ class PumpCopier:
                 time.sleep(min(IDLE_S, until_s - now))
 
     def progress(self) -> list[Progress]:
-        """What was acknowledged since the last call."""
+        """The progress since the last call."""
         now_ms = int(time.time() * 1_000)
         return [track.progress(now_ms) for track in self._tracks.values()]
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         for part in (self._policy, self._reader, self._writer):
             part.close()
 
@@ -106,7 +106,7 @@ class PumpCopier:
         return [track for track in self._tracks.values() if track.known and not track.stopped]
 
     def _begin(self, tracks: Sequence[LogTrack], ours: bool) -> None:
-        """Find out where logs stand and read on from there. ``ours``: this copier wrote to them already."""
+        """Read the positions of logs and continue there. ``ours``: this copier wrote to them before."""
         if not self._told_apart:
             here, there = self._reader.cluster_id(), self._writer.cluster_id()
             if here == there:
@@ -116,12 +116,12 @@ class PumpCopier:
         self._seek()
 
     def _seek(self) -> None:
-        """Read on where the copies stand. Never while some of what was read is not dealt with."""
+        """Read from the positions of the copies. Never called while records that were read are pending."""
         self._moved = False
         self._reader.seek({track.source: track.reached for track in self._active()})
 
     def _meant(self, tracks: Sequence[LogTrack]) -> list[LogTrack]:
-        """Those whose topics are the ones meant; the others say what is wrong."""
+        """Logs with the intended topics; an error is recorded for the others."""
         here = self._reader.unsure(track.source for track in tracks)
         there = self._writer.unsure(track.lane.target for track in tracks)
         for track in tracks:
@@ -130,7 +130,7 @@ class PumpCopier:
         return [track for track in tracks if track.source not in here and track.lane.target not in there]
 
     def _turn(self, wait_s: float) -> None:
-        """Read what is there and write it; or wait for whatever hinders that."""
+        """Read the available records and write them, or wait for the obstacle."""
         if self._moved:
             self._seek()
         now = time.monotonic()
@@ -151,7 +151,7 @@ class PumpCopier:
         return track is not None and track.known and not track.stopped
 
     def _take(self, reads: Mapping[LogId, Read]) -> None:
-        """Write what was read from the topics meant."""
+        """Write the records read from the intended topics."""
         for source, read in reads.items():
             if read.error is not None:
                 self._lose(self._tracks[source], read.error)
@@ -160,7 +160,7 @@ class PumpCopier:
             self._write({track.source: reads[track.source] for track in several})
 
     def _write(self, reads: Mapping[LogId, Read]) -> None:
-        """Write records of logs that all go to different ones."""
+        """Write records of logs that all have different targets."""
         tagged = {
             source: self._tagging.many(self._tracks[source].prefix, read.records) for source, read in reads.items()
         }
@@ -182,7 +182,7 @@ class PumpCopier:
                 self._settle(track, read, one)
 
     def _sent(self, batches: Mapping[LogId, Columns]) -> Mapping[LogId, Written]:
-        """What became of records that were to be written; where there is no answer that is not known."""
+        """The results of a write; a lost response makes them unknown."""
         try:
             return self._writer.write(batches) if batches else {}
         except TrueupError as error:
@@ -200,11 +200,11 @@ class PumpCopier:
         return True
 
     def _took(self, track: LogTrack, records: Columns, sent: Columns, written: Written) -> bool:
-        """Take what became of records that were sent; whether the copy can go on behind them."""
+        """Process the result of sent records. Returns whether the copy can continue after them."""
         for source, target in zip(sent.offsets, written.offsets, strict=False):
             gap = track.lane.extend(target, 1)
             if gap < 0:
-                self._lose(track, Retry(f"{track.lane.target} to grow", f"offset {target} again", "it is looked at"))
+                self._lose(track, Retry(f"{track.lane.target} to grow", f"offset {target} again", "its tail is read"))
                 return False
             track.counts.foreign += gap
             track.run(source, target, 1)
@@ -218,13 +218,13 @@ class PumpCopier:
             return self._refuse(track, _record(track.source, records, at), written.refused)
         if written.refused:
             track.careful = len(sent.offsets) - done
-            self._lose(track, Retry(f"records taken by {track.lane.target}", written.refused, "they go one by one"))
+            self._lose(track, Retry(f"records accepted by {track.lane.target}", written.refused, "retried one by one"))
         elif written.error is not None:
             self._lose(track, written.error)
         return done == len(sent.offsets)
 
     def _settle(self, track: LogTrack, read: Read, tagged: Tagged) -> None:
-        """Go on behind what was read, all of which is dealt with."""
+        """Continue after records that are all handled."""
         track.counts.dropped += tagged.dropped
         track.counts.filtered += tagged.filtered
         if tagged.broken:
@@ -235,7 +235,7 @@ class PumpCopier:
         track.idle = read.idle
 
     def _refuse(self, track: LogTrack, record: Record, reason: str) -> bool:
-        """Let the policy decide of a record; whether the copy goes on behind it."""
+        """Apply the policy to a record. Returns whether the copy continues after it."""
         failure = failure_of(self._lease, track.source, record, reason)
         if problem := self._policy.handle(failure, record):
             track.stop(problem)
@@ -246,14 +246,14 @@ class PumpCopier:
         return True
 
     def _lose(self, track: LogTrack, error: TrueupError) -> None:
-        """What was sent may or may not be there: the target has to be asked before anything else is sent."""
+        """Record that the fate of sent records is unknown: the target must be read before the next write."""
         track.miss(error)
         track.reached = track.offset
         self._moved = True
 
 
 class Tagging:
-    """Makes what is written of what was read, for one lease."""
+    """Creates the rows to write from records, for one lease."""
 
     def __init__(self, lease: Lease) -> None:
         ends = lease.source, lease.target, lease.forward
@@ -265,7 +265,7 @@ class Tagging:
             self._transform = entry_point(lease.transform, f"links.{lease.link}.transform")
 
     def many(self, prefix: bytes, records: Columns) -> Tagged:
-        """All that is to be written of records of one log, up to one at which the transform fails."""
+        """The rows for records of one log, up to one at which the transform fails."""
         rows, dropped, filtered = list[tuple[int, bytes | None, bytes | None, int, Headers]](), 0, 0
         source = self._tracks[prefix].source
         for at, (offset, mark) in enumerate(zip(records.offsets, marks(prefix, records.offsets), strict=True)):
@@ -295,23 +295,23 @@ class Tagging:
 
 
 class WriterLetters:
-    """Implements `connectors.replication.failures.Letters` over a writer, which is closed by its owner."""
+    """Implements `connectors.replication.failures.Letters` with a writer, which its owner closes."""
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
 
     def write(self, topic: str, record: Record, headers: Headers) -> str:
-        """Write a record to the log of a topic that its key belongs to."""
+        """Write a record to the log that its key selects."""
         logs = self._writer.logs_of(topic)
         if not logs:
-            return "there is no such topic"
+            return "the topic does not exist"
         log = logs[crc32(record.key or b"") % len(logs)]
         row = record.offset, record.key, record.value, max(0, record.timestamp), headers
         written = self._writer.write({log: _columns([row])})[log]
         return written.refused or (str(written.error) if written.error is not None else "")
 
     def close(self) -> None:
-        """Nothing of its own is held."""
+        """No operation: the writer belongs to its owner."""
 
 
 def _go_on() -> bool:
@@ -323,7 +323,7 @@ def _columns(rows: Sequence[tuple[int, bytes | None, bytes | None, int, Headers]
 
 
 def _record(source: LogId, records: Columns, at: int) -> Record:
-    """A row as operators' code sees it."""
+    """A row in the form that operators' code receives."""
     return Record(
         source.topic, source.number, records.offsets[at], records.stamps[at], records.keys[at], records.values[at],
         tuple(records.headers[at]),
@@ -335,7 +335,7 @@ def _size(key: bytes | None, value: bytes | None) -> int:
 
 
 def _apart(tracks: Iterable[LogTrack]) -> list[list[LogTrack]]:
-    """Tracks in groups of which no two go to the same log."""
+    """Groups of tracks without a common target log."""
     groups: list[dict[LogId, LogTrack]] = []
     for track in tracks:
         group = next((group for group in groups if track.lane.target not in group), None)

@@ -1,4 +1,4 @@
-"""The operator's own code on the way of a record: entry points ``module:function``."""
+"""The operator's code for records: entry points ``module:function``."""
 
 import importlib
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from trueup.state.common.errors import BadSettings
 
 
 class Record(NamedTuple):
-    """A record as the source has it. ``timestamp`` is in ms since 1970, -1: none."""
+    """A record of the source. ``timestamp`` is in ms since 1970, -1: none."""
 
     topic: str
     partition: int
@@ -21,26 +21,26 @@ class Record(NamedTuple):
 
 
 Transform = Callable[[Record], Record | None]
-"""Returns what is to be written (key, value, timestamp and headers count), or None for nothing. It is called again for
-the same record after a crash, so it must depend on nothing else."""
+"""Returns the record to write (key, value, timestamp and headers count), or None to skip it. It is called again for
+the same record after a crash, so it must be deterministic."""
 
 
 def entry_point(name: str, setting: str) -> Callable[..., Any]:
-    """The function that ``module:function`` names. Raises `BadSettings`."""
+    """The function with the name ``module:function``. Raises `BadSettings`."""
     module, _, function = name.partition(":")
     try:
         found = getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError, ValueError) as error:
-        raise BadSettings([f"{setting}: {name}: {error}; give module:function that workers can import"]) from error
+        raise BadSettings([f"{setting}: {name}: {error}; set a module:function that workers can import"]) from error
     if not callable(found):
-        raise BadSettings([f"{setting}: {name} is no function; give module:function"])
+        raise BadSettings([f"{setting}: {name} is not a function; set module:function"])
     return found  # type: ignore[no-any-return]
 
 
 class Attempt:
-    """Runs code of the operator's, which may raise anything: ``said`` tells what, empty when it did not.
+    """Runs the operator's code, which may raise anything: ``said`` has the exception, empty if there was none.
 
-    Only errors are taken; what ends the process goes on.
+    Only `Exception` is caught; exits of the process are not.
     """
 
     said = ""

@@ -1,4 +1,4 @@
-"""What went wrong with a link in silence, and the path that it takes. `state.replication.status` derives its state."""
+"""Anomalies of a link that cause no error, and the choice of its copy path. See also `state.replication.status`."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One look at one partition from both sides; -1 and "": not known.
+    """One observation of one partition from both sides; -1 and "": unknown.
 
-    ``position``: the copy's place in the source; ``copied_end``: the target offset after the last record acknowledged;
-    ``foreign``: records of others between ours, so far. ``alone``: nothing else is to write to the target topic.
-    ``gone``: the source does not have the topic; ``target_gone``: the target does not.
+    ``position``: the copy's position in the source; ``copied_end``: the target offset after the last acknowledged
+    record; ``foreign``: records of other writers between the copied ones, so far. ``alone``: the link should be the
+    only writer of the target topic. ``gone``: the source does not have the topic; ``target_gone``: nor the target.
     """
 
     position: int = -1
@@ -28,9 +28,9 @@ class Look:
 
 
 class Silence(NamedTuple):
-    """Something that would else have happened in silence. ``records``: how many it concerns, -1: not known.
+    """An anomaly that causes no error. ``records``: number of affected records, -1: unknown.
 
-    ``stops``: the partition is not to be copied until an operator resets it.
+    ``stops``: the partition must not be copied until an operator resets it.
     """
 
     rule: str
@@ -40,9 +40,9 @@ class Silence(NamedTuple):
 
 
 def silences(before: Look, now: Look) -> list[Silence]:
-    """What two looks at a partition, one after the other, show; after a restart ``before`` is what was kept of the last
-    one. A broker may tell an old end for a moment after an
-    election, so ends that run backwards count when both looks show them."""
+    """The anomalies in two consecutive observations of a partition; after a restart ``before`` is what was kept of the
+    last one. A broker may report an old end for a moment after an
+    election, so an end that moves backwards counts only if both observations show it."""
     if now.gone:
         return [Silence("replication.topic-gone", -1, "the source does not have it")] if now.position >= 0 else []
     found = [*_recreated(before, now)]
@@ -62,24 +62,24 @@ def silences(before: Look, now: Look) -> list[Silence]:
         lost = now.copied_end - now.target_end
         found.append(Silence("replication.target-lost-records", lost, said, stops=True))
     if now.alone and now.foreign > 0:
-        said = f"{now.foreign} records of others stand between those of the link"
+        said = f"{now.foreign} records of other writers are between those of the link"
         found.append(Silence("replication.target-written", now.foreign, said))
     return found
 
 
 def bare(now: Look, heard: Iterable[Silence]) -> bool:
-    """Whether nothing is left at the target of what the link wrote to a partition."""
+    """Whether the target has none of the records that the link wrote to a partition."""
     rules = {silence.rule for silence in heard}
     emptied = "replication.target-lost-records" in rules and now.target_end == 0
     return emptied or not rules.isdisjoint({"replication.target-recreated", "replication.target-gone"})
 
 
 def target_replaced(partitions: Iterable[tuple[str, bool]], clusters: tuple[str, str]) -> str:
-    """Why the target is another cluster, or one that lost its data; empty: it is not.
+    """Why the target is another cluster, or one that lost its data; empty if it is not.
 
     ``partitions``: target topic of each partition that was written to, and whether it is `bare`; ``clusters``: id of
-    the cluster that was written to and the present one ("": not known). A single topic may have been deleted on
-    purpose, so that alone shows no loss of the cluster.
+    the cluster that was written to and the current one ("": unknown). A single topic may have been deleted on
+    purpose, so it alone does not show a loss of the cluster.
     """
     was, now = clusters
     if was and now and was != now:
@@ -102,23 +102,24 @@ def _short(end: int, wanted: int) -> bool:
 
 
 BATCH_US, RECORD_US, BYTE_US = 64.0, 4.2, 0.008
-"""CPU of the copier and of both clusters' brokers: what a whole batch costs, and what a record, and a byte of it as it
-is stored, costs more when it is copied by itself.
+"""CPU of the copier and of both clusters' brokers: the cost of a whole batch, and the additional costs of a record and
+of a stored byte of it if it is copied individually.
 
-They come from the rows "900 a batch" and "10 a batch" of `python -m bench.replication --only copy`, of batches and of
-records of 100 and 1,000 bytes, each with its row "CPU of both brokers"; `bench.replication.costs` derives them. The
-values are of an early run. Each run prints beside them what they would be now; the choice depends on their ratios."""
+The values are derived from the rows "900 a batch" and "10 a batch" of `python -m bench.replication --only copy`, for
+batches and for records of 100 and 1,000 bytes, each with its row "CPU of both brokers", by `bench.replication.costs`.
+They are of an early run. Each run prints its own values beside them; the choice depends on their ratios."""
 RETURN = 2.0
-"""A link that copies records takes batches again when they are so many times as large as they must be."""
+"""A link that copies records switches back to batches when they are this many times larger than necessary."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the choice of a path depends on; -1 and "": not known.
+    """The inputs of the choice of a path; -1 and "": unknown.
 
-    ``copy``: as the link says; ``magic``: the oldest record format at the source; ``per_batch``: records in a batch of
-    the source; ``record_bytes``: of a record as it is stored; ``unfit``: what of the clusters' security the batch path
-    cannot do; ``now``: the path in use; ``into``: the one topic that all go into; ``paths``: those between the systems.
+    ``copy``: the setting of the link; ``magic``: the oldest record format at the source; ``per_batch``: records per
+    batch of the source; ``record_bytes``: stored size of a record; ``unfit``: security options that the batches path
+    does not support; ``now``: the current path; ``into``: the common target topic; ``paths``: those between the
+    systems.
     """
 
     copy: str = "auto"
@@ -139,38 +140,38 @@ class Facts:
 
 
 class Choice(NamedTuple):
-    """A path and why."""
+    """A path and the reason for it."""
 
     path: str
     reason: str
 
 
 def choose(facts: Facts) -> Choice:
-    """The path of a link that meets no other."""
+    """The path of a link that shares no topic with another."""
     if facts.copy != "auto" and facts.copy in facts.paths:
-        return Choice(facts.copy, "the link says so")
+        return Choice(facts.copy, "set by the link's copy")
     obstacle = _obstacle(facts)
     if obstacle:
         return Choice("records", obstacle)
     least = worth_while(facts.record_bytes) * (RETURN if facts.now == "records" else 1.0)
     if 0 <= facts.per_batch < least:
         found = f"batches of the source hold {facts.per_batch:.1f} records, fewer than {least:.1f}"
-        return Choice("records", f"{found}; larger ones cost less")
-    return Choice("batches", "whole batches can be copied unopened")
+        return Choice("records", f"{found}; copying single records costs less")
+    return Choice("batches", "whole batches can be copied without decompression")
 
 
 def worth_while(record_bytes: float) -> float:
-    """Records in a batch from which on whole batches take less CPU, of copier and brokers together, than records copied
-    one by one into larger batches. ``record_bytes`` < 0: not known."""
+    """The number of records per batch above which whole batches take less CPU, of copier and brokers together, than
+    single records in larger batches. ``record_bytes`` < 0: unknown."""
     return BATCH_US / (RECORD_US + BYTE_US * max(0.0, record_bytes))
 
 
 def _obstacle(facts: Facts) -> str:
-    """Why whole batches cannot be copied."""
+    """Why whole batches cannot be copied; empty if they can."""
     if "batches" not in facts.paths:
         return "only single records can be copied between these systems"
     if facts.transform:
-        return "transform opens every record"
+        return "transform processes every record"
     if facts.failures != "stop":
         return f"refused records are handled one by one (failures: {facts.failures})"
     if facts.into:
@@ -178,18 +179,18 @@ def _obstacle(facts: Facts) -> str:
     if 0 <= facts.magic < 2:
         return f"the source has records of the old format {facts.magic}"
     if facts.target_compression not in ("", "producer", facts.source_compression):
-        return f"the target compresses anew (compression.type {facts.target_compression})"
+        return f"the target recompresses batches (compression.type {facts.target_compression})"
     if facts.target_times == "LogAppendTime":
-        return "the target writes its own timestamps (message.timestamp.type LogAppendTime)"
+        return "the target sets its own timestamps (message.timestamp.type LogAppendTime)"
     if 0 <= facts.target_max_bytes < facts.source_max_bytes:
-        return f"the target takes batches of {facts.target_max_bytes} bytes, the source of {facts.source_max_bytes}"
+        return f"the target accepts batches of {facts.target_max_bytes} bytes, the source of {facts.source_max_bytes}"
     return facts.unfit
 
 
 def choose_together(links: Mapping[str, Facts], meeting: Collection[frozenset[str]]) -> dict[str, Choice]:
-    """The path of every link. Those that meet at a topic (`state.replication.topology.meeting`) take one path, as
-    records copied one by one cannot show what a batch's producer id says: what a link says decides, then what one of
-    them cannot do, then batches where any has large ones."""
+    """The path of every link. Links that share a topic (`state.replication.topology.meeting`) use one path, because
+    records that are copied individually cannot carry a batch's producer id: a link's setting decides, then a limitation
+    of any of them, then large batches in any of them."""
     chosen = {name: choose(facts) for name, facts in links.items()}
     for group in meeting:
         names = sorted(group & chosen.keys())
@@ -200,5 +201,5 @@ def choose_together(links: Mapping[str, Facts], meeting: Collection[frozenset[st
         for name in names:
             if chosen[name].path != chosen[leader].path:
                 path, why = chosen[leader]
-                chosen[name] = Choice(path, f"it meets {leader}: {why}")
+                chosen[name] = Choice(path, f"it shares a topic with {leader}: {why}")
     return chosen

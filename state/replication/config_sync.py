@@ -1,17 +1,17 @@
-"""What differs between a link's topics and rights and those at its target, and what would make it equal: data only.
+"""Differences between a link's topics and ACLs and those at its target, and the actions that remove them, as data.
 
-**Partitions** only grow: a record keeps its partition's number. **Settings** of a topic are carried when they are set
-on the topic itself and taken off when they were taken off there; those that decide whether what arrives stays are
-carried from the cluster's defaults too, and stand before the first record: old records with short retention vanish
-on arrival. Timestamps are to arrive as they are, so the target may not rewrite or refuse them.
-Where an opposite link copies a topic back, its settings go one way only: from the cluster that it was made in by hand
-to the one where a link made it.
+**Partitions** only grow: a record keeps its partition number. **Settings** of a topic are copied if they are set on the
+topic itself, and removed if they were removed there; settings that decide whether copied records are retained are also
+copied from the cluster's defaults, and are set before the first record: old records with a short retention would be
+deleted on arrival. Timestamps must be preserved, so the target must not overwrite or reject them.
+If an opposite link copies a topic back, its settings are copied in one direction only: from the cluster where a client
+created it to the one where a link created it.
 
-**Rights** on topics and groups are carried for resources by name and by prefix. A right on every resource (``*``)
-becomes one for each topic or group of the link, as at the target there are others. What allows reading is allowed there
-too; what allows writing only where a link copies back, as else a copy has one writer, its link. To alter or delete is
-never allowed. What is denied is denied in full. A right that goes at the source goes at the target if this link
-brought it or both once had it; rights on what the link copies no longer stay as they are.
+**Rights** (ACLs) on topics and groups are copied for literal names and prefixes. An ACL on every resource (``*``)
+becomes one for each topic or group of the link, because the target has others. Read permissions are granted at the
+target, too; write permissions only if a link copies back, because otherwise the link is the only writer of a copy.
+Permissions to alter or delete are never granted. Denials are copied in full. An ACL that is removed at the source is
+removed at the target if this link created it or both once had it; ACLs on topics that are no longer copied remain.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -22,26 +22,26 @@ from typing import NamedTuple
 from trueup.state.common.patterns import matches
 
 KEEPING = ("cleanup.policy", "max.message.bytes", "retention.bytes", "retention.ms")
-"""Settings that decide whether what arrives stays, carried whoever set them at the source."""
+"""Settings that decide whether copied records are retained; copied with any origin at the source."""
 FOREVER = str((1 << 63) - 1)
 TIMES = {
     "message.timestamp.type": "CreateTime",
     "message.timestamp.before.max.ms": FOREVER,
     "message.timestamp.after.max.ms": FOREVER,
 }
-"""Settings that a target must have so that old records arrive with their own timestamps (KIP-937)."""
+"""Settings that a target needs so that old records keep their timestamps (KIP-937)."""
 READING = ("read", "describe", "describe_configs")
 
 
 class Setting(NamedTuple):
-    """A setting in force. ``own``: set on the topic, else the cluster's default."""
+    """An effective setting. ``own``: set on the topic, otherwise the cluster's default."""
 
     value: str
     own: bool
 
 
 class Topic(NamedTuple):
-    """A topic as its cluster tells it; ``configs``: all settings in force; ``id`` "": not known."""
+    """A topic in its cluster's metadata; ``configs``: all effective settings; ``id`` "": unknown."""
 
     partitions: int
     configs: Mapping[str, Setting]
@@ -49,7 +49,7 @@ class Topic(NamedTuple):
 
 
 class Right(NamedTuple):
-    """One access rule, in lower case: ``resource`` topic or group, ``pattern`` literal or
+    """One ACL, in lower case: ``resource`` topic or group, ``pattern`` literal or
     prefixed, ``permission`` allow or deny."""
 
     resource: str
@@ -62,22 +62,22 @@ class Right(NamedTuple):
 
 
 class Kind(IntEnum):
-    """What is done, in the order in which it is done: no right is ever wider than at the source meanwhile."""
+    """The kind of an action, in order of execution: permissions are never wider than at the source meanwhile."""
 
     CREATE = 0
-    SECURE = 1  # settings without which what arrives would not stay
+    SECURE = 1  # settings without which copied records would be lost
     GROW = 2
     SET = 3
     DENY = 4
     REVOKE = 5
     ALLOW = 6
-    RELENT = 7  # take off what denies
+    RELENT = 7  # remove denials
 
 
 class Action(NamedTuple):
-    """One change at the target. ``configs``: new values, None for the cluster's default. ``reason``: id of a rule.
+    """One change at the target. ``configs``: new values, None for the cluster's default. ``reason``: a rule's id.
 
-    ``first``: no record may be copied to the topic before it is done.
+    ``first``: required before any record is copied to the topic.
     """
 
     kind: Kind
@@ -92,9 +92,9 @@ class Action(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How a link aligns. ``topics``: name at the source to name at the target; ``align`` and ``exclude`` as the link
-    says; ``known``: settings that the target's version knows (empty: all). ``origins``: topics of the source that an
-    opposite link copies back and that may have come from the target; there their settings are not touched."""
+    """What a link aligns. ``topics``: name at the source to name at the target; ``align`` and ``exclude``: settings of
+    the link; ``known``: settings that the target's version supports (empty: all). ``origins``: topics of the source
+    that an opposite link copies back and that may originate at the target; their settings are not changed there."""
 
     topics: Mapping[str, str]
     align: Collection[str] = ("partitions", "configs")
@@ -104,9 +104,9 @@ class Policy:
 
 
 def diff(source: Mapping[str, Topic], target: Mapping[str, Topic], policy: Policy) -> list[Action]:
-    """What is to be done to the target's topics, in order. Topics that are not in ``source`` are left alone.
+    """The actions on the target's topics, in order. Topics that are not in ``source`` are not changed.
 
-    Where several topics go into one it is created so that it keeps what comes, and then its settings are its owner's.
+    A common target of several topics is created so that it retains all records; its settings are not changed later.
     """
     found: list[Action] = []
     coming: dict[str, list[str]] = {}
@@ -125,8 +125,8 @@ def diff(source: Mapping[str, Topic], target: Mapping[str, Topic], policy: Polic
 
 
 def _keeping(many: Sequence[Mapping[str, Setting]]) -> dict[str, Setting]:
-    """Settings under which nothing is deleted before each of these topics would: the longest times and the largest
-    sizes. Where one is compacted all is kept, as keys of different topics must not replace each other."""
+    """Settings that delete nothing earlier than each of these topics: the longest times and the largest sizes. If one
+    is compacted everything is retained, because keys of different topics must not replace each other."""
     values = {name: [one[name].value for one in many if name in one] for name in KEEPING}
     compacted = any(value != "delete" for value in values.pop("cleanup.policy"))
     found = {"cleanup.policy": "delete"}
@@ -147,7 +147,7 @@ def _created(topic: str, count: int, configs: Mapping[str, Setting], policy: Pol
 
 
 def _carried(name: str, setting: Setting, policy: Policy) -> bool:
-    """Whether a setting goes to a topic that is made: what keeps records always, others where settings are aligned."""
+    """Whether a setting is copied to a new topic: retention settings always, others if settings are aligned."""
     if matches(policy.exclude, name) or (policy.known and name not in policy.known):
         return False
     return name in KEEPING or (setting.own and "configs" in policy.align)
@@ -190,7 +190,7 @@ def _change(name: str, before: str, after: str | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Whose rights a link carries. ``topics``: name at the source to name at the target; ``groups``: names;
+    """The scope of a link's ACLs. ``topics``: name at the source to name at the target; ``groups``: names;
     ``back``: a link copies these topics back; ``rename``: the link's template with the source's name filled in."""
 
     topics: Mapping[str, str]
@@ -200,12 +200,12 @@ class Scope:
 
 
 def rights_of(source: Iterable[Right], scope: Scope) -> set[Right]:
-    """What the target is to have for these rights of the source."""
+    """The ACLs at the target that correspond to these of the source."""
     return {right for found in source for place in _places(found, scope) for right in _operations(place, scope.back)}
 
 
 def _places(right: Right, scope: Scope) -> Iterator[Right]:
-    """A right where it belongs at the target; nowhere if the link copies nothing that it is about."""
+    """An ACL in its form at the target; none if the link does not copy its resource."""
     names = scope.topics if right.resource == "topic" else {group: group for group in scope.groups}
     if right.resource not in ("topic", "group"):
         return
@@ -243,10 +243,10 @@ def disputed(source: Mapping[str, Topic], target: Mapping[str, Topic], policy: P
 def diff_rights(
     source: Iterable[Right], target: Collection[Right], scope: Scope, carried: Collection[Right]
 ) -> tuple[list[Action], set[Right]]:
-    """What is to be done to the target's rights, in order, and the rights that the link answers for from now on.
+    """The actions on the target's ACLs, in order, and the ACLs that the link manages from now on.
 
-    ``carried``: what it answered for before, to be kept where it outlives a restart: without it rights that were
-    revoked meanwhile stay.
+    ``carried``: those that it managed before; it must survive restarts, otherwise ACLs that were revoked meanwhile
+    remain.
     """
     wanted, have = rights_of(source, scope), set(target)
     found = [_granted(right, "alignment.right-missing") for right in sorted(wanted - have)]
@@ -256,7 +256,7 @@ def diff_rights(
 
 
 def _concerns(right: Right, scope: Scope) -> bool:
-    """Whether a right of the target is on something that the link copies."""
+    """Whether an ACL of the target is on a resource that the link copies."""
     names = scope.topics.values() if right.resource == "topic" else scope.groups
     return any(name == right.name or (right.pattern == "prefixed" and name.startswith(right.name)) for name in names)
 

@@ -1,4 +1,4 @@
-"""Which topics a link copies, what they are called at the target, and who copies which partition."""
+"""The topics that a link copies, their names at the target, and the assignment of partitions to tasks."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,14 +18,14 @@ P = TypeVar("P", bound=_Ordered)
 
 
 def flow_of(link: str, flow: int = 0) -> int:
-    """Number, 1 to 65535, that tells what this link wrote from what others did: ``flow``, or derived from its name."""
+    """A number, 1 to 65535, that distinguishes the records of this link: ``flow``, or derived from its name."""
     return flow or crc32(link.encode()) % 0xFFFF + 1
 
 
 def topics_of(
     patterns: Sequence[str], exclude: Sequence[str], names: Iterable[str], prefix: str = "trueup"
 ) -> list[str]:
-    """Those of ``names`` that a link copies, sorted. Internal topics are never among them."""
+    """Those of ``names`` that a link copies, sorted, without internal topics."""
     return sorted(
         name
         for name in set(names)
@@ -34,14 +34,14 @@ def topics_of(
 
 
 def target_of(topic: str, rename: str = "{topic}", into: str = "", source: str = "") -> str:
-    """What a topic is called at the target. ``{topic}`` and ``{source}`` (the source cluster) in ``rename`` are filled
-    in; ``into`` takes the place of it all."""
+    """The name of a topic at the target. ``{topic}`` and ``{source}`` (the source cluster) in ``rename`` are replaced;
+    ``into`` overrides ``rename``."""
     return into or re.sub(r"\{(topic|source)\}", lambda found: {"topic": topic, "source": source}[found[1]], rename)
 
 
 def divide(weights: Mapping[P, float], tasks: int) -> list[list[P]]:
-    """Partitions over at most ``tasks`` leases so that the heaviest has little to spare: heaviest first, each to the
-    lightest lease, the one with fewer partitions among equals. The same weights give the same leases; none is empty.
+    """Divide partitions into at most ``tasks`` leases of similar weight: heaviest first, each to the lightest lease,
+    among equals to the one with fewer partitions. Equal weights give equal leases; none is empty.
     """
     leases: list[list[P]] = [[] for _ in range(min(tasks, len(weights)))]
     loads = [(0.0, 0, at) for at in range(len(leases))]

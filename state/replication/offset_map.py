@@ -1,12 +1,12 @@
-"""Where the record at one offset of the source stands in the target: exact, from what was acknowledged.
+"""Translation of offsets between source and target: exact, built from acknowledgements.
 
-A map is made of **runs**: so many records from one source offset on stand from one target offset on. Between runs the
-source has records that were not copied (dropped by the loop guard, filtered, control records, compacted away) and the
-target has what others wrote. Both columns only rise, as a link keeps the order of a partition.
+A map consists of **runs**: a number of records from a source offset on are at the target from a target offset on.
+Between runs the source has records that were not copied (dropped by the loop filter, filtered, control records,
+compacted) and the target has records of other writers. Both columns increase, as a link keeps the order of a partition.
 
-An offset that a consumer group committed is the next that it reads. Its **low** translation is the place right after
-the last record before it that the target has: nothing unread stands before it, whoever wrote it there since. Its
-**high** translation is the place of the first record from it on that the target has. Within a run they are the same.
+A committed offset of a consumer group is the next one that it reads. Its **low** translation is the offset after
+the last earlier record that the target has: no unread record is before it, whoever wrote it since. Its
+**high** translation is the offset of the first record from it on that the target has. Within a run they are equal.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -18,17 +18,17 @@ from numpy.typing import NDArray
 
 Column = NDArray[np.int64]
 PART = 4_096
-"""Runs in one record."""
+"""Runs per record."""
 HEAD = -1
-"""The record that is none of runs."""
+"""The part number of the record without runs."""
 ROOM = 64
 _NUMBERS = ("begin", "until", "clear", "sure", "floor", "number")
 LISTS = ("source", "target", "count")
-"""The columns, as records name them."""
+"""The columns, by their names in records."""
 
 
 class Translation(NamedTuple):
-    """An offset on the other side, or None and why there is none."""
+    """An offset on the other side, or None and the reason."""
 
     offset: int | None
     reason: str = ""
@@ -39,8 +39,8 @@ def _none() -> Column:
 
 
 class _Rows:
-    """Runs of maps that grew out of each other, in columns with room for more; each map sees as many as it has. With
-    the newest map its last run grows for the older ones too, which say nothing of offsets from their ``until`` on."""
+    """Runs of successive maps, in columns with spare room; each map uses its first rows. Extending the last run of the
+    newest map also changes older maps, which do not translate offsets from their ``until`` on."""
 
     __slots__ = ("columns", "used")
 
@@ -50,21 +50,21 @@ class _Rows:
             column[:used] = mine[:used]
 
     def put(self, at: int, rows: Column) -> None:
-        """Write runs from this row on, after which none is used."""
+        """Write runs from this row on; no later row is in use."""
         self.used = at + len(rows)
         self.columns[:, at : self.used] = rows.T
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OffsetMap:
-    """The runs of one source partition in one target partition: int64 columns. Never changed, only made anew; what is
-    appended costs what it is, however large the map.
+    """The runs of one source partition in one target partition: int64 columns. Immutable; the cost of an append does
+    not depend on the size of the map.
 
-    ``begin``: first source offset that the map speaks of (-1: nothing was ever copied). ``until``: all source records
-    before it are acknowledged, dropped or dismissed. ``clear``: no record from ``until`` on stands before this target
-    offset (-1: not known). ``sure``: from this source offset on, what lies between runs is known not to be at the
-    target. ``floor``: low translation of ``begin`` once older runs were pruned (else -1). ``number``:
-    how many runs were pruned.
+    ``begin``: first source offset that the map covers (-1: nothing was ever copied). ``until``: all source records
+    before it are acknowledged, dropped or dismissed. ``clear``: no record from ``until`` on is before this target
+    offset (-1: unknown). ``sure``: from this source offset on, records between runs are known to be absent from the
+    target. ``floor``: low translation of ``begin`` after older runs were pruned (else -1). ``number``:
+    number of pruned runs.
     """
 
     source: Column = field(default_factory=_none)
@@ -87,15 +87,15 @@ class OffsetMap:
     def extend(
         self, runs: Iterable[Sequence[int]], until: int = -1, begin: int = -1, clear: int = -1, whole: bool = True
     ) -> "OffsetMap":
-        """The map with further runs (source, target, records), all being known before source offset ``until``.
+        """The map with further runs (source, target, records), all of them before source offset ``until``.
 
-        ``begin``: where the copy began, for a map that is still empty. ``clear``: the end of the target as it was seen
-        at a moment from which on all that was sent before it is acknowledged and in these runs. Not ``whole``: there
-        are records at the target whose places are not told.
+        ``begin``: where the copy began, for an empty map. ``clear``: the end of the target, observed
+        at a time from which on everything sent before is acknowledged and in these runs. Not ``whole``: there
+        are records at the target with unknown offsets.
 
-        Runs that the map has change nothing, in whatever order they come. A run that contradicts it (target made
-        anew, link set back, records written twice) wins, and what the map had at or after it on either side is
-        forgotten: so of a record that stands twice the newer place is told.
+        Known runs change nothing, in any order. A run that contradicts the map (target recreated, link reset,
+        records written twice) wins, and runs at or after it on either side are
+        removed: for a record that exists twice, the newer offset is used.
         """
         rows = np.array([tuple(run) for run in runs], np.int64).reshape(-1, 3)
         rows = rows[(rows[:, 2] > 0) & ~self._has(rows)]
@@ -117,7 +117,7 @@ class OffsetMap:
         )
 
     def _has(self, rows: Column) -> NDArray[np.bool_]:
-        """Which of some runs the map says already."""
+        """Which of these runs the map contains already."""
         if not len(self):
             return np.zeros(len(rows), bool)
         at = np.maximum(np.searchsorted(self.source, rows[:, 0], "right") - 1, 0)
@@ -127,7 +127,7 @@ class OffsetMap:
         return inside
 
     def _appended(self, rows: Column) -> "OffsetMap | None":
-        """With runs that follow the map's, and each other, on both sides; None where they do not."""
+        """The map with runs that follow the map's, and each other, on both sides; None if they do not."""
         kept = max(0, len(self) - 1)
         last = np.stack([self.source[kept:], self.target[kept:], self.count[kept:]], 1)
         source, target, count = np.concatenate([last, rows]).T
@@ -140,9 +140,9 @@ class OffsetMap:
         return self._grown(kept, np.stack([source[heads], target[heads], np.add.reduceat(count, heads)], 1))
 
     def _grown(self, kept: int, rows: Column) -> "OffsetMap":
-        """With these runs behind the first ``kept`` of the map's, of which at most the last is not kept."""
+        """The map with these runs after its first ``kept`` ones; at most the last one is replaced."""
         store, end = self._rows, kept + len(rows)
-        # What another map appended, or what was cut out of one, is not ours to write to.
+        # Rows that another map appended, or that were sliced, must not be overwritten.
         if (
             store is None
             or store.used != len(self)
@@ -155,7 +155,7 @@ class OffsetMap:
         return replace(self, source=source, target=target, count=count, _rows=store)
 
     def _with(self, source: int, target: int, count: int) -> "OffsetMap":
-        """With one run wherever it belongs."""
+        """The map with one run inserted at its position."""
         before = (self.source + self.count <= source) & (self.target + self.count <= target)
         after = (self.source >= source + count) & (self.target >= target + count)
         same = (self.target - self.source == target - source) & ~before & ~after
@@ -173,17 +173,17 @@ class OffsetMap:
         return made
 
     def translate(self, offset: int) -> Translation:
-        """Where a group that reads ``offset`` of the source next goes on in the target: low, never past a record that
-        it has not read. Ask for ``min(offset, until)`` to learn where a group that is ahead of the copy would."""
+        """The target offset where a group that reads ``offset`` of the source next continues: low, so never past an
+        unread record. Use ``min(offset, until)`` for a group that is ahead of the copy."""
         problem = self._unknown(offset)
         if not problem and self._untold(offset):
-            problem = "not all of what stands at the target is known"
+            problem = "not all records at the target are known"
         found = None if problem else _low(self.source, self.target, self.count, offset, self.floor)
-        return Translation(found, "" if found is not None else problem or "nothing of it stands in the target yet")
+        return Translation(found, "" if found is not None else problem or "the target has no such record yet")
 
     def backward(self, offset: int) -> Translation:
-        """Where a group that reads ``offset`` of the target next goes on in the source: low. Past the last record of
-        ours that is the place right after it."""
+        """The source offset where a group that reads ``offset`` of the target next continues: low. Past the last
+        copied record it is the offset right after it."""
         if not len(self):
             return Translation(None, "nothing was copied yet")
         lowest = self.floor if self.floor >= 0 else int(self.target[0])
@@ -192,19 +192,19 @@ class OffsetMap:
         return Translation(_low(self.target, self.source, self.count, offset, self.begin))
 
     def _unknown(self, offset: int) -> str:
-        """Why the map says nothing of a source offset."""
+        """Why the map does not cover a source offset; empty if it does."""
         if self.begin < 0:
             return "nothing was copied yet"
         if offset < self.begin:
             return f"before source offset {self.begin}, where the map begins"
-        return f"past source offset {self.until}, up to which records were copied" if offset > self.until else ""
+        return f"past source offset {self.until}, the end of the copied records" if offset > self.until else ""
 
     def _untold(self, offset: int) -> bool:
-        """Whether records before the first run, from ``offset`` on, may stand at the target."""
+        """Whether the target may have records before the first run, from ``offset`` on."""
         return offset < self.sure and self.floor < 0 and (not len(self) or offset < int(self.source[0]))
 
     def prune(self, before: int) -> "OffsetMap":
-        """The map without what lies before a source offset."""
+        """The map without runs before a source offset."""
         before = min(before, self.until)
         floor = self.translate(before).offset
         if before <= self.begin or floor is None:
@@ -217,13 +217,13 @@ class OffsetMap:
         )  # fmt: skip
 
     def records(self, chosen: Collection[int] | None = None) -> list[dict[str, Any]]:
-        """Plain data, in pieces: the head (part -1), then parts of the runs; all, or those chosen. As a map grows only
-        the last ones change, so a compacted topic keyed by part takes little."""
+        """The map as plain data, in parts: the head (part -1), then the runs; all parts, or the chosen ones. Only the
+        last parts change when a map grows, so a compacted topic keyed by part stays small."""
         head = [self._head()] if chosen is None or HEAD in chosen else []
         return [*head, *({"part": part, **self._slice(rows)} for part, rows in self._parts(chosen))]
 
     def digests(self) -> dict[int, int]:
-        """`digest` of each of `records`, made without them."""
+        """`digest` of each of `records`, without creating them."""
         columns = self.source, self.target, self.count
         parts = {part: _digest(column[rows] for column in columns) for part, rows in self._parts(None)}
         return {HEAD: digest(self._head()), **parts}
@@ -232,7 +232,7 @@ class OffsetMap:
         return {"part": HEAD, "runs": len(self), **{name: getattr(self, name) for name in _NUMBERS}}
 
     def _parts(self, chosen: Collection[int] | None) -> Iterator[tuple[int, slice]]:
-        """Parts, and their rows."""
+        """Parts and their rows."""
         last = (self.number + len(self) - 1) // PART
         for part in range(self.number // PART, last + 1) if len(self) else ():
             if chosen is None or part in chosen:
@@ -243,7 +243,7 @@ class OffsetMap:
 
 
 def digest(record: Mapping[str, Any]) -> int:
-    """A number that tells one of `OffsetMap.records` from what it was, in this process."""
+    """A number that detects changes of one of `OffsetMap.records`, within this process."""
     if record["part"] == HEAD:
         return hash((record["runs"], *(record.get(name, -1) for name in _NUMBERS)))
     return _digest(np.array(record[name], np.int64) for name in LISTS)
@@ -254,7 +254,7 @@ def _digest(columns: Iterable[Column]) -> int:
 
 
 def from_records(records: Iterable[Mapping[str, Any]]) -> OffsetMap:
-    """The map that `records` told. A part that is missing is a gap; one that the head does not cover is left out."""
+    """The map from `records`. A missing part is a gap; parts that the head does not include are ignored."""
     parts = {record["part"]: record for record in records}
     head = parts.pop(HEAD, None)
     if head is None:
@@ -267,7 +267,7 @@ def from_records(records: Iterable[Mapping[str, Any]]) -> OffsetMap:
 
 
 def across(there: OffsetMap, back: OffsetMap | None, offset: int) -> Translation:
-    """Where a group that reads ``offset`` of a cluster next goes on at the other, where both write the same topic and
+    """The offset at the other cluster where a group that reads ``offset`` next continues, if both have writers and
     links copy both ways. ``there`` maps this cluster to the other, ``back`` the other to this one (None: no such link).
 
     The records of the two stand in another order on each side. This is the first record of the other side that the
@@ -295,7 +295,7 @@ def across(there: OffsetMap, back: OffsetMap | None, offset: int) -> Translation
     if low < back.sure:
         theirs = low
     if ours is None or ours < 0:
-        return Translation(None, "not all of what stands at the target is known")
+        return Translation(None, "not all records at the target are known")
     return Translation(min(ours, theirs))
 
 

@@ -1,7 +1,7 @@
-"""Rules of links between clusters: what Trueup says of them, what it does then, and what an operator can do.
+"""Rules of links between clusters: verdicts, actions of Trueup, and options of an operator.
 
-`state.placement.rules` holds those of ledgers. Findings carry those as codes; what is said of links and directories
-carries ids.
+`state.placement.rules` has the rules of ledgers. Findings of ledgers store a rule's code; those of links and log
+directories store its id.
 """
 
 from trueup.state.common.rules import Rule, Rules, Verdict

@@ -1,7 +1,7 @@
-"""The state of a link and the stages of its partitions, derived from what is observed each time they are asked for.
+"""The state of a link and the stages of its partitions, derived from the observations at each request.
 
-Progress decides: a link is `up` only when every record that should be copied is, within slow_s. A partition whose
-records should move and do not is in one of the other stages, and the link in the state that this stage amounts to.
+Progress decides: a link is `up` only if every record that should be copied is copied within slow_s. A partition whose
+pending records are not copied is in one of the other stages, which determines the state of the link.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class LinkState(StrEnum):
-    """The state of a link; where several hold, the first in this order is reported."""
+    """The state of a link; if several apply, the first in this order is reported."""
 
     OBSERVING = "observing"
     PAUSED = "paused"
@@ -40,14 +40,14 @@ MEANINGS: Mapping[LinkState, str] = {
 
 
 class Reason(NamedTuple):
-    """Why a link is not `up`: the id of a rule, and what was observed."""
+    """Why a link is not `up`: the id of a rule, and the observation."""
 
     rule: str
     said: str
 
 
 class Stage(StrEnum):
-    """How far one partition's copy is; where several hold, the first in this order is reported."""
+    """The stage of a partition's copy; if several apply, the first in this order is reported."""
 
     GONE = "gone"
     PAUSED = "paused"
@@ -60,7 +60,7 @@ class Stage(StrEnum):
 
 
 class Meaning(NamedTuple):
-    """What holds in a stage, what ends it, and the state that it gives its link."""
+    """The condition of a stage, what ends it, and the resulting state of the link."""
 
     holds: str
     ends: str
@@ -88,16 +88,16 @@ STAGES: Mapping[Stage, Meaning] = {
     Stage.COPYING: Meaning("new records are copied as they arrive", "any of the above", LinkState.UP),
 }  # fmt: skip
 MOVING = (Stage.RETRYING, Stage.NEW, Stage.CATCHING_UP, Stage.COPYING)
-"""Stages in which records are to move: progress is expected."""
+"""Stages in which progress is expected."""
 
 
 class Part(NamedTuple):
-    """One partition as it was observed last.
+    """The last observation of one partition.
 
-    ``error``: why it is not copied; with ``stopped`` an operator has to change something. ``approval``: the change that
-    waits for one. ``begun``: a task has copied it in this run. ``left``: records not copied yet (-1: not known).
-    ``backlog``: some of them were there when the copy began. ``idle_ms``: for how long none was copied though some
-    wait, or for how long it is new; ``wait_ms``: for how long the oldest of them has waited, as observed (not by its
+    ``error``: why it is not copied; with ``stopped`` an operator must change something. ``approval``: the change that
+    waits for approval. ``begun``: a task has copied it in this run. ``left``: records not copied yet (-1: unknown).
+    ``backlog``: some of them existed when the copy began. ``idle_ms``: time without a copied record although some
+    wait, or since it is new; ``wait_ms``: time for which the oldest one has waited, as observed (not by its
     timestamp).
     """
 
@@ -115,7 +115,7 @@ class Part(NamedTuple):
 
 
 def stage_of(part: Part) -> Stage:
-    """The stage of a partition: it follows from what is observed, however that came about."""
+    """The stage of a partition, derived from the observation only."""
     holds = {
         Stage.GONE: part.gone,
         Stage.PAUSED: part.paused,
@@ -130,12 +130,12 @@ def stage_of(part: Part) -> Stage:
 
 @dataclass(frozen=True, slots=True)
 class Signs:
-    """What is observed of a link. Times are ms since the epoch, 0: never.
+    """The observations of a link. Times are ms since the epoch, 0: never.
 
-    ``looked``: both clusters were asked. ``refused``: why it must not copy; ``source`` and ``target``: why that
-    cluster does not answer. ``arrived_ms``: when the newest heartbeat that arrived was written, ``beat_error``: what a
-    cluster answered to the last one. ``failing``: what else of the link fails, and why. ``told_ms``: when a task last
-    reported. ``since_ms``: since when records are to move, without interruption.
+    ``looked``: both clusters were queried. ``refused``: why it must not copy; ``source`` and ``target``: why that
+    cluster does not respond. ``arrived_ms``: write time of the newest heartbeat that arrived, ``beat_error``: a
+    cluster's error for the last one. ``failing``: other failures of the link. ``told_ms``: last report of a
+    task. ``since_ms``: start of the uninterrupted time in which records should be copied.
     """
 
     looked: bool = True
@@ -155,7 +155,7 @@ class Signs:
 
 
 def state_of(signs: Signs, now_ms: int) -> tuple[LinkState, list[Reason]]:
-    """The state of a link, and every reason there is for others than ``up``, the gravest first."""
+    """The state of a link, and all reasons for states other than ``up``, the most severe first."""
     found = list(_signs(signs, now_ms))
     reasons = [reason for state in LinkState for at, reason in found if at is state]
     worst = min((at for at, _ in found), key=list(LinkState).index, default=LinkState.UP)
@@ -171,12 +171,12 @@ def _signs(signs: Signs, now_ms: int) -> Iterator[Found]:
     if signs.refused:
         yield LinkState.STOPPED, Reason("replication.refused", signs.refused)
     if not signs.looked:
-        yield LinkState.STARTING, Reason("replication.starting", "both clusters are asked for the first time")
+        yield LinkState.STARTING, Reason("replication.starting", "both clusters are queried for the first time")
         return
     sides = {"source": signs.source, "target": signs.target}
     for side, problem in sides.items():
         if problem:
-            yield LinkState.DOWN, Reason("replication.down", f"the {side} does not answer: {problem}")
+            yield LinkState.DOWN, Reason("replication.down", f"the {side} does not respond: {problem}")
     yield from _parts(signs.parts)
     if not any(sides.values()):
         for text in signs.failing:
@@ -196,7 +196,7 @@ def _parts(parts: Sequence[Part]) -> Iterator[Found]:
     for stage, rule, said in (
         (Stage.STOPPED, "replication.partition-stopped", "need an operator"),
         (Stage.WAITING, "replication.awaiting-approval", "wait for `trueup approve`"),
-        (Stage.RETRYING, "replication.partition-failing", "are tried again"),
+        (Stage.RETRYING, "replication.partition-failing", "are being retried"),
         (Stage.NEW, "replication.starting", "are not copied yet"),
     ):
         chosen = [part for part in parts if stage_of(part) is stage]
@@ -207,7 +207,7 @@ def _parts(parts: Sequence[Part]) -> Iterator[Found]:
     behind = [part for part in parts if stage_of(part) is Stage.CATCHING_UP]
     if behind:
         left = sum(max(0, part.left) for part in behind)
-        said = f"{len(behind)} of {len(parts)} partitions copy what was there before; {left:,} records are left"
+        said = f"{len(behind)} of {len(parts)} partitions copy existing records; {left:,} are left"
         yield LinkState.CATCHING_UP, Reason("replication.catching-up", said)
 
 
@@ -220,7 +220,7 @@ def _silent(signs: Signs, now_ms: int) -> Iterator[Found]:
 
 
 def _waits(moving: Sequence[Part], signs: Signs) -> Iterator[Found]:
-    """Of records: that none moves, or that those which move came long ago."""
+    """Waiting records: none is copied, or the copied ones arrive late."""
     idle = max(moving, key=lambda part: part.idle_ms, default=None)
     if idle is not None:
         left = f", {idle.left:,} wait" if idle.left > 0 else ""
@@ -228,7 +228,7 @@ def _waits(moving: Sequence[Part], signs: Signs) -> Iterator[Found]:
     known = (part for part in moving if stage_of(part) is Stage.COPYING)
     oldest = max(known, key=lambda part: part.wait_ms, default=None)
     if oldest is not None and oldest.wait_ms > signs.slow_ms >= oldest.idle_ms:
-        said = f"a record of {oldest.name} has waited for {oldest.wait_ms // 1000} s; the copy goes on"
+        said = f"a record of {oldest.name} has waited for {oldest.wait_ms // 1000} s; the copy continues"
         yield LinkState.SLOW, Reason("replication.slow", said)
 
 

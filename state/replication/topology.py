@@ -1,8 +1,8 @@
-"""Where the records of a topic travel over all links together: never by two ways to one place.
+"""The routes of a topic's records over all links: no record may reach a place on two routes.
 
-A link passes on what was born at its source, and with ``forward`` what others brought there, except to clusters that
-a record passed. So a ring, a chain or a tree brings every record everywhere once, and so does a full mesh of links
-that do not forward; a mesh that forwards brings it by two ways and doubles it.
+A link copies the records produced at its source, and with ``forward`` also those that other links copied there, except
+to clusters that a record passed. Thus a ring, a chain or a tree delivers every record everywhere once, and so does a
+full mesh of links without ``forward``; a mesh with ``forward`` would deliver records twice.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -28,7 +28,7 @@ class Route(NamedTuple):
 
 
 class Doubled(NamedTuple):
-    """Records born at ``origin`` reach ``at`` by two ways, each told by its links."""
+    """Records produced at ``origin`` reach ``at`` on two routes, each given as its links."""
 
     origin: Place
     at: Place
@@ -36,8 +36,8 @@ class Doubled(NamedTuple):
 
 
 def routes_of(links: Mapping[str, Link], names: Mapping[str, Collection[str]] | None = None) -> list[Route]:
-    """The routes of links over the topics that exist, by cluster. Without them the names that links tell are taken,
-    and each expression as if it were a topic: what two different expressions share is not seen."""
+    """The routes of links over the existing topics, by cluster. Without these, the names in the links' settings are
+    used, and each expression as if it were a topic: topics common to two expressions are not detected."""
     if names is None:
         names = _told(links)
     return [
@@ -53,7 +53,7 @@ def _topics(link: Link, names: Iterable[str]) -> dict[str, str]:
 
 
 def _told(links: Mapping[str, Link]) -> dict[str, set[str]]:
-    """Names that links speak of, wherever a record under that name may come to be."""
+    """Names in the settings of links, and the names that they can have at other clusters."""
     names: dict[str, set[str]] = {}
     for link in links.values():
         names.setdefault(link.source, set()).update(link.topics)
@@ -64,7 +64,7 @@ def _told(links: Mapping[str, Link]) -> dict[str, set[str]]:
 
 
 def doubled(routes: Iterable[Route]) -> Iterator[Doubled]:
-    """Every place that records of one origin reach by two ways, with the first two ways found."""
+    """Every place that records of one origin reach on two routes, with the first two routes found."""
     leaving: dict[Place, list[tuple[Route, str]]] = {}
     for route in routes:
         for topic, called in route.topics.items():
@@ -92,8 +92,8 @@ def _doubled_from(origin: Place, leaving: Mapping[Place, list[tuple[Route, str]]
 
 
 def meeting(routes: Collection[Route]) -> list[frozenset[str]]:
-    """Links that must use one path, as the records of one may come to the other: those that touch the same topic of
-    the same cluster, and so on. Only groups of more than one."""
+    """Groups of links that must use one path, because records of one can reach another: links with a common topic of
+    a common cluster, transitively. Only groups of more than one."""
     group = {route.link: {route.link} for route in routes}
     holder: dict[Place, str] = {}
     for route in routes:
@@ -105,24 +105,24 @@ def meeting(routes: Collection[Route]) -> list[frozenset[str]]:
 
 
 def second_ways(routes: Iterable[Route]) -> dict[str, str]:
-    """Links that bring what comes by another way too: the first case of each, as what was expected and found."""
+    """Links that deliver records of another route again: the first case of each, as expectation and finding."""
     problems: dict[str, str] = {}
     for found in doubled(routes):
         (one, other), (cluster, topic) = found.ways, found.at
-        text = f"one way from {found.origin[0]} to {topic} at {cluster}, or records arrive twice"
+        text = f"one route from {found.origin[0]} to {topic} at {cluster}, or records arrive twice"
         problems.setdefault(other[-1], f"{text}; found {' > '.join(one)} and {' > '.join(other)}")
     return problems
 
 
 def check_topology(routes: Collection[Route]) -> list[str]:
-    """What is wrong with links taken together."""
+    """The problems of all links together."""
     problems = [f"links.{link}.forward: expected {text}" for link, text in second_ways(routes).items()]
     copies = {route.link: route.copy for route in routes}
     for links in meeting(routes):
         paths = {copies[link]: link for link in sorted(links)}
         if {"batches", "records"} <= set(paths):
             problems.append(
-                f"links.{paths['records']}.copy: expected the path of links.{paths['batches']}, as they meet at a "
-                "topic, and records cannot see where batches have been; found 'records'"
+                f"links.{paths['records']}.copy: expected the path of links.{paths['batches']}, because they share a "
+                "topic, and records cannot show the path of batches; found 'records'"
             )
     return problems

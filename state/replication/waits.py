@@ -1,4 +1,4 @@
-"""How long records have waited to be copied, observed by one clock: their timestamps are the writer's."""
+"""How long records have waited to be copied, measured with one clock: their timestamps are the producer's."""
 
 from dataclasses import dataclass, field
 
@@ -7,11 +7,11 @@ MOST_ENDS = 64
 
 @dataclass(slots=True)
 class Wait:
-    """How long the records of one partition have waited to be copied, by the clock of the process that observes it.
+    """How long the records of one partition have waited to be copied, by the clock of the observing process.
 
-    ``offset``: the first that is not copied; ``moved_ms``: when that last changed or nothing waited; ``mark``: the
-    source's end when the copy began or went on; ``ends``: ends of the source beyond ``offset``, with the time at which
-    each was first observed.
+    ``offset``: the first that is not copied; ``moved_ms``: the last time when it changed or nothing waited; ``mark``:
+    the source's end when the copy began or resumed; ``ends``: ends of the source beyond ``offset``, with the time of
+    their first observation.
     """
 
     offset: int
@@ -21,7 +21,7 @@ class Wait:
     ends: list[tuple[int, int]] = field(default_factory=list)
 
     def observe(self, offset: int, end: int, moving: bool, begun: bool, now_ms: int) -> None:
-        """Take what both are now; -1: not known. ``moving``: the partition is to be copied."""
+        """Record the current offsets; -1: unknown. ``moving``: the partition should be copied."""
         if moving and not self.moving:
             self.mark, self.moved_ms = end, now_ms
         self.moving = moving
@@ -36,10 +36,10 @@ class Wait:
         self.ends = ends
 
     def waited_ms(self, now_ms: int) -> int:
-        """For how long the record at ``offset`` has been there; 0: there is none."""
+        """The time since which the record at ``offset`` exists; 0: there is none."""
         return now_ms - self.ends[0][1] if self.ends else 0
 
     @property
     def backlog(self) -> bool:
-        """Whether records are left that were there when the copy began or went on."""
+        """Whether records are left that existed when the copy began or resumed."""
         return self.offset < self.mark

@@ -65,5 +65,5 @@ def test_expressions_that_choose_one_topic_twice_are_told_by_the_topics_there_ar
         *(broker.bootstrap for broker in brokers), a=link(topics=["/pay.*/"]), b=link(topics=["/.*[.]in/"])
     )
     assert check.found == (
-        "links.b.forward: expected one way from east to pay.in at west, or records arrive twice; found a and b"
+        "links.b.forward: expected one route from east to pay.in at west, or records arrive twice; found a and b"
     )

@@ -82,11 +82,11 @@ def test_whole_batches_are_preferred():
         (Facts(into="all"), "all topics go into all"),
         (Facts(magic=1), "old format 1"),
         (Facts(per_batch=9.9), "9.9 records"),
-        (Facts(target_compression="zstd", source_compression="producer"), "compresses anew"),
+        (Facts(target_compression="zstd", source_compression="producer"), "recompresses"),
         (Facts(target_times="LogAppendTime"), "own timestamps"),
-        (Facts(source_max_bytes=10, target_max_bytes=9), "takes batches of 9 bytes"),
+        (Facts(source_max_bytes=10, target_max_bytes=9), "accepts batches of 9 bytes"),
         (Facts(unfit="Kerberos is not to be had"), "Kerberos"),
-        (Facts(copy="records"), "the link says so"),
+        (Facts(copy="records"), "set by the link's copy"),
     ],
 )
 def test_records_are_copied_one_by_one_where_batches_cannot_be(facts: Facts, why: str):
@@ -136,7 +136,7 @@ def test_what_one_link_says_holds_for_all_that_it_meets():
 
 def test_the_reason_names_the_link_that_decided():
     chosen = choose_together({"a": Facts(), "b": Facts(magic=0)}, [frozenset("ab")])
-    assert chosen["a"].reason == "it meets b: the source has records of the old format 0"
+    assert chosen["a"].reason == "it shares a topic with b: the source has records of the old format 0"
 
 
 def test_links_that_do_not_meet_choose_for_themselves():

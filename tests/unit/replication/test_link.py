@@ -495,7 +495,7 @@ def test_a_copier_that_reports_and_does_not_move_is_not_up(rig: Rig) -> None:
     assert status.state(rig.now) == (
         LinkState.SLOW,
         [("replication.slow", "no record of orders-0 was copied for 50 s, 90 wait"),
-         ("replication.catching-up", "2 of 2 partitions copy what was there before; 170 records are left")],
+         ("replication.catching-up", "2 of 2 partitions copy existing records; 170 are left")],
     )  # fmt: skip
 
 

@@ -55,7 +55,7 @@ def test_tasks_that_do_not_report_stall_the_link():
 
 def test_a_record_that_waits_too_long_is_reported_with_its_partition():
     _, (reason,) = state_of(replace(WELL, parts=[Part("orders-1", left=9, wait_ms=145_000)]), NOW)
-    assert reason == ("replication.slow", "a record of orders-1 has waited for 145 s; the copy goes on")
+    assert reason == ("replication.slow", "a record of orders-1 has waited for 145 s; the copy continues")
 
 
 def test_a_paused_topic_does_not_make_the_link_slow():

@@ -99,7 +99,7 @@ def test_a_lost_bookie_is_not_healthy() -> None:
 def dead(*links: str) -> dict[str, Any]:
     """The status while the cluster west, which these links copy to, does not answer."""
     status = healthy_status()
-    down, said = {"west": "timed out"}, "the target does not answer: timed out"
+    down, said = {"west": "timed out"}, "the target does not respond: timed out"
     status["links"] = [link_row(name, state="down", down=down, reason=said) for name in links]
     status["sources"] += [
         {"name": f"link {name}", "state": "down", "age_ms": 9, "detail": "timed out"} for name in links

@@ -131,7 +131,7 @@ def test_links_that_write_to_one_cluster_are_told_apart():
 def test_two_links_may_not_bring_the_same_records():
     links = {"a": EAST_WEST, "b": {**EAST_WEST, "topics": ["pay.in"]}}
     assert problems({"kafka": KAFKA, "links": links}) == [
-        "links.b.forward: expected one way from east to pay.in at west, or records arrive twice; found a and b"
+        "links.b.forward: expected one route from east to pay.in at west, or records arrive twice; found a and b"
     ]
 
 
@@ -155,8 +155,8 @@ def test_links_that_meet_may_not_be_told_to_take_different_paths():
     links = {"a": {**EAST_WEST, "copy": "records"}, "b": {**WEST_EAST, "copy": "batches"}}
     assert problems({"kafka": KAFKA, "links": links}) == [
         (
-            "links.a.copy: expected the path of links.b, as they meet at a topic, and records cannot see where batches "
-            "have been; found 'records'"
+            "links.a.copy: expected the path of links.b, because they share a topic, and records cannot show the path "
+            "of batches; found 'records'"
         )
     ]
 

@@ -1,7 +1,7 @@
 """Finds the first offset of each source log that the target does not have, from the tails of the target logs.
 
-A killed copier may still have requests on the wire. So the target's ends are read again, after `LATE_S` or the time by
-which its ends lag, until nothing more arrived.
+A killed copier may still have requests in flight. Therefore the target's ends are read again, after `LATE_S` or the
+maximum lag of its ends, until no more records arrive.
 """
 
 import time
@@ -13,23 +13,23 @@ from trueup.connectors.replication.track import LogTrack
 from trueup.state.common.errors import Stop, TrueupError
 
 LATE_S = 0.25
-"""Seconds for which the sockets of a killed copier may still deliver what they hold."""
+"""The time in seconds for which the sockets of a killed copier may still deliver data."""
 Ends = Callable[[Iterable[LogId]], Mapping[LogId, Bounds | TrueupError]]
-"""Where each log starts and ends, or why that is not known. Raises `Retry` and `Stop` for a whole cluster."""
+"""Start and end of each log, or the error. Raises `Retry` and `Stop` for a whole cluster."""
 
 
 class Resume:
-    """Resumes the logs of one lease, when it opens and after each request whose result is not known. ``source`` and
-    ``target``: read the bounds of logs of that side, once all is shown that its servers have. ``lag_s``: seconds by
-    which the ends of either side may lag what was acknowledged."""
+    """Resumes the logs of one lease, when it opens and after each request with an unknown result. ``source`` and
+    ``target``: read the bounds of logs of that side, after everything that its servers have is visible. ``lag_s``:
+    seconds by which the ends of either side may lag behind acknowledgements."""
 
     def __init__(self, source: Ends, target: Ends, tails: Tails, lag_s: float = 0.0) -> None:
         self._source, self._ends, self._tails, self._lag_s = source, target, tails, lag_s
 
     def run(self, tracks: Sequence[LogTrack], ours: bool) -> None:
-        """Set each track to the first offset that the target does not have. ``ours``: records of this copier may be on
-        the wire; without it they are a predecessor's. A track whose offset cannot be determined holds the error.
-        Raises that error if it is so for all of them."""
+        """Set each track to the first offset that the target does not have. ``ours``: records of this copier may be in
+        flight; otherwise those of a predecessor. A track whose offset cannot be determined stores the error.
+        Raises that error if this applies to all of them."""
         if not tracks:
             return
         if self._lag_s:
@@ -69,7 +69,7 @@ class Resume:
         return known
 
     def _read(self, tracks: Sequence[LogTrack], ends: Mapping[LogId, Bounds], ours: bool) -> bool:
-        """Read the tails below ``ends``. Returns whether they hold records that no position covers."""
+        """Read the tails below ``ends``. Returns whether they contain records that no position covers."""
         floors: dict[LogId, dict[bytes, int]] = {}
         for track in tracks:
             floors.setdefault(track.lane.target, {})[track.prefix] = track.floor
@@ -83,7 +83,7 @@ class Resume:
 
 
 def _seen(tracks: Sequence[LogTrack], ends: Mapping[LogId, Bounds | TrueupError]) -> list[LogTrack]:
-    """The tracks whose targets' ends are known; the others take the error."""
+    """The tracks whose targets' ends are known; the others store the error."""
     for track in tracks:
         if isinstance(end := ends[track.lane.target], TrueupError):
             track.miss(end)
@@ -99,7 +99,7 @@ def _enter(track: LogTrack, end: Bounds | TrueupError) -> None:
     if track.offset > end.end:
         track.miss(Stop(
             f"offset {track.offset} in {track.source}", f"that it ends at {end.end}",
-            "it was made anew or lost records: take it out of the link, or give it another topic at the target",
+            "it was recreated or lost records: exclude it from the link, or set another target topic",
         ))  # fmt: skip
         return
     if track.offset < end.start:

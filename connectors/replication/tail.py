@@ -1,8 +1,8 @@
-"""Where a copy stopped, as the target itself tells: the newest marks (`headers.MARK`) in the tails of its logs.
+"""Reads how far a copy progressed from the target: the newest marks (`headers.MARK`) in the tails of its logs.
 
-The search goes from the end backwards in growing spans until a record of every source log asked for was met, or down to
-the **floor**: the end that the target had when the position was acknowledged, below which nothing newer can be. Each
-record tells its source offset, so what a killed predecessor wrote and never reported is known exactly.
+The search reads backwards from the end in growing spans until it finds a record of every requested source log, or down
+to the **floor**: the target's end when the position was acknowledged, below which no newer record can be. Each
+record contains its source offset, so unreported records of a killed predecessor are known exactly.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,11 +11,11 @@ from typing import NamedTuple, Protocol
 from trueup.connectors.contract import LogId
 
 FIRST, GROWTH = 64, 16
-"""Offsets of the first span, and by what factor each further one is longer."""
+"""Offsets of the first span, and the factor by which each further one is longer."""
 WHOLE = 200_000
-"""Offsets. A tail that begins at a known floor and is not longer than this is read at once."""
+"""Offsets. A tail from a known floor that is not longer than this is read at once."""
 MOST = 1_000_000
-"""Without a floor, own records further from the end than this are not looked for."""
+"""Without a floor, the search ends at this distance from the end."""
 
 
 class Bounds(NamedTuple):
@@ -26,15 +26,15 @@ class Bounds(NamedTuple):
 
 
 class Met(NamedTuple):
-    """A record of ours at the target: its source offset and its target offset."""
+    """A record that Trueup wrote to the target: its source offset and its target offset."""
 
     source: int
     target: int
 
 
 class Search:
-    """The tail of one target log, read backwards. ``floors``: of each source log to look for, by its prefix
-    (`headers.prefix_of`); -1: not known. ``met``: records found of each, in order. ``low``: what is below it is not
+    """The tail of one target log, read backwards. ``floors``: of each requested source log, by its prefix
+    (`headers.prefix_of`); -1: unknown. ``met``: records found of each, in order. ``low``: offsets below it are not
     read yet."""
 
     def __init__(self, bounds: Bounds, floors: Mapping[bytes, int]) -> None:
@@ -52,7 +52,7 @@ class Search:
         return max(self._floor, self.low - self._size), self.low
 
     def read(self, low: int, records: Iterable[tuple[bytes, Met]]) -> None:
-        """Take the marks of the span that begins at ``low``, in order."""
+        """Process the marks of the span that starts at ``low``, in order."""
         new: dict[bytes, list[Met]] = {prefix: [] for prefix in self.met}
         for prefix, met in records:
             if prefix in new:
@@ -66,7 +66,7 @@ class Tails(Protocol):
     """Reads tails of one cluster."""
 
     def run(self, searches: Mapping[LogId, Search]) -> None:
-        """Bring all searches to their ends. Raises `Retry` when the cluster does not deliver."""
+        """Run all searches to their ends. Raises `Retry` if the cluster does not deliver records."""
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""

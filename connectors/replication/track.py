@@ -1,4 +1,4 @@
-"""The state of each log while it is copied: how far the target acknowledged it, and where its records are there."""
+"""The state of each log during the copy: how far the target acknowledged it, and the target offsets of its records."""
 
 from collections.abc import Sequence
 
@@ -13,15 +13,15 @@ END = "end"
 
 
 class Lane:
-    """A target log, which several source logs may go to. ``next``: the offset after our newest record; ``shared``:
-    others write to it too."""
+    """A target log, which several source logs may have as target. ``next``: the offset after the newest record of the
+    copy; ``shared``: the log has other writers."""
 
     def __init__(self, target: LogId) -> None:
         self.target, self.next, self.shared = target, -1, False
 
     def extend(self, last: int, records: int) -> int:
-        """Note that ``records`` of ours end at offset ``last``. Returns the number of offsets between them and our
-        former newest record. Negative: they are before it, so the log is another one, or lost its end."""
+        """Record that ``records`` of the copy end at offset ``last``. Returns the number of foreign offsets between
+        them and the former newest record. Negative: they are before it, so the log is another one, or lost its end."""
         gap = last + 1 - records - self.next
         if gap >= 0:
             self.next = last + 1
@@ -30,7 +30,7 @@ class Lane:
 
 
 class Counts:
-    """What `Progress` tells since it was last asked."""
+    """The counters of `Progress` since the last call."""
 
     def __init__(self) -> None:
         self.copied = self.bytes = self.dropped = self.filtered = self.dismissed = 0
@@ -40,14 +40,14 @@ class Counts:
 class LogTrack:
     """One source log. ``offset``: all before it is acknowledged, dropped, filtered or dismissed.
 
-    ``prefix``: marks its records at the target (`headers.prefix_of`). ``begun``: something of it was copied before.
-    ``reached``: the offset after the last that was read. ``floor``: the target's end when ``offset`` was acknowledged,
-    -1: not known; nothing newer of this log is below it. ``chosen``: an operator set the offset. ``bounds``: of the
-    source log, as last told. ``runs``: source offset, target offset and length of what was acknowledged since it was
-    reported. ``careful``: how many records to send one by one, because one of them was refused. ``stamp``: timestamp of
-    the oldest record of the last read, ms since the epoch. ``newest``: source offset of our newest record in the tail
-    of the target, -1: none. ``idle``: nothing more to read at the moment. ``known``: ``offset`` is what the target
-    confirms, and the log may be read; else ``trouble`` says why not. ``stopped``: not before an operator changes
+    ``prefix``: marks its records at the target (`headers.prefix_of`). ``begun``: some of it was copied before.
+    ``reached``: the offset after the last record read. ``floor``: the target's end when ``offset`` was acknowledged,
+    -1: unknown; no newer record of this log is below it. ``chosen``: an operator set the offset. ``bounds``: last known
+    bounds of the source log. ``runs``: source offset, target offset and length of unreported acknowledgements.
+    ``careful``: number of records to send one by one, because one of them was refused. ``stamp``: timestamp of
+    the oldest record of the last read, ms since the epoch. ``newest``: source offset of the newest record in the tail
+    of the target, -1: none. ``idle``: nothing more to read now. ``known``: the target confirmed ``offset``, and the log
+    may be read; otherwise ``trouble`` has the reason. ``stopped``: until an operator changes
     something.
     """
 
@@ -62,10 +62,10 @@ class LogTrack:
         self.runs: list[list[int]] = []
         self.careful, self.idle, self.stamp, self.newest = 0, False, -1, -1
         self.error, self.stopped, self.known = "", False, False
-        self.trouble: TrueupError = Retry("the position", "that it was never asked for", "open the lease")
+        self.trouble: TrueupError = Retry("a position that was read", "no read yet", "open the lease")
 
     def run(self, source: int, target: int, records: int) -> None:
-        """Note where records are at the target, joined to the last run where they follow it on both sides."""
+        """Add a run of records at the target; it extends the last run if it follows it on both sides."""
         last = self.runs[-1] if self.runs else None
         if last and last[0] + last[2] == source and last[1] + last[2] == target:
             last[2] += records
@@ -73,7 +73,7 @@ class LogTrack:
             self.runs.append([source, target, records])
 
     def stop(self, reason: str) -> None:
-        """Copy nothing more of this log: an operator must change something."""
+        """Stop copying this log: an operator must change something."""
         self.error, self.stopped = reason, True
 
     def miss(self, trouble: TrueupError) -> None:
@@ -82,24 +82,24 @@ class LogTrack:
         self.stopped = isinstance(trouble, Stop)
 
     def shrunk(self, end: int) -> None:
-        """The target ends before what it had acknowledged: go on after our newest record there, if there is one."""
+        """Handle a target that ends before acknowledged records: continue after the newest remaining one, if any."""
         if self.newest >= 0:
             self.offset = self.reached = self.newest + 1
         else:
             self.miss(Stop(
-                f"records of ours in {self.lane.target}", f"none before its end, {end}",
-                "it was made anew or lost records: take the topic out of the link, or give it another target",
+                f"records of the copy in {self.lane.target}", f"none before its end, {end}",
+                "it was recreated or lost records: exclude the topic from the link, or set another target",
             ))  # fmt: skip
 
     def see(self, start: int, end: int) -> None:
-        """Take the bounds of the source log as its server last told them; negative: not told."""
+        """Set the bounds of the source log as its server reported them; negative: not reported."""
         if end >= 0:
             self.bounds = Bounds(start if start >= 0 else self.bounds.start, end)
 
     def found(self, met: Sequence[Met], ours: bool) -> bool:
-        """Take the records of this log that were found at the target from the floor on. Returns whether they are more
-        than was known. ``ours``: this copier wrote them; otherwise a predecessor did. A log of which nothing was copied
-        before begins with the first of them."""
+        """Process the records of this log found at the target from the floor on. Returns whether they are more
+        than was known. ``ours``: this copier wrote them; otherwise a predecessor did. A log without earlier copies
+        starts with the first of them."""
         met = [each for each in met if each.target >= self.floor]
         if met and not self.begun:
             self.counts.skipped += max(0, met[0].source - self.offset)
@@ -117,7 +117,7 @@ class LogTrack:
         return self.offset > before
 
     def progress(self, now_ms: int) -> Progress:
-        """What was acknowledged since the last call."""
+        """The progress since the last call."""
         counts, self.counts = self.counts, Counts()
         runs, target_end = self._settled()
         carry = {END: self.floor} if self.floor >= 0 else {}
@@ -129,8 +129,8 @@ class LogTrack:
         )  # fmt: skip
 
     def _settled(self) -> tuple[tuple[Run, ...], int]:
-        """The runs before ``offset``, and where at the target the first record behind them may stand. The others wait:
-        a run is told together with the count of its chunk."""
+        """The runs before ``offset``, and a lower bound for the target offset of the next record. Later runs wait
+        to be reported together with their chunk's count."""
         settled, self.runs = self._divided()
         return tuple(Run(*run) for run in settled), self.runs[0][1] if self.runs else self.lane.next
 

@@ -1,1 +1,1 @@
-"""Kafka clusters, as an operator declares them."""
+"""The settings of Kafka clusters."""

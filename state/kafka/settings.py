@@ -1,4 +1,4 @@
-"""Kafka clusters, as an operator declares them. One declaration serves links and log directories."""
+"""The section ``kafka`` of the settings: clusters for links and log directories."""
 
 from dataclasses import dataclass
 
@@ -21,5 +21,5 @@ class KafkaCluster:
 
     @property
     def address(self) -> str:
-        """Where it is reached."""
+        """The bootstrap servers."""
         return self.bootstrap

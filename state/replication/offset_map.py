@@ -5,7 +5,7 @@ Between runs the source has records that were not copied (dropped by the loop fi
 compacted) and the target has records of other writers. Both columns increase, as a link keeps the order of a partition.
 
 A committed offset of a consumer group is the next one that it reads. Its **low** translation is the offset after
-the last earlier record that the target has: no unread record is before it, whoever wrote it since. Its
+the last earlier record that the target has: no unread record is before it, whatever its writer. Its
 **high** translation is the offset of the first record from it on that the target has. Within a run they are equal.
 """
 
@@ -270,8 +270,8 @@ def across(there: OffsetMap, back: OffsetMap | None, offset: int) -> Translation
     """The offset at the other cluster where a group that reads ``offset`` next continues, if both have writers and
     links copy both ways. ``there`` maps this cluster to the other, ``back`` the other to this one (None: no such link).
 
-    The records of the two stand in another order on each side. This is the first record of the other side that the
-    group may not have read: nothing unread is passed over; what it read already and stands later there is read again.
+    The order of both clusters' records differs between the sides. The result is the first record of the other side that
+    the group may not have read: no unread record is skipped; records that it read may be repeated.
     """
     if back is None:
         return there.translate(offset)

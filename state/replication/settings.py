@@ -1,4 +1,4 @@
-"""Links between clusters, as an operator declares them."""
+"""The sections of links between clusters."""
 
 import re
 from calendar import monthrange, timegm
@@ -15,7 +15,7 @@ EXCLUDED = (
     r"/(local\.retention|message\.timestamp|remote)\..*/",
     r"/(leader|follower)\.replication\..*/",
 )
-"""Settings that belong to the cluster, not to the topic. Those of timestamps are set as a copy needs."""
+"""Settings that belong to the cluster, not to the topic; timestamp settings are set as a copy needs them."""
 MOMENT = re.compile(
     r"([12]\d{3})-(\d\d)-(\d\d)T([01]\d|2[0-3]):([0-5]\d)(?::([0-5]\d)(?:\.(\d{3}))?)?"
     r"(?:Z|(?P<sign>[+-])(?P<hours>[01]\d):(?P<minutes>[0-5]\d))"
@@ -23,11 +23,11 @@ MOMENT = re.compile(
 
 
 class Cluster(Protocol):
-    """A cluster as its section declares it, of whatever system. Links refer to it by its name."""
+    """A cluster of any system, as its section declares it. Links refer to it by its name."""
 
     @property
     def address(self) -> str:
-        """Where it is reached, host:port[,...]."""
+        """The address of its servers, host:port[,...]."""
 
     @property
     def bit(self) -> int:
@@ -35,7 +35,7 @@ class Cluster(Protocol):
 
     @property
     def options(self) -> Mapping[str, str]:
-        """Settings of its clients. They may hold secrets."""
+        """Client settings, which can contain secrets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ class Link:
 
 
 class Start(NamedTuple):
-    """Where the copy of a new partition begins. ``kind``: earliest, latest, time (``at_ms``, since the epoch) or
+    """The initial position of a new partition. ``kind``: earliest, latest, time (``at_ms``, since the epoch) or
     group (``group``)."""
 
     kind: str
@@ -138,7 +138,7 @@ class Start(NamedTuple):
 
 
 def start_of(text: str) -> Start | None:
-    """``start`` of a link; None where it says nothing that can be used."""
+    """``start`` of a link; None if it is invalid."""
     kind, _, rest = text.partition(":")
     if kind in ("earliest", "latest") and text == kind:
         return Start(kind)

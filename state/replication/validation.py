@@ -1,7 +1,7 @@
-"""Whether links, as declared, can work: each by itself, and all together.
+"""Validation of links: each separately, and all together.
 
-``systems`` is the system of every declared cluster by its name, a key of `state.common.systems.SYSTEMS`. A cluster that
-is not declared is a problem by itself; until it is solved, topics at that end are judged as those of the first system.
+``systems``: the system of every declared cluster by its name, a key of `state.common.systems.SYSTEMS`. An undeclared
+cluster is a problem itself; until it is solved, topics at that end are validated as those of the first system.
 """
 
 import re
@@ -18,7 +18,7 @@ ENTRY_POINT = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
 def check_links(links: Mapping[str, Link | None], systems: Mapping[str, str]) -> list[str]:
-    """What is wrong with the links; None stands for one that has problems of its own already."""
+    """The problems of the links; None stands for one that is invalid by itself."""
     declared = {name: link for name, link in links.items() if link}
     problems = [
         problem for name, link in declared.items()
@@ -28,12 +28,12 @@ def check_links(links: Mapping[str, Link | None], systems: Mapping[str, str]) ->
 
 
 def check_ways(links: Mapping[str, Link]) -> list[str]:
-    """What is wrong with links that are right by themselves, as records would travel over them."""
+    """The problems of the routes of links that are each valid."""
     return check_topology(routes_of(links))
 
 
 def check_link(name: str, link: Link, systems: Mapping[str, str]) -> list[str]:
-    """What is wrong with one link, whatever the others."""
+    """The problems of one link by itself."""
     path, source, target = f"links.{name}", _system(link.source, systems), _system(link.target, systems)
     found = (_topics(path, link, source), _target(path, link, source, target), _times(path, link))
     return [problem for some in (*found, _failures(path, link)) for problem in some]
@@ -74,7 +74,7 @@ def _target(path: str, link: Link, source: System, target: System) -> Iterator[s
         if not target.allows(link.into) or internal(link.into):
             yield f"{path}.into: expected {allowed}, not an internal one; found {shown(link.into)}"
         if link.rename != "{topic}":
-            yield f"{path}.rename: expected nothing, as {path}.into is given; found {shown(link.rename)}"
+            yield f"{path}.rename: expected nothing because {path}.into is set; found {shown(link.rename)}"
     elif "{topic}" not in link.rename or not _nameable(link.rename, link.source, target):
         wanted = f"{allowed} with {{topic}} in it (for one topic use into)"
         yield f"{path}.rename: expected {wanted}; found {shown(link.rename)}"
@@ -109,17 +109,17 @@ def _failures(path: str, link: Link) -> Iterator[str]:
         if code and not ENTRY_POINT.fullmatch(code):
             yield f"{path}.{leaf}: expected module:function; found {shown(code)}"
     if link.failures == "hook" and not link.hook:
-        yield f"{path}.hook: expected module:function, as {path}.failures is hook; found nothing"
+        yield f"{path}.hook: expected module:function because {path}.failures is hook; found nothing"
     if link.hook and link.failures != "hook":
-        yield f"{path}.failures: expected hook, as {path}.hook is given; found {shown(link.failures)}"
+        yield f"{path}.failures: expected hook because {path}.hook is set; found {shown(link.failures)}"
     if link.transform and link.copy == "batches":
-        yield f"{path}.copy: expected records or auto, as {path}.transform opens every record; found 'batches'"
+        yield f"{path}.copy: expected records or auto because {path}.transform processes every record; found 'batches'"
     if link.failures != "stop" and link.copy == "batches":
-        yield f"{path}.copy: expected records or auto, as {path}.failures handles single records; found 'batches'"
+        yield f"{path}.copy: expected records or auto because {path}.failures handles single records; found 'batches'"
 
 
 def _flows(links: Mapping[str, Link]) -> Iterator[str]:
-    """Two links that write to one cluster as the same producer would each refuse what the other sends."""
+    """Links that write to one cluster as the same producer would refuse each other's records."""
     seen: dict[tuple[str, int], str] = {}
     for name, link in links.items():
         flow = flow_of(name, link.flow)

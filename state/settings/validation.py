@@ -1,4 +1,4 @@
-"""Whether clusters, links and log directories, as declared, can work: each by itself, and all together."""
+"""Validation of clusters, links and log directories: each separately, and all together."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -13,14 +13,14 @@ from trueup.state.replication.validation import check_link, check_links, check_w
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 ADDRESS = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}")
 LOGDIRS = "kafka"
-"""The section of clusters that have log directories."""
+"""The section of clusters with log directories."""
 
 
 def check(
     clusters: Mapping[str, Mapping[str, Cluster | None]],
     links: Mapping[str, Link | None], logdirs: Mapping[str, LogDirs | None],
 ) -> list[str]:  # fmt: skip
-    """What is wrong with the declarations; None stands for one that has problems of its own already. ``clusters``: by
+    """The problems of the declarations; None stands for one that is invalid by itself. ``clusters``: by
     section and name."""
     systems = {name: section for section, table in clusters.items() for name in table}
     problems = [*check_clusters(clusters), *_names("links", links)]
@@ -34,8 +34,8 @@ def check(
 
 
 def check_clusters(clusters: Mapping[str, Mapping[str, Cluster | None]]) -> list[str]:
-    """What is wrong with the clusters of all sections. They share one space of names and one of bits: a link names its
-    ends without their system, and a record's path holds bits alone."""
+    """The problems of the clusters of all sections. Names and bits are unique across sections: a link names its
+    ends without their system, and a record's path contains only bits."""
     every = [(section, name, cluster) for section, table in clusters.items() for name, cluster in table.items()]
     problems, names = list[str](), dict[str, str]()
     for section, name, _ in every:
@@ -67,7 +67,7 @@ def _addresses(clusters: list[tuple[str, str, Cluster]]) -> Iterator[str]:
 
 
 def check_entry(section: str, name: str, entry: Link | LogDirs | None, systems: Mapping[str, str]) -> list[str]:
-    """What is wrong with one entry of links or logdirs, whatever the others. ``systems``: of every cluster."""
+    """The problems of one entry of links or logdirs by itself. ``systems``: of every cluster."""
     if isinstance(entry, LogDirs):
         return list(_directories(f"{section}.{name}", entry))
     return check_link(name, entry, systems) if entry else []
@@ -77,11 +77,11 @@ def _directories(path: str, chosen: LogDirs) -> Iterator[str]:
     yield from problems_of(f"{path}.exclude", chosen.exclude)
     for place in chosen.exclude_dirs:
         if not place.startswith("/"):
-            yield f"{path}.exclude_dirs: expected absolute paths, as the broker tells them; found {shown(place)}"
+            yield f"{path}.exclude_dirs: expected absolute paths, as the broker reports them; found {shown(place)}"
     for window in chosen.windows:
         found = WINDOW.fullmatch(window)
         if not found or found.groups()[:2] == found.groups()[2:]:
-            yield f"{path}.windows: expected two different times, as 22:00-06:00; found {shown(window)}"
+            yield f"{path}.windows: expected two different times, for example 22:00-06:00; found {shown(window)}"
 
 
 def _names(section: str, table: Mapping[str, object]) -> Iterator[str]:

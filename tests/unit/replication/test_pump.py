@@ -128,4 +128,4 @@ def test_a_source_that_ends_before_the_copy_stops_it(harness: Harness) -> None:
     harness.write("east", topic, {0: [Written(b"new", b"new", 1)]})
     again = copy.next_lease().to_the_end()
     [row] = again.rows.values()
-    assert (row.stopped, "made anew or lost records" in row.error) == (True, True)
+    assert (row.stopped, "recreated or lost records" in row.error) == (True, True)

@@ -71,7 +71,7 @@ def test_every_problem_is_told_at_once():
          "found 'copy'")),
         ({"rename": "{topic}{x}"}, ("rename: expected a name that Kafka allows with {topic} in it (for one topic use "
          "into); found '{topic}{x}'")),
-        ({"into": "all", "rename": "x.{topic}"}, ("rename: expected nothing, as links.east-west.into is given; found "
+        ({"into": "all", "rename": "x.{topic}"}, ("rename: expected nothing because links.east-west.into is set; found "
          "'x.{topic}'")),
         ({"into": "trueup.x"}, "into: expected a name that Kafka allows, not an internal one; found 'trueup.x'"),
         ({"dead_letter_topic": "{topic}"}, ("dead_letter_topic: expected another topic than what is copied; found "
@@ -80,13 +80,14 @@ def test_every_problem_is_told_at_once():
          "group:NAME; found 'time:2026-02-30T00:00:00Z'")),
         ({"slow_s": 5}, "slow_s: expected more than links.east-west.heartbeat_s, 10.0; found 5.0"),
         ({"stalled_s": 20}, "stalled_s: expected more than links.east-west.slow_s, 30.0; found 20.0"),
-        ({"failures": "hook"}, "hook: expected module:function, as links.east-west.failures is hook; found nothing"),
-        ({"hook": "a.b:c"}, "failures: expected hook, as links.east-west.hook is given; found 'stop'"),
+        ({"failures": "hook"}, ("hook: expected module:function because links.east-west.failures is hook; found "
+         "nothing")),
+        ({"hook": "a.b:c"}, "failures: expected hook because links.east-west.hook is set; found 'stop'"),
         ({"transform": "a.b"}, "transform: expected module:function; found 'a.b'"),
-        ({"transform": "a:b", "copy": "batches"}, ("copy: expected records or auto, as links.east-west.transform opens "
-         "every record; found 'batches'")),
-        ({"failures": "dead-letter", "copy": "batches"}, ("copy: expected records or auto, as links.east-west.failures "
-         "handles single records; found 'batches'")),
+        ({"transform": "a:b", "copy": "batches"}, ("copy: expected records or auto because links.east-west.transform "
+         "processes every record; found 'batches'")),
+        ({"failures": "dead-letter", "copy": "batches"}, ("copy: expected records or auto because "
+         "links.east-west.failures handles single records; found 'batches'")),
         ({"align": ["acl"]}, "align: expected any of partitions, configs, acls; found ['acl']"),
         ({"in_flight": 6}, "in_flight: expected a whole number, at least 1, at most 5; found 6"),
     ],

@@ -152,7 +152,7 @@ def test_a_ledger_stays_unless_its_owner_is_known_to_need_it_no_more(owners: Own
     ("order", "word"),
     [
         (ORDER._replace(version=3), "version 3"),
-        (ORDER._replace(ctime_ms=8), "made at 8"),
+        (ORDER._replace(ctime_ms=8), "created at 8"),
         (ORDER._replace(claim=Claim(Component.DATA, "t/ns/persistent/b")), "of t/ns/persistent/b"),
         (ORDER._replace(claim=Claim(Component.CURSOR, TOPIC, "sub")), "CURSOR"),
         (ORDER._replace(claim=Claim(Component.UNKNOWN)), "UNKNOWN"),

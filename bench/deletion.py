@@ -20,21 +20,21 @@ from bench.common import rows
 from bench.common.measure import Failed, machine, tell
 from bench.common.rows import Row
 from trueup.connectors.bookkeeper.metadata import metadata, queries
-from trueup.connectors.bookkeeper.metadata.layout import Paths as LedgerPaths
+from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths as LedgerPaths
 from trueup.connectors.bookkeeper.metadata.metadata import Where
 from trueup.connectors.pulsar import messages
 from trueup.connectors.pulsar.guarded_delete import DeleteOrder, Deleter
-from trueup.connectors.pulsar.layout import Paths
+from trueup.connectors.pulsar.layout import PulsarPaths
 from trueup.connectors.pulsar.offload_verify import Tiered
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.servers.kafka import Kafka
 from trueup.connectors.sandbox.servers.zookeeper import ZooKeeper
-from trueup.connectors.zookeeper.client import Client, Committed, check, deletion
+from trueup.connectors.zookeeper.client import CommittedNode, ZooKeeperClient, check, deletion
 from trueup.connectors.zookeeper.requests import Stat
 from trueup.state.bookkeeper.observations import LedgerRecord, LedgerState
 from trueup.state.bookkeeper.topology import Topology
 from trueup.state.deletion.owned_ledgers import NODE, OWNED, Table, nodes_of
-from trueup.state.deletion.owners import Claim, Component, Pointers, Status
+from trueup.state.deletion.owners import Claim, Component, OwnerStatus, Pointers
 from trueup.state.deletion.verdicts import judge
 from trueup.state.settings.settings import parse
 from trueup.streams.deletion import query as stream
@@ -102,7 +102,7 @@ def bucket(number: int, size: int) -> tuple[Table, Table]:
 
 def _node(name: str, ledgers: Sequence[int], version: int = 1) -> Pointers:
     path = f"/managed-ledgers/{name}"
-    return Pointers(path, name, "", Status.READABLE, version, version, 1_000, tuple(ledgers))
+    return Pointers(path, name, "", OwnerStatus.READABLE, version, version, 1_000, tuple(ledgers))
 
 
 def report(quick: bool) -> Iterator[Row]:
@@ -167,7 +167,7 @@ def deletes(quick: bool) -> Iterator[Row]:
     count, ours, floor = DELETED // 5 if quick else DELETED, [], []
     with tempfile.TemporaryDirectory(prefix="trueup-bench-") as place, ZooKeeper(Path(place)) as server:
         server.up()
-        client = Client(server.address, timeout=30.0).open()
+        client = ZooKeeperClient(server.address, timeout=30.0).open()
         for path in ("/ledgers", "/managed-ledgers"):
             client.ensure_path(path)
         site = Site(client)
@@ -182,8 +182,8 @@ def deletes(quick: bool) -> Iterator[Row]:
 class Site:
     """Ledgers of a hundred owners that list none of them."""
 
-    def __init__(self, client: Client) -> None:
-        self._client, self._paths, self._ledgers = client, Paths(), LedgerPaths("/ledgers")
+    def __init__(self, client: ZooKeeperClient) -> None:
+        self._client, self._paths, self._ledgers = client, PulsarPaths(), LedgerPaths("/ledgers")
         for number in range(100):
             path = self._paths.node(owner(number))
             client.ensure_path(path.rpartition("/")[0])
@@ -195,7 +195,7 @@ class Site:
             self._client.ensure_path(parent)
         made = [self._client.creation(self._ledgers.ledger(i), encoded_for(i)) for i in ids]
         for answer in self._client.commit(made[at : at + 100] for at in range(0, len(made), 100)):
-            if not isinstance(answer, Committed) or any(answer.codes):
+            if not isinstance(answer, CommittedNode) or any(answer.codes):
                 raise Failed(f"could not write ledgers: {answer}")
 
     def floor(self, ids: Sequence[int]) -> float:
@@ -203,7 +203,7 @@ class Site:
         self.fill(ids)
         batches = [[check(self._paths.node(owner(i % 100)), 0), deletion(self._ledgers.ledger(i), 0)] for i in ids]
         begun = time.monotonic()
-        if not all(isinstance(a, Committed) and not any(a.codes) for a in self._client.commit(batches)):
+        if not all(isinstance(a, CommittedNode) and not any(a.codes) for a in self._client.commit(batches)):
             raise Failed("a transaction of the floor was refused")
         return len(ids) / (time.monotonic() - begun)
 

@@ -97,7 +97,9 @@ def moves() -> str:
 
 def deletions() -> str:
     """docs/markers.md."""
-    return f"{DELETIONS}```mermaid\n{diagram(deletion.TRANSITIONS, deletion.ENDS, deletion.Stage.SUSPECTED)}```\n"
+    return (
+        f"{DELETIONS}```mermaid\n{diagram(deletion.TRANSITIONS, deletion.ENDS, deletion.DeletionStage.SUSPECTED)}```\n"
+    )
 
 
 def links() -> str:

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from tests import archives
-from trueup.connectors.sandbox.cluster import Cluster
+from trueup.connectors.sandbox.cluster import SandboxCluster
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.servers.kafka import Kafka
 from trueup.connectors.sandbox.servers.zookeeper import ZooKeeper
@@ -88,15 +88,15 @@ def new_root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], 
 
 
 @pytest.fixture(scope="module")
-def start_cluster(new_root: Callable[[], Path]) -> Iterator[Callable[..., Cluster]]:
+def start_cluster(new_root: Callable[[], Path]) -> Iterator[Callable[..., SandboxCluster]]:
     """Starts clusters, ``start_cluster(racks=..., kafka=True ...)``, that go with the module.
 
     With ``daemons=False`` their AutoRecovery daemons wait for ``cluster.start("autorecovery")``.
     """
     started = []
 
-    def start(daemons: bool = True, **options: object) -> Cluster:
-        cluster = Cluster(new_root(), **options)
+    def start(daemons: bool = True, **options: object) -> SandboxCluster:
+        cluster = SandboxCluster(new_root(), **options)
         started.append(cluster)
         cluster.up(autorecovery=daemons)
         return cluster

@@ -15,15 +15,15 @@ import psutil
 
 from tests.archives import OPTIONS, spark_archive
 from tests.integration.placement.test_placement_stream import records, settings, topology
-from trueup.connectors.sandbox.cluster import Cluster
+from trueup.connectors.sandbox.cluster import SandboxCluster
 from trueup.connectors.sandbox.jvm import archive
 from trueup.connectors.sandbox.jvm.jars import cache_dir, lock_text, sets
 from trueup.connectors.sandbox.jvm.java import java
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.messages import Messages
-from trueup.connectors.sandbox.pulsar import Pulsar
+from trueup.connectors.sandbox.pulsar import SandboxPulsar
 from trueup.connectors.sandbox.servers.kafka import Kafka
-from trueup.connectors.sandbox.writer import Writer
+from trueup.connectors.sandbox.writer import LedgerWriter
 from trueup.state.bookkeeper.observations import Observation
 from trueup.state.common.errors import Retry, Stop
 from trueup.state.settings.settings import parse
@@ -37,13 +37,13 @@ END_S = 120.0
 def record_servers(root: Path) -> None:
     """BookKeeper with a client and Kafka, then Pulsar: started, used and shut down."""
     with archive.recording():
-        with Cluster(root / "bookkeeper", {"/rack1": 1}, autorecovery=1, kafka=True) as cluster:
+        with SandboxCluster(root / "bookkeeper", {"/rack1": 1}, autorecovery=1, kafka=True) as cluster:
             cluster.up()
-            with Writer(cluster) as writer:
+            with LedgerWriter(cluster) as writer:
                 writer.verify(writer.write(1, 1, 1, 20), 20)
                 writer._gateway.process.stop(END_S)
             cluster.down(END_S)
-        with Pulsar(root / "pulsar", bookies=1) as pulsar:
+        with SandboxPulsar(root / "pulsar", bookies=1) as pulsar:
             pulsar.up()
             with Messages(pulsar.service_url) as messages:
                 messages.write("public/default/any", range(100), 100)

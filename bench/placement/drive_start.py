@@ -26,7 +26,7 @@ from bench.common.relay import Relay
 from bench.placement.drive_stream import say
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.servers.kafka import Kafka
-from trueup.connectors.zookeeper.client import Client
+from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.state.settings.settings import Settings, parse
 from trueup.streams.app import now_ms
 from trueup.streams.bookkeeper.cluster import BookKeeper
@@ -37,7 +37,7 @@ from trueup.streams.config.live import Live
 from trueup.streams.journal.journal import Journal
 from trueup.streams.placement.metrics import PlacementMetrics
 from trueup.streams.placement.query import start
-from trueup.streams.placement.reconciler import Reconciler
+from trueup.streams.placement.reconciler import PlacementReconciler
 from trueup.streams.replication.worker import SWITCH_S
 from trueup.streams.runtime.session import session
 from trueup.streams.runtime.supervisor import Supervisor, drain
@@ -58,7 +58,7 @@ class Start:
         self.cluster = BookKeeper(
             live, self._journal, self._keeper, metrics.of(ZooKeeperMetrics), now_ms, supervisor.run
         )
-        self.reconciler = Reconciler(
+        self.reconciler = PlacementReconciler(
             self.cluster, self._journal, lambda: live.now.placement, self._keeper, metrics.of(PlacementMetrics), now_ms,
             settings.spark.buckets,
         )  # fmt: skip
@@ -110,7 +110,7 @@ def started(job: dict[str, Any], number: int, broker: Kafka, spark: SparkSession
         made.cluster.close()
 
 
-def lose(start: Start, relay: Relay, direct: Client, touched: dict[str, str]) -> None:
+def lose(start: Start, relay: Relay, direct: ZooKeeperClient, touched: dict[str, str]) -> None:
     """Cut the connection, change ledgers meanwhile, and measure from its return until all of it is in the journal, and
     nothing else."""
     before, written = start.cluster.health().resyncs, start.written()
@@ -141,7 +141,7 @@ def main(path: str) -> None:
                 pass
         if job["losses"]:
             with started(job, job["starts"], broker, spark, relay.address) as start:
-                direct = Client(job["zookeeper"]).open()
+                direct = ZooKeeperClient(job["zookeeper"]).open()
                 for _ in range(job["losses"]):
                     lose(start, relay, direct, job["touched"])
                 direct.shut()

@@ -15,7 +15,7 @@ import urllib3
 
 from bench.common.measure import cpu_s, tell
 from bench.placement.znodes import Znodes
-from trueup.connectors.sandbox.cluster import Cluster
+from trueup.connectors.sandbox.cluster import SandboxCluster
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.jvm.server import DEFAULT_JVM
 
@@ -44,7 +44,7 @@ class Site:
         self.root = root
         settings = {"lostBookieRecoveryDelay": 0, "rwRereplicateBackoffMs": BACKOFF_MS}
         racks = {"/rack1": 2, "/rack2": 2}
-        self.cluster = Cluster(root / "cluster", racks, autorecovery=1, settings=settings, flags=DEFAULT_JVM)
+        self.cluster = SandboxCluster(root / "cluster", racks, autorecovery=1, settings=settings, flags=DEFAULT_JVM)
         self.ledgers = 0
 
     def __enter__(self) -> Self:

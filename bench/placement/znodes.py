@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from bench.common.measure import Failed
 from trueup.connectors.bookkeeper.metadata import metadata, queries
 from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.connectors.zookeeper.client import Client, Committed, Event, deletion
+from trueup.connectors.zookeeper.client import CommittedNode, NodeEvent, ZooKeeperClient, deletion
 from trueup.connectors.zookeeper.connection import Events
 from trueup.state.bookkeeper.observations import LedgerRecord, LedgerState
 
@@ -30,7 +30,7 @@ class Znodes:
         self._address = address
         self._gone: dict[str, float] = {}
         self._heard = threading.Event()
-        self.client = Client(address, sink=self._hear, timeout=30.0).open()
+        self.client = ZooKeeperClient(address, sink=self._hear, timeout=30.0).open()
         self.paths = queries.paths_of(self.client, ROOT)
         self.client.add_watch(self.paths.available)
 
@@ -39,7 +39,7 @@ class Znodes:
 
     def _hear(self, events: Events) -> None:
         for _, kind, path in events:
-            if kind == Event.DELETED:
+            if kind == NodeEvent.DELETED:
                 self._gone[path] = time.time()
                 self._heard.set()
 
@@ -57,7 +57,7 @@ class Znodes:
     def _commit(self, operations: Iterable[Any]) -> None:
         left = iter(operations)
         for answer in self.client.commit(iter(lambda: list(islice(left, TOGETHER)), [])):
-            if not isinstance(answer, Committed) or any(answer.codes):
+            if not isinstance(answer, CommittedNode) or any(answer.codes):
                 raise Failed(f"could not write znodes: {answer}")
 
     def gone_s(self, bookie: str, after_s: float) -> float:

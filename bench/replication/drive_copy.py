@@ -19,7 +19,7 @@ from bench.common.measure import cpu_s
 from bench.replication.clusters import PARTITIONS, Ends
 from trueup.connectors.contract import Assignment, Connector, Endpoint, Lease, LogId, Position
 from trueup.connectors.kafka.replication.batch_stats import sample
-from trueup.state.replication.anomalies import Facts, choose
+from trueup.state.replication.anomalies import PartitionFacts, choose
 from trueup.streams.replication.clusters import KAFKA, connector_of, paths_of
 
 SLICE_S = 1.0
@@ -82,7 +82,7 @@ def path_of(job: dict[str, Any]) -> str:
     if job["path"] == "auto":
         endpoint = Endpoint("source", job["source"], 0)
         found = sample(endpoint, [LogId(job["topic"], number) for number in range(PARTITIONS)])
-        job["path"] = choose(Facts(**found._asdict())).path
+        job["path"] = choose(PartitionFacts(**found._asdict())).path
     path: str = job["path"]
     return path
 

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
-from trueup.connectors.pulsar.layout import Paths
+from trueup.connectors.pulsar.layout import PulsarPaths
 from trueup.connectors.pulsar.nodes import forbidden, gone, pointers_of
 from trueup.connectors.pulsar.queries import GONE, PACE, Node, below, owned, read, walk
-from trueup.connectors.zookeeper.client import Client, Pace
+from trueup.connectors.zookeeper.client import Pace, ZooKeeperClient
 from trueup.connectors.zookeeper.follower import Follower
 from trueup.connectors.zookeeper.history import ensure_later, rewound
-from trueup.connectors.zookeeper.watch import Watch
-from trueup.state.deletion.owners import Pointers, Status
+from trueup.connectors.zookeeper.watch import NodeWatch
+from trueup.state.deletion.owners import OwnerStatus, Pointers
 
 log = logging.getLogger(__name__)
 Deliver = Callable[[list[Pointers]], None]
@@ -26,7 +26,7 @@ _FORBIDDEN_AGAIN_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
+class PulsarHealth:
     """State of the capture. ``synced``: only nodes whose events wait to be read are missing. ``complete_ms``: all
     changes up to then, in ms since the epoch, are published. ``nodes``: number of nodes that reference ledgers;
     ``unreadable`` of them. ``problem``: the error that prevents progress, empty if none."""
@@ -43,7 +43,7 @@ class NodeFeed:
     """The published state of every node, by path. A new state is stored only after its delivery."""
 
     def __init__(
-        self, deliver: Deliver, paths: Paths, known: Mapping[str, int], now: Callable[[], int], pace: Pace
+        self, deliver: Deliver, paths: PulsarPaths, known: Mapping[str, int], now: Callable[[], int], pace: Pace
     ) -> None:
         self._deliver, self._paths, self._now, self._pace = deliver, paths, now, pace
         self._held = dict(known)
@@ -54,7 +54,7 @@ class NodeFeed:
     def __len__(self) -> int:
         return len(self._held)
 
-    def read_all(self, client: Client) -> None:
+    def read_all(self, client: ZooKeeperClient) -> None:
         """Read every node that exists or existed."""
         seen: set[str] = set()
 
@@ -66,7 +66,7 @@ class NodeFeed:
         self._take(there())
         self._take(read(client, sorted(self._held.keys() - seen), self._pace))
 
-    def follow(self, client: Client, changed: Iterable[str]) -> None:
+    def follow(self, client: ZooKeeperClient, changed: Iterable[str]) -> None:
         """Read these nodes; at intervals also forbidden ones, because no event reports a granted permission."""
         self._take(read(client, sorted(changed), self._pace))
         if self._forbidden and self._now() - self._asked_ms > _FORBIDDEN_AGAIN_MS:
@@ -90,11 +90,11 @@ class NodeFeed:
         for told in news:
             self.unreadable.discard(told.path)
             self._forbidden.discard(told.path)
-            if told.status is Status.GONE:
+            if told.status is OwnerStatus.GONE:
                 self._held.pop(told.path, None)
                 continue
             self._held[told.path] = told.mzxid
-            if told.status is Status.UNREADABLE:
+            if told.status is OwnerStatus.UNREADABLE:
                 self.unreadable.add(told.path)
                 self._forbidden.update([told.path] if told.version < 0 else [])
 
@@ -116,7 +116,7 @@ class NodeFeed:
         return None if held is None else gone(self._paths, node.path, node.zxid, self._now())
 
 
-class Capture(Follower):
+class PulsarCapture(Follower):
     """Observes the owners of one cluster until it is closed.
 
     ``publish`` may block and may raise: it is called again with the same arguments until it succeeds, and nothing else
@@ -127,31 +127,31 @@ class Capture(Follower):
 
     def __init__(
         self,
-        connect: Callable[[], Client],
-        paths: Paths,
+        connect: Callable[[], ZooKeeperClient],
+        paths: PulsarPaths,
         publish: Callable[[Iterable[Pointers]], None],
         known: Mapping[str, int],
         now: Callable[[], int],
         pace: Pace = PACE,
         reached: int = 0,
     ) -> None:
-        super().__init__("owners", connect, Watch((), now), now)
+        super().__init__("owners", connect, NodeWatch((), now), now)
         self._paths, self._reached = paths, reached
         self._feed = NodeFeed(lambda news: self._until_done(lambda: publish(news)), paths, known, now, pace)
         self._tops = (paths.ledgers, paths.schemas)
 
-    def health(self) -> Health:
+    def health(self) -> PulsarHealth:
         """The current state. Callable from any thread."""
         connected = self._client is not None and bool(self._client.connected)
         unreadable = len(self._feed.unreadable)
-        return Health(connected, self._watch.armed, self.complete_ms, len(self._feed), unreadable, self.problem)
+        return PulsarHealth(connected, self._watch.armed, self.complete_ms, len(self._feed), unreadable, self.problem)
 
     def read(self, owner: str) -> list[Pointers]:
         """The current nodes of an owner: its own first, GONE if it does not exist; then its cursors. Raises `Retry`,
         and `Stop` for an invalid name."""
         return owned(self._open_client(), self._paths, [owner], self._now())[owner]
 
-    def _sync(self, client: Client) -> None:
+    def _sync(self, client: ZooKeeperClient) -> None:
         """Add the watches, then read whatever may have changed before they were added."""
         covered = self._watch.covered
         # The server of a new session may lag behind the previous one; a listing there would show an older state.
@@ -160,7 +160,7 @@ class Capture(Follower):
         ensure_later(min([client.add_watch(top) for top in self._tops]), self._reached)
         self._feed.read_all(client)
 
-    def _handle(self, client: Client) -> None:
+    def _handle(self, client: ZooKeeperClient) -> None:
         """Handle all events received so far."""
         taken = self._watch.take()
         try:

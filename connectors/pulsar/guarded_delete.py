@@ -11,19 +11,19 @@ of its offloaded copy. Nothing else is ever deleted, not even empty directories,
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from trueup.connectors.pulsar.layout import Kind, Paths, Place
-from trueup.connectors.pulsar.offload_verify import Facts
+from trueup.connectors.pulsar.layout import NodeKind, NodeLocation, PulsarPaths
+from trueup.connectors.pulsar.offload_verify import OffloadFacts
 from trueup.connectors.pulsar.queries import FORBIDDEN, GONE, Node, owned, read
-from trueup.connectors.zookeeper.client import Client, Committed, check, deletion
+from trueup.connectors.zookeeper.client import CommittedNode, ZooKeeperClient, check, deletion
 from trueup.connectors.zookeeper.requests import Stat
 from trueup.state.bookkeeper.observations import LedgerRecord, LedgerState
 from trueup.state.common.errors import Retry, Stop, TrueupError, ended
-from trueup.state.deletion.offloads import Copy
-from trueup.state.deletion.owners import Claim, Component, Pointers, Status, claim_of
+from trueup.state.deletion.offloads import OffloadedCopy
+from trueup.state.deletion.owners import Claim, Component, OwnerStatus, Pointers, claim_of
 
 Decode = Callable[[int, bytes, Stat], LedgerRecord]
 """The record of a ledger from its znode; UNREADABLE if it cannot be decoded."""
-Verify = Callable[[Copy, Facts], None]
+Verify = Callable[[OffloadedCopy, OffloadFacts], None]
 _BAD_VERSION = -103
 
 
@@ -40,7 +40,7 @@ class DeleteOrder(NamedTuple):
     dropped: bool = False
 
 
-class Outcome(NamedTuple):
+class DeleteOutcome(NamedTuple):
     """The result of one order.
 
     ``result``: deleted; gone (no such ledger); refused (``detail`` has the reason); unknown (the
@@ -62,27 +62,27 @@ class Deleter:
     """
 
     def __init__(
-        self, client: Client, paths: Paths, ledger_path: Callable[[int], str], decode: Decode, now: Callable[[], int],
-        verify: Verify,
+        self, client: ZooKeeperClient, paths: PulsarPaths, ledger_path: Callable[[int], str], decode: Decode,
+        now: Callable[[], int], verify: Verify,
     ) -> None:  # fmt: skip
         self._client, self._paths, self._now = client, paths, now
         self._ledger_path, self._decode, self._verify = ledger_path, decode, verify
 
-    def delete(self, orders: Sequence[DeleteOrder]) -> list[Outcome]:
+    def delete(self, orders: Sequence[DeleteOrder]) -> list[DeleteOutcome]:
         """Execute all orders, each in a separate transaction; one outcome each, in their order."""
-        done: dict[int, Outcome] = {}
+        done: dict[int, DeleteOutcome] = {}
         ready = self._look(orders, done)
         for at, answer in zip(ready, self._client.commit(ready.values()) if ready else (), strict=True):
             done[at] = _outcome(orders[at].ledger, answer)
         return [done[at] for at in range(len(orders))]
 
-    def check(self, orders: Sequence[DeleteOrder]) -> list[Outcome]:
+    def check(self, orders: Sequence[DeleteOrder]) -> list[DeleteOutcome]:
         """The outcome of all orders without sending the transactions; one each."""
-        done: dict[int, Outcome] = {}
+        done: dict[int, DeleteOutcome] = {}
         ready = self._look(orders, done)
-        return [Outcome(order.ledger, "ready") if at in ready else done[at] for at, order in enumerate(orders)]
+        return [DeleteOutcome(order.ledger, "ready") if at in ready else done[at] for at, order in enumerate(orders)]
 
-    def _look(self, orders: Sequence[DeleteOrder], done: dict[int, Outcome]) -> dict[int, list[bytes]]:
+    def _look(self, orders: Sequence[DeleteOrder], done: dict[int, DeleteOutcome]) -> dict[int, list[bytes]]:
         """Read owners and ledgers; settle orders that must not be executed; the operations for the others."""
         try:
             return self._read(orders, done)
@@ -90,12 +90,12 @@ class Deleter:
             done.update({at: _failed(order.ledger, error) for at, order in enumerate(orders)})
             return {}
 
-    def _read(self, orders: Sequence[DeleteOrder], done: dict[int, Outcome]) -> dict[int, list[bytes]]:
+    def _read(self, orders: Sequence[DeleteOrder], done: dict[int, DeleteOutcome]) -> dict[int, list[bytes]]:
         wanted: dict[int, str] = {}
         for at, order in enumerate(orders):
             problem = self._ineligible(order.claim)
             if problem:
-                done[at] = Outcome(order.ledger, "refused", problem)
+                done[at] = DeleteOutcome(order.ledger, "refused", problem)
             else:
                 wanted[at] = self._ledger_path(order.ledger)
         owners = owned(self._client, self._paths, {orders[at].claim.owner for at in wanted}, self._now())
@@ -104,9 +104,9 @@ class Deleter:
         for at, node in zip(wanted, ledgers, strict=True):
             order, nodes = orders[at], owners[orders[at].claim.owner]
             if node.error == GONE:
-                done[at] = Outcome(order.ledger, "gone", "the ledger does not exist", node.zxid)
+                done[at] = DeleteOutcome(order.ledger, "gone", "the ledger does not exist", node.zxid)
             elif problem := self._changed(order, node) or _needed(order, nodes):
-                done[at] = Outcome(order.ledger, "refused", problem)
+                done[at] = DeleteOutcome(order.ledger, "refused", problem)
             elif order.dropped and (error := self._unverified(order, node, nodes[0])):
                 done[at] = _failed(order.ledger, error)
             else:
@@ -121,7 +121,7 @@ class Deleter:
             places = self._paths.places(self._paths.node(claim.owner))
         except Stop as error:
             return str(error)
-        if Place(Kind.MANAGED_LEDGER, claim.owner) not in places:
+        if NodeLocation(NodeKind.MANAGED_LEDGER, claim.owner) not in places:
             return _why("a managed ledger as the owner", repr(claim.owner), "its ledgers are only reported")
         return ""
 
@@ -146,14 +146,14 @@ class Deleter:
         if len(copies) != 1:
             return Stop(f"one offloaded copy of ledger {order.ledger} in {own.path}", str(len(copies)), "it is kept")
         try:
-            self._verify(copies[0], Facts(order.claim.owner, record["last_entry"], record["length"]))
+            self._verify(copies[0], OffloadFacts(order.claim.owner, record["last_entry"], record["length"]))
         except TrueupError as error:
             return error
         return None
 
 
-def _failed(ledger: int, error: TrueupError) -> Outcome:
-    return Outcome(ledger, ended(error), str(error))
+def _failed(ledger: int, error: TrueupError) -> DeleteOutcome:
+    return DeleteOutcome(ledger, ended(error), str(error))
 
 
 def _birth(ctime_ms: int, claim: Claim) -> str:
@@ -163,10 +163,10 @@ def _birth(ctime_ms: int, claim: Claim) -> str:
 def _needed(order: DeleteOrder, nodes: Sequence[Pointers]) -> str:
     """Why these nodes of its owner, its own first, do not permit the deletion of a ledger; empty if they do."""
     own, ledger = nodes[0], order.ledger
-    if own.status is Status.GONE:
+    if own.status is OwnerStatus.GONE:
         return _why(f"the owner's node {own.path}", "none", "nothing is deleted without its owner's metadata")
     for node in nodes:
-        if node.status is not Status.READABLE:
+        if node.status is not OwnerStatus.READABLE:
             return node.error
         if ledger in node.ledgers and not (order.dropped and node is own):
             return _why("no reference to the ledger", node.path, "it is in use")
@@ -179,19 +179,21 @@ def _needed(order: DeleteOrder, nodes: Sequence[Pointers]) -> str:
     return ""
 
 
-def _outcome(ledger: int, answer: Committed | TrueupError) -> Outcome:
-    if not isinstance(answer, Committed):
+def _outcome(ledger: int, answer: CommittedNode | TrueupError) -> DeleteOutcome:
+    if not isinstance(answer, CommittedNode):
         return _failed(ledger, answer)
     of_owner, of_ledger = answer.codes
     if of_owner is None and of_ledger is None:
-        return Outcome(ledger, "deleted", "", answer.zxid)
+        return DeleteOutcome(ledger, "deleted", "", answer.zxid)
     if of_owner in (GONE, _BAD_VERSION):
-        return Outcome(ledger, "refused", _why("an unchanged owner's node", "another version", "decide again"))
+        return DeleteOutcome(ledger, "refused", _why("an unchanged owner's node", "another version", "decide again"))
     if of_ledger == GONE:
-        return Outcome(ledger, "gone", "the ledger does not exist", answer.zxid)
+        return DeleteOutcome(ledger, "gone", "the ledger does not exist", answer.zxid)
     if of_ledger == FORBIDDEN:
-        return Outcome(ledger, "refused", _why("permission to delete ledgers", "none", "correct the ZooKeeper ACLs"))
-    return Outcome(ledger, "refused", _why("the version of the decision", f"error {of_ledger}", "decide again"))
+        return DeleteOutcome(
+            ledger, "refused", _why("permission to delete ledgers", "none", "correct the ZooKeeper ACLs")
+        )
+    return DeleteOutcome(ledger, "refused", _why("the version of the decision", f"error {of_ledger}", "decide again"))
 
 
 def _why(expected: str, found: str, todo: str) -> str:

@@ -21,7 +21,7 @@ _TWOFOLD = ["persistent", "persistent"]
 """Third and fourth level of paths that may be the topic ``persistent`` or a namespace of that name with a cluster."""
 
 
-class Kind(Enum):
+class NodeKind(Enum):
     """The type of a node. STRANGE: a directory, a managed ledger or a cursor; its path does not show which."""
 
     MANAGED_LEDGER = "managed ledger"
@@ -30,16 +30,16 @@ class Kind(Enum):
     STRANGE = "strange"
 
 
-class Place(NamedTuple):
+class NodeLocation(NamedTuple):
     """The owner of a node: ``owner`` and ``name`` as in `state.deletion.owners.Pointers`."""
 
-    kind: Kind
+    kind: NodeKind
     owner: str
     name: str = ""
 
 
 @dataclass(frozen=True)
-class Paths:
+class PulsarPaths:
     """All paths under ``root``: empty, or the path at the end of metadataStoreUrl."""
 
     root: str = ""
@@ -54,27 +54,31 @@ class Paths:
         """Root of the schemas."""
         return f"{self.root}/schemas"
 
-    def places(self, path: str) -> tuple[Place, ...]:
+    def places(self, path: str) -> tuple[NodeLocation, ...]:
         """What the node at this path below one of the roots may be. The first applies if the node's data are not
         decisive, the last if it has no data."""
         if path.startswith(f"{self.schemas}/"):
-            return (Place(Kind.SCHEMA, SCHEMA + path[len(self.schemas) + 1 :]),)
+            return (NodeLocation(NodeKind.SCHEMA, SCHEMA + path[len(self.schemas) + 1 :]),)
         words = path[len(self.ledgers) + 1 :].split("/")
         if words[2:4] != _TWOFOLD:
             return (self._place(words, _levels(words)),)
         topic = self._place(words, 4)
-        old = Place(Kind.STRANGE, topic.owner) if len(words) == 4 else self._place(words, 5)
+        old = NodeLocation(NodeKind.STRANGE, topic.owner) if len(words) == 4 else self._place(words, 5)
         return (topic, old) if len(words) <= 5 else (old,)
 
-    def _place(self, words: list[str], size: int) -> Place:
+    def _place(self, words: list[str], size: int) -> NodeLocation:
         """``size``: number of levels in the name of the managed ledger, 0 if the path does not show it."""
         owner = "/".join(words[: size or len(words)])
         if not size or len(words) < size:
             # The name of a managed ledger in either form has at most five levels; its cursors are below.
-            return Place(Kind.STRANGE, "/".join(words[:5]))
+            return NodeLocation(NodeKind.STRANGE, "/".join(words[:5]))
         if len(words) == size:
-            return Place(Kind.MANAGED_LEDGER, owner)
-        return Place(Kind.CURSOR, owner, words[-1]) if len(words) == size + 1 else Place(Kind.STRANGE, owner)
+            return NodeLocation(NodeKind.MANAGED_LEDGER, owner)
+        return (
+            NodeLocation(NodeKind.CURSOR, owner, words[-1])
+            if len(words) == size + 1
+            else NodeLocation(NodeKind.STRANGE, owner)
+        )
 
     def node(self, owner: str) -> str:
         """Path of an owner's node. Raises `Stop` for an invalid name."""

@@ -15,7 +15,7 @@ from trueup.connectors.protobuf import TextError, first_damage, read_text
 from trueup.connectors.pulsar import compressed, messages
 from trueup.connectors.pulsar.offload_index import uid_of
 from trueup.state.common.errors import BadBytes
-from trueup.state.deletion.offloads import Copy, Pair
+from trueup.state.deletion.offloads import OffloadedCopy, Pair
 
 COMPACTED = b"CompactedTopicLedger"
 """The property with a cursor's compacted ledger (Compactor)."""
@@ -33,7 +33,7 @@ class Listed(NamedTuple):
 
     ledgers: tuple[int, ...]
     dropped: tuple[int, ...] = ()
-    copies: tuple[Copy, ...] = ()
+    copies: tuple[OffloadedCopy, ...] = ()
 
 
 def managed_ledger(data: bytes, where: str) -> Listed:
@@ -42,7 +42,7 @@ def managed_ledger(data: bytes, where: str) -> Listed:
     message = _parsed(messages.ManagedLedger(), data, where)
     ids: set[int] = set()
     dropped: set[int] = set()
-    copies: list[Copy] = []
+    copies: list[OffloadedCopy] = []
     for ledger in message.ledgerInfo:
         if ledger.ledgerId < 0:
             raise BadBytes(where, 0, "ids of ledgers", str(ledger.ledgerId), _TODO)
@@ -54,12 +54,12 @@ def managed_ledger(data: bytes, where: str) -> Listed:
     return Listed(tuple(sorted(ids)), tuple(sorted(dropped)), tuple(sorted(copies)))
 
 
-def _copy(ledger: int, said: Any) -> Copy:
+def _copy(ledger: int, said: Any) -> OffloadedCopy:
     """Drivers and places that are not text are omitted."""
     more = {pair.key: pair.value.decode(errors="replace") for pair in said.driverMetadata.properties}
     pair = Pair(uid_of(said.uidMsb, said.uidLsb), ledger)
     driver = said.driverMetadata.name.decode(errors="replace")
-    return Copy(pair, said.complete, driver, more.get(b"bucket", ""), more.get(b"serviceEndpoint", ""))
+    return OffloadedCopy(pair, said.complete, driver, more.get(b"bucket", ""), more.get(b"serviceEndpoint", ""))
 
 
 def cursor(data: bytes, where: str) -> tuple[Listed, bool]:

@@ -1,16 +1,16 @@
 """The references of one znode, as `state.deletion.owners.Pointers`."""
 
 from trueup.connectors.pulsar import metadata
-from trueup.connectors.pulsar.layout import Kind, Paths, Place
+from trueup.connectors.pulsar.layout import NodeKind, NodeLocation, PulsarPaths
 from trueup.connectors.pulsar.metadata import Listed
 from trueup.connectors.zookeeper.requests import Stat
 from trueup.state.common.errors import BadBytes
-from trueup.state.deletion.owners import Pointers, Status
+from trueup.state.deletion.owners import OwnerStatus, Pointers
 
 _STRANGE = "a managed ledger or a cursor at a path of Pulsar"
 
 
-def place_of(paths: Paths, path: str, data: bytes) -> Place:
+def place_of(paths: PulsarPaths, path: str, data: bytes) -> NodeLocation:
     """The type and owner of the node at this path."""
     first, *others = places = paths.places(path)
     if not others or not data:
@@ -18,34 +18,34 @@ def place_of(paths: Paths, path: str, data: bytes) -> Place:
     return next((place for place in places if _decodes(place.kind, data, path)), first)
 
 
-def pointers_of(paths: Paths, path: str, data: bytes, stat: Stat, seen_ms: int) -> Pointers | None:
+def pointers_of(paths: PulsarPaths, path: str, data: bytes, stat: Stat, seen_ms: int) -> Pointers | None:
     """The references of this node; None for an empty node that is only a directory. Never raises: an unreadable or
     ambiguous node is UNREADABLE."""
     place = place_of(paths, path, data)
-    if not data and place.kind in (Kind.STRANGE, Kind.SCHEMA):
+    if not data and place.kind in (NodeKind.STRANGE, NodeKind.SCHEMA):
         return None
-    plain = Pointers(path, place.owner, place.name, Status.READABLE, stat.version, stat.mzxid, seen_ms)
+    plain = Pointers(path, place.owner, place.name, OwnerStatus.READABLE, stat.version, stat.mzxid, seen_ms)
     try:
         listed, elsewhere = _decoded(place.kind, data, path)
     except BadBytes as error:
-        return plain._replace(status=Status.UNREADABLE, error=str(error))
+        return plain._replace(status=OwnerStatus.UNREADABLE, error=str(error))
     return plain._replace(**listed._asdict(), elsewhere=elsewhere)
 
 
-def gone(paths: Paths, path: str, zxid: int, seen_ms: int) -> Pointers:
+def gone(paths: PulsarPaths, path: str, zxid: int, seen_ms: int) -> Pointers:
     """A node that does not exist, as of ``zxid``."""
     place = paths.places(path)[0]
-    return Pointers(path, place.owner, place.name, Status.GONE, -1, zxid, seen_ms)
+    return Pointers(path, place.owner, place.name, OwnerStatus.GONE, -1, zxid, seen_ms)
 
 
-def forbidden(paths: Paths, path: str, mzxid: int, seen_ms: int) -> Pointers:
+def forbidden(paths: PulsarPaths, path: str, mzxid: int, seen_ms: int) -> Pointers:
     """A node without read permission. ``mzxid``: of its last known state, which must not win over later ones."""
     place = paths.places(path)[0]
     error = f"expected permission to read {path}; found none; grant it to this identity in the znode's ACL"
-    return Pointers(path, place.owner, place.name, Status.UNREADABLE, -1, mzxid, seen_ms, error=error)
+    return Pointers(path, place.owner, place.name, OwnerStatus.UNREADABLE, -1, mzxid, seen_ms, error=error)
 
 
-def _decodes(kind: Kind, data: bytes, path: str) -> bool:
+def _decodes(kind: NodeKind, data: bytes, path: str) -> bool:
     try:
         _decoded(kind, data, path)
     except BadBytes:
@@ -53,11 +53,11 @@ def _decodes(kind: Kind, data: bytes, path: str) -> bool:
     return True
 
 
-def _decoded(kind: Kind, data: bytes, path: str) -> tuple[Listed, bool]:
-    if kind is Kind.MANAGED_LEDGER:
+def _decoded(kind: NodeKind, data: bytes, path: str) -> tuple[Listed, bool]:
+    if kind is NodeKind.MANAGED_LEDGER:
         return metadata.managed_ledger(data, path), False
-    if kind is Kind.CURSOR:
+    if kind is NodeKind.CURSOR:
         return metadata.cursor(data, path)
-    if kind is Kind.SCHEMA:
+    if kind is NodeKind.SCHEMA:
         return metadata.schema(data, path), False
     raise BadBytes(path, 0, _STRANGE, f"{len(data)} bytes", "report its path as a bug; nothing of its owner is deleted")

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from trueup.connectors.pulsar import offload_index
-from trueup.connectors.s3.store import Head, Store
+from trueup.connectors.s3.store import Head, ObjectStore
 from trueup.state.common.errors import Stop
-from trueup.state.deletion.offloads import Copy
+from trueup.state.deletion.offloads import OffloadedCopy
 from trueup.state.deletion.owners import Component
 
 KEPT = 10_000
@@ -18,7 +18,7 @@ KEPT = 10_000
 _STAYS = "the ledger is kept in BookKeeper until then"
 
 
-class Facts(NamedTuple):
+class OffloadFacts(NamedTuple):
     """The properties of an offloaded ledger: its managed ledger, the id of its last entry, its bytes."""
 
     owner: str
@@ -29,11 +29,11 @@ class Facts(NamedTuple):
 class Tiered:
     """All configured stores by name. Not safe for use from several threads at once."""
 
-    def __init__(self, stores: Mapping[str, Store]) -> None:
+    def __init__(self, stores: Mapping[str, ObjectStore]) -> None:
         self.stores = dict(stores)
-        self._verified: dict[str, tuple[str, str, Facts]] = {}
+        self._verified: dict[str, tuple[str, str, OffloadFacts]] = {}
 
-    def verify(self, copy: Copy, facts: Facts) -> None:
+    def verify(self, copy: OffloadedCopy, facts: OffloadFacts) -> None:
         """Raises `Stop` if the copy is missing, incomplete, of another owner or different from its index, `Retry` if a
         store does not respond."""
         if not copy.complete:
@@ -52,7 +52,7 @@ class Tiered:
                 del self._verified[next(iter(self._verified))]
             self._verified[copy.pair.data_key] = seen
 
-    def _store(self, copy: Copy) -> Store:
+    def _store(self, copy: OffloadedCopy) -> ObjectStore:
         """The store of a copy. Raises `Stop` if there is none, or more than one."""
         found = [store for store in self.stores.values() if _is_at(store, copy)]
         if len(found) == 1:
@@ -61,20 +61,20 @@ class Tiered:
         raise Stop(f"one entry of stores: for {where}", str(len(found)), "add the store, or set its endpoint")
 
 
-def _is_at(store: Store, copy: Copy) -> bool:
+def _is_at(store: ObjectStore, copy: OffloadedCopy) -> bool:
     place = store.place
     alike = copy.endpoint.rstrip("/") == place.endpoint.rstrip("/") or not copy.endpoint or not place.endpoint
     return bool(copy.bucket) and place.bucket == copy.bucket and alike
 
 
-def _there(store: Store, key: str) -> Head:
+def _there(store: ObjectStore, key: str) -> Head:
     found = store.head(key)
     if found is None:
         raise Stop(f"{key} in {store.place}", "none", _STAYS)
     return found
 
 
-def _verify(store: Store, copy: Copy, facts: Facts, data: Head, index: Head) -> None:
+def _verify(store: ObjectStore, copy: OffloadedCopy, facts: OffloadFacts, data: Head, index: Head) -> None:
     pair, where = copy.pair, f"{store.place}/{copy.pair.data_key}"
     if index.size > offload_index.LONGEST_INDEX:
         raise Stop(f"an index of at most {offload_index.LONGEST_INDEX} bytes", str(index.size), _STAYS)

@@ -8,42 +8,42 @@ objects that only the listing or only an owner has are read individually.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 
-from trueup.connectors.pulsar.layout import Kind, Paths
+from trueup.connectors.pulsar.layout import NodeKind, PulsarPaths
 from trueup.connectors.pulsar.nodes import place_of, pointers_of
 from trueup.connectors.pulsar.offload_index import pair_of
 from trueup.connectors.pulsar.queries import below
-from trueup.connectors.s3.store import Store, Upload
-from trueup.connectors.zookeeper.client import Client
+from trueup.connectors.s3.store import ObjectStore, Upload
+from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.state.common.errors import Refused
-from trueup.state.deletion.offloads import Copy, Pair
+from trueup.state.deletion.offloads import OffloadedCopy, Pair
 from trueup.state.deletion.orphan_objects import LOST, Part, Referenced, Said, Stray, judged
-from trueup.state.deletion.owners import Pointers, Status
+from trueup.state.deletion.owners import OwnerStatus, Pointers
 
 _UPLOAD = "?uploadId="
 LOST_AT_ONCE = 1_000
 """Maximum number of copies missing in a listing that one search reads individually."""
 
 
-def referenced(client: Client, paths: Paths) -> Referenced:
+def referenced(client: ZooKeeperClient, paths: PulsarPaths) -> Referenced:
     """All references of owners, read now from an up-to-date server. Raises `Retry`."""
     client.settle(paths.ledgers)
     found = Referenced({}, {}, {})
-    copies, listed, status = dict[Pair, Copy](), dict[int, str](), dict[str, Status]()
+    copies, listed, status = dict[Pair, OffloadedCopy](), dict[int, str](), dict[str, OwnerStatus]()
     for nodes in below(client, [paths.ledgers]):
         for node in nodes:
             place = place_of(paths, node.path, node.data)
             told = pointers_of(paths, node.path, node.data, node.stat, 0) if node.stat else None
-            if place.kind is Kind.MANAGED_LEDGER:
-                status[place.owner] = told.status if told else Status.UNREADABLE
+            if place.kind is NodeKind.MANAGED_LEDGER:
+                status[place.owner] = told.status if told else OwnerStatus.UNREADABLE
                 copies.update((copy.pair, copy) for copy in (told.copies if told else ()))
                 listed.update((ledger, place.owner) for ledger in (told.ledgers if told else ()))
     return found._replace(copies=copies, listed=listed, status=status)
 
 
-class Search:
+class OrphanSearch:
     """One store. ``cluster``: clusterName of the Pulsar whose objects may be orphans; empty: none."""
 
-    def __init__(self, name: str, store: Store, cluster: str) -> None:
+    def __init__(self, name: str, store: ObjectStore, cluster: str) -> None:
         self._name, self._store, self._cluster = name, store, cluster
         self._said: dict[str, Said] = {}
 
@@ -124,19 +124,19 @@ def split(place: str) -> tuple[str, str, str]:
     return store, key, upload
 
 
-def left(stores: Mapping[str, Store], places: Iterable[str]) -> list[str]:
+def left(stores: Mapping[str, ObjectStore], places: Iterable[str]) -> list[str]:
     """Those of these places that still hold data."""
     return [place for place in places if _holds(stores, place)]
 
 
 def remove(
-    stores: Mapping[str, Store], owner: str, clusters: Mapping[str, str], places: Sequence[str],
+    stores: Mapping[str, ObjectStore], owner: str, clusters: Mapping[str, str], places: Sequence[str],
     nodes: Callable[[str], Sequence[Pointers]],
 ) -> list[str]:  # fmt: skip
     """Delete these objects and abort these uploads, unless their owner, read now, references one of them. Returns
     those that still exist. ``clusters``: of each store. Raises `Refused` if any requirement does not hold."""
     own = nodes(owner)[0]
-    if own.status is not Status.READABLE:
+    if own.status is not OwnerStatus.READABLE:
         raise Refused(
             f"a readable node {own.path}", own.status.name, own.error or "nothing is deleted without its owner"
         )
@@ -159,7 +159,7 @@ def remove(
     return left(stores, places)
 
 
-def _holds(stores: Mapping[str, Store], place: str) -> bool:
+def _holds(stores: Mapping[str, ObjectStore], place: str) -> bool:
     name, key, upload = split(place)
     if name not in stores:
         return True

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from trueup.connectors.pulsar.layout import Paths
+from trueup.connectors.pulsar.layout import PulsarPaths
 from trueup.connectors.pulsar.nodes import forbidden, gone, pointers_of
-from trueup.connectors.zookeeper.client import Client, Pace
+from trueup.connectors.zookeeper.client import Pace, ZooKeeperClient
 from trueup.connectors.zookeeper.errors import FORBIDDEN, GONE, NoNode
 from trueup.connectors.zookeeper.requests import Stat
-from trueup.state.deletion.owners import Pointers, Status
+from trueup.state.deletion.owners import OwnerStatus, Pointers
 
 PACE = Pace(100, 2)
 """A node can have a megabyte, and a response contains this number of nodes."""
@@ -26,7 +26,7 @@ class Node(NamedTuple):
     zxid: int
 
 
-def read(client: Client, paths: Iterable[str], pace: Pace = PACE) -> Iterator[list[Node]]:
+def read(client: ZooKeeperClient, paths: Iterable[str], pace: Pace = PACE) -> Iterator[list[Node]]:
     """These nodes, in their order, one list per response. Raises `Retry`."""
     wanted = list(paths)
     at = 0
@@ -41,7 +41,7 @@ def read(client: Client, paths: Iterable[str], pace: Pace = PACE) -> Iterator[li
         at += len(part)
 
 
-def walk(client: Client, tops: Sequence[str], pace: Pace = PACE) -> Iterator[list[Node]]:
+def walk(client: ZooKeeperClient, tops: Sequence[str], pace: Pace = PACE) -> Iterator[list[Node]]:
     """These nodes and all below them, level by level. A forbidden node is included, nodes below it are not."""
     level = list(tops)
     while level:
@@ -52,7 +52,7 @@ def walk(client: Client, tops: Sequence[str], pace: Pace = PACE) -> Iterator[lis
         level = [path for some in _together(above) for path in _below(client, some)]
 
 
-def below(client: Client, tops: Sequence[str], pace: Pace = PACE) -> Iterator[list[Node]]:
+def below(client: ZooKeeperClient, tops: Sequence[str], pace: Pace = PACE) -> Iterator[list[Node]]:
     """All nodes below these, which need not exist. Raises `Forbidden` if one may not be listed."""
     level: list[str] = []
     for top in tops:
@@ -61,7 +61,9 @@ def below(client: Client, tops: Sequence[str], pace: Pace = PACE) -> Iterator[li
     return walk(client, level, pace)
 
 
-def owned(client: Client, paths: Paths, owners: Iterable[str], seen_ms: int) -> dict[str, list[Pointers]]:
+def owned(
+    client: ZooKeeperClient, paths: PulsarPaths, owners: Iterable[str], seen_ms: int
+) -> dict[str, list[Pointers]]:
     """All current nodes of these owners, from an up-to-date server. Each has its own node first, GONE
     if it does not exist. Raises `Retry`, and `Stop` for an invalid name."""
     found: dict[str, list[Pointers]] = {owner: [] for owner in owners}
@@ -83,10 +85,10 @@ def _own(told: Pointers, owner: str) -> Pointers:
     if told.owner == owner:
         return told
     mine = told._replace(owner=owner, name="", ledgers=(), dropped=(), copies=(), elsewhere=False)
-    return mine._replace(status=Status.GONE, version=-1) if told.status is Status.READABLE else mine
+    return mine._replace(status=OwnerStatus.GONE, version=-1) if told.status is OwnerStatus.READABLE else mine
 
 
-def _told(paths: Paths, node: Node, seen_ms: int) -> Pointers:
+def _told(paths: PulsarPaths, node: Node, seen_ms: int) -> Pointers:
     if node.stat:
         told = pointers_of(paths, node.path, node.data, node.stat, seen_ms)
         return told or gone(paths, node.path, node.zxid, seen_ms)
@@ -108,7 +110,7 @@ def _together(above: Iterable[tuple[str, int]]) -> Iterator[list[str]]:
         yield some
 
 
-def _below(client: Client, paths: Sequence[str]) -> list[str]:
+def _below(client: ZooKeeperClient, paths: Sequence[str]) -> list[str]:
     lists, _ = client.listings(paths)
     return [f"{path}/{name.decode()}" for path, names in zip(paths, lists, strict=True) for name in names]
 

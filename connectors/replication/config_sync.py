@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from trueup.connectors.replication.ports import ClusterAdmin
 from trueup.state.common.errors import TrueupError, ended
-from trueup.state.replication.config_sync import Action, Kind, Right, Topic
+from trueup.state.replication.config_sync import Action, ChangeKind, Right, Topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,22 +63,22 @@ class Alignment:
         outcomes: list[Outcome] = []
         for kind, chosen in groupby(sorted(actions, key=lambda action: action.kind), lambda action: action.kind):
             together = list(chosen)
-            if kind is Kind.ALLOW and (
-                undone := [o for o in outcomes if o.action.kind is Kind.DENY and o.result != "done"]
+            if kind is ChangeKind.ALLOW and (
+                undone := [o for o in outcomes if o.action.kind is ChangeKind.DENY and o.result != "done"]
             ):
                 outcomes += [Outcome(action, "skipped", undone[0].detail) for action in together]
             else:
                 outcomes += self._together(kind, together)
         return outcomes
 
-    def _together(self, kind: Kind, actions: Sequence[Action]) -> list[Outcome]:
+    def _together(self, kind: ChangeKind, actions: Sequence[Action]) -> list[Outcome]:
         answers = self._target.apply(kind, actions)
         return [self._outcome(action, answer) for action, answer in zip(actions, answers, strict=True)]
 
     def _outcome(self, action: Action, answer: object) -> Outcome:
         if not isinstance(answer, TrueupError):
             return Outcome(action, "done")
-        if action.kind is Kind.GROW and self._has(action.topic, action.partitions):
+        if action.kind is ChangeKind.GROW and self._has(action.topic, action.partitions):
             return Outcome(action, "done", "the topic had them already")
         return Outcome(action, ended(answer), str(answer))
 

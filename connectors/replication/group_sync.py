@@ -31,7 +31,7 @@ TOGETHER = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class OffsetMapping:
     """The translation of offsets of one partition here to offsets of ``to`` there.
 
     ``there``: map of the link from here to there, ``back``: of the opposite link over the same partitions (None:
@@ -129,7 +129,11 @@ class Groups:
         return Commits(found, {topic: one for topic, one in ids.items() if before.get(topic, one) == one})
 
     def sync(
-        self, groups: Sequence[str], ways: Mapping[LogId, Way], reset: Collection[str] = (), change: bool = True
+        self,
+        groups: Sequence[str],
+        ways: Mapping[LogId, OffsetMapping],
+        reset: Collection[str] = (),
+        change: bool = True,
     ) -> list[Checkpoint]:
         """One pass over ``groups``: `carry` their current offsets."""
         if not groups or not ways:
@@ -138,7 +142,7 @@ class Groups:
         return self.carry(Commits(found, self._source.ids({place.topic for place in ways})), ways, reset, change)
 
     def carry(
-        self, committed: Commits, ways: Mapping[LogId, Way], reset: Collection[str] = (),
+        self, committed: Commits, ways: Mapping[LogId, OffsetMapping], reset: Collection[str] = (),
         change: bool = True,
     ) -> list[Checkpoint]:  # fmt: skip
         """Commit the groups' source offsets at the target; the source is not queried. Offsets at the target never
@@ -173,7 +177,7 @@ class Groups:
             return False
         return all(row.translated <= there.get(row.target, NEVER) for row in rows)
 
-    def _moved(self, rows: Sequence[Checkpoint], ways: Mapping[LogId, Way]) -> list[Checkpoint]:
+    def _moved(self, rows: Sequence[Checkpoint], ways: Mapping[LogId, OffsetMapping]) -> list[Checkpoint]:
         """The rows after due offsets were committed."""
         due: dict[str, list[Checkpoint]] = {}
         for row in rows:
@@ -185,7 +189,7 @@ class Groups:
             done |= {(row.group, row.source): row for row in found}
         return [done.get((row.group, row.source), row) for row in rows]
 
-    def _set(self, rows: Sequence[Checkpoint], ways: Mapping[LogId, Way]) -> list[Checkpoint]:
+    def _set(self, rows: Sequence[Checkpoint], ways: Mapping[LogId, OffsetMapping]) -> list[Checkpoint]:
         """Commit due rows, with one request per group."""
         due: dict[str, dict[LogId, int]] = {}
         try:
@@ -205,7 +209,7 @@ class Groups:
                 self._present[group] = {**(there or {}), **moved}
         return [_done(row, told[row.group]) if row.action == "due" else row for row in rows]
 
-    def _meant(self, rows: Sequence[Checkpoint], ways: Mapping[LogId, Way]) -> list[Checkpoint]:
+    def _meant(self, rows: Sequence[Checkpoint], ways: Mapping[LogId, OffsetMapping]) -> list[Checkpoint]:
         """The rows without offsets of topics that the target no longer has. Checked as late as possible: the target may
         have returned without its data since the maps were read."""
         topics = {row.target.topic for row in rows if row.action == "due"}
@@ -229,10 +233,10 @@ def _same(meant: str, found: str | None) -> bool:
 Told = Callable[[LogId, int], tuple[Translation, int]]
 
 
-def _translations(ways: Mapping[LogId, Way], ids: Mapping[str, str]) -> Told:
+def _translations(ways: Mapping[LogId, OffsetMapping], ids: Mapping[str, str]) -> Told:
     """`Way.translate` by source partition. ``ids``: of the topics in which offsets were committed. Results are cached,
     because most groups commit the same few offsets."""
-    meant: dict[LogId, Way] = {}
+    meant: dict[LogId, OffsetMapping] = {}
 
     @cache
     def told(source: LogId, offset: int) -> tuple[Translation, int]:
@@ -246,7 +250,7 @@ def _translations(ways: Mapping[LogId, Way], ids: Mapping[str, str]) -> Told:
     return told
 
 
-def _rows(group: str, here: Answer, ways: Mapping[LogId, Way], told: Told) -> list[Checkpoint]:
+def _rows(group: str, here: Answer, ways: Mapping[LogId, OffsetMapping], told: Told) -> list[Checkpoint]:
     """The desired rows at the target; the present offsets there are not known yet."""
     if isinstance(here, TrueupError):
         return []
@@ -298,5 +302,5 @@ def _with(row: Checkpoint, present: int, action: str, reason: str = "") -> Check
     return Checkpoint(*row[:5], present, row.lag, action, reason)
 
 
-def _failed(group: str, ways: Mapping[LogId, Way], reason: str) -> list[Checkpoint]:
+def _failed(group: str, ways: Mapping[LogId, OffsetMapping], reason: str) -> list[Checkpoint]:
     return [Checkpoint(group, source, way.to, NEVER, action="failed", reason=reason) for source, way in ways.items()]

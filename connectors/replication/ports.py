@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 from trueup.connectors.contract import Endpoint, Lease, LogId
 from trueup.connectors.replication.tail import Bounds, Tails
 from trueup.state.common.errors import TrueupError
-from trueup.state.replication.config_sync import Action, Kind, Right, Setting
+from trueup.state.replication.config_sync import Action, ChangeKind, Right, Setting
 from trueup.state.replication.settings import Start
 
 NEVER = -1
@@ -144,7 +144,7 @@ class ClusterAdmin(Protocol):
     def rights(self) -> list[Right]:
         """ACLs on topics and groups, sorted. Raises `Stop` if there is no authorizer."""
 
-    def apply(self, kind: Kind, actions: Sequence[Action]) -> Sequence[object]:
+    def apply(self, kind: ChangeKind, actions: Sequence[Action]) -> Sequence[object]:
         """Execute actions of one kind; for each a `TrueupError`, or any other value if it is done. Repeated actions
         change nothing."""
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from trueup.connectors.contract import LogId
-from trueup.connectors.replication.tail import Bounds, Search, Tails
+from trueup.connectors.replication.tail import Bounds, Tails, TailSearch
 from trueup.connectors.replication.track import LogTrack
 from trueup.state.common.errors import Stop, TrueupError
 
@@ -73,7 +73,7 @@ class Resume:
         floors: dict[LogId, dict[bytes, int]] = {}
         for track in tracks:
             floors.setdefault(track.lane.target, {})[track.prefix] = track.floor
-        searches = {target: Search(ends[target], wanted) for target, wanted in floors.items()}
+        searches = {target: TailSearch(ends[target], wanted) for target, wanted in floors.items()}
         self._tails.run(searches)
         more = False
         for track in tracks:

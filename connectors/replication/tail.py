@@ -32,7 +32,7 @@ class Met(NamedTuple):
     target: int
 
 
-class Search:
+class TailSearch:
     """The tail of one target log, read backwards. ``floors``: of each requested source log, by its prefix
     (`headers.prefix_of`); -1: unknown. ``met``: records found of each, in order. ``low``: offsets below it are not
     read yet."""
@@ -65,7 +65,7 @@ class Search:
 class Tails(Protocol):
     """Reads tails of one cluster."""
 
-    def run(self, searches: Mapping[LogId, Search]) -> None:
+    def run(self, searches: Mapping[LogId, TailSearch]) -> None:
         """Run all searches to their ends. Raises `Retry` if the cluster does not deliver records."""
 
     def close(self) -> None:

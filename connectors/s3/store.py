@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 from botocore.exceptions import BotoCoreError, ClientError, ConnectTimeoutError, NoCredentialsError
 
 from trueup.state.common.errors import Retry, Stop, TrueupError, Unknown
-from trueup.state.deletion.stores import Store as Declared
+from trueup.state.deletion.stores import StoreSettings as Declared
 
 TRIES, CONNECT_S, ANSWER_S = 3, 5.0, 30.0
 TOGETHER = 1_000
@@ -26,7 +26,7 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BucketLocation:
     """The location of a bucket. Empty: from boto3's own configuration. ``key_env``, ``secret_env``: the environment
     variables with the credentials."""
 
@@ -66,10 +66,10 @@ class Upload(NamedTuple):
     begun_ms: int
 
 
-class Store:
+class ObjectStore:
     """A bucket. Safe to use from several threads. Sends nothing before the first call."""
 
-    def __init__(self, place: Place, environment: Mapping[str, str] = os.environ) -> None:
+    def __init__(self, place: BucketLocation, environment: Mapping[str, str] = os.environ) -> None:
         self.place, self._environment = place, environment
         self._made: Any = None
 
@@ -153,12 +153,14 @@ class Store:
             raise _unanswered(f"{self.place} to {what}", error, lost) from None
 
 
-def store_of(declared: Declared) -> Store:
+def store_of(declared: Declared) -> ObjectStore:
     """The store for a store of the settings."""
-    return Store(Place(declared.bucket, declared.region, declared.endpoint, declared.key_env, declared.secret_env))
+    return ObjectStore(
+        BucketLocation(declared.bucket, declared.region, declared.endpoint, declared.key_env, declared.secret_env)
+    )
 
 
-def _client(place: Place, environment: Mapping[str, str]) -> Any:
+def _client(place: BucketLocation, environment: Mapping[str, str]) -> Any:
     import boto3  # takes 0.15 s, which a start without a store avoids
     from botocore.config import Config
 

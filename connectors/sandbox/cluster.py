@@ -8,10 +8,10 @@ from types import MappingProxyType
 from trueup.connectors.closing import Closing
 from trueup.connectors.sandbox.jvm.jars import jars
 from trueup.connectors.sandbox.jvm.processes import Port, wait_until
-from trueup.connectors.sandbox.jvm.server import SMALL_JVM, Server, write_whole
+from trueup.connectors.sandbox.jvm.server import SMALL_JVM, SandboxServer, write_whole
 from trueup.connectors.sandbox.servers.bookkeeper import (
     AutoRecovery,
-    Bookie,
+    BookieServer,
     Site,
     client_conf,
     metaformat,
@@ -32,7 +32,7 @@ LOST_S = 60.0
 RACKS: Mapping[str, int] = MappingProxyType({"/rack1": 3, "/rack2": 3})
 
 
-class Cluster(Closing):
+class SandboxCluster(Closing):
     """Servers by name: zookeeper, bookie1..N, autorecovery1..K, kafka.
 
     A name may also be a rack (all of its bookies), "bookies" (all bookies) or "autorecovery" (all daemons). Bookies are
@@ -79,7 +79,7 @@ class Cluster(Closing):
         return self._kafka
 
     @property
-    def servers(self) -> dict[str, Server]:
+    def servers(self) -> dict[str, SandboxServer]:
         """Every server by name, in start order."""
         found = [self.zookeeper, *self.bookies.values(), *([self._kafka] if self._kafka else []), *self.autorecoveries]
         return {server.name: server for server in found}
@@ -121,7 +121,7 @@ class Cluster(Closing):
         tell = progress or _ignore
         for name in [self._jar_set, *([KAFKA_SET] if self._kafka else [])]:
             jars(name, lambda done, total: tell("jars (bytes)", done, total))
-        daemons: list[Server] = [*self.autorecoveries] if autorecovery else []
+        daemons: list[SandboxServer] = [*self.autorecoveries] if autorecovery else []
         others = [server for server in self.servers.values() if server not in (self.zookeeper, *self.autorecoveries)]
         total = 1 + len(others) + len(daemons)
         self.zookeeper.up()
@@ -142,7 +142,7 @@ class Cluster(Closing):
 
     def wait_lost(self, name: str) -> None:
         """Wait until ZooKeeper has removed the registrations of the dead bookies of a name: clients avoid them then."""
-        dead = [server for server in self._named(name) if isinstance(server, Bookie) and not server.alive]
+        dead = [server for server in self._named(name) if isinstance(server, BookieServer) and not server.alive]
         registered = {f"/ledgers/available/{bookie.id}" for bookie in dead}
         wait_until(lambda: not registered & self.zookeeper.ephemerals(), LOST_S, f"the end of {name}'s sessions")
 
@@ -169,9 +169,9 @@ class Cluster(Closing):
         """Whether each server runs."""
         return {name: server.alive for name, server in self.servers.items()}
 
-    def _bookie(self, number: int) -> Bookie:
+    def _bookie(self, number: int) -> BookieServer:
         port = self._ports.take(f"bookie{number}", f"127.0.0.{number}")
-        return Bookie(self._site, number, port, self._ports.take(f"bookie{number}-http"))
+        return BookieServer(self._site, number, port, self._ports.take(f"bookie{number}-http"))
 
     def _format_once(self) -> None:
         done = self.root / "formatted"
@@ -183,10 +183,10 @@ class Cluster(Closing):
         """Write the metadata of a new cluster to ZooKeeper. Raises `Stop` on failure."""
         metaformat(self._site)
 
-    def _named(self, name: str) -> list[Server]:
+    def _named(self, name: str) -> list[SandboxServer]:
         if name in self.servers:
             return [self.servers[name]]
-        groups: dict[str, list[Server]] = {
+        groups: dict[str, list[SandboxServer]] = {
             "bookies": list(self.bookies.values()),
             "autorecovery": list(self.autorecoveries),
             **{rack: [self.bookies[n] for n, at in self._rack_of.items() if at == rack] for rack in self.racks},
@@ -196,7 +196,7 @@ class Cluster(Closing):
         return groups[name]
 
     @staticmethod
-    def _up(servers: Sequence[Server], ready: Callable[[int], None] = lambda _count: None) -> None:
+    def _up(servers: Sequence[SandboxServer], ready: Callable[[int], None] = lambda _count: None) -> None:
         for server in servers:
             server.start()
         for count, server in enumerate(servers, start=1):
@@ -225,7 +225,7 @@ class _Ports:
             port.release()
 
 
-def _stop(servers: Iterable[Server], grace_s: float) -> None:
+def _stop(servers: Iterable[SandboxServer], grace_s: float) -> None:
     ending = [server for server in servers if server.alive]
     if grace_s:
         for server in ending:

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from trueup.connectors.sandbox.cluster import Cluster
-from trueup.connectors.sandbox.writer import Writer
+from trueup.connectors.sandbox.cluster import SandboxCluster
+from trueup.connectors.sandbox.writer import LedgerWriter
 from trueup.state.common.errors import Stop, TrueupError, Unknown
 
 SOCKET = "control.sock"
@@ -50,7 +50,7 @@ class Remote:
         return answer
 
 
-def serve(cluster: Cluster) -> None:
+def serve(cluster: SandboxCluster) -> None:
     """Serve requests for a cluster until a request is down, or SIGTERM or SIGINT arrives; then shut it down.
 
     Raises `Stop` if another process supervises the same directory.
@@ -67,7 +67,7 @@ def serve(cluster: Cluster) -> None:
     cluster.down()
 
 
-def describe(cluster: Cluster) -> dict[str, Any]:
+def describe(cluster: SandboxCluster) -> dict[str, Any]:
     """Addresses and state of every server, as plain values."""
     return {
         "root": str(cluster.root),
@@ -86,7 +86,7 @@ def describe(cluster: Cluster) -> dict[str, Any]:
     }
 
 
-def _answer(cluster: Cluster, connection: socket.socket, ended: threading.Event) -> None:
+def _answer(cluster: SandboxCluster, connection: socket.socket, ended: threading.Event) -> None:
     connection.settimeout(10.0)
     try:
         request = _receive(connection)
@@ -105,7 +105,7 @@ def _answer(cluster: Cluster, connection: socket.socket, ended: threading.Event)
         return  # the client did not wait for the response
 
 
-def _perform(cluster: Cluster, do: str, name: str, ended: threading.Event) -> dict[str, Any]:
+def _perform(cluster: SandboxCluster, do: str, name: str, ended: threading.Event) -> dict[str, Any]:
     acts: dict[str, Callable[[], None]] = {
         "status": lambda: None,
         "start": lambda: cluster.start(name),
@@ -119,15 +119,15 @@ def _perform(cluster: Cluster, do: str, name: str, ended: threading.Event) -> di
     return describe(cluster)
 
 
-def _kill(cluster: Cluster, name: str) -> None:
+def _kill(cluster: SandboxCluster, name: str) -> None:
     """Wait until no client writes to the killed bookies: new ledgers on them would be marked as lost."""
     cluster.kill(name)
     cluster.wait_lost(name)
 
 
-def _write(cluster: Cluster, request: dict[str, Any]) -> dict[str, Any]:
+def _write(cluster: SandboxCluster, request: dict[str, Any]) -> dict[str, Any]:
     count, entries, ensemble, quorum = (int(request[key]) for key in ("ledgers", "entries", "ensemble", "quorum"))
-    writer = Writer(cluster)
+    writer = LedgerWriter(cluster)
     try:
         written = [writer.write(ensemble, quorum, quorum, entries) for _ in range(count)]
     finally:
@@ -135,7 +135,7 @@ def _write(cluster: Cluster, request: dict[str, Any]) -> dict[str, Any]:
     return {**describe(cluster), "written": written}
 
 
-def _down(cluster: Cluster, ended: threading.Event) -> None:
+def _down(cluster: SandboxCluster, ended: threading.Event) -> None:
     cluster.down()
     ended.set()
 

@@ -13,7 +13,7 @@ from kazoo.client import KazooClient
 from kazoo.security import ACL, ANYONE_ID_UNSAFE, OPEN_ACL_UNSAFE, Permissions
 
 from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.connectors.sandbox.pulsar import Pulsar
+from trueup.connectors.sandbox.pulsar import SandboxPulsar
 from trueup.state.common.errors import Stop, Unknown
 
 LEDGERS = "/ledgers"
@@ -24,13 +24,13 @@ _DROPPED = b"\x18\x01\x20\x01"
 _CLOSED, _CRC32C, _NO_ENTRY = 3, 3, -1
 
 
-def listed(pulsar: Pulsar, topic: str) -> list[int]:
+def listed(pulsar: SandboxPulsar, topic: str) -> list[int]:
     """Ledgers in the list of a topic (``tenant/namespace/name``), the open one last. Loads the topic."""
     stats = pulsar.ask("GET", f"persistent/{topic}/internalStats")
     return [int(ledger["ledgerId"]) for ledger in stats["ledgers"]]
 
 
-def truncate(pulsar: Pulsar, topic: str) -> list[int]:
+def truncate(pulsar: SandboxPulsar, topic: str) -> list[int]:
     """Truncate a topic to the open ledger. Returns the ledgers that left its list."""
     before = listed(pulsar, topic)
     pulsar.ask("DELETE", f"persistent/{topic}/truncate")
@@ -38,12 +38,12 @@ def truncate(pulsar: Pulsar, topic: str) -> list[int]:
     return before[:-1]
 
 
-def unload(pulsar: Pulsar, topic: str) -> None:
+def unload(pulsar: SandboxPulsar, topic: str) -> None:
     """Make the broker close a topic and thus the open ledger."""
     pulsar.ask("PUT", f"persistent/{topic}/unload")
 
 
-def offload(pulsar: Pulsar, topic: str) -> list[int]:
+def offload(pulsar: SandboxPulsar, topic: str) -> list[int]:
     """Offload all ledgers of a topic except the open one; it must contain a message. Returns the ledgers."""
     unoffloaded = listed(pulsar, topic)
     position = {"ledgerId": unoffloaded[-1], "entryId": 0, "partitionIndex": -1, "batchIndex": -1}
@@ -52,7 +52,7 @@ def offload(pulsar: Pulsar, topic: str) -> list[int]:
     return unoffloaded[:-1]
 
 
-def drop_offloaded(pulsar: Pulsar, topic: str) -> list[int]:
+def drop_offloaded(pulsar: SandboxPulsar, topic: str) -> list[int]:
     """Like `offload`, and wait until the topic records the BookKeeper ledgers as deleted."""
     copied = offload(pulsar, topic)
     namespace, _, name = topic.rpartition("/")
@@ -65,7 +65,7 @@ def drop_offloaded(pulsar: Pulsar, topic: str) -> list[int]:
 
 
 def forget(
-    pulsar: Pulsar, topics: Iterable[str], drop: Callable[[Pulsar, str], list[int]] = truncate
+    pulsar: SandboxPulsar, topics: Iterable[str], drop: Callable[[SandboxPulsar, str], list[int]] = truncate
 ) -> dict[str, list[int]]:
     """Make topics forget all of their ledgers except the open one, which ``drop`` removes. Returns them by topic.
 
@@ -83,7 +83,7 @@ def forget(
     return forgotten
 
 
-def plant(pulsar: Pulsar, custom: Mapping[str, str]) -> int:
+def plant(pulsar: SandboxPulsar, custom: Mapping[str, str]) -> int:
     """Create an empty, closed, unlisted ledger with this custom metadata and return its id."""
     members = [bookie.id for bookie in pulsar.bookies.values()][: pulsar.replicas]
     with session(pulsar.zookeeper.address) as zookeeper:
@@ -97,7 +97,7 @@ def data_of(managed_ledger: str) -> dict[str, str]:
     return {"application": "pulsar", "component": "managed-ledger", "pulsar/managed-ledger": managed_ledger}
 
 
-def _offloaded(pulsar: Pulsar, topic: str) -> bool:
+def _offloaded(pulsar: SandboxPulsar, topic: str) -> bool:
     """Whether an offload is complete. Raises `Stop` if it failed."""
     said = pulsar.ask("GET", f"persistent/{topic}/offload")
     if said["status"] == "ERROR":

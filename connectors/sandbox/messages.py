@@ -29,7 +29,7 @@ def payload(topic: str, number: int, size: int = 256) -> bytes:
     return head + hashlib.shake_128(f"{topic}:{number}:{size}".encode()).digest(max(size - len(head), 0))
 
 
-class Readback(NamedTuple):
+class MessagesReadback(NamedTuple):
     """The result of reading a topic: numbers of the correct messages, in order; the number of incorrect ones."""
 
     numbers: tuple[int, ...]
@@ -65,7 +65,7 @@ class Messages(Closing):
         if failed:
             raise Unknown(what, f"{len(failed)} failed, first {failed[0]}", _SEE)
 
-    def read(self, topic: str) -> Readback:
+    def read(self, topic: str) -> MessagesReadback:
         """Read a topic from its first message to its last. Raises `Unknown` if the read fails before the end."""
         what = f"{topic} read to its end"
         reader = _call(what, lambda: self._client.create_reader(_full(topic), pulsar.MessageId.earliest))
@@ -130,10 +130,10 @@ class LiveWriter(Closing):
             self._error = error
 
 
-def compare(topic: str, contents: list[bytes]) -> Readback:
+def compare(topic: str, contents: list[bytes]) -> MessagesReadback:
     """Compare the messages read with the expected ones."""
     numbers = [number for number in (_number(topic, content) for content in contents) if number is not None]
-    return Readback(tuple(numbers), len(contents) - len(numbers))
+    return MessagesReadback(tuple(numbers), len(contents) - len(numbers))
 
 
 def _number(topic: str, content: bytes) -> int | None:

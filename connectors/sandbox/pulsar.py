@@ -11,10 +11,10 @@ from typing import Any
 
 import urllib3
 
-from trueup.connectors.sandbox.cluster import Cluster
+from trueup.connectors.sandbox.cluster import SandboxCluster
 from trueup.connectors.sandbox.jvm.jars import jars
 from trueup.connectors.sandbox.jvm.processes import Port, Process
-from trueup.connectors.sandbox.jvm.server import Server, jvm, log4j2, write_properties
+from trueup.connectors.sandbox.jvm.server import SandboxServer, jvm, log4j2, write_properties
 from trueup.connectors.sandbox.servers.objects import CREDENTIALS, REGION, Objects
 from trueup.state.common.errors import Retry, Stop
 
@@ -52,7 +52,7 @@ _DRIVERS = (
 _ANSWER_S = 30.0
 
 
-class Broker(Server):
+class PulsarBroker(SandboxServer):
     """The broker. ``settings`` override the defaults here (broker.conf); ``tiered``: it can offload ledgers."""
 
     ready_s = 180.0
@@ -120,13 +120,13 @@ class Broker(Server):
         }
 
 
-class Pulsar(Cluster):
+class SandboxPulsar(SandboxCluster):
     """Servers by name: zookeeper, bookie1..N, objects, broker. ``settings`` override the broker's (broker.conf).
     Only a ``tiered`` cluster has objects, to which its broker offloads ledgers on request; it deletes their
     BookKeeper ledgers immediately.
 
-    See `Cluster` for roots, names and ports. The broker is stopped before the other servers, because otherwise it
-    would wait for ZooKeeper and bookies.
+    See `SandboxCluster` for roots, names and ports. The broker is stopped before the other servers, because otherwise
+    it would wait for ZooKeeper and bookies.
     """
 
     product = "pulsar"
@@ -142,13 +142,13 @@ class Pulsar(Cluster):
         quorums = {
             f"managedLedgerDefault{what}": self.replicas for what in ("EnsembleSize", "WriteQuorum", "AckQuorum")
         }
-        self.broker = Broker(
+        self.broker = PulsarBroker(
             self.root / "broker", self.zookeeper.address, binary, web, self.jar_set,
             {**quorums, **self._offloading(), **(settings or {})}, tiered,
         )  # fmt: skip
 
     @property
-    def servers(self) -> dict[str, Server]:
+    def servers(self) -> dict[str, SandboxServer]:
         """Every server by name, in start order."""
         found = [*([self._objects] if self._objects else []), self.broker]
         return {**super().servers, **{server.name: server for server in found}}

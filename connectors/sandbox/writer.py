@@ -12,7 +12,7 @@ from typing import Any, Self
 from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JJavaError
 
-from trueup.connectors.sandbox.cluster import Cluster
+from trueup.connectors.sandbox.cluster import SandboxCluster
 from trueup.connectors.sandbox.jvm.gateway import Gateway
 from trueup.state.common.errors import Unknown
 
@@ -49,7 +49,7 @@ class Readback:
     corrupt: tuple[int, ...] = ()
 
 
-class Writer:
+class LedgerWriter:
     """A BookKeeper client in its own JVM, with the settings of the cluster.
 
     ``entry_size`` in bytes; ``digest``: CRC32, CRC32C, MAC or DUMMY; ``settings`` override the cluster's. Open
@@ -58,7 +58,7 @@ class Writer:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: SandboxCluster,
         entry_size: int = 256,
         name: str = "writer",
         digest: str = "CRC32C",
@@ -142,7 +142,7 @@ class Writer:
     ) -> None:
         self.shutdown()
 
-    def _connect(self, cluster: Cluster, settings: Mapping[str, str]) -> Any:
+    def _connect(self, cluster: SandboxCluster, settings: Mapping[str, str]) -> Any:
         java = self._gateway.java
         conf = java.org.apache.bookkeeper.conf.ClientConfiguration()
         conf.loadConf(java.java.io.File(str(cluster.client_conf)).toURI().toURL())

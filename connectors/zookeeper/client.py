@@ -20,7 +20,7 @@ from kazoo.retry import KazooRetry
 from kazoo.security import OPEN_ACL_UNSAFE
 
 from trueup.connectors.zookeeper import requests
-from trueup.connectors.zookeeper.connection import Connection, Sink, fail_unsent
+from trueup.connectors.zookeeper.connection import Sink, ZooKeeperConnection, fail_unsent
 from trueup.connectors.zookeeper.errors import FORBIDDEN, GONE, Forbidden, NoNode, NotSent, TooOld, translated
 from trueup.connectors.zookeeper.requests import Request, Stat, Znodes, check, deletion, writing
 from trueup.state.common.errors import BadSettings, Retry, Stop, TrueupError
@@ -28,7 +28,7 @@ from trueup.state.common.errors import BadSettings, Retry, Stop, TrueupError
 log = logging.getLogger(__name__)
 
 
-class Event(IntEnum):
+class NodeEvent(IntEnum):
     """Kind of a watch event (org.apache.zookeeper.Watcher.Event.EventType)."""
 
     CREATED = 1
@@ -50,7 +50,7 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class CommittedNode:
     """The error code of each operation (None: done; 0: rolled back because another failed), and the zxid."""
 
     codes: list[int | None]
@@ -64,7 +64,7 @@ ANSWER_S = 30.0
 _LOOK_S = 0.1
 
 
-class Client(KazooClient):  # type: ignore[misc]
+class ZooKeeperClient(KazooClient):  # type: ignore[misc]
     """One session. ``options`` are kazoo's (timeout in s, sasl_options, auth_data, use_ssl, ca, certfile ...).
 
     ``sink`` is called on the connection's thread with every watch event, in the order of zxids and several at once, as
@@ -85,7 +85,9 @@ class Client(KazooClient):  # type: ignore[misc]
         with translated("building the ZooKeeper client"):
             super().__init__(hosts, **options)
         plain = self._connection
-        self._connection = Connection(self, plain.retry_sleeper, logger=self.logger, sasl_options=plain.sasl_options)
+        self._connection = ZooKeeperConnection(
+            self, plain.retry_sleeper, logger=self.logger, sasl_options=plain.sasl_options
+        )
         self.sink = sink
         self.default_acl = self.default_acl or OPEN_ACL_UNSAFE
         self._access = requests.access(self.default_acl)
@@ -96,7 +98,9 @@ class Client(KazooClient):  # type: ignore[misc]
             fail_unsent(self._queue)
         super()._notify_pending(state)
 
-    def open(self, wait_s: float = 15.0, after_zxid: int = 0, given_up: Callable[[], bool] = lambda: False) -> "Client":
+    def open(
+        self, wait_s: float = 15.0, after_zxid: int = 0, given_up: Callable[[], bool] = lambda: False
+    ) -> "ZooKeeperClient":
         """Start the session. Raises `Retry` if no server answers in time, `Stop` if the server refuses the client.
 
         ``after_zxid``: accept only a server that has applied this zxid. ``given_up`` ends the wait early.
@@ -253,7 +257,7 @@ class Client(KazooClient):  # type: ignore[misc]
         """A create operation for `commit`."""
         return requests.creation(path, data, self._access)
 
-    def commit(self, batches: Iterable[Sequence[bytes]], window: int = 8) -> Iterator["Committed | TrueupError"]:
+    def commit(self, batches: Iterable[Sequence[bytes]], window: int = 8) -> Iterator["CommittedNode | TrueupError"]:
         """Apply each batch of operations atomically, with ``window`` batches in flight.
 
         Yields the result of each batch in order: an error if the response was lost.
@@ -267,12 +271,12 @@ class Client(KazooClient):  # type: ignore[misc]
         while waiting:
             yield self._committed(*waiting.popleft())
 
-    def _committed(self, multi: requests.Multi, result: Any) -> "Committed | TrueupError":
+    def _committed(self, multi: requests.Multi, result: Any) -> "CommittedNode | TrueupError":
         try:
             codes = self._await(result, "committing", writing=True)
         except TrueupError as error:
             return error
-        return Committed(codes, multi.zxid)
+        return CommittedNode(codes, multi.zxid)
 
 
-__all__ = ["FAST", "GENTLE", "Client", "Committed", "Event", "Pace", "check", "deletion", "writing"]
+__all__ = ["FAST", "GENTLE", "CommittedNode", "NodeEvent", "Pace", "ZooKeeperClient", "check", "deletion", "writing"]

@@ -25,7 +25,7 @@ _EVENT = struct.Struct("!iiqiiii")  # length, xid, zxid, error; type, state, len
 _EVENT_SIZE = _EVENT.size - INT.size
 
 
-class Connection(kazoo.ConnectionHandler):  # type: ignore[misc]
+class ZooKeeperConnection(kazoo.ConnectionHandler):  # type: ignore[misc]
     """Passes watch events to ``client.sink``, all that are buffered at once."""
 
     _rest = b""

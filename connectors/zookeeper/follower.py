@@ -9,9 +9,9 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
-from trueup.connectors.zookeeper.client import Client
+from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.connectors.zookeeper.history import Rewound
-from trueup.connectors.zookeeper.watch import Watch
+from trueup.connectors.zookeeper.watch import NodeWatch
 from trueup.state.common.backoff import backoff
 from trueup.state.common.errors import Retry, TrueupError
 
@@ -34,9 +34,9 @@ class Watcher(ABC):
     there was none.
     """
 
-    def __init__(self, name: str, connect: Callable[[], Client], watch: Watch) -> None:
+    def __init__(self, name: str, connect: Callable[[], ZooKeeperClient], watch: NodeWatch) -> None:
         self._name, self._connect, self._watch = name, connect, watch
-        self._client: Client | None = None
+        self._client: ZooKeeperClient | None = None
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self.defect = ""
@@ -95,7 +95,7 @@ class Watcher(ABC):
                     raise Stopping from error
                 failures += 1
 
-    def _session(self) -> Client:
+    def _session(self) -> ZooKeeperClient:
         """The connected client; a new one after its session ended. Raises `Retry`."""
         if self._client is not None and self._client.ended:
             self._client.shut()
@@ -106,7 +106,7 @@ class Watcher(ABC):
             self._client = client.open(given_up=self._stop.is_set)
         return self._open_client()
 
-    def _open_client(self) -> Client:
+    def _open_client(self) -> ZooKeeperClient:
         if self._client is None or not self._client.connected:
             raise Retry("a session with ZooKeeper", "none", "the client reconnects by itself")
         return self._client
@@ -116,17 +116,19 @@ class Follower(Watcher):
     """Follows a part of the tree: reads all of it, and then what events name. ``problem``: the error that prevents
     progress, empty if none; ``complete_ms``: everything up to this time (ms since the epoch) was handled."""
 
-    def __init__(self, name: str, connect: Callable[[], Client], watch: Watch, now: Callable[[], int]) -> None:
+    def __init__(
+        self, name: str, connect: Callable[[], ZooKeeperClient], watch: NodeWatch, now: Callable[[], int]
+    ) -> None:
         super().__init__(name, connect, watch)
         self._now = now
         self.problem, self.complete_ms = "", 0
 
     @abstractmethod
-    def _sync(self, client: Client) -> None:
+    def _sync(self, client: ZooKeeperClient) -> None:
         """Add the watches, then read whatever may have changed before they were added."""
 
     @abstractmethod
-    def _handle(self, client: Client) -> None:
+    def _handle(self, client: ZooKeeperClient) -> None:
         """Handle all events received so far."""
 
     def _waits(self, error: TrueupError | None) -> None:

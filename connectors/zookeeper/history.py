@@ -3,7 +3,7 @@ zxids and ledger ids a second time, so observations must not be compared with it
 
 from collections.abc import Mapping
 
-from trueup.connectors.zookeeper.client import Client
+from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.connectors.zookeeper.errors import GONE
 from trueup.state.common.errors import Stop
 
@@ -29,7 +29,7 @@ def ensure_instance(known: str, found: str) -> None:
         raise Rewound(f"the BookKeeper cluster with INSTANCEID {known}", found or "none", _TODO)
 
 
-def ensure_deleted(client: Client, missing: Mapping[str, int]) -> None:
+def ensure_deleted(client: ZooKeeperClient, missing: Mapping[str, int]) -> None:
     """Raise `Rewound` if one of these absent znodes was not deleted after its observed write at this zxid: the parent
     znode has the zxid of the last creation or deletion of a child."""
     level = dict(missing)

@@ -1,7 +1,7 @@
 """The events of a session's recursive watch, and the part of history that they cover.
 
-The newest event of each path is kept until the capture takes it. `Watch` also knows the zxid up to which no event was
-missed: while the watch is armed it is the last zxid that this connection delivered; when the connection is lost, it
+The newest event of each path is kept until the capture takes it. `NodeWatch` also knows the zxid up to which no event
+was missed: while the watch is armed it is the last zxid that this connection delivered; when the connection is lost, it
 is frozen until a resynchronisation is complete.
 """
 
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from kazoo.protocol.states import KazooState
 
-from trueup.connectors.zookeeper.client import Client
+from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.connectors.zookeeper.connection import Events
 
 CALM_S, BURST_S = 0.2, 2.0
@@ -26,7 +26,7 @@ class Heard(NamedTuple):
     zxid: int
 
 
-class Watch:
+class NodeWatch:
     """Collects the events of successive clients.
 
     Paths with a prefix in ``ignored`` are dropped. Paths with a prefix in ``calm`` arrive in bursts that are not
@@ -43,7 +43,7 @@ class Watch:
     ) -> None:
         self._ignored, self._calm, self._now, self._timer = ignored, calm, now, timer
         self._lock = threading.Lock()
-        self._client: Client | None = None
+        self._client: ZooKeeperClient | None = None
         self._pending: dict[str, Heard] = {}
         self._burst: dict[str, Heard] = {}
         self._burst_s = 0.0, 0.0  # times of its first and last event
@@ -55,7 +55,7 @@ class Watch:
         self.last_event_ms = 0
         self.wake, self.turned = threading.Event(), threading.Event()
 
-    def follow(self, client: Client) -> None:
+    def follow(self, client: ZooKeeperClient) -> None:
         """Listen to this client, which must not be open yet."""
         self._client = client
         client.sink = self._heard

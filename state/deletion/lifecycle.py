@@ -15,7 +15,7 @@ from trueup.state.common.errors import Refused
 LONGEST_MS = 3_600_000
 
 
-class Stage(StrEnum):
+class DeletionStage(StrEnum):
     """The stage of a deletion. ``suspected`` is the first; the last two are final."""
 
     SUSPECTED = "suspected"
@@ -27,7 +27,7 @@ class Stage(StrEnum):
     WITHDRAWN = "withdrawn"
 
 
-class Event(StrEnum):
+class DeletionEvent(StrEnum):
     """An event of a deletion."""
 
     MARK = "mark"  # the grace period ended, and a second check had the same result
@@ -41,9 +41,9 @@ class Event(StrEnum):
     CONFIRM = "confirm"  # every bookie reports that it has no such ledger
 
 
-_S, _E = Stage, Event
+_S, _E = DeletionStage, DeletionEvent
 _WAITING = (_S.SUSPECTED, _S.MARKED, _S.BLOCKED)
-TRANSITIONS: Mapping[tuple[Stage, Event], Stage] = {
+TRANSITIONS: Mapping[tuple[DeletionStage, DeletionEvent], DeletionStage] = {
     (_S.SUSPECTED, _E.MARK): _S.MARKED,
     (_S.SUSPECTED, _E.VANISH): _S.GONE,
     (_S.MARKED, _E.ORDER): _S.DELETING,
@@ -60,10 +60,10 @@ TRANSITIONS: Mapping[tuple[Stage, Event], Stage] = {
     (_S.GONE, _E.CONFIRM): _S.CONFIRMED,
     **{(stage, _E.CLEAR): _S.WITHDRAWN for stage in _WAITING},
 }
-ENDS = frozenset({Stage.CONFIRMED, Stage.WITHDRAWN})
+ENDS = frozenset({DeletionStage.CONFIRMED, DeletionStage.WITHDRAWN})
 
 
-class Marker(NamedTuple):
+class Deletion(NamedTuple):
     """One deletion. Times in ms since the epoch, ``length`` in bytes.
 
     ``version`` and ``ctime_ms``: of the ledger's node at the decision. ``since_ms``: when it was first observed as
@@ -79,7 +79,7 @@ class Marker(NamedTuple):
     ctime_ms: int
     length: int
     since_ms: int
-    stage: Stage = Stage.SUSPECTED
+    stage: DeletionStage = DeletionStage.SUSPECTED
     at_ms: int = 0
     approved: bool = False
     attempts: int = 0
@@ -89,22 +89,22 @@ class Marker(NamedTuple):
     detail: str = ""
 
 
-def advance(marker: Marker, event: Event, now_ms: int, detail: str = "") -> Marker:
+def advance(marker: Deletion, event: DeletionEvent, now_ms: int, detail: str = "") -> Deletion:
     """The deletion after an event. Raises `Refused` if the table has no such transition."""
     stage = TRANSITIONS.get((marker.stage, event))
     if stage is None:
         raise Refused(f"an event permitted in stage {marker.stage}", event, f"observe ledger {marker.ledger} again")
     after = marker._replace(stage=stage, at_ms=now_ms, detail=detail)
-    return after._replace(attempts=0, next_ms=0, pending=marker.bookies) if stage is Stage.GONE else after
+    return after._replace(attempts=0, next_ms=0, pending=marker.bookies) if stage is DeletionStage.GONE else after
 
 
-def again(marker: Marker, now_ms: int, first_ms: int) -> Marker:
+def again(marker: Deletion, now_ms: int, first_ms: int) -> Deletion:
     """The deletion after one more failed attempt: each wait is twice the previous one, up to one hour."""
     wait = backoff(first_ms, marker.attempts, LONGEST_MS)
     return marker._replace(attempts=marker.attempts + 1, next_ms=now_ms + wait)
 
 
-class Seen(NamedTuple):
+class DeletionEvidence(NamedTuple):
     """The ledger of a deletion in the view. ``there``: its metadata exist; ``rule``: why it is unreferenced, "" if it
     is referenced or must not be deleted. ``version``: of its node."""
 
@@ -113,53 +113,60 @@ class Seen(NamedTuple):
     version: int = -1
 
 
-def observed(marker: Marker, seen: Seen, grace_ms: int, retry_ms: int, now_ms: int) -> Marker:
+def observed(marker: Deletion, seen: DeletionEvidence, grace_ms: int, retry_ms: int, now_ms: int) -> Deletion:
     """The deletion after an observation. An order with an unknown outcome counts as failed if the ledger still exists
     after SETTLE_MS; a ledger that does not exist counts as deleted, by any process."""
     stage = marker.stage
     if not seen.there:
-        return advance(marker, Event.VANISH, now_ms) if (stage, Event.VANISH) in TRANSITIONS else marker
-    if stage is Stage.GONE:
+        return advance(marker, DeletionEvent.VANISH, now_ms) if (stage, DeletionEvent.VANISH) in TRANSITIONS else marker
+    if stage is DeletionStage.GONE:
         # The server that was read may lag behind the one that executed the deletion.
-        return advance(marker, Event.RETURN, now_ms, "its metadata exist again") if _late(marker, now_ms) else marker
+        return (
+            advance(marker, DeletionEvent.RETURN, now_ms, "its metadata exist again")
+            if _late(marker, now_ms)
+            else marker
+        )
     if seen.rule != marker.rule or seen.version != marker.version:
         changed = "its metadata were changed" if seen.rule == marker.rule else f"the rule is now {seen.rule}"
         why = changed if seen.rule else "it is no longer unreferenced"
-        return advance(marker, Event.CLEAR, now_ms, why) if (stage, Event.CLEAR) in TRANSITIONS else marker
-    if stage is Stage.DELETING and _late(marker, now_ms):
-        return again(advance(marker, Event.FAIL, now_ms, "the ledger still exists"), now_ms, retry_ms)
+        return (
+            advance(marker, DeletionEvent.CLEAR, now_ms, why) if (stage, DeletionEvent.CLEAR) in TRANSITIONS else marker
+        )
+    if stage is DeletionStage.DELETING and _late(marker, now_ms):
+        return again(advance(marker, DeletionEvent.FAIL, now_ms, "the ledger still exists"), now_ms, retry_ms)
     due = now_ms - marker.since_ms >= grace_ms and marker.next_ms <= now_ms
     # The second check must have a later time than the first, however short the grace period is.
-    if due and stage in (Stage.SUSPECTED, Stage.BLOCKED) and now_ms > marker.at_ms:
-        return advance(marker, Event.MARK, now_ms)
+    if due and stage in (DeletionStage.SUSPECTED, DeletionStage.BLOCKED) and now_ms > marker.at_ms:
+        return advance(marker, DeletionEvent.MARK, now_ms)
     return marker
 
 
 SETTLE_MS = 30_000  # the maximum delay between an order and the observation of its effect
 
 
-def _late(marker: Marker, now_ms: int) -> bool:
+def _late(marker: Deletion, now_ms: int) -> bool:
     return now_ms - marker.at_ms >= SETTLE_MS
 
 
-def due(markers: Iterable[Marker], mode: str, room: int, now_ms: int) -> list[Marker]:
+def due(markers: Iterable[Deletion], mode: str, room: int, now_ms: int) -> list[Deletion]:
     """The deletions to execute now, longest unreferenced first, at most ``room``."""
     ready = [
         m for m in markers
-        if m.stage is Stage.MARKED and m.next_ms <= now_ms and (mode == "enforce" or (mode == "approve" and m.approved))
+        if m.stage is DeletionStage.MARKED and m.next_ms <= now_ms
+        and (mode == "enforce" or (mode == "approve" and m.approved))
     ]  # fmt: skip
     return sorted(ready, key=lambda m: (m.since_ms, m.ledger))[: max(0, room)]
 
 
-def unconfirmed(markers: Iterable[Marker], now_ms: int) -> list[Marker]:
+def unconfirmed(markers: Iterable[Deletion], now_ms: int) -> list[Deletion]:
     """The deletions whose bookies are to be queried now."""
-    return [m for m in markers if m.stage is Stage.GONE and m.next_ms <= now_ms]
+    return [m for m in markers if m.stage is DeletionStage.GONE and m.next_ms <= now_ms]
 
 
-def answered(marker: Marker, pending: Iterable[str], now_ms: int, first_ms: int, detail: str = "") -> Marker:
+def answered(marker: Deletion, pending: Iterable[str], now_ms: int, first_ms: int, detail: str = "") -> Deletion:
     """The deletion after bookies were queried; ``pending``: bookies that did not report that they have no such
     ledger."""
     left = tuple(pending)
     if not left:
-        return advance(marker, Event.CONFIRM, now_ms)._replace(pending=())
+        return advance(marker, DeletionEvent.CONFIRM, now_ms)._replace(pending=())
     return again(marker._replace(pending=left, detail=detail), now_ms, first_ms)

@@ -20,7 +20,7 @@ class Pair(NamedTuple):
         return f"{self.data_key}-index"
 
 
-class Copy(NamedTuple):
+class OffloadedCopy(NamedTuple):
     """The owner's record of an offloaded ledger (OffloadContext of MLDataFormats.proto). ``complete``: reads may use
     it. ``driver``: of the offloader; ``bucket`` and ``endpoint``: location of the objects, empty if not recorded."""
 

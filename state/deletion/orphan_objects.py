@@ -8,8 +8,8 @@ broker that could not record the completion of the offload, or that gave up dele
 from collections.abc import Mapping, Set
 from typing import NamedTuple
 
-from trueup.state.deletion.offloads import Copy, Pair
-from trueup.state.deletion.owners import Status
+from trueup.state.deletion.offloads import OffloadedCopy, Pair
+from trueup.state.deletion.owners import OwnerStatus
 
 
 class Part(NamedTuple):
@@ -31,9 +31,9 @@ class Said(NamedTuple):
 class Referenced(NamedTuple):
     """What owners reference: objects by pair, ledgers with the owner that lists them, and the owners' own nodes."""
 
-    copies: Mapping[Pair, Copy]
+    copies: Mapping[Pair, OffloadedCopy]
     listed: Mapping[int, str]
-    status: Mapping[str, Status]
+    status: Mapping[str, OwnerStatus]
 
 
 class Stray(NamedTuple):
@@ -55,9 +55,9 @@ def judged(ledger: int, parts: tuple[Part, ...], said: Set[Said], clusters: Set[
 
 
 def _rule(ledger: int, owner: str, known: bool, now: Referenced) -> str:
-    if not known or now.status.get(owner, Status.GONE) is Status.GONE:
+    if not known or now.status.get(owner, OwnerStatus.GONE) is OwnerStatus.GONE:
         return UNOWNED
-    if now.status[owner] is not Status.READABLE:
+    if now.status[owner] is not OwnerStatus.READABLE:
         return "deletion.owner-unreadable"
     lister = now.listed.get(ledger)
     return REPLACED if lister == owner else FORGOTTEN if lister is None else UNOWNED

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.state.common.errors import BadBytes
-from trueup.state.deletion.owners import Pointers, Status
+from trueup.state.deletion.owners import OwnerStatus, Pointers
 
 Rows = NDArray[Any]
 OWNED = np.dtype([
@@ -105,7 +105,7 @@ def newest_nodes(table: Table) -> Table:
     last = order[np.append(paths[1:] != paths[:-1], True)] if len(order) else order
     keep = np.zeros(len(rows), bool)
     keep[last] = True
-    keep &= rows["status"] != Status.GONE
+    keep &= rows["status"] != OwnerStatus.GONE
     return Table(rows[keep], table.names, table.listed[np.repeat(keep, rows["count"])])
 
 

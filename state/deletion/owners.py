@@ -10,7 +10,7 @@ from enum import IntEnum
 from typing import NamedTuple
 from urllib.parse import quote_plus
 
-from trueup.state.deletion.offloads import Copy
+from trueup.state.deletion.offloads import OffloadedCopy
 
 SCHEMA = "schema:"
 """Prefix of the ids of schemas among owners: schemas and managed ledgers can have the same name."""
@@ -47,7 +47,7 @@ _OF_OTHERS = frozenset({
 """Keys that Pulsar never writes to a data or cursor ledger of a managed ledger."""
 
 
-class Status(IntEnum):
+class OwnerStatus(IntEnum):
     """Status of a node that references ledgers."""
 
     GONE = 0
@@ -69,7 +69,7 @@ class Pointers(NamedTuple):
     path: str
     owner: str
     name: str
-    status: Status
+    status: OwnerStatus
     version: int
     mzxid: int
     seen_ms: int
@@ -77,7 +77,7 @@ class Pointers(NamedTuple):
     dropped: tuple[int, ...] = ()
     elsewhere: bool = False
     error: str = ""
-    copies: tuple[Copy, ...] = ()
+    copies: tuple[OffloadedCopy, ...] = ()
 
 
 def claim_of(custom: Mapping[str, bytes]) -> Claim:

@@ -9,7 +9,7 @@ OWNERS = ("none", "pulsar", OPERATOR)
 
 
 @dataclass(frozen=True, slots=True)
-class Deletion:
+class DeletionSettings:
     """The deletion stream: ledgers that their owners no longer reference. A deletion cannot be undone."""
 
     owners: str = key(

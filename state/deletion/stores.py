@@ -10,7 +10,7 @@ _BUCKET, _ENDPOINT = re.compile(r"[A-Za-z0-9][\w.-]{1,61}[A-Za-z0-9]"), re.compi
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
+class StoreSettings:
     """A bucket to which Pulsar's brokers offload ledgers, on S3 or on a service with an S3 API."""
 
     bucket: str = key(doc="Name of the bucket, as in managedLedgerOffloadBucket")
@@ -27,7 +27,7 @@ class Store:
     )
 
 
-def check_stores(stores: Mapping[str, Store]) -> Iterator[str]:
+def check_stores(stores: Mapping[str, StoreSettings]) -> Iterator[str]:
     """The problems of the stores: key, expected, found. Addresses are not shown, as they can contain a secret."""
     known: dict[tuple[str, str], str] = {}
     for name, store in stores.items():

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.deletion.owned_ledgers import Table
-from trueup.state.deletion.owners import SCHEMA, Component, Status
+from trueup.state.deletion.owners import SCHEMA, Component, OwnerStatus
 from trueup.state.deletion.rules import LEAK_RULES
 
 Rows = NDArray[Any]
@@ -59,7 +59,7 @@ def _unlisted(rows: Rows, owner: Rows, nodes: Table, of_node: Rows, data: Rows) 
     top, unreadable, known = np.full(size, -1, np.int64), np.zeros(size, bool), np.zeros(size, bool)
     owners = nodes.rows["owner"]
     np.maximum.at(top, owners[of_node][data[of_node]], nodes.listed["ledger"][data[of_node]])
-    unreadable[owners[nodes.rows["status"] == Status.UNREADABLE]] = True
+    unreadable[owners[nodes.rows["status"] == OwnerStatus.UNREADABLE]] = True
     known[owners[data]] = True
     empty = (rows["state"] == LedgerState.CLOSED) & (rows["last_entry"] < 0)
     later = top[owner] > rows["ledger"]

@@ -12,10 +12,19 @@ from zlib import crc32
 
 from trueup.state.common.patterns import matches
 from trueup.state.common.systems import internal
-from trueup.state.logdirs.lifecycle import STALLED_MS, TRANSITIONS, UNDER_WAY, Event, Relocation, Stage, advance, follow
+from trueup.state.logdirs.lifecycle import (
+    STALLED_MS,
+    TRANSITIONS,
+    UNDER_WAY,
+    MoveEvent,
+    MoveStage,
+    Relocation,
+    advance,
+    follow,
+)
 from trueup.state.logdirs.model import Broker, opened, rank, usable_after
 from trueup.state.logdirs.plan import Balance, Move, headroom, plan, startable
-from trueup.state.logdirs.settings import PARTITION, SIZE, LogDirs, within
+from trueup.state.logdirs.settings import PARTITION, SIZE, LogDirsSettings, within
 
 
 class Ours(NamedTuple):
@@ -69,7 +78,7 @@ def cordons(broker: Broker, ours: Ours) -> frozenset[str]:
     return shown | (ours.cordoned & frozenset(d.path for d in broker.dirs if not d.online))
 
 
-def decide(broker: Broker, policy: LogDirs, ours: Ours, now_ms: int, throttled: int | None = None) -> Decision:
+def decide(broker: Broker, policy: LogDirsSettings, ours: Ours, now_ms: int, throttled: int | None = None) -> Decision:
     """The decision for one broker. Time is ms since the epoch; ``throttled``: the throttle that is set now (0: none,
     None: the own one)."""
     limits = limits_of(broker, policy)
@@ -110,10 +119,10 @@ def ordered(ours: Ours, move: Move, beside: int, now_ms: int) -> Ours:
     ``beside``: bytes on the source's volume that are not replicas.
     """
     same = next((m for m in ours.moves if m.what == move.what), None)
-    begun = same if same and (same.stage, Event.ORDER) in TRANSITIONS else Relocation(*move[1:6])
-    made = replace(advance(begun, Event.ORDER, now_ms), bytes=move.bytes, beside=beside)
+    begun = same if same and (same.stage, MoveEvent.ORDER) in TRANSITIONS else Relocation(*move[1:6])
+    made = replace(advance(begun, MoveEvent.ORDER, now_ms), bytes=move.bytes, beside=beside)
     others = tuple(
-        m for m in ours.moves if (m.topic, m.partition) != (move.topic, move.partition) or m.stage is Stage.ARRIVED
+        m for m in ours.moves if (m.topic, m.partition) != (move.topic, move.partition) or m.stage is MoveStage.ARRIVED
     )
     return ours._replace(moves=(*others, made))
 
@@ -123,25 +132,25 @@ def after(ours: Ours, changed: Mapping[tuple[str, int, str, str], Relocation]) -
     return ours._replace(moves=tuple(changed.get(move.what, move) for move in ours.moves))
 
 
-def limits_of(broker: Broker, policy: LogDirs) -> Balance:
+def limits_of(broker: Broker, policy: LogDirsSettings) -> Balance:
     """The policy as input of the plan: topics by name, directories cordoned by other clients excluded."""
-    barred = frozenset(t for t in broker.replicas.topics if matches(policy.exclude, t) or internal(t))
+    excluded = frozenset(t for t in broker.replicas.topics if matches(policy.exclude, t) or internal(t))
     return Balance(
-        policy.target_skew, policy.headroom_share, policy.headroom_bytes, policy.least_bytes, policy.at_once, barred,
+        policy.target_skew, policy.headroom_share, policy.headroom_bytes, policy.least_bytes, policy.at_once, excluded,
         frozenset(policy.exclude_dirs),
     )  # fmt: skip
 
 
-def _may(policy: LogDirs, ours: Ours, move: Move) -> bool:
+def _may(policy: LogDirsSettings, ours: Ours, move: Move) -> bool:
     """Whether this move may be ordered, which includes an approved one that its broker forgot."""
     known = next((m for m in ours.moves if m.what == move.what), None)
-    if policy.paused or policy.mode == "observe" or (known and known.stage is Stage.REFUSED):
+    if policy.paused or policy.mode == "observe" or (known and known.stage is MoveStage.REFUSED):
         return False
-    forgotten = known is not None and known.stage is Stage.FORGOTTEN
+    forgotten = known is not None and known.stage is MoveStage.FORGOTTEN
     return policy.mode == "enforce" or forgotten or move_name(move.broker, move) in ours.approved
 
 
-def _rule(broker: Broker, policy: LogDirs, why: str, planned: bool, waiting: str) -> tuple[str, str]:
+def _rule(broker: Broker, policy: LogDirsSettings, why: str, planned: bool, waiting: str) -> tuple[str, str]:
     """The finding of the highest severity: (rule, reason)."""
     offline = [d.path for d in broker.dirs if not d.online]
     if offline:
@@ -163,7 +172,7 @@ def _rule(broker: Broker, policy: LogDirs, why: str, planned: bool, waiting: str
     return "", ""
 
 
-def _steer(free: Broker, policy: LogDirs, ours: Ours, moves: tuple[Move, ...]) -> frozenset[str]:
+def _steer(free: Broker, policy: LogDirsSettings, ours: Ours, moves: tuple[Move, ...]) -> frozenset[str]:
     """All directories that the strategy wants cordoned. ``free``: the broker without own cordons."""
     others = frozenset(d.path for d in free.dirs if d.cordoned)
     if policy.strategy != SIZE or not free.cordons:
@@ -179,7 +188,7 @@ def _steer(free: Broker, policy: LogDirs, ours: Ours, moves: tuple[Move, ...]) -
     return wanted if any(d.online and d.path not in wanted for d in free.dirs) else others
 
 
-def _cordon(broker: Broker, policy: LogDirs, ours: Ours, steer: frozenset[str]) -> frozenset[str] | None:
+def _cordon(broker: Broker, policy: LogDirsSettings, ours: Ours, steer: frozenset[str]) -> frozenset[str] | None:
     """The cordons to set now; None if they are set already or not approved."""
     present = cordons(broker, ours)
     idle = policy.paused or policy.mode == "observe"
@@ -198,15 +207,15 @@ def _cancelled(broker: Broker, ours: Ours, limits: Balance, now_ms: int) -> tupl
 
     def bad(move: Relocation) -> bool:
         place = broker.place.get(move.target)
-        if place is None or move.stage not in (Stage.ORDERED, Stage.COPYING):
-            return move.stage is Stage.LEAVING
-        stalled = move.stage is Stage.COPYING and now_ms - move.further_ms > STALLED_MS
+        if place is None or move.stage not in (MoveStage.ORDERED, MoveStage.COPYING):
+            return move.stage is MoveStage.LEAVING
+        stalled = move.stage is MoveStage.COPYING and now_ms - move.further_ms > STALLED_MS
         return stalled or bool(free[place] < headroom(limits, broker.dirs[place].total) // 2)
 
     return tuple(move for move in ours.moves if bad(move))
 
 
-def _throttle(policy: LogDirs, ours: Ours, starting: bool, now_set: int) -> int | None:
+def _throttle(policy: LogDirsSettings, ours: Ours, starting: bool, now_set: int) -> int | None:
     if now_set and now_set not in ours.throttles:
         return 0  # set by another client
     wanted = policy.throttle_bytes_per_s

@@ -14,7 +14,7 @@ from trueup.state.common.errors import Refused
 from trueup.state.logdirs.model import Broker
 
 
-class Stage(StrEnum):
+class MoveStage(StrEnum):
     """The stage of a move. ``planned`` is the first; the last three are final."""
 
     PLANNED = "planned"
@@ -30,7 +30,7 @@ class Stage(StrEnum):
     DROPPED = "dropped"
 
 
-class Event(StrEnum):
+class MoveEvent(StrEnum):
     """An event of a move."""
 
     APPROVE = "approve"  # an operator approved it
@@ -46,9 +46,9 @@ class Event(StrEnum):
     LAPSE = "lapse"  # it is no longer needed, or may be retried
 
 
-_S, _E = Stage, Event
+_S, _E = MoveStage, MoveEvent
 _UNDER_WAY = (_S.ORDERED, _S.COPYING, _S.FORGOTTEN, _S.LEAVING)
-TRANSITIONS: Mapping[tuple[Stage, Event], Stage] = {
+TRANSITIONS: Mapping[tuple[MoveStage, MoveEvent], MoveStage] = {
     (_S.PLANNED, _E.APPROVE): _S.APPROVED,
     (_S.PLANNED, _E.ORDER): _S.ORDERED,
     (_S.APPROVED, _E.ORDER): _S.ORDERED,
@@ -69,8 +69,8 @@ TRANSITIONS: Mapping[tuple[Stage, Event], Stage] = {
     **{(stage, _E.TURN): _S.DROPPED for stage in _UNDER_WAY},
     **{(stage, _E.GO): _S.DROPPED for stage in _UNDER_WAY},
 }
-ENDS = frozenset({Stage.DONE, Stage.CANCELLED, Stage.DROPPED})
-UNDER_WAY = frozenset(_UNDER_WAY) - {Stage.FORGOTTEN}
+ENDS = frozenset({MoveStage.DONE, MoveStage.CANCELLED, MoveStage.DROPPED})
+UNDER_WAY = frozenset(_UNDER_WAY) - {MoveStage.FORGOTTEN}
 REST_MS = 300_000
 """The time before a refused move is ordered again."""
 STALLED_MS = 600_000
@@ -92,7 +92,7 @@ class Relocation:
     source: str
     target: str
     bytes: int
-    stage: Stage = Stage.PLANNED
+    stage: MoveStage = MoveStage.PLANNED
     at_ms: int = 0
     attempts: int = 0
     beside: int = 0
@@ -106,13 +106,13 @@ class Relocation:
         return self.topic, self.partition, self.source, self.target
 
 
-def advance(move: Relocation, event: Event, now_ms: int, detail: str = "") -> Relocation:
+def advance(move: Relocation, event: MoveEvent, now_ms: int, detail: str = "") -> Relocation:
     """The move after an event. Raises `Refused` if the table has no such transition."""
     stage = TRANSITIONS.get((move.stage, event))
     if stage is None:
         todo = f"observe {move.topic}-{move.partition} again"
         raise Refused(f"an event permitted in stage {move.stage}", event, todo)
-    attempts = move.attempts + (event is Event.ORDER)
+    attempts = move.attempts + (event is MoveEvent.ORDER)
     return replace(move, stage=stage, at_ms=now_ms, attempts=attempts, detail=detail)
 
 
@@ -127,36 +127,36 @@ def follow(moves: Sequence[Relocation], broker: Broker, now_ms: int) -> tuple[tu
     for at, count in left.items():
         by_dir[broker.place[placed[at].source]] += count
     found = tuple(
-        _stepped(move, Event.FREE, now_ms)
-        if move.stage is Stage.ARRIVED and (at not in left or now_ms - move.at_ms > FREED_MS)
+        _stepped(move, MoveEvent.FREE, now_ms)
+        if move.stage is MoveStage.ARRIVED and (at not in left or now_ms - move.at_ms > FREED_MS)
         else move
         for at, move in enumerate(placed)
     )
     return found, tuple(by_dir)
 
 
-def _stepped(move: Relocation, event: Event | None, now_ms: int) -> Relocation:
+def _stepped(move: Relocation, event: MoveEvent | None, now_ms: int) -> Relocation:
     return advance(move, event, now_ms) if event and (move.stage, event) in TRANSITIONS else move
 
 
-def _event(move: Relocation, broker: Broker, now_ms: int) -> Event | None:
-    if move.stage is Stage.REFUSED:
-        return Event.LAPSE if now_ms - move.at_ms > REST_MS else None
+def _event(move: Relocation, broker: Broker, now_ms: int) -> MoveEvent | None:
+    if move.stage is MoveStage.REFUSED:
+        return MoveEvent.LAPSE if now_ms - move.at_ms > REST_MS else None
     if move.stage not in _UNDER_WAY or not all(d.online for d in broker.dirs):
         return None  # the contents of an offline directory are unknown
     current, future = _places(move, broker)
     if current is None and future is None:
-        return Event.GO
+        return MoveEvent.GO
     if future is not None:
-        return Event.APPEAR if future == move.target else Event.TURN
+        return MoveEvent.APPEAR if future == move.target else MoveEvent.TURN
     if current == move.target:
-        return Event.ARRIVE
-    return Event.FORGET if current == move.source else Event.TURN
+        return MoveEvent.ARRIVE
+    return MoveEvent.FORGET if current == move.source else MoveEvent.TURN
 
 
 def _further(move: Relocation, broker: Broker, now_ms: int) -> Relocation:
     """The move with the bytes that are at the target now."""
-    if move.stage is not Stage.COPYING:
+    if move.stage is not MoveStage.COPYING:
         return move
     rows = broker.replicas
     sizes = [int(rows.size[f]) for f, _ in broker.moving if rows.name(f) == (move.topic, move.partition)]
@@ -181,7 +181,7 @@ def _left(moves: Sequence[Relocation], broker: Broker) -> dict[int, int]:
     """Bytes that arrived moves have yet to free, by index in ``moves``; small amounts count as none. The source of the
     last move is deleted last."""
     found: dict[int, int] = {}
-    arrived = [(at, m) for at, m in enumerate(moves) if m.stage is Stage.ARRIVED and m.source in broker.place]
+    arrived = [(at, m) for at, m in enumerate(moves) if m.stage is MoveStage.ARRIVED and m.source in broker.place]
     for volume in {int(broker.volumes[broker.place[m.source]]) for _, m in arrived} if broker.sized else ():
         mine = [(at, m) for at, m in arrived if broker.volumes[broker.place[m.source]] == volume]
         more = int(broker.beside[volume]) - min(m.beside for _, m in mine)

@@ -49,7 +49,7 @@ class Move(NamedTuple):
         return self.topic, self.partition, self.source, self.target
 
 
-class Plan(NamedTuple):
+class MovePlan(NamedTuple):
     """Moves in their order of start; the reason if there are none, or if they do not reach the target."""
 
     moves: tuple[Move, ...]
@@ -58,19 +58,19 @@ class Plan(NamedTuple):
     reason: str = ""
 
 
-def plan(broker: Broker, policy: Balance) -> Plan:
+def plan(broker: Broker, policy: Balance) -> MovePlan:
     """The moves that bring a broker to the target. Moves in progress count as complete."""
     now = skew(broker)
     if not broker.sized:
-        return Plan((), now, now, "the sizes of its directories are unknown")
+        return MovePlan((), now, now, "the sizes of its directories are unknown")
     if not all(d.online for d in broker.dirs):
-        return Plan((), now, now, "a directory is offline: the broker refuses every move until it returns")
+        return MovePlan((), now, now, "a directory is offline: the broker refuses every move until it returns")
     if now <= policy.target:
-        return Plan((), now, now)
+        return MovePlan((), now, now)
     made = _Balancing(broker, policy)
     moves = made.run()
     reason = "" if made.skew <= policy.target else "no movable replica fits into another directory within the headroom"
-    return Plan(tuple(moves), now, made.skew, reason)
+    return MovePlan(tuple(moves), now, made.skew, reason)
 
 
 def startable(broker: Broker, moves: Sequence[Move], policy: Balance) -> list[Move]:
@@ -226,9 +226,9 @@ class _Balancing:
         """(size, row) of the movable replicas of a volume, by size."""
         if volume not in self._shelves:
             rows, policy = self._broker.replicas, self._policy
-            barred = [at for at, topic in enumerate(rows.topics) if topic in policy.topics]
+            excluded = [at for at, topic in enumerate(rows.topics) if topic in policy.topics]
             under_way = [row for pair in self._broker.moving for row in pair if row >= 0]
-            free = ~rows.future & (rows.size >= max(1, policy.least_bytes)) & ~np.isin(rows.topic, barred)
+            free = ~rows.future & (rows.size >= max(1, policy.least_bytes)) & ~np.isin(rows.topic, excluded)
             free[under_way] = False
             free &= np.isin(rows.home, [at for at in self._dirs if self._broker.volumes[at] == volume])
             found = np.flatnonzero(free)

@@ -11,7 +11,7 @@ WINDOW = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)")
 
 
 @dataclass(frozen=True, slots=True)
-class LogDirs:
+class LogDirsSettings:
     """Log directories of one cluster of section kafka, balanced by size."""
 
     mode: str = key(

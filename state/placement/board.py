@@ -11,10 +11,10 @@ import numpy as np
 
 from trueup.state.common.rules import Verdict
 from trueup.state.placement.fencing import NO_FORMER, Former, joined
-from trueup.state.placement.lifecycle import IN_FLIGHT, Repair, Stage
+from trueup.state.placement.lifecycle import IN_FLIGHT, Repair, RepairStage
 from trueup.state.placement.rules import RULES
-from trueup.state.placement.settings import Placement
-from trueup.state.placement.view import NO_FINDINGS, NO_MARKS, Answer, Rows, merged
+from trueup.state.placement.settings import PlacementSettings
+from trueup.state.placement.view import NO_FINDINGS, NO_MARKS, BucketAnswer, Rows, merged
 
 LOCKED_MS = 10_000  # how long a worker may hold the lock of a mark whose reason is gone
 GONE_RULE = "placement.gone"
@@ -44,7 +44,7 @@ class Board:
         self._all_marks: Rows | None = NO_MARKS
         self._all_former: Former | None = NO_FORMER
 
-    def apply(self, bucket: int, answer: Answer) -> Cleared:
+    def apply(self, bucket: int, answer: BucketAnswer) -> Cleared:
         """Apply one bucket's answer. Idempotent."""
         before = self._findings.get(bucket, NO_FINDINGS)
         after = answer.findings if answer.full else merged(before, answer.findings)
@@ -112,7 +112,7 @@ def riskiest(findings: Rows) -> Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RepairPlan:
     """The actions to take now. ``marks``: findings, highest risk first. ``withdrawals``: repairs whose mark has lost
     its reason. ``waiting``: number of drifted ledgers that wait, by reason."""
 
@@ -130,18 +130,18 @@ def wanted(board: Board, repairs: Mapping[int, Repair], now_ms: int) -> Rows:
     return riskiest(drifted[~np.isin(drifted["ledger"], taken)])
 
 
-def plan(board: Board, repairs: Mapping[int, Repair], policy: Placement, now_ms: int, rate: int) -> Plan:
+def plan(board: Board, repairs: Mapping[int, Repair], policy: PlacementSettings, now_ms: int, rate: int) -> RepairPlan:
     """The actions that the policy permits now; ``rate``: marks that the rate limit permits."""
     if policy.mode == "observe":
-        return Plan()
-    leaving = (Stage.LEAVING, Stage.STUCK)
+        return RepairPlan()
+    leaving = (RepairStage.LEAVING, RepairStage.STUCK)
     withdrawals = tuple(r for r in repairs.values() if r.stage in leaving and _may_leave(r, board, now_ms))
     if policy.paused:
-        return Plan(withdrawals=withdrawals, waiting={"paused": len(wanted(board, repairs, now_ms))})
+        return RepairPlan(withdrawals=withdrawals, waiting={"paused": len(wanted(board, repairs, now_ms))})
     candidates = wanted(board, repairs, now_ms)
     waiting: dict[str, int] = {}
     if policy.mode == "approve":
-        approved = {r.ledger: r.version for r in repairs.values() if r.stage is Stage.APPROVED}
+        approved = {r.ledger: r.version for r in repairs.values() if r.stage is RepairStage.APPROVED}
         versions = zip(candidates["ledger"].tolist(), candidates["version"].tolist(), strict=True)
         said = np.array([approved.get(ledger) == version for ledger, version in versions], bool)
         waiting["approval"] = int((~said).sum())
@@ -149,10 +149,10 @@ def plan(board: Board, repairs: Mapping[int, Repair], policy: Placement, now_ms:
     room = _room(board, repairs, policy)
     waiting["room for marks"] = max(0, len(candidates) - room)
     waiting["rate"] = max(0, min(len(candidates), room) - rate)
-    return Plan(candidates[: min(room, rate)], withdrawals, {k: v for k, v in waiting.items() if v})
+    return RepairPlan(candidates[: min(room, rate)], withdrawals, {k: v for k, v in waiting.items() if v})
 
 
-def _room(board: Board, repairs: Mapping[int, Repair], policy: Placement) -> int:
+def _room(board: Board, repairs: Mapping[int, Repair], policy: PlacementSettings) -> int:
     """The number of marks that may be added.
 
     Marks of other writers (BookKeeper's Auditor, an operator) take at most half of the limit. Marks of ledgers without
@@ -165,7 +165,7 @@ def _room(board: Board, repairs: Mapping[int, Repair], policy: Placement) -> int
     pairs = zip(marks["ledger"].tolist(), marks["ctime_ms"].tolist(), strict=True)
     ours = np.array([i in repairs and repairs[i].mark_ctime_ms == ctime_ms for i, ctime_ms in pairs], bool)
     others = ~ours & np.isin(verdict, [Verdict.DRIFTED, Verdict.UNKNOWN])
-    ordered = np.array([r.ledger for r in repairs.values() if r.stage is Stage.ORDERED], np.int64)
+    ordered = np.array([r.ledger for r in repairs.values() if r.stage is RepairStage.ORDERED], np.int64)
     pending = int((lookup(board.findings, ordered) >= 0).sum())
     return max(0, policy.max_marks - int(ours.sum()) - pending - min(int(others.sum()), policy.max_marks // 2))
 

@@ -19,7 +19,7 @@ from trueup.state.bookkeeper.topology import UNKNOWN_RACK, Bookie, Status, Topol
 from trueup.state.placement.replacement import DEFAULT_RACK
 
 
-class Kind(IntEnum):
+class BookieClass(IntEnum):
     """How the rules treat a member. PENDING kinds count as before, but cannot send or receive replicas now."""
 
     WRITABLE = 0
@@ -33,11 +33,15 @@ class Kind(IntEnum):
     STRANGER = 8  # not in the topology
 
 
-_PENDING = {Kind.WRITABLE: Kind.PENDING_WRITABLE, Kind.READONLY: Kind.PENDING_READONLY, Kind.ODD: Kind.PENDING_ODD}
+_PENDING = {
+    BookieClass.WRITABLE: BookieClass.PENDING_WRITABLE,
+    BookieClass.READONLY: BookieClass.PENDING_READONLY,
+    BookieClass.ODD: BookieClass.PENDING_ODD,
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Standing:
+class BookieClasses:
     """``of``: class of each bookie; ``kind`` and ``rack`` of each class; the last class is that of unknown bookies.
 
     ``racks``: names by code; ``default``: code of the default rack; ``writable``: number of writable bookies with a
@@ -76,19 +80,19 @@ def depth(rack: str) -> int:
 
 
 @lru_cache(maxsize=8)
-def stand(topology: Topology) -> Standing:
+def stand(topology: Topology) -> BookieClasses:
     """The classes of a topology."""
     votes = _votes(topology)
     level = max(votes, key=lambda level: votes[level], default=1)
     number: dict[str, int] = {}
-    classes: dict[tuple[int, Kind], int] = {}
+    classes: dict[tuple[int, BookieClass], int] = {}
     of = {}
     for bookie in topology.bookies:
         rack = number.setdefault(_location(bookie), len(number))
         of[bookie.id] = classes.setdefault((rack, _kind(bookie, level)), len(classes))
-    counts = Counter(rack for rack, kind in (list(classes)[at] for at in of.values()) if kind is Kind.WRITABLE)
-    keys = [*classes, (number.setdefault(DEFAULT_RACK, len(number)), Kind.STRANGER)]
-    return Standing(
+    counts = Counter(rack for rack, kind in (list(classes)[at] for at in of.values()) if kind is BookieClass.WRITABLE)
+    keys = [*classes, (number.setdefault(DEFAULT_RACK, len(number)), BookieClass.STRANGER)]
+    return BookieClasses(
         of,
         np.array([kind for _, kind in keys], np.uint8),
         np.array([rack for rack, _ in keys], np.int32),
@@ -99,7 +103,7 @@ def stand(topology: Topology) -> Standing:
         all(depth(_location(bookie)) == level for bookie in topology.bookies),
         tuple(sorted(votes.keys() - {level})),
         np.array([depth(rack) for rack in number], np.int32),
-        any(kind is Kind.UNPLACED for _, kind in classes),
+        any(kind is BookieClass.UNPLACED for _, kind in classes),
     )
 
 
@@ -123,13 +127,13 @@ def _votes(topology: Topology) -> dict[int, tuple[int, int]]:
     return votes
 
 
-def _kind(bookie: Bookie, level: int) -> Kind:
+def _kind(bookie: Bookie, level: int) -> BookieClass:
     was = _was(bookie)
     if was in (Status.LOST, Status.PENDING):
-        return Kind.LOST
-    kind = Kind.READONLY
+        return BookieClass.LOST
+    kind = BookieClass.READONLY
     if was is Status.WRITABLE and bookie.rack == UNKNOWN_RACK:
-        return Kind.PENDING_READONLY if bookie.status is Status.PENDING else Kind.UNPLACED
+        return BookieClass.PENDING_READONLY if bookie.status is Status.PENDING else BookieClass.UNPLACED
     if was is Status.WRITABLE:
-        kind = Kind.WRITABLE if depth(_location(bookie)) == level else Kind.ODD
+        kind = BookieClass.WRITABLE if depth(_location(bookie)) == level else BookieClass.ODD
     return _PENDING[kind] if bookie.status is Status.PENDING else kind

@@ -8,36 +8,36 @@ import numpy as np
 
 from trueup.state.common.rules import Verdict
 from trueup.state.placement import fragments as rule
-from trueup.state.placement.bookie_classes import Kind, depth
-from trueup.state.placement.fragments import ABSENT, DEAD, KNOWN, Bench, Facts, Stage
+from trueup.state.placement.bookie_classes import BookieClass, depth
+from trueup.state.placement.fragments import ABSENT, DEAD, KNOWN, Bench, FragmentFacts, FragmentStage
 from trueup.state.placement.replacement import DEFAULT_RACK, Rack, Reach, Sure, windows
 from trueup.state.placement.rules import RULES
 
 NEW_RACK = "/a-rack-of-its-own"
 MOST_NAMED = 3
 _STATUS = {
-    Kind.WRITABLE: "writable",
-    Kind.READONLY: "read-only",
-    Kind.ODD: "writable",
-    Kind.PENDING_WRITABLE: "pending",
-    Kind.PENDING_READONLY: "pending",
-    Kind.PENDING_ODD: "pending",
-    Kind.LOST: "lost",
-    Kind.UNPLACED: "writable",
-    Kind.STRANGER: "never seen",
+    BookieClass.WRITABLE: "writable",
+    BookieClass.READONLY: "read-only",
+    BookieClass.ODD: "writable",
+    BookieClass.PENDING_WRITABLE: "pending",
+    BookieClass.PENDING_READONLY: "pending",
+    BookieClass.PENDING_ODD: "pending",
+    BookieClass.LOST: "lost",
+    BookieClass.UNPLACED: "writable",
+    BookieClass.STRANGER: "never seen",
 }
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Found:
+class EvidenceFinding:
     """One fragment with its result. ``refusing``: bookies outside the ensemble that may refuse the ledger."""
 
     rule: int
-    stage: Stage
+    stage: FragmentStage
     bookies: list[str]
-    facts: Facts
+    facts: FragmentFacts
     refusing: tuple[str, ...]
-    barred: dict[Rack, int]
+    excluded: dict[Rack, int]
 
 
 def members(bench: Bench, names: list[str]) -> list[dict[str, Any]]:
@@ -47,24 +47,24 @@ def members(bench: Bench, names: list[str]) -> list[dict[str, Any]]:
     return [
         {
             "bookie": name,
-            "rack": standing.racks[standing.rack[at]] if standing.kind[at] != Kind.STRANGER else "",
-            "status": _STATUS[Kind(int(standing.kind[at]))],
+            "rack": standing.racks[standing.rack[at]] if standing.kind[at] != BookieClass.STRANGER else "",
+            "status": _STATUS[BookieClass(int(standing.kind[at]))],
             "counts": bool(KNOWN[standing.kind[at]]),
         }
         for name, at in zip(names, classes.tolist(), strict=True)
     ]
 
 
-def shown(bench: Bench, found: Found, quorum: int) -> dict[str, Any]:
+def shown(bench: Bench, found: EvidenceFinding, quorum: int) -> dict[str, Any]:
     """One fragment."""
     what = RULES[found.rule]
     return {
         "bookies": members(bench, found.bookies),
         "rule": what.id,
         "verdict": what.verdict.name.lower(),
-        "copies": quorum if found.stage is Stage.HOLLOW else int(found.facts.copies[0]),
+        "copies": quorum if found.stage is FragmentStage.HOLLOW else int(found.facts.copies[0]),
         "racks": int(found.facts.racks[0]),
-        "empty": found.stage is Stage.HOLLOW,
+        "empty": found.stage is FragmentStage.HOLLOW,
         "failing_windows": list(_failing(bench, found, quorum)),
         "repair": _chance(bench, found, quorum),
         "refusing": list(found.refusing),
@@ -78,7 +78,7 @@ def unjudged(bench: Bench, names: list[str], code: int) -> dict[str, Any]:
     return {"bookies": members(bench, names), "rule": what.id, "verdict": what.verdict.name.lower(), **nothing}
 
 
-def _failing(bench: Bench, found: Found, quorum: int) -> Iterator[dict[str, Any]]:
+def _failing(bench: Bench, found: EvidenceFinding, quorum: int) -> Iterator[dict[str, Any]]:
     kinds, racks = found.facts.kinds[0], found.facts.names[0]
     need, names = min(quorum, bench.topology.min_racks), bench.standing.racks
     for window in windows(len(kinds), quorum):
@@ -90,12 +90,12 @@ def _failing(bench: Bench, found: Found, quorum: int) -> Iterator[dict[str, Any]
             yield {"bookies": [found.bookies[i] for i in at], "racks": given, "copies": copies}
 
 
-def _chance(bench: Bench, found: Found, quorum: int) -> str:
+def _chance(bench: Bench, found: EvidenceFinding, quorum: int) -> str:
     """How certain a repair by a worker is; empty if no repair is necessary or possible."""
     if found.rule == rule.LOST:
-        chance = bench.refill(found.facts, 0, found.barred)
+        chance = bench.refill(found.facts, 0, found.excluded)
     elif found.rule in (rule.RACKS, rule.READONLY, rule.DEFAULT, rule.NO_WALK):
-        chance = bench.reach(found.facts, 0, quorum, found.barred)
+        chance = bench.reach(found.facts, 0, quorum, found.excluded)
     else:
         return ""
     if chance.sure is Sure.NEVER:
@@ -106,7 +106,7 @@ def _chance(bench: Bench, found: Found, quorum: int) -> str:
     return f"depends on BookKeeper's random choices: some attempts succeed, with at least {replicas} moved"
 
 
-def changes(bench: Bench, found: Found, quorum: int) -> list[str]:
+def changes(bench: Bench, found: EvidenceFinding, quorum: int) -> list[str]:
     """What would change the verdict of this fragment, the most specific first."""
     what = RULES[found.rule]
     if what.verdict is Verdict.TRUE:
@@ -115,35 +115,35 @@ def changes(bench: Bench, found: Found, quorum: int) -> list[str]:
     return [*(say(bench, found, quorum) if say else ()), what.remedy]
 
 
-def _away(found: Found) -> list[str]:
+def _away(found: EvidenceFinding) -> list[str]:
     gone = np.flatnonzero(DEAD[found.facts.kinds[0]] | ABSENT[found.facts.kinds[0]])
     return [found.bookies[at] for at in gone.tolist()]
 
 
-def _returns(_: Bench, found: Found, __: int) -> list[str]:
+def _returns(_: Bench, found: EvidenceFinding, __: int) -> list[str]:
     return [f"the return of {' or '.join(_away(found))}"]
 
 
-def _held(bench: Bench, found: Found, _: int) -> list[str]:
+def _held(bench: Bench, found: EvidenceFinding, _: int) -> list[str]:
     return [bench.topology.held, f"the return of {' and '.join(_away(found))}"]
 
 
-def _unwritable(_: Bench, found: Found, __: int) -> list[str]:
-    names = [found.bookies[at] for at in np.flatnonzero(found.facts.kinds[0] == Kind.READONLY).tolist()]
+def _unwritable(_: Bench, found: EvidenceFinding, __: int) -> list[str]:
+    names = [found.bookies[at] for at in np.flatnonzero(found.facts.kinds[0] == BookieClass.READONLY).tolist()]
     return [f"{' or '.join(names)} becoming writable again"]
 
 
-def _unmapped(bench: Bench, found: Found, _: int) -> list[str]:
+def _unmapped(bench: Bench, found: EvidenceFinding, _: int) -> list[str]:
     here = (found.facts.names[0] == bench.standing.default) & KNOWN[found.facts.kinds[0]]
     names = [found.bookies[at] for at in np.flatnonzero(here).tolist()]
     return [f"a rack for {' and '.join(names)} in the rack map"]
 
 
-def _deep(bench: Bench, found: Found, _: int) -> list[str]:
+def _deep(bench: Bench, found: EvidenceFinding, _: int) -> list[str]:
     standing = bench.standing
-    odd = [bookie for bookie in found.bookies if standing.kind[standing.of.get(bookie, -1)] == Kind.ODD]
+    odd = [bookie for bookie in found.bookies if standing.kind[standing.of.get(bookie, -1)] == BookieClass.ODD]
     # Bookies outside the ensemble matter, too: any of them may have joined first.
-    odd = odd or [bookie for bookie, at in standing.of.items() if standing.kind[at] == Kind.ODD]
+    odd = odd or [bookie for bookie, at in standing.of.items() if standing.kind[at] == BookieClass.ODD]
     places = [(bookie, standing.racks[standing.rack[standing.of[bookie]]]) for bookie in odd[:MOST_NAMED]]
     more = [f"the same for {len(odd) - MOST_NAMED} more bookies"] if len(odd) > MOST_NAMED else []
     return [
@@ -152,28 +152,28 @@ def _deep(bench: Bench, found: Found, _: int) -> list[str]:
     ]  # fmt: skip
 
 
-def _unseen(_: Bench, found: Found, __: int) -> list[str]:
-    names = [found.bookies[at] for at in np.flatnonzero(found.facts.kinds[0] == Kind.STRANGER).tolist()]
+def _unseen(_: Bench, found: EvidenceFinding, __: int) -> list[str]:
+    names = [found.bookies[at] for at in np.flatnonzero(found.facts.kinds[0] == BookieClass.STRANGER).tolist()]
     return [f"a cookie or a registration of {' and '.join(names)}"]
 
 
-def _refused(_: Bench, found: Found, __: int) -> list[str]:
+def _refused(_: Bench, found: EvidenceFinding, __: int) -> list[str]:
     names = " or ".join(found.refusing)
     restart = f"a restart of {names}, then an increase of placement.restarted by one (a restart cannot be observed)"
     return [restart, "a writable bookie that never held the ledger"]
 
 
-def _more_for_loss(bench: Bench, found: Found, quorum: int) -> list[str]:
+def _more_for_loss(bench: Bench, found: EvidenceFinding, quorum: int) -> list[str]:
     more = _more(bench, found, lambda more: bench.refill(found.facts, 0, {}, more))
     return [*_returns(bench, found, quorum), *more]
 
 
-def _more_for_racks(bench: Bench, found: Found, quorum: int) -> list[str]:
+def _more_for_racks(bench: Bench, found: EvidenceFinding, quorum: int) -> list[str]:
     more = _more(bench, found, lambda more: bench.reach(found.facts, 0, quorum, {}, more))
     return more or ["no tried number of bookies lets BookKeeper reach an ensemble that adheres; rewrite the ledger"]
 
 
-def _more(bench: Bench, found: Found, try_it: Callable[[dict[Rack, int]], Reach]) -> list[str]:
+def _more(bench: Bench, found: EvidenceFinding, try_it: Callable[[dict[Rack, int]], Reach]) -> list[str]:
     """The smallest number of additional writable bookies in one rack that permits a repair, for each such rack."""
     out: list[str] = []
     for rack in [NEW_RACK, *bench.standing.peopled]:
@@ -185,7 +185,7 @@ def _more(bench: Bench, found: Found, try_it: Callable[[dict[Rack, int]], Reach]
     return out
 
 
-_SAYS: dict[int, Callable[[Bench, Found, int], list[str]]] = {
+_SAYS: dict[int, Callable[[Bench, EvidenceFinding, int], list[str]]] = {
     rule.LOST: _returns,
     rule.ALL_LOST: _returns,
     rule.PENDING: _returns,

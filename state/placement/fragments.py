@@ -15,7 +15,7 @@ import numpy as np
 from trueup.state.bookkeeper.ledgers import MANY, Column
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.bookkeeper.topology import Topology
-from trueup.state.placement.bookie_classes import Kind, stand
+from trueup.state.placement.bookie_classes import BookieClass, stand
 from trueup.state.placement.replacement import LARGEST, Rack, Reach, colourable, reach, reachable, refill
 from trueup.state.placement.rules import RULES
 
@@ -49,7 +49,7 @@ UNPLACED = _code("unknown-rack")
 _TABLE = 1 << 22  # patterns are grouped by a table up to this size, above it by sorting
 
 
-class Stage(IntEnum):
+class FragmentStage(IntEnum):
     """The kind of fragment within its ledger."""
 
     CLOSED = 0
@@ -58,28 +58,28 @@ class Stage(IntEnum):
     OPEN_TAIL = 3
 
 
-_SHORT = len(Stage)  # this value and above: closed, with 1, 2 .. entries, fewer than members
+_SHORT = len(FragmentStage)  # this value and above: closed, with 1, 2 .. entries, fewer than members
 
 
-def _table(*kinds: Kind) -> Column:
-    return np.isin(np.arange(len(Kind)), kinds)
+def _table(*kinds: BookieClass) -> Column:
+    return np.isin(np.arange(len(BookieClass)), kinds)
 
 
-KNOWN = _table(Kind.WRITABLE, Kind.PENDING_WRITABLE)
-LIVELY = KNOWN | _table(Kind.ODD, Kind.PENDING_ODD)
-ABSENT = _table(Kind.PENDING_WRITABLE, Kind.PENDING_READONLY, Kind.PENDING_ODD)
-DEAD = _table(Kind.LOST, Kind.STRANGER)
+KNOWN = _table(BookieClass.WRITABLE, BookieClass.PENDING_WRITABLE)
+LIVELY = KNOWN | _table(BookieClass.ODD, BookieClass.PENDING_ODD)
+ABSENT = _table(BookieClass.PENDING_WRITABLE, BookieClass.PENDING_READONLY, BookieClass.PENDING_ODD)
+DEAD = _table(BookieClass.LOST, BookieClass.STRANGER)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Facts:
+class FragmentFacts:
     """Properties of each of ``n`` rings of E members, independent of the state of the ledger."""
 
     copies: Column  # fewest replicas in any window: int32[n]; pending members count as before
     present: Column  # the same without pending members
     racks: Column  # fewest racks in any window, for the rack depth that gives the fewest: int32[n]
     fails: Column  # does not adhere for each rack depth of writable bookies: bool[n]
-    kinds: Column  # `Kind` of each member: uint8[n, E]
+    kinds: Column  # `BookieClass` of each member: uint8[n, E]
     names: Column  # rack of each member: int32[n, E], codes into `Standing.racks`
 
 
@@ -104,10 +104,10 @@ class Bench:
         sample, which = patterns(members, stages, len(self.standing.kind))
         facts, stage = self.facts(members[sample], quorum, stages[sample]), plain(stages[sample])
         rule = self._rules(facts, stage, quorum, refusing or {})
-        copies = np.where(stage == Stage.HOLLOW, 0xFFFF, facts.copies)
+        copies = np.where(stage == FragmentStage.HOLLOW, 0xFFFF, facts.copies)
         return rule.astype(np.uint8)[which], copies.astype(np.uint16)[which], facts.racks.astype(np.uint16)[which]
 
-    def facts(self, members: Column, quorum: int, stages: Column | None = None) -> Facts:
+    def facts(self, members: Column, quorum: int, stages: Column | None = None) -> FragmentFacts:
         """Properties of these rings; ``members`` and ``stages`` as in `judge`."""
         kinds, racks = self.standing.kind[members], self.standing.rack[members]
         known, alive = KNOWN[kinds], ~DEAD[kinds]
@@ -115,7 +115,7 @@ class Bench:
         for depth in self.standing.others:
             least, worse = self._adherence(racks, LIVELY[kinds] & (self.standing.depths[racks] == depth), quorum)
             spread, fails = np.minimum(spread, least), fails | worse
-        return Facts(
+        return FragmentFacts(
             fewest(alive, quorum, stages), fewest(alive & ~ABSENT[kinds], quorum, stages), spread, fails, kinds, racks
         )  # fmt: skip
 
@@ -127,17 +127,17 @@ class Bench:
             fails |= (known & (racks == self.standing.default)).any(axis=1)
         return spread, fails
 
-    def _rules(self, facts: Facts, stage: Column, quorum: int, refusing: Mapping[Rack, int]) -> Column:
+    def _rules(self, facts: FragmentFacts, stage: Column, quorum: int, refusing: Mapping[Rack, int]) -> Column:
         lost, absent = DEAD[facts.kinds].any(axis=1), ABSENT[facts.kinds].any(axis=1)
-        closed, hollow = stage <= Stage.HOLLOW, stage == Stage.HOLLOW
-        unplaced = (facts.kinds == Kind.UNPLACED).any(axis=1)
-        full = (stage == Stage.CLOSED) | (stage == Stage.OPEN_OLDER)
+        closed, hollow = stage <= FragmentStage.HOLLOW, stage == FragmentStage.HOLLOW
+        unplaced = (facts.kinds == BookieClass.UNPLACED).any(axis=1)
+        full = (stage == FragmentStage.CLOSED) | (stage == FragmentStage.OPEN_OLDER)
         first_that_holds = [
-            ((facts.kinds == Kind.STRANGER).any(axis=1), STRANGER),
+            ((facts.kinds == BookieClass.STRANGER).any(axis=1), STRANGER),
             (absent & bool(self.topology.held), HELD),
             (lost & full & (facts.copies == 0), ALL_LOST),
-            (lost & (stage == Stage.OPEN_OLDER), OLDER),
-            (lost & (stage == Stage.OPEN_TAIL), WRITER),
+            (lost & (stage == FragmentStage.OPEN_OLDER), OLDER),
+            (lost & (stage == FragmentStage.OPEN_TAIL), WRITER),
             (lost & ~hollow & (facts.present == 0), PENDING),
             (lost, LOST),
             (unplaced & (facts.fails | self.topology.enforce_min_racks), UNPLACED),
@@ -151,14 +151,14 @@ class Bench:
         for code, remedy in ((LOST, self._lost), (RACKS, self._failing)):
             rows = np.flatnonzero(rule == code)
             for at, form in zip(rows.tolist(), self._forms(facts, rows), strict=True):
-                barred = {} if hollow[at] else refusing
-                key = (code, quorum, form, frozenset(barred.items()))
+                excluded = {} if hollow[at] else refusing
+                key = (code, quorum, form, frozenset(excluded.items()))
                 if key not in self._memo:
-                    self._memo[key] = remedy(facts, at, quorum, barred)
+                    self._memo[key] = remedy(facts, at, quorum, excluded)
                 rule[at] = self._memo[key]
         return rule
 
-    def _forms(self, facts: Facts, rows: Column) -> list[bytes]:
+    def _forms(self, facts: FragmentFacts, rows: Column) -> list[bytes]:
         """One key for all rings that differ only in the names of racks.
 
         The key holds for each member: kind, first member of the same rack, spare bookies there, whether it is the
@@ -170,7 +170,7 @@ class Bench:
             return [kind.tobytes() + rack.tobytes() for kind, rack in zip(kinds, racks, strict=True)]
         same = racks[:, :, None] == racks[:, None, :]
         first = same.argmax(axis=2)
-        left = self.standing.writable[racks] - (same & (kinds == Kind.WRITABLE)[:, None, :]).sum(axis=2)
+        left = self.standing.writable[racks] - (same & (kinds == BookieClass.WRITABLE)[:, None, :]).sum(axis=2)
         stock = np.minimum(self.standing.writable, size)
         others = np.tile(np.bincount(stock, minlength=size + 1), (len(rows), 1))
         where, member = np.nonzero(first == np.arange(size))
@@ -181,13 +181,13 @@ class Bench:
             columns.append(racks)
         return [form.tobytes() for form in np.concatenate(columns, axis=1).astype(np.int16)]
 
-    def _lost(self, facts: Facts, at: int, _: int, refusing: Mapping[Rack, int]) -> int:
+    def _lost(self, facts: FragmentFacts, at: int, _: int, refusing: Mapping[Rack, int]) -> int:
         """LOST, or the rule that states why BookKeeper cannot replace the lost members."""
         if self.refill(facts, at, refusing):
             return LOST
         return REFUSED if refusing and self.refill(facts, at, {}) else NO_BOOKIES
 
-    def _failing(self, facts: Facts, at: int, quorum: int, refusing: Mapping[Rack, int]) -> int:
+    def _failing(self, facts: FragmentFacts, at: int, quorum: int, refusing: Mapping[Rack, int]) -> int:
         """Why a fragment with only live members fails, or why BookKeeper cannot make it adhere."""
         cause = self.cause(facts.kinds[at], facts.names[at], quorum)
         if cause == DEPTH or self.reachable(facts, at, quorum, refusing):
@@ -198,20 +198,20 @@ class Bench:
             return UNPLACED  # a bookie whose rack is unknown may be the required one
         return NO_WALK if self.colourable(facts.kinds.shape[1], quorum) else CANNOT
 
-    def refill(self, facts: Facts, at: int, refusing: Mapping[Rack, int],
+    def refill(self, facts: FragmentFacts, at: int, refusing: Mapping[Rack, int],
                more: Mapping[Rack, int] | None = None) -> Reach:  # fmt: skip
         """Whether BookKeeper can replace the absent members by spare bookies and ``more``."""
         away = np.flatnonzero(DEAD[facts.kinds[at]] | ABSENT[facts.kinds[at]]).tolist()
         members, spares, _ = self.ring(facts, at, more)
         return refill(members, away, spares, self.topology.enforce_min_racks, refusing=refusing)
 
-    def reachable(self, facts: Facts, at: int, quorum: int, refusing: Mapping[Rack, int]) -> bool:
+    def reachable(self, facts: FragmentFacts, at: int, quorum: int, refusing: Mapping[Rack, int]) -> bool:
         """Whether BookKeeper's algorithm can make this ring adhere."""
         members, spares, unknown = self.ring(facts, at)
         policy = (self.topology.min_racks, self.topology.enforce_min_racks)
         return reachable(members, quorum, spares, *policy, unknown=unknown, refusing=refusing)
 
-    def reach(self, facts: Facts, at: int, quorum: int, refusing: Mapping[Rack, int],
+    def reach(self, facts: FragmentFacts, at: int, quorum: int, refusing: Mapping[Rack, int],
               more: Mapping[Rack, int] | None = None) -> Reach:  # fmt: skip
         """How certain a repair is, with ``more`` spare bookies by rack."""
         members, spares, unknown = self.ring(facts, at, more)
@@ -229,47 +229,51 @@ class Bench:
             return DEPTH  # a repair that uses one depth may fail with another
         need = min(quorum, self.topology.min_racks)
 
-        def enough(*more: Kind) -> bool:
-            counted = np.isin(kinds, [Kind.WRITABLE, *more])
+        def enough(*more: BookieClass) -> bool:
+            counted = np.isin(kinds, [BookieClass.WRITABLE, *more])
             return bool(fewest_racks(racks[None], counted[None], quorum)[0] >= need)
 
         if enough():
             return DEFAULT
-        if enough(Kind.READONLY):
+        if enough(BookieClass.READONLY):
             return READONLY
-        return DEPTH if enough(Kind.READONLY, Kind.ODD) else RACKS
+        return DEPTH if enough(BookieClass.READONLY, BookieClass.ODD) else RACKS
 
-    def ring(self, facts: Facts, at: int, more: Mapping[Rack, int] | None = None,
+    def ring(self, facts: FragmentFacts, at: int, more: Mapping[Rack, int] | None = None,
              ) -> tuple[tuple[Rack, ...], dict[Rack, int], frozenset[int]]:  # fmt: skip
         """Racks of the members, spare bookies (and ``more``) by rack, and positions unknown to BookKeeper."""
         kinds, racks, names = facts.kinds[at], facts.names[at], self.standing.racks
-        left = self.standing.writable - np.bincount(racks[kinds == Kind.WRITABLE], minlength=len(names))
+        left = self.standing.writable - np.bincount(racks[kinds == BookieClass.WRITABLE], minlength=len(names))
         spares: Counter[Rack] = Counter({names[rack]: int(left[rack]) for rack in np.flatnonzero(left > 0).tolist()})
         spares.update(more or {})
-        unknown = frozenset(np.flatnonzero(kinds != Kind.WRITABLE).tolist())
+        unknown = frozenset(np.flatnonzero(kinds != BookieClass.WRITABLE).tolist())
         return tuple(names[rack] for rack in racks.tolist()), dict(spares), unknown
 
     def targets(self, bookies: Iterable[str]) -> list[tuple[str, Rack]]:
         """Those of ``bookies`` that a repair could select, each with its rack, ordered by name."""
         standing = self.standing
         at = [(bookie, standing.of.get(bookie, -1)) for bookie in sorted(bookies)]
-        return [(b, standing.racks[standing.rack[c]]) for b, c in at if c >= 0 and standing.kind[c] == Kind.WRITABLE]
+        return [
+            (b, standing.racks[standing.rack[c]]) for b, c in at if c >= 0 and standing.kind[c] == BookieClass.WRITABLE
+        ]
 
 
 def stages(state: Column, entries: Column, ring: int, tail: Column | None = None) -> Column:
-    """`Stage` of each fragment of ``ring`` members, plus the number of entries if they do not reach every window;
-    ``tail``: whether a fragment is the last of its ledger (None: all are)."""
+    """`FragmentStage` of each fragment of ``ring`` members, plus the number of entries if they do not reach every
+    window; ``tail``: whether a fragment is the last of its ledger (None: all are)."""
     last = np.ones(len(state), bool) if tail is None else tail
     held = entries.astype(np.int16)
-    some = np.where(held < min(ring, MANY), held + (_SHORT - 1), Stage.CLOSED)
-    closed = np.where(last, np.where(held == 0, Stage.HOLLOW, some), Stage.CLOSED)
-    stage = np.where(state == LedgerState.CLOSED, closed, np.where(last, Stage.OPEN_TAIL, Stage.OPEN_OLDER))
+    some = np.where(held < min(ring, MANY), held + (_SHORT - 1), FragmentStage.CLOSED)
+    closed = np.where(last, np.where(held == 0, FragmentStage.HOLLOW, some), FragmentStage.CLOSED)
+    stage = np.where(
+        state == LedgerState.CLOSED, closed, np.where(last, FragmentStage.OPEN_TAIL, FragmentStage.OPEN_OLDER)
+    )
     return stage.astype(np.int16)
 
 
 def plain(stages: Column) -> Column:
-    """`Stage` without the number of entries."""
-    return np.where(stages < _SHORT, stages, Stage.CLOSED)
+    """`FragmentStage` without the number of entries."""
+    return np.where(stages < _SHORT, stages, FragmentStage.CLOSED)
 
 
 def patterns(members: Column, stages: Column, classes: int) -> tuple[Column, Column]:

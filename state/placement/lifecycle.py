@@ -12,7 +12,7 @@ from trueup.state.common.backoff import backoff
 from trueup.state.common.errors import Refused
 
 
-class Stage(StrEnum):
+class RepairStage(StrEnum):
     """The stage of a repair. ``planned`` is the first; the last three are final."""
 
     PLANNED = "planned"
@@ -29,7 +29,7 @@ class Stage(StrEnum):
     DROPPED = "dropped"
 
 
-class Event(StrEnum):
+class RepairEvent(StrEnum):
     """An event of a repair."""
 
     APPROVE = "approve"  # an operator approved it
@@ -46,9 +46,9 @@ class Event(StrEnum):
     GO = "go"  # the ledger was deleted
 
 
-_S, _E = Stage, Event
+_S, _E = RepairStage, RepairEvent
 _UNDER_WAY = (_S.APPROVED, _S.DECLINED, _S.ORDERED, _S.MARKED, _S.WORKING, _S.UNMARKED, _S.LEAVING, _S.STUCK)
-TRANSITIONS: Mapping[tuple[Stage, Event], Stage] = {
+TRANSITIONS: Mapping[tuple[RepairStage, RepairEvent], RepairStage] = {
     (_S.PLANNED, _E.APPROVE): _S.APPROVED,
     (_S.PLANNED, _E.ORDER): _S.ORDERED,
     (_S.APPROVED, _E.ORDER): _S.ORDERED,
@@ -81,8 +81,17 @@ TRANSITIONS: Mapping[tuple[Stage, Event], Stage] = {
     **{(stage, _E.HEAL): _S.SAFE for stage in _UNDER_WAY},
     **{(stage, _E.GO): _S.DROPPED for stage in _UNDER_WAY},
 }
-ENDS = frozenset({Stage.SAFE, Stage.WITHDRAWN, Stage.DROPPED})
-IN_FLIGHT = frozenset({Stage.ORDERED, Stage.MARKED, Stage.WORKING, Stage.UNMARKED, Stage.LEAVING, Stage.STUCK})
+ENDS = frozenset({RepairStage.SAFE, RepairStage.WITHDRAWN, RepairStage.DROPPED})
+IN_FLIGHT = frozenset(
+    {
+        RepairStage.ORDERED,
+        RepairStage.MARKED,
+        RepairStage.WORKING,
+        RepairStage.UNMARKED,
+        RepairStage.LEAVING,
+        RepairStage.STUCK,
+    }
+)
 
 
 class Repair(NamedTuple):
@@ -97,7 +106,7 @@ class Repair(NamedTuple):
     rule: str
     version: int
     since_ms: int
-    stage: Stage = Stage.PLANNED
+    stage: RepairStage = RepairStage.PLANNED
     at_ms: int = 0
     mark_ctime_ms: int = 0
     attempts: int = 0
@@ -105,7 +114,9 @@ class Repair(NamedTuple):
     detail: str = ""
 
 
-def advance(repair: Repair, event: Event, now_ms: int, detail: str = "", mark_ctime_ms: int | None = None) -> Repair:
+def advance(
+    repair: Repair, event: RepairEvent, now_ms: int, detail: str = "", mark_ctime_ms: int | None = None
+) -> Repair:
     """The repair after an event; ``mark_ctime_ms`` replaces the ctime of the mark if given.
 
     Raises `Refused` if the table has no such transition.
@@ -113,7 +124,7 @@ def advance(repair: Repair, event: Event, now_ms: int, detail: str = "", mark_ct
     stage = TRANSITIONS.get((repair.stage, event))
     if stage is None:
         raise Refused(f"an event permitted in stage {repair.stage}", event, f"observe ledger {repair.ledger} again")
-    next_ms = 0 if event is Event.ORDER else repair.next_ms
+    next_ms = 0 if event is RepairEvent.ORDER else repair.next_ms
     ctime_ms = repair.mark_ctime_ms if mark_ctime_ms is None else mark_ctime_ms
     # Called for tens of thousands of repairs at once: `_replace` would dominate the time.
     return Repair(
@@ -122,10 +133,10 @@ def advance(repair: Repair, event: Event, now_ms: int, detail: str = "", mark_ct
     )  # fmt: skip
 
 
-def declined(repair: Repair, now_ms: int, first_wait_ms: int, event: Event = Event.VANISH) -> Repair:
+def declined(repair: Repair, now_ms: int, first_wait_ms: int, event: RepairEvent = RepairEvent.VANISH) -> Repair:
     """The repair after workers left the ledger unchanged; each wait is twice the previous one, up to one day."""
     wait = backoff(first_wait_ms, repair.attempts, 86_400_000)
-    stuck = repair.stage is Stage.STUCK
+    stuck = repair.stage is RepairStage.STUCK
     detail = repair.detail if stuck else "a worker removed the mark and left the ledger unchanged"
     after = advance(repair, event, now_ms, detail)
     return after._replace(attempts=repair.attempts + 1, next_ms=now_ms + wait)
@@ -133,6 +144,6 @@ def declined(repair: Repair, now_ms: int, first_wait_ms: int, event: Event = Eve
 
 def withdrawn(repair: Repair, now_ms: int, first_wait_ms: int) -> Repair:
     """The repair after its mark was withdrawn; a stuck repair is retried later."""
-    if repair.stage is Stage.STUCK:
-        return declined(repair, now_ms, first_wait_ms, Event.WITHDRAW)
-    return advance(repair, Event.WITHDRAW, now_ms, repair.detail)
+    if repair.stage is RepairStage.STUCK:
+        return declined(repair, now_ms, first_wait_ms, RepairEvent.WITHDRAW)
+    return advance(repair, RepairEvent.WITHDRAW, now_ms, repair.detail)

@@ -34,7 +34,7 @@ class Pool(NamedTuple):
     size: int
 
 
-class Place(NamedTuple):
+class RingPosition(NamedTuple):
     """The state of a walk: the position to fill, racks chosen so far, members used ahead as bits, spares by pool."""
 
     at: int
@@ -58,11 +58,11 @@ class Walk:
         self.kinds = tuple(stock)
         self.kind_at = {kind: at for at, kind in enumerate(self.kinds)}
         self.shown = reduce(or_, (seat.shade for seat in ring), 0)
-        self.start = Place(0, (), 0, tuple(stock.values()))
+        self.start = RingPosition(0, (), 0, tuple(stock.values()))
         self.memo: dict[object, frozenset[Outcome]] = {}
         self.failed: set[object] = set()
 
-    def outcomes(self, here: Place) -> frozenset[Outcome]:
+    def outcomes(self, here: RingPosition) -> frozenset[Outcome]:
         """Every reachable (replicas moved, clean), plus `FAILED` if the walk can fail."""
         if here.at == self.size:
             return frozenset({(0, True)})
@@ -76,7 +76,7 @@ class Walk:
             self.memo[key] = frozenset(out or {FAILED})
         return self.memo[key]
 
-    def succeeds(self, here: Place) -> bool:
+    def succeeds(self, here: RingPosition) -> bool:
         """Whether the walk can succeed from here."""
         if here.at == self.size:
             return True
@@ -89,20 +89,20 @@ class Walk:
         self.failed.add(key)
         return False
 
-    def _key(self, here: Place) -> object:
+    def _key(self, here: RingPosition) -> object:
         """The state that later choices depend on: the chosen racks within a window of either end, and the spares."""
         reach, at, chosen = max(self.quorum - 1, 1), here.at, here.chosen
         if at > 2 * reach:
             chosen = chosen[:reach] + chosen[at - reach :]
         return at, chosen, here.used >> at, tuple(min(count, self.size - at) for count in here.free)
 
-    def _steps(self, here: Place) -> Iterator[tuple[int, bool, Place]]:
+    def _steps(self, here: RingPosition) -> Iterator[tuple[int, bool, RingPosition]]:
         """(replicas moved, whether the target accepts, next state) of each choice for this position."""
         at, chosen, used, free = here
         seat, fits = self.ring[at], self._fits(at, chosen)
         stays = seat.may and not used >> at & 1
         if stays and fits(seat.rack):
-            yield 0, True, Place(at + 1, (*chosen, seat.rack), used, free)
+            yield 0, True, RingPosition(at + 1, (*chosen, seat.rack), used, free)
             return
         for kind, member in self._choices(here, fits):
             rack, refuses = self.kinds[kind]
@@ -112,7 +112,7 @@ class Walk:
             if member < 0:
                 left[kind] -= 1
             taken = used | (1 << member if member >= 0 else 0)
-            yield 1, not refuses, Place(at + 1, (*chosen, rack), taken, tuple(left))
+            yield 1, not refuses, RingPosition(at + 1, (*chosen, rack), taken, tuple(left))
 
     def _fits(self, at: int, chosen: tuple[int, ...]) -> Callable[[int], bool]:
         """RRTopologyAwareCoverageEnsemble.apply: whether every window of this position can still span enough racks."""
@@ -125,7 +125,7 @@ class Walk:
             lacks.append((frozenset(seen), self.need - room))
         return lambda rack: all(len(seen) + (rack not in seen) >= least for seen, least in lacks)
 
-    def _choices(self, here: Place, fits: Callable[[int], bool]) -> list[tuple[int, int]]:
+    def _choices(self, here: RingPosition, fits: Callable[[int], bool]) -> list[tuple[int, int]]:
         """Candidates of the first condition that has any, as (kind, position of the member or -1)."""
         at, chosen, used, free = here
         around = self._around(at, chosen)

@@ -6,7 +6,7 @@ from trueup.state.common.options import COUNT, MODES, YEAR_S, key
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class PlacementSettings:
     """The placement stream: replicas of ledgers on enough racks and on live bookies."""
 
     mode: str = key(

@@ -6,8 +6,8 @@ import numpy as np
 
 from trueup.state.common.rules import Verdict
 from trueup.state.placement.board import Board, lookup
-from trueup.state.placement.lifecycle import ENDS, Event, Repair, Stage, advance, declined
-from trueup.state.placement.settings import Placement
+from trueup.state.placement.lifecycle import ENDS, Repair, RepairEvent, RepairStage, advance, declined
+from trueup.state.placement.settings import PlacementSettings
 from trueup.state.placement.view import Rows
 
 SETTLE_MS = 30_000  # the maximum delay between changes of a mark and of its ledger's metadata as observed
@@ -16,7 +16,7 @@ SETTLE_MS = 30_000  # the maximum delay between changes of a mark and of its led
 def unseen(board: Board, repairs: Mapping[int, Repair], now_ms: int) -> list[int]:
     """Ledgers whose mark was ordered and should be visible by now: the caller must look it up before the order is given
     up. This includes ledgers that are true: a worker may have finished before the mark was observed."""
-    ordered = [r for r in repairs.values() if r.stage is Stage.ORDERED]
+    ordered = [r for r in repairs.values() if r.stage is RepairStage.ORDERED]
     healed = lookup(board.findings, np.array([r.ledger for r in ordered], np.int64)) < 0
     due = [r for r, true in zip(ordered, healed.tolist(), strict=True) if true or now_ms - r.at_ms >= SETTLE_MS]
     return [r.ledger for r in due if not _is_ours(board.mark(r.ledger), r)]
@@ -29,7 +29,7 @@ def _is_ours(mark: Rows | None, repair: Repair) -> bool:
 def observe(
     board: Board,
     repairs: MutableMapping[int, Repair],
-    policy: Placement,
+    policy: PlacementSettings,
     now_ms: int,
     deleted: frozenset[int] = frozenset(),
     absent: frozenset[int] = frozenset(),
@@ -60,9 +60,9 @@ def _resting(board: Board, repairs: Sequence[Repair], finding: Rows, mark: Rows,
     """Repairs that cannot have changed, usually most of them: those that workers declined, ordered ones whose mark is
     not visible yet, and marked ones that wait for a worker."""
     count = len(repairs)
-    found: Rows = np.fromiter((r.stage is Stage.DECLINED for r in repairs), bool, count) & (finding >= 0)
-    found = (found | np.fromiter((r.stage is Stage.ORDERED for r in repairs), bool, count)) & (mark < 0)
-    waits = np.fromiter((r.stage is Stage.MARKED and not 0 < r.next_ms <= now_ms for r in repairs), bool, count)
+    found: Rows = np.fromiter((r.stage is RepairStage.DECLINED for r in repairs), bool, count) & (finding >= 0)
+    found = (found | np.fromiter((r.stage is RepairStage.ORDERED for r in repairs), bool, count)) & (mark < 0)
+    waits = np.fromiter((r.stage is RepairStage.MARKED and not 0 < r.next_ms <= now_ms for r in repairs), bool, count)
     rows = np.flatnonzero(waits & (finding >= 0) & (mark >= 0))
     marks, ctime_ms = board.marks[mark[rows]], np.array([repairs[at].mark_ctime_ms for at in rows.tolist()], np.int64)
     ours = (marks["version"] >= 0) & (marks["ctime_ms"] == ctime_ms) & (marks["locked"] == 0)
@@ -70,26 +70,26 @@ def _resting(board: Board, repairs: Sequence[Repair], finding: Rows, mark: Rows,
     return found
 
 
-_LAPSE = (Stage.APPROVED, Stage.MARKED, Stage.WORKING, Stage.UNMARKED, Stage.STUCK)
+_LAPSE = (RepairStage.APPROVED, RepairStage.MARKED, RepairStage.WORKING, RepairStage.UNMARKED, RepairStage.STUCK)
 
 
 def _observed(
     repair: Repair,
     finding: Rows | None,
     mark: Rows | None,
-    policy: Placement,
+    policy: PlacementSettings,
     now_ms: int,
     deleted: bool,
     absent: bool,
 ) -> Repair:
     """The repair after all that is known of its ledger now."""
     if deleted:
-        return advance(repair, Event.GO, now_ms, "the ledger was deleted")
+        return advance(repair, RepairEvent.GO, now_ms, "the ledger was deleted")
     ours, locked = _is_ours(mark, repair), mark is not None and bool(mark["locked"])
     repair = _marked(repair, ours, locked, policy, now_ms)
     verdict = Verdict(int(finding["verdict"])) if finding is not None else Verdict.TRUE
     # Until the lookup finds no mark, the order may still be executed.
-    if verdict is Verdict.UNKNOWN or (repair.stage is Stage.ORDERED and not absent):
+    if verdict is Verdict.UNKNOWN or (repair.stage is RepairStage.ORDERED and not absent):
         return repair
     if verdict is Verdict.TRUE:
         return _healed(repair, ours, now_ms)
@@ -97,47 +97,47 @@ def _observed(
         # Keep an order that was given up: its mark may still appear and must then be withdrawn.
         return _lapsed(repair, now_ms, "no remedy exists any more")
     first_wait_ms = int(policy.decline_retry_s * 1000)
-    if not ours and repair.stage is Stage.LEAVING:
-        return advance(repair, Event.VANISH, now_ms, repair.detail)
-    if not ours and repair.stage is Stage.STUCK:
+    if not ours and repair.stage is RepairStage.LEAVING:
+        return advance(repair, RepairEvent.VANISH, now_ms, repair.detail)
+    if not ours and repair.stage is RepairStage.STUCK:
         return declined(repair, now_ms, first_wait_ms)
-    if not ours and repair.stage in (Stage.MARKED, Stage.WORKING) and not locked:
-        return advance(repair, Event.VANISH, now_ms, "the mark was removed")
-    settled = repair.stage is Stage.UNMARKED and now_ms - repair.at_ms >= SETTLE_MS
-    if settled or repair.stage is Stage.ORDERED:
+    if not ours and repair.stage in (RepairStage.MARKED, RepairStage.WORKING) and not locked:
+        return advance(repair, RepairEvent.VANISH, now_ms, "the mark was removed")
+    settled = repair.stage is RepairStage.UNMARKED and now_ms - repair.at_ms >= SETTLE_MS
+    if settled or repair.stage is RepairStage.ORDERED:
         return declined(repair, now_ms, first_wait_ms)
-    if repair.stage in (Stage.MARKED, Stage.WORKING) and 0 < repair.next_ms <= now_ms:
-        return advance(repair, Event.FAIL, now_ms, f"workers failed for {policy.give_up_s:.0f} s")
+    if repair.stage in (RepairStage.MARKED, RepairStage.WORKING) and 0 < repair.next_ms <= now_ms:
+        return advance(repair, RepairEvent.FAIL, now_ms, f"workers failed for {policy.give_up_s:.0f} s")
     return _stale_approval(repair, finding, now_ms)
 
 
-def _marked(repair: Repair, ours: bool, locked: bool, policy: Placement, now_ms: int) -> Repair:
-    if ours and repair.stage in (Stage.ORDERED, Stage.DECLINED, Stage.APPROVED, Stage.UNMARKED):
-        repair = advance(repair, Event.APPEAR, now_ms)
-    if locked and repair.stage is Stage.MARKED:
+def _marked(repair: Repair, ours: bool, locked: bool, policy: PlacementSettings, now_ms: int) -> Repair:
+    if ours and repair.stage in (RepairStage.ORDERED, RepairStage.DECLINED, RepairStage.APPROVED, RepairStage.UNMARKED):
+        repair = advance(repair, RepairEvent.APPEAR, now_ms)
+    if locked and repair.stage is RepairStage.MARKED:
         # A worker releases the lock briefly between attempts: the time counts from the first lock.
         until = repair.next_ms or now_ms + int(policy.give_up_s * 1000)
-        return advance(repair, Event.LOCK, now_ms)._replace(next_ms=until)
-    if ours and not locked and repair.stage is Stage.WORKING:
-        return advance(repair, Event.UNLOCK, now_ms)
+        return advance(repair, RepairEvent.LOCK, now_ms)._replace(next_ms=until)
+    if ours and not locked and repair.stage is RepairStage.WORKING:
+        return advance(repair, RepairEvent.UNLOCK, now_ms)
     return repair
 
 
 def _healed(repair: Repair, ours: bool, now_ms: int) -> Repair:
     if not ours:
-        return advance(repair, Event.HEAL, now_ms, "metadata and liveness show that the ledger is true")
-    if repair.stage is Stage.LEAVING:
+        return advance(repair, RepairEvent.HEAL, now_ms, "metadata and liveness show that the ledger is true")
+    if repair.stage is RepairStage.LEAVING:
         return repair
-    return advance(repair, Event.LAPSE, now_ms, "the ledger is true again")
+    return advance(repair, RepairEvent.LAPSE, now_ms, "the ledger is true again")
 
 
 def _stale_approval(repair: Repair, finding: Rows | None, now_ms: int) -> Repair:
-    if repair.stage is Stage.APPROVED and finding is not None and int(finding["version"]) != repair.version:
+    if repair.stage is RepairStage.APPROVED and finding is not None and int(finding["version"]) != repair.version:
         return _lapsed(repair, now_ms, "the ledger changed after it was approved")
     return repair
 
 
 def _lapsed(repair: Repair, now_ms: int, detail: str) -> Repair:
     """An expired approval keeps the record of an earlier order, whose mark may still appear."""
-    earlier = repair.stage is Stage.APPROVED and repair.mark_ctime_ms
-    return advance(repair, Event.VANISH if earlier else Event.LAPSE, now_ms, detail)
+    earlier = repair.stage is RepairStage.APPROVED and repair.mark_ctime_ms
+    return advance(repair, RepairEvent.VANISH if earlier else RepairEvent.LAPSE, now_ms, detail)

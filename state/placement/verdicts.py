@@ -16,12 +16,12 @@ from trueup.state.bookkeeper.ledgers import Column, Ledgers
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.bookkeeper.topology import Topology
 from trueup.state.common.rules import Verdict
-from trueup.state.placement.evidence import Found, changes, shown, unjudged
+from trueup.state.placement.evidence import EvidenceFinding, changes, shown, unjudged
 from trueup.state.placement.fencing import NO_FORMER, Former
-from trueup.state.placement.fragments import GONE, UNREADABLE, Bench, Stage, plain, stages
+from trueup.state.placement.fragments import GONE, UNREADABLE, Bench, FragmentStage, plain, stages
 from trueup.state.placement.rules import RULES
 
-__all__ = ["NO_FORMER", "ORDER", "Former", "Verdicts", "evidence", "judge", "order", "strangers"]
+__all__ = ["NO_FORMER", "ORDER", "Former", "Verdicts", "evidence", "judge", "order", "unregistered"]
 
 ORDER = (
     "placement.unreadable",
@@ -116,7 +116,7 @@ def order(verdicts: Verdicts, ledgers: Ledgers, limit: int | None = None) -> Col
     return rows if limit is None else rows[:limit]
 
 
-def strangers(ledgers: Ledgers, topology: Topology) -> tuple[str, ...]:
+def unregistered(ledgers: Ledgers, topology: Topology) -> tuple[str, ...]:
     """Bookies named by ledgers that exist but absent from the topology, ordered by name."""
     known = {bookie.id for bookie in topology.bookies}
     odd = np.array([name not in known for name in ledgers.names], bool)
@@ -196,25 +196,25 @@ def _again(bench: Bench, ledgers: Ledgers, row: int, former: Former) -> tuple[in
     return found[worst].rule, worst
 
 
-def _fragments(bench: Bench, ledgers: Ledgers, row: int, former: Former) -> list[Found]:
+def _fragments(bench: Bench, ledgers: Ledgers, row: int, former: Former) -> list[EvidenceFinding]:
     """Every fragment of one row, judged separately."""
     ensembles, quorum = ledgers.ensembles(row), int(ledgers.quorum[row])
-    barred, out = former.of(int(ledgers.ledger[row])), []
+    excluded, out = former.of(int(ledgers.ledger[row])), []
     for at, bookies in enumerate(ensembles):
         ring = bench.classes(tuple(bookies))[None]
         tail = np.array([at == len(ensembles) - 1])
         stage = stages(ledgers.state[row : row + 1], ledgers.entries[row : row + 1], len(bookies), tail)
-        refusing = bench.targets(barred - set(bookies))
+        refusing = bench.targets(excluded - set(bookies))
         racks = Counter(rack for _, rack in refusing)
         rule, _, _ = bench.judge(ring, stage, quorum, racks)
-        out.append(Found(
-            int(rule[0]), Stage(int(plain(stage)[0])), bookies, bench.facts(ring, quorum, stage),
+        out.append(EvidenceFinding(
+            int(rule[0]), FragmentStage(int(plain(stage)[0])), bookies, bench.facts(ring, quorum, stage),
             tuple(bookie for bookie, _ in refusing), racks,
         ))  # fmt: skip
     return out
 
 
-def _worst(found: Sequence[Found]) -> int:
+def _worst(found: Sequence[EvidenceFinding]) -> int:
     return max(range(len(found)), key=lambda at: (_RANK[found[at].rule], -at))
 
 

@@ -42,7 +42,7 @@ CELLS = ("shape", "topology", "findings", "marks", "former")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class BucketAnswer:
     """The result of a batch of one bucket.
 
     ``full``: the findings are all of the bucket; otherwise they replace those of the same ledgers, and verdict TRUE
@@ -82,7 +82,7 @@ class Bucket:
             self._view = _over(base, tail)
         return self._view
 
-    def step(self, arrived: Ledgers, marks: Rows = NO_MARKS, topology: Topology | None = None) -> Answer | None:
+    def step(self, arrived: Ledgers, marks: Rows = NO_MARKS, topology: Topology | None = None) -> BucketAnswer | None:
         """Fold in one batch. Returns None if nothing changed that an operator would see."""
         fresh = self._fold(arrived, self.topology or topology)
         marked = self._fold_marks(marks)
@@ -98,7 +98,7 @@ class Bucket:
             return None
         count = int((self.view().state != LedgerState.GONE).sum()) if full else -1
         former = self.former.about(self.findings["ledger"])
-        return Answer(self.topology.epoch, full, count, said, self.marks[_present(self.marks)], former)
+        return BucketAnswer(self.topology.epoch, full, count, said, self.marks[_present(self.marks)], former)
 
     def _judge_all(self, topology: Topology) -> Rows:
         view = self.view()
@@ -225,4 +225,4 @@ def _findings(rows: Ledgers, verdicts: Verdicts, since: Rows, before: Rows, also
     return out
 
 
-__all__ = ["CELLS", "EMPTY", "FINDING", "MARK", "Answer", "Bucket", "merged"]
+__all__ = ["CELLS", "EMPTY", "FINDING", "MARK", "Bucket", "BucketAnswer", "merged"]

@@ -27,7 +27,7 @@ class Look:
     target_gone: bool = False
 
 
-class Silence(NamedTuple):
+class Anomaly(NamedTuple):
     """An anomaly that causes no error. ``records``: number of affected records, -1: unknown.
 
     ``stops``: the partition must not be copied until an operator resets it.
@@ -39,35 +39,35 @@ class Silence(NamedTuple):
     stops: bool = False
 
 
-def silences(before: Look, now: Look) -> list[Silence]:
+def anomalies(before: Look, now: Look) -> list[Anomaly]:
     """The anomalies in two consecutive observations of a partition; after a restart ``before`` is what was kept of the
     last one. A broker may report an old end for a moment after an
     election, so an end that moves backwards counts only if both observations show it."""
     if now.gone:
-        return [Silence("replication.topic-gone", -1, "the source does not have it")] if now.position >= 0 else []
+        return [Anomaly("replication.topic-gone", -1, "the source does not have it")] if now.position >= 0 else []
     found = [*_recreated(before, now)]
     if now.copied_end >= 0 and now.target_gone and before.target_gone:
-        found.append(Silence("replication.target-gone", -1, "the target does not have the topic", stops=True))
+        found.append(Anomaly("replication.target-gone", -1, "the target does not have the topic", stops=True))
     if found or now.position < 0:
         return found
     lost = now.source_start - now.position
     if now.source_start >= 0 and lost > 0:
         said = f"copied up to {now.position}, the log starts at {now.source_start}"
-        found.append(Silence("replication.retention-outran", lost, said))
+        found.append(Anomaly("replication.retention-outran", lost, said))
     if _short(now.source_end, now.position) and _short(before.source_end, before.position):
         said = f"copied up to {now.position}, the source ends at {now.source_end}"
-        found.append(Silence("replication.source-lost-records", now.position - now.source_end, said, stops=True))
+        found.append(Anomaly("replication.source-lost-records", now.position - now.source_end, said, stops=True))
     if _short(now.target_end, now.copied_end) and _short(before.target_end, before.copied_end):
         said = f"acknowledged up to {now.copied_end}, the target ends at {now.target_end}"
         lost = now.copied_end - now.target_end
-        found.append(Silence("replication.target-lost-records", lost, said, stops=True))
+        found.append(Anomaly("replication.target-lost-records", lost, said, stops=True))
     if now.alone and now.foreign > 0:
         said = f"{now.foreign} records of other writers are between those of the link"
-        found.append(Silence("replication.target-written", now.foreign, said))
+        found.append(Anomaly("replication.target-written", now.foreign, said))
     return found
 
 
-def bare(now: Look, heard: Iterable[Silence]) -> bool:
+def bare(now: Look, heard: Iterable[Anomaly]) -> bool:
     """Whether the target has none of the records that the link wrote to a partition."""
     rules = {silence.rule for silence in heard}
     emptied = "replication.target-lost-records" in rules and now.target_end == 0
@@ -91,10 +91,10 @@ def target_replaced(partitions: Iterable[tuple[str, bool]], clusters: tuple[str,
     return ""
 
 
-def _recreated(before: Look, now: Look) -> Iterator[Silence]:
+def _recreated(before: Look, now: Look) -> Iterator[Anomaly]:
     for side, old, new in (("topic", before.source_id, now.source_id), ("target", before.target_id, now.target_id)):
         if old and new and old != new:
-            yield Silence(f"replication.{side}-recreated", -1, f"its id was {old} and is {new}", stops=True)
+            yield Anomaly(f"replication.{side}-recreated", -1, f"its id was {old} and is {new}", stops=True)
 
 
 def _short(end: int, wanted: int) -> bool:
@@ -113,7 +113,7 @@ RETURN = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class PartitionFacts:
     """The inputs of the choice of a path; -1 and "": unknown.
 
     ``copy``: the setting of the link; ``magic``: the oldest record format at the source; ``per_batch``: records per
@@ -146,13 +146,13 @@ class Choice(NamedTuple):
     reason: str
 
 
-def choose(facts: Facts) -> Choice:
+def choose(facts: PartitionFacts) -> Choice:
     """The path of a link that shares no topic with another."""
     if facts.copy != "auto" and facts.copy in facts.paths:
         return Choice(facts.copy, "set by the link's copy")
-    obstacle = _obstacle(facts)
-    if obstacle:
-        return Choice("records", obstacle)
+    blocked_reason = _obstacle(facts)
+    if blocked_reason:
+        return Choice("records", blocked_reason)
     least = worth_while(facts.record_bytes) * (RETURN if facts.now == "records" else 1.0)
     if 0 <= facts.per_batch < least:
         found = f"batches of the source hold {facts.per_batch:.1f} records, fewer than {least:.1f}"
@@ -166,7 +166,7 @@ def worth_while(record_bytes: float) -> float:
     return BATCH_US / (RECORD_US + BYTE_US * max(0.0, record_bytes))
 
 
-def _obstacle(facts: Facts) -> str:
+def _obstacle(facts: PartitionFacts) -> str:
     """Why whole batches cannot be copied; empty if they can."""
     if "batches" not in facts.paths:
         return "only single records can be copied between these systems"
@@ -187,7 +187,7 @@ def _obstacle(facts: Facts) -> str:
     return facts.unfit
 
 
-def choose_together(links: Mapping[str, Facts], meeting: Collection[frozenset[str]]) -> dict[str, Choice]:
+def choose_together(links: Mapping[str, PartitionFacts], meeting: Collection[frozenset[str]]) -> dict[str, Choice]:
     """The path of every link. Links that share a topic (`state.replication.topology.meeting`) use one path, because
     records that are copied individually cannot carry a batch's producer id: a link's setting decides, then a limitation
     of any of them, then large batches in any of them."""

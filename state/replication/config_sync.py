@@ -61,7 +61,7 @@ class Right(NamedTuple):
     permission: str
 
 
-class Kind(IntEnum):
+class ChangeKind(IntEnum):
     """The kind of an action, in order of execution: permissions are never wider than at the source meanwhile."""
 
     CREATE = 0
@@ -80,7 +80,7 @@ class Action(NamedTuple):
     ``first``: required before any record is copied to the topic.
     """
 
-    kind: Kind
+    kind: ChangeKind
     topic: str
     reason: str
     said: str
@@ -143,7 +143,7 @@ def _created(topic: str, count: int, configs: Mapping[str, Setting], policy: Pol
     carried = {name: setting.value for name, setting in configs.items() if _carried(name, setting, policy)}
     needed = {name: value for name, value in TIMES.items() if not policy.known or name in policy.known}
     said = f"it does not exist; {count} partitions, settings of its source"
-    yield Action(Kind.CREATE, topic, "alignment.topic-missing", said, count, {**carried, **needed}, first=True)
+    yield Action(ChangeKind.CREATE, topic, "alignment.topic-missing", said, count, {**carried, **needed}, first=True)
 
 
 def _carried(name: str, setting: Setting, policy: Policy) -> bool:
@@ -156,7 +156,7 @@ def _carried(name: str, setting: Setting, policy: Policy) -> bool:
 def _grown(topic: str, count: int, there: Topic, policy: Policy) -> Iterator[Action]:
     if count > there.partitions and "partitions" in policy.align:
         said = f"{there.partitions} partitions, {count} at the source"
-        yield Action(Kind.GROW, topic, "alignment.partitions-fewer", said, count)
+        yield Action(ChangeKind.GROW, topic, "alignment.partitions-fewer", said, count)
 
 
 def _set(topic: str, configs: Mapping[str, Setting], there: Topic, policy: Policy) -> Iterator[Action]:
@@ -177,11 +177,11 @@ def _set(topic: str, configs: Mapping[str, Setting], there: Topic, policy: Polic
         elif theirs.own and not mine.own:
             other[name] = None
     for kind, rule, changed in (
-        (Kind.SECURE, "alignment.records-would-go", secure), (Kind.SET, "alignment.settings-differ", other),
+        (ChangeKind.SECURE, "alignment.records-would-go", secure), (ChangeKind.SET, "alignment.settings-differ", other),
     ):  # fmt: skip
         if changed:
             said = ", ".join(_change(name, there.configs[name].value, changed[name]) for name in sorted(changed))
-            yield Action(kind, topic, rule, said, configs=changed, first=kind is Kind.SECURE)
+            yield Action(kind, topic, rule, said, configs=changed, first=kind is ChangeKind.SECURE)
 
 
 def _change(name: str, before: str, after: str | None) -> str:
@@ -263,7 +263,11 @@ def _concerns(right: Right, scope: Scope) -> bool:
 
 def _granted(right: Right, reason: str) -> Action:
     added, allowed = reason == "alignment.right-missing", right.permission == "allow"
-    kind = (Kind.ALLOW if allowed else Kind.DENY) if added else (Kind.REVOKE if allowed else Kind.RELENT)
+    kind = (
+        (ChangeKind.ALLOW if allowed else ChangeKind.DENY)
+        if added
+        else (ChangeKind.REVOKE if allowed else ChangeKind.RELENT)
+    )
     said = (
         f"{right.principal} from {right.host}: {right.permission} {right.operation} on {right.pattern} "
         f"{right.resource} {right.name}"

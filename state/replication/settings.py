@@ -22,7 +22,7 @@ MOMENT = re.compile(
 )
 
 
-class Cluster(Protocol):
+class LogCluster(Protocol):
     """A cluster of any system, as its section declares it. Links refer to it by its name."""
 
     @property
@@ -39,7 +39,7 @@ class Cluster(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class LinkSettings:
     """A link copies topics from one cluster to another, in one direction."""
 
     source: str = key(doc="Name of the source cluster, as declared")

@@ -46,7 +46,7 @@ class Reason(NamedTuple):
     said: str
 
 
-class Stage(StrEnum):
+class PartitionStage(StrEnum):
     """The stage of a partition's copy; if several apply, the first in this order is reported."""
 
     GONE = "gone"
@@ -67,27 +67,31 @@ class Meaning(NamedTuple):
     state: LinkState
 
 
-STAGES: Mapping[Stage, Meaning] = {
-    Stage.GONE: Meaning("the source no longer has the topic", "its return; a recreated topic stops", LinkState.UP),
-    Stage.PAUSED: Meaning("the link does not copy, or the topic is paused", "an operator", LinkState.UP),
-    Stage.STOPPED: Meaning(
+STAGES: Mapping[PartitionStage, Meaning] = {
+    PartitionStage.GONE: Meaning(
+        "the source no longer has the topic", "its return; a recreated topic stops", LinkState.UP
+    ),
+    PartitionStage.PAUSED: Meaning("the link does not copy, or the topic is paused", "an operator", LinkState.UP),
+    PartitionStage.STOPPED: Meaning(
         "an operator has to act; the error shows the reason", "a successful retry, or a reset", LinkState.STOPPED
     ),
-    Stage.WAITING: Meaning(
+    PartitionStage.WAITING: Meaning(
         "a change at the target is required before the first record and waits for approval", "`trueup approve`",
         LinkState.WAITING,
     ),
-    Stage.RETRYING: Meaning("the last task failed with a temporary error", "a successful retry", LinkState.SLOW),
-    Stage.NEW: Meaning(
+    PartitionStage.RETRYING: Meaning(
+        "the last task failed with a temporary error", "a successful retry", LinkState.SLOW
+    ),
+    PartitionStage.NEW: Meaning(
         "no task has copied the partition in this run; the error shows what is missing", "the first report of a task",
         LinkState.STARTING,
     ),
-    Stage.CATCHING_UP: Meaning(
+    PartitionStage.CATCHING_UP: Meaning(
         "records that existed before its copy started or resumed are left", "the last of them", LinkState.CATCHING_UP
     ),
-    Stage.COPYING: Meaning("new records are copied as they arrive", "any of the above", LinkState.UP),
+    PartitionStage.COPYING: Meaning("new records are copied as they arrive", "any of the above", LinkState.UP),
 }  # fmt: skip
-MOVING = (Stage.RETRYING, Stage.NEW, Stage.CATCHING_UP, Stage.COPYING)
+MOVING = (PartitionStage.RETRYING, PartitionStage.NEW, PartitionStage.CATCHING_UP, PartitionStage.COPYING)
 """Stages in which progress is expected."""
 
 
@@ -114,18 +118,18 @@ class Part(NamedTuple):
     wait_ms: int = 0
 
 
-def stage_of(part: Part) -> Stage:
+def stage_of(part: Part) -> PartitionStage:
     """The stage of a partition, derived from the observation only."""
     holds = {
-        Stage.GONE: part.gone,
-        Stage.PAUSED: part.paused,
-        Stage.STOPPED: part.stopped,
-        Stage.WAITING: bool(part.approval),
-        Stage.RETRYING: part.begun and bool(part.error),
-        Stage.NEW: not part.begun,
-        Stage.CATCHING_UP: part.backlog,
+        PartitionStage.GONE: part.gone,
+        PartitionStage.PAUSED: part.paused,
+        PartitionStage.STOPPED: part.stopped,
+        PartitionStage.WAITING: bool(part.approval),
+        PartitionStage.RETRYING: part.begun and bool(part.error),
+        PartitionStage.NEW: not part.begun,
+        PartitionStage.CATCHING_UP: part.backlog,
     }
-    return next((stage for stage in Stage if holds.get(stage)), Stage.COPYING)
+    return next((stage for stage in PartitionStage if holds.get(stage)), PartitionStage.COPYING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,17 +198,17 @@ def _signs(signs: Signs, now_ms: int) -> Iterator[Found]:
 
 def _parts(parts: Sequence[Part]) -> Iterator[Found]:
     for stage, rule, said in (
-        (Stage.STOPPED, "replication.partition-stopped", "need an operator"),
-        (Stage.WAITING, "replication.awaiting-approval", "wait for `trueup approve`"),
-        (Stage.RETRYING, "replication.partition-failing", "are being retried"),
-        (Stage.NEW, "replication.starting", "are not copied yet"),
+        (PartitionStage.STOPPED, "replication.partition-stopped", "need an operator"),
+        (PartitionStage.WAITING, "replication.awaiting-approval", "wait for `trueup approve`"),
+        (PartitionStage.RETRYING, "replication.partition-failing", "are being retried"),
+        (PartitionStage.NEW, "replication.starting", "are not copied yet"),
     ):
         chosen = [part for part in parts if stage_of(part) is stage]
         if chosen:
-            why = chosen[0].approval if stage is Stage.WAITING else chosen[0].error
+            why = chosen[0].approval if stage is PartitionStage.WAITING else chosen[0].error
             first = f"{chosen[0].name}: {why}"
             yield STAGES[stage].state, Reason(rule, f"{len(chosen)} of {len(parts)} partitions {said}; {first}")
-    behind = [part for part in parts if stage_of(part) is Stage.CATCHING_UP]
+    behind = [part for part in parts if stage_of(part) is PartitionStage.CATCHING_UP]
     if behind:
         left = sum(max(0, part.left) for part in behind)
         said = f"{len(behind)} of {len(parts)} partitions copy existing records; {left:,} are left"
@@ -225,7 +229,7 @@ def _waits(moving: Sequence[Part], signs: Signs) -> Iterator[Found]:
     if idle is not None:
         left = f", {idle.left:,} wait" if idle.left > 0 else ""
         yield from _late(f"no record of {idle.name} was copied for %s{left}", idle.idle_ms, signs)
-    known = (part for part in moving if stage_of(part) is Stage.COPYING)
+    known = (part for part in moving if stage_of(part) is PartitionStage.COPYING)
     oldest = max(known, key=lambda part: part.wait_ms, default=None)
     if oldest is not None and oldest.wait_ms > signs.slow_ms >= oldest.idle_ms:
         said = f"a record of {oldest.name} has waited for {oldest.wait_ms // 1000} s; the copy continues"

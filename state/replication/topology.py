@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 from trueup.state.common.patterns import regex_of
 from trueup.state.replication.leases import target_of, topics_of
-from trueup.state.replication.settings import Link
+from trueup.state.replication.settings import LinkSettings
 
 Place = tuple[str, str]
 """Cluster and topic."""
 
 
-class Route(NamedTuple):
+class LinkRoute(NamedTuple):
     """A link's topics: name at the source to name at the target."""
 
     link: str
@@ -35,24 +35,24 @@ class Doubled(NamedTuple):
     ways: tuple[tuple[str, ...], tuple[str, ...]]
 
 
-def routes_of(links: Mapping[str, Link], names: Mapping[str, Collection[str]] | None = None) -> list[Route]:
+def routes_of(links: Mapping[str, LinkSettings], names: Mapping[str, Collection[str]] | None = None) -> list[LinkRoute]:
     """The routes of links over the existing topics, by cluster. Without these, the names in the links' settings are
     used, and each expression as if it were a topic: topics common to two expressions are not detected."""
     if names is None:
         names = _told(links)
     return [
-        Route(name, link.source, link.target, link.forward, _topics(link, names.get(link.source, ())), link.copy)
+        LinkRoute(name, link.source, link.target, link.forward, _topics(link, names.get(link.source, ())), link.copy)
         for name, link in links.items()
     ]
 
 
-def _topics(link: Link, names: Iterable[str]) -> dict[str, str]:
+def _topics(link: LinkSettings, names: Iterable[str]) -> dict[str, str]:
     chosen = topics_of(link.topics, link.exclude, names)
     chosen += [name for name in names if name in link.topics and regex_of(name) is not None]
     return {name: target_of(name, link.rename, link.into, link.source) for name in chosen}
 
 
-def _told(links: Mapping[str, Link]) -> dict[str, set[str]]:
+def _told(links: Mapping[str, LinkSettings]) -> dict[str, set[str]]:
     """Names in the settings of links, and the names that they can have at other clusters."""
     names: dict[str, set[str]] = {}
     for link in links.values():
@@ -63,9 +63,9 @@ def _told(links: Mapping[str, Link]) -> dict[str, set[str]]:
     return names
 
 
-def doubled(routes: Iterable[Route]) -> Iterator[Doubled]:
+def doubled(routes: Iterable[LinkRoute]) -> Iterator[Doubled]:
     """Every place that records of one origin reach on two routes, with the first two routes found."""
-    leaving: dict[Place, list[tuple[Route, str]]] = {}
+    leaving: dict[Place, list[tuple[LinkRoute, str]]] = {}
     for route in routes:
         for topic, called in route.topics.items():
             leaving.setdefault((route.source, topic), []).append((route, called))
@@ -73,7 +73,7 @@ def doubled(routes: Iterable[Route]) -> Iterator[Doubled]:
         yield from _doubled_from(origin, leaving)
 
 
-def _doubled_from(origin: Place, leaving: Mapping[Place, list[tuple[Route, str]]]) -> Iterator[Doubled]:
+def _doubled_from(origin: Place, leaving: Mapping[Place, list[tuple[LinkRoute, str]]]) -> Iterator[Doubled]:
     came: dict[Place, tuple[str, ...]] = {}
     twice: set[Place] = set()
     walks: list[tuple[Place, frozenset[str], tuple[str, ...]]] = [(origin, frozenset({origin[0]}), ())]
@@ -91,7 +91,7 @@ def _doubled_from(origin: Place, leaving: Mapping[Place, list[tuple[Route, str]]
                 yield Doubled(origin, there, (came[there], longer))
 
 
-def meeting(routes: Collection[Route]) -> list[frozenset[str]]:
+def meeting(routes: Collection[LinkRoute]) -> list[frozenset[str]]:
     """Groups of links that must use one path, because records of one can reach another: links with a common topic of
     a common cluster, transitively. Only groups of more than one."""
     group = {route.link: {route.link} for route in routes}
@@ -104,7 +104,7 @@ def meeting(routes: Collection[Route]) -> list[frozenset[str]]:
     return [frozenset(links) for links in {id(links): links for links in group.values()}.values() if len(links) > 1]
 
 
-def second_ways(routes: Iterable[Route]) -> dict[str, str]:
+def second_ways(routes: Iterable[LinkRoute]) -> dict[str, str]:
     """Links that deliver records of another route again: the first case of each, as expectation and finding."""
     problems: dict[str, str] = {}
     for found in doubled(routes):
@@ -114,7 +114,7 @@ def second_ways(routes: Iterable[Route]) -> dict[str, str]:
     return problems
 
 
-def check_topology(routes: Collection[Route]) -> list[str]:
+def check_topology(routes: Collection[LinkRoute]) -> list[str]:
     """The problems of all links together."""
     problems = [f"links.{link}.forward: expected {text}" for link, text in second_ways(routes).items()]
     copies = {route.link: route.copy for route in routes}

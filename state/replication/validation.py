@@ -11,13 +11,13 @@ from trueup.state.common.options import shown
 from trueup.state.common.patterns import problems_of, regex_of
 from trueup.state.common.systems import SYSTEMS, System, internal
 from trueup.state.replication.leases import flow_of, target_of
-from trueup.state.replication.settings import Link, start_of
+from trueup.state.replication.settings import LinkSettings, start_of
 from trueup.state.replication.topology import check_topology, routes_of
 
 ENTRY_POINT = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
-def check_links(links: Mapping[str, Link | None], systems: Mapping[str, str]) -> list[str]:
+def check_links(links: Mapping[str, LinkSettings | None], systems: Mapping[str, str]) -> list[str]:
     """The problems of the links; None stands for one that is invalid by itself."""
     declared = {name: link for name, link in links.items() if link}
     problems = [
@@ -27,12 +27,12 @@ def check_links(links: Mapping[str, Link | None], systems: Mapping[str, str]) ->
     return problems + list(_flows(declared))
 
 
-def check_ways(links: Mapping[str, Link]) -> list[str]:
+def check_ways(links: Mapping[str, LinkSettings]) -> list[str]:
     """The problems of the routes of links that are each valid."""
     return check_topology(routes_of(links))
 
 
-def check_link(name: str, link: Link, systems: Mapping[str, str]) -> list[str]:
+def check_link(name: str, link: LinkSettings, systems: Mapping[str, str]) -> list[str]:
     """The problems of one link by itself."""
     path, source, target = f"links.{name}", _system(link.source, systems), _system(link.target, systems)
     found = (_topics(path, link, source), _target(path, link, source, target), _times(path, link))
@@ -49,7 +49,7 @@ def _declared(systems: Mapping[str, str]) -> str:
     return "; ".join(f"{section}: {', '.join(names) or 'nothing is there'}" for section, names in sections.items())
 
 
-def _ends(path: str, link: Link, systems: Mapping[str, str]) -> Iterator[str]:
+def _ends(path: str, link: LinkSettings, systems: Mapping[str, str]) -> Iterator[str]:
     for end, name in (("source", link.source), ("target", link.target)):
         if name not in systems:
             yield f"{path}.{end}: expected one of {_declared(systems)}; found {shown(name)}"
@@ -57,7 +57,7 @@ def _ends(path: str, link: Link, systems: Mapping[str, str]) -> Iterator[str]:
         yield f"{path}.target: expected another cluster than {path}.source; found {shown(link.target)}"
 
 
-def _topics(path: str, link: Link, source: System) -> Iterator[str]:
+def _topics(path: str, link: LinkSettings, source: System) -> Iterator[str]:
     for leaf in ("topics", "exclude", "paused_topics", "groups", "config_exclude"):
         yield from problems_of(f"{path}.{leaf}", getattr(link, leaf))
     for name in link.topics:
@@ -68,7 +68,7 @@ def _topics(path: str, link: Link, source: System) -> Iterator[str]:
             yield f"{path}.topics: expected topics that applications write; found {shown(name)}, which is internal"
 
 
-def _target(path: str, link: Link, source: System, target: System) -> Iterator[str]:
+def _target(path: str, link: LinkSettings, source: System, target: System) -> Iterator[str]:
     allowed = f"a name that {target.title} allows"
     if link.into:
         if not target.allows(link.into) or internal(link.into):
@@ -94,7 +94,7 @@ def _nameable(template: str, source: str, target: System) -> bool:
     return target.allows(filled) and not internal(filled)
 
 
-def _times(path: str, link: Link) -> Iterator[str]:
+def _times(path: str, link: LinkSettings) -> Iterator[str]:
     if start_of(link.start) is None:
         wanted = "earliest, latest, time:2026-01-31T00:00:00Z or group:NAME"
         yield f"{path}.start: expected {wanted}; found {shown(link.start)}"
@@ -104,7 +104,7 @@ def _times(path: str, link: Link) -> Iterator[str]:
         yield f"{path}.stalled_s: expected more than {path}.slow_s, {link.slow_s}; found {link.stalled_s}"
 
 
-def _failures(path: str, link: Link) -> Iterator[str]:
+def _failures(path: str, link: LinkSettings) -> Iterator[str]:
     for leaf, code in (("hook", link.hook), ("transform", link.transform)):
         if code and not ENTRY_POINT.fullmatch(code):
             yield f"{path}.{leaf}: expected module:function; found {shown(code)}"
@@ -118,7 +118,7 @@ def _failures(path: str, link: Link) -> Iterator[str]:
         yield f"{path}.copy: expected records or auto because {path}.failures handles single records; found 'batches'"
 
 
-def _flows(links: Mapping[str, Link]) -> Iterator[str]:
+def _flows(links: Mapping[str, LinkSettings]) -> Iterator[str]:
     """Links that write to one cluster as the same producer would refuse each other's records."""
     seen: dict[tuple[str, int], str] = {}
     for name, link in links.items():

@@ -26,17 +26,17 @@ from trueup.state.common.options import (
     shown_name,
 )
 from trueup.state.common.systems import SYSTEMS
-from trueup.state.deletion.settings import Deletion
-from trueup.state.deletion.stores import Store, check_stores
+from trueup.state.deletion.settings import DeletionSettings
+from trueup.state.deletion.stores import StoreSettings, check_stores
 from trueup.state.kafka.settings import KafkaCluster
-from trueup.state.logdirs.settings import LogDirs
-from trueup.state.placement.settings import Placement
+from trueup.state.logdirs.settings import LogDirsSettings
+from trueup.state.placement.settings import PlacementSettings
 from trueup.state.replication import settings as replication
 from trueup.state.settings import validation
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class ClusterSettings:
     """The BookKeeper cluster that Trueup reconciles."""
 
     zookeeper: str = key(
@@ -59,7 +59,7 @@ class Cluster:
 
 
 @dataclass(frozen=True, slots=True)
-class Racks:
+class RackSettings:
     """How racks of bookies are resolved. They must equal the racks of the AutoRecovery workers, or repairs fail."""
 
     source: str = key("none", "Source of the rack map", one_of=("none", "script", "static", "pulsar"))
@@ -69,7 +69,7 @@ class Racks:
 
 
 @dataclass(frozen=True, slots=True)
-class Journal:
+class JournalSettings:
     """The Kafka topics that store the observations."""
 
     bootstrap: str = key(
@@ -85,7 +85,7 @@ class Journal:
 
 
 @dataclass(frozen=True, slots=True)
-class Spark:
+class SparkSettings:
     """The Spark session."""
 
     master: str = key("local[2]", "Spark master, local[N] or spark://host:port")
@@ -110,7 +110,7 @@ _MEMORY = re.compile(r"[1-9][0-9]{0,8}[kmgt]b?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Http:
+class HttpSettings:
     """The API and the status page."""
 
     host: str = key("127.0.0.1", "Listen address; the API has no authentication")
@@ -121,23 +121,23 @@ class Http:
 class Settings:
     """The contents of trueup.yaml."""
 
-    cluster: Cluster = field(default_factory=Cluster)
-    racks: Racks = field(default_factory=Racks)
-    placement: Placement = field(default_factory=Placement)
-    deletion: Deletion = field(default_factory=Deletion)
-    stores: dict[str, Store] = field(default_factory=dict)
+    cluster: ClusterSettings = field(default_factory=ClusterSettings)
+    racks: RackSettings = field(default_factory=RackSettings)
+    placement: PlacementSettings = field(default_factory=PlacementSettings)
+    deletion: DeletionSettings = field(default_factory=DeletionSettings)
+    stores: dict[str, StoreSettings] = field(default_factory=dict)
     kafka: dict[str, KafkaCluster] = field(default_factory=dict)
-    links: dict[str, replication.Link] = field(default_factory=dict)
-    logdirs: dict[str, LogDirs] = field(default_factory=dict)
-    journal: Journal = field(default_factory=Journal)
-    spark: Spark = field(default_factory=Spark)
-    http: Http = field(default_factory=Http)
+    links: dict[str, replication.LinkSettings] = field(default_factory=dict)
+    logdirs: dict[str, LogDirsSettings] = field(default_factory=dict)
+    journal: JournalSettings = field(default_factory=JournalSettings)
+    spark: SparkSettings = field(default_factory=SparkSettings)
+    http: HttpSettings = field(default_factory=HttpSettings)
     data_dir: str = key("trueup-data", "Directory of the embedded journal, checkpoints and logs")
     sections: dict[str, Any] = field(default_factory=dict, metadata={"inner": True})
     """Further sections, by name: those that streams declare."""
 
     @property
-    def clusters(self) -> dict[str, tuple[str, replication.Cluster]]:
+    def clusters(self) -> dict[str, tuple[str, replication.LogCluster]]:
         """Every cluster that a link can name: its system (the section's name) and its settings."""
         return {name: (system, one) for system in SYSTEMS for name, one in getattr(self, system).items()}
 

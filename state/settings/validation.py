@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from trueup.state.common.options import shown
 from trueup.state.common.patterns import problems_of
 from trueup.state.common.systems import SYSTEMS
-from trueup.state.logdirs.settings import WINDOW, LogDirs
-from trueup.state.replication.settings import Cluster, Link
+from trueup.state.logdirs.settings import WINDOW, LogDirsSettings
+from trueup.state.replication.settings import LinkSettings, LogCluster
 from trueup.state.replication.validation import check_link, check_links, check_ways
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
@@ -17,8 +17,8 @@ LOGDIRS = "kafka"
 
 
 def check(
-    clusters: Mapping[str, Mapping[str, Cluster | None]],
-    links: Mapping[str, Link | None], logdirs: Mapping[str, LogDirs | None],
+    clusters: Mapping[str, Mapping[str, LogCluster | None]],
+    links: Mapping[str, LinkSettings | None], logdirs: Mapping[str, LogDirsSettings | None],
 ) -> list[str]:  # fmt: skip
     """The problems of the declarations; None stands for one that is invalid by itself. ``clusters``: by
     section and name."""
@@ -33,7 +33,7 @@ def check(
     return problems + found or check_ways({name: link for name, link in links.items() if link})
 
 
-def check_clusters(clusters: Mapping[str, Mapping[str, Cluster | None]]) -> list[str]:
+def check_clusters(clusters: Mapping[str, Mapping[str, LogCluster | None]]) -> list[str]:
     """The problems of the clusters of all sections. Names and bits are unique across sections: a link names its
     ends without their system, and a record's path contains only bits."""
     every = [(section, name, cluster) for section, table in clusters.items() for name, cluster in table.items()]
@@ -48,14 +48,14 @@ def check_clusters(clusters: Mapping[str, Mapping[str, Cluster | None]]) -> list
     return problems
 
 
-def _bits(clusters: list[tuple[str, str, Cluster]]) -> Iterator[str]:
+def _bits(clusters: list[tuple[str, str, LogCluster]]) -> Iterator[str]:
     bits: dict[int, str] = {}
     for section, name, cluster in clusters:
         if (other := bits.setdefault(cluster.bit, (path := f"{section}.{name}"))) != path:
             yield f"{path}.bit: expected another than that of {other}; found {cluster.bit}"
 
 
-def _addresses(clusters: list[tuple[str, str, Cluster]]) -> Iterator[str]:
+def _addresses(clusters: list[tuple[str, str, LogCluster]]) -> Iterator[str]:
     addresses: dict[str, str] = {}
     for section, name, cluster in clusters:
         path, key = f"{section}.{name}", SYSTEMS[section].address
@@ -66,14 +66,16 @@ def _addresses(clusters: list[tuple[str, str, Cluster]]) -> Iterator[str]:
                 yield f"{path}.{key}: expected another cluster than {other}; found {address.strip()}"
 
 
-def check_entry(section: str, name: str, entry: Link | LogDirs | None, systems: Mapping[str, str]) -> list[str]:
+def check_entry(
+    section: str, name: str, entry: LinkSettings | LogDirsSettings | None, systems: Mapping[str, str]
+) -> list[str]:
     """The problems of one entry of links or logdirs by itself. ``systems``: of every cluster."""
-    if isinstance(entry, LogDirs):
+    if isinstance(entry, LogDirsSettings):
         return list(_directories(f"{section}.{name}", entry))
     return check_link(name, entry, systems) if entry else []
 
 
-def _directories(path: str, chosen: LogDirs) -> Iterator[str]:
+def _directories(path: str, chosen: LogDirsSettings) -> Iterator[str]:
     yield from problems_of(f"{path}.exclude", chosen.exclude)
     for place in chosen.exclude_dirs:
         if not place.startswith("/"):

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from trueup.connectors.bookkeeper.metadata import mark_codec, queries
-from trueup.connectors.bookkeeper.metadata.layout import Paths
-from trueup.connectors.pulsar.layout import Paths as Owners
-from trueup.connectors.zookeeper.client import Client, Committed, deletion
+from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths
+from trueup.connectors.pulsar.layout import PulsarPaths as Owners
+from trueup.connectors.zookeeper.client import CommittedNode, ZooKeeperClient, deletion
 from trueup.connectors.zookeeper.errors import FORBIDDEN, TooOld
 from trueup.state.common.errors import Retry
 from trueup.state.deletion.settings import OPERATOR
@@ -23,12 +23,12 @@ DEFAULT_RACK = "/default-rack"
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class OpenCluster:
     """The cluster of one open session."""
 
     settings: Settings
-    client: Client
-    paths: Paths
+    client: ZooKeeperClient
+    paths: BookKeeperPaths
 
 
 def all_of(settings: Settings) -> Iterator[Check]:
@@ -39,7 +39,7 @@ def all_of(settings: Settings) -> Iterator[Check]:
 
 def _cluster(settings: Settings) -> Iterator[Check]:
     chosen = settings.cluster
-    client = Client(
+    client = ZooKeeperClient(
         chosen.zookeeper, timeout=chosen.session_timeout_ms / 1000, auth_data=list(chosen.auth.items()) or None
     )
     client.open(OPEN_S)
@@ -50,8 +50,8 @@ def _cluster(settings: Settings) -> Iterator[Check]:
         client.shut()
 
 
-def _bookkeeper(settings: Settings, client: Client) -> Iterator[Check]:
-    seen = Seen(settings, client, queries.paths_of(client, settings.cluster.ledgers_root))
+def _bookkeeper(settings: Settings, client: ZooKeeperClient) -> Iterator[Check]:
+    seen = OpenCluster(settings, client, queries.paths_of(client, settings.cluster.ledgers_root))
     yield layout(seen)
     yield from tried("bulk reads", lambda: bulk(seen))
     yield from tried("rights", lambda: rights(seen))
@@ -60,7 +60,7 @@ def _bookkeeper(settings: Settings, client: Client) -> Iterator[Check]:
     yield from tried("racks", lambda: _bookies(seen))
 
 
-def _bookies(seen: Seen) -> Iterator[Check]:
+def _bookies(seen: OpenCluster) -> Iterator[Check]:
     found = queries.registered(seen.client, seen.paths)
     yield bookies(found)
     places = locations(seen, found)
@@ -71,13 +71,13 @@ def _bookies(seen: Seen) -> Iterator[Check]:
         yield from worker_checks.worker(seen.settings, address, places, found.hosts)
 
 
-def layout(seen: Seen) -> Check:
+def layout(seen: OpenCluster) -> Check:
     """BookKeeper's root can be read, and names a layout that we know."""
     name = queries.instance(seen.client, seen.paths.root) or "none"
     return ok("bookkeeper", f"{seen.paths.root}, {seen.paths.layout.value}, instance {name}")
 
 
-def owners(seen: Seen) -> Iterator[Check]:
+def owners(seen: OpenCluster) -> Iterator[Check]:
     """Where it is wanted: the cluster is the one that deletions were allowed on, and what points to ledgers can be
     read."""
     chosen = seen.settings.deletion
@@ -99,7 +99,7 @@ def owners(seen: Seen) -> Iterator[Check]:
         yield ok("deletion: owners", f"{len(seen.client.listing(top)[0])} tenants below {top}")
 
 
-def bulk(seen: Seen) -> Check:
+def bulk(seen: OpenCluster) -> Check:
     """The server knows multi reads (ZooKeeper 3.6)."""
     try:
         list(seen.client.multi_read(seen.paths.root, [b"LAYOUT"]))
@@ -110,7 +110,7 @@ def bulk(seen: Seen) -> Check:
     return ok("bulk reads", "many znodes in one request")
 
 
-def rights(seen: Seen) -> Iterator[Check]:
+def rights(seen: OpenCluster) -> Iterator[Check]:
     """Marks and votes may be written: created and deleted in one transaction, so nobody ever sees them."""
     for name, parent in (("marks", seen.paths.marks), ("vote", seen.paths.election)):
         found = _may_create(seen, parent)
@@ -122,13 +122,13 @@ def rights(seen: Seen) -> Iterator[Check]:
             yield fail(f"right: {name}", found, "give the identity of cluster.auth this right, or use mode observe")
 
 
-def _may_create(seen: Seen, parent: str) -> str:
+def _may_create(seen: OpenCluster, parent: str) -> str:
     """Empty if znodes may be created below ``parent``, or below what is there of it; else why not."""
     while seen.client.look(parent) is None and parent != seen.paths.root:
         parent = parent.rpartition("/")[0]
     path = f"{parent}/trueup-doctor-{uuid.uuid4().hex}"
     answer = next(iter(seen.client.commit([[seen.client.creation(path), deletion(path, -1)]])))
-    if isinstance(answer, Committed):
+    if isinstance(answer, CommittedNode):
         bad = [code for code in answer.codes if code]
         return "" if not bad else f"{parent}: " + ("no permission" if FORBIDDEN in bad else f"ZooKeeper error {bad[0]}")
     return str(answer)
@@ -143,7 +143,7 @@ def bookies(found: queries.Registered) -> Check:
     return warn("bookies", counts, "return or decommission those that are away") if lost else ok("bookies", counts)
 
 
-def locations(seen: Seen, found: queries.Registered) -> dict[str, str]:
+def locations(seen: OpenCluster, found: queries.Registered) -> dict[str, str]:
     """Rack of every bookie as our settings have it, the default rack where none is known."""
     from trueup.streams.bookkeeper.cluster import rack_map
 
@@ -155,7 +155,7 @@ def locations(seen: Seen, found: queries.Registered) -> dict[str, str]:
     return {bookie: rack or DEFAULT_RACK for bookie, rack in places.items()}
 
 
-def racks(seen: Seen, places: dict[str, str]) -> Check:
+def racks(seen: OpenCluster, places: dict[str, str]) -> Check:
     """Bookies have racks, and there are enough racks."""
     by_rack, need = Counter(places.values()), seen.settings.placement.min_racks
     shown = ", ".join(f"{rack} {count}" for rack, count in sorted(by_rack.items()))
@@ -169,7 +169,7 @@ def racks(seen: Seen, places: dict[str, str]) -> Check:
     return ok("racks", shown)
 
 
-def auditor(seen: Seen) -> Iterator[Check]:
+def auditor(seen: OpenCluster) -> Iterator[Check]:
     """Who holds the lowest vote, and whether replication is switched on."""
     holder, chosen = _holder(seen), seen.settings.placement
     wanted = chosen.hold_vote and chosen.mode != "observe"
@@ -184,7 +184,7 @@ def auditor(seen: Seen) -> Iterator[Check]:
         yield ok("replication", "enabled")
 
 
-def _holder(seen: Seen) -> str:
+def _holder(seen: OpenCluster) -> str:
     """Bookie id in the lowest vote, empty if there is none."""
     names = seen.client.listings([seen.paths.election])[0][0]
     votes = sorted(name for name in names if name.startswith(b"V_"))

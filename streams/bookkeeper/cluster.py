@@ -7,17 +7,17 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from trueup.connectors.bookkeeper.bookie.connection import tls_of
-from trueup.connectors.bookkeeper.deletion.presence import Answer, presence
+from trueup.connectors.bookkeeper.deletion.presence import PresenceAnswer, presence
 from trueup.connectors.bookkeeper.deletion.remove import RemovalOrder, Removed, remove
 from trueup.connectors.bookkeeper.metadata import bulk, mark_codec, queries
 from trueup.connectors.bookkeeper.metadata.addresses import Addresses
-from trueup.connectors.bookkeeper.metadata.capture import Capture, Health
-from trueup.connectors.bookkeeper.metadata.layout import Paths
+from trueup.connectors.bookkeeper.metadata.capture import BookKeeperCapture, CaptureHealth
+from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths
 from trueup.connectors.bookkeeper.metadata.rack_source import RackHealth, RackSource
-from trueup.connectors.bookkeeper.metadata.racks import Pulsar, Racks, Script, Static, Unmapped
-from trueup.connectors.bookkeeper.placement.auditor_election import Orders, Role, Vote
-from trueup.connectors.bookkeeper.placement.marks import MarkOrder, Marks, Outcome
-from trueup.connectors.zookeeper.client import Client
+from trueup.connectors.bookkeeper.metadata.racks import PulsarRacks, RackMap, Script, Static, Unmapped
+from trueup.connectors.bookkeeper.placement.auditor_election import AuditorOrders, Role, Vote
+from trueup.connectors.bookkeeper.placement.marks import MarkOrder, MarkOutcome, Marks
+from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.connectors.zookeeper.follower import Run
 from trueup.state.bookkeeper.ledgers import EMPTY, Ledgers, concat
 from trueup.state.bookkeeper.observations import LedgerRecord, Observation
@@ -57,11 +57,13 @@ class BookKeeper:
         self._racks = self._rack_map(live.now.racks)
         held = known(journal, clock())
         self.reached, self._reached = held.zxid, Reached(journal, clock)
-        self._capture = Capture(self.connect, self._root, self._racks, self._publish, keeper.seen, held, clock)
+        self._capture = BookKeeperCapture(
+            self.connect, self._root, self._racks, self._publish, keeper.seen, held, clock
+        )
         self.judging.load()
         self._tls = bookie_tls(live.now.cluster.bookies)
         self._lock = threading.RLock()
-        self._client: Client | None = None
+        self._client: ZooKeeperClient | None = None
         self._vote: Vote | None = None
 
     def _publish(self, observations: Iterable[Observation]) -> None:
@@ -73,16 +75,16 @@ class BookKeeper:
             self._journal.publish(observations)
         self.judging.published(observations)
 
-    def _rack_map(self, chosen: settings.Racks) -> Racks:
+    def _rack_map(self, chosen: settings.RackSettings) -> RackMap:
         found = rack_map(chosen)
         if not isinstance(found, Script):
             return found
         return RackSource(found, chosen.refresh_s * 1000, lambda: self._capture.racks_changed(), self._clock)
 
-    def connect(self) -> Client:
+    def connect(self) -> ZooKeeperClient:
         """A client of the cluster's ZooKeeper, not open yet."""
         chosen = self._live.now.cluster
-        client = Client(
+        client = ZooKeeperClient(
             chosen.zookeeper,
             timeout=chosen.session_timeout_ms / 1000,
             auth_data=list(chosen.auth.items()) or None,
@@ -90,7 +92,7 @@ class BookKeeper:
         client.add_listener(self._metrics.session())
         return client
 
-    def session(self) -> Client:
+    def session(self) -> ZooKeeperClient:
         """A session for acts and questions, beside the one that watches. Raises `Retry`."""
         with self._lock:
             if self._client is None or self._client.ended:
@@ -134,14 +136,14 @@ class BookKeeper:
                 self._vote = None
                 self._keeper.wait_for(0)
 
-    def _told(self, orders: Orders) -> None:
+    def _told(self, orders: AuditorOrders) -> None:
         """What operators tell the Auditor is told to us while we hold its place."""
         self._keeper.wait_for(orders.delay_s * 1000)
         if orders.audit:
             self._keeper.settle(at_once=True)
 
     @property
-    def paths(self) -> Paths:
+    def paths(self) -> BookKeeperPaths:
         """Where this cluster keeps things."""
         return self._capture.paths
 
@@ -169,7 +171,7 @@ class BookKeeper:
         ours = vote.session if vote is not None else 0
         return [name for name, owner in queries.voters(client, self._capture.paths) if owner != ours]
 
-    def health(self) -> Health:
+    def health(self) -> CaptureHealth:
         """How the capture fares."""
         return self._capture.health()
 
@@ -223,7 +225,7 @@ class BookKeeper:
             return "ZooKeeper: what was observed is too old"
         return f"what ZooKeeper holds cannot be followed: {self._capture.defect}" if self._capture.defect else ""
 
-    def obstacle(self) -> str:
+    def blocked_reason(self) -> str:
         """Why nothing may be changed now; empty if it may."""
         if unseen := self.unseen():
             return unseen
@@ -257,13 +259,16 @@ class BookKeeper:
         reasons: dict[tuple[int, str], str] = {}
         client, paths = self.session(), self._capture.paths
         found = presence(asked, Addresses(client, paths), ASK_S, reasons=reasons, tls=self._tls)
-        silent = {bookie for said in found.values() for bookie, answer in said.items() if answer is Answer.SILENT}
+        silent = {
+            bookie for said in found.values() for bookie, answer in said.items() if answer is PresenceAnswer.SILENT
+        }
         # One without a cookie was decommissioned: it comes back empty or not at all.
         retired = {bookie for bookie in silent if client.look(f"{paths.cookies}/{bookie}") is None}
         return {
             ledger: {
-                bookie: "still serves it" if answer is Answer.HELD else reasons.get((ledger, bookie), "no answer")
-                for bookie, answer in said.items() if answer is not Answer.GONE and bookie not in retired
+                bookie: "still serves it" if answer is PresenceAnswer.HELD
+                else reasons.get((ledger, bookie), "no answer")
+                for bookie, answer in said.items() if answer is not PresenceAnswer.GONE and bookie not in retired
             }
             for ledger, said in found.items()
         }  # fmt: skip
@@ -279,7 +284,7 @@ class BookKeeper:
         """Which worker holds the lock of each of these ledgers."""
         return Marks(self.session(), self._capture.paths).holders(ledgers) if ledgers else {}
 
-    def mark(self, orders: Sequence[MarkOrder]) -> list[Outcome]:
+    def mark(self, orders: Sequence[MarkOrder]) -> list[MarkOutcome]:
         """Write marks, each on its own requirements."""
         return Marks(self.session(), self._capture.paths).mark(orders)
 
@@ -287,7 +292,7 @@ class BookKeeper:
         """The marks that these ledgers have now, read afresh."""
         return Marks(self.session(), self._capture.paths).look(ledgers) if ledgers else {}
 
-    def withdraw(self, items: Sequence[tuple[int, int]]) -> list[Outcome]:
+    def withdraw(self, items: Sequence[tuple[int, int]]) -> list[MarkOutcome]:
         """Take back the marks of these ledgers that still have this znode version."""
         return Marks(self.session(), self._capture.paths).withdraw(items)
 
@@ -300,10 +305,10 @@ def bookie_tls(options: Mapping[str, str]) -> ssl.SSLContext | None:
         raise BadSettings([f"cluster.bookies: {problem}" for problem in error.problems]) from error
 
 
-def rack_map(chosen: settings.Racks) -> Racks:
+def rack_map(chosen: settings.RackSettings) -> RackMap:
     """The rack map that the settings name."""
     if chosen.source == "script":
         return Script(chosen.script)
     if chosen.source == "static":
         return Static(chosen.table)
-    return Pulsar() if chosen.source == "pulsar" else Unmapped()
+    return PulsarRacks() if chosen.source == "pulsar" else Unmapped()

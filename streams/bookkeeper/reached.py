@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from trueup.connectors.bookkeeper.metadata.capture import Health
+from trueup.connectors.bookkeeper.metadata.capture import CaptureHealth
 from trueup.connectors.bookkeeper.metadata.published import Known
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.common.errors import TrueupError
@@ -28,7 +28,7 @@ class Reached:
         self._journal, self._clock = journal, clock
         self._last, self._next_ms = (0, ""), 0
 
-    def observe(self, health: Health) -> None:
+    def observe(self, health: CaptureHealth) -> None:
         """Remember the zxid and the identity of a cluster that is followed, now and then."""
         now_ms, found = self._clock(), (health.last_zxid, health.instance)
         if not health.synced or health.problem or now_ms < self._next_ms or found == self._last:

@@ -12,7 +12,7 @@ from trueup.state.bookkeeper.membership import MembershipPolicy, settle
 from trueup.state.bookkeeper.observations import Sighting
 from trueup.state.bookkeeper.topology import Status, Topology
 from trueup.state.common.errors import Retry
-from trueup.state.placement.settings import Placement
+from trueup.state.placement.settings import PlacementSettings
 from trueup.streams.config.live import Live
 from trueup.streams.journal.codec import topology_of, topology_record
 from trueup.streams.journal.journal import Journal
@@ -22,7 +22,7 @@ KEY = b"topology"
 AGAIN_MS = 600_000  # all is judged again for the sake of time alone at most this often
 
 
-def membership(policy: Placement, least_ms: int = 0, unnamed: bool = False) -> MembershipPolicy:
+def membership(policy: PlacementSettings, least_ms: int = 0, unnamed: bool = False) -> MembershipPolicy:
     """The part of the placement settings that bookies are judged by; ``least_ms`` is the least grace; ``unnamed``:
     no ledger names a lost bookie."""
     return MembershipPolicy(

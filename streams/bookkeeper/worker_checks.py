@@ -12,7 +12,7 @@ import urllib3
 from urllib3.exceptions import HTTPError
 from urllib3.util import Timeout
 
-from trueup.connectors.bookkeeper.metadata.racks import Racks, Script, Unmapped
+from trueup.connectors.bookkeeper.metadata.racks import RackMap, Script, Unmapped
 from trueup.state.common.errors import BadSettings
 from trueup.state.settings.settings import Settings
 from trueup.streams.runtime.checks import Check, fail, ok, warn
@@ -98,7 +98,7 @@ def _racks(name: str, settings: Settings, conf: Conf, places: Mapping[str, str],
     if script and not os.access(script, os.X_OK):
         return warn(name, f"its script {script} cannot be run here", "compare it with racks.* by hand")
     try:
-        theirs: Racks = Script(script) if script else Unmapped()
+        theirs: RackMap = Script(script) if script else Unmapped()
         return _compared(name, places, {b: r or "/default-rack" for b, r in theirs.resolve(places, hosts).items()})
     except BadSettings:
         return warn(name, f"its script {script} fails here", "compare it with racks.* by hand")

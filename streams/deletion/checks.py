@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from trueup.connectors.pulsar.offload_index import pair_of
 from trueup.connectors.s3.store import store_of
-from trueup.state.deletion.stores import Store
+from trueup.state.deletion.stores import StoreSettings
 from trueup.state.settings.settings import Settings
 from trueup.streams.runtime.checks import Check, ok, tried, warn
 from trueup.streams.runtime.format import many
@@ -16,7 +16,7 @@ def all_of(settings: Settings) -> Iterator[Check]:
         yield from tried(f"stores.{name}", lambda n=name, d=declared: _check(f"stores.{n}", d))  # type: ignore[misc]
 
 
-def _check(name: str, declared: Store) -> Check:
+def _check(name: str, declared: StoreSettings) -> Check:
     store = store_of(declared)
     objects, uploads = next(store.objects(), []), next(store.uploads(), [])
     pairs = sum(pair_of(each.key) is not None for each in objects)

@@ -8,7 +8,7 @@ import fastavro
 import numpy as np
 
 from trueup.state.deletion.owned_ledgers import NO_LEDGERS, OWNED, Table, nodes_of
-from trueup.state.deletion.owners import Claim, Pointers, Status, claim_of
+from trueup.state.deletion.owners import Claim, OwnerStatus, Pointers, claim_of
 from trueup.streams.journal.codec import decode
 from trueup.streams.journal.decode import Bodies, fragment_members
 
@@ -50,7 +50,7 @@ def _claim(encoded: bytes) -> Claim:
 def pointers_of(record: Mapping[str, Any]) -> Pointers:
     """A record of the topic ``owners``."""
     lists = {name: tuple(record[name]) for name in ("ledgers", "dropped")}
-    return Pointers(**{**record, **lists, "status": Status(record["status"])})
+    return Pointers(**{**record, **lists, "status": OwnerStatus(record["status"])})
 
 
 def node_rows(bodies: Sequence[bytes]) -> Table:

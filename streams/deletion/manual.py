@@ -14,14 +14,14 @@ from trueup.state.bookkeeper.ledgers import Ledgers
 from trueup.state.bookkeeper.observations import LedgerRecord, LedgerState
 from trueup.state.common.errors import Refused, Retry, TrueupError
 from trueup.state.common.rules import Verdict
-from trueup.state.deletion.lifecycle import Marker, Stage
+from trueup.state.deletion.lifecycle import Deletion, DeletionStage
 from trueup.state.deletion.owners import Component, Pointers
 from trueup.state.deletion.rules import LEAK_RULES
-from trueup.state.deletion.settings import Deletion
+from trueup.state.deletion.settings import DeletionSettings
 from trueup.state.deletion.verdicts import LEAK
 from trueup.state.deletion.view import Leaks
-from trueup.streams.deletion.reconciler import Markers
-from trueup.streams.deletion.target import Item, Result, items_of
+from trueup.streams.deletion.reconciler import DeletionReconciler
+from trueup.streams.deletion.target import DeletionResult, Item, items_of
 from trueup.streams.journal.history import History
 from trueup.streams.journal.journal import Journal
 
@@ -51,11 +51,11 @@ class BookKeeper(Protocol):
         """Why this is not the cluster of this INSTANCEID; empty if it is."""
 
 
-class Nobody:
+class NoOwners:
     """Implements `streams.deletion.target.Target` and `streams.deletion.report.Owners` of a cluster without known
     owners."""
 
-    def __init__(self, ledgers: BookKeeper, policy: Callable[[], Deletion], clock: Callable[[], int]) -> None:
+    def __init__(self, ledgers: BookKeeper, policy: Callable[[], DeletionSettings], clock: Callable[[], int]) -> None:
         self._policy, self._clock = policy, clock
         self._ledgers = ledgers
         self.held = ledgers.held
@@ -70,11 +70,11 @@ class Nobody:
     def close(self) -> None:
         """Nothing to end."""
 
-    def delete(self, markers: Sequence[Marker]) -> list[Result]:
+    def delete(self, markers: Sequence[Deletion]) -> list[DeletionResult]:
         """Delete these ledgers, each if its metadata did not change."""
-        return [Result(*each) for each in self._ledgers.remove([RemovalOrder(*_birth(m)) for m in markers])]
+        return [DeletionResult(*each) for each in self._ledgers.remove([RemovalOrder(*_birth(m)) for m in markers])]
 
-    def obstacle(self) -> str:
+    def blocked_reason(self) -> str:
         """Why nothing may be deleted now; empty if it may."""
         if unseen := self._ledgers.unseen():
             return unseen
@@ -90,20 +90,22 @@ class Nobody:
         return True, self._clock(), ""
 
 
-class Orders:
+class OrderedDeletions:
     """What was ordered, as the view of one bucket. Safe to use from several threads."""
 
     def __init__(
-        self, ledgers: BookKeeper, journal: Journal, policy: Callable[[], Deletion],
+        self, ledgers: BookKeeper, journal: Journal, policy: Callable[[], DeletionSettings],
         counted: Callable[[str, int, float], None], clock: Callable[[], int],
         history: History | None = None,
     ) -> None:  # fmt: skip
         self._ledgers, self._policy, self._clock = ledgers, policy, clock
         self._acting = threading.RLock()
-        self.owners = Nobody(ledgers, policy, clock)
-        self.markers = Markers(self.owners, journal, self.policy, lambda: 0, counted, clock, 1, history=history)
+        self.owners = NoOwners(ledgers, policy, clock)
+        self.markers = DeletionReconciler(
+            self.owners, journal, self.policy, lambda: 0, counted, clock, 1, history=history
+        )
 
-    def policy(self) -> Deletion:
+    def policy(self) -> DeletionSettings:
         """The policy for what was ordered: the order was a person's yes, and it was given now."""
         now = self._policy()
         return now if now.mode == "observe" else replace(now, mode="enforce", grace_s=0.0)
@@ -113,17 +115,17 @@ class Orders:
         self.markers.load()
         self.markers.hear(0, 0, _leaks([]))
 
-    def turn(self) -> None:
+    def reconcile(self) -> None:
         """Do what is due. What keeps it from that is told as ``markers.obstacle``."""
         with self._acting:
             try:
                 self._look()
             except TrueupError as error:
-                self.markers.obstacle = str(error)
+                self.markers.blocked_reason = str(error)
                 return
-            self.markers.turn()
+            self.markers.reconcile()
 
-    def order(self, ledger: int) -> Marker:
+    def order(self, ledger: int) -> Deletion:
         """Order a deletion; its marker, which is on the journal. Raises `Refused` for a ledger that may not go, and
         `Retry` when nothing can be begun now."""
         if self._policy().mode == "observe":
@@ -133,15 +135,17 @@ class Orders:
             raise problem
         with self._acting:
             self._look(_leak(record, self._clock()))
-            self.markers.turn()
+            self.markers.reconcile()
             marker = self.markers.markers.get(ledger)
         if marker is None:
-            raise Retry(f"the deletion of ledger {ledger} to begin", self.markers.obstacle or "no marker", "try again")
+            raise Retry(
+                f"the deletion of ledger {ledger} to begin", self.markers.blocked_reason or "no marker", "try again"
+            )
         return marker
 
     def _look(self, *fresh: tuple[int, ...]) -> None:
         """Have the view hold the orders that are under way as their ledgers are now, and these."""
-        known = {m.ledger: m for m in self.markers.markers.values() if m.stage is not Stage.GONE}
+        known = {m.ledger: m for m in self.markers.markers.values() if m.stage is not DeletionStage.GONE}
         there = self._ledgers.read(list(known))
         rows = [
             (ledger, known[ledger].since_ms, known[ledger].ctime_ms, known[ledger].length, version)
@@ -158,7 +162,7 @@ def _leaks(rows: Sequence[tuple[int, ...]]) -> Leaks:
     return Leaks(made, ("",), len(rows))
 
 
-def _birth(marker: Marker) -> tuple[int, int, int]:
+def _birth(marker: Deletion) -> tuple[int, int, int]:
     return marker.ledger, marker.version, marker.ctime_ms
 
 

@@ -30,13 +30,13 @@ class DeletionMetrics(Part):
             "time from the deletion of the metadata to the last bookie's confirmation",
             SAFE_BUCKETS,
         )
-        for reached in lifecycle.Stage:
+        for reached in lifecycle.DeletionStage:
             self.deletions.at(reached)
 
     def step(self, stage: str, length: int, seconds: float) -> None:
         """Count one step of the deletion of a ledger of so many bytes; ``seconds``: since the step before."""
         self.deletions.at(str(stage)).inc()
-        if stage == lifecycle.Stage.CONFIRMED:
+        if stage == lifecycle.DeletionStage.CONFIRMED:
             self.deleted_bytes.at().inc(length)
             self.confirmed.at().observe(max(0.0, seconds))
 
@@ -51,7 +51,7 @@ class DeletionMetrics(Part):
         for row in found["forgotten"]:
             self.forgotten.at(row["namespace"], row["rule"]).set(row["ledgers"])
             self.forgotten_bytes.at(row["namespace"], row["rule"]).set(row["bytes"])
-        for stage in lifecycle.Stage:
+        for stage in lifecycle.DeletionStage:
             if stage not in lifecycle.ENDS:
                 self.markers.at(stage).set(found["markers"].get(stage, 0))
         self.oldest_marker.at().set((found["oldest_ms"] or 0) / 1000)

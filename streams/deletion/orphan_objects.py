@@ -12,20 +12,20 @@ from typing import Protocol
 import numpy as np
 
 from trueup.connectors.pulsar import orphan_objects
-from trueup.connectors.pulsar.orphan_objects import Search
-from trueup.connectors.s3.store import Store
+from trueup.connectors.pulsar.orphan_objects import OrphanSearch
+from trueup.connectors.s3.store import ObjectStore
 from trueup.state.common.backoff import backoff
 from trueup.state.common.errors import TrueupError, ended
-from trueup.state.deletion.lifecycle import LONGEST_MS, Marker
+from trueup.state.deletion.lifecycle import LONGEST_MS, Deletion
 from trueup.state.deletion.orphan_objects import LOST, UNOWNED, Referenced, Stray
 from trueup.state.deletion.owners import Component, Pointers
 from trueup.state.deletion.rules import LEAK_RULES
-from trueup.state.deletion.settings import Deletion
-from trueup.state.deletion.stores import Store as Declared
+from trueup.state.deletion.settings import DeletionSettings
+from trueup.state.deletion.stores import StoreSettings as Declared
 from trueup.state.deletion.verdicts import LEAK
 from trueup.state.deletion.view import Leaks
-from trueup.streams.deletion.reconciler import Markers
-from trueup.streams.deletion.target import Item, Result
+from trueup.streams.deletion.reconciler import DeletionReconciler
+from trueup.streams.deletion.target import DeletionResult, Item
 from trueup.streams.journal.history import History
 from trueup.streams.journal.journal import Journal
 
@@ -42,43 +42,45 @@ class Owners(Protocol):
     def nodes(self, owner: str) -> list[Pointers]:
         """All nodes of an owner as they are now, its own first."""
 
-    def obstacle(self) -> str:
+    def blocked_reason(self) -> str:
         """Why nothing may be deleted now; empty if it may."""
 
 
-class Strays:
+class OrphanObjects:
     """What is found in all stores, and its deletions. Safe to use from several threads."""
 
     def __init__(
-        self, stores: Mapping[str, Store], declared: Mapping[str, Declared], owners: Owners, journal: Journal,
-        policy: Callable[[], Deletion], counted: Callable[[str, int, float], None], clock: Callable[[], int],
+        self, stores: Mapping[str, ObjectStore], declared: Mapping[str, Declared], owners: Owners, journal: Journal,
+        policy: Callable[[], DeletionSettings], counted: Callable[[str, int, float], None], clock: Callable[[], int],
         history: History | None = None,
     ) -> None:  # fmt: skip
         self._stores, self._declared, self._owners = stores, declared, owners
         self._policy, self._clock = policy, clock
         self._clusters = {name: store.cluster for name, store in declared.items()}
-        self._searches = {name: Search(name, store, self._clusters[name]) for name, store in stores.items()}
+        self._searches = {name: OrphanSearch(name, store, self._clusters[name]) for name, store in stores.items()}
         self._due_ms, self._failures = dict.fromkeys(stores, 0), dict.fromkeys(stores, 0)
         self._found: dict[str, list[Stray]] = {}
         self._since: dict[int, int] = {}
         self._acting = threading.Lock()
         self.problems: dict[str, str] = {}
-        self.obstacle = owners.obstacle
-        self.markers = Markers(self, journal, self.policy, lambda: 0, counted, clock, 1, topic=TOPIC, history=history)
+        self.blocked_reason = owners.blocked_reason
+        self.markers = DeletionReconciler(
+            self, journal, self.policy, lambda: 0, counted, clock, 1, topic=TOPIC, history=history
+        )
         self.load = self.markers.load
 
-    def policy(self) -> Deletion:
+    def policy(self) -> DeletionSettings:
         """The policy for objects: none goes without a person's yes."""
         now = self._policy()
         return replace(now, mode="approve") if now.mode == "enforce" else now
 
-    def turn(self) -> None:
+    def reconcile(self) -> None:
         """List the stores whose time has come, then do what is due."""
         with self._acting:
             for name in self._stores:
                 if self._due_ms[name] <= self._clock():
                     self._list(name)
-            self.markers.turn()
+            self.markers.reconcile()
 
     def _list(self, name: str) -> None:
         """What is wrong with a store is told, and it is asked again after a while, less and less often."""
@@ -145,16 +147,18 @@ class Strays:
         return {i: Item(VERSION, tuple(sorted(set(places)))) for i, places in found.items()
                 if orphan_objects.left(self._stores, places)}  # fmt: skip
 
-    def delete(self, markers: Sequence[Marker]) -> list[Result]:
+    def delete(self, markers: Sequence[Deletion]) -> list[DeletionResult]:
         """Delete the objects of these, each if its owner still does not point to any of them."""
         return [self._delete(marker) for marker in markers]
 
-    def _delete(self, marker: Marker) -> Result:
+    def _delete(self, marker: Deletion) -> DeletionResult:
         try:
             here = orphan_objects.remove(self._stores, marker.owner, self._clusters, marker.bookies, self._owners.nodes)
         except TrueupError as error:
-            return Result(marker.ledger, ended(error), str(error))
-        return Result(marker.ledger, "retry" if here else "deleted", f"still there: {', '.join(here)}" if here else "")
+            return DeletionResult(marker.ledger, ended(error), str(error))
+        return DeletionResult(
+            marker.ledger, "retry" if here else "deleted", f"still there: {', '.join(here)}" if here else ""
+        )
 
     def held(self, asked: Mapping[int, Sequence[str]]) -> dict[int, dict[str, str]]:
         """Which of these places still hold something."""

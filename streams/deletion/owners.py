@@ -4,25 +4,25 @@ reads, guarded deletion, and the bookies' word that a ledger is gone."""
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from trueup.connectors.bookkeeper.metadata import queries
-from trueup.connectors.bookkeeper.metadata.layout import Paths as LedgerPaths
+from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths as LedgerPaths
 from trueup.connectors.bookkeeper.metadata.metadata import Where
 from trueup.connectors.pulsar import orphan_objects
-from trueup.connectors.pulsar.capture import Capture
+from trueup.connectors.pulsar.capture import PulsarCapture
 from trueup.connectors.pulsar.guarded_delete import DeleteOrder, Deleter
-from trueup.connectors.pulsar.layout import Paths
+from trueup.connectors.pulsar.layout import PulsarPaths
 from trueup.connectors.pulsar.offload_verify import Tiered
 from trueup.connectors.s3.store import store_of
 from trueup.connectors.zookeeper.follower import Run
 from trueup.connectors.zookeeper.requests import Stat
 from trueup.state.bookkeeper.observations import LedgerRecord
-from trueup.state.deletion.lifecycle import Marker
+from trueup.state.deletion.lifecycle import Deletion
 from trueup.state.deletion.orphan_objects import Referenced
-from trueup.state.deletion.owners import Claim, Component, Pointers, Status
+from trueup.state.deletion.owners import Claim, Component, OwnerStatus, Pointers
 from trueup.state.deletion.rules import DROPPED
-from trueup.state.deletion.settings import Deletion
-from trueup.state.deletion.stores import Store
+from trueup.state.deletion.settings import DeletionSettings
+from trueup.state.deletion.stores import StoreSettings
 from trueup.streams.bookkeeper.cluster import BookKeeper
-from trueup.streams.deletion.target import Item, Result, items_of
+from trueup.streams.deletion.target import DeletionResult, Item, items_of
 from trueup.streams.journal.journal import Journal
 
 
@@ -31,15 +31,15 @@ class Pulsar:
     threads."""
 
     def __init__(
-        self, ledgers: BookKeeper, journal: Journal, policy: Callable[[], Deletion], clock: Callable[[], int],
-        stores: Mapping[str, Store],
+        self, ledgers: BookKeeper, journal: Journal, policy: Callable[[], DeletionSettings], clock: Callable[[], int],
+        stores: Mapping[str, StoreSettings],
     ) -> None:  # fmt: skip
         self._ledgers, self._journal, self._policy, self._clock = ledgers, journal, policy, clock
-        self._paths = Paths(policy().root)
+        self._paths = PulsarPaths(policy().root)
         self.stores = {name: store_of(store) for name, store in stores.items()}
         self._tiered = Tiered(self.stores)
         held, reached = known(journal)
-        self._capture = Capture(
+        self._capture = PulsarCapture(
             ledgers.connect, self._paths, self._publish, held, clock, reached=max(reached, ledgers.reached)
         )
 
@@ -71,7 +71,7 @@ class Pulsar:
         found = self._capture.health()
         return found.synced, found.complete_ms, found.problem
 
-    def obstacle(self) -> str:
+    def blocked_reason(self) -> str:
         """Why nothing may be deleted now; empty if it may."""
         health = self._capture.health()
         if not health.connected or not health.synced:
@@ -83,13 +83,13 @@ class Pulsar:
             return "expected deletion.exclusive to be true; found false; set it if no other Pulsar uses this BookKeeper"
         return "" if policy.mode == "observe" else self._ledgers.unlike(policy.instance)
 
-    def delete(self, markers: Sequence[Marker]) -> list[Result]:
+    def delete(self, markers: Sequence[Deletion]) -> list[DeletionResult]:
         """Delete these ledgers, each if nothing that its marker rests on has changed."""
-        return [Result(o.ledger, o.result, o.detail) for o in self._deleter().delete(_orders(markers))]
+        return [DeletionResult(o.ledger, o.result, o.detail) for o in self._deleter().delete(_orders(markers))]
 
-    def check(self, markers: Sequence[Marker]) -> list[Result]:
+    def check(self, markers: Sequence[Deletion]) -> list[DeletionResult]:
         """Whether these ledgers could be deleted now, up to the transaction; "ready" where they could."""
-        return [Result(o.ledger, o.result, o.detail) for o in self._deleter().check(_orders(markers))]
+        return [DeletionResult(o.ledger, o.result, o.detail) for o in self._deleter().check(_orders(markers))]
 
     def _deleter(self) -> Deleter:
         paths = self._ledgers.paths
@@ -101,7 +101,7 @@ class Pulsar:
         return self._ledgers.held(asked)
 
 
-def _orders(markers: Sequence[Marker]) -> list[DeleteOrder]:
+def _orders(markers: Sequence[Deletion]) -> list[DeleteOrder]:
     """What is counted as deleted has to be closed and whole; what its writer left behind need not be."""
     return [
         DeleteOrder(
@@ -134,8 +134,8 @@ def known(journal: Journal) -> tuple[dict[str, int], int]:
     for record in journal.read("owners"):
         value, path = record.value, record.key.decode()
         reached = max(reached, value["mzxid"] if value else 0)
-        if value is None or value["status"] == Status.GONE:
+        if value is None or value["status"] == OwnerStatus.GONE:
             found.pop(path, None)
         else:
-            found[path] = value["mzxid"] if value["status"] == Status.READABLE else -1
+            found[path] = value["mzxid"] if value["status"] == OwnerStatus.READABLE else -1
     return found, reached

@@ -28,7 +28,7 @@ from trueup.streams.runtime.queries import Sink, started
 from trueup.streams.runtime.spark_store import records_of
 
 if TYPE_CHECKING:
-    from trueup.state.settings.settings import Spark as SparkSettings
+    from trueup.state.settings.settings import SparkSettings as SparkSettings
     from trueup.streams.journal.journal import Journal
 
 TOPICS = ("ledgers", "owners", "topology")

@@ -19,10 +19,10 @@ from trueup.state.common.rules import Verdict
 from trueup.state.common.token_bucket import TokenBucket
 from trueup.state.deletion.lifecycle import (
     ENDS,
-    Event,
-    Marker,
-    Seen,
-    Stage,
+    Deletion,
+    DeletionEvent,
+    DeletionEvidence,
+    DeletionStage,
     advance,
     again,
     answered,
@@ -32,11 +32,11 @@ from trueup.state.deletion.lifecycle import (
 )
 from trueup.state.deletion.orphan_objects import STRAYS
 from trueup.state.deletion.rules import DROPPED, LEAK_RULES
-from trueup.state.deletion.settings import Deletion
+from trueup.state.deletion.settings import DeletionSettings
 from trueup.state.deletion.verdicts import Rows
 from trueup.state.deletion.view import Leaks, agreed, settled
 from trueup.streams.deletion.query import leaks_of
-from trueup.streams.deletion.target import OUTCOMES, Check, Result, Target, ready
+from trueup.streams.deletion.target import OUTCOMES, Check, DeletionResult, Target, ready
 from trueup.streams.journal.codec import ledger_key
 from trueup.streams.journal.history import ITSELF, History
 from trueup.streams.journal.history_row import HistoryRow
@@ -47,11 +47,11 @@ AT_ONCE = 500
 BURST_MS = 1000.0  # so long a time's worth of ledgers is deleted at once
 VERIFIED_AT_ONCE, VERIFYING_MS = 20, 5_000
 """Copies in tiered storage that are verified in one turn, and how long that may take before the next turn goes on."""
-ORDERED = (Stage.DELETING, Stage.GONE)
+ORDERED = (DeletionStage.DELETING, DeletionStage.GONE)
 
 
 class Leak(NamedTuple):
-    """A ledger that may be deleted, as the view has it: the first fields of a `Marker`."""
+    """A ledger that may be deleted, as the view has it: the first fields of a `Deletion`."""
 
     ledger: int
     rule: str
@@ -62,14 +62,14 @@ class Leak(NamedTuple):
     since_ms: int
 
 
-class Markers:
+class DeletionReconciler:
     """What is forgotten, the markers, and the orders. Safe to use from several threads."""
 
     def __init__(
         self,
         target: Target,
         journal: Journal,
-        policy: Callable[[], Deletion],
+        policy: Callable[[], DeletionSettings],
         first_epoch: Callable[[], int | None],
         counted: Callable[[str, int, float], None],
         clock: Callable[[], int],
@@ -87,9 +87,9 @@ class Markers:
         self._view: Sequence[Leaks] | None = None
         self._epochs: dict[int, int] = {}
         self._said: Mapping[int, Leak] | None = None
-        self.markers: dict[int, Marker] = {}
+        self.markers: dict[int, Deletion] = {}
         self.history = history or History()
-        self.obstacle = "starting"
+        self.blocked_reason = "starting"
         self._doubted: set[int] = set()  # what the journal holds of these may not be what holds
         self._tokens = TokenBucket(policy().deletes_per_s / 1000, BURST_MS, clock())
 
@@ -133,24 +133,24 @@ class Markers:
             for row in part.rows if ledger is None else part.rows[part.rows["ledger"] == ledger]:
                 yield row, part.names[row["owner"]], part.names[row["name"]]
 
-    def turn(self) -> None:
-        """Look at what is known now and do what is due. What keeps it from that is told as ``obstacle``."""
+    def reconcile(self) -> None:
+        """Look at what is known now and do what is due. What keeps it from that is told as ``blocked_reason``."""
         with self._acting:
             if not self.complete:
-                self.obstacle = "the view is not complete yet"
+                self.blocked_reason = "the view is not complete yet"
                 return
-            before = self.obstacle
+            before = self.blocked_reason
             try:
-                self.obstacle = self._target.obstacle()
-                if self.obstacle:
+                self.blocked_reason = self._target.blocked_reason()
+                if self.blocked_reason:
                     return
                 self._observe(self._clock())
                 self._delete(self._clock())
                 self._confirm(self._clock())
             except TrueupError as error:
-                self.obstacle = str(error)
-                if self.obstacle != before:
-                    log.warning("deletions wait", extra={"problem": self.obstacle})
+                self.blocked_reason = str(error)
+                if self.blocked_reason != before:
+                    log.warning("deletions wait", extra={"problem": self.blocked_reason})
 
     def _observe(self, now_ms: int) -> None:
         """Fold what the view says into the markers, and begin new ones."""
@@ -158,18 +158,19 @@ class Markers:
         looked = sorted(m.ledger for m in self.markers.values() if _unsure(m, m.ledger in said))
         there = self._target.find(looked) if looked else {}
         grace_ms, retry_ms = int(policy.grace_s * 1000), int(policy.retry_s * 1000)
-        changed, resting = [], list[tuple[Marker, Marker]]()
+        changed, resting = [], list[tuple[Deletion, Deletion]]()
         for ledger, marker in self.markers.items():
             leak = said.get(ledger)
-            if leak is None and marker.stage is Stage.GONE:
+            if leak is None and marker.stage is DeletionStage.GONE:
                 continue
             stale = marker.stage in ORDERED and ledger not in there
             seen = (
-                Seen(ledger in there, "", there[ledger].version if ledger in there else -1) if leak is None or stale
-                else Seen(True, leak.rule, leak.version)
+                DeletionEvidence(ledger in there, "", there[ledger].version if ledger in there else -1)
+                if leak is None or stale
+                else DeletionEvidence(True, leak.rule, leak.version)
             )  # fmt: skip
             after = observed(marker, seen, grace_ms, retry_ms, now_ms)
-            if after.rule == DROPPED and after.stage is Stage.MARKED is not marker.stage:
+            if after.rule == DROPPED and after.stage is DeletionStage.MARKED is not marker.stage:
                 resting.append((marker, after))
             elif after is not marker:
                 changed.append(after)
@@ -178,7 +179,9 @@ class Markers:
             changed += self._begun(said, policy, now_ms)
         self._take(changed)
 
-    def _verified(self, resting: Iterable[tuple[Marker, Marker]], retry_ms: int, begun_ms: int) -> Iterator[Marker]:
+    def _verified(
+        self, resting: Iterable[tuple[Deletion, Deletion]], retry_ms: int, begun_ms: int
+    ) -> Iterator[Deletion]:
         """Of ledgers that rest on a copy in tiered storage, those that are marked as it is verified, and those that
         cannot be. The others wait for the next turn."""
         for before, after in islice(resting, VERIFIED_AT_ONCE):
@@ -186,7 +189,7 @@ class Markers:
             if found.result == "ready":
                 yield after
             elif found.result != "gone":
-                refused = advance(after, Event.REFUSE, self._clock(), found.detail)
+                refused = advance(after, DeletionEvent.REFUSE, self._clock(), found.detail)
                 yield again(refused._replace(attempts=before.attempts), self._clock(), retry_ms)
             if self._clock() - begun_ms > VERIFYING_MS:
                 return
@@ -198,7 +201,7 @@ class Markers:
                 self._said = {leak.ledger: leak for part in self.view() for leak in _drifted(part)}
             return self._said
 
-    def _begun(self, said: Mapping[int, Leak], policy: Deletion, now_ms: int) -> list[Marker]:
+    def _begun(self, said: Mapping[int, Leak], policy: DeletionSettings, now_ms: int) -> list[Deletion]:
         """Markers of ledgers that are forgotten and still there, with all places that ever held them."""
         room = min(AT_ONCE, policy.max_markers - len(self.markers))
         if room <= 0 or len(said.keys() - self.markers.keys()) == 0:
@@ -206,7 +209,7 @@ class Markers:
         fresh = sorted((leak.since_ms, ledger) for ledger, leak in said.items() if ledger not in self.markers)[:room]
         there = self._target.find(sorted(ledger for _, ledger in fresh))
         return [
-            Marker(**leak._asdict(), at_ms=now_ms, bookies=item.places)
+            Deletion(**leak._asdict(), at_ms=now_ms, bookies=item.places)
             for ledger, item in there.items() if (leak := said[ledger]).version == item.version
         ]  # fmt: skip
 
@@ -217,18 +220,18 @@ class Markers:
         chosen = due(self.markers.values(), policy.mode, min(AT_ONCE, self._rate(policy, now_ms)), now_ms)
         if not chosen:
             return
-        ordered = {m.ledger: advance(m, Event.ORDER, now_ms) for m in chosen}
+        ordered = {m.ledger: advance(m, DeletionEvent.ORDER, now_ms) for m in chosen}
         self._take(ordered.values())
         self._tokens.take(len(ordered))
         results = self._target.delete(list(ordered.values()))
         self._take(self._became(ordered[each.ledger], each, int(policy.retry_s * 1000)) for each in results)
 
-    def _became(self, marker: Marker, found: Result, retry_ms: int) -> Marker:
+    def _became(self, marker: Deletion, found: DeletionResult, retry_ms: int) -> Deletion:
         event, now_ms = OUTCOMES.get(found.result), self._clock()
         if event is None:
             return marker._replace(detail=found.detail)
         after = advance(marker, event, now_ms, found.detail)
-        return after if event is Event.DONE else again(after, now_ms, retry_ms)
+        return after if event is DeletionEvent.DONE else again(after, now_ms, retry_ms)
 
     def _confirm(self, now_ms: int) -> None:
         asked = unconfirmed(self.markers.values(), now_ms)[:AT_ONCE]
@@ -242,20 +245,20 @@ class Markers:
             changed.append(answered(marker, left, self._clock(), first_ms, said))
         self._take(changed)
 
-    def _rate(self, policy: Deletion, now_ms: int) -> int:
+    def _rate(self, policy: DeletionSettings, now_ms: int) -> int:
         self._tokens.limit(policy.deletes_per_s / 1000)
         return int(self._tokens.room(now_ms))
 
     def approve(self, ledgers: Sequence[int]) -> list[int]:
         """An operator's yes to these marked deletions. Raises `Refused` for others."""
         with self._acting:
-            strange = [i for i in ledgers if i not in self.markers or self.markers[i].stage is not Stage.MARKED]
+            strange = [i for i in ledgers if i not in self.markers or self.markers[i].stage is not DeletionStage.MARKED]
             if strange:
                 raise Refused("ledgers that are marked", f"{strange}", "look at `trueup plan` again")
             self._take([self.markers[i]._replace(approved=True) for i in ledgers])
             return list(ledgers)
 
-    def _take(self, changed: Iterable[Marker]) -> None:
+    def _take(self, changed: Iterable[Deletion]) -> None:
         """Have the journal remember these, then go on with them. Raises `Retry`, and goes on with none: what it may
         have taken of them by then is put right before anything else is."""
         made = {marker.ledger: marker for marker in changed}
@@ -273,7 +276,7 @@ class Markers:
                 else:
                     self.markers[marker.ledger] = marker
 
-    def _tell(self, marker: Marker) -> None:
+    def _tell(self, marker: Deletion) -> None:
         before = self.markers.get(marker.ledger)
         if before is not None and before.stage is marker.stage:
             return
@@ -287,10 +290,10 @@ class Markers:
             return Counter(marker.stage.value for marker in self.markers.values())
 
 
-def _unsure(marker: Marker, said: bool) -> bool:
+def _unsure(marker: Deletion, said: bool) -> bool:
     """Whether a marker's ledger has to be looked at: the view may still have what was ordered to go, and what it has no
     more may be gone or in use."""
-    return said if marker.stage is Stage.GONE else not said or marker.stage is Stage.DELETING
+    return said if marker.stage is DeletionStage.GONE else not said or marker.stage is DeletionStage.DELETING
 
 
 def _drifted(part: Leaks) -> Iterator[Leak]:
@@ -300,7 +303,7 @@ def _drifted(part: Leaks) -> Iterator[Leak]:
         yield Leak(ledger, LEAK_RULES[rule].id, part.names[owner], *numbers)
 
 
-def entry(marker: Marker) -> HistoryRow:
+def entry(marker: Deletion) -> HistoryRow:
     """A marker as a row of the history."""
     return HistoryRow(
         marker.at_ms, action_id(marker), "deletion", marker.stage.value, marker.ledger, rule=marker.rule,
@@ -308,7 +311,7 @@ def entry(marker: Marker) -> HistoryRow:
     )  # fmt: skip
 
 
-def action_id(marker: Marker) -> str:
+def action_id(marker: Deletion) -> str:
     """Name of the action that deletes a ledger as it was at a version, or objects that nobody points to."""
     return action_name(marker.ledger, marker.version, marker.rule)
 
@@ -318,12 +321,12 @@ def action_name(ledger: int, version: int, rule: str) -> str:
     return f"delete-objects-{ledger}" if rule in STRAYS else f"delete-{ledger}-v{version}"
 
 
-def _record(ledger: int, marker: Marker | None) -> tuple[bytes, Any]:
+def _record(ledger: int, marker: Deletion | None) -> tuple[bytes, Any]:
     if marker is None or marker.stage in ENDS:
         return ledger_key(ledger), None
     return ledger_key(ledger), {**marker._asdict(), "stage": marker.stage.value}
 
 
-def _marker(value: Mapping[str, Any]) -> Marker:
+def _marker(value: Mapping[str, Any]) -> Deletion:
     lists = {name: tuple(value[name]) for name in ("bookies", "pending")}
-    return Marker(**{**value, **lists, "stage": Stage(value["stage"])})
+    return Deletion(**{**value, **lists, "stage": DeletionStage(value["stage"])})

@@ -10,14 +10,14 @@ import numpy as np
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.common.errors import Refused
 from trueup.state.common.rules import Verdict
-from trueup.state.deletion.lifecycle import Marker, Stage
+from trueup.state.deletion.lifecycle import Deletion, DeletionStage
 from trueup.state.deletion.orphan_objects import STRAYS
 from trueup.state.deletion.owners import SCHEMA, Claim, Component, Pointers
 from trueup.state.deletion.rules import LEAK_RULES
-from trueup.state.deletion.settings import Deletion
+from trueup.state.deletion.settings import DeletionSettings
 from trueup.state.deletion.verdicts import Rows
-from trueup.streams.deletion.orphan_objects import Strays
-from trueup.streams.deletion.reconciler import Markers, action_id, action_name
+from trueup.streams.deletion.orphan_objects import OrphanObjects
+from trueup.streams.deletion.reconciler import DeletionReconciler, action_id, action_name
 from trueup.streams.runtime.stream import AWAITING, Filter, Finding, Listing, PlanRow, Source, waiting
 
 Row = dict[str, Any]
@@ -34,12 +34,13 @@ class Owners(Protocol):
         """Whether everything was read and is followed, when last (ms since the epoch), and what is wrong."""
 
 
-class Unreferenced:
+class DeletionReport:
     """The deletion stream's share of `streams.web.engine.Engine`."""
 
     def __init__(
-        self, policy: Callable[[], Deletion], markers: Markers, owners: Owners, clock: Callable[[], int],
-        order: Callable[[int], Marker] | None = None, strays: Strays | None = None,
+        self, policy: Callable[[], DeletionSettings], markers: DeletionReconciler, owners: Owners,
+        clock: Callable[[], int],
+        order: Callable[[int], Deletion] | None = None, strays: OrphanObjects | None = None,
     ) -> None:  # fmt: skip
         self._policy, self._markers, self._owners, self._clock = policy, markers, owners, clock
         self._order, self._strays = order, strays
@@ -73,9 +74,9 @@ class Unreferenced:
                 sizes[where] += int(length)
         return counts, sizes
 
-    def _known(self) -> list[Marker]:
+    def _known(self) -> list[Deletion]:
         """Deletions under way."""
-        found = list[Marker]()
+        found = list[Deletion]()
         for loop in self._loops:
             with loop.lock:
                 found += loop.markers.values()
@@ -89,10 +90,12 @@ class Unreferenced:
 
     def stopped(self) -> list[str]:
         """Why nothing is deleted though it should be."""
-        policy, obstacle = self._policy(), self._markers.obstacle
+        policy, blocked_reason = self._policy(), self._markers.blocked_reason
         stores = self._strays.problems if self._strays else {}
         told = [f"store {name} is not listed: {problem}" for name, problem in sorted(stores.items())]
-        return told + ([f"nothing is deleted now: {obstacle}"] if obstacle and policy.mode != "observe" else [])
+        return told + (
+            [f"nothing is deleted now: {blocked_reason}"] if blocked_reason and policy.mode != "observe" else []
+        )
 
     def sources(self, now_ms: int) -> list[Source]:
         """The nodes that point to ledgers."""
@@ -159,7 +162,7 @@ class Unreferenced:
     def plan(self) -> list[PlanRow]:
         """Deletions that wait and that are under way; in mode observe what would be begun."""
         mode, known = self._policy().mode, self._known()
-        rows = [_planned(marker, mode) for marker in known if marker.stage is not Stage.GONE]
+        rows = [_planned(marker, mode) for marker in known if marker.stage is not DeletionStage.GONE]
         fresh = [row for row in self.rows(1 << 30) if row["verdict"] == "drifted"] if mode == "observe" else []
         begun = {row.id for row in rows}
         return [*rows, *(row for row in map(_suspected, fresh) if row.id not in begun)]
@@ -179,7 +182,7 @@ def namespace_of(owner: str) -> str:
     return "/".join(owner.removeprefix(SCHEMA).split("/")[:2])
 
 
-def marker_row(marker: Marker) -> Row:
+def marker_row(marker: Deletion) -> Row:
     """One deletion under way."""
     return {
         "id": action_id(marker), "ledger": marker.ledger, "owner": marker.owner, "rule": marker.rule,
@@ -197,10 +200,10 @@ def _node(node: Pointers, ledger: int) -> Row:
     }  # fmt: skip
 
 
-def _planned(marker: Marker, mode: str) -> PlanRow:
+def _planned(marker: Deletion, mode: str) -> PlanRow:
     """No objects go without a person's yes."""
     ask = mode == "approve" or (mode == "enforce" and marker.rule in STRAYS)
-    waits = ask and marker.stage is Stage.MARKED and not marker.approved
+    waits = ask and marker.stage is DeletionStage.MARKED and not marker.approved
     return _action(marker_row(marker), AWAITING if waits else marker.stage.value)
 
 

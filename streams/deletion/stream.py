@@ -3,14 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trueup.state.deletion.settings import OPERATOR, Deletion
+from trueup.state.deletion.settings import OPERATOR, DeletionSettings
 from trueup.streams.deletion import query
-from trueup.streams.deletion.manual import Nobody, Orders
+from trueup.streams.deletion.manual import NoOwners, OrderedDeletions
 from trueup.streams.deletion.metrics import DeletionMetrics
-from trueup.streams.deletion.orphan_objects import Strays
+from trueup.streams.deletion.orphan_objects import OrphanObjects
 from trueup.streams.deletion.owners import Pulsar
-from trueup.streams.deletion.reconciler import Markers
-from trueup.streams.deletion.report import Unreferenced
+from trueup.streams.deletion.reconciler import DeletionReconciler
+from trueup.streams.deletion.report import DeletionReport
 from trueup.streams.journal.history_row import HistoryRow
 from trueup.streams.placement.stream import PlacementStream
 from trueup.streams.runtime.context import Context
@@ -35,29 +35,31 @@ class DeletionStream(Stream):
 
     def __init__(self, context: Context, ledgers: PlacementStream) -> None:
         self._context = context
-        self._owners: Pulsar | Nobody
-        self._strays: Strays | None = None
-        self._orders: Orders | None = None
+        self._owners: Pulsar | NoOwners
+        self._strays: OrphanObjects | None = None
+        self._orders: OrderedDeletions | None = None
         settings, journal, clock = context.settings, context.journal, context.clock
         step = context.metrics.of(DeletionMetrics).step
         if settings.deletion.owners == OPERATOR:
-            orders = self._orders = Orders(ledgers.cluster, journal, self._policy, step, clock, context.history)
+            orders = self._orders = OrderedDeletions(
+                ledgers.cluster, journal, self._policy, step, clock, context.history
+            )
             self._owners, self._markers = orders.owners, orders.markers
-            self._report = Unreferenced(self._policy, self._markers, self._owners, clock, orders.order)
+            self._report = DeletionReport(self._policy, self._markers, self._owners, clock, orders.order)
         else:
             owners = self._owners = Pulsar(ledgers.cluster, journal, self._policy, clock, settings.stores)
-            self._markers = Markers(
+            self._markers = DeletionReconciler(
                 owners, journal, self._policy, lambda: ledgers.keeper.first_epoch, step, clock,
                 settings.spark.buckets, owners.check, history=context.history,
             )  # fmt: skip
-            self._strays = Strays(
+            self._strays = OrphanObjects(
                 owners.stores, settings.stores, owners, journal, self._policy, step, clock,
                 context.history,
             )  # fmt: skip
-            self._report = Unreferenced(self._policy, self._markers, owners, clock, strays=self._strays)
+            self._report = DeletionReport(self._policy, self._markers, owners, clock, strays=self._strays)
         ledgers.owned = self._report.ledger
 
-    def _policy(self) -> Deletion:
+    def _policy(self) -> DeletionSettings:
         return self._context.live.now.deletion
 
     def load(self) -> None:
@@ -78,9 +80,9 @@ class DeletionStream(Stream):
                 spark(), context.journal, context.settings.spark, self._markers.batch,
                 context.checkpoint(self.name, query.FORM),
             ))  # fmt: skip
-        supervisor.loop("delete", (self._orders or self._markers).turn, DELETE_S)
+        supervisor.loop("delete", (self._orders or self._markers).reconcile, DELETE_S)
         if self._strays and context.settings.stores:
-            supervisor.loop("objects", self._strays.turn, DELETE_S)
+            supervisor.loop("objects", self._strays.reconcile, DELETE_S)
 
     def end(self) -> None:
         """Observe no owner more, and so delete nothing more."""

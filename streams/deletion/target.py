@@ -4,13 +4,18 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from trueup.state.bookkeeper.ledgers import Ledgers
-from trueup.state.deletion.lifecycle import Event, Marker
+from trueup.state.deletion.lifecycle import Deletion, DeletionEvent
 
-OUTCOMES = {"deleted": Event.DONE, "gone": Event.DONE, "refused": Event.REFUSE, "retry": Event.FAIL}
+OUTCOMES = {
+    "deleted": DeletionEvent.DONE,
+    "gone": DeletionEvent.DONE,
+    "refused": DeletionEvent.REFUSE,
+    "retry": DeletionEvent.FAIL,
+}
 """What the answer to an order means; an unknown one is left to what is observed."""
 
 
-class Result(NamedTuple):
+class DeletionResult(NamedTuple):
     """What became of an order: one of `OUTCOMES`, or unknown; why, in words."""
 
     ledger: int
@@ -18,13 +23,13 @@ class Result(NamedTuple):
     detail: str
 
 
-Check = Callable[[Sequence[Marker]], list[Result]]
+Check = Callable[[Sequence[Deletion]], list[DeletionResult]]
 """Looks at all that a deletion would look at, and deletes nothing; "ready" where it would."""
 
 
-def ready(markers: Sequence[Marker]) -> list[Result]:
+def ready(markers: Sequence[Deletion]) -> list[DeletionResult]:
     """What a cluster says in which nothing has to be looked at before the deletion itself."""
-    return [Result(marker.ledger, "ready", "") for marker in markers]
+    return [DeletionResult(marker.ledger, "ready", "") for marker in markers]
 
 
 class Item(NamedTuple):
@@ -41,13 +46,13 @@ class Target(Protocol):
     def find(self, ledgers: Sequence[int]) -> Mapping[int, Item]:
         """What there is of these ledgers now; those of which nothing is there are left out."""
 
-    def delete(self, markers: Sequence[Marker]) -> list[Result]:
+    def delete(self, markers: Sequence[Deletion]) -> list[DeletionResult]:
         """Delete these, each if nothing that its marker rests on has changed."""
 
     def held(self, asked: Mapping[int, Sequence[str]]) -> dict[int, dict[str, str]]:
         """Which of these places do not say that they hold nothing of it, and what they say."""
 
-    def obstacle(self) -> str:
+    def blocked_reason(self) -> str:
         """Why nothing may be deleted now; empty if it may."""
 
 

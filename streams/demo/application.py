@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from trueup.connectors.sandbox.cluster import Cluster
+from trueup.connectors.sandbox.cluster import SandboxCluster
 from trueup.connectors.sandbox.jvm.processes import free_port, wait_until
 from trueup.state.common.errors import Retry, Stop, TrueupError
 from trueup.streams.terminal.client import Api
@@ -83,7 +83,7 @@ class Application:
 class Trueup(Application):
     """Trueup on a sandbox cluster, its placement in `enforce`."""
 
-    def __init__(self, cluster: Cluster, root: Path) -> None:
+    def __init__(self, cluster: SandboxCluster, root: Path) -> None:
         settings = {
             "cluster": {"zookeeper": str(cluster.zookeeper.address), "name": "drill", "session_timeout_ms": 4_000},
             "racks": {"source": "script", "script": str(cluster.rack_script)},

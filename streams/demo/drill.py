@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trueup.connectors.sandbox.cluster import Cluster
+from trueup.connectors.sandbox.cluster import SandboxCluster
 from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.connectors.sandbox.writer import Handle, Writer
+from trueup.connectors.sandbox.writer import Handle, LedgerWriter
 from trueup.state.common.errors import Unknown
 from trueup.streams.demo.application import Trueup
 from trueup.streams.demo.truth import Truth
@@ -40,7 +40,7 @@ SETTINGS = {
 
 
 @dataclass(slots=True)
-class Result:
+class DrillResult:
     """What one drill came to. ``entries`` and ``lost`` count those of closed ledgers; times in seconds."""
 
     name: str
@@ -69,14 +69,16 @@ class Result:
 class Drill:
     """One run on a cluster of its own. ``wait_s``: how long rack 2 is left alone without Trueup."""
 
-    def __init__(self, cluster: Cluster, writer: Writer, truth: Truth, trueup: Trueup | None, say: Say) -> None:
+    def __init__(
+        self, cluster: SandboxCluster, writer: LedgerWriter, truth: Truth, trueup: Trueup | None, say: Say
+    ) -> None:
         self._cluster, self._writer, self._truth, self._trueup, self._say = cluster, writer, truth, trueup, say
         self._closed: dict[int, int] = {}
         self._writing: list[Handle] = []
         self._idle: list[Handle] = []
-        self.result = Result("with Trueup" if trueup else "without")
+        self.result = DrillResult("with Trueup" if trueup else "without")
 
-    def run(self, ledgers: int, wait_s: float) -> Result:
+    def run(self, ledgers: int, wait_s: float) -> DrillResult:
         """All of it."""
         begun = time.monotonic()
         self._write(ledgers)
@@ -222,10 +224,10 @@ def _line(status: dict[str, Any]) -> str:
     return f"  {said}  marks outstanding {marks['outstanding']}"
 
 
-def drill(root: Path, with_trueup: bool, ledgers: int, wait_s: float, say: Say) -> Result:
+def drill(root: Path, with_trueup: bool, ledgers: int, wait_s: float, say: Say) -> DrillResult:
     """Run one drill on servers of its own below ``root``."""
     racks = {"/rack1": 3, "/rack2": 3}
-    with Cluster(
+    with SandboxCluster(
         root / "cluster", racks, autorecovery=2, kafka=True, worker_repairs=with_trueup, settings=SETTINGS
     ) as cluster:
         say("starting ZooKeeper, six bookies in two racks and a Kafka broker")
@@ -238,10 +240,10 @@ def drill(root: Path, with_trueup: bool, ledgers: int, wait_s: float, say: Say) 
             return _on(cluster, trueup, ledgers, wait_s, say)
 
 
-def _on(cluster: Cluster, trueup: Trueup | None, ledgers: int, wait_s: float, say: Say) -> Result:
+def _on(cluster: SandboxCluster, trueup: Trueup | None, ledgers: int, wait_s: float, say: Say) -> DrillResult:
     say("starting two AutoRecovery daemons")
     cluster.start("autorecovery")
-    writer = Writer(cluster)
+    writer = LedgerWriter(cluster)
     try:
         with Truth(cluster) as truth:
             if trueup is not None:

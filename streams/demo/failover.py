@@ -25,7 +25,7 @@ from trueup.connectors.sandbox.servers.kafka import SET, Kafka
 from trueup.streams.demo import shop
 from trueup.streams.demo.application import Application
 from trueup.streams.demo.rack_drill import fetch, teller
-from trueup.streams.demo.shop import GROUP, PARTITIONS, TOPIC, Billing, Log, Orders
+from trueup.streams.demo.shop import GROUP, PARTITIONS, TOPIC, Billing, Log, ShopOrders
 from trueup.streams.runtime.session import line
 
 Say = Callable[[str], None]
@@ -40,7 +40,7 @@ BARS = " ▁▂▃▄▅▆▇█"
 
 
 @dataclass(slots=True)
-class Result:
+class FailoverResult:
     """What the failover came to; records unless said otherwise. ``lag``: records behind over time, both links."""
 
     acknowledged: int = 0
@@ -82,7 +82,7 @@ def main() -> int:
     return 0 if result.right else 1
 
 
-def run(root: Path, say: Say) -> Result:
+def run(root: Path, say: Say) -> FailoverResult:
     """The whole drill on servers of its own below ``root``."""
     with Kafka(root / EAST, "256m") as east, Kafka(root / WEST, "256m") as west:
         say("starting two Kafka clusters, east and west")
@@ -114,11 +114,11 @@ class Failover:
 
     def __init__(self, east: Kafka, west: Kafka, trueup: Application, say: Say) -> None:
         self._east, self._west, self._trueup, self._say = east, west, trueup, say
-        self._orders, self._billing = Orders(), Billing()
+        self._orders, self._billing = ShopOrders(), Billing()
         self._links: dict[str, dict[str, Any]] = {}
-        self.result = Result()
+        self.result = FailoverResult()
 
-    def run(self) -> Result:
+    def run(self) -> FailoverResult:
         """All of it."""
         begun = time.monotonic()
         try:
@@ -288,7 +288,7 @@ def skipped(log: Log, first: dict[int, str], read: set[str]) -> int:
     return sum(len(set(log[number][: log[number].index(key)]) - read) for number, key in first.items())
 
 
-def screen(result: Result) -> Table:
+def screen(result: FailoverResult) -> Table:
     """The last screen."""
     table = Table(
         title="A cluster dies and returns, then returns without its data",

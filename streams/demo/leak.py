@@ -12,11 +12,11 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from trueup.connectors.s3.store import Place, Store
+from trueup.connectors.s3.store import BucketLocation, ObjectStore
 from trueup.connectors.sandbox import forgetting
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.messages import LiveWriter, Messages
-from trueup.connectors.sandbox.pulsar import BUCKET, NAME, OFFLOADER, Pulsar
+from trueup.connectors.sandbox.pulsar import BUCKET, NAME, OFFLOADER, SandboxPulsar
 from trueup.connectors.sandbox.servers.objects import CREDENTIALS, REGION
 from trueup.state.common.errors import TrueupError
 from trueup.state.deletion.orphan_objects import STRAYS
@@ -39,7 +39,7 @@ Row = dict[str, Any]
 
 
 @dataclass(slots=True)
-class Result:
+class LeakResult:
     """What it came to. ``found``: what was reported, ledgers and bytes by rule and owner; ``left``: ledgers that were
     to be deleted and are still there; ``harmed``: ledgers that were not to be deleted and are gone. ``disk``: bytes
     that the bookies used before and after, ``tiered``: likewise of tiered storage; ``strays``: objects left there that
@@ -79,9 +79,9 @@ def main() -> int:
     return 0 if result.right else 1
 
 
-def run(root: Path, say: Say) -> Result:
+def run(root: Path, say: Say) -> LeakResult:
     """All of it, on servers of its own below ``root``."""
-    with Pulsar(root / "pulsar", settings={"managedLedgerMaxEntriesPerLedger": 50}, tiered=True) as pulsar:
+    with SandboxPulsar(root / "pulsar", settings={"managedLedgerMaxEntriesPerLedger": 50}, tiered=True) as pulsar:
         os.environ.update(CREDENTIALS)
         say("starting ZooKeeper, two bookies, an object store and a Pulsar broker")
         pulsar.up()
@@ -112,15 +112,15 @@ class Deleting(Application):
 class Leak:
     """The steps, on a cluster that runs."""
 
-    def __init__(self, pulsar: Pulsar, messages: Messages, root: Path, say: Say) -> None:
+    def __init__(self, pulsar: SandboxPulsar, messages: Messages, root: Path, say: Say) -> None:
         self._pulsar, self._messages, self._root, self._say = pulsar, messages, root, say
         self._readable: dict[str, tuple[int, ...]] = {}
         self._going: set[int] = set()
-        self._store = Store(Place(BUCKET, REGION, pulsar.objects.endpoint, *CREDENTIALS))
+        self._store = ObjectStore(BucketLocation(BUCKET, REGION, pulsar.objects.endpoint, *CREDENTIALS))
         self._staying: set[int] = set()
-        self.result = Result()
+        self.result = LeakResult()
 
-    def run(self) -> Result:
+    def run(self) -> LeakResult:
         """All of it."""
         begun, result = time.monotonic(), self.result
         topics = [topic(name) for name in (*FORGETTING, *KEEPING, OFFLOADED)]
@@ -257,7 +257,7 @@ class Leak:
         }  # fmt: skip
 
 
-def _drop(pulsar: Pulsar, name: str) -> list[int]:
+def _drop(pulsar: SandboxPulsar, name: str) -> list[int]:
     return (forgetting.drop_offloaded if name == topic(OFFLOADED) else forgetting.truncate)(pulsar, name)
 
 
@@ -285,7 +285,7 @@ def instance(zookeeper: str) -> str:
         return str(client.get("/ledgers/INSTANCEID")[0].decode())
 
 
-def screens(result: Result) -> list[Table]:
+def screens(result: LeakResult) -> list[Table]:
     """What was found, and what became of it."""
     found = Table(title="What the broker forgot", title_justify="left", box=None, pad_edge=False)
     for name in ("RULE", "OWNER"):

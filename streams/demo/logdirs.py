@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from trueup.connectors.contract import Endpoint
-from trueup.connectors.kafka.logdirs.client import LogDirs
+from trueup.connectors.kafka.logdirs.client import LogDirsClient
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.servers.kafka import SET
 from trueup.state.common.errors import Stop
@@ -26,7 +26,7 @@ from trueup.state.logdirs.snapshot import Directory, Observed, observed
 from trueup.streams.demo.application import Application
 from trueup.streams.demo.picture import Shot, lines, name, svg
 from trueup.streams.demo.rack_drill import fetch, teller
-from trueup.streams.demo.volumes import Broker, Volumes
+from trueup.streams.demo.volumes import DemoBroker, Volumes
 from trueup.streams.runtime.session import line
 
 MB = 1 << 20
@@ -40,7 +40,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(slots=True)
-class Result:
+class LogDirsResult:
     """What it came to. ``new``: partitions of the last topic by disk, as it was made."""
 
     how: str = ""
@@ -76,13 +76,13 @@ def main(picture: Path) -> int:
     return 0 if result.right else 1
 
 
-def run(root: Path, say: Say) -> Result:
+def run(root: Path, say: Say) -> LogDirsResult:
     """All of it, on servers of its own below ``root``."""
-    with Volumes(root / "disks", SIZES) as volumes, Broker(root / "broker", volumes) as broker:
+    with Volumes(root / "disks", SIZES) as volumes, DemoBroker(root / "broker", volumes) as broker:
         say(f"starting a broker with three disks of {', '.join(f'{s >> 20} MiB' for s in SIZES.values())} "
             f"({volumes.how})")  # fmt: skip
         broker.up()
-        with LogDirs(Endpoint(CLUSTER, broker.bootstrap, 0)) as disks:
+        with LogDirsClient(Endpoint(CLUSTER, broker.bootstrap, 0)) as disks:
             return Levelling(broker, disks, root / "trueup", say).run(volumes.how)
 
 
@@ -103,12 +103,12 @@ class Watched(Application):
 class Levelling:
     """The steps, on a broker that runs."""
 
-    def __init__(self, broker: Broker, disks: LogDirs, root: Path, say: Say) -> None:
+    def __init__(self, broker: DemoBroker, disks: LogDirsClient, root: Path, say: Say) -> None:
         self._broker, self._disks, self._root, self._say = broker, disks, root, say
         self._noise = np.random.default_rng(1).bytes(RECORD)
-        self.result = Result()
+        self.result = LogDirsResult()
 
-    def run(self, how: str) -> Result:
+    def run(self, how: str) -> LogDirsResult:
         """All of it."""
         begun, result = time.monotonic(), self.result
         result.how = how
@@ -213,7 +213,7 @@ class Levelling:
         self.result.throttle = self._disks.throttled([NODE]).get(NODE, 0)
 
 
-def screen(result: Result) -> Table:
+def screen(result: LogDirsResult) -> Table:
     """The last screen."""
     table = Table(title="Three disks of different size", title_justify="left", box=None, pad_edge=False,
                   show_header=False)  # fmt: skip

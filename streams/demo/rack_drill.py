@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from trueup.connectors.sandbox.jvm.jars import jars
-from trueup.streams.demo.drill import Result, drill
+from trueup.streams.demo.drill import DrillResult, drill
 from trueup.streams.runtime.session import line
 
 LEDGERS, CONTROL_LEDGERS = 120, 40
@@ -34,20 +34,20 @@ def main(control: bool = False, ledgers: int = LEDGERS, control_ledgers: int = C
     return verdict(results)
 
 
-def verdict(results: list[Result]) -> int:
+def verdict(results: list[DrillResult]) -> int:
     """The exit code: nothing lost with Trueup, something without."""
     kept = all(not r.lost and not r.damaged and not r.fenced for r in results if r.name == "with Trueup")
     lost = any(r.lost for r in results if r.name == "without")
     return 0 if kept and lost else 1
 
 
-def screen(results: list[Result]) -> Table:
+def screen(results: list[DrillResult]) -> Table:
     """Both runs side by side."""
     table = Table(title="Two rack losses, one after the other", title_justify="left", box=None, pad_edge=False)
     table.add_column("")
     for result in results:
         table.add_column(result.name, justify="right")
-    rows: list[tuple[str, Callable[[Result], str]]] = [
+    rows: list[tuple[str, Callable[[DrillResult], str]]] = [
         ("closed ledgers", lambda r: str(r.closed)),
         ("  of these with several fragments", lambda r: str(r.fragmented)),
         ("ledgers left open by an idle writer", lambda r: str(r.left_open)),

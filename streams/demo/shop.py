@@ -22,7 +22,7 @@ Log = dict[int, list[str]]
 """Keys of each partition, in order."""
 
 
-class Orders:
+class ShopOrders:
     """The writer. Safe to move from one cluster to another while it writes."""
 
     def __init__(self) -> None:

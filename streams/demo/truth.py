@@ -4,8 +4,8 @@ from types import TracebackType
 from typing import Self
 
 from trueup.connectors.bookkeeper.metadata import queries
-from trueup.connectors.sandbox.cluster import Cluster
-from trueup.connectors.zookeeper.client import Client
+from trueup.connectors.sandbox.cluster import SandboxCluster
+from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.state.bookkeeper.ledgers import Ledgers, concat
 from trueup.state.bookkeeper.observations import LedgerState
 
@@ -13,9 +13,9 @@ from trueup.state.bookkeeper.observations import LedgerState
 class Truth:
     """Ledgers of a sandbox cluster as ZooKeeper has them."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: SandboxCluster) -> None:
         self._cluster = cluster
-        self._client = Client(str(cluster.zookeeper.address)).open()
+        self._client = ZooKeeperClient(str(cluster.zookeeper.address)).open()
         self._paths = queries.paths_of(self._client, "/ledgers")
         bookies = range(1, 1 + sum(name.startswith("bookie") for name in cluster.servers))
         self._rack = {cluster.bookie_id(n): cluster.rack_of(n) for n in bookies}

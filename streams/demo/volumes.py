@@ -89,7 +89,7 @@ class OnVolumes(Kafka):
         return made
 
 
-class Broker(OnVolumes):
+class DemoBroker(OnVolumes):
     """A broker by itself whose log directories are these volumes."""
 
     def __init__(self, root: Path, volumes: Volumes) -> None:

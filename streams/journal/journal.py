@@ -18,7 +18,7 @@ import fastavro
 from trueup.connectors.kafka.journal.topics import FLUSH_S, Entry, Part, Topic, Topics
 from trueup.state.bookkeeper.observations import Observation
 from trueup.state.common.errors import TrueupError
-from trueup.state.settings.settings import Journal as JournalSettings
+from trueup.state.settings.settings import JournalSettings as JournalSettings
 from trueup.streams.journal.channel import Channel
 from trueup.streams.journal.codec import SCHEMAS, decode, read, schema_text, topics
 from trueup.streams.journal.encode import encode_all

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from trueup.connectors.contract import Endpoint
 from trueup.connectors.kafka.client.options import problems
-from trueup.connectors.kafka.logdirs.client import LogDirs, Seen
+from trueup.connectors.kafka.logdirs.client import DescribedBroker, LogDirsClient
 from trueup.state.logdirs.model import Broker, skew
 from trueup.state.logdirs.settings import SIZE
 from trueup.state.settings.settings import Settings
@@ -23,12 +23,12 @@ def _brokers(settings: Settings, name: str) -> Iterator[Check]:
     if wrong := problems(endpoint):
         yield fail(f"logdirs.{name}", "; ".join(wrong), "correct these options")
         return
-    with LogDirs(endpoint) as client:
+    with LogDirsClient(endpoint) as client:
         for seen in client.look():
             yield _check(f"logdirs.{name}: broker {seen.id}", seen, settings.logdirs[name].strategy)
 
 
-def _check(row: str, seen: Seen, strategy: str) -> Check:
+def _check(row: str, seen: DescribedBroker, strategy: str) -> Check:
     broker = seen.broker
     if broker is None:
         return fail(row, seen.error, "give the user DESCRIBE on the cluster, and see that the broker answers")

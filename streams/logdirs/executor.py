@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Protocol
 
-from trueup.connectors.kafka.logdirs.client import Outcome, Place
+from trueup.connectors.kafka.logdirs.client import MoveOutcome, ReplicaLocation
 from trueup.state.logdirs.decision import NOTHING, Decision, Ours, after, cordons, ordered
-from trueup.state.logdirs.lifecycle import ENDS, Event, Relocation, Stage, advance
+from trueup.state.logdirs.lifecycle import ENDS, MoveEvent, MoveStage, Relocation, advance
 from trueup.state.logdirs.model import Broker
 from trueup.streams.journal.journal import Record
 from trueup.streams.runtime.format import size
@@ -18,14 +18,14 @@ from trueup.streams.runtime.format import size
 Say = Callable[[int, str, str, str, str], None]
 """Broker, kind, outcome, rule, detail."""
 
-RULES = {Stage.FORGOTTEN: "logdirs.move-forgotten", Stage.REFUSED: "logdirs.move-refused"}
+RULES = {MoveStage.FORGOTTEN: "logdirs.move-forgotten", MoveStage.REFUSED: "logdirs.move-refused"}
 """Of stages that are not as one would have them."""
 
 
 class Levers(Protocol):
     """What a broker can be told. Calls raise our errors."""
 
-    def place(self, places: list[Place]) -> list[Outcome]:
+    def place(self, places: list[ReplicaLocation]) -> list[MoveOutcome]:
         """Order moves, or cancel them."""
 
     def throttle(self, broker: int, bytes_per_s: int | None) -> None:
@@ -35,7 +35,7 @@ class Levers(Protocol):
         """Keep new partitions out of these directories alone."""
 
 
-class Leveller:
+class DirectoryBalancer:
     """The changes on the brokers of one cluster. ``ours``: what earlier runs left. Used by one thread."""
 
     def __init__(
@@ -85,8 +85,8 @@ class Leveller:
         return intended._replace(cordoned=now)
 
     def _order(self, levers: Levers, broker: int, ours: Ours, decision: Decision, now_ms: int) -> Ours:
-        going = [Place(broker, m.topic, m.partition, m.target) for m in decision.start]
-        back = [Place(broker, m.topic, m.partition, m.source) for m in decision.cancel]
+        going = [ReplicaLocation(broker, m.topic, m.partition, m.target) for m in decision.start]
+        back = [ReplicaLocation(broker, m.topic, m.partition, m.source) for m in decision.cancel]
         if not going and not back:
             return ours
         refused = {(o.place.topic, o.place.partition): o for o in levers.place([*going, *back])
@@ -94,7 +94,7 @@ class Leveller:
         sent = {move.what for move in decision.start}
         chosen = {move.what: move for move in ours.moves if (move.topic, move.partition) in refused}
         changed = {
-            what: advance(move, Event.REFUSE, now_ms, refused[move.topic, move.partition].detail)
+            what: advance(move, MoveEvent.REFUSE, now_ms, refused[move.topic, move.partition].detail)
             for what, move in chosen.items() if move.at_ms == now_ms and what in sent
         }  # fmt: skip
         found = after(ours, changed)
@@ -119,7 +119,7 @@ def told(move: Relocation) -> str:
 def ours_of(record: Record) -> Ours:
     """What `record_of` made."""
     value = record.value
-    moves = tuple(Relocation(**{**move, "stage": Stage(move["stage"])}) for move in value["moves"])
+    moves = tuple(Relocation(**{**move, "stage": MoveStage(move["stage"])}) for move in value["moves"])
     return Ours(frozenset(value["cordoned"]), frozenset(value["throttles"]), moves, frozenset(value["approved"]))
 
 
@@ -144,9 +144,9 @@ def _intended(broker: Broker, ours: Ours, decision: Decision, throttled: int | N
         frozenset({decision.throttle}) if decision.throttle else frozenset()
     )
     planned = {move.what for move in decision.moves}
-    lapsed = {m.what: advance(m, Event.LAPSE, now_ms) for m in ours.moves
-              if m.stage is Stage.FORGOTTEN and m.what not in planned}  # fmt: skip
-    back = {m.what: advance(m, Event.CANCEL, now_ms) for m in decision.cancel if m.stage is not Stage.LEAVING}
+    lapsed = {m.what: advance(m, MoveEvent.LAPSE, now_ms) for m in ours.moves
+              if m.stage is MoveStage.FORGOTTEN and m.what not in planned}  # fmt: skip
+    back = {m.what: advance(m, MoveEvent.CANCEL, now_ms) for m in decision.cancel if m.stage is not MoveStage.LEAVING}
     made = after(ours, {**lapsed, **back})._replace(cordoned=cordoned, throttles=throttles)
     for move in decision.start:
         made = ordered(made, move, int(broker.beside[broker.volumes[broker.place[move.source]]]), now_ms)

@@ -9,8 +9,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from trueup.connectors.contract import Endpoint
-from trueup.connectors.kafka.logdirs.client import LogDirs as Directories
-from trueup.connectors.kafka.logdirs.client import Place
+from trueup.connectors.kafka.logdirs.client import LogDirsClient as Directories
+from trueup.connectors.kafka.logdirs.client import ReplicaLocation
 from trueup.state.common.errors import Refused
 from trueup.state.logdirs.assignment import seats
 from trueup.state.logdirs.decision import Ours
@@ -20,7 +20,7 @@ from trueup.streams.config.live import Live
 from trueup.streams.journal.history import History
 from trueup.streams.journal.history_row import HistoryRow
 from trueup.streams.journal.journal import Journal
-from trueup.streams.logdirs.executor import Leveller, ours_of, record_of
+from trueup.streams.logdirs.executor import DirectoryBalancer, ours_of, record_of
 from trueup.streams.logdirs.metrics import LogDirMetrics
 from trueup.streams.logdirs.reconciler import Client, Dirs, Known, observed_of, observed_record
 from trueup.streams.logdirs.report import cluster_row, directory_row, plan_rows, strategy_of
@@ -34,7 +34,7 @@ LARGEST = 20
 Row = dict[str, Any]
 
 
-class LogDirs:
+class LogDirsManager:
     """Every cluster of logdirs:. Safe to use from several threads."""
 
     def __init__(
@@ -73,7 +73,7 @@ class LogDirs:
         say, settings = partial(self.note, name), self._live.now
         declared = settings.kafka[name]
         endpoint = Endpoint(name, declared.bootstrap, declared.bit, declared.options)
-        leveller = Leveller(ours, partial(self._keep, name), say, partial(self._metrics.move, name))
+        leveller = DirectoryBalancer(ours, partial(self._keep, name), say, partial(self._metrics.move, name))
         return Dirs(
             name, lambda: self._live.now.logdirs[name], leveller, lambda: self._connect(endpoint), self._clock, say
         )
@@ -92,7 +92,7 @@ class LogDirs:
         """A batch is one turn."""
 
         def turn(_frame: DataFrame, _batch: int) -> None:
-            dirs.turn()
+            dirs.reconcile()
             self._publish(dirs)
 
         every = f"{int(1000 * dirs.policy.poll_s)} milliseconds"
@@ -201,7 +201,7 @@ class LogDirs:
         racks = client.brokers()
         seen = [one.broker for one in client.look(racks) if one.broker is not None]
         chosen = seats(seen, racks, partitions, replicas, dirs.policy.strategy, dirs.policy.exclude_dirs)
-        places = [Place(b, topic, number, path) for number, row in enumerate(chosen) for b, path in row]
+        places = [ReplicaLocation(b, topic, number, path) for number, row in enumerate(chosen) for b, path in row]
         for said in client.place(places):
             if said.result not in ("started", "recorded"):
                 where = f"broker {said.place.broker} to take {topic}-{said.place.partition} into {said.place.path}"

@@ -52,14 +52,14 @@ class LogDirMetrics(Part):
         """Let the counters of these clusters begin at zero."""
         for kafka in clusters:
             self.moved.at(kafka)
-            for step in lifecycle.Stage:
+            for step in lifecycle.MoveStage:
                 self.moves.at(kafka, step)
         return self
 
     def move(self, kafka: str, stage: str, count: int) -> None:
         """Count one step of a move of so many bytes."""
         self.moves.at(kafka, stage).inc()
-        if stage == lifecycle.Stage.ARRIVED:
+        if stage == lifecycle.MoveStage.ARRIVED:
             self.moved.at(kafka).inc(count)
 
     def status(self, status: Mapping[str, Any]) -> None:

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
-from trueup.connectors.kafka.logdirs.client import Outcome, Place, Seen
+from trueup.connectors.kafka.logdirs.client import DescribedBroker, MoveOutcome, ReplicaLocation
 from trueup.state.common.errors import Stop, TrueupError
 from trueup.state.logdirs.decision import Decision, Ours, cordon_name, decide, followed_by, move_name
 from trueup.state.logdirs.lifecycle import UNDER_WAY
 from trueup.state.logdirs.model import Broker
-from trueup.state.logdirs.settings import LogDirs
+from trueup.state.logdirs.settings import LogDirsSettings
 from trueup.state.logdirs.snapshot import Copying, Directory, Observed, cordoned, observed
-from trueup.streams.logdirs.executor import Leveller, Say
+from trueup.streams.logdirs.executor import DirectoryBalancer, Say
 
 Row = dict[str, Any]
 RESTS_MS = 600_000
@@ -28,10 +28,10 @@ class Client(Protocol):
     def brokers(self) -> dict[int, str]:
         """Rack of each that is registered."""
 
-    def look(self, brokers: Iterable[int] | None = None) -> list[Seen]:
+    def look(self, brokers: Iterable[int] | None = None) -> list[DescribedBroker]:
         """What they say."""
 
-    def place(self, places: list[Place]) -> list[Outcome]:
+    def place(self, places: list[ReplicaLocation]) -> list[MoveOutcome]:
         """Order moves, or cancel them."""
 
     def throttle(self, broker: int, bytes_per_s: int | None) -> None:
@@ -75,8 +75,8 @@ class Dirs:
     """One cluster. Its turns are made by one thread; what is known may be read, and approved, by others."""
 
     def __init__(
-        self, name: str, policy: Callable[[], LogDirs], leveller: Leveller, connect: Callable[[], Client],
-        clock: Callable[[], int], say: Say,
+        self, name: str, policy: Callable[[], LogDirsSettings], leveller: DirectoryBalancer,
+        connect: Callable[[], Client], clock: Callable[[], int], say: Say,
     ) -> None:  # fmt: skip
         self.name, self._policy, self.leveller, self._connect = name, policy, leveller, connect
         self._clock, self._say = clock, say
@@ -88,7 +88,7 @@ class Dirs:
         self.problem, self.at_ms = "", 0
 
     @property
-    def policy(self) -> LogDirs:
+    def policy(self) -> LogDirsSettings:
         """What is declared, as it is now."""
         return self._policy()
 
@@ -106,7 +106,7 @@ class Dirs:
         if client is not None:
             client.close()
 
-    def turn(self) -> None:
+    def reconcile(self) -> None:
         """One pass over all brokers."""
         try:
             registered = self.client.brokers()
@@ -117,11 +117,11 @@ class Dirs:
             return
         found = {}
         for broker in sorted({*seen, *self.leveller.ours}):
-            one = seen.get(broker, Seen(broker, None, "it is not registered now"))
+            one = seen.get(broker, DescribedBroker(broker, None, "it is not registered now"))
             found[broker] = self._one(one, self._clock())
         self.known, self.problem, self.at_ms = found, "", self._clock()
 
-    def _one(self, one: Seen, now_ms: int) -> Known:
+    def _one(self, one: DescribedBroker, now_ms: int) -> Known:
         """Look at one broker and do what may be done."""
         if one.broker is None:
             before = self.known.get(one.id)

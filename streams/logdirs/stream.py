@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trueup.streams.logdirs.manager import LogDirs
+from trueup.streams.logdirs.manager import LogDirsManager
 from trueup.streams.logdirs.metrics import LogDirMetrics
 from trueup.streams.runtime.context import Context
 from trueup.streams.runtime.stream import (
@@ -26,7 +26,7 @@ class LogDirsStream(Stream):
     def __init__(self, context: Context) -> None:
         self._context = context
         metrics = context.metrics.of(LogDirMetrics).declare(context.settings.logdirs)
-        self.logdirs = LogDirs(context.live, context.journal, metrics, context.clock, history=context.history)
+        self.logdirs = LogDirsManager(context.live, context.journal, metrics, context.clock, history=context.history)
 
     def load(self) -> None:
         """Take up what earlier runs saw and changed."""

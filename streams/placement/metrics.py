@@ -5,7 +5,7 @@ from typing import Any
 
 from trueup.state.common.options import MODES
 from trueup.state.common.rules import Verdict
-from trueup.state.placement.lifecycle import Stage
+from trueup.state.placement.lifecycle import RepairStage
 from trueup.state.placement.rules import RULES
 from trueup.streams.runtime.metrics import SAFE_BUCKETS, Metrics, Part
 
@@ -49,7 +49,7 @@ class PlacementMetrics(Part):
         self.safe = metrics.histogram(
             "time_to_safe_seconds", "time from another verdict to true, per ledger", SAFE_BUCKETS
         )
-        for stage in Stage:
+        for stage in RepairStage:
             self.repairs.at(stage)
         for kind, outcomes in ACTIONS.items():
             for outcome in outcomes:

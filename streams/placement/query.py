@@ -17,7 +17,7 @@ from trueup.state.bookkeeper.ledgers import EMPTY, Ledgers, concat
 from trueup.state.bookkeeper.topology import Topology
 from trueup.state.common.block_store import Store
 from trueup.state.placement.fencing import Former
-from trueup.state.placement.view import CELLS, FINDING, MARK, NO_MARKS, Answer, Bucket, Rows
+from trueup.state.placement.view import CELLS, FINDING, MARK, NO_MARKS, Bucket, BucketAnswer, Rows
 from trueup.streams.journal.codec import topology_bytes, topology_from
 from trueup.streams.journal.decode import ledger_rows, mark_rows
 from trueup.streams.runtime.processor import Buckets
@@ -27,7 +27,7 @@ from trueup.streams.runtime.spark_store import records_of
 if TYPE_CHECKING:  # every Python worker imports this module
     import pandas as pd
 
-    from trueup.state.settings.settings import Spark as SparkSettings
+    from trueup.state.settings.settings import SparkSettings as SparkSettings
     from trueup.streams.journal.journal import Journal
 
 ANSWER = "bucket int, epoch bigint, full boolean, ledgers bigint, findings binary, marks binary, former binary"
@@ -48,7 +48,7 @@ def folded(store: Store, frames: Iterator["pd.DataFrame"]) -> dict[str, Any] | N
     return row_of(answer) if answer is not None else None
 
 
-def row_of(answer: Answer) -> dict[str, Any]:
+def row_of(answer: BucketAnswer) -> dict[str, Any]:
     """An answer as a row of the stream."""
     return {
         "epoch": answer.epoch, "full": answer.full, "ledgers": answer.ledgers,
@@ -68,11 +68,11 @@ def split(frames: Iterator["pd.DataFrame"]) -> tuple[Ledgers, Rows, Topology | N
     return concat(ledgers), np.concatenate(marks), topology
 
 
-def answer_of(row: dict[str, Any]) -> tuple[int, Answer]:
+def answer_of(row: dict[str, Any]) -> tuple[int, BucketAnswer]:
     """Bucket and answer in one row of the stream."""
     findings, marks = np.frombuffer(row["findings"], FINDING), np.frombuffer(row["marks"], MARK)
     former = Former.from_bytes(row["former"], "an answer of the placement stream")
-    return row["bucket"], Answer(row["epoch"], row["full"], row["ledgers"], findings, marks, former)
+    return row["bucket"], BucketAnswer(row["epoch"], row["full"], row["ledgers"], findings, marks, former)
 
 
 def start(

@@ -16,19 +16,19 @@ from pyspark.sql import DataFrame
 
 from trueup.connectors.bookkeeper.metadata.mark_codec import Mark
 from trueup.connectors.bookkeeper.metadata.queries import ahead
-from trueup.connectors.bookkeeper.placement.marks import MarkOrder, Outcome
+from trueup.connectors.bookkeeper.placement.marks import MarkOrder, MarkOutcome
 from trueup.state.bookkeeper.ledgers import Ledgers
 from trueup.state.bookkeeper.topology import Status, Topology
 from trueup.state.common.backoff import backoff
 from trueup.state.common.errors import Refused, Retry, TrueupError
 from trueup.state.common.rules import Verdict
 from trueup.state.common.token_bucket import TokenBucket
-from trueup.state.placement.board import Board, Cleared, Plan, plan, wanted
-from trueup.state.placement.lifecycle import ENDS, Event, Repair, Stage, advance, withdrawn
+from trueup.state.placement.board import Board, Cleared, RepairPlan, plan, wanted
+from trueup.state.placement.lifecycle import ENDS, Repair, RepairEvent, RepairStage, advance, withdrawn
 from trueup.state.placement.rules import RULES
-from trueup.state.placement.settings import Placement
+from trueup.state.placement.settings import PlacementSettings
 from trueup.state.placement.tracking import observe, unseen
-from trueup.state.placement.verdicts import judge, strangers
+from trueup.state.placement.verdicts import judge, unregistered
 from trueup.state.placement.view import Rows
 from trueup.streams.bookkeeper.topology import Keeper
 from trueup.streams.journal.codec import ledger_key
@@ -57,33 +57,33 @@ _NAME_LOST = [
 """Rules of ledgers that name a lost bookie, or may."""
 
 
-class Cluster(Protocol):
+class PlacementCluster(Protocol):
     """What the loop needs of a connector."""
 
     def read(self, ledgers: Sequence[int]) -> Ledgers:
         """Fresh rows of these ledgers; those that are gone are left out."""
 
-    def mark(self, orders: Sequence[MarkOrder]) -> list[Outcome]:
+    def mark(self, orders: Sequence[MarkOrder]) -> list[MarkOutcome]:
         """Write marks, each on its own requirements."""
 
     def marked(self, ledgers: Sequence[int]) -> dict[int, Mark]:
         """The marks that these ledgers have now, read afresh."""
 
-    def withdraw(self, items: Sequence[tuple[int, int]]) -> list[Outcome]:
+    def withdraw(self, items: Sequence[tuple[int, int]]) -> list[MarkOutcome]:
         """Take back the marks of these ledgers that still have this znode version."""
 
-    def obstacle(self) -> str:
+    def blocked_reason(self) -> str:
         """Why nothing may be changed now; empty if it may."""
 
 
-class Reconciler:
+class PlacementReconciler:
     """The board, the repairs and the orders. Safe to use from several threads."""
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: PlacementCluster,
         journal: Journal,
-        policy: Callable[[], Placement],
+        policy: Callable[[], PlacementSettings],
         keeper: Keeper,
         metrics: PlacementMetrics,
         clock: Callable[[], int],
@@ -99,7 +99,7 @@ class Reconciler:
         self.repairs: dict[int, Repair] = {}
         self.history = history or History()
         self.waiting: dict[str, int] = {}
-        self.obstacle = "starting"
+        self.blocked_reason = "starting"
         self._cleared: list[Cleared] = []
         self._unsaved: dict[int, Repair] = {}
         self._topic = FindingsTopic(journal)
@@ -116,7 +116,7 @@ class Reconciler:
             if record.value is None:
                 self.repairs.pop(ledger, None)
             else:
-                self.repairs[ledger] = Repair(**{**record.value, "stage": Stage(record.value["stage"])})
+                self.repairs[ledger] = Repair(**{**record.value, "stage": RepairStage(record.value["stage"])})
 
     def heard(self) -> None:
         """The stream gave a sign of life."""
@@ -151,28 +151,28 @@ class Reconciler:
             self._cleared += cleared
             self._heard(cleared)
         try:
-            self.turn()
+            self.reconcile()
         except TrueupError as error:
-            self.obstacle = str(error)
+            self.blocked_reason = str(error)
             log.warning("not remembered yet", extra={"problem": str(error)})
         # Nobody who wants to know or to approve waits for those who follow the topic.
         self._topic.tell([answer.findings for _, answer in said], cleared, self._all_findings)
 
-    def turn(self) -> None:
+    def reconcile(self) -> None:
         """Look at what is known now and order what is due. Raises `Retry` while the journal takes nothing."""
         with self._acting:
             now_ms = self._clock()
             if not self.complete:
                 # What a bucket has not said in this run is not true for that.
-                self.obstacle = "the view is not complete yet"
+                self.blocked_reason = "the view is not complete yet"
                 return
             self._observe(now_ms)
-            before, self.obstacle = self.obstacle, self.silent() or self._cluster.obstacle()
-            if self.obstacle:
+            before, self.blocked_reason = self.blocked_reason, self.silent() or self._cluster.blocked_reason()
+            if self.blocked_reason:
                 return
             self._introduce()
             if now_ms < self._again_ms:
-                self.obstacle = before
+                self.blocked_reason = before
                 return
             policy = self._policy()
             with self.lock:
@@ -209,7 +209,9 @@ class Reconciler:
         """An operator's yes to these ledgers (None: to all that wait); those it was given to. It is acted upon with
         the next turn. Raises `Retry`, and has changed nothing here, when it cannot be remembered soon."""
         if not self._acting.acquire(timeout=APPROVE_S):
-            raise Retry("its turn", f"none within {APPROVE_S:.0f} s: {self.obstacle or 'orders go out'}", "try again")
+            raise Retry(
+                "its turn", f"none within {APPROVE_S:.0f} s: {self.blocked_reason or 'orders go out'}", "try again"
+            )
         try:
             now_ms = self._clock()
             with self.lock:
@@ -220,7 +222,11 @@ class Reconciler:
                     raise Refused("ledgers of the present plan", f"{missing}", "look at `trueup plan` again")
                 rows = rows[np.isin(rows["ledger"], ledgers)]
             fresh = list(self._fresh(rows))
-            changed = [advance(r, Event.APPROVE, now_ms, "by an operator") for r in fresh if r.stage != Stage.APPROVED]
+            changed = [
+                advance(r, RepairEvent.APPROVE, now_ms, "by an operator")
+                for r in fresh
+                if r.stage != RepairStage.APPROVED
+            ]
             self._journal.put(map(_record, changed), APPROVE_S)
             self._take(changed)
             self._tell(changed)
@@ -240,7 +246,7 @@ class Reconciler:
         topology = self._keeper.topology
         return self.complete and topology is not None and self.board.settled(self._buckets, topology.epoch)
 
-    def _rate(self, policy: Placement, now_ms: int) -> int:
+    def _rate(self, policy: PlacementSettings, now_ms: int) -> int:
         """Marks that the rate limit leaves."""
         self._tokens.limit(policy.marks_per_s / 1000)
         return int(self._tokens.room(now_ms))
@@ -253,25 +259,25 @@ class Reconciler:
         if not len(rows) or asked == self._asked or topology is None:
             return
         try:
-            self._keeper.strange(strangers(self._cluster.read(rows["ledger"].tolist()), topology))
+            self._keeper.strange(unregistered(self._cluster.read(rows["ledger"].tolist()), topology))
         except TrueupError as error:
             log.warning("unknown bookies not looked up", extra={"problem": str(error)})
         else:
             self._asked = asked
 
-    def _carry_out(self, due: Plan, now_ms: int) -> None:
+    def _carry_out(self, due: RepairPlan, now_ms: int) -> None:
         try:
             if due.withdrawals:
                 self._withdraw(due.withdrawals, now_ms)
             if len(due.marks):
                 self._mark(due.marks, now_ms)
         except TrueupError as error:
-            self.obstacle = str(error)
+            self.blocked_reason = str(error)
             log.warning("orders interrupted", extra={"problem": str(error)})
 
     def _mark(self, rows: Rows, now_ms: int) -> None:
         """Order marks. While some are written, the next are made ready, and those after them read."""
-        pending: Future[list[Outcome]] | None = None
+        pending: Future[list[MarkOutcome]] | None = None
         starts = range(0, len(rows), ORDERS_AT_ONCE)
         parts = (some[np.argsort(some["ledger"])] for some in (rows[at : at + ORDERS_AT_ONCE] for at in starts))
         with ThreadPoolExecutor(1, "marks") as writer:
@@ -297,7 +303,7 @@ class Reconciler:
         orders, repairs = [], []
         for known, lost in zip(self._fresh(found[due]), lost_members(fresh.take(due), topology), strict=True):
             # The mark of an order that was given up may be there unseen: with the same ctime it is known for ours.
-            repair = advance(known, Event.ORDER, now_ms, mark_ctime_ms=known.mark_ctime_ms or now_ms)
+            repair = advance(known, RepairEvent.ORDER, now_ms, mark_ctime_ms=known.mark_ctime_ms or now_ms)
             repairs.append(repair)
             orders.append(MarkOrder(repair.ledger, repair.version, lost, repair.mark_ctime_ms))
         self._take(repairs)
@@ -305,26 +311,26 @@ class Reconciler:
         self._tokens.take(len(orders))
         return orders
 
-    def _written(self, outcomes: Sequence[Outcome], now_ms: int) -> None:
+    def _written(self, outcomes: Sequence[MarkOutcome], now_ms: int) -> None:
         self._count("mark", outcomes)
         # Only an observation says whether a mark is there, and whose it is.
         failed = [o for o in outcomes if o.result not in ("written", "already", "unknown")]
         with self.lock:
             details = [(self.repairs.pop(o.ledger), f"{o.result}: {o.detail}") for o in failed]
-        self._remember([advance(repair, Event.REFUSE, now_ms, detail) for repair, detail in details])
+        self._remember([advance(repair, RepairEvent.REFUSE, now_ms, detail) for repair, detail in details])
         self._back_off(outcomes, now_ms)
 
-    def _back_off(self, outcomes: Sequence[Outcome], now_ms: int) -> None:
+    def _back_off(self, outcomes: Sequence[MarkOutcome], now_ms: int) -> None:
         """Where none of the marks could be written, the next ones wait: each time twice as long."""
         if not outcomes or any(o.result not in ("retry", "failed") for o in outcomes):
             self._failures = 0
             return
         wait_ms = backoff(FIRST_WAIT_MS, self._failures, LONGEST_WAIT_MS)
         self._failures, self._again_ms = self._failures + 1, now_ms + wait_ms
-        self.obstacle = f"no mark could be written: {outcomes[0].detail}"
-        log.warning("orders interrupted", extra={"problem": self.obstacle, "again_in_ms": wait_ms})
+        self.blocked_reason = f"no mark could be written: {outcomes[0].detail}"
+        log.warning("orders interrupted", extra={"problem": self.blocked_reason, "again_in_ms": wait_ms})
 
-    def _count(self, kind: str, outcomes: Sequence[Outcome]) -> None:
+    def _count(self, kind: str, outcomes: Sequence[MarkOutcome]) -> None:
         for result, count in Counter(outcome.result for outcome in outcomes).items():
             self._metrics.action(kind, result, count)
 
@@ -405,7 +411,7 @@ def entry(repair: Repair) -> HistoryRow:
     """A repair as a row of the history."""
     return HistoryRow(
         repair.at_ms, action_id(repair.ledger, repair.version), "repair", repair.stage.value, repair.ledger,
-        rule=repair.rule, detail=repair.detail, who=WHO.get() if repair.stage is Stage.APPROVED else ITSELF,
+        rule=repair.rule, detail=repair.detail, who=WHO.get() if repair.stage is RepairStage.APPROVED else ITSELF,
     )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from trueup.connectors.bookkeeper.metadata.capture import Health
+from trueup.connectors.bookkeeper.metadata.capture import CaptureHealth
 from trueup.connectors.bookkeeper.metadata.mark_codec import Mark
 from trueup.connectors.bookkeeper.metadata.rack_source import RackHealth
 from trueup.state.bookkeeper.ledgers import Ledgers
@@ -16,7 +16,7 @@ from trueup.state.common.rules import Verdict
 from trueup.state.deletion.owners import Claim, claim_of
 from trueup.state.placement.board import Board, riskiest, wanted
 from trueup.state.placement.judging import counted
-from trueup.state.placement.lifecycle import Repair, Stage
+from trueup.state.placement.lifecycle import Repair, RepairStage
 from trueup.state.placement.readiness import Readiness, few
 from trueup.state.placement.rules import RULES
 from trueup.state.placement.verdicts import evidence, judge
@@ -25,7 +25,7 @@ from trueup.streams.bookkeeper.cluster import BookKeeper
 from trueup.streams.bookkeeper.repair_workers import RepairWorkers
 from trueup.streams.bookkeeper.topology import Keeper
 from trueup.streams.config.live import Live
-from trueup.streams.placement.reconciler import Reconciler, action_id
+from trueup.streams.placement.reconciler import PlacementReconciler, action_id
 from trueup.streams.runtime.format import age, many
 from trueup.streams.runtime.stream import AWAITING, Finding, Listing, PlanRow, Source, waiting
 
@@ -33,7 +33,7 @@ SLOW_MS = 5_000
 UNKNOWN_RACK = "placement.unknown-rack"
 
 
-class Placed:
+class PlacementReport:
     """The placement stream's share of `streams.web.engine.Engine`."""
 
     def __init__(
@@ -41,7 +41,7 @@ class Placed:
         live: Live,
         cluster: BookKeeper,
         keeper: Keeper,
-        reconciler: Reconciler,
+        reconciler: PlacementReconciler,
         workers: RepairWorkers,
         clock: Callable[[], int],
     ) -> None:
@@ -73,7 +73,7 @@ class Placed:
             "waiting": waiting,
             "marks": {
                 "outstanding": int((marks["version"] >= 0).sum()),
-                "ours": sum(r.stage in (Stage.MARKED, Stage.WORKING) for r in repairs.values()),
+                "ours": sum(r.stage in (RepairStage.MARKED, RepairStage.WORKING) for r in repairs.values()),
                 "cap": self._live.now.placement.max_marks, "idle_ms": self._workers.idle_ms(now_ms),
             },
             "held": topology.held if topology else "", "unbound": self._cluster.unbound(),
@@ -107,8 +107,8 @@ class Placed:
     def stopped(self) -> list[str]:
         """Why nothing is changed though it should be, and what is passed over."""
         acting = self._live.now.placement.mode != "observe" and not self._live.now.placement.paused
-        obstacle = self._reconciler.obstacle
-        stopped = [f"nothing is changed now: {obstacle}"] if obstacle and acting else []
+        blocked_reason = self._reconciler.blocked_reason
+        stopped = [f"nothing is changed now: {blocked_reason}"] if blocked_reason and acting else []
         return [*stopped, *self._cluster.problems(), *self._workers.problems(self._clock())]
 
     def _seen(self, now_ms: int, runs: bool) -> bool:
@@ -302,7 +302,7 @@ class Placed:
         with self._reconciler.lock:
             now_ms, repairs = self._clock(), dict(self._reconciler.repairs)
             due = wanted(self._board, repairs, now_ms)
-            under_way = [r for r in repairs.values() if r.stage is not Stage.APPROVED]
+            under_way = [r for r in repairs.values() if r.stage is not RepairStage.APPROVED]
             found = {int(row["ledger"]): row for row in self._board.findings[
                 np.isin(self._board.findings["ledger"], [r.ledger for r in under_way])]}  # fmt: skip
         ask = self._live.now.placement.mode == "approve"
@@ -311,7 +311,7 @@ class Placed:
 
     def _planned(self, row: Rows, repair: Repair | None, ask: bool) -> PlanRow:
         rule, ledger, at = RULES[int(row["rule"])], int(row["ledger"]), int(row["version"])
-        stage = "approved" if repair and repair.stage is Stage.APPROVED else AWAITING if ask else "planned"
+        stage = "approved" if repair and repair.stage is RepairStage.APPROVED else AWAITING if ask else "planned"
         return PlanRow(
             action_id(ledger, at), "mark", rule.id, rule.title, stage, {"ledger": ledger},
             requirements={"version": at, "epoch": self._topology.epoch},
@@ -322,7 +322,7 @@ class Placed:
         rule = RULES.find(repair.rule)
         return PlanRow(
             action_id(repair.ledger, repair.version),
-            "withdraw" if repair.stage in (Stage.LEAVING, Stage.STUCK) else "mark", repair.rule,
+            "withdraw" if repair.stage in (RepairStage.LEAVING, RepairStage.STUCK) else "mark", repair.rule,
             rule.title if rule else "", repair.stage.value, {"ledger": repair.ledger}, repair.next_ms or None,
             {"version": repair.version, "epoch": self._topology.epoch},
             {"attempts": repair.attempts, "detail": repair.detail, "since_ms": repair.since_ms},
@@ -342,7 +342,7 @@ def _measured(row: Rows) -> dict[str, int | None]:
     return {"copies": int(row["copies"]), "racks": int(row["racks"])}
 
 
-def _seen(health: Health) -> str:
+def _seen(health: CaptureHealth) -> str:
     forbidden = f", {health.forbidden} that ZooKeeper forbids to read" if health.forbidden else ""
     return f"{health.ledgers} ledgers, {health.unreadable} unreadable{forbidden}"
 

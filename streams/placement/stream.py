@@ -10,8 +10,8 @@ from trueup.streams.bookkeeper.repair_workers import RepairWorkers
 from trueup.streams.bookkeeper.topology import Keeper
 from trueup.streams.placement import query
 from trueup.streams.placement.metrics import PlacementMetrics
-from trueup.streams.placement.reconciler import Reconciler
-from trueup.streams.placement.report import Placed
+from trueup.streams.placement.reconciler import PlacementReconciler
+from trueup.streams.placement.report import PlacementReport
 from trueup.streams.runtime.context import Context
 from trueup.streams.runtime.stream import Filter, Finding, PlanRow, Row, Session, Stream, StreamStatus
 
@@ -34,12 +34,12 @@ class PlacementStream(Stream):
         self.cluster = BookKeeper(
             live, journal, self.keeper, context.metrics.of(ZooKeeperMetrics), clock, context.supervisor.run
         )
-        self._reconciler = Reconciler(
+        self._reconciler = PlacementReconciler(
             self.cluster, journal, lambda: live.now.placement, self.keeper, context.metrics.of(PlacementMetrics), clock,
             context.settings.spark.buckets, context.history,
         )  # fmt: skip
         self._workers = RepairWorkers(self.cluster.voters, len(context.settings.cluster.autorecovery), clock)
-        self._report = Placed(live, self.cluster, self.keeper, self._reconciler, self._workers, clock)
+        self._report = PlacementReport(live, self.cluster, self.keeper, self._reconciler, self._workers, clock)
         self.owned: Callable[[int, Claim], Row] | None = None
 
     def load(self) -> None:
@@ -67,7 +67,7 @@ class PlacementStream(Stream):
         self.cluster.tick()
         self.keeper.tick()
         self.keeper.name_lost(self._reconciler.unnamed())
-        self._reconciler.turn()
+        self._reconciler.reconcile()
         self._workers.step(self._reconciler.board.marks)
 
     def _runs(self) -> bool:

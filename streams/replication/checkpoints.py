@@ -24,7 +24,7 @@ class Copy:
     """The copy of one source partition.
 
     ``set_back``: an operator set the position after the lease that now runs began. ``last`` is the newest report of
-    this run and ``at_ms`` its time. ``again_ms``: not leased before, as a person has to change something; ``barred``:
+    this run and ``at_ms`` its time. ``again_ms``: not leased before, as a person has to change something; ``excluded``:
     not before it is reset. ``source_id`` and ``target_id``: of the topics that it was begun with. ``foreign``: records
     of others between ours at the target, seen in this run. ``refill``: the target gets again what it lost.
     ``written``: digests of the map's parts that the journal has.
@@ -44,7 +44,7 @@ class Copy:
     error: str = ""
     stopped: bool = False
     again_ms: int = 0
-    barred: bool = False
+    excluded: bool = False
     source_id: str = ""
     target_id: str = ""
     foreign: int = 0
@@ -75,7 +75,7 @@ class Copy:
 
     def bar(self, why: str) -> None:
         """Copy nothing more until it is reset."""
-        self.error, self.stopped, self.barred = why, True, True
+        self.error, self.stopped, self.excluded = why, True, True
 
     def set(self, offset: int, said: str, ids: tuple[str, str] = ("", ""), target_end: int = -1) -> None:
         """Go on where a person says, between the topics with these ids (empty: there is none, or it has no id).
@@ -88,7 +88,7 @@ class Copy:
             self.map, self.start, self.foreign = OffsetMap(), offset, 0
         self.position, self.carries = Position(offset, chosen=True), {}
         self.reset, self.set_back, self.again_ms = said, True, 0
-        self.error, self.stopped, self.barred = "", False, False
+        self.error, self.stopped, self.excluded = "", False, False
         self.source_id, self.target_id = ids
         self.refill = None
 
@@ -110,7 +110,7 @@ class Copy:
         """Take what was acknowledged."""
         self.last, self.at_ms = progress, now_ms
         self.foreign += progress.foreign
-        if not self.barred:
+        if not self.excluded:
             self.error, self.stopped = progress.error, progress.stopped
         if self.set_back and not len(self.map):
             return  # that lease may have written to a log that is gone

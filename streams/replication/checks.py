@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from trueup.connectors.contract import Endpoint
 from trueup.state.replication.leases import target_of, topics_of
-from trueup.state.replication.settings import Link
+from trueup.state.replication.settings import LinkSettings
 from trueup.state.replication.topology import check_topology, routes_of
 from trueup.state.settings.settings import Settings
 from trueup.streams.replication.clusters import admin_of
@@ -13,7 +13,7 @@ from trueup.streams.runtime.checks import Check, fail, ok, tried, warn
 from trueup.streams.runtime.format import many
 
 
-class Seen(NamedTuple):
+class AnsweringCluster(NamedTuple):
     """A cluster that answered."""
 
     id: str
@@ -22,7 +22,7 @@ class Seen(NamedTuple):
 
 def all_of(settings: Settings) -> Iterator[Check]:
     """A check for every cluster that links name, and for every link between two that answered."""
-    seen: dict[str, Seen] = {}
+    seen: dict[str, AnsweringCluster] = {}
     for name in dict.fromkeys(end for link in settings.links.values() for end in (link.source, link.target)):
         yield from tried(f"{settings.clusters[name][0]}.{name}", lambda name=name: _cluster(settings, name, seen))  # type: ignore[misc]
     for name, link in settings.links.items():
@@ -33,20 +33,20 @@ def all_of(settings: Settings) -> Iterator[Check]:
         yield fail("links", problem, "see `trueup explain refused`")
 
 
-def _cluster(settings: Settings, name: str, seen: dict[str, Seen]) -> Check:
+def _cluster(settings: Settings, name: str, seen: dict[str, AnsweringCluster]) -> Check:
     system, declared = settings.clusters[name]
     endpoint, row = Endpoint(name, declared.address, declared.bit, declared.options, system), f"{system}.{name}"
     cluster = admin_of(endpoint)
     if wrong := cluster.problems():
         return fail(row, "; ".join(wrong), "correct these options")
     try:
-        seen[name] = Seen(cluster.cluster_id(), cluster.names())
+        seen[name] = AnsweringCluster(cluster.cluster_id(), cluster.names())
     finally:
         cluster.close()
     return ok(row, f"cluster {seen[name].id}, {many(len(seen[name].names), 'topic')}")
 
 
-def _link(name: str, link: Link, seen: Mapping[str, Seen], prefix: str) -> Check:
+def _link(name: str, link: LinkSettings, seen: Mapping[str, AnsweringCluster], prefix: str) -> Check:
     row, source, target = f"links.{name}", seen[link.source], seen[link.target]
     if source.id == target.id:
         return fail(row, f"{link.source} and {link.target} are one cluster, {source.id}", "correct their addresses")

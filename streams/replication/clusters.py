@@ -12,7 +12,7 @@ from trueup.connectors.contract import Endpoint
 from trueup.connectors.replication.config_sync import Seen
 from trueup.connectors.replication.ports import ClusterAdmin
 from trueup.connectors.replication.pump import Pump
-from trueup.state.replication.anomalies import Facts as Qualities
+from trueup.state.replication.anomalies import PartitionFacts as Qualities
 from trueup.state.replication.anomalies import choose
 from trueup.state.replication.config_sync import Setting
 

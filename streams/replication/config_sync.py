@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from zlib import crc32
 
 from trueup.connectors.replication.config_sync import Alignment, Outcome, Seen
-from trueup.state.replication.config_sync import Action, Kind, Policy, Right, Scope, diff, diff_rights, disputed
-from trueup.state.replication.settings import Link as Declared
+from trueup.state.replication.config_sync import Action, ChangeKind, Policy, Right, Scope, diff, diff_rights, disputed
+from trueup.state.replication.settings import LinkSettings as Declared
 from trueup.streams.replication.link import Link, Note
 from trueup.streams.replication.snapshot import Hold
 from trueup.streams.runtime.stream import AWAITING, PlanRow
@@ -57,7 +57,7 @@ class Aligner:
         self.problems: Mapping[str, str] = {}
         self.seen: Seen | None = None
 
-    def turn(self, groups: Sequence[str]) -> None:
+    def reconcile(self, groups: Sequence[str]) -> None:
         """Look, decide, and do what may be done. Raises our errors; the next turn begins anew."""
         declared = self._link.declared
         called = self._link.called(self._link.snapshot.facts.source.topics)
@@ -65,9 +65,9 @@ class Aligner:
         due = {name: action for name, action in found.items() if self._may(declared.mode, name)}
         # Before they are given: one that its source revokes at once is to go again, also after a crash.
         self._answer_for(
-            self._rights | {a.right for a in due.values() if a.right and a.kind in (Kind.ALLOW, Kind.DENY)}
+            self._rights | {a.right for a in due.values() if a.right and a.kind in (ChangeKind.ALLOW, ChangeKind.DENY)}
         )
-        self._made.add(action.topic for action in due.values() if action.kind is Kind.CREATE)
+        self._made.add(action.topic for action in due.values() if action.kind is ChangeKind.CREATE)
         outcomes = self._alignment.apply(list(due.values())) if due else []
         done = [outcome for outcome in outcomes if outcome.result == "done"]
         before = self._refused

@@ -9,12 +9,12 @@ from trueup.connectors.replication.group_sync import Groups
 from trueup.connectors.replication.heartbeat import Heartbeat
 from trueup.connectors.replication.ports import ClusterAdmin, Sample
 from trueup.state.common.errors import Refused, TrueupError
-from trueup.state.replication.anomalies import Facts as Qualities
-from trueup.state.replication.settings import Link as Declared
+from trueup.state.replication.anomalies import PartitionFacts as Qualities
+from trueup.state.replication.settings import LinkSettings as Declared
 from trueup.state.replication.settings import Start, start_of
 from trueup.streams.replication.clusters import admin_of, hardest, paths_of
 from trueup.streams.replication.link import Link
-from trueup.streams.replication.snapshot import NOTHING, Facts, Side
+from trueup.streams.replication.snapshot import NOTHING, LinkFacts, Side
 
 
 class Ends:
@@ -42,14 +42,14 @@ class Ends:
         """The end that is copied to."""
         return self.cluster(self._link.declared.target)
 
-    def look(self) -> Facts:
+    def look(self) -> LinkFacts:
         """What both say now; of one that does not answer, what it said last, and why it does not."""
         last = self._last
         source = self._side(self._link.declared.source, None, last.source)
         called = self._link.called(source.topics).values()
         target = self._side(self._link.declared.target, called, last.target)
         at_ms = last.at_ms if source.problem or target.problem else time.time_ns() // 1_000_000
-        self._last = Facts(source, target, at_ms)
+        self._last = LinkFacts(source, target, at_ms)
         return self._last
 
     def _side(self, name: str, topics: Iterable[str] | None, last: Side) -> Side:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from trueup.connectors.contract import LogId
-from trueup.state.replication.settings import Link as Declared
-from trueup.streams.replication.snapshot import Facts
+from trueup.state.replication.settings import LinkSettings as Declared
+from trueup.streams.replication.snapshot import LinkFacts
 
 Starts = Callable[[Declared, Sequence[LogId]], Mapping[LogId, int]]
 """The first offsets to copy of partitions that were never copied, as the link's ``start`` says. Raises our errors."""
@@ -27,19 +27,19 @@ class FirstOffsets:
         self._known: dict[LogId, int] = {}
         self._lock = threading.Lock()
 
-    def changed(self, declared: Declared, facts: Facts) -> None:
+    def changed(self, declared: Declared, facts: LinkFacts) -> None:
         """The settings may be others. What was chosen before both sides were seen is chosen then."""
         with self._lock:
             if self._there is not None:
                 self._choose(declared, facts)
 
-    def _choose(self, declared: Declared, facts: Facts) -> None:
+    def _choose(self, declared: Declared, facts: LinkFacts) -> None:
         """Remember what the source had when these patterns were chosen, as it was seen last before that."""
         if self._there is None or _patterns(declared) != self._chosen:
             self._chosen = _patterns(declared)
             self._there = facts.source.names if facts.complete else None
 
-    def learn(self, declared: Declared, facts: Facts, topics: Iterable[str], copied: Iterable[LogId]) -> None:
+    def learn(self, declared: Declared, facts: LinkFacts, topics: Iterable[str], copied: Iterable[LogId]) -> None:
         """Ask where those of the link's topics begin that were there when they were chosen and are not copied, whether
         they may be copied already or not."""
         with self._lock:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from trueup.connectors.contract import LogId
-from trueup.connectors.replication.group_sync import Checkpoint, Commits, Groups, Way
+from trueup.connectors.replication.group_sync import Checkpoint, Commits, Groups, OffsetMapping
 from trueup.state.common.errors import Retry
 from trueup.state.common.patterns import matches
 from trueup.streams.replication.checkpoints import Copy
@@ -61,7 +61,7 @@ class Mover:
             self._committed = committed
             self._link.grown.set()
 
-    def turn(self) -> None:
+    def reconcile(self) -> None:
         """One pass to the target, in parts: what is learnt while one is carried counts for the next. Raises our
         errors."""
         patterns, found = self._link.declared.groups, list[Checkpoint]()
@@ -88,7 +88,7 @@ class Mover:
         with self._link.lock:
             return {(copy.target if back else copy.source).topic for copy in self._link.copies.values()}
 
-    def _carry(self, groups: Groups, committed: Commits, by: Mapping[LogId, Way]) -> list[Checkpoint]:
+    def _carry(self, groups: Groups, committed: Commits, by: Mapping[LogId, OffsetMapping]) -> list[Checkpoint]:
         mode, told = self._link.declared.mode, committed.groups
         may = {name for name in told if mode == "enforce" or (mode == "approve" and name in self._approved)}
         chosen = committed._replace(groups={name: answer for name, answer in told.items() if name in may})
@@ -145,7 +145,7 @@ class Mover:
         return max((row.lag for row in self.checkpoints), default=0)
 
 
-def ways(link: Link, opposite: Link | None) -> dict[LogId, Way]:
+def ways(link: Link, opposite: Link | None) -> dict[LogId, OffsetMapping]:
     """How offsets of the source are told at the target."""
     with link.lock:
         found = {copy.source: _way(copy, copy.target) for copy in link.copies.values()}
@@ -156,20 +156,20 @@ def ways(link: Link, opposite: Link | None) -> dict[LogId, Way]:
     return {source: _joined(source, way, back.get(way.to)) for source, way in found.items()}
 
 
-def ways_back(link: Link) -> dict[LogId, Way]:
+def ways_back(link: Link) -> dict[LogId, OffsetMapping]:
     """How offsets of the target are told at the source, by the map of this link alone."""
     with link.lock:
         return {copy.target: _way(copy, copy.source, reverse=True) for copy in link.copies.values()}
 
 
-def _way(copy: Copy, to: LogId, reverse: bool = False) -> Way:
+def _way(copy: Copy, to: LogId, reverse: bool = False) -> OffsetMapping:
     """By one copy alone. Of a partition that is stopped either log may be gone, so its map does not hold."""
     ids = copy.source_id, copy.target_id
-    reason = "the partition is stopped" if copy.barred else ""
-    return Way(to, copy.map, reverse=reverse, ids=ids[::-1] if reverse else ids, blocked_reason=reason)
+    reason = "the partition is stopped" if copy.excluded else ""
+    return OffsetMapping(to, copy.map, reverse=reverse, ids=ids[::-1] if reverse else ids, blocked_reason=reason)
 
 
-def _joined(source: LogId, way: Way, back: Way | None) -> Way:
+def _joined(source: LogId, way: OffsetMapping, back: OffsetMapping | None) -> OffsetMapping:
     """With the map of the opposite link. Without it records born at the target would be passed over unread, so the map
     of this link alone does not hold where the opposite one has none of the same two logs."""
     if back is None or back.to != source or way.blocked_reason:

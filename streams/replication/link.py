@@ -18,15 +18,15 @@ from trueup.state.common.errors import Refused, Retry, TrueupError
 from trueup.state.common.patterns import matches
 from trueup.state.replication.leases import target_of, topics_of
 from trueup.state.replication.provenance import Refill
-from trueup.state.replication.settings import Link as Declared
+from trueup.state.replication.settings import LinkSettings as Declared
 from trueup.state.settings.settings import Settings
 from trueup.streams.journal.journal import Journal
 from trueup.streams.replication.checkpoints import Copy, Unsaved
 from trueup.streams.replication.clusters import connector_of
 from trueup.streams.replication.first_offsets import FirstOffsets, Starts
-from trueup.streams.replication.orders import UNHEARD, Orders, Reporting, Round
+from trueup.streams.replication.orders import UNHEARD, LinkOrders, Reporting, Round
 from trueup.streams.replication.reports import Heard, Report
-from trueup.streams.replication.snapshot import Changes, Snapshot, ids, pairs
+from trueup.streams.replication.snapshot import Changes, LinkSnapshot, ids, pairs
 from trueup.streams.replication.worker import ALONE_S, Answer, Order
 
 log = logging.getLogger(__name__)
@@ -61,10 +61,10 @@ class Link:
     ) -> None:
         self.name, self.copies = name, copies
         self._settings, self._clock, self._counted, self._ended = settings, clock, counted, reporting.ended
-        self._orders = Orders(name, settings, connectors, reporting)
+        self._orders = LinkOrders(name, settings, connectors, reporting)
         self._first = FirstOffsets(starts, self.declared, bool(copies))
         self._unsaved = Unsaved(journal)
-        self.snapshot, self._updating = Snapshot(), threading.Lock()
+        self.snapshot, self._updating = LinkSnapshot(), threading.Lock()
         self.lock = threading.RLock()
         self._changed = threading.Event()
         self.path = next((copy.path for copy in copies.values() if copy.path), "")
@@ -154,7 +154,7 @@ class Link:
             return list(self._held)
 
     def _due(self, copy: Copy) -> bool:
-        return copy.again_ms <= self._clock() and not copy.barred
+        return copy.again_ms <= self._clock() and not copy.excluded
 
     def may_copy(self) -> bool:
         """Whether the link may write records now."""

@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 from trueup.connectors.contract import LogId, Progress
 from trueup.state.common.errors import Refused, TrueupError
 from trueup.state.replication.rules import LINK_RULES
-from trueup.state.replication.settings import Link as Declared
-from trueup.state.replication.status import Stage
+from trueup.state.replication.settings import LinkSettings as Declared
+from trueup.state.replication.status import PartitionStage
 from trueup.streams.config.live import Live
 from trueup.streams.journal.history import History
 from trueup.streams.journal.history_row import HistoryRow
@@ -22,7 +22,7 @@ from trueup.streams.replication import checkpoints
 from trueup.streams.replication.clusters import connector_of
 from trueup.streams.replication.link import COUNTED, Link
 from trueup.streams.replication.metrics import LinkMetrics
-from trueup.streams.replication.monitor import Sides, Watch
+from trueup.streams.replication.monitor import LinkMonitor, Sides
 from trueup.streams.replication.orders import Reporting
 from trueup.streams.replication.query import Replication
 from trueup.streams.replication.refill import Refilling, undecided
@@ -38,7 +38,7 @@ SLOW_MS = 10_000
 Row = dict[str, Any]
 
 
-class Links:
+class LinkManager:
     """Every declared link. Safe to use from several threads. ``stop``: a file that workers can see, too; it ends their
     leases."""
 
@@ -57,7 +57,7 @@ class Links:
         self._live, self._journal, self._metrics, self._clock = live, journal, metrics, clock
         self._make_sides, self._connectors = sides, connectors
         self.by_name: dict[str, Link] = {}
-        self.watches: dict[str, Watch] = {}
+        self.watches: dict[str, LinkMonitor] = {}
         self.history = history or History()
 
     def load(self) -> None:
@@ -79,7 +79,9 @@ class Links:
                 Reporting(self._journal.channel(TOPIC), str(self._stop or ""), partial(self._metrics.round, name)),
             )  # fmt: skip
             self.by_name[name] = link
-            self.watches[name] = Watch(link, self._make_sides(link), self.watches, memory, self.note, self._remember)
+            self.watches[name] = LinkMonitor(
+                link, self._make_sides(link), self.watches, memory, self.note, self._remember
+            )
             self._live.listeners.append(link.wake)
 
     def _remember(self, link: str, text: str) -> None:
@@ -180,7 +182,7 @@ class Links:
             "lag_records": sum(row.left for row in rows.values() if row.left > 0),
             "lag_ms": max((row.lag_ms for row in rows.values()), default=-1), "leases": link.leases,
             "rounds": link.rounds, "taken_ms": link.taken_ms, **totals,
-            "stopped": sum(row.stage is Stage.STOPPED for row in rows.values()),
+            "stopped": sum(row.stage is PartitionStage.STOPPED for row in rows.values()),
             "error": link.problem or seen.blocked_reason or next(iter(errors), "") or beat_error(beat),
             **self._around(link.name),
         }  # fmt: skip
@@ -219,7 +221,7 @@ class Links:
                 "partitions that the link copies", ", ".join(strange), f"look at `trueup describe link {name}`"
             )
         chosen = [known[text] for text in (known if partitions is None else partitions)]
-        self._decided(name, [p for p in chosen if link.copies[p].barred])
+        self._decided(name, [p for p in chosen if link.copies[p].excluded])
         watch = self.watches[name]
         watch.look()  # the copies go on between the topics that both clusters have at this moment
         offsets = watch.sides.offset(to, chosen)

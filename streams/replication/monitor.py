@@ -16,15 +16,15 @@ from trueup.connectors.replication.config_sync import Alignment, Seen
 from trueup.connectors.replication.group_sync import Groups
 from trueup.connectors.replication.heartbeat import Beat, Heartbeat
 from trueup.state.common.errors import TrueupError
-from trueup.state.replication.anomalies import Facts as Qualities
-from trueup.state.replication.anomalies import Look, Silence, bare, choose_together, silences, target_replaced
-from trueup.state.replication.settings import Link as Declared
+from trueup.state.replication.anomalies import Anomaly, Look, anomalies, bare, choose_together, target_replaced
+from trueup.state.replication.anomalies import PartitionFacts as Qualities
+from trueup.state.replication.settings import LinkSettings as Declared
 from trueup.state.replication.topology import meeting, routes_of, second_ways
 from trueup.streams.replication.checkpoints import Copy
 from trueup.streams.replication.config_sync import Aligner, Made, rights_from
 from trueup.streams.replication.group_sync import Mover
 from trueup.streams.replication.link import Link, Note
-from trueup.streams.replication.snapshot import NOTHING, Facts, Settled, ids, look, seen
+from trueup.streams.replication.snapshot import NOTHING, LinkFacts, Settled, ids, look, seen
 from trueup.streams.replication.status import LinkStatus
 from trueup.streams.runtime.stream import PlanRow
 from trueup.streams.runtime.supervisor import Supervisor
@@ -41,7 +41,7 @@ BEAT_WAIT_S = 2.0
 class Sides(Protocol):
     """Both clusters of a link, beside the copying. Calls raise our errors."""
 
-    def look(self) -> Facts:
+    def look(self) -> LinkFacts:
         """What both say now."""
 
     def qualities(self, seen: Seen) -> Qualities:
@@ -69,11 +69,11 @@ class Sides(Protocol):
         """The link's heartbeats."""
 
 
-class Watch:
+class LinkMonitor:
     """The loops of one link. ``others``: all links by name."""
 
     def __init__(
-        self, link: Link, sides: Sides, others: Mapping[str, "Watch"], memory: Mapping[str, str], note: Note,
+        self, link: Link, sides: Sides, others: Mapping[str, "LinkMonitor"], memory: Mapping[str, str], note: Note,
         remember: Callable[[str, str], None],
     ) -> None:  # fmt: skip
         self.link, self.sides, self._others, self.note = link, sides, others, note
@@ -161,7 +161,7 @@ class Watch:
         """Align the target, once the source was seen."""
         if self.link.snapshot.facts.complete and not self.link.snapshot.blocked_reason:
             waiting = self.link.snapshot.waiting
-            self._tried("alignment", lambda: self.aligner.turn(self.mover.names))
+            self._tried("alignment", lambda: self.aligner.reconcile(self.mover.names))
             self.link.update(unfit=self.failing.get("alignment", ""))
             if waiting != self.link.snapshot.waiting:
                 self.link.wake()
@@ -176,7 +176,7 @@ class Watch:
         self.link.grown.wait(GROUPS_S)
         self.link.grown.clear()
         if self._may_move:
-            self._tried("groups", self.mover.turn)
+            self._tried("groups", self.mover.reconcile)
 
     def move_back(self) -> None:
         """Move them back where no link does."""
@@ -227,21 +227,21 @@ class Watch:
     def _listen(self, standing: Iterable[tuple[Copy, Look]]) -> None:
         """Note what would else happen in silence, and stop what must not go on. ``standing``: copies as they were
         before both sides were looked at, or a copy that went on meanwhile would look as if it were past the end."""
-        heard: list[tuple[Copy, list[Silence]]] = []
+        heard: list[tuple[Copy, list[Anomaly]]] = []
         for copy, was in standing:
             if was.position > copy.position.offset:
                 continue  # it was set back meanwhile
             before, now = self._looks.get(copy.source, was), seen(copy, self.link.snapshot.facts, was)
             known = copy.source_id, copy.target_id
             copy.meet(ids(copy, self.link.snapshot.facts))
-            heard.append((copy, silences(replace(before, source_id=known[0], target_id=known[1]), now)))
+            heard.append((copy, anomalies(replace(before, source_id=known[0], target_id=known[1]), now)))
             self._looks[copy.source] = now
         self._compare_target(heard)
         for copy, found in heard:
             for silence in found:
                 self._hear(copy, silence)
 
-    def _compare_target(self, heard: Sequence[tuple[Copy, list[Silence]]]) -> None:
+    def _compare_target(self, heard: Sequence[tuple[Copy, list[Anomaly]]]) -> None:
         """Stop all partitions when the target is another cluster than the one that was written to, or lost its data."""
         now = self.link.snapshot.facts.target.cluster
         written = [(copy, found) for copy, found in heard if self._looks[copy.source].copied_end >= 0]
@@ -251,7 +251,7 @@ class Watch:
             for _, found in written:
                 found[:] = [one for one in found if one.rule not in TARGET]
                 said = f"{self.replaced}; `trueup link refill {self.link.name}` copies what it held to it again"
-                found.append(Silence("replication.target-replaced", -1, said, stops=True))
+                found.append(Anomaly("replication.target-replaced", -1, said, stops=True))
         elif now and not self._cluster:
             self.accept_target()
 
@@ -261,7 +261,7 @@ class Watch:
             self._remember(now)
             self._cluster, self.replaced = now, ""
 
-    def _hear(self, copy: Copy, silence: Silence) -> None:
+    def _hear(self, copy: Copy, silence: Anomaly) -> None:
         if silence.stops:
             copy.bar(f"{silence.rule}: {silence.said}")
         if (copy.source, silence.rule) not in self._noted:
@@ -279,7 +279,7 @@ class Watch:
         self.mover.approve(chosen)
 
 
-def choose(watches: Mapping[str, Watch]) -> None:
+def choose(watches: Mapping[str, LinkMonitor]) -> None:
     """The path of every link whose clusters were known, and whether it brings what comes by another way too."""
     known = {name: watch for name, watch in watches.items() if watch.ready}
     declared = {name: watch.link.declared for name, watch in known.items()}

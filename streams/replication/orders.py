@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from trueup.connectors.contract import Assignment, Endpoint, Lease, Limits
 from trueup.state.replication.leases import divide, flow_of
-from trueup.state.replication.settings import Link as Declared
+from trueup.state.replication.settings import LinkSettings as Declared
 from trueup.state.settings.settings import Settings
 from trueup.streams.journal.channel import Channel
 from trueup.streams.replication.checkpoints import Copy
@@ -35,7 +35,7 @@ class Round(NamedTuple):
     alone_s: float
 
 
-class Orders:
+class LinkOrders:
     """Makes the orders of one link, from its settings as they are then."""
 
     def __init__(

@@ -15,7 +15,7 @@ from trueup.state.common.errors import Refused
 from trueup.state.replication.provenance import Refill
 from trueup.streams.replication.checkpoints import Copy
 from trueup.streams.replication.link import Link
-from trueup.streams.replication.monitor import Watch
+from trueup.streams.replication.monitor import LinkMonitor
 
 Row = dict[str, Any]
 SAID = "refill"
@@ -43,7 +43,7 @@ class Part:
 class Refilling:
     """Refills of one link."""
 
-    def __init__(self, watch: Watch) -> None:
+    def __init__(self, watch: LinkMonitor) -> None:
         self._watch, self._link = watch, watch.link
 
     def rows(self) -> list[Row]:
@@ -142,11 +142,11 @@ class Refilling:
         now, known = facts.ids.get(target.topic, ""), copy.target_id if copy is not None else ""
         if known and now and known != now:
             return "the target topic is another one than was written to"
-        if copy is not None and copy.barred and self._watch.replaced:
+        if copy is not None and copy.excluded and self._watch.replaced:
             return self._watch.replaced
-        if copy is not None and copy.barred and target.topic not in facts.topics:
+        if copy is not None and copy.excluded and target.topic not in facts.topics:
             return "the target topic is gone"
-        if copy is not None and copy.refill is not None and not copy.barred:
+        if copy is not None and copy.refill is not None and not copy.excluded:
             return "it is under way"
         return "the target partition is empty" if there.get(target, (0, -1))[1] == 0 else ""
 
@@ -155,20 +155,20 @@ class Refilling:
     ) -> tuple[str, str]:
         """Stage, and why it cannot begin now."""
         link = self._link
-        if copy is not None and copy.refill is not None and not copy.barred:
+        if copy is not None and copy.refill is not None and not copy.excluded:
             return "copying", ""
         hold = (link.snapshot.waiting or {}).get(target.topic)
         if link.snapshot.waiting is None or hold is not None or target not in there:
             return "waiting", hold.reason if hold is not None else "the target topic is not there yet"
         if link.leased(source):
-            barred = copy is not None and copy.barred
-            return "waiting", BUSY if barred else f"the link copies: `trueup link pause {link.name}`"
+            excluded = copy is not None and copy.excluded
+            return "waiting", BUSY if excluded else f"the link copies: `trueup link pause {link.name}`"
         back = self._back(source, target)
         if back is None:
             return "planned", ""
         other = back.copies[target]
         if self._another_log(other, target, there[target][1]):
-            return ("planned", "") if other.barred and not back.leased(target) else ("waiting", BUSY)
+            return ("planned", "") if other.excluded and not back.leased(target) else ("waiting", BUSY)
         if other.offset <= there[target][0]:
             return "planned", ""
         why = f"{back.name} has copied from the new topic, and what it brought looks like what was lost"
@@ -185,13 +185,13 @@ class Refilling:
         return back.offset > end or bool(back.source_id and now and back.source_id != now)
 
 
-def undecided(watch: Watch, partitions: Iterable[LogId]) -> str:
+def undecided(watch: LinkMonitor, partitions: Iterable[LogId]) -> str:
     """A link whose target is the source of ``watch`` and lost these partitions; while that is neither refilled nor
     reset they are not to be copied again. Empty: there is none."""
     chosen = set(partitions)
     for link in watch.backwards():
         with link.lock:
-            lost = any(c.target in chosen and c.barred and LOST in c.error for c in link.copies.values())
+            lost = any(c.target in chosen and c.excluded and LOST in c.error for c in link.copies.values())
         if lost:
             return link.name
     return ""

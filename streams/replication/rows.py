@@ -7,7 +7,7 @@ from typing import Any
 from trueup.connectors.contract import LogId
 from trueup.connectors.replication.group_sync import Checkpoint
 from trueup.state.replication.rules import LINK_RULES
-from trueup.state.replication.status import Stage
+from trueup.state.replication.status import PartitionStage
 from trueup.streams.replication.checkpoints import Copy
 from trueup.streams.replication.link import Link
 from trueup.streams.replication.status import Row as Observed
@@ -34,7 +34,7 @@ def partition(link: Link, source: LogId, row: Observed) -> Row:
         "source_end": last.source_end if last else link.snapshot.facts.source.logs.get(source, (-1, -1))[1],
         "target_end": last.target_end if last else -1, "lag_records": row.left, "lag_ms": row.lag_ms,
         "path": copy.path, "runs": len(copy.map), "reset": copy.reset, "at_ms": copy.at_ms, "error": row.error,
-        "stopped": row.stage is Stage.STOPPED,
+        "stopped": row.stage is PartitionStage.STOPPED,
         "refill_until": copy.refill.until if copy.refill is not None else -1,
     }  # fmt: skip
 
@@ -54,7 +54,7 @@ def _topic(topic: str, rows: list[Row]) -> Row:
     stages = {row["stage"] for row in rows}
     return {
         "topic": topic, "target_topic": rows[0]["target_topic"], "partitions": len(rows),
-        "stage": next(stage.value for stage in Stage if stage.value in stages),
+        "stage": next(stage.value for stage in PartitionStage if stage.value in stages),
         "stopped": sum(row["stopped"] for row in rows),
         "lag_records": sum(max(0, row["lag_records"]) for row in rows),
         "lag_ms": max(row["lag_ms"] for row in rows),

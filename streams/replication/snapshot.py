@@ -31,7 +31,7 @@ class Side(NamedTuple):
     ends_lag_s: float = 0.0
 
 
-class Facts(NamedTuple):
+class LinkFacts(NamedTuple):
     """Both sides. ``at_ms``: when both answered last."""
 
     source: Side
@@ -44,7 +44,7 @@ class Facts(NamedTuple):
         return self.at_ms > 0
 
 
-NOTHING = Facts(Side(problem="not asked yet"), Side(problem="not asked yet"), 0)
+NOTHING = LinkFacts(Side(problem="not asked yet"), Side(problem="not asked yet"), 0)
 
 
 class Hold(NamedTuple):
@@ -57,14 +57,14 @@ class Hold(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class LinkSnapshot:
     """What is known of a link at one moment. ``facts``: what both clusters said last; ``choice``: the path to take,
     None: not chosen yet; ``waiting``: target topics that no record may be copied to yet, None: topics are not compared
     yet; ``unfit``: why they could not be compared; ``blocked_reason``: why nothing may be copied at all;
     ``arrived_ms``: when the newest heartbeat that arrived was written, ms since the epoch; ``slots``: tasks that may
     run at once."""
 
-    facts: Facts = NOTHING
+    facts: LinkFacts = NOTHING
     choice: Choice | None = None
     waiting: Mapping[str, Hold] | None = None
     unfit: str = ""
@@ -74,9 +74,9 @@ class Snapshot:
 
 
 class Changes(TypedDict, total=False):
-    """Some fields of a `Snapshot`."""
+    """Some fields of a `LinkSnapshot`."""
 
-    facts: Facts
+    facts: LinkFacts
     choice: Choice | None
     waiting: Mapping[str, Hold] | None
     unfit: str
@@ -85,12 +85,12 @@ class Changes(TypedDict, total=False):
     slots: int
 
 
-def ids(copy: Copy, facts: Facts) -> tuple[str, str]:
+def ids(copy: Copy, facts: LinkFacts) -> tuple[str, str]:
     """Ids of the topics at both ends as they are now."""
     return facts.source.ids.get(copy.source.topic, ""), facts.target.ids.get(copy.target.topic, "")
 
 
-def look(copy: Copy, facts: Facts, alone: bool = True) -> Look:
+def look(copy: Copy, facts: LinkFacts, alone: bool = True) -> Look:
     """One partition, as `state.replication.anomalies.silences` wants it. ``alone``: nobody else is to write to its
     target."""
     source_id, target_id = ids(copy, facts)
@@ -110,7 +110,7 @@ def look(copy: Copy, facts: Facts, alone: bool = True) -> Look:
     )
 
 
-def seen(copy: Copy, facts: Facts, was: Look) -> Look:
+def seen(copy: Copy, facts: LinkFacts, was: Look) -> Look:
     """One partition that stood as ``was`` before both sides were asked; a side that did not answer says nothing."""
     now = replace(look(copy, facts, was.alone), position=was.position, copied_end=was.copied_end, foreign=was.foreign)
     if facts.source.problem:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from trueup.connectors.contract import LogId
 from trueup.connectors.replication.heartbeat import Beat
 from trueup.state.common.patterns import matches
-from trueup.state.replication.status import MOVING, LinkState, Part, Reason, Signs, Stage, stage_of, state_of
+from trueup.state.replication.status import MOVING, LinkState, Part, PartitionStage, Reason, Signs, stage_of, state_of
 from trueup.state.replication.waits import Wait
 from trueup.streams.replication.checkpoints import Copy
 from trueup.streams.replication.link import LATE_MS, Link
@@ -25,7 +25,7 @@ class Row(NamedTuple):
     not known) and why it is not copied."""
 
     copy: Copy | None
-    stage: Stage
+    stage: PartitionStage
     left: int
     lag_ms: int
     error: str

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trueup.streams.replication.ends import Ends
-from trueup.streams.replication.manager import Links
+from trueup.streams.replication.manager import LinkManager
 from trueup.streams.replication.metrics import LinkMetrics
 from trueup.streams.runtime.context import Context
 from trueup.streams.runtime.stream import (
@@ -29,7 +29,7 @@ class ReplicationStream(Stream):
         self._context = context
         here = context.settings.spark.master.startswith("local")
         metrics = context.metrics.of(LinkMetrics).declare(context.settings.links)
-        self.links = Links(
+        self.links = LinkManager(
             context.live, context.journal, metrics, context.clock, Ends, history=context.history,
             stop=context.data / "stopping" if here else None,
         )  # fmt: skip

@@ -72,7 +72,7 @@ class Answer(NamedTuple):
         return [progress for report in self.reports for progress in report.progress]
 
 
-class Tail:
+class LeaseWorker:
     """The copier of one part of a link in this process. Every call of the copier is made by one thread."""
 
     def __init__(self) -> None:
@@ -180,7 +180,7 @@ def _alone(order: Order) -> None:
         left_s -= SLICE_S
 
 
-_tails: dict[tuple[str, int], Tail] = {}
+_tails: dict[tuple[str, int], LeaseWorker] = {}
 
 
 def hold(order: Order) -> Answer:
@@ -190,7 +190,7 @@ def hold(order: Order) -> Answer:
         if key[0] == link and key[1] != order.part:
             # Another process has that part now.
             tail.close()
-    return _tails.setdefault((link, order.part), Tail()).hold(order)
+    return _tails.setdefault((link, order.part), LeaseWorker()).hold(order)
 
 
 def release(links: Iterable[str]) -> None:

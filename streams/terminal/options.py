@@ -7,14 +7,14 @@ from typing import Any, TypeVar
 
 import click
 
-from trueup.state.settings.settings import Http
+from trueup.state.settings.settings import HttpSettings
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def default_api(env: Mapping[str, str] = os.environ) -> str:
     """Where the application of this machine listens, by its settings in the environment or by default."""
-    http = Http()
+    http = HttpSettings()
     host = env.get("TRUEUP__HTTP__HOST", http.host)
     return f"http://{'127.0.0.1' if host in ('0.0.0.0', '::') else host}:{env.get('TRUEUP__HTTP__PORT', http.port)}"  # noqa: S104
 

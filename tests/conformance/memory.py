@@ -32,9 +32,9 @@ from trueup.connectors.replication.ports import (
 )
 from trueup.connectors.replication.ports import Written as Result
 from trueup.connectors.replication.pump import Pump
-from trueup.connectors.replication.tail import Bounds, Met, Search
+from trueup.connectors.replication.tail import Bounds, Met, TailSearch
 from trueup.state.common.errors import Retry, Stop, TrueupError
-from trueup.state.replication.config_sync import Action, Kind, Right
+from trueup.state.replication.config_sync import Action, ChangeKind, Right
 from trueup.state.replication.settings import Start
 from trueup.streams.replication.clusters import KAFKA, MEDIA, imported
 
@@ -296,7 +296,7 @@ class MemoryTails:
     def __init__(self, link: MemoryLink) -> None:
         self._link = link
 
-    def run(self, searches: Mapping[LogId, Search]) -> None:
+    def run(self, searches: Mapping[LogId, TailSearch]) -> None:
         for log, search in searches.items():
             while (span := search.span()) is not None:
                 rows = self._link.call("read", log, span[0], span[1] - span[0]) or []
@@ -349,8 +349,8 @@ class MemoryAdmin(MemoryEnd):
     def rights(self) -> list[Right]:
         raise Stop(f"{self.endpoint.name} to tell its rights", "that it has none", "leave acls out of align")
 
-    def apply(self, kind: Kind, actions: Sequence[Action]) -> list[TrueupError | None]:
-        if kind not in (Kind.CREATE, Kind.GROW):
+    def apply(self, kind: ChangeKind, actions: Sequence[Action]) -> list[TrueupError | None]:
+        if kind not in (ChangeKind.CREATE, ChangeKind.GROW):
             refused = Stop(f"{self.endpoint.name} to do this", "that it cannot", "leave it out of align")
             return [refused for _ in actions]
         for action in actions:

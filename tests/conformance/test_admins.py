@@ -13,7 +13,7 @@ from tests.conformance.memory import SYSTEM, MemoryAdmin, MemoryCluster
 from tests.replication.pair import Pair
 from trueup.connectors.contract import LogId
 from trueup.connectors.replication.config_sync import Alignment
-from trueup.connectors.replication.group_sync import Groups, Way
+from trueup.connectors.replication.group_sync import Groups, OffsetMapping
 from trueup.connectors.replication.heartbeat import Heartbeat
 from trueup.connectors.replication.ports import ClusterAdmin, Log
 from trueup.connectors.sandbox.jvm.processes import wait_until
@@ -110,7 +110,7 @@ def test_a_group_goes_on_at_the_target(sides: Sides) -> None:
     to = sides.west.log(sides.topic, 0)
     here, there = sides.here.groups(), sides.there.groups()
     here.commit({sides.topic: {sides.log: 4}})
-    way = Way(to, OffsetMap().extend([(0, 0, 10)], 10, 0, 10))
+    way = OffsetMapping(to, OffsetMap().extend([(0, 0, 10)], 10, 0, 10))
     rows = Groups(here, there).sync([sides.topic], {sides.log: way})
     assert ([row.action for row in rows], _committed(sides.there, sides.topic)) == (["moved"], {to: 4})
 

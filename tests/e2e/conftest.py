@@ -5,33 +5,33 @@ from collections.abc import Iterator
 import pytest
 
 from tests.e2e.trueup import Witness
-from trueup.connectors.sandbox.cluster import Cluster
+from trueup.connectors.sandbox.cluster import SandboxCluster
 from trueup.connectors.sandbox.messages import Messages
-from trueup.connectors.sandbox.pulsar import Pulsar
-from trueup.connectors.sandbox.writer import Writer
+from trueup.connectors.sandbox.pulsar import SandboxPulsar
+from trueup.connectors.sandbox.writer import LedgerWriter
 from trueup.streams.demo.truth import Truth
 
 
 @pytest.fixture(scope="module")
-def writer(cluster: Cluster) -> Iterator[Writer]:
-    with Writer(cluster) as made:
+def writer(cluster: SandboxCluster) -> Iterator[LedgerWriter]:
+    with LedgerWriter(cluster) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def witness(cluster: Cluster) -> Iterator[Witness]:
+def witness(cluster: SandboxCluster) -> Iterator[Witness]:
     made = Witness(cluster)
     yield made
     made.close()
 
 
 @pytest.fixture(scope="module")
-def truth(cluster: Cluster) -> Iterator[Truth]:
+def truth(cluster: SandboxCluster) -> Iterator[Truth]:
     with Truth(cluster) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def messages(cluster: Pulsar) -> Iterator[Messages]:
+def messages(cluster: SandboxPulsar) -> Iterator[Messages]:
     with Messages(cluster.service_url) as made:
         yield made

@@ -8,8 +8,8 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.e2e.trueup import SETTINGS, Trueup, Witness, command, source_of
-from trueup.connectors.sandbox.cluster import Cluster
-from trueup.connectors.sandbox.writer import Writer
+from trueup.connectors.sandbox.cluster import SandboxCluster
+from trueup.connectors.sandbox.writer import LedgerWriter
 from trueup.state.common.errors import Retry, Unknown
 from trueup.streams.demo.truth import Truth
 
@@ -20,12 +20,12 @@ STALE_S = 5
 
 
 @pytest.fixture(scope="module")
-def cluster(start_cluster: Callable[..., Cluster]) -> Cluster:
+def cluster(start_cluster: Callable[..., SandboxCluster]) -> SandboxCluster:
     return start_cluster(racks={"/rack1": 2, "/rack2": 2}, daemons=False, kafka=True, settings=SETTINGS)
 
 
 @pytest.fixture(scope="module")
-def narrow(cluster: Cluster, writer: Writer) -> list[int]:
+def narrow(cluster: SandboxCluster, writer: LedgerWriter) -> list[int]:
     cluster.stop("/rack2")
     ledgers = [writer.write(2, 2, 2, ENTRIES) for _ in range(LEDGERS)]
     cluster.start("/rack2")
@@ -33,13 +33,13 @@ def narrow(cluster: Cluster, writer: Writer) -> list[int]:
 
 
 @pytest.fixture(scope="module")
-def workers(cluster: Cluster, trueup: Trueup) -> None:
+def workers(cluster: SandboxCluster, trueup: Trueup) -> None:
     """They start when nothing is marked yet."""
     cluster.start("autorecovery")
 
 
 @pytest.fixture(scope="module")
-def trueup(cluster: Cluster, narrow: list[int], new_root: Callable[[], Path]) -> Iterator[Trueup]:
+def trueup(cluster: SandboxCluster, narrow: list[int], new_root: Callable[[], Path]) -> Iterator[Trueup]:
     # Few marks at a time, so that there is a middle to be killed in.
     slow = {"mode": "enforce", "grace_s": 60, "max_marks": 6, "marks_per_s": 6, "stale_s": STALE_S, "paused": True}
     with Trueup(cluster, new_root(), placement=slow, journal={"bootstrap": cluster.kafka.bootstrap}) as made:
@@ -49,7 +49,7 @@ def trueup(cluster: Cluster, narrow: list[int], new_root: Callable[[], Path]) ->
 
 
 @pytest.fixture
-def well(cluster: Cluster, trueup: Trueup, workers: None, witness: Witness, truth: Truth) -> int:
+def well(cluster: SandboxCluster, trueup: Trueup, workers: None, witness: Witness, truth: Truth) -> int:
     """Whatever a test before left behind, everything is up and every ledger is true; how many there are."""
     for server in (cluster.zookeeper, cluster.kafka):
         if not server.alive:
@@ -65,7 +65,7 @@ def well(cluster: Cluster, trueup: Trueup, workers: None, witness: Witness, trut
     return total
 
 
-def all_registered(cluster: Cluster, truth: Truth) -> bool:
+def all_registered(cluster: SandboxCluster, truth: Truth) -> bool:
     """Servers whose sessions ended with ZooKeeper register again by and by; one that could not in time ends itself."""
     cluster.start("bookies")
     cluster.start("autorecovery")
@@ -82,7 +82,7 @@ def true(status: dict[str, Any], ledgers: int) -> bool:
     return bool(status["ready"] and heard and done)
 
 
-def written(writer: Writer) -> bool:
+def written(writer: LedgerWriter) -> bool:
     """Whether a ledger could be written: a client that lost ZooKeeper finds its bookies again by and by."""
     try:
         writer.write(2, 2, 2, ENTRIES)
@@ -92,7 +92,7 @@ def written(writer: Writer) -> bool:
 
 
 def test_a_kill_in_the_middle_of_repairs_loses_nothing_and_marks_nothing_twice(
-    cluster: Cluster, trueup: Trueup, workers: None, narrow: list[int], witness: Witness, truth: Truth
+    cluster: SandboxCluster, trueup: Trueup, workers: None, narrow: list[int], witness: Witness, truth: Truth
 ) -> None:
     before = trueup.findings()
     producer = Producer({"bootstrap.servers": cluster.kafka.bootstrap})
@@ -118,11 +118,11 @@ def test_a_bad_config_record_does_not_keep_it_from_starting(trueup: Trueup) -> N
     assert ["config record refused" in problem for problem in problems] == [True], problems
 
 
-def test_after_all_that_every_entry_is_there(well: int, narrow: list[int], writer: Writer) -> None:
+def test_after_all_that_every_entry_is_there(well: int, narrow: list[int], writer: LedgerWriter) -> None:
     assert {writer.verify(ledger, ENTRIES).read for ledger in narrow} == {ENTRIES}
 
 
-def test_without_zookeeper_nothing_is_green(cluster: Cluster, trueup: Trueup, well: int) -> None:
+def test_without_zookeeper_nothing_is_green(cluster: SandboxCluster, trueup: Trueup, well: int) -> None:
     cluster.zookeeper.kill()
     trueup.until("the loss to be told", lambda: trueup.get("readyz")[0] == 503)
     blind = trueup.wait("blindness", lambda status: status["counts"]["unknown"] == well)
@@ -133,7 +133,9 @@ def test_without_zookeeper_nothing_is_green(cluster: Cluster, trueup: Trueup, we
     )
 
 
-def test_when_zookeeper_is_back_all_is_as_before(cluster: Cluster, trueup: Trueup, well: int, witness: Witness) -> None:
+def test_when_zookeeper_is_back_all_is_as_before(
+    cluster: SandboxCluster, trueup: Trueup, well: int, witness: Witness
+) -> None:
     trueup.until("readiness", lambda: trueup.get("readyz")[0] == 200)
     # BookKeeper's Auditor, elected anew, may mark what it looked at before every bookie had registered again.
     trueup.until("no mark", lambda: not witness.marks())
@@ -141,7 +143,7 @@ def test_when_zookeeper_is_back_all_is_as_before(cluster: Cluster, trueup: Trueu
 
 
 def test_without_the_journal_that_is_said_and_what_is_new_is_not_called_true(
-    cluster: Cluster, trueup: Trueup, well: int, writer: Writer
+    cluster: SandboxCluster, trueup: Trueup, well: int, writer: LedgerWriter
 ) -> None:
     cluster.kafka.kill()
     trueup.until("the loss to be told", lambda: trueup.source("journal")["state"] == "down")
@@ -154,7 +156,7 @@ def test_when_the_journal_is_back_nothing_was_lost(trueup: Trueup, well: int, wi
     assert (trueup.api("status")["ledgers"], trueup.findings(), witness.marks()) == (well, {}, {})
 
 
-def test_the_stream_goes_on_after_the_journal(trueup: Trueup, well: int, writer: Writer, truth: Truth) -> None:
+def test_the_stream_goes_on_after_the_journal(trueup: Trueup, well: int, writer: LedgerWriter, truth: Truth) -> None:
     trueup.until("a ledger to be written", lambda: written(writer))
     total = len(truth.ledgers())
     assert total > well

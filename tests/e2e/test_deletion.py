@@ -12,34 +12,34 @@ import pulsar as library
 import pytest
 
 from tests.e2e.trueup import Trueup, Witness
-from trueup.connectors.bookkeeper.deletion.presence import Answer, presence
+from trueup.connectors.bookkeeper.deletion.presence import PresenceAnswer, presence
 from trueup.connectors.bookkeeper.metadata.addresses import Addresses
-from trueup.connectors.pulsar.layout import Paths
+from trueup.connectors.pulsar.layout import PulsarPaths
 from trueup.connectors.pulsar.nodes import pointers_of
 from trueup.connectors.sandbox.forgetting import data_of, forget, listed, plant, truncate, unload
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.messages import Messages
-from trueup.connectors.sandbox.pulsar import Pulsar
+from trueup.connectors.sandbox.pulsar import SandboxPulsar
 from trueup.streams.demo.leak import instance
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(900)]
 PER_LEDGER, SIZE = 20, 1_000
 GRACE_S, RATE, SLOW_RATE = 2.0, 50.0, 0.3
 LIVE_LEDGERS, ROUNDS = 100, 4
-OWNERS, COMPACTED = Paths(), "public/default/compacted"
+OWNERS, COMPACTED = PulsarPaths(), "public/default/compacted"
 Row = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def cluster(new_root: Callable[[], Path]) -> Iterator[Pulsar]:
+def cluster(new_root: Callable[[], Path]) -> Iterator[SandboxPulsar]:
     settings = {"managedLedgerMaxEntriesPerLedger": PER_LEDGER}
-    with Pulsar(new_root(), bookies=3, settings=settings) as made:
+    with SandboxPulsar(new_root(), bookies=3, settings=settings) as made:
         made.up()
         yield made
 
 
 @pytest.fixture(scope="module")
-def reported(cluster: Pulsar, messages: Messages) -> dict[int, str]:
+def reported(cluster: SandboxPulsar, messages: Messages) -> dict[int, str]:
     """Ledgers that may never be deleted, with the rule that says so."""
     messages.write(topic("quiet"), range(PER_LEDGER * 2), SIZE)
     return {
@@ -56,7 +56,7 @@ def reported(cluster: Pulsar, messages: Messages) -> dict[int, str]:
 
 
 @pytest.fixture(scope="module")
-def trueup(cluster: Pulsar, reported: dict[int, str], new_root: Callable[[], Path]) -> Iterator[Trueup]:
+def trueup(cluster: SandboxPulsar, reported: dict[int, str], new_root: Callable[[], Path]) -> Iterator[Trueup]:
     assert reported
     deletion = {
         "owners": "pulsar", "instance": instance(str(cluster.zookeeper.address)), "exclusive": True, "grace_s": GRACE_S,
@@ -90,7 +90,7 @@ def owner(name: str) -> str:
     return f"public/default/persistent/{name}"
 
 
-def compacted(cluster: Pulsar, before: int) -> int:
+def compacted(cluster: SandboxPulsar, before: int) -> int:
     """The ledger that a compaction of `COMPACTED` made, which had ``before`` until then."""
     with closing(
         library.Client(cluster.service_url, logger=library.FileLogger(library.LoggerLevel.Warn, os.devnull))
@@ -107,7 +107,7 @@ def compacted(cluster: Pulsar, before: int) -> int:
     return ledger()
 
 
-def planted(cluster: Pulsar, messages: Messages, name: str, count: int) -> list[int]:
+def planted(cluster: SandboxPulsar, messages: Messages, name: str, count: int) -> list[int]:
     """Empty ledgers that a topic never listed and, as it went on, never will."""
     messages.write(topic(name), range(1), SIZE)
     made = [plant(cluster, data_of(owner(name))) for _ in range(count)]
@@ -116,7 +116,7 @@ def planted(cluster: Pulsar, messages: Messages, name: str, count: int) -> list[
     return made
 
 
-def written(cluster: Pulsar, messages: Messages, *names: str) -> list[int]:
+def written(cluster: SandboxPulsar, messages: Messages, *names: str) -> list[int]:
     """Ledgers with messages that topics forgot."""
     for name in names:
         messages.write(topic(name), range(PER_LEDGER * 3 + 1), SIZE)
@@ -165,7 +165,7 @@ def standing(witness: Witness, ledgers: Sequence[int]) -> list[int]:
     return [ledger for ledger in ledgers if witness.client.look(witness.paths.ledger(ledger)) is not None]
 
 
-def asked(witness: Witness, ledgers: Sequence[int], bookie: str) -> set[Answer]:
+def asked(witness: Witness, ledgers: Sequence[int], bookie: str) -> set[PresenceAnswer]:
     """What a bookie says of them, to us."""
     said = presence({ledger: [bookie] for ledger in ledgers}, Addresses(witness.client, witness.paths), 5.0)
     return {answers[bookie] for answers in said.values()}
@@ -190,7 +190,7 @@ def outlives(trueup: Trueup, row: Mapping[str, Any]) -> bool:
 
 
 def test_in_observe_what_is_forgotten_is_reported_and_stays(
-    trueup: Trueup, cluster: Pulsar, messages: Messages, witness: Witness
+    trueup: Trueup, cluster: SandboxPulsar, messages: Messages, witness: Witness
 ) -> None:
     forgotten = written(cluster, messages, "observed")
     rows = trueup.until("it to be found", lambda: found(trueup, forgotten))
@@ -203,7 +203,9 @@ def test_in_observe_what_is_forgotten_is_reported_and_stays(
     assert standing(witness, forgotten) == forgotten
 
 
-def test_a_ledger_that_is_listed_is_described_as_in_use(trueup: Trueup, cluster: Pulsar, messages: Messages) -> None:
+def test_a_ledger_that_is_listed_is_described_as_in_use(
+    trueup: Trueup, cluster: SandboxPulsar, messages: Messages
+) -> None:
     messages.write(topic("used"), range(PER_LEDGER * 2), SIZE)
     ledger = listed(cluster, topic("used"))[0]
     said = trueup.until("it to be known", lambda: trueup.run("describe", "ledger", str(ledger)).out)
@@ -213,7 +215,7 @@ def test_a_ledger_that_is_listed_is_described_as_in_use(trueup: Trueup, cluster:
 
 
 def test_a_forgotten_ledger_is_described_with_owner_nodes_and_why(
-    trueup: Trueup, cluster: Pulsar, messages: Messages
+    trueup: Trueup, cluster: SandboxPulsar, messages: Messages
 ) -> None:
     (ledger,) = planted(cluster, messages, "described", 1)
     trueup.until("it to be found", lambda: found(trueup, [ledger]))
@@ -224,7 +226,7 @@ def test_a_forgotten_ledger_is_described_with_owner_nodes_and_why(
 
 
 def test_what_is_approved_goes_and_nothing_else(
-    trueup: Trueup, cluster: Pulsar, messages: Messages, witness: Witness
+    trueup: Trueup, cluster: SandboxPulsar, messages: Messages, witness: Witness
 ) -> None:
     chosen, other = planted(cluster, messages, "approved", 2)
     trueup.set("deletion.mode", "approve")
@@ -238,7 +240,7 @@ def test_what_is_approved_goes_and_nothing_else(
 
 
 def test_in_another_cluster_than_the_set_one_nothing_goes_and_the_status_says_why(
-    trueup: Trueup, cluster: Pulsar, messages: Messages, witness: Witness
+    trueup: Trueup, cluster: SandboxPulsar, messages: Messages, witness: Witness
 ) -> None:
     forgotten = planted(cluster, messages, "elsewhere", 1)
     rows = trueup.until("it to be found", lambda: found(trueup, forgotten))
@@ -254,7 +256,7 @@ def test_in_another_cluster_than_the_set_one_nothing_goes_and_the_status_says_wh
 
 
 def test_next_to_a_live_writer_only_what_is_forgotten_goes(
-    trueup: Trueup, cluster: Pulsar, messages: Messages, witness: Witness
+    trueup: Trueup, cluster: SandboxPulsar, messages: Messages, witness: Witness
 ) -> None:
     with messages.writer(topic("live"), pause_s=0.005) as live:
         lost, busy = ("lost-1", "lost-2", "lost-3"), ("busy-1", "busy-2")
@@ -274,7 +276,7 @@ def test_next_to_a_live_writer_only_what_is_forgotten_goes(
 
 
 def test_a_compacted_ledger_in_use_stays_although_its_cursors_node_does_not_name_it(
-    trueup: Trueup, cluster: Pulsar, messages: Messages, witness: Witness
+    trueup: Trueup, cluster: SandboxPulsar, messages: Messages, witness: Witness
 ) -> None:
     older = compacted(cluster, -1)
     unload(cluster, COMPACTED)
@@ -292,7 +294,7 @@ def test_a_compacted_ledger_in_use_stays_although_its_cursors_node_does_not_name
 
 
 def test_killed_amid_deletions_it_finishes_them(
-    trueup: Trueup, cluster: Pulsar, messages: Messages, witness: Witness
+    trueup: Trueup, cluster: SandboxPulsar, messages: Messages, witness: Witness
 ) -> None:
     forgotten = written(cluster, messages, "cut-1", "cut-2", "cut-3")
     trueup.until("it to be found", lambda: found(trueup, forgotten))
@@ -311,7 +313,7 @@ def test_killed_amid_deletions_it_finishes_them(
 
 
 def test_a_deletion_is_confirmed_once_the_bookie_that_was_away_has_collected(
-    trueup: Trueup, cluster: Pulsar, messages: Messages, witness: Witness
+    trueup: Trueup, cluster: SandboxPulsar, messages: Messages, witness: Witness
 ) -> None:
     forgotten = written(cluster, messages, "held-1", "held-2")
     trueup.until("it to be found", lambda: found(trueup, forgotten))
@@ -324,7 +326,7 @@ def test_a_deletion_is_confirmed_once_the_bookie_that_was_away_has_collected(
 
     def all_confirmed() -> bool:
         sure = reached(trueup, "confirmed") & set(held)
-        assert not sure or asked(witness, sorted(sure), away) == {Answer.GONE}
+        assert not sure or asked(witness, sorted(sure), away) == {PresenceAnswer.GONE}
         return sure == set(held)
 
     trueup.until("the others to be confirmed", all_confirmed)

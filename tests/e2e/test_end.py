@@ -14,7 +14,7 @@ from tests.e2e.trueup import Trueup
 from tests.replication.audit import ends
 from tests.replication.pair import Pair
 from tests.replication.writers import Site
-from trueup.connectors.sandbox.cluster import Cluster
+from trueup.connectors.sandbox.cluster import SandboxCluster
 
 pytestmark = pytest.mark.servers
 EACH, RECORDS = 5, 200
@@ -43,7 +43,7 @@ def copies(pair: Pair) -> dict[str, tuple[Site, Site]]:
 
 @pytest.fixture(scope="module")
 def trueup(
-    start_cluster: Callable[..., Cluster],
+    start_cluster: Callable[..., SandboxCluster],
     pair: Pair,
     copies: dict[str, tuple[Site, Site]],
     new_root: Callable[[], Path],

@@ -241,12 +241,12 @@ def test_a_reset_fills_a_deleted_target_topic(trueup: Trueup, pair: Pair, whole:
     for deleted in admin.delete_topics(topics).values():
         deleted.result(30)
 
-    def barred(name: str) -> bool:
+    def excluded(name: str) -> bool:
         """Whether the link stopped because its target topic is another one."""
         return all("recreated" in copy["error"] for copy in link(trueup, name)["copies"])
 
     for name, stream in streams.items():
-        trueup.until(f"{name} to stop", lambda name=name: barred(name))
+        trueup.until(f"{name} to stop", lambda name=name: excluded(name))
         assert trueup.run("link", "reset", name, "--to", "earliest").code == 0
         trueup.until("all records to be there again", stream.arrived)
     rounds = {name: link(trueup, name)["rounds"] for name in streams}

@@ -14,7 +14,7 @@ from tests.e2e.trueup import Trueup
 from tests.integration.replication.mirror import Side, sides
 from trueup.connectors.contract import LogId
 from trueup.connectors.replication.config_sync import Alignment
-from trueup.state.replication.config_sync import Action, Kind, Right
+from trueup.state.replication.config_sync import Action, ChangeKind, Right
 
 pytestmark = pytest.mark.servers
 SMALL = 20_000
@@ -78,7 +78,7 @@ class Place:
 
     def retain(self, side: Side, *topics: str) -> None:
         """Another retention, as an operator of that cluster sets it."""
-        new = [Action(Kind.SET, topic, "", "", configs={"retention.ms": CHANGED}) for topic in topics]
+        new = [Action(ChangeKind.SET, topic, "", "", configs={"retention.ms": CHANGED}) for topic in topics]
         Alignment(side.cluster, side.cluster).apply(new)
 
 
@@ -109,7 +109,9 @@ def place(new_root: Callable[[], Path]) -> Iterator[Place]:
             west.create(topic, 1, retention_ms="-1")
         for side, retention_ms in ((east, "7000000"), (west, "8000000")):
             side.create("disputed", 1, retention_ms=retention_ms)
-        Alignment(east.cluster, west.cluster).apply([Action(Kind.ALLOW, "", "", "", right=one) for one in READABLE])
+        Alignment(east.cluster, west.cluster).apply(
+            [Action(ChangeKind.ALLOW, "", "", "", right=one) for one in READABLE]
+        )
         kafka = {side.name: {"bootstrap": side.broker.bootstrap, "bit": side.endpoint.bit} for side in (east, west)}
         for bit, (link, (user, listener)) in enumerate(BARRED.items(), len(kafka)):
             east.write(link, WRITTEN)
@@ -166,10 +168,10 @@ def test_a_group_goes_on_at_the_target_once_that_is_approved(place: Place) -> No
 
 def test_a_right_follows_once_it_is_approved_and_goes_when_it_is_revoked(place: Place) -> None:
     here = Alignment(place.west.cluster, place.east.cluster)  # acts at the source
-    here.apply([Action(Kind.ALLOW, "", "", "", right=READER)])
+    here.apply([Action(ChangeKind.ALLOW, "", "", "", right=READER)])
     place.approve("allow")
     place.trueup.until("the right at the target", lambda: READER in here.rights()[0])
-    here.apply([Action(Kind.REVOKE, "", "", "", right=READER)])
+    here.apply([Action(ChangeKind.REVOKE, "", "", "", right=READER)])
     place.approve("revoke")
     place.trueup.until("the right to be gone", lambda: READER not in here.rights()[0])
 

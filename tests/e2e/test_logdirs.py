@@ -10,11 +10,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.e2e.trueup import Trueup
 from trueup.connectors.contract import Endpoint
-from trueup.connectors.kafka.logdirs.client import LogDirs, Place
+from trueup.connectors.kafka.logdirs.client import LogDirsClient, ReplicaLocation
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.state.common.errors import Retry
 from trueup.state.logdirs.model import Broker as Seen
-from trueup.streams.demo.volumes import Broker, Volumes
+from trueup.streams.demo.volumes import DemoBroker, Volumes
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(600)]
 MB = 1 << 20
@@ -35,17 +35,17 @@ def small(volumes: Volumes) -> str:
 
 
 @pytest.fixture(scope="module")
-def broker(volumes: Volumes, new_root: Callable[[], Path]) -> Iterator[Broker]:
-    with Broker(new_root(), volumes) as made:
+def broker(volumes: Volumes, new_root: Callable[[], Path]) -> Iterator[DemoBroker]:
+    with DemoBroker(new_root(), volumes) as made:
         made.up()
         yield made
 
 
 @pytest.fixture(scope="module")
-def disks(broker: Broker, small: str) -> Iterator[LogDirs]:
+def disks(broker: DemoBroker, small: str) -> Iterator[LogDirsClient]:
     """All of a topic stands on the small disk."""
-    with LogDirs(Endpoint("east", broker.bootstrap, 0)) as made:
-        made.place([Place(NODE, TOPIC, number, small) for number in range(PARTITIONS)])
+    with LogDirsClient(Endpoint("east", broker.bootstrap, 0)) as made:
+        made.place([ReplicaLocation(NODE, TOPIC, number, small) for number in range(PARTITIONS)])
         made.create_topic(TOPIC, {number: [NODE] for number in range(PARTITIONS)}, {})
         for number in range(PARTITIONS):
             write(broker, number, EACH)
@@ -53,7 +53,7 @@ def disks(broker: Broker, small: str) -> Iterator[LogDirs]:
 
 
 @pytest.fixture(scope="module")
-def trueup(disks: LogDirs, broker: Broker, new_root: Callable[[], Path]) -> Iterator[Trueup]:
+def trueup(disks: LogDirsClient, broker: DemoBroker, new_root: Callable[[], Path]) -> Iterator[Trueup]:
     kafka = {"east": {"bootstrap": broker.bootstrap, "bit": 0}}
     policy = {"headroom_bytes": 0, "poll_s": 1, "throttle_bytes_per_s": SLOW}
     with Trueup(None, new_root(), kafka=kafka, logdirs={"east": policy}) as made:
@@ -61,14 +61,14 @@ def trueup(disks: LogDirs, broker: Broker, new_root: Callable[[], Path]) -> Iter
         yield made
 
 
-def write(broker: Broker, partition: int, size: int) -> None:
+def write(broker: DemoBroker, partition: int, size: int) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     for _ in range(size // 100_000):
         producer.produce(TOPIC, bytes(100_000), partition=partition)
     assert producer.flush(60) == 0
 
 
-def seen(disks: LogDirs) -> Seen:
+def seen(disks: LogDirsClient) -> Seen:
     """What the broker says; waits for one that has just been started."""
     found: list[Seen] = []
 
@@ -83,7 +83,7 @@ def seen(disks: LogDirs) -> Seen:
     return found[0]
 
 
-def homes(disks: LogDirs, topic: str = TOPIC) -> dict[int, str]:
+def homes(disks: LogDirsClient, topic: str = TOPIC) -> dict[int, str]:
     """Directory of each partition."""
     found = seen(disks)
     rows = found.replicas
@@ -91,12 +91,12 @@ def homes(disks: LogDirs, topic: str = TOPIC) -> dict[int, str]:
     return {rows.name(row)[1]: found.dirs[rows.home[row]].path for row in mine}
 
 
-def left(disks: LogDirs, small: str) -> int:
+def left(disks: LogDirsClient, small: str) -> int:
     """Partitions on the small disk."""
     return list(homes(disks).values()).count(small)
 
 
-def moving(disks: LogDirs) -> int:
+def moving(disks: LogDirsClient) -> int:
     return len(seen(disks).moving)
 
 
@@ -108,7 +108,7 @@ def waiting(trueup: Trueup) -> str:
     )[0])  # fmt: skip
 
 
-def level(trueup: Trueup, disks: LogDirs) -> bool:
+def level(trueup: Trueup, disks: LogDirsClient) -> bool:
     """Whether nothing is left to do, and nothing of ours but cordons is left. What moves left behind does not count: a
     broker deletes nothing for half a minute after its start."""
     even = trueup.api("status")["logdirs"][0]["skew"] <= TARGET
@@ -120,13 +120,13 @@ def told(trueup: Trueup, outcome: str) -> int:
     return sum(row["outcome"] == outcome and row["kind"] == "move" for row in trueup.api("actions?limit=1000") or [])
 
 
-def test_in_observe_the_plan_is_told_and_nothing_is_done(trueup: Trueup, disks: LogDirs, small: str) -> None:
+def test_in_observe_the_plan_is_told_and_nothing_is_done(trueup: Trueup, disks: LogDirsClient, small: str) -> None:
     moves = [row["evidence"] for row in trueup.json("plan") if row["kind"] == "move"]
     assert (moves[0]["from"], moves[-1]["skew_after"] <= TARGET) == (small, True)
     assert (left(disks, small), disks.throttled([NODE])) == (PARTITIONS, {})
 
 
-def test_in_approve_one_move_is_done_and_no_other(trueup: Trueup, disks: LogDirs, small: str) -> None:
+def test_in_approve_one_move_is_done_and_no_other(trueup: Trueup, disks: LogDirsClient, small: str) -> None:
     trueup.set("logdirs.east.throttle_bytes_per_s", FAST)
     trueup.set("logdirs.east.mode", "approve")
     trueup.run("approve", waiting(trueup))
@@ -135,7 +135,7 @@ def test_in_approve_one_move_is_done_and_no_other(trueup: Trueup, disks: LogDirs
     assert (told(trueup, "arrived"), moving(disks)) == (1, 0)
 
 
-def test_a_throttle_of_others_stays(trueup: Trueup, disks: LogDirs, small: str) -> None:
+def test_a_throttle_of_others_stays(trueup: Trueup, disks: LogDirsClient, small: str) -> None:
     disks.throttle(NODE, 77 * MB)
     trueup.run("approve", waiting(trueup))
     trueup.until("the move to arrive", lambda: left(disks, small) == PARTITIONS - 2 and told(trueup, "arrived") == 2)
@@ -143,7 +143,7 @@ def test_a_throttle_of_others_stays(trueup: Trueup, disks: LogDirs, small: str) 
     disks.throttle(NODE, None)
 
 
-def test_killed_amid_a_move_it_goes_on_and_leaves_no_throttle(trueup: Trueup, disks: LogDirs) -> None:
+def test_killed_amid_a_move_it_goes_on_and_leaves_no_throttle(trueup: Trueup, disks: LogDirsClient) -> None:
     trueup.set("logdirs.east.throttle_bytes_per_s", SLOW)
     trueup.set("logdirs.east.mode", "enforce")
     trueup.until("a move", lambda: moving(disks) == 1)
@@ -156,7 +156,7 @@ def test_killed_amid_a_move_it_goes_on_and_leaves_no_throttle(trueup: Trueup, di
 
 
 def test_a_move_that_the_killed_broker_forgot_is_ordered_again(
-    trueup: Trueup, disks: LogDirs, broker: Broker, volumes: Volumes, small: str
+    trueup: Trueup, disks: LogDirsClient, broker: DemoBroker, volumes: Volumes, small: str
 ) -> None:
     trueup.set("logdirs.east.throttle_bytes_per_s", SLOW)
     write(broker, next(number for number, path in homes(disks).items() if path == small), EACH)
@@ -172,7 +172,9 @@ def test_a_move_that_the_killed_broker_forgot_is_ordered_again(
     assert len(homes(disks)) == PARTITIONS
 
 
-def test_new_partitions_of_anybody_go_where_there_is_room(trueup: Trueup, disks: LogDirs, broker: Broker) -> None:
+def test_new_partitions_of_anybody_go_where_there_is_room(
+    trueup: Trueup, disks: LogDirsClient, broker: DemoBroker
+) -> None:
     (open_,) = [d.path for d in seen(disks).dirs if not d.cordoned]
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.create_topics([NewTopic("later", 4, 1)])["later"].result(30)
@@ -180,7 +182,7 @@ def test_new_partitions_of_anybody_go_where_there_is_room(trueup: Trueup, disks:
     assert set(homes(disks, "later").values()) == {open_}
 
 
-def test_in_observe_everything_of_ours_is_taken_back(trueup: Trueup, disks: LogDirs) -> None:
+def test_in_observe_everything_of_ours_is_taken_back(trueup: Trueup, disks: LogDirsClient) -> None:
     trueup.set("logdirs.east.mode", "observe")
     trueup.until("the cordon to go", lambda: not any(d.cordoned for d in seen(disks).dirs))
     assert disks.throttled([NODE]) == {}

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.trueup import SETTINGS, Trueup, Witness
-from trueup.connectors.sandbox.cluster import Cluster
-from trueup.connectors.sandbox.writer import Handle, Writer
+from trueup.connectors.sandbox.cluster import SandboxCluster
+from trueup.connectors.sandbox.writer import Handle, LedgerWriter
 from trueup.streams.demo.truth import Truth
 
 pytestmark = pytest.mark.servers
@@ -28,12 +28,12 @@ class Content:
 
 
 @pytest.fixture(scope="module")
-def cluster(start_cluster: Callable[..., Cluster]) -> Cluster:
+def cluster(start_cluster: Callable[..., SandboxCluster]) -> SandboxCluster:
     return start_cluster(racks={"/rack1": 2, "/rack2": 2}, daemons=False, kafka=True, settings=SETTINGS)
 
 
 @pytest.fixture(scope="module")
-def content(cluster: Cluster, writer: Writer) -> Content:
+def content(cluster: SandboxCluster, writer: LedgerWriter) -> Content:
     closed = tuple(writer.write(2, 2, 2, ENTRIES) for _ in range(8))
     writing = writer.create(3, 3, 2)
     writer.add(writing, ENTRIES)
@@ -41,7 +41,7 @@ def content(cluster: Cluster, writer: Writer) -> Content:
 
 
 @pytest.fixture(scope="module")
-def lost(cluster: Cluster, content: Content, truth: Truth) -> int:
+def lost(cluster: SandboxCluster, content: Content, truth: Truth) -> int:
     """A bookie that closed ledgers and the tail of the open one have among their members."""
     rows = truth.ledgers()
     members = {int(rows.ledger[at]): rows.ensembles(at)[-1] for at in range(len(rows))}
@@ -54,7 +54,7 @@ def lost(cluster: Cluster, content: Content, truth: Truth) -> int:
 
 
 @pytest.fixture(scope="module")
-def trueup(cluster: Cluster, content: Content, new_root: Callable[[], Path]) -> Iterator[Trueup]:
+def trueup(cluster: SandboxCluster, content: Content, new_root: Callable[[], Path]) -> Iterator[Trueup]:
     with Trueup(
         cluster,
         new_root(),
@@ -68,7 +68,7 @@ def trueup(cluster: Cluster, content: Content, new_root: Callable[[], Path]) -> 
 
 
 @pytest.fixture(scope="module")
-def workers(cluster: Cluster, trueup: Trueup, lost: int) -> None:
+def workers(cluster: SandboxCluster, trueup: Trueup, lost: int) -> None:
     """AutoRecovery daemons, which start when marks wait for them: a bookie is lost for good."""
     cluster.kill(f"bookie{lost}")
     trueup.until("marks", lambda: trueup.api("marks"))
@@ -97,7 +97,7 @@ def overdue(trueup: Trueup, bookie: str, grace_s: float) -> None:
 
 
 @pytest.fixture
-def well(cluster: Cluster, trueup: Trueup, witness: Witness) -> None:
+def well(cluster: SandboxCluster, trueup: Trueup, witness: Witness) -> None:
     """Whatever a test before left behind: nothing is missing, forbidden, postponed or marked."""
     allow(witness)
     cluster.start("bookies")
@@ -105,7 +105,7 @@ def well(cluster: Cluster, trueup: Trueup, witness: Witness) -> None:
 
 
 @pytest.fixture
-def postponed(cluster: Cluster, trueup: Trueup, lost: int, witness: Witness) -> str:
+def postponed(cluster: SandboxCluster, trueup: Trueup, lost: int, witness: Witness) -> str:
     """A bookie that died and is not missed yet, as BookKeeper's own delay is long; its name."""
     name = cluster.bookie_id(lost)
     if trueup.statuses()[name] != "pending":
@@ -118,7 +118,7 @@ def postponed(cluster: Cluster, trueup: Trueup, lost: int, witness: Witness) -> 
 
 
 @pytest.fixture
-def marked(cluster: Cluster, trueup: Trueup, content: Content, lost: int, witness: Witness, truth: Truth) -> str:
+def marked(cluster: SandboxCluster, trueup: Trueup, content: Content, lost: int, witness: Witness, truth: Truth) -> str:
     """A bookie that died and whose closed ledgers are marked; its name."""
     allow(witness)
     cluster.kill(f"bookie{lost}")
@@ -128,7 +128,7 @@ def marked(cluster: Cluster, trueup: Trueup, content: Content, lost: int, witnes
 
 
 @pytest.fixture
-def held(cluster: Cluster, trueup: Trueup) -> None:
+def held(cluster: SandboxCluster, trueup: Trueup) -> None:
     """A rack that died at once, which is held."""
     # Sessions that end together may be seen to end a second apart.
     trueup.set("placement.grace_s", TOGETHER_S)
@@ -146,7 +146,7 @@ def allow(witness: Witness) -> None:
 
 
 def test_a_bookie_back_within_the_grace_was_never_lost(
-    cluster: Cluster, trueup: Trueup, well: None, lost: int, witness: Witness
+    cluster: SandboxCluster, trueup: Trueup, well: None, lost: int, witness: Witness
 ) -> None:
     trueup.set("placement.grace_s", LONG_S)
     try:
@@ -198,7 +198,7 @@ def test_our_marks_are_listed_as_ours(trueup: Trueup, marked: str, witness: Witn
 
 
 def test_a_bookie_that_returns_takes_the_marks_with_it(
-    cluster: Cluster, trueup: Trueup, lost: int, marked: str, witness: Witness, truth: Truth
+    cluster: SandboxCluster, trueup: Trueup, lost: int, marked: str, witness: Witness, truth: Truth
 ) -> None:
     before = holding(truth, marked)
     cluster.start(f"bookie{lost}")
@@ -209,7 +209,13 @@ def test_a_bookie_that_returns_takes_the_marks_with_it(
 
 
 def test_a_bookie_lost_for_good_is_replaced(
-    cluster: Cluster, trueup: Trueup, workers: None, content: Content, lost: int, truth: Truth, writer: Writer
+    cluster: SandboxCluster,
+    trueup: Trueup,
+    workers: None,
+    content: Content,
+    lost: int,
+    truth: Truth,
+    writer: LedgerWriter,
 ) -> None:
     name = cluster.bookie_id(lost)
     trueup.until("the copies", lambda: not holding(truth, name) & set(content.closed))
@@ -217,7 +223,7 @@ def test_a_bookie_lost_for_good_is_replaced(
     assert {writer.verify(ledger, ENTRIES).read for ledger in content.closed} == {ENTRIES}
 
 
-def test_the_writer_of_the_open_ledger_was_never_fenced(trueup: Trueup, content: Content, writer: Writer) -> None:
+def test_the_writer_of_the_open_ledger_was_never_fenced(trueup: Trueup, content: Content, writer: LedgerWriter) -> None:
     writer.add(content.writing, ENTRIES)
     writer.close(content.writing)
     trueup.until("its closed state", lambda: content.writing.ledger not in trueup.findings("open-waits-for-writer"))
@@ -229,7 +235,7 @@ def test_what_lost_its_second_rack_gets_it_back(well: None, truth: Truth) -> Non
 
 
 def test_a_mass_loss_is_held(
-    cluster: Cluster, trueup: Trueup, well: None, witness: Witness, request: pytest.FixtureRequest
+    cluster: SandboxCluster, trueup: Trueup, well: None, witness: Witness, request: pytest.FixtureRequest
 ) -> None:
     with witness.counting() as marked:
         request.getfixturevalue("held")
@@ -240,7 +246,7 @@ def test_a_mass_loss_is_held(
 
 
 def test_a_hold_ends_when_an_operator_says_so(
-    cluster: Cluster, trueup: Trueup, content: Content, held: None, truth: Truth
+    cluster: SandboxCluster, trueup: Trueup, content: Content, held: None, truth: Truth
 ) -> None:
     trueup.set("placement.release_hold", 1)
     dead = {cluster.bookie_id(3), cluster.bookie_id(4)}
@@ -249,14 +255,14 @@ def test_a_hold_ends_when_an_operator_says_so(
 
 
 def test_when_the_rack_is_back_every_ledger_becomes_true(
-    well: None, truth: Truth, writer: Writer, content: Content
+    well: None, truth: Truth, writer: LedgerWriter, content: Content
 ) -> None:
     read = {writer.verify(ledger, ENTRIES).read for ledger in content.closed}
     assert (truth.on_one_rack(), read) == (set(), {ENTRIES})
 
 
 def test_when_it_ends_bookkeepers_auditor_takes_over(
-    cluster: Cluster, trueup: Trueup, witness: Witness, truth: Truth
+    cluster: SandboxCluster, trueup: Trueup, witness: Witness, truth: Truth
 ) -> None:
     code = trueup.end()
     auditor = trueup.until("their vote", lambda: votes[0] if (votes := witness.votes()) else None)

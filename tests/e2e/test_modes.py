@@ -13,8 +13,8 @@ from confluent_kafka import Producer
 from tests.e2e.planted import MARK, secret, shown
 from tests.e2e.trueup import SETTINGS, Said, Trueup, Witness, command
 from tests.integration.bookkeeper.tree import encoded
-from trueup.connectors.sandbox.cluster import Cluster
-from trueup.connectors.sandbox.writer import Writer
+from trueup.connectors.sandbox.cluster import SandboxCluster
+from trueup.connectors.sandbox.writer import LedgerWriter
 from trueup.streams.demo.truth import Truth
 from trueup.streams.journal.codec import encode
 
@@ -35,12 +35,12 @@ class Content:
 
 
 @pytest.fixture(scope="module")
-def cluster(start_cluster: Callable[..., Cluster]) -> Cluster:
+def cluster(start_cluster: Callable[..., SandboxCluster]) -> SandboxCluster:
     return start_cluster(racks={"/rack1": 2, "/rack2": 2}, settings=SETTINGS)
 
 
 @pytest.fixture(scope="module")
-def content(cluster: Cluster, writer: Writer) -> Content:
+def content(cluster: SandboxCluster, writer: LedgerWriter) -> Content:
     cluster.stop("/rack2")
     narrow = tuple(writer.write(2, 2, 2, ENTRIES) for _ in range(6))
     cluster.start("/rack2")
@@ -50,7 +50,7 @@ def content(cluster: Cluster, writer: Writer) -> Content:
 
 
 @pytest.fixture(scope="module")
-def trueup(cluster: Cluster, content: Content, new_root: Callable[[], Path]) -> Iterator[Trueup]:
+def trueup(cluster: SandboxCluster, content: Content, new_root: Callable[[], Path]) -> Iterator[Trueup]:
     plant = {"auth": {"digest": f"trueup:{secret('zookeeper')}"}}
     journal, spark = {"options": {"sasl.password": secret("journal")}}, {"conf": {"spark.planted": secret("spark")}}
     with Trueup(cluster, new_root(), cluster=plant, journal=journal, spark=spark, racks={"refresh_s": 2}) as made:
@@ -94,7 +94,7 @@ def test_what_bookkeeper_cannot_repair_is_blocked(trueup: Trueup, content: Conte
     assert [(row["ledger"], row["stage"], row["marked"]) for row in rows] == [(content.blocked, "", False)]
 
 
-def test_tables_show_ledgers_findings_and_bookies(trueup: Trueup, content: Content, cluster: Cluster) -> None:
+def test_tables_show_ledgers_findings_and_bookies(trueup: Trueup, content: Content, cluster: SandboxCluster) -> None:
     shown = [trueup.run("get", what).out for what in ("ledgers", "findings", "bookies")]
     ledgers = [str(ledger) for ledger in content.narrow]
     assert [
@@ -103,7 +103,7 @@ def test_tables_show_ledgers_findings_and_bookies(trueup: Trueup, content: Conte
     ] == []
 
 
-def test_every_bookie_stands_in_its_rack(trueup: Trueup, cluster: Cluster) -> None:
+def test_every_bookie_stands_in_its_rack(trueup: Trueup, cluster: SandboxCluster) -> None:
     rows = trueup.json("get", "bookies")
     told = {row["bookie"]: (row["rack"], row["status"]) for row in rows}
     assert told == {cluster.bookie_id(n): (cluster.rack_of(n), "writable") for n in cluster.bookies}
@@ -198,7 +198,7 @@ def test_an_id_of_an_earlier_plan_is_refused(trueup: Trueup, approved: Approved)
 
 
 def test_metadata_that_cannot_be_read_is_unknown_and_stops_nothing_else(
-    trueup: Trueup, witness: Witness, writer: Writer
+    trueup: Trueup, witness: Witness, writer: LedgerWriter
 ) -> None:
     path = witness.paths.ledger(UNREADABLE)
     witness.client.make(path, b"BookieMetadataFormatVersion\t1\n" + secret("ledger").encode())
@@ -227,7 +227,7 @@ def test_metadata_that_is_removed_leaves_the_findings(trueup: Trueup, witness: W
 
 
 def test_a_bookie_that_nobody_ever_registered_is_lost_after_the_grace(
-    trueup: Trueup, witness: Witness, cluster: Cluster
+    trueup: Trueup, witness: Witness, cluster: SandboxCluster
 ) -> None:
     path, stranger = witness.paths.ledger(STRANGE), "127.0.0.99:3181"
     witness.client.make(path, encoded(STRANGE, [cluster.bookie_id(1), stranger]))
@@ -275,7 +275,7 @@ def test_in_enforce_all_that_can_becomes_true(trueup: Trueup, content: Content, 
     assert truth.on_one_rack() == {content.blocked}
 
 
-def test_every_entry_is_still_there(content: Content, writer: Writer) -> None:
+def test_every_entry_is_still_there(content: Content, writer: LedgerWriter) -> None:
     read = {ledger: writer.verify(ledger, ENTRIES).read for ledger in (*content.narrow, content.blocked)}
     assert set(read.values()) == {ENTRIES}
 
@@ -292,7 +292,7 @@ def test_history_tells_the_steps_of_a_repair(trueup: Trueup, content: Content) -
     assert [events[0] in ("approved", "ordered"), events[-1]] == [True, "safe"]
 
 
-def test_a_killed_embedded_journal_is_started_again(trueup: Trueup, writer: Writer, witness: Witness) -> None:
+def test_a_killed_embedded_journal_is_started_again(trueup: Trueup, writer: LedgerWriter, witness: Witness) -> None:
     broker = next(
         child
         for child in psutil.Process(trueup.process.pid).children(recursive=True)
@@ -309,7 +309,7 @@ def test_a_killed_embedded_journal_is_started_again(trueup: Trueup, writer: Writ
 
 
 @pytest.fixture
-def hanging_script(cluster: Cluster) -> Iterator[None]:
+def hanging_script(cluster: SandboxCluster) -> Iterator[None]:
     before = cluster.rack_script.read_text()
     cluster.rack_script.write_text("#!/bin/sh\nexec sleep 600\n")
     yield
@@ -317,7 +317,7 @@ def hanging_script(cluster: Cluster) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("hanging_script")
-def test_a_rack_script_that_hangs_is_told_and_the_last_racks_hold(trueup: Trueup, writer: Writer) -> None:
+def test_a_rack_script_that_hangs_is_told_and_the_last_racks_hold(trueup: Trueup, writer: LedgerWriter) -> None:
     before = trueup.api("status")["counts"]["true"]
     trueup.until("the script to be missed", lambda: "a time-out after 5 s" in trueup.source("racks")["detail"])
     writer.write(2, 2, 2, ENTRIES)
@@ -326,7 +326,7 @@ def test_a_rack_script_that_hangs_is_told_and_the_last_racks_hold(trueup: Trueup
 
 
 def test_a_mass_loss_that_does_not_bind_the_auditor_is_in_the_headline_in_approve(
-    trueup: Trueup, approving: None, cluster: Cluster
+    trueup: Trueup, approving: None, cluster: SandboxCluster
 ) -> None:
     cluster.stop("/rack2")
     trueup.wait("the hold", lambda status: status["held"])
@@ -339,7 +339,7 @@ def test_a_mass_loss_that_does_not_bind_the_auditor_is_in_the_headline_in_approv
     ), said
 
 
-def test_autorecovery_daemons_that_are_gone_are_missed(trueup: Trueup, cluster: Cluster) -> None:
+def test_autorecovery_daemons_that_are_gone_are_missed(trueup: Trueup, cluster: SandboxCluster) -> None:
     cluster.stop("autorecovery")
     trueup.until("the daemons to be missed", lambda: trueup.source("autorecovery")["state"] == "down")
     cluster.start("autorecovery")

@@ -8,22 +8,22 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.trueup import Trueup, Witness, command
-from trueup.connectors.bookkeeper.deletion.presence import Answer, presence
+from trueup.connectors.bookkeeper.deletion.presence import PresenceAnswer, presence
 from trueup.connectors.bookkeeper.metadata.addresses import Addresses
-from trueup.connectors.sandbox.cluster import Cluster
-from trueup.connectors.sandbox.writer import Writer
+from trueup.connectors.sandbox.cluster import SandboxCluster
+from trueup.connectors.sandbox.writer import LedgerWriter
 from trueup.streams.demo.leak import instance
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")
-def cluster(start_cluster: Callable[..., Cluster]) -> Cluster:
+def cluster(start_cluster: Callable[..., SandboxCluster]) -> SandboxCluster:
     return start_cluster(racks={"/rack1": 2, "/rack2": 1}, daemons=False)
 
 
 @pytest.fixture(scope="module")
-def trueup(cluster: Cluster, new_root: Callable[[], Path]) -> Iterator[Trueup]:
+def trueup(cluster: SandboxCluster, new_root: Callable[[], Path]) -> Iterator[Trueup]:
     chosen = {"owners": "operator", "instance": instance(cluster.zookeeper.address), "mode": "approve"}
     with Trueup(cluster, new_root(), deletion={**chosen, "confirm_s": 0.5}) as made:
         made.start()
@@ -33,10 +33,10 @@ def trueup(cluster: Cluster, new_root: Callable[[], Path]) -> Iterator[Trueup]:
 def held(witness: Witness, ledger: int, bookies: list[str]) -> set[str]:
     """Bookies that do not say that they have no such ledger."""
     found = presence({ledger: bookies}, Addresses(witness.client, witness.paths), 5.0)[ledger]
-    return {bookie for bookie, answer in found.items() if answer is not Answer.GONE}
+    return {bookie for bookie, answer in found.items() if answer is not PresenceAnswer.GONE}
 
 
-def test_what_is_ordered_is_gone_from_every_bookie(trueup: Trueup, writer: Writer, witness: Witness) -> None:
+def test_what_is_ordered_is_gone_from_every_bookie(trueup: Trueup, writer: LedgerWriter, witness: Witness) -> None:
     ledger, other = writer.write(3, 2, 2, 20), writer.write(3, 2, 2, 20)
     bookies = [row["bookie"] for row in trueup.api("bookies")]
     before = held(witness, ledger, bookies)
@@ -48,7 +48,7 @@ def test_what_is_ordered_is_gone_from_every_bookie(trueup: Trueup, writer: Write
 
 @pytest.mark.release
 def test_a_killed_trueup_goes_on_with_an_order(
-    trueup: Trueup, cluster: Cluster, writer: Writer, witness: Witness
+    trueup: Trueup, cluster: SandboxCluster, writer: LedgerWriter, witness: Witness
 ) -> None:
     ledger = writer.write(3, 3, 2, 20)
     cluster.kill("bookie1")
@@ -60,14 +60,14 @@ def test_a_killed_trueup_goes_on_with_an_order(
     assert witness.client.look(witness.paths.ledger(ledger)) is None
 
 
-def test_an_open_ledger_is_refused(trueup: Trueup, writer: Writer, witness: Witness) -> None:
+def test_an_open_ledger_is_refused(trueup: Trueup, writer: LedgerWriter, witness: Witness) -> None:
     ledger = writer.create(3, 2, 2).ledger
     said = trueup.run("delete", "ledger", str(ledger), "--yes")
     assert (said.code, witness.client.look(witness.paths.ledger(ledger)) is not None) == (5, True)
 
 
 def test_a_restored_zookeeper_is_noticed_and_begun_anew_with(
-    trueup: Trueup, cluster: Cluster, writer: Writer, witness: Witness, new_root: Callable[[], Path]
+    trueup: Trueup, cluster: SandboxCluster, writer: LedgerWriter, witness: Witness, new_root: Callable[[], Path]
 ) -> None:
     data, copy, kept = cluster.zookeeper.root / "data", new_root() / "copy", writer.write(3, 2, 2, 20)
     held = trueup.api("status")["ledgers"]

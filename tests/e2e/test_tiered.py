@@ -12,7 +12,7 @@ from tests.e2e.test_deletion import confirmed, found, owner, standing, topic
 from tests.e2e.trueup import Trueup, Witness
 from trueup.connectors.sandbox.forgetting import drop_offloaded, forget
 from trueup.connectors.sandbox.messages import Messages
-from trueup.connectors.sandbox.pulsar import BUCKET, NAME, Pulsar
+from trueup.connectors.sandbox.pulsar import BUCKET, NAME, SandboxPulsar
 from trueup.connectors.sandbox.servers.objects import REGION
 from trueup.streams.demo.leak import instance
 
@@ -25,14 +25,14 @@ STRANGE, ENDS = "00000000-0000-4000-8000-000000000000", ("", "-index")
 
 
 @pytest.fixture(scope="module")
-def cluster(new_root: Callable[[], Path]) -> Iterator[Pulsar]:
-    with Pulsar(new_root(), settings={"managedLedgerMaxEntriesPerLedger": PER_LEDGER}, tiered=True) as made:
+def cluster(new_root: Callable[[], Path]) -> Iterator[SandboxPulsar]:
+    with SandboxPulsar(new_root(), settings={"managedLedgerMaxEntriesPerLedger": PER_LEDGER}, tiered=True) as made:
         made.up()
         yield made
 
 
 @pytest.fixture(scope="module")
-def lost(cluster: Pulsar, messages: Messages) -> dict[str, list[int]]:
+def lost(cluster: SandboxPulsar, messages: Messages) -> dict[str, list[int]]:
     """Ledgers by topic that are offloaded, count as deleted, and are there."""
     for name, size in (BLOCKS, ("small", 1_000), ("broken", 1_000)):
         messages.write(topic(name), range(COUNT), size)
@@ -41,7 +41,7 @@ def lost(cluster: Pulsar, messages: Messages) -> dict[str, list[int]]:
 
 
 @pytest.fixture(scope="module")
-def client(cluster: Pulsar) -> Any:
+def client(cluster: SandboxPulsar) -> Any:
     """The store as an operator sees it."""
     return boto3.client(
         "s3", endpoint_url=cluster.objects.endpoint, region_name=REGION, aws_access_key_id="x",
@@ -50,7 +50,7 @@ def client(cluster: Pulsar) -> Any:
 
 
 @pytest.fixture(scope="module")
-def trueup(cluster: Pulsar, lost: dict[str, list[int]], new_root: Callable[[], Path]) -> Iterator[Trueup]:
+def trueup(cluster: SandboxPulsar, lost: dict[str, list[int]], new_root: Callable[[], Path]) -> Iterator[Trueup]:
     assert lost
     deletion = {
         "owners": "pulsar", "instance": instance(str(cluster.zookeeper.address)), "exclusive": True, "grace_s": 2.0,
@@ -90,7 +90,12 @@ def test_what_is_counted_as_deleted_is_found_for_that_reason(trueup: Trueup, los
 
 
 def test_ledgers_go_whose_copies_are_whole_and_others_are_blocked_until_theirs_are(
-    trueup: Trueup, cluster: Pulsar, messages: Messages, lost: dict[str, list[int]], client: Any, witness: Witness
+    trueup: Trueup,
+    cluster: SandboxPulsar,
+    messages: Messages,
+    lost: dict[str, list[int]],
+    client: Any,
+    witness: Witness,
 ) -> None:
     cut, gone = lost["broken"]
     kept = {ledger: (key_of(client, ledger), stored(client, ledger)) for ledger in (cut, gone)}
@@ -111,7 +116,7 @@ def test_ledgers_go_whose_copies_are_whole_and_others_are_blocked_until_theirs_a
 
 
 def test_objects_that_nobody_points_to_are_told_and_go_after_a_persons_yes_alone(
-    trueup: Trueup, cluster: Pulsar, messages: Messages, lost: dict[str, list[int]], client: Any
+    trueup: Trueup, cluster: SandboxPulsar, messages: Messages, lost: dict[str, list[int]], client: Any
 ) -> None:
     key = key_of(client, lost["small"][0])
     before, strange = {one for one in keys(client) if not one.startswith(STRANGE)}, f"{STRANGE}{key[36:]}"

@@ -18,10 +18,10 @@ import urllib3
 from urllib3.exceptions import HTTPError
 
 from trueup.connectors.bookkeeper.metadata import mark_codec, queries
-from trueup.connectors.bookkeeper.metadata.layout import Kind, Paths
-from trueup.connectors.sandbox.cluster import Cluster
+from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths, ZnodeKind
+from trueup.connectors.sandbox.cluster import SandboxCluster
 from trueup.connectors.sandbox.jvm.processes import Port, Process
-from trueup.connectors.zookeeper.client import Client, Event
+from trueup.connectors.zookeeper.client import NodeEvent, ZooKeeperClient
 from trueup.connectors.zookeeper.connection import Events
 
 WAIT_S = 420.0
@@ -52,7 +52,7 @@ def command(*words: str) -> Said:
 class Trueup:
     """One application on a sandbox cluster, or on none. ``sections`` go over the settings that fit the cluster."""
 
-    def __init__(self, cluster: Cluster | None, root: Path, /, **sections: Mapping[str, object]) -> None:
+    def __init__(self, cluster: SandboxCluster | None, root: Path, /, **sections: Mapping[str, object]) -> None:
         self._kept = Port()  # other workers look for ports too
         self.port = self._kept.number
         watched: dict[str, dict[str, object]] = {} if cluster is None else {
@@ -254,10 +254,10 @@ def until(condition: Callable[[], Any], limit_s: float, what: str, told: Callabl
 class Witness:
     """Another client of the same ZooKeeper: what stands there, and every mark that was ever created."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: SandboxCluster) -> None:
         self._address = cluster.zookeeper.address
-        self.client = Client(self._address, timeout=30.0).open()
-        self.paths: Paths = queries.paths_of(self.client, "/ledgers")
+        self.client = ZooKeeperClient(self._address, timeout=30.0).open()
+        self.paths: BookKeeperPaths = queries.paths_of(self.client, "/ledgers")
 
     def marks(self) -> dict[int, mark_codec.Mark]:
         """Marks that stand now. Waits for a connection."""
@@ -281,10 +281,10 @@ class Witness:
         def heard(events: Events) -> None:
             for _, kind, path in events:
                 what, ledger = self.paths.classify(path)
-                if kind == Event.CREATED and what is Kind.MARK and path.startswith(self.paths.marks):
+                if kind == NodeEvent.CREATED and what is ZnodeKind.MARK and path.startswith(self.paths.marks):
                     created[ledger] += 1
 
-        watcher = Client(self._address, timeout=30.0, sink=heard).open()
+        watcher = ZooKeeperClient(self._address, timeout=30.0, sink=heard).open()
         watcher.add_watch(self.paths.replication)
         try:
             yield created

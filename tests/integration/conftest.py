@@ -6,12 +6,12 @@ import pytest
 
 from tests.integration.bookkeeper.tree import Tree
 from trueup.connectors.sandbox.servers.zookeeper import ZooKeeper
-from trueup.connectors.zookeeper.client import Client
+from trueup.connectors.zookeeper.client import ZooKeeperClient
 
 
 @pytest.fixture(scope="module")
-def client(zookeeper: ZooKeeper) -> Iterator[Client]:
-    made = Client(zookeeper.address, timeout=30.0).open(60.0)
+def client(zookeeper: ZooKeeper) -> Iterator[ZooKeeperClient]:
+    made = ZooKeeperClient(zookeeper.address, timeout=30.0).open(60.0)
     yield made
     made.shut()
 
@@ -23,5 +23,5 @@ def own_root(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def tree(client: Client, own_root: str) -> Tree:
+def tree(client: ZooKeeperClient, own_root: str) -> Tree:
     return Tree(client, own_root)

@@ -15,9 +15,9 @@ from tests.simulation.model import REFUSE_MS, TRUEUP, Ledger, Mark, World
 from trueup.state.bookkeeper.observations import Sighting
 from trueup.state.common.rules import Verdict
 from trueup.state.placement.rules import RULES
-from trueup.state.placement.settings import Placement
+from trueup.state.placement.settings import PlacementSettings
 from trueup.state.placement.view import Rows
-from trueup.streams.placement.report import Placed
+from trueup.streams.placement.report import PlacementReport
 
 
 class Violation(AssertionError):  # noqa: N818
@@ -77,7 +77,7 @@ class Attendance:
                 self.since.setdefault(name, now_ms)
         self.last |= listed
 
-    def judge(self, policy: Placement, now_ms: int) -> None:
+    def judge(self, policy: PlacementSettings, now_ms: int) -> None:
         counted = len(self.last) - len(self.given_up)
         many = len(self.missing) >= 2 and len(self.missing) > policy.hold_share * counted
         if many and self.held_at is not None and policy.release_hold > self.held_at:
@@ -146,7 +146,7 @@ class Checkers:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.policy = Placement()
+        self.policy = PlacementSettings()
         self.attendance = Attendance()
         self.published = Attendance()
         self.writable: frozenset[str] = frozenset()
@@ -168,7 +168,7 @@ class Checkers:
         if not self.blind:
             self.attendance.judge(self.policy, now_ms)
 
-    def settings(self, policy: Placement) -> None:
+    def settings(self, policy: PlacementSettings) -> None:
         self.policy = policy
 
     def remembered(self) -> None:
@@ -292,7 +292,7 @@ class Checkers:
             self._bounds[about] = {oracle.verdict(ledger), oracle.verdict(ledger, ever)}
         return self._bounds[about]
 
-    def shown(self, placed: Placed, held: Mapping[int, int], now_ms: int) -> None:
+    def shown(self, placed: PlacementReport, held: Mapping[int, int], now_ms: int) -> None:
         """What the API says, with the ledgers in the versions that the capture holds: no verdict is told of more
         ledgers than can have it, and a list that is not told to be incomplete lacks those only that wait."""
         status = placed.status(now_ms, runs=True)

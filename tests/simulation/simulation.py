@@ -11,8 +11,8 @@ from tests.simulation.surroundings import Eyes, Hands, Topics
 from tests.simulation.trueup import Application, Checkpoint, Parts
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.common.errors import Retry
-from trueup.state.placement.settings import Placement
-from trueup.state.settings.settings import Cluster, Settings
+from trueup.state.placement.settings import PlacementSettings
+from trueup.state.settings.settings import ClusterSettings, Settings
 from trueup.streams.journal.codec import encode
 
 STALE_MS = (30_000, 120_000)
@@ -45,14 +45,14 @@ class Simulation:
         self.hands = Hands(self.world, self.faults, self.eyes, self.checkers, rng.choice(STALE_MS))
         self.checkpoint = Checkpoint()
         self.parts = parts or Parts()
-        self.settings = Settings(Cluster("none:0"), placement=self._policy())
+        self.settings = Settings(ClusterSettings("none:0"), placement=self._policy())
         self.application: Application | None = None
         self.steps = self.crashes = 0
         self._populate()
 
-    def _policy(self) -> Placement:
+    def _policy(self) -> PlacementSettings:
         rng = self.rng
-        return Placement(
+        return PlacementSettings(
             mode=rng.choice(("enforce", "enforce", "enforce", "approve", "observe")),
             grace_s=rng.choice((0.0, 2.0, 10.0)),
             hold_share=rng.choice((0.3, 0.5)),

@@ -10,7 +10,7 @@ from tests.simulation.checkers import Checkers
 from tests.simulation.faults import Faults
 from tests.simulation.model import TRUEUP, Ledger, World
 from trueup.connectors.bookkeeper.metadata.mark_codec import Mark
-from trueup.connectors.bookkeeper.placement.marks import MarkOrder, Outcome
+from trueup.connectors.bookkeeper.placement.marks import MarkOrder, MarkOutcome
 from trueup.state.bookkeeper.ledgers import MANY, Ledgers, concat, row
 from trueup.state.bookkeeper.observations import LedgerState, Observation, Sighting
 from trueup.state.common.errors import Retry
@@ -200,63 +200,63 @@ class Hands:
         self.faults.seam()
         return concat(rows)
 
-    def obstacle(self) -> str:
+    def blocked_reason(self) -> str:
         if self.world.disabled:
             return "BookKeeper's recovery is disabled"
         lost = self.eyes.lost_ms
         return "blind" if lost is not None and self.world.now_ms - lost > self.stale_ms else ""
 
-    def mark(self, orders: Sequence[MarkOrder]) -> list[Outcome]:
+    def mark(self, orders: Sequence[MarkOrder]) -> list[MarkOutcome]:
         self.faults.seam()
         if self.faults.refused:
-            return [Outcome(order.ledger, "retry", "connection refused") for order in orders]
+            return [MarkOutcome(order.ledger, "retry", "connection refused") for order in orders]
         return [self._mark(order) for order in orders]
 
-    def _mark(self, order: MarkOrder) -> Outcome:
+    def _mark(self, order: MarkOrder) -> MarkOutcome:
         """As `connectors.bookkeeper.placement.marks.Marks` settles and writes one order."""
         self.faults.seam()
         lost = self.faults.answer_lost()
         if lost and self.faults.happens(0.5):
-            return Outcome(order.ledger, "unknown", "nothing was written")
+            return MarkOutcome(order.ledger, "unknown", "nothing was written")
         ledger, mark = self.world.ledgers.get(order.ledger), self.world.marks.get(order.ledger)
         if ledger is None:
-            return Outcome(order.ledger, "gone", "the ledger was deleted")
+            return MarkOutcome(order.ledger, "gone", "the ledger was deleted")
         if ledger.version != order.version:
-            return Outcome(order.ledger, "refused", f"found version {ledger.version}")
+            return MarkOutcome(order.ledger, "refused", f"found version {ledger.version}")
         if mark is not None and set(order.replicas) <= set(mark.replicas):
-            return Outcome(order.ledger, "already", "it is marked", mark.version, mark.zxid)
+            return MarkOutcome(order.ledger, "already", "it is marked", mark.version, mark.zxid)
         self.checkers.marking(ledger, order.version)
         written = self.world.mark(order.ledger, order.replicas, order.ctime_ms, TRUEUP)
         self.checkers.marked(ledger)
         self.faults.seam()
         if lost:
-            return Outcome(order.ledger, "unknown", "the answer was lost")
-        return Outcome(order.ledger, "written", "", written.version, written.zxid)
+            return MarkOutcome(order.ledger, "unknown", "the answer was lost")
+        return MarkOutcome(order.ledger, "written", "", written.version, written.zxid)
 
     def marked(self, ledgers: Sequence[int]) -> dict[int, Mark]:
         self.faults.acting()
         found = ((number, self.world.marks.get(number)) for number in ledgers)
         return {number: Mark(mark.replicas, mark.ctime_ms) for number, mark in found if mark is not None}
 
-    def withdraw(self, items: Sequence[tuple[int, int]]) -> list[Outcome]:
+    def withdraw(self, items: Sequence[tuple[int, int]]) -> list[MarkOutcome]:
         return [self._withdraw(*item) for item in items]
 
-    def _withdraw(self, ledger: int, version: int) -> Outcome:
+    def _withdraw(self, ledger: int, version: int) -> MarkOutcome:
         self.faults.seam()
         if self.faults.refused:
-            return Outcome(ledger, "retry", "connection refused")
+            return MarkOutcome(ledger, "retry", "connection refused")
         lost = self.faults.answer_lost()
         if lost and self.faults.happens(0.5):
-            return Outcome(ledger, "unknown", "nothing was written", version)
+            return MarkOutcome(ledger, "unknown", "nothing was written", version)
         mark = self.world.marks.get(ledger)
         if mark is None:
-            return Outcome(ledger, "gone", "there is no mark")
+            return MarkOutcome(ledger, "gone", "there is no mark")
         if mark.version != version:
-            return Outcome(ledger, "refused", f"the mark no longer has version {version}")
+            return MarkOutcome(ledger, "refused", f"the mark no longer has version {version}")
         self.checkers.withdrawing(ledger, mark)
         self.world.unmark(ledger, TRUEUP)
         self.faults.seam()
-        return Outcome(ledger, "unknown" if lost else "withdrawn", "", version)
+        return MarkOutcome(ledger, "unknown" if lost else "withdrawn", "", version)
 
 
 __all__ = ["BUCKETS", "Eyes", "Hands", "Retry", "Topics", "columns"]

@@ -14,15 +14,15 @@ from tests.simulation.trueup import Parts
 from trueup.state.bookkeeper.ledgers import Ledgers
 from trueup.state.bookkeeper.topology import Topology
 from trueup.state.common.rules import Verdict
-from trueup.state.placement.board import Plan, plan
+from trueup.state.placement.board import RepairPlan, plan
 from trueup.state.placement.fencing import Former
-from trueup.state.placement.lifecycle import Event, advance
-from trueup.state.placement.settings import Placement
+from trueup.state.placement.lifecycle import RepairEvent, advance
+from trueup.state.placement.settings import PlacementSettings
 from trueup.state.placement.verdicts import Verdicts, judge
 from trueup.state.placement.view import Bucket, Rows
 from trueup.streams.bookkeeper.judging import Judging
 from trueup.streams.bookkeeper.topology import Keeper
-from trueup.streams.placement.reconciler import MarkOrder, Reconciler
+from trueup.streams.placement.reconciler import MarkOrder, PlacementReconciler
 
 SEEDS = 400
 
@@ -47,7 +47,7 @@ def drifted(chosen: Callable[[Ledgers, Verdicts], Rows]) -> Callable[..., Verdic
     return judged
 
 
-class Blind(Reconciler):
+class Blind(PlacementReconciler):
     """Orders what the board says without judging it again; the connector's check is passed by the newest version."""
 
     def _order(self, rows: Rows, fresh: Ledgers, now_ms: int) -> list[MarkOrder]:
@@ -55,17 +55,17 @@ class Blind(Reconciler):
         orders = []
         for ledger, version in zip(fresh.ledger.tolist(), fresh.version.tolist(), strict=True):
             repair = known[ledger]._replace(version=version, mark_ctime_ms=now_ms)
-            self.repairs[ledger] = advance(repair, Event.ORDER, now_ms)
+            self.repairs[ledger] = advance(repair, RepairEvent.ORDER, now_ms)
             orders.append(MarkOrder(ledger, version, (), now_ms))
         return orders
 
 
-class Forgetful(Reconciler):
+class Forgetful(PlacementReconciler):
     def load(self) -> None:
         pass
 
 
-class Hasty(Reconciler):
+class Hasty(PlacementReconciler):
     """Acts before every bucket has spoken."""
 
     @property
@@ -73,7 +73,7 @@ class Hasty(Reconciler):
         return self._keeper.topology is not None
 
 
-class Late(Reconciler):
+class Late(PlacementReconciler):
     """Remembers an order after it was carried out."""
 
     def _mark(self, rows: Rows, now_ms: int) -> None:
@@ -142,7 +142,7 @@ class Early(Judging):
         self._queue.start({})
 
 
-class Dated(Reconciler):
+class Dated(PlacementReconciler):
     """Takes verdicts for those of the bookies as they are now, whatever they were when it was judged."""
 
     @property
@@ -169,7 +169,7 @@ def test_a_defective_part_is_caught(parts: Parts):
     assert complaint(parts)
 
 
-def planned(change: Callable[[Placement], Placement]) -> Callable[..., Plan]:
+def planned(change: Callable[[PlacementSettings], PlacementSettings]) -> Callable[..., RepairPlan]:
     """A plan under another policy than the one in force."""
     return lambda board, repairs, policy, now_ms, rate: plan(board, repairs, change(policy), now_ms, rate)
 
@@ -206,9 +206,9 @@ def test_a_wrong_judgement_is_caught(monkeypatch: pytest.MonkeyPatch, chosen: Ca
 
 
 def test_marks_of_others_are_watched(monkeypatch: pytest.MonkeyPatch):
-    class Greedy(Reconciler):
-        def turn(self) -> None:
-            super().turn()
+    class Greedy(PlacementReconciler):
+        def reconcile(self) -> None:
+            super().reconcile()
             for mark in self.board.marks if self._policy().mode == "enforce" else ():
                 self._cluster.withdraw([(int(mark["ledger"]), int(mark["version"]))])
 

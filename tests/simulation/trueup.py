@@ -21,7 +21,7 @@ from trueup.state.bookkeeper.ledgers import EMPTY, Ledgers, concat
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.bookkeeper.topology import Topology
 from trueup.state.common.errors import TrueupError
-from trueup.state.placement.view import NO_MARKS, Answer, Bucket
+from trueup.state.placement.view import NO_MARKS, Bucket, BucketAnswer
 from trueup.state.settings.settings import Settings
 from trueup.streams.bookkeeper.judging import Judging
 from trueup.streams.bookkeeper.repair_workers import RepairWorkers
@@ -30,8 +30,8 @@ from trueup.streams.catalog import all_metrics
 from trueup.streams.config.live import Live
 from trueup.streams.journal.codec import decode, topology_bytes, topology_from
 from trueup.streams.placement.metrics import PlacementMetrics
-from trueup.streams.placement.reconciler import Reconciler
-from trueup.streams.placement.report import Placed
+from trueup.streams.placement.reconciler import PlacementReconciler
+from trueup.streams.placement.report import PlacementReport
 
 METRICS = all_metrics("simulated")
 _decoded = lru_cache(16)(topology_from)
@@ -42,7 +42,7 @@ TOPICS = ("ledgers", "marks", "topology")
 class Parts:
     """The classes under test; a test of the simulation itself puts defective ones here."""
 
-    reconciler: type[Reconciler] = Reconciler
+    reconciler: type[PlacementReconciler] = PlacementReconciler
     keeper: type[Keeper] = Keeper
     bucket: type[Bucket] = Bucket
     judging: type[Judging] = Judging
@@ -58,7 +58,7 @@ class Checkpoint:
 
 
 class Watched:
-    """What `Placed` asks of `streams.bookkeeper.cluster.BookKeeper`."""
+    """What `PlacementReport` asks of `streams.bookkeeper.cluster.BookKeeper`."""
 
     def __init__(self, eyes: Eyes, hands: Hands, judging: Judging) -> None:
         self.eyes, self.hands, self.judging = eyes, hands, judging
@@ -112,7 +112,7 @@ class Application:
         self.judging = parts.judging(topics, clock)
         self.judging.load()
         watched, workers = Watched(eyes, hands, self.judging), RepairWorkers(list, 0, clock)
-        self.placed = Placed(self.live, watched, self.keeper, self.reconciler, workers, clock)
+        self.placed = PlacementReport(self.live, watched, self.keeper, self.reconciler, workers, clock)
         eyes.tell, eyes.published = self.keeper.seen, self.judging.published
         if not faults.cut:
             eyes.connect()
@@ -130,7 +130,7 @@ class Application:
         self._supervised(self.keeper.tick)
         self._supervised(lambda: self.keeper.name_lost(self.reconciler.unnamed()))
         self._supervised(self.batch)
-        self._supervised(self.reconciler.turn)
+        self._supervised(self.reconciler.reconcile)
         self._supervised(lambda: self.placed.tick(runs=True))
         self.checkers.shown(self.placed, self.eyes.held, self.clock())
 
@@ -186,7 +186,7 @@ class Application:
         if not len(ledgers) and not len(marks) and topology is None:
             return None
         stores[number] = MemoryStore(stores[number].log, dict(stores[number].cells))
-        answer: Answer | None = self.parts.bucket(stores[number], topology_bytes, _decoded).step(
+        answer: BucketAnswer | None = self.parts.bucket(stores[number], topology_bytes, _decoded).step(
             ledgers, marks, topology
         )
         if answer is None:

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from trueup.connectors.bookkeeper.bookie.codes import Code, failure
-from trueup.connectors.bookkeeper.bookie.connection import Bookie, framed
+from trueup.connectors.bookkeeper.bookie.connection import BookieConnection, framed
 from trueup.connectors.bookkeeper.messages import Request
 from trueup.connectors.bookkeeper.metadata.addresses import Address
 from trueup.connectors.closing import Closing
@@ -19,7 +19,7 @@ _TOTAL_AND_FREE = 3
 _KNOWN = (Code.OK, Code.NO_LEDGER, Code.NO_ENTRY)
 
 
-class Found(NamedTuple):
+class LocatedEntries(NamedTuple):
     """The requested entry. ``code``: OK with the stored bytes, NO_LEDGER or NO_ENTRY."""
 
     code: int
@@ -45,17 +45,17 @@ class Calls(Closing):
     """One connection for requests. Raises `Retry` if it breaks, `Stop` if the bookie requires a login."""
 
     def __init__(self, name: str, address: Address, timeout_s: float, tls: ssl.SSLContext | None = None) -> None:
-        self._bookie = Bookie(name, address, timeout_s, tls)
+        self._bookie = BookieConnection(name, address, timeout_s, tls)
         self._sent = 0
 
-    def read(self, ledger: int, entry: int) -> Found:
+    def read(self, ledger: int, entry: int) -> LocatedEntries:
         """One entry. A missing entry or ledger is a result; any other code raises."""
         request = self._request(_READ)
         request.read.ledgerId, request.read.entryId = ledger, entry
         answer, code = self._ask(request, "read")
         if code not in _KNOWN:
             raise failure(code, f"entry {entry} of ledger {ledger}", self._bookie.name)
-        return Found(code, answer.body)
+        return LocatedEntries(code, answer.body)
 
     def codes(self, ledgers: Iterable[int], entry: int = 0, window: int = 64) -> Iterator[tuple[int, int]]:
         """Ledgers and the `Code` of reading one entry of each, in the order of the responses.

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from trueup.connectors.bookkeeper.bookie.codes import IN_V2, failure
-from trueup.connectors.bookkeeper.bookie.connection import Bookie, Ended
+from trueup.connectors.bookkeeper.bookie.connection import BookieConnection, Ended
 from trueup.connectors.bookkeeper.metadata.addresses import Address
 from trueup.connectors.closing import Closing
 from trueup.state.common.errors import BadBytes, Stop, TrueupError
@@ -38,7 +38,7 @@ class Reads(Closing):
     def __init__(self, name: str, address: Address, timeout_s: float, tls: ssl.SSLContext | None = None) -> None:
         self._name = name
         self._address, self._timeout_s, self._tls = address, timeout_s, tls
-        self._bookie: Bookie | None = None
+        self._bookie: BookieConnection | None = None
         self._batches = True
         self._turn = self._ledger = self._flying = 0
 
@@ -167,7 +167,7 @@ class Reads(Closing):
         """Send and receive; closes the connection on failure."""
         try:
             if self._bookie is None:
-                self._bookie = Bookie(self._name, self._address, self._timeout_s, self._tls)
+                self._bookie = BookieConnection(self._name, self._address, self._timeout_s, self._tls)
             if parts:
                 self._bookie.send(parts)
             return self._bookie.receive() if receive else _NOTHING

@@ -12,7 +12,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from trueup.connectors.bookkeeper.bookie.codes import Code, failure
-from trueup.connectors.bookkeeper.bookie.frames import SIZE, Frames
+from trueup.connectors.bookkeeper.bookie.frames import SIZE, BookieFrames
 from trueup.connectors.bookkeeper.messages import Request, Response
 from trueup.connectors.bookkeeper.metadata.addresses import Address
 from trueup.connectors.closing import Closing
@@ -45,7 +45,7 @@ def tls_of(options: Mapping[str, str]) -> ssl.SSLContext | None:
     return context
 
 
-class Bookie(Closing):
+class BookieConnection(Closing):
     """One connection. ``timeout_s``: maximum time without a response, including the connect; ``name``: bookie id.
 
     Every method raises `Retry` if the connection breaks or times out; the connection is unusable then.
@@ -60,7 +60,7 @@ class Bookie(Closing):
             raise self._broken(error) from error
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._frames = Frames(self._receive, name)
+            self._frames = BookieFrames(self._receive, name)
             if tls is not None:
                 self._start_tls(tls, address[0])
         except BaseException:

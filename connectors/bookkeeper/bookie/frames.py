@@ -14,7 +14,7 @@ LARGEST = 1 << 28
 _ROOM = 1 << 16
 
 
-class Frames:
+class BookieFrames:
     """Splits the bytes that ``receive`` reads into a buffer (bytes read, 0 at the end of the stream) into frames.
 
     ``name``: the bookie, for errors.

@@ -67,7 +67,7 @@ class Bookies(Closing):
         return address
 
 
-class Reader:
+class LedgerReader:
     """Reads one ledger. ``damaged`` is called for missing or damaged replicas while another one served the entry.
 
     Views are valid until the next step. Raises `Retry` if no bookie that may hold an entry responds,

@@ -19,7 +19,7 @@ from trueup.state.common.errors import TrueupError
 _THREADS = 32
 
 
-class Answer(StrEnum):
+class PresenceAnswer(StrEnum):
     """The result for a ledger on a bookie. SILENT: unknown; the bookie may hold it."""
 
     GONE = "gone"
@@ -27,7 +27,11 @@ class Answer(StrEnum):
     SILENT = "silent"
 
 
-_ANSWERS: dict[int, Answer] = {Code.NO_LEDGER: Answer.GONE, Code.OK: Answer.HELD, Code.NO_ENTRY: Answer.HELD}
+_ANSWERS: dict[int, PresenceAnswer] = {
+    Code.NO_LEDGER: PresenceAnswer.GONE,
+    Code.OK: PresenceAnswer.HELD,
+    Code.NO_ENTRY: PresenceAnswer.HELD,
+}
 
 
 class _Told(NamedTuple):
@@ -45,7 +49,7 @@ def presence(
     reasons: MutableMapping[tuple[int, str], str] | None = None,
     tls: ssl.SSLContext | None = None,
     threads: int = _THREADS,
-) -> dict[int, dict[str, Answer]]:
+) -> dict[int, dict[str, PresenceAnswer]]:
     """Query these bookies for these ledgers in parallel, with one connection to each bookie.
 
     ``addresses`` returns None for a bookie without an address: it is silent. ``timeout_s``: maximum time of each
@@ -65,7 +69,7 @@ def presence(
             ((ledger, bookie), _reason(ledger, one))
             for bookie, one in said.items()
             for ledger in wanted[bookie]
-            if _answer(ledger, one) is Answer.SILENT
+            if _answer(ledger, one) is PresenceAnswer.SILENT
         )
     return {i: {bookie: _answer(i, said[bookie]) for bookie in bookies} for i, bookies in asked.items()}
 
@@ -84,9 +88,9 @@ def _ask(
     return _Told(codes)
 
 
-def _answer(ledger: int, told: _Told) -> Answer:
+def _answer(ledger: int, told: _Told) -> PresenceAnswer:
     code = told.codes.get(ledger)
-    return Answer.SILENT if code is None else _ANSWERS.get(code, Answer.SILENT)
+    return PresenceAnswer.SILENT if code is None else _ANSWERS.get(code, PresenceAnswer.SILENT)
 
 
 def _reason(ledger: int, told: _Told) -> str:

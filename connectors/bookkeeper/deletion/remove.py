@@ -7,9 +7,9 @@ this at any version. Here the ledger is read again, must be closed, have the sam
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from trueup.connectors.bookkeeper.metadata.layout import Paths
+from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths
 from trueup.connectors.bookkeeper.metadata.queries import one
-from trueup.connectors.zookeeper.client import Client, Committed, deletion
+from trueup.connectors.zookeeper.client import CommittedNode, ZooKeeperClient, deletion
 from trueup.connectors.zookeeper.errors import GONE
 from trueup.state.bookkeeper.observations import LedgerRecord, LedgerState
 from trueup.state.common.errors import Refused, TrueupError, ended
@@ -46,7 +46,9 @@ def refusal(record: LedgerRecord) -> Refused | None:
     return Refused("a closed ledger", f"{state.name.lower()} {record['error']}".strip(), todo)
 
 
-def remove(client: Client, paths: Paths, orders: Sequence[RemovalOrder], now_ms: int) -> list[Removed]:
+def remove(
+    client: ZooKeeperClient, paths: BookKeeperPaths, orders: Sequence[RemovalOrder], now_ms: int
+) -> list[Removed]:
     """Execute each order in a separate transaction and return the results in their order. Raises `Retry` if none was
     attempted."""
     done: dict[int, Removed] = {}
@@ -73,8 +75,8 @@ def _changed(order: RemovalOrder, record: LedgerRecord) -> Refused | None:
     return Refused(f"metadata of {said[0]}", said[1], "order it again")
 
 
-def _removed(ledger: int, answer: Committed | TrueupError) -> Removed:
-    if not isinstance(answer, Committed):
+def _removed(ledger: int, answer: CommittedNode | TrueupError) -> Removed:
+    if not isinstance(answer, CommittedNode):
         return Removed(ledger, ended(answer), str(answer))
     [code] = answer.codes
     if code is None:

@@ -10,8 +10,8 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from trueup.connectors.bookkeeper.messages import ServiceInfo
-from trueup.connectors.bookkeeper.metadata.layout import Paths
-from trueup.connectors.zookeeper.client import Client
+from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths
+from trueup.connectors.zookeeper.client import ZooKeeperClient
 
 Address = tuple[str, int]
 _ADDRESS = re.compile(r"(?P<host>[^:]+):(?P<port>\d{1,5})\Z", re.ASCII)
@@ -44,7 +44,7 @@ def address_of(bookie: str, registration: bytes) -> Address | None:
 class Addresses:
     """Addresses in ZooKeeper, read once for each bookie; create a new object to read them again."""
 
-    def __init__(self, client: Client, paths: Paths) -> None:
+    def __init__(self, client: ZooKeeperClient, paths: BookKeeperPaths) -> None:
         self._client, self._paths = client, paths
         self._known: dict[str, Address | None] = {}
 

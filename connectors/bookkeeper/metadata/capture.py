@@ -15,14 +15,14 @@ from dataclasses import dataclass
 
 from trueup.connectors.bookkeeper.metadata import queries
 from trueup.connectors.bookkeeper.metadata.feeds import BookieFeed, LedgerFeed, MarkFeed
-from trueup.connectors.bookkeeper.metadata.layout import Kind, Paths
+from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths, ZnodeKind
 from trueup.connectors.bookkeeper.metadata.published import Known
-from trueup.connectors.bookkeeper.metadata.racks import Racks
-from trueup.connectors.zookeeper.client import FAST, Client, Event, Pace
+from trueup.connectors.bookkeeper.metadata.racks import RackMap
+from trueup.connectors.zookeeper.client import FAST, NodeEvent, Pace, ZooKeeperClient
 from trueup.connectors.zookeeper.follower import Follower
 from trueup.connectors.zookeeper.history import ensure_instance, ensure_later
 from trueup.connectors.zookeeper.requests import Stat
-from trueup.connectors.zookeeper.watch import Heard, Watch
+from trueup.connectors.zookeeper.watch import Heard, NodeWatch
 from trueup.state.bookkeeper.ledgers import Ledgers
 from trueup.state.bookkeeper.observations import LedgerRecord, Observation, Sighting
 
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
+class CaptureHealth:
     """State of the capture. Times in ms since the epoch, durations in s.
 
     ``synced``: only ``behind`` paths, whose events wait to be read, are missing. ``complete_ms``: all changes up to
@@ -60,7 +60,7 @@ class Health:
     instance: str = ""
 
 
-class Capture(Follower):
+class BookKeeperCapture(Follower):
     """Observes one cluster until it is closed. The next start finds changes that were observed but not published.
 
     ``publish`` and ``bookies`` may block and may raise: they are called again with the same arguments until they
@@ -70,9 +70,9 @@ class Capture(Follower):
 
     def __init__(
         self,
-        connect: Callable[[], Client],
+        connect: Callable[[], ZooKeeperClient],
         root: str,
-        racks: Racks,
+        racks: RackMap,
         publish: Callable[[Iterable[Observation]], None],
         bookies: Callable[[list[Sighting]], None],
         known: Known,
@@ -80,8 +80,8 @@ class Capture(Follower):
         pace: Pace = FAST,
     ) -> None:
         self._racks = racks
-        self._paths = Paths(root)
-        super().__init__("capture", connect, Watch(self._paths.noise(), now, self._paths.repairs()), now)
+        self._paths = BookKeeperPaths(root)
+        super().__init__("capture", connect, NodeWatch(self._paths.noise(), now, self._paths.repairs()), now)
         self._ledgers = LedgerFeed(lambda news: self._until_done(lambda: publish(news)), known, now, pace)
         self._marks = MarkFeed(lambda news: self._until_done(lambda: publish(news)), known, now, pace)
         self._bookies = BookieFeed(lambda seen: self._until_done(lambda: bookies(seen)), racks)
@@ -95,10 +95,10 @@ class Capture(Follower):
         self._reload.set()
         self._watch.wake.set()
 
-    def health(self) -> Health:
+    def health(self) -> CaptureHealth:
         """The current state. Callable from any thread."""
         client, watch = self._client, self._watch
-        return Health(
+        return CaptureHealth(
             connected=client is not None and bool(client.connected),
             session=0 if client is None else client.session,
             synced=watch.armed,
@@ -120,7 +120,7 @@ class Capture(Follower):
         )
 
     @property
-    def paths(self) -> Paths:
+    def paths(self) -> BookKeeperPaths:
         """The paths of this cluster. The layout is known only after the first session."""
         return self._paths
 
@@ -132,7 +132,7 @@ class Capture(Follower):
         """The current state of one ledger with its stat; None if it does not exist. Raises `Retry`."""
         return queries.one(self._open_client(), self._paths, ledger, self._now())
 
-    def _sync(self, client: Client) -> None:
+    def _sync(self, client: ZooKeeperClient) -> None:
         """Add the watch, then read whatever may have changed before it was added."""
         started, covered = time.monotonic(), self._watch.covered
         # The server of a new session may lag behind the previous one; a listing there would show an older state.
@@ -157,7 +157,7 @@ class Capture(Follower):
         self._instance = instance
         self._resync_s = time.monotonic() - started
 
-    def _compare(self, client: Client, covered: int, watched: int) -> None:
+    def _compare(self, client: ZooKeeperClient, covered: int, watched: int) -> None:
         """Find the changes since zxid ``covered``, with a session that is closed to drop its watches."""
         other = self._connect().open(after_zxid=watched, given_up=self._stop.is_set)
         try:
@@ -165,7 +165,7 @@ class Capture(Follower):
         finally:
             other.shut()
 
-    def _handle(self, client: Client) -> None:
+    def _handle(self, client: ZooKeeperClient) -> None:
         """Handle all events received so far."""
         taken = self._watch.take()
         try:
@@ -175,12 +175,12 @@ class Capture(Follower):
             raise
 
     def _misnamed(self, path: str, heard: Heard) -> None:
-        if heard.kind == Event.DELETED:
+        if heard.kind == NodeEvent.DELETED:
             self._ledgers.strange.pop(path, None)
         else:
             self._ledgers.misnamed([path])
 
-    def _handle_these(self, client: Client, taken: dict[str, Heard]) -> None:
+    def _handle_these(self, client: ZooKeeperClient, taken: dict[str, Heard]) -> None:
         ledgers: dict[int, Heard] = {}
         marked: set[int] = set()
         bookies = racks = False
@@ -189,13 +189,13 @@ class Capture(Follower):
                 racks = True
                 continue
             kind, ledger = self._paths.classify(path)
-            if kind is Kind.LEDGER:
+            if kind is ZnodeKind.LEDGER:
                 ledgers[ledger] = heard
-            elif kind is Kind.MARK:
+            elif kind is ZnodeKind.MARK:
                 marked.add(ledger)
-            elif kind is Kind.STRANGE:
+            elif kind is ZnodeKind.STRANGE:
                 self._misnamed(path, heard)
-            bookies |= kind is Kind.BOOKIE
+            bookies |= kind is ZnodeKind.BOOKIE
         self._ledgers.follow(client, self._paths, ledgers)
         self._marks.follow(client, self._paths, marked)
         if racks:

@@ -12,11 +12,11 @@ from typing import NamedTuple
 import numpy as np
 
 from trueup.connectors.bookkeeper.metadata import bulk, mark_codec, metadata, queries
-from trueup.connectors.bookkeeper.metadata.layout import Paths
+from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths
 from trueup.connectors.bookkeeper.metadata.protobuf_columns import Array
 from trueup.connectors.bookkeeper.metadata.published import Held, Known, distinct
-from trueup.connectors.bookkeeper.metadata.racks import Racks
-from trueup.connectors.zookeeper.client import Client, Event, Pace
+from trueup.connectors.bookkeeper.metadata.racks import RackMap
+from trueup.connectors.zookeeper.client import NodeEvent, Pace, ZooKeeperClient
 from trueup.connectors.zookeeper.errors import GONE
 from trueup.connectors.zookeeper.history import ensure_deleted, rewound
 from trueup.connectors.zookeeper.requests import Znodes
@@ -51,7 +51,7 @@ class LedgerFeed:
     def __len__(self) -> int:
         return len(self._held)
 
-    def ensure_history(self, client: Client, paths: Paths) -> None:
+    def ensure_history(self, client: ZooKeeperClient, paths: BookKeeperPaths) -> None:
         """Raise `Rewound` if a ledger is older than observed. Reads the most recently written ones, which a restored
         copy lacks first, before anything is published; all others are checked when they are read."""
         ids, mzxids = self._held.columns()
@@ -65,12 +65,12 @@ class LedgerFeed:
             missing |= dict(zip(map(paths.ledger, gone.tolist()), self._held.versions(gone).tolist(), strict=True))
         ensure_deleted(client, missing)
 
-    def _ensure_newer(self, paths: Paths, ids: Array, mzxids: Array) -> None:
+    def _ensure_newer(self, paths: BookKeeperPaths, ids: Array, mzxids: Array) -> None:
         observed = np.maximum(self._held.versions(ids), self._ended.versions(ids))
         for at in np.flatnonzero((mzxids >= 0) & (mzxids < observed)).tolist():
             raise rewound(paths.ledger(int(ids[at])), int(observed[at]), int(mzxids[at]))
 
-    def read_all(self, client: Client, paths: Paths) -> None:
+    def read_all(self, client: ZooKeeperClient, paths: BookKeeperPaths) -> None:
         """Read every ledger; publish new versions and deletions."""
         self.forbidden.clear()
         self.strange.clear()
@@ -86,7 +86,7 @@ class LedgerFeed:
         held = self._held.columns()[0]
         self._read(client, paths, np.setdiff1d(held, distinct(np.concatenate(seen)), assume_unique=True))
 
-    def compare(self, client: Client, paths: Paths, other: Client, since: int) -> None:
+    def compare(self, client: ZooKeeperClient, paths: BookKeeperPaths, other: ZooKeeperClient, since: int) -> None:
         """Publish what was created, deleted or written after zxid ``since``.
 
         ``other``: an open session on a server that is not behind that of ``client``; closed afterwards.
@@ -106,7 +106,7 @@ class LedgerFeed:
             if len(self.strange) < _STRANGE:
                 self.strange[path] = None
 
-    def _written(self, other: Client, paths: Paths, ledgers: Array, since: int) -> Array:
+    def _written(self, other: ZooKeeperClient, paths: BookKeeperPaths, ledgers: Array, since: int) -> Array:
         """Those of these ledgers that the server reports as written or deleted."""
         found: list[int] = []
         other.sink = lambda events: found.extend(paths.classify(path)[1] for _, _, path in events)
@@ -115,9 +115,9 @@ class LedgerFeed:
         other.set_watches(since, [root + name for name in paths.relatives(ledgers)], pace=pace)
         return np.unique(np.array(found, np.int64))
 
-    def follow(self, client: Client, paths: Paths, events: dict[int, Heard]) -> None:
+    def follow(self, client: ZooKeeperClient, paths: BookKeeperPaths, events: dict[int, Heard]) -> None:
         """Publish the changes that these events name. An event with the zxid of a deletion needs no read."""
-        deleted = {i: heard.zxid for i, heard in events.items() if heard.kind == Event.DELETED and heard.zxid > 0}
+        deleted = {i: heard.zxid for i, heard in events.items() if heard.kind == NodeEvent.DELETED and heard.zxid > 0}
         self._publish([self._gone(i, zxid) for i, zxid in deleted.items() if 0 <= self._held.get(i) < zxid])
         wanted = {i for i, heard in events.items() if i not in deleted and self._is_news(i, heard)}
         if self.forbidden and self._now() - self._asked_again_ms > _FORBIDDEN_AGAIN_MS:
@@ -129,11 +129,11 @@ class LedgerFeed:
     def _is_news(self, ledger: int, heard: Heard) -> bool:
         return heard.zxid <= 0 or heard.zxid > self._held.get(ledger)
 
-    def _read(self, client: Client, paths: Paths, ledgers: Array) -> None:
+    def _read(self, client: ZooKeeperClient, paths: BookKeeperPaths, ledgers: Array) -> None:
         parts = queries.read(client, paths, ledgers, None, self._pace)
         self._take(paths, parts if len(ledgers) <= queries.TOGETHER else queries.ahead(parts))
 
-    def _take(self, paths: Paths, parts: Iterator[Part]) -> None:
+    def _take(self, paths: BookKeeperPaths, parts: Iterator[Part]) -> None:
         """Publish those of the ledgers read that differ from the stored state."""
         for ids, found in parts:
             mzxid = bulk.mzxids(found)
@@ -183,11 +183,11 @@ class MarkFeed:
         # None stands for a ledger in the journal at start, whose state is unknown until it is read.
         self._held: dict[int, _Marked | None] = dict.fromkeys(known.marks)
 
-    def read_all(self, client: Client, paths: Paths) -> None:
+    def read_all(self, client: ZooKeeperClient, paths: BookKeeperPaths) -> None:
         """Read every mark and lock that exists or existed."""
         self.follow(client, paths, queries.marked(client, paths) | set(self._held))
 
-    def follow(self, client: Client, paths: Paths, ledgers: Iterable[int]) -> None:
+    def follow(self, client: ZooKeeperClient, paths: BookKeeperPaths, ledgers: Iterable[int]) -> None:
         """Read marks and locks of these ledgers; publish changes."""
         ids = sorted(ledgers)
         for at in range(0, len(ids), queries.TOGETHER):
@@ -203,7 +203,9 @@ class MarkFeed:
                 else:
                     self._held.pop(ledger, None)
 
-    def _read(self, client: Client, paths: Paths, ids: Sequence[int]) -> Iterator[tuple[int, "_Marked"]]:
+    def _read(
+        self, client: ZooKeeperClient, paths: BookKeeperPaths, ids: Sequence[int]
+    ) -> Iterator[tuple[int, "_Marked"]]:
         """The marks and locks of these ledgers, and the zxid of each read."""
         parts = client.multi_read(paths.root, paths.marks_and_locks(ids), self._pace)
         rows = ((part.zxid, *row) for part in parts for row in part.rows())
@@ -235,13 +237,13 @@ def _record(ledger: int, zxid: int, seen: _Marked, now_ms: int) -> MarkRecord:
 class BookieFeed:
     """Registrations, cookies and racks of all bookies. ``problem``: the problem of the rack map."""
 
-    def __init__(self, deliver: Callable[[list[Sighting]], None], racks: Racks) -> None:
+    def __init__(self, deliver: Callable[[list[Sighting]], None], racks: RackMap) -> None:
         self._deliver, self._racks = deliver, racks
         self._hosts: dict[str, str] = {}
         self._held: list[Sighting] | None = None
         self.problem = ""
 
-    def load_racks(self, client: Client) -> None:
+    def load_racks(self, client: ZooKeeperClient) -> None:
         """Read the map's znode, if it has one. The known racks remain in force until it can be read."""
         if not self._racks.znode:
             return
@@ -254,7 +256,7 @@ class BookieFeed:
         else:
             self.problem = ""
 
-    def read_all(self, client: Client, paths: Paths) -> None:
+    def read_all(self, client: ZooKeeperClient, paths: BookKeeperPaths) -> None:
         """Read all registrations; deliver all of them if any changed."""
         found = queries.registered(client, paths)
         self._hosts |= found.hosts

@@ -55,7 +55,7 @@ class Layout(Enum):
             raise BadBytes(where, len(head) + 1, expected, repr(name), "this layout is not supported") from error
 
 
-class Kind(Enum):
+class ZnodeKind(Enum):
     """The subject of a path below the root."""
 
     LEDGER = "ledger"
@@ -66,7 +66,7 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True)
-class Paths:
+class BookKeeperPaths:
     """All paths under one root, such as ``/ledgers``."""
 
     root: str
@@ -169,18 +169,18 @@ class Paths:
             found += b"/".join((marks, words[:4], words[4:8], words[8:12], words[12:], name)), b"/".join((locks, name))
         return found
 
-    def classify(self, path: str) -> tuple[Kind, int]:
+    def classify(self, path: str) -> tuple[ZnodeKind, int]:
         """The subject of a path, and its ledger id (-1 if none)."""
         name = path[len(self.root) + 1 :]
         head, _, rest = name.partition("/")
         if head == "underreplication":
             # Every mark has a parent level of its own, whose events carry no information.
             found = _MARK.match(rest) if "urL" in rest else None
-            return _known(Kind.MARK, int(found[1])) if found else (Kind.OTHER, -1)
+            return _known(ZnodeKind.MARK, int(found[1])) if found else (ZnodeKind.OTHER, -1)
         if head in ("available", "cookies"):
-            return Kind.BOOKIE, -1
+            return ZnodeKind.BOOKIE, -1
         found = _LEDGER.match(name)
-        return _known(Kind.LEDGER, _number(found)) if found else (Kind.OTHER, -1)
+        return _known(ZnodeKind.LEDGER, _number(found)) if found else (ZnodeKind.OTHER, -1)
 
     def repairs(self) -> tuple[str, ...]:
         """Prefixes of the paths of marks and locks."""
@@ -202,8 +202,8 @@ def _number(found: re.Match[str]) -> int:
     return int("".join(part for part in found.groups() if part))
 
 
-def _known(kind: Kind, ledger: int) -> tuple[Kind, int]:
-    return (kind, ledger) if ledger <= LARGEST_ID else (Kind.STRANGE, -1)
+def _known(kind: ZnodeKind, ledger: int) -> tuple[ZnodeKind, int]:
+    return (kind, ledger) if ledger <= LARGEST_ID else (ZnodeKind.STRANGE, -1)
 
 
 def leaves(directory: str, names: Sequence[bytes]) -> Ids:

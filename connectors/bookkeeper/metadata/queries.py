@@ -10,9 +10,16 @@ import numpy as np
 
 from trueup.connectors.bookkeeper.metadata import bulk, mark_codec, metadata
 from trueup.connectors.bookkeeper.metadata.addresses import endpoint
-from trueup.connectors.bookkeeper.metadata.layout import Kind, Layout, Paths, holds_ledgers, is_directory, leaves
+from trueup.connectors.bookkeeper.metadata.layout import (
+    BookKeeperPaths,
+    Layout,
+    ZnodeKind,
+    holds_ledgers,
+    is_directory,
+    leaves,
+)
 from trueup.connectors.bookkeeper.metadata.protobuf_columns import Array
-from trueup.connectors.zookeeper.client import FAST, Client, Pace
+from trueup.connectors.zookeeper.client import FAST, Pace, ZooKeeperClient
 from trueup.connectors.zookeeper.errors import FORBIDDEN, GONE, Forbidden
 from trueup.connectors.zookeeper.requests import Stat, Znodes
 from trueup.state.bookkeeper.ledgers import Ledgers, concat
@@ -29,16 +36,16 @@ _SOON = Pace(250, 4)  # for callers that wait; events precede each response
 _MARK_LEVELS = 4
 
 
-def paths_of(client: Client, root: str) -> Paths:
+def paths_of(client: ZooKeeperClient, root: str) -> BookKeeperPaths:
     """Paths under this root in the layout that its LAYOUT znode names. Raises `Retry` if there is none."""
     where = f"{root}/LAYOUT"
     found = client.look(where)
     if found is None:
         raise Retry(f"BookKeeper's metadata under {root}", f"no {where}", "format it, or correct cluster.ledgers_root")
-    return Paths(root, Layout.parse(found[0], where))
+    return BookKeeperPaths(root, Layout.parse(found[0], where))
 
 
-def instance(client: Client, root: str) -> str:
+def instance(client: ZooKeeperClient, root: str) -> str:
     """INSTANCEID of the cluster under this root; empty if there is none."""
     found = client.look(f"{root}/INSTANCEID")
     return found[0].decode(errors="replace").strip() if found else ""
@@ -54,7 +61,7 @@ class Listing(NamedTuple):
     strange: list[str]
 
 
-def ledgers_of(client: Client, paths: Paths) -> Iterator[Listing]:
+def ledgers_of(client: ZooKeeperClient, paths: BookKeeperPaths) -> Iterator[Listing]:
     """Every directory of ledgers. A directory that is deleted meanwhile is empty."""
     level = [""]
     while level:
@@ -77,19 +84,19 @@ def ledgers_of(client: Client, paths: Paths) -> Iterator[Listing]:
         level = below
 
 
-def _listing(paths: Paths, directory: str, names: list[bytes], zxid: int) -> Listing:
+def _listing(paths: BookKeeperPaths, directory: str, names: list[bytes], zxid: int) -> Listing:
     ids, strange = leaves(directory, names), list[str]()
     prefix = f"{directory}/".encode() if directory else b""
     full = [prefix + name for name in names]
     if (ids < 0).any():
         others = [f"{paths.root}/{full[at].decode()}" for at in np.flatnonzero(ids < 0).tolist()]
-        strange = [path for path in others if paths.classify(path)[0] is Kind.STRANGE]
+        strange = [path for path in others if paths.classify(path)[0] is ZnodeKind.STRANGE]
         full = [name for name, ledger in zip(full, ids.tolist(), strict=True) if ledger >= 0]
         ids = ids[ids >= 0]
     return Listing(full, ids, zxid, strange)
 
 
-def marked(client: Client, paths: Paths) -> set[int]:
+def marked(client: ZooKeeperClient, paths: BookKeeperPaths) -> set[int]:
     """Ids of all ledgers that are marked or locked."""
     level = [paths.marks]
     for _ in range(_MARK_LEVELS + 1):
@@ -105,7 +112,7 @@ def marked(client: Client, paths: Paths) -> set[int]:
 
 
 def read(
-    client: Client, paths: Paths, ids: Array, names: Sequence[bytes] | None = None, pace: Pace = FAST
+    client: ZooKeeperClient, paths: BookKeeperPaths, ids: Array, names: Sequence[bytes] | None = None, pace: Pace = FAST
 ) -> Iterator[tuple[Array, list[Znodes]]]:
     """Read ledgers, about `TOGETHER` at a time: ids and results. ``names`` relative to the root."""
     parts = client.multi_read(paths.root, paths.relatives(ids) if names is None else names, pace)
@@ -125,7 +132,7 @@ def ahead(parts: Iterator[T]) -> Iterator[T]:
             yield part
 
 
-def columns(client: Client, paths: Paths, ids: Sequence[int], seen_ms: int) -> Ledgers:
+def columns(client: ZooKeeperClient, paths: BookKeeperPaths, ids: Sequence[int], seen_ms: int) -> Ledgers:
     """The current state of these ledgers, by id, without deleted ones. Raises `Forbidden`."""
     wanted = np.unique(np.array(ids, np.int64))
     parts = read(client, paths, wanted, pace=_SOON)
@@ -136,14 +143,14 @@ def columns(client: Client, paths: Paths, ids: Sequence[int], seen_ms: int) -> L
     return concat([batch.ledgers for batch in batches])
 
 
-def snapshot(client: Client, paths: Paths, seen_ms: int, pace: Pace = FAST) -> Iterator[bulk.Batch]:
+def snapshot(client: ZooKeeperClient, paths: BookKeeperPaths, seen_ms: int, pace: Pace = FAST) -> Iterator[bulk.Batch]:
     """All existing ledgers, decoded."""
     for listing in ledgers_of(client, paths):
         for ids, found in read(client, paths, listing.ids, listing.names, pace):
             yield bulk.decode(ids, found, paths.ledger, seen_ms)
 
 
-def one(client: Client, paths: Paths, ledger: int, seen_ms: int) -> tuple[LedgerRecord, Stat] | None:
+def one(client: ZooKeeperClient, paths: BookKeeperPaths, ledger: int, seen_ms: int) -> tuple[LedgerRecord, Stat] | None:
     """One ledger and its stat, None if it does not exist. An unreadable one has state UNREADABLE."""
     found = client.look(paths.ledger(ledger))
     if found is None:
@@ -172,7 +179,7 @@ class Records:
     batch: bulk.Batch | None = None
 
 
-def records(ids: Array, found: list[Znodes], paths: Paths, seen_ms: int, newer: Array) -> Records:
+def records(ids: Array, found: list[Znodes], paths: BookKeeperPaths, seen_ms: int, newer: Array) -> Records:
     """Records of the results with ``newer`` (bool) true: decoded one by one if they are few, else in bulk."""
     if np.count_nonzero(newer) >= _FEW:
         batch = bulk.decode(ids, found, paths.ledger, seen_ms, newer)
@@ -205,7 +212,7 @@ class Registered(NamedTuple):
     hosts: dict[str, str]
 
 
-def registered(client: Client, paths: Paths) -> Registered:
+def registered(client: ZooKeeperClient, paths: BookKeeperPaths) -> Registered:
     """All bookies, read at one zxid, so that a bookie that turns read-only is in one of the lists."""
     lists, _ = client.listings([paths.available, paths.readonly, paths.cookies])
     hosts: dict[str, str] = {}
@@ -214,7 +221,7 @@ def registered(client: Client, paths: Paths) -> Registered:
     return Registered(writable, readonly, {name.decode() for name in lists[2]}, hosts)
 
 
-def _registrations(client: Client, parent: str, names: list[bytes], hosts: dict[str, str]) -> dict[str, int]:
+def _registrations(client: ZooKeeperClient, parent: str, names: list[bytes], hosts: dict[str, str]) -> dict[str, int]:
     found: dict[str, int] = {}
     parts = client.multi_read(parent, names)
     rows = ((part, row) for part in parts for row in range(len(part)))
@@ -228,13 +235,13 @@ def _registrations(client: Client, parent: str, names: list[bytes], hosts: dict[
     return found
 
 
-def voters(client: Client, paths: Paths) -> list[tuple[str, int]]:
+def voters(client: ZooKeeperClient, paths: BookKeeperPaths) -> list[tuple[str, int]]:
     """Bookie id and session of each vote for the Auditor: every AutoRecovery daemon has one (AutoRecoveryMain)."""
     names = [name for name in client.listings([paths.election])[0][0] if name.startswith(b"V_")]
     return votes(client, paths, names) if names else []
 
 
-def votes(client: Client, paths: Paths, names: Sequence[bytes]) -> list[tuple[str, int]]:
+def votes(client: ZooKeeperClient, paths: BookKeeperPaths, names: Sequence[bytes]) -> list[tuple[str, int]]:
     """Bookie id and session of these votes for the Auditor, in this order, without deleted ones."""
     return [
         (mark_codec.holder(part.data(row)), part.stat(row).owner)

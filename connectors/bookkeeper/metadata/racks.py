@@ -35,7 +35,7 @@ class _Late(Retry):
     """The script timed out. A retry for single bookies would take the same time for each."""
 
 
-class Racks(Protocol):
+class RackMap(Protocol):
     """A rack map. ``znode``: the path to watch and to `load` from, empty if the map is not in ZooKeeper."""
 
     znode: str
@@ -220,7 +220,7 @@ class Script:
                 os.killpg(process.pid, signal.SIGKILL)
 
 
-class Pulsar:
+class PulsarRacks:
     """Pulsar's znode: ``{"<group>": {"<bookie id>": {"rack": "/r1"}}}`` (BookieRackAffinityMapping)."""
 
     def __init__(self, znode: str = "/bookies") -> None:

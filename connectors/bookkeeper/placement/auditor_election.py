@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from trueup.connectors.bookkeeper.metadata import mark_codec, queries
-from trueup.connectors.bookkeeper.metadata.layout import Paths
+from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths
 from trueup.connectors.bookkeeper.metadata.metadata import valid_bookie
-from trueup.connectors.zookeeper.client import Client
+from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.connectors.zookeeper.errors import NodeExists, NoNode
 from trueup.connectors.zookeeper.follower import Watcher
-from trueup.connectors.zookeeper.watch import Watch
+from trueup.connectors.zookeeper.watch import NodeWatch
 from trueup.state.common.errors import BadSettings, Retry, TrueupError
 
 log = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ class Holder:
 
 
 @dataclass(frozen=True, slots=True)
-class Orders:
+class AuditorOrders:
     """Requests of operators to the Auditor through ZooKeeper.
 
     ``delay_s``: delay before a single lost bookie is repaired. ``audit``: audit immediately, without the delay.
@@ -63,25 +63,25 @@ class Orders:
 class Vote(Watcher):
     """Votes until it is closed; votes again after the loss of a session.
 
-    ``told`` is called with the `Orders` initially and after each change, on the vote's thread; it must not block for
-    long. It is called with ``audit`` after every write to the delay znode, as the Auditor reacts to a write of the same
-    value or 0. ``delay_s`` is written if no delay is set.
+    ``told`` is called with the `AuditorOrders` initially and after each change, on the vote's thread; it must not
+    block for long. It is called with ``audit`` after every write to the delay znode, as the Auditor reacts to a write
+    of the same value or 0. ``delay_s`` is written if no delay is set.
     """
 
     def __init__(
         self,
-        connect: Callable[[], Client],
+        connect: Callable[[], ZooKeeperClient],
         root: str,
         name: str,
-        told: Callable[[Orders], None],
+        told: Callable[[AuditorOrders], None],
         delay_s: int = 0,
     ) -> None:
         if not valid_bookie(name):
             raise BadSettings([f"name of the Auditor vote: {name!r}: expected letters, digits, '-', '_', '.' or ':'"])
-        super().__init__("vote", connect, Watch((), lambda: 0))
-        self._paths, self._who = Paths(root), name
+        super().__init__("vote", connect, NodeWatch((), lambda: 0))
+        self._paths, self._who = BookKeeperPaths(root), name
         self._told, self._delay_s = told, delay_s
-        self._orders: Orders | None = None
+        self._orders: AuditorOrders | None = None
         self._delay_zxid = -1
         self._problems: dict[str, str] = {}
         self._holder = Holder(Role.WAITING)
@@ -100,7 +100,7 @@ class Vote(Watcher):
         """The errors in votes and requests; the valid ones remain in force."""
         return list(self._problems.values())
 
-    def orders(self) -> Orders | None:
+    def orders(self) -> AuditorOrders | None:
         """The current requests (``audit`` is never set), None before they were read."""
         return self._orders
 
@@ -132,7 +132,7 @@ class Vote(Watcher):
         self._watch.wake.wait(_IDLE_S)
         self._watch.wake.clear()
 
-    def _prepare(self, client: Client) -> None:
+    def _prepare(self, client: ZooKeeperClient) -> None:
         """Create the znodes that the Auditor would create."""
         for path in (self._paths.replication, self._paths.election):
             if client.look(path) is None:
@@ -140,7 +140,7 @@ class Vote(Watcher):
         if client.look(self._paths.delay) is None:
             self._make_delay(client)
 
-    def _look(self, client: Client) -> None:
+    def _look(self, client: ZooKeeperClient) -> None:
         """Find the Auditor, and vote if this session has no vote."""
         votes = self._votes(client)
         if not any(owner == client.session for _, owner in votes):
@@ -156,7 +156,7 @@ class Vote(Watcher):
             client.put(self._paths.election, mark_codec.vote(self._who), -1)
             self._holder = Holder(Role.OURS, self._who)
 
-    def _votes(self, client: Client) -> list[tuple[str, int]]:
+    def _votes(self, client: ZooKeeperClient) -> list[tuple[str, int]]:
         """Bookie id and session of each vote, lowest first."""
         listed = client.listing(self._paths.election)[0]
         names = [name for name in listed if _VOTE.match(name)]
@@ -165,7 +165,7 @@ class Vote(Watcher):
         names.sort(key=lambda name: int(name[len(_PREFIX) :]))
         return queries.votes(client, self._paths, names)
 
-    def _obey(self, client: Client) -> None:
+    def _obey(self, client: ZooKeeperClient) -> None:
         """Read delay and switch; report changes."""
         found = client.look(self._paths.delay)
         if found is None:
@@ -175,7 +175,7 @@ class Vote(Watcher):
         delay_s = self._delay_of(found[0])
         before, written = self._orders, found[1].mzxid != self._delay_zxid
         audit = before is not None and written and delay_s in (0, before.delay_s)
-        orders = Orders(delay_s, False, disabled)
+        orders = AuditorOrders(delay_s, False, disabled)
         if audit or orders != before:
             self._told(replace(orders, audit=audit))
         self._orders, self._delay_zxid = orders, found[1].mzxid
@@ -195,12 +195,12 @@ class Vote(Watcher):
         else:
             self._problems[path] = f"expected {expected} at {path}; found {strange[:_SHOWN]!r}; {todo}"
 
-    def _make_delay(self, client: Client) -> None:
+    def _make_delay(self, client: ZooKeeperClient) -> None:
         """Create the delay znode; it is open to all clients, whatever else is protected."""
         _make(client, self._paths.delay, str(self._delay_s).encode(), public=True)
 
 
-def _make(client: Client, path: str, data: bytes = b"", *, public: bool = False) -> None:
+def _make(client: ZooKeeperClient, path: str, data: bytes = b"", *, public: bool = False) -> None:
     try:
         client.make(path, data, public=public)
     except NodeExists:

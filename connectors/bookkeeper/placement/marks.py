@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from trueup.connectors.bookkeeper.metadata import mark_codec
-from trueup.connectors.bookkeeper.metadata.layout import Paths
-from trueup.connectors.zookeeper.client import Client, Committed, check, deletion, writing
+from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths
+from trueup.connectors.zookeeper.client import CommittedNode, ZooKeeperClient, check, deletion, writing
 from trueup.connectors.zookeeper.errors import FORBIDDEN, GONE, BadVersion, Forbidden, NoNode
 from trueup.state.common.errors import Retry, Unknown, ended
 
@@ -27,7 +27,7 @@ class MarkOrder(NamedTuple):
     ctime_ms: int = -1
 
 
-class Outcome(NamedTuple):
+class MarkOutcome(NamedTuple):
     """The result of one order.
 
     ``result`` of a mark: written; already (marked, nothing to add); refused (the ledger changed); gone (the ledger
@@ -61,17 +61,17 @@ class _Write(NamedTuple):
 class Marks:
     """Writes and withdraws marks through one session."""
 
-    def __init__(self, client: Client, paths: Paths) -> None:
+    def __init__(self, client: ZooKeeperClient, paths: BookKeeperPaths) -> None:
         self._client, self._paths = client, paths
 
-    def mark(self, items: Sequence[MarkOrder]) -> list[Outcome]:
+    def mark(self, items: Sequence[MarkOrder]) -> list[MarkOutcome]:
         """Execute all orders, 100 per transaction; one outcome each, in their order.
 
         The decisions were based on a read, so the first attempt does not read again: a transaction checks all
         requirements. If an order cannot be executed, all orders of its transaction are read, and the failing one is
         left out. Workers can delete empty parents and marks at any time, which also only costs another read.
         """
-        done: dict[int, Outcome] = {}
+        done: dict[int, MarkOutcome] = {}
         left = list(range(len(items)))
         problem = "the tree of marks kept changing; retry the order"
         for turn, together in enumerate(_TOGETHER):
@@ -83,7 +83,7 @@ class Marks:
                 problem = str(error)
                 break
             left = self._commit(items, ready, done, together, guessed=not turn)
-        done.update({at: Outcome(items[at].ledger, "retry", problem) for at in left if at not in done})
+        done.update({at: MarkOutcome(items[at].ledger, "retry", problem) for at in left if at not in done})
         return [done[at] for at in range(len(items))]
 
     def look(self, ledgers: Sequence[int]) -> dict[int, mark_codec.Mark]:
@@ -101,7 +101,7 @@ class Marks:
         seen = self._read([self._paths.lock(ledger) for ledger in ledgers])
         return {i: mark_codec.holder(lock.data) for i, lock in zip(ledgers, seen, strict=True) if lock.version >= 0}
 
-    def withdraw(self, items: Sequence[tuple[int, int]]) -> list[Outcome]:
+    def withdraw(self, items: Sequence[tuple[int, int]]) -> list[MarkOutcome]:
         """Delete the marks of these ledgers that still have this version, 100 per transaction; one outcome each.
 
         A worker that holds the lock is not affected. Empty parents are deleted, too, as by a worker after a repair:
@@ -110,30 +110,30 @@ class Marks:
         paths = [self._paths.mark(ledger) for ledger, _ in items]
         places = [range(at, min(at + _TOGETHER[0], len(items))) for at in range(0, len(items), _TOGETHER[0])]
         removals = ([op for at in some for op in _removal(paths[at], items[at][1])] for some in places)
-        told: list[Outcome] = []
+        told: list[MarkOutcome] = []
         for some, answer in zip(places, self._client.commit(removals), strict=True):
-            if isinstance(answer, Committed) and not any(answer.codes):
-                told += [Outcome(items[at][0], "withdrawn", "", items[at][1], answer.zxid) for at in some]
-            elif isinstance(answer, Committed):
+            if isinstance(answer, CommittedNode) and not any(answer.codes):
+                told += [MarkOutcome(items[at][0], "withdrawn", "", items[at][1], answer.zxid) for at in some]
+            elif isinstance(answer, CommittedNode):
                 told += [self._withdraw(*items[at], paths[at]) for at in some]
             else:
-                told += [Outcome(items[at][0], ended(answer, "failed"), str(answer), items[at][1]) for at in some]
+                told += [MarkOutcome(items[at][0], ended(answer, "failed"), str(answer), items[at][1]) for at in some]
         self._prune([path for path, outcome in zip(paths, told, strict=True) if outcome.result == "withdrawn"])
         return told
 
-    def _withdraw(self, ledger: int, mark_version: int, path: str) -> Outcome:
+    def _withdraw(self, ledger: int, mark_version: int, path: str) -> MarkOutcome:
         try:
             self._client.drop(path, mark_version)
         except NoNode:
-            return Outcome(ledger, "gone", "no mark exists")
+            return MarkOutcome(ledger, "gone", "no mark exists")
         except BadVersion:
-            return Outcome(ledger, "refused", f"the mark no longer has version {mark_version}")
+            return MarkOutcome(ledger, "refused", f"the mark no longer has version {mark_version}")
         except (Unknown, Retry) as error:
-            return Outcome(ledger, ended(error, "failed"), str(error), mark_version)
+            return MarkOutcome(ledger, ended(error, "failed"), str(error), mark_version)
         zxid = self._client.last_zxid
         for _ in self._client.commit([[deletion(path.rpartition("/")[0], -1)]]):
             pass
-        return Outcome(ledger, "withdrawn", "", mark_version, zxid)
+        return MarkOutcome(ledger, "withdrawn", "", mark_version, zxid)
 
     def _prune(self, paths: Sequence[str]) -> None:
         """Remove the levels that these marks shared with others, lowest first, if they are empty."""
@@ -155,7 +155,7 @@ class Marks:
             ready[at] = self._creation(item, path, [*self._lacking(path, missing), path.rpartition("/")[0]])
         return ready
 
-    def _look(self, items: Sequence[MarkOrder], left: list[int], done: dict[int, Outcome]) -> dict[int, _Write]:
+    def _look(self, items: Sequence[MarkOrder], left: list[int], done: dict[int, MarkOutcome]) -> dict[int, _Write]:
         """Read ledgers, marks and parents; settle orders that need no write; return the writes for the others."""
         # The decisions may be based on the state of another server, which this one must not lag behind.
         self._client.settle(self._paths.root)
@@ -204,7 +204,7 @@ class Marks:
         return [self._paths.replication, self._paths.marks, *levels]
 
     def _commit(
-        self, items: Sequence[MarkOrder], ready: dict[int, _Write], done: dict[int, Outcome], together: int,
+        self, items: Sequence[MarkOrder], ready: dict[int, _Write], done: dict[int, MarkOutcome], together: int,
         guessed: bool = False,
     ) -> list[int]:  # fmt: skip
         """Write, ``together`` orders per transaction; returns the orders to read again. Only a read shows which are
@@ -214,15 +214,17 @@ class Marks:
         answers = self._client.commit([op for at in batch for op in ready[at].operations] for batch in batches)
         again: list[int] = []
         for batch, answer in zip(batches, answers, strict=True):
-            if not isinstance(answer, Committed):
-                done.update({at: Outcome(items[at].ledger, ended(answer, "failed"), str(answer)) for at in batch})
+            if not isinstance(answer, CommittedNode):
+                done.update({at: MarkOutcome(items[at].ledger, ended(answer, "failed"), str(answer)) for at in batch})
             elif FORBIDDEN in answer.codes and not guessed:
-                done.update({at: Outcome(items[at].ledger, "failed", "no permission to write marks") for at in batch})
+                done.update(
+                    {at: MarkOutcome(items[at].ledger, "failed", "no permission to write marks") for at in batch}
+                )
             elif any(answer.codes):
                 again += batch
             else:
                 for at in batch:
-                    done[at] = Outcome(items[at].ledger, "written", "", ready[at].version, answer.zxid)
+                    done[at] = MarkOutcome(items[at].ledger, "written", "", ready[at].version, answer.zxid)
         return again
 
     def _read(self, paths: Sequence[str]) -> list[_Seen]:
@@ -243,19 +245,19 @@ def _removal(path: str, version: int) -> tuple[bytes, bytes]:
     return deletion(path, version), deletion(path.rpartition("/")[0], -1)
 
 
-def _settled(order: MarkOrder, ledger: _Seen, mark: _Seen) -> Outcome | None:
+def _settled(order: MarkOrder, ledger: _Seen, mark: _Seen) -> MarkOutcome | None:
     """The outcome of an order that needs no write."""
     if ledger.version == GONE:
-        return Outcome(order.ledger, "gone", "the ledger was deleted", zxid=ledger.mzxid)
+        return MarkOutcome(order.ledger, "gone", "the ledger was deleted", zxid=ledger.mzxid)
     if FORBIDDEN in (ledger.version, mark.version):
-        return Outcome(order.ledger, "failed", "no permission to read the ledger and its mark")
+        return MarkOutcome(order.ledger, "failed", "no permission to read the ledger and its mark")
     if ledger.version != order.version:
         found = f"expected metadata version {order.version}; found {ledger.version}; decide again"
-        return Outcome(order.ledger, "refused", found)
+        return MarkOutcome(order.ledger, "refused", found)
     if mark.version == GONE:
         return None
     known = mark_codec.decode(mark.data)
     if known.whole and not set(order.replicas) <= set(known.replicas):
         return None
     detail = "it is marked" if known.whole else "it is marked with an unreadable text"
-    return Outcome(order.ledger, "already", detail, mark.version, mark.mzxid)
+    return MarkOutcome(order.ledger, "already", detail, mark.version, mark.mzxid)

@@ -25,7 +25,7 @@ SETTLE_S = 0.5
 T = TypeVar("T")
 
 
-class Cluster:
+class KafkaClient:
     """Leaders as of the last `refresh`, and one connection per broker for short requests.
 
     Requests about partitions return a result or an error for each of them.
@@ -250,7 +250,7 @@ class Cluster:
 
 def cluster_id(endpoint: Endpoint) -> str:
     """The id of the cluster. Raises `Retry` and `Stop`."""
-    cluster = Cluster(endpoint)
+    cluster = KafkaClient(endpoint)
     try:
         cluster.refresh(())
     finally:

@@ -37,7 +37,7 @@ _WHY = {
 }
 
 
-class Seen(NamedTuple):
+class DescribedBroker(NamedTuple):
     """The observation of one broker. ``broker`` is None if it failed; ``error`` has the reason."""
 
     id: int
@@ -53,7 +53,7 @@ class Profile(NamedTuple):
     cordons: bool
 
 
-class Place(NamedTuple):
+class ReplicaLocation(NamedTuple):
     """A replica and its desired directory."""
 
     broker: int
@@ -62,16 +62,16 @@ class Place(NamedTuple):
     path: str
 
 
-class Outcome(NamedTuple):
+class MoveOutcome(NamedTuple):
     """The broker's response. ``result``: started (or in place already), recorded (used when the replica is created),
     refused (decide again), retry, failed (an operator must change something), unknown (observe before a retry)."""
 
-    place: Place
+    place: ReplicaLocation
     result: str
     detail: str = ""
 
 
-class LogDirs(Closing):
+class LogDirsClient(Closing):
     """The log directories of one cluster. Calls block; safe to use from several threads."""
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -94,13 +94,13 @@ class LogDirs(Closing):
             raise _translated(error, f"the brokers of {self._name}") from error
         return {int(b["broker_id"]): b.get("rack") or "" for b in sorted(found, key=lambda b: int(b["broker_id"]))}
 
-    def look(self, brokers: Iterable[int] | None = None) -> list[Seen]:
+    def look(self, brokers: Iterable[int] | None = None) -> list[DescribedBroker]:
         """Observe these brokers, or all. The failure of one does not affect the others."""
         ids = list(self.brokers() if brokers is None else brokers)
         with ThreadPoolExecutor(_TOGETHER) as pool:
             return list(pool.map(self._ask, ids))
 
-    def place(self, places: Sequence[Place]) -> list[Outcome]:
+    def place(self, places: Sequence[ReplicaLocation]) -> list[MoveOutcome]:
         """Move replicas, select directories for future replicas, or (with the current directory) cancel moves."""
         if not places:
             return []
@@ -108,7 +108,7 @@ class LogDirs(Closing):
             said = self._admin.alter_replica_log_dirs({(p.topic, p.partition, p.broker): p.path for p in places})
         except kafka_errors.KafkaError as error:
             detail = f"{type(error).__name__}: {error}"
-            return [Outcome(p, "unknown", detail) for p in places]
+            return [MoveOutcome(p, "unknown", detail) for p in places]
         codes = {(t.topic, t.partition, t.broker_id): answer.errno for t, answer in said.items()}
         return [_outcome(p, codes.get((p.topic, p.partition, p.broker), -1)) for p in places]
 
@@ -146,20 +146,22 @@ class LogDirs(Closing):
         except kafka_errors.KafkaError as error:
             raise _translated(error, f"the creation of topic {name}") from error
 
-    def _ask(self, broker: int) -> Seen:
+    def _ask(self, broker: int) -> DescribedBroker:
         try:
             answer = self._admin._manager.run(self._describe, broker)
             if answer.error_code:
-                return Seen(
+                return DescribedBroker(
                     broker, None, f"DescribeLogDirs: {_name(answer.error_code)}; DESCRIBE on the cluster is required"
                 )
             if not answer.results:
-                return Seen(broker, None, "DescribeLogDirs: an empty response; DESCRIBE on the cluster is required")
-            return Seen(broker, _broker(broker, answer.results, self._profile(broker)))
+                return DescribedBroker(
+                    broker, None, "DescribeLogDirs: an empty response; DESCRIBE on the cluster is required"
+                )
+            return DescribedBroker(broker, _broker(broker, answer.results, self._profile(broker)))
         except kafka_errors.KafkaError as error:
             self._profiles.pop(broker, None)  # it may return with a newer version
             away = isinstance(error, kafka_errors.UnknownBrokerIdError)
-            return Seen(broker, None, _AWAY if away else f"{type(error).__name__}: {error}")
+            return DescribedBroker(broker, None, _AWAY if away else f"{type(error).__name__}: {error}")
 
     async def _describe(self, broker: int) -> Any:
         return await self._admin._manager.send(DescribeLogDirsRequest(topics=None), node_id=broker)
@@ -220,13 +222,13 @@ def _dir(result: Any) -> LogDir:
     return LogDir(result.log_dir, total, usable, not result.error_code, bool(getattr(result, "is_cordoned", False)))
 
 
-def _outcome(place: Place, code: int) -> Outcome:
+def _outcome(place: ReplicaLocation, code: int) -> MoveOutcome:
     if code == 0:
-        return Outcome(place, "started")
+        return MoveOutcome(place, "started")
     if code in _RECORDED:
-        return Outcome(place, "recorded", f"the broker has no such replica yet ({_name(code)})")
+        return MoveOutcome(place, "recorded", f"the broker has no such replica yet ({_name(code)})")
     result, detail = _WHY.get(code, ("unknown", f"the broker responded with {_name(code)}"))
-    return Outcome(place, result, detail)
+    return MoveOutcome(place, result, detail)
 
 
 def _name(code: int) -> str:

@@ -27,12 +27,12 @@ from trueup.connectors.kafka.client.admin import Admin
 from trueup.connectors.kafka.client.group_offsets import Committed
 from trueup.connectors.kafka.client.metadata import Discovery, Topic
 from trueup.connectors.kafka.client.options import only_records, problems
-from trueup.connectors.kafka.logdirs.client import LogDirs
+from trueup.connectors.kafka.logdirs.client import LogDirsClient
 from trueup.connectors.kafka.replication.batch_stats import sample
 from trueup.connectors.kafka.replication.heartbeat import Heartbeats
 from trueup.connectors.replication.ports import Capabilities, Log, Sample, TopicState
 from trueup.state.common.errors import TrueupError
-from trueup.state.replication.config_sync import Action, Kind, Right
+from trueup.state.replication.config_sync import Action, ChangeKind, Right
 from trueup.state.replication.settings import Start
 
 _ANY: Any = None
@@ -84,7 +84,7 @@ class KafkaAdmin(Closing):
         """Bytes of the largest replica of each partition; empty if brokers do not report them."""
         wanted = set(logs)
         try:
-            with LogDirs(self.endpoint) as directories:
+            with LogDirsClient(self.endpoint) as directories:
                 rows = [seen.broker.replicas for seen in directories.look() if seen.broker is not None]
         except TrueupError:
             return {}
@@ -106,7 +106,7 @@ class KafkaAdmin(Closing):
         """ACLs on topics and groups. Raises `Stop` if there is no authorizer."""
         return _rights(self.discovery.admin)
 
-    def apply(self, kind: Kind, actions: Sequence[Action]) -> list[Any]:
+    def apply(self, kind: ChangeKind, actions: Sequence[Action]) -> list[Any]:
         """Execute actions of one kind together."""
         return _DO[kind](self.discovery.admin, actions)
 
@@ -213,13 +213,13 @@ def _of(action: Action) -> Right:
 
 
 _SET, _DELETE = AlterConfigOpType.SET, AlterConfigOpType.DELETE
-_DO: Mapping[Kind, Callable[[Admin, Sequence[Action]], list[Any]]] = {
-    Kind.CREATE: _create,
-    Kind.SECURE: _set,
-    Kind.GROW: _grow,
-    Kind.SET: _set,
-    Kind.DENY: _grant,
-    Kind.REVOKE: _revoke,
-    Kind.ALLOW: _grant,
-    Kind.RELENT: _revoke,
+_DO: Mapping[ChangeKind, Callable[[Admin, Sequence[Action]], list[Any]]] = {
+    ChangeKind.CREATE: _create,
+    ChangeKind.SECURE: _set,
+    ChangeKind.GROW: _grow,
+    ChangeKind.SET: _set,
+    ChangeKind.DENY: _grant,
+    ChangeKind.REVOKE: _revoke,
+    ChangeKind.ALLOW: _grant,
+    ChangeKind.RELENT: _revoke,
 }

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from trueup.connectors.contract import Endpoint, LogId
-from trueup.connectors.kafka.client.cluster import EARLIEST, Cluster
+from trueup.connectors.kafka.client.cluster import EARLIEST, KafkaClient
 from trueup.connectors.kafka.client.fetch_produce import FETCH, FETCH_VERSION, UNCOMMITTED, fetch_body, fetched
 from trueup.connectors.kafka.protocol.record_batch import Header, walk
 from trueup.connectors.replication.ports import Sample
@@ -17,7 +17,7 @@ def sample(endpoint: Endpoint, partitions: Sequence[LogId]) -> Sample:
     """Sample some of these partitions, spread evenly. Raises `Retry` and `Stop` for the whole cluster; unreadable
     partitions are omitted."""
     chosen = partitions[:: max(1, len(partitions) // PARTITIONS)][:PARTITIONS]
-    cluster = Cluster(endpoint)
+    cluster = KafkaClient(endpoint)
     try:
         cluster.refresh(partition.topic for partition in chosen)
         starts, ends = cluster.ends(chosen, EARLIEST), cluster.ends(chosen)
@@ -35,7 +35,7 @@ def sample(endpoint: Endpoint, partitions: Sequence[LogId]) -> Sample:
     return Sample(records / len(found), min(header.magic for header, _ in found), size / max(1, records))
 
 
-def _batches(cluster: Cluster, partition: LogId, offset: int) -> list[tuple[Header, int]]:
+def _batches(cluster: KafkaClient, partition: LogId, offset: int) -> list[tuple[Header, int]]:
     """Header and size of each batch."""
     try:
         leader = cluster.asking(cluster.leader(partition))

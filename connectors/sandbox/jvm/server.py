@@ -27,7 +27,7 @@ _ALWAYS = (
 )
 
 
-class Server(Closing):
+class SandboxServer(Closing):
     """A server that can be started, killed and started again on the same directories.
 
     ``root`` is its directory: configuration, data, log, and the libraries that netty and RocksDB unpack.

@@ -12,7 +12,7 @@ import urllib3
 
 from trueup.connectors.sandbox.jvm.jars import jars
 from trueup.connectors.sandbox.jvm.processes import Port, Process
-from trueup.connectors.sandbox.jvm.server import SMALL_JVM, Server, jvm, log4j2, write_properties, write_whole
+from trueup.connectors.sandbox.jvm.server import SMALL_JVM, SandboxServer, jvm, log4j2, write_properties, write_whole
 
 SESSION_MS = 4_000
 
@@ -77,7 +77,7 @@ def metaformat(site: Site) -> None:
     shell.run(120.0)
 
 
-class Bookie(Server):
+class BookieServer(SandboxServer):
     """Bookie ``number``, at 127.0.0.<number> on ``port``; its admin API on ``http``."""
 
     def __init__(self, site: Site, number: int, port: Port, http: Port) -> None:
@@ -132,7 +132,7 @@ class Bookie(Server):
         return _answers(f"{self.url}/api/v1/bookie/is_ready")
 
 
-class AutoRecovery(Server):
+class AutoRecovery(SandboxServer):
     """AutoRecovery daemon ``number``: Auditor elector and replication worker.
 
     ``repairs``: whether the worker repairs fragments that do not adhere to the placement policy (BP-54).

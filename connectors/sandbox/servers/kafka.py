@@ -9,7 +9,7 @@ from pathlib import Path
 
 from trueup.connectors.sandbox.jvm.jars import Progress, cache_dir, jars
 from trueup.connectors.sandbox.jvm.processes import Port, Process
-from trueup.connectors.sandbox.jvm.server import Server, jvm, write_properties, write_whole
+from trueup.connectors.sandbox.jvm.server import SandboxServer, jvm, write_properties, write_whole
 from trueup.connectors.sandbox.servers.security import LISTENERS, Security, listeners
 from trueup.state.common.errors import Retry
 
@@ -17,7 +17,7 @@ VERSION = "4.3.1"
 SET = f"kafka-{VERSION}"
 
 
-class Kafka(Server):
+class Kafka(SandboxServer):
     """A broker with its data in ``root``, where they remain.
 
     Started again on the same directory it serves the same topics, on the same port if it is free. ``heap`` is

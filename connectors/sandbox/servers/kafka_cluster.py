@@ -18,7 +18,7 @@ SESSION_MS = 4_000
 """A killed broker is detected after this time."""
 
 
-class Node(Kafka):
+class KafkaNode(Kafka):
     """One process of a cluster: the controller, or a broker."""
 
     def __init__(self, cluster: "Brokers", number: int, heap: str) -> None:
@@ -68,8 +68,8 @@ class Brokers(Closing):
             "broker.session.timeout.ms": SESSION_MS,
             **(settings or {}),
         }
-        self.controller = Node(self, CONTROLLER, "128m")
-        self.brokers = {number: Node(self, number, heap) for number in range(1, brokers + 1)}
+        self.controller = KafkaNode(self, CONTROLLER, "128m")
+        self.brokers = {number: KafkaNode(self, number, heap) for number in range(1, brokers + 1)}
 
     @property
     def voter(self) -> str:
@@ -96,8 +96,8 @@ class Brokers(Closing):
             self.security.make()
         nodes = [self.controller, *self.brokers.values()]
         with ThreadPoolExecutor(len(nodes)) as pool:
-            list(pool.map(Node.start, nodes))
-            list(pool.map(Node.wait_ready, nodes))
+            list(pool.map(KafkaNode.start, nodes))
+            list(pool.map(KafkaNode.wait_ready, nodes))
 
     def kill(self, number: int) -> None:
         """SIGKILL a broker; its partitions elect other leaders when its session ends."""

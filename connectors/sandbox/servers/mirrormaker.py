@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from trueup.connectors.sandbox.jvm.jars import jars
 from trueup.connectors.sandbox.jvm.processes import Process
-from trueup.connectors.sandbox.jvm.server import Server, jvm, write_properties
+from trueup.connectors.sandbox.jvm.server import SandboxServer, jvm, write_properties
 
 SET = "mirror-4.3.1"
 SOURCE, TARGET = "source", "target"
@@ -33,7 +33,7 @@ TUNED: Mapping[str, object] = MappingProxyType(
 )
 
 
-class Mirror(Server):
+class Mirror(SandboxServer):
     """Copies ``topics`` (a regular expression) from one cluster to another, as ``source.<topic>``.
 
     ``settings`` override the defaults here, which are MirrorMaker's except for one task per partition of a small topic.

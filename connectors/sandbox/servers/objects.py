@@ -8,7 +8,7 @@ from pathlib import Path
 import urllib3
 
 from trueup.connectors.sandbox.jvm.processes import Port, Process
-from trueup.connectors.sandbox.jvm.server import Server
+from trueup.connectors.sandbox.jvm.server import SandboxServer
 from trueup.state.common.errors import Stop
 
 REGION = "us-east-1"
@@ -16,7 +16,7 @@ CREDENTIALS = {"ACCESS_KEY_ID": "sandbox", "ACCESS_KEY_SECRET": "sandbox"}
 """Credentials in the form that brokers read; the server accepts any."""
 
 
-class Objects(Server):
+class Objects(SandboxServer):
     """The server. ``buckets`` exist when it is ready."""
 
     def __init__(self, root: Path, port: Port | None = None, buckets: Sequence[str] = ()) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from trueup.connectors.closing import Closing
 from trueup.connectors.sandbox.jvm.java import spark_java_home
 from trueup.connectors.sandbox.jvm.processes import Port, Process
-from trueup.connectors.sandbox.jvm.server import Server
+from trueup.connectors.sandbox.jvm.server import SandboxServer
 from trueup.state.common.errors import Stop
 
 
@@ -22,7 +22,7 @@ def spark_home() -> Path:
     return Path(spec.submodule_search_locations[0])
 
 
-class Daemon(Server):
+class Daemon(SandboxServer):
     """A master, or a worker of the master at ``master``; its root is ``root``/<name>."""
 
     def __init__(self, root: Path, name: str, main: Sequence[str], ready: str) -> None:

@@ -6,14 +6,14 @@ from pathlib import Path
 
 from trueup.connectors.sandbox.jvm.jars import jars
 from trueup.connectors.sandbox.jvm.processes import Port, Process
-from trueup.connectors.sandbox.jvm.server import Server, jvm, log4j2, write_properties
+from trueup.connectors.sandbox.jvm.server import SandboxServer, jvm, log4j2, write_properties
 
 SET = "bookkeeper-4.17.3"
 # A sandbox need not survive a power failure, but it must not wait for a busy disk.
 JVM = ("-Xms48m", "-Xmx512m", "-XX:+UseSerialGC", "-Dzookeeper.forceSync=no")
 
 
-class ZooKeeper(Server):
+class ZooKeeper(SandboxServer):
     """``jar_set`` is one of BookKeeper's, which contain the server's jars."""
 
     def __init__(self, root: Path, jar_set: str = SET, port: Port | None = None, flags: Sequence[str] = JVM) -> None:

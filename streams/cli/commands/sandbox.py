@@ -73,11 +73,11 @@ def up(root: Path, racks: str, autorecovery: int, version: str, kafka: bool, det
         words = ["--racks", racks, "--autorecovery", str(autorecovery), "--version", version]
         _leave(root, [*words, *(["--kafka"] if kafka else [])])
         return
-    from trueup.connectors.sandbox.cluster import Cluster
+    from trueup.connectors.sandbox.cluster import SandboxCluster
     from trueup.connectors.sandbox.control import serve
 
     named = {f"/rack{number}": size for number, size in enumerate(sizes, start=1)}
-    with Cluster(root, named, autorecovery, version, kafka) as cluster:
+    with SandboxCluster(root, named, autorecovery, version, kafka) as cluster:
         with out.progress("starting the sandbox") as better:
             cluster.up(lambda what, done, total: better(f"{what}: {done:,} of {total:,}"))
         _configure(root, cluster.zookeeper.address, cluster.rack_script, cluster.autorecovery_urls)

@@ -13,11 +13,11 @@ from tests.integration.bookkeeper.tree import PASSWORD, MemoryJournal, Tree
 from tests.integration.zookeeper.watched import WAIT_S, Watched
 from tests.proxy import Proxy
 from tests.supervised import run
-from trueup.connectors.bookkeeper.metadata.capture import Capture, Known
-from trueup.connectors.bookkeeper.metadata.racks import Pulsar, Racks, Static, Unmapped
+from trueup.connectors.bookkeeper.metadata.capture import BookKeeperCapture, Known
+from trueup.connectors.bookkeeper.metadata.racks import PulsarRacks, RackMap, Static, Unmapped
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.servers.zookeeper import ZooKeeper
-from trueup.connectors.zookeeper.client import Client
+from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.state.bookkeeper.observations import LedgerState, Sighting
 
 pytestmark = pytest.mark.servers
@@ -34,19 +34,21 @@ class Setting(Watched):
     proxy: Proxy
     direct: str
     journal: MemoryJournal = field(default_factory=MemoryJournal)
-    captures: list[Capture] = field(default_factory=list)
+    captures: list[BookKeeperCapture] = field(default_factory=list)
 
-    def start(self, known: Known = NOTHING, racks: Racks | None = None) -> Capture:
-        def connect() -> Client:
-            return Client(self.proxy.address, timeout=SESSION_S)
+    def start(self, known: Known = NOTHING, racks: RackMap | None = None) -> BookKeeperCapture:
+        def connect() -> ZooKeeperClient:
+            return ZooKeeperClient(self.proxy.address, timeout=SESSION_S)
 
         root, journal = self.tree.paths.root, self.journal
-        made = Capture(connect, root, racks or Unmapped(), journal.publish, journal.seen, known, lambda: 1_000)
+        made = BookKeeperCapture(
+            connect, root, racks or Unmapped(), journal.publish, journal.seen, known, lambda: 1_000
+        )
         self.captures.append(made)
         made.start(run)
         return made
 
-    def capture(self, known: Known = NOTHING, racks: Racks | None = None) -> Capture:
+    def capture(self, known: Known = NOTHING, racks: RackMap | None = None) -> BookKeeperCapture:
         made = self.start(known, racks)
         return self.in_step(made)
 
@@ -56,7 +58,7 @@ class Setting(Watched):
 
 
 @pytest.fixture
-def setting(zookeeper: ZooKeeper, client: Client, own_root: str) -> Iterator[Setting]:
+def setting(zookeeper: ZooKeeper, client: ZooKeeperClient, own_root: str) -> Iterator[Setting]:
     with Proxy(zookeeper.address) as proxy:
         made = Setting(Tree(client, own_root), proxy, zookeeper.address)
         yield made
@@ -65,12 +67,12 @@ def setting(zookeeper: ZooKeeper, client: Client, own_root: str) -> Iterator[Set
             capture.close()
 
 
-def expire(setting: Setting, capture: Capture) -> None:
+def expire(setting: Setting, capture: BookKeeperCapture) -> None:
     """End the session on the server: whoever closes it need only know its id and password."""
     client = capture._client
     assert client is not None
     client_id = client.client_id
-    other = Client(setting.direct, timeout=SESSION_S, client_id=client_id).open()
+    other = ZooKeeperClient(setting.direct, timeout=SESSION_S, client_id=client_id).open()
     other.shut()
 
 
@@ -323,7 +325,7 @@ def test_bookies_are_told_whenever_they_change(setting: Setting) -> None:
 def test_pulsars_rack_map_is_followed(setting: Setting) -> None:
     tree, znode = setting.tree, f"{setting.tree.paths.root}-bookies"
     tree.make(f"{tree.paths.available}/b1:3181")
-    setting.capture(racks=Pulsar(znode))
+    setting.capture(racks=PulsarRacks(znode))
     seen = [setting.journal.bookies[-1][0].rack]
     for data, rack in ((b'{"g": {"b1:3181": {"rack": "/r1"}}}', "/r1"), (b'{"g": {"b1:3181": {"rack": "r2"}}}', "/r2")):
         tree.make(znode, data)
@@ -335,7 +337,7 @@ def test_a_damaged_rack_map_is_reported_and_the_old_one_holds(setting: Setting) 
     tree, znode = setting.tree, f"{setting.tree.paths.root}-bookies"
     tree.make(f"{tree.paths.available}/b1:3181")
     tree.make(znode, b'{"g": {"b1:3181": {"rack": "/r1"}}}')
-    capture = setting.capture(racks=Pulsar(znode))
+    capture = setting.capture(racks=PulsarRacks(znode))
     tree.make(znode, b"{")
     wait_until(lambda: znode in capture.health().rack_problem, WAIT_S, "the complaint")
     assert setting.journal.bookies[-1][0].rack == "/r1"
@@ -359,7 +361,7 @@ def test_a_zookeeper_that_goes_and_comes_back_loses_no_change(
     with ZooKeeper(new_root()) as server:
         server.up()
         with Proxy(server.address) as proxy:
-            writer = Client(server.address, timeout=30.0).open()
+            writer = ZooKeeperClient(server.address, timeout=30.0).open()
             setting = Setting(Tree(writer, "/ledgers"), proxy, server.address)
             setting.tree.ledgers(range(50))
             capture = setting.capture()

@@ -4,60 +4,60 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from trueup.connectors.bookkeeper.deletion.presence import Answer, presence
+from trueup.connectors.bookkeeper.deletion.presence import PresenceAnswer, presence
 from trueup.connectors.bookkeeper.metadata import queries
 from trueup.connectors.bookkeeper.metadata.addresses import Addresses
-from trueup.connectors.sandbox.cluster import Cluster
+from trueup.connectors.sandbox.cluster import SandboxCluster
 from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.connectors.sandbox.writer import Writer
-from trueup.connectors.zookeeper.client import Client
+from trueup.connectors.sandbox.writer import LedgerWriter
+from trueup.connectors.zookeeper.client import ZooKeeperClient
 
 pytestmark = pytest.mark.servers
-GONE, HELD, SILENT = Answer.GONE, Answer.HELD, Answer.SILENT
+GONE, HELD, SILENT = PresenceAnswer.GONE, PresenceAnswer.HELD, PresenceAnswer.SILENT
 NEVER_WRITTEN = 987_654
 
 
 @pytest.fixture(scope="module")
-def cluster(start_cluster: Callable[..., Cluster]) -> Cluster:
+def cluster(start_cluster: Callable[..., SandboxCluster]) -> SandboxCluster:
     return start_cluster(racks={"/rack1": 2, "/rack2": 1}, autorecovery=0, settings={"gcWaitTime": 1_000})
 
 
 @pytest.fixture(scope="module")
-def writer(cluster: Cluster) -> Iterator[Writer]:
-    with Writer(cluster) as made:
+def writer(cluster: SandboxCluster) -> Iterator[LedgerWriter]:
+    with LedgerWriter(cluster) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def client(cluster: Cluster) -> Iterator[Client]:
-    made = Client(cluster.zookeeper.address, timeout=30.0).open()
+def client(cluster: SandboxCluster) -> Iterator[ZooKeeperClient]:
+    made = ZooKeeperClient(cluster.zookeeper.address, timeout=30.0).open()
     yield made
     made.shut()
 
 
-Ask = Callable[..., dict[int, dict[str, Answer]]]
+Ask = Callable[..., dict[int, dict[str, PresenceAnswer]]]
 
 
-def asking(client: Client) -> Ask:
+def asking(client: ZooKeeperClient) -> Ask:
     paths = queries.paths_of(client, "/ledgers")
     return lambda asked, **options: presence(asked, Addresses(client, paths), 5.0, **options)
 
 
 @pytest.fixture
-def ask(client: Client) -> Ask:
+def ask(client: ZooKeeperClient) -> Ask:
     return asking(client)
 
 
 @pytest.fixture
-def all_bookies(cluster: Cluster) -> list[str]:
+def all_bookies(cluster: SandboxCluster) -> list[str]:
     return [cluster.bookie_id(n) for n in cluster.bookies]
 
 
-def every(bookies: list[str], answer: Answer) -> dict[str, Answer]:
+def every(bookies: list[str], answer: PresenceAnswer) -> dict[str, PresenceAnswer]:
     return dict.fromkeys(bookies, answer)
 
 
-def test_bookies_of_an_ensemble_hold_the_ledger(writer: Writer, ask: Ask, all_bookies: list[str]) -> None:
+def test_bookies_of_an_ensemble_hold_the_ledger(writer: LedgerWriter, ask: Ask, all_bookies: list[str]) -> None:
     ledger = writer.write(3, 2, 2, 5)
     assert ask({ledger: all_bookies}) == {ledger: every(all_bookies, HELD)}
 
@@ -66,21 +66,21 @@ def test_a_ledger_that_never_was_is_gone_everywhere(ask: Ask, all_bookies: list[
     assert ask({NEVER_WRITTEN: all_bookies}) == {NEVER_WRITTEN: every(all_bookies, GONE)}
 
 
-def test_thousands_are_told_apart(writer: Writer, ask: Ask, all_bookies: list[str]) -> None:
+def test_thousands_are_told_apart(writer: LedgerWriter, ask: Ask, all_bookies: list[str]) -> None:
     held = [writer.write(3, 3, 2, 1) for _ in range(5)]
     asked = dict.fromkeys([*held, *range(NEVER_WRITTEN, NEVER_WRITTEN + 5000)], all_bookies)
     found = ask(asked)
     assert found == {i: every(all_bookies, HELD if i in held else GONE) for i in asked}
 
 
-def test_a_deleted_ledger_goes_from_every_bookie(writer: Writer, ask: Ask, all_bookies: list[str]) -> None:
+def test_a_deleted_ledger_goes_from_every_bookie(writer: LedgerWriter, ask: Ask, all_bookies: list[str]) -> None:
     ledger = writer.write(3, 3, 2, 20)
     writer.delete(ledger)
     wait_until(lambda: ask({ledger: all_bookies})[ledger] == every(all_bookies, GONE), 60.0, "no bookie to hold it")
 
 
 def test_a_bookie_that_was_down_holds_the_ledger_until_it_collects(
-    cluster: Cluster, writer: Writer, ask: Ask, all_bookies: list[str]
+    cluster: SandboxCluster, writer: LedgerWriter, ask: Ask, all_bookies: list[str]
 ) -> None:
     ledger = writer.write(3, 3, 2, 20)
     reasons: dict[tuple[int, str], str] = {}
@@ -97,7 +97,7 @@ def test_a_bookie_that_was_down_holds_the_ledger_until_it_collects(
     wait_until(lambda: ask({ledger: all_bookies})[ledger] == every(all_bookies, GONE), 60.0, "all to drop it")
 
 
-def test_a_bookie_that_is_not_registered_is_not_asked(writer: Writer, ask: Ask) -> None:
+def test_a_bookie_that_is_not_registered_is_not_asked(writer: LedgerWriter, ask: Ask) -> None:
     ledger = writer.write(2, 2, 2, 1)
     reasons: dict[tuple[int, str], str] = {}
     assert ask({ledger: ["127.0.0.9:3181"]}, reasons=reasons) == {ledger: {"127.0.0.9:3181": SILENT}}
@@ -105,17 +105,17 @@ def test_a_bookie_that_is_not_registered_is_not_asked(writer: Writer, ask: Ask) 
 
 
 @pytest.fixture(scope="module")
-def older_storage(start_cluster: Callable[..., Cluster]) -> Cluster:
+def older_storage(start_cluster: Callable[..., SandboxCluster]) -> SandboxCluster:
     """A bookie that keeps what was written in memory for minutes."""
     storage = "org.apache.bookkeeper.bookie.SortedLedgerStorage"
     settings = {"gcWaitTime": 1_000, "flushInterval": 600_000, "ledgerStorageClass": storage}
     return start_cluster(racks={"/rack1": 1}, autorecovery=0, settings=settings)
 
 
-def test_a_bookie_of_the_older_storage_drops_what_it_has_in_memory(older_storage: Cluster) -> None:
-    client = Client(older_storage.zookeeper.address, timeout=30.0).open()
+def test_a_bookie_of_the_older_storage_drops_what_it_has_in_memory(older_storage: SandboxCluster) -> None:
+    client = ZooKeeperClient(older_storage.zookeeper.address, timeout=30.0).open()
     ask, bookie = asking(client), older_storage.bookie_id(1)
-    with Writer(older_storage) as writer:
+    with LedgerWriter(older_storage) as writer:
         ledger = writer.write(1, 1, 1, 3)
         assert ask({ledger: [bookie]}) == {ledger: {bookie: HELD}}
         writer.delete(ledger)

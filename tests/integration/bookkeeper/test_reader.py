@@ -6,15 +6,15 @@ import pytest
 
 from tests.proxy import Proxy
 from trueup.connectors.bookkeeper.bookie.codes import Code, NoSuchEntry, NoSuchLedger
-from trueup.connectors.bookkeeper.bookie.entries import DamagedEntry, Digest, Kind, digest_of
-from trueup.connectors.bookkeeper.bookie.reader import Bookies, Damage, Reader
+from trueup.connectors.bookkeeper.bookie.entries import DamagedEntry, Digest, ReadResult, digest_of
+from trueup.connectors.bookkeeper.bookie.reader import Bookies, Damage, LedgerReader
 from trueup.connectors.bookkeeper.bookie.striping import Piece, held
 from trueup.connectors.bookkeeper.metadata import queries
 from trueup.connectors.bookkeeper.metadata.addresses import Address, Addresses
-from trueup.connectors.sandbox.cluster import Cluster
+from trueup.connectors.sandbox.cluster import SandboxCluster
 from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.connectors.sandbox.writer import Writer, payload
-from trueup.connectors.zookeeper.client import Client
+from trueup.connectors.sandbox.writer import LedgerWriter, payload
+from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.state.bookkeeper.observations import LedgerRecord
 from trueup.state.common.errors import Retry
 
@@ -24,19 +24,19 @@ NEVER_WRITTEN = 987_654
 
 
 @pytest.fixture(scope="module")
-def cluster(start_cluster: Callable[..., Cluster]) -> Cluster:
+def cluster(start_cluster: Callable[..., SandboxCluster]) -> SandboxCluster:
     return start_cluster(racks={"/rack1": 2, "/rack2": 1}, autorecovery=0)
 
 
 @pytest.fixture(scope="module")
-def writer(cluster: Cluster) -> Iterator[Writer]:
-    with Writer(cluster) as made:
+def writer(cluster: SandboxCluster) -> Iterator[LedgerWriter]:
+    with LedgerWriter(cluster) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def client(cluster: Cluster) -> Iterator[Client]:
-    made = Client(cluster.zookeeper.address, timeout=30.0).open()
+def client(cluster: SandboxCluster) -> Iterator[ZooKeeperClient]:
+    made = ZooKeeperClient(cluster.zookeeper.address, timeout=30.0).open()
     yield made
     made.shut()
 
@@ -44,7 +44,7 @@ def client(cluster: Cluster) -> Iterator[Client]:
 class Site:
     """Readers of the cluster's ledgers; ``moved``: bookies that are reached at other addresses."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: ZooKeeperClient) -> None:
         self._client, self._paths = client, queries.paths_of(client, "/ledgers")
         self.addresses = Addresses(client, self._paths)
         self.moved: dict[str, Address] = {}
@@ -62,8 +62,8 @@ class Site:
         assert found is not None
         return digest_of(found[0], path)
 
-    def reader(self, ledger: int) -> Reader:
-        return Reader(self.record(ledger), self.digest(ledger), self.bookies, self.damages.append)
+    def reader(self, ledger: int) -> LedgerReader:
+        return LedgerReader(self.record(ledger), self.digest(ledger), self.bookies, self.damages.append)
 
     def read(self, ledger: int, first: int = 0, last: int | None = None) -> dict[int, bytes]:
         return {entry: bytes(found) for entry, found in self.reader(ledger).read(first, last)}
@@ -74,7 +74,7 @@ class Site:
 
 
 @pytest.fixture
-def site(client: Client) -> Iterator[Site]:
+def site(client: ZooKeeperClient) -> Iterator[Site]:
     made = Site(client)
     yield made
     made.bookies.close()
@@ -105,42 +105,44 @@ def flipped(ledger: int, entry: int) -> Callable[[str, bytes], bytes]:
 
 
 @pytest.mark.parametrize(("ensemble", "quorum"), [(1, 1), (2, 2), (3, 2), (3, 3)])
-def test_a_ledger_reads_as_it_was_written(writer: Writer, site: Site, ensemble: int, quorum: int) -> None:
+def test_a_ledger_reads_as_it_was_written(writer: LedgerWriter, site: Site, ensemble: int, quorum: int) -> None:
     ledger = writer.write(ensemble, quorum, quorum, ENTRIES)
     assert (site.read(ledger), site.damages) == (written(ledger, 0, ENTRIES - 1), [])
 
 
 @pytest.mark.parametrize(("ensemble", "quorum"), [(2, 2), (3, 2)])
-def test_a_range_of_it_too(writer: Writer, site: Site, ensemble: int, quorum: int) -> None:
+def test_a_range_of_it_too(writer: LedgerWriter, site: Site, ensemble: int, quorum: int) -> None:
     ledger = writer.write(ensemble, quorum, quorum, 50)
     assert site.read(ledger, 17, 31) == written(ledger, 17, 31)
 
 
-def test_nothing_is_read_beyond_the_end(writer: Writer, site: Site) -> None:
+def test_nothing_is_read_beyond_the_end(writer: LedgerWriter, site: Site) -> None:
     ledger = writer.write(2, 2, 2, 5)
     assert site.read(ledger, 3, 99) == written(ledger, 3, 4)
 
 
-def test_an_empty_ledger_has_no_entries(writer: Writer, site: Site) -> None:
+def test_an_empty_ledger_has_no_entries(writer: LedgerWriter, site: Site) -> None:
     ledger = writer.write(3, 2, 2, 0)
     assert (site.reader(ledger).last(), site.read(ledger)) == (-1, {})
 
 
-@pytest.mark.parametrize(("java", "kind"), [("CRC32", Kind.CRC32), ("MAC", Kind.HMAC), ("DUMMY", Kind.DUMMY)])
-def test_entries_of_every_digest_are_checked(cluster: Cluster, site: Site, java: str, kind: Kind) -> None:
-    with Writer(cluster, name=java, digest=java) as other:
+@pytest.mark.parametrize(
+    ("java", "kind"), [("CRC32", ReadResult.CRC32), ("MAC", ReadResult.HMAC), ("DUMMY", ReadResult.DUMMY)]
+)
+def test_entries_of_every_digest_are_checked(cluster: SandboxCluster, site: Site, java: str, kind: ReadResult) -> None:
+    with LedgerWriter(cluster, name=java, digest=java) as other:
         ledger = other.write(2, 2, 2, 20)
     assert (site.digest(ledger).kind, site.read(ledger)) == (kind, written(ledger, 0, 19))
 
 
-def test_each_bookie_holds_its_stripe(writer: Writer, site: Site) -> None:
+def test_each_bookie_holds_its_stripe(writer: LedgerWriter, site: Site) -> None:
     ledger = writer.write(3, 2, 2, 40)
     ensemble = tuple(site.record(ledger)["fragments"][0]["bookies"])
     holds = [[e for e, code, _ in site.bookies.reads(b).some(ledger, range(40)) if not code] for b in ensemble]
     assert holds == [held(Piece(0, 39, ensemble), position, 2) for position in range(3)]
 
 
-def test_an_open_ledger_is_read_up_to_what_is_confirmed(writer: Writer, site: Site) -> None:
+def test_an_open_ledger_is_read_up_to_what_is_confirmed(writer: LedgerWriter, site: Site) -> None:
     handle = writer.create(2, 2, 2)
     writer.add(handle, 30)
     writer.add(handle, 1)  # tells that those before it are confirmed
@@ -150,15 +152,15 @@ def test_an_open_ledger_is_read_up_to_what_is_confirmed(writer: Writer, site: Si
     writer.close(handle)
 
 
-def test_a_note_of_the_writer_tells_of_the_last_entry_too(cluster: Cluster, site: Site) -> None:
-    with Writer(cluster, name="noting", settings={"explicitLacInterval": "100"}) as noting:
+def test_a_note_of_the_writer_tells_of_the_last_entry_too(cluster: SandboxCluster, site: Site) -> None:
+    with LedgerWriter(cluster, name="noting", settings={"explicitLacInterval": "100"}) as noting:
         handle = noting.create(2, 2, 2)
         noting.add(handle, 30)
         wait_until(lambda: site.reader(handle.ledger).last() == 29, 30.0, "a note of entry 29")
         assert site.read(handle.ledger) == written(handle.ledger, 0, 29)
 
 
-def test_an_open_ledger_without_entries(writer: Writer, site: Site) -> None:
+def test_an_open_ledger_without_entries(writer: LedgerWriter, site: Site) -> None:
     handle = writer.create(3, 2, 2)
     assert (site.reader(handle.ledger).last(), site.read(handle.ledger)) == (-1, {})
     writer.close(handle)
@@ -167,7 +169,7 @@ def test_an_open_ledger_without_entries(writer: Writer, site: Site) -> None:
 @pytest.mark.parametrize(("ensemble", "quorum"), [(2, 2), (3, 2)])
 @pytest.mark.parametrize("entry", [0, 7, 19])
 def test_a_damaged_copy_is_told_and_another_one_serves(
-    writer: Writer, site: Site, relay: Callable[[str], Proxy], ensemble: int, quorum: int, entry: int
+    writer: LedgerWriter, site: Site, relay: Callable[[str], Proxy], ensemble: int, quorum: int, entry: int
 ) -> None:
     ledger = writer.write(ensemble, quorum, quorum, 20)
     bookies = site.record(ledger)["fragments"][0]["bookies"]
@@ -180,7 +182,7 @@ def test_a_damaged_copy_is_told_and_another_one_serves(
 
 @pytest.mark.parametrize(("ensemble", "quorum"), [(2, 2), (3, 2)])
 def test_an_entry_whose_copies_are_all_damaged(
-    writer: Writer, site: Site, relay: Callable[[str], Proxy], ensemble: int, quorum: int
+    writer: LedgerWriter, site: Site, relay: Callable[[str], Proxy], ensemble: int, quorum: int
 ) -> None:
     ledger = writer.write(ensemble, quorum, quorum, 20)
     for bookie in site.record(ledger)["fragments"][0]["bookies"]:
@@ -191,7 +193,7 @@ def test_an_entry_whose_copies_are_all_damaged(
 
 @pytest.mark.parametrize(("ensemble", "quorum"), [(2, 2), (3, 2)])
 def test_bookies_that_hang_up_are_read_around(
-    writer: Writer, site: Site, relay: Callable[[str], Proxy], ensemble: int, quorum: int
+    writer: LedgerWriter, site: Site, relay: Callable[[str], Proxy], ensemble: int, quorum: int
 ) -> None:
     ledger = writer.write(ensemble, quorum, quorum, 50)
     relay(site.record(ledger)["fragments"][0]["bookies"][0]).open = False
@@ -200,7 +202,7 @@ def test_bookies_that_hang_up_are_read_around(
 
 @pytest.mark.parametrize(("ensemble", "quorum"), [(2, 2), (3, 2)])
 def test_a_bookie_that_dies_in_the_middle_is_replaced_by_another(
-    writer: Writer, site: Site, relay: Callable[[str], Proxy], ensemble: int, quorum: int
+    writer: LedgerWriter, site: Site, relay: Callable[[str], Proxy], ensemble: int, quorum: int
 ) -> None:
     ledger = writer.write(ensemble, quorum, quorum, 2_000)
     first = site.record(ledger)["fragments"][0]["bookies"][ledger % ensemble]
@@ -217,7 +219,7 @@ def test_a_bookie_that_dies_in_the_middle_is_replaced_by_another(
 
 @pytest.mark.parametrize(("ensemble", "quorum"), [(2, 2), (3, 2)])
 def test_when_no_bookie_answers_it_is_to_be_tried_again(
-    writer: Writer, site: Site, relay: Callable[[str], Proxy], ensemble: int, quorum: int
+    writer: LedgerWriter, site: Site, relay: Callable[[str], Proxy], ensemble: int, quorum: int
 ) -> None:
     ledger = writer.write(ensemble, quorum, quorum, 5)
     for bookie in site.record(ledger)["fragments"][0]["bookies"]:
@@ -227,7 +229,7 @@ def test_when_no_bookie_answers_it_is_to_be_tried_again(
 
 
 def test_a_bookie_that_does_not_know_batches_is_read_from_all_the_same(
-    writer: Writer, site: Site, relay: Callable[[str], Proxy]
+    writer: LedgerWriter, site: Site, relay: Callable[[str], Proxy]
 ) -> None:
     ledger = writer.write(2, 2, 2, ENTRIES)
     asked: list[int] = []
@@ -245,7 +247,7 @@ def test_a_bookie_that_does_not_know_batches_is_read_from_all_the_same(
 
 
 def test_a_bookie_that_lost_the_ledger_is_told_and_another_one_serves(
-    cluster: Cluster, writer: Writer, site: Site
+    cluster: SandboxCluster, writer: LedgerWriter, site: Site
 ) -> None:
     ledger = writer.write(2, 2, 2, 20)
     members = site.record(ledger)["fragments"][0]["bookies"]
@@ -256,7 +258,7 @@ def test_a_bookie_that_lost_the_ledger_is_told_and_another_one_serves(
     assert [(damage.entry, damage.bookie) for damage in site.damages] == [(0, first)]
 
 
-def test_entries_that_a_bookie_lost_are_told_and_others_serve(writer: Writer, site: Site) -> None:
+def test_entries_that_a_bookie_lost_are_told_and_others_serve(writer: LedgerWriter, site: Site) -> None:
     ledger = writer.write(3, 2, 2, 20)
     members = site.record(ledger)["fragments"][0]["bookies"]
     site.moved[members[0]] = site.addresses(members[2])
@@ -264,23 +266,23 @@ def test_entries_that_a_bookie_lost_are_told_and_others_serve(writer: Writer, si
     assert [(damage.entry, damage.bookie) for damage in site.damages] == [(e, members[0]) for e in range(0, 20, 3)]
 
 
-def test_a_ledger_that_no_bookie_has(writer: Writer, site: Site) -> None:
+def test_a_ledger_that_no_bookie_has(writer: LedgerWriter, site: Site) -> None:
     ledger = writer.write(2, 2, 2, 3)
     nowhere = site.record(ledger) | {"ledger": NEVER_WRITTEN}
     with pytest.raises(NoSuchLedger):
-        list(Reader(nowhere, site.digest(ledger), site.bookies, site.damages.append).read())
+        list(LedgerReader(nowhere, site.digest(ledger), site.bookies, site.damages.append).read())
 
 
 @pytest.mark.parametrize(("ensemble", "quorum"), [(2, 2), (3, 2)])
-def test_an_entry_that_no_bookie_has(writer: Writer, site: Site, ensemble: int, quorum: int) -> None:
+def test_an_entry_that_no_bookie_has(writer: LedgerWriter, site: Site, ensemble: int, quorum: int) -> None:
     ledger = writer.write(ensemble, quorum, quorum, 3)
     longer = site.record(ledger) | {"last_entry": 5}
-    reader = Reader(longer, site.digest(ledger), site.bookies, site.damages.append)
+    reader = LedgerReader(longer, site.digest(ledger), site.bookies, site.damages.append)
     with pytest.raises(NoSuchEntry, match="expected entry 3 of ledger"):
         list(reader.read())
 
 
-def test_a_ledger_of_two_fragments(cluster: Cluster, writer: Writer, site: Site) -> None:
+def test_a_ledger_of_two_fragments(cluster: SandboxCluster, writer: LedgerWriter, site: Site) -> None:
     handle = writer.create(2, 2, 2)
     writer.add(handle, 30)
     first = site.record(handle.ledger)["fragments"][0]["bookies"]
@@ -295,7 +297,7 @@ def test_a_ledger_of_two_fragments(cluster: Cluster, writer: Writer, site: Site)
         cluster.start(f"bookie{number}")
 
 
-def test_single_questions(writer: Writer, site: Site) -> None:
+def test_single_questions(writer: LedgerWriter, site: Site) -> None:
     ledger = writer.write(2, 2, 2, 3)
     bookie = site.record(ledger)["fragments"][0]["bookies"][0]
     with site.bookies.calls(bookie) as calls:

@@ -8,11 +8,11 @@ from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
 from tests.supervised import run
 from trueup.connectors.bookkeeper.metadata import mark_codec
-from trueup.connectors.bookkeeper.metadata.layout import Paths
-from trueup.connectors.bookkeeper.placement.auditor_election import Holder, Orders, Role, Vote
+from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths
+from trueup.connectors.bookkeeper.placement.auditor_election import AuditorOrders, Holder, Role, Vote
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.servers.zookeeper import ZooKeeper
-from trueup.connectors.zookeeper.client import Client
+from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.state.common.errors import BadSettings
 
 pytestmark = pytest.mark.servers
@@ -25,15 +25,15 @@ class Polls:
     """Votes under one root."""
 
     server: str
-    client: Client
-    paths: Paths
+    client: ZooKeeperClient
+    paths: BookKeeperPaths
     votes: list[Vote] = field(default_factory=list)
-    told: list[Orders] = field(default_factory=list)
+    told: list[AuditorOrders] = field(default_factory=list)
 
     def vote(self, name: str, delay_s: int = 0) -> Vote:
-        def connect() -> Client:
+        def connect() -> ZooKeeperClient:
             acl = [make_digest_acl("u", "p", all=True)]
-            return Client(self.server, timeout=30.0, auth_data=[("digest", "u:p")], default_acl=acl)
+            return ZooKeeperClient(self.server, timeout=30.0, auth_data=[("digest", "u:p")], default_acl=acl)
 
         self.votes.append(Vote(connect, self.paths.root, name, self.told.append, delay_s))
         self.votes[-1].start(run)
@@ -42,16 +42,16 @@ class Polls:
 
 
 @pytest.fixture(scope="module")
-def client(zookeeper: ZooKeeper) -> Iterator[Client]:
-    made = Client(zookeeper.address, timeout=30.0, auth_data=[("digest", "u:p")]).open(60.0)
+def client(zookeeper: ZooKeeper) -> Iterator[ZooKeeperClient]:
+    made = ZooKeeperClient(zookeeper.address, timeout=30.0, auth_data=[("digest", "u:p")]).open(60.0)
     yield made
     made.shut()
 
 
 @pytest.fixture
-def polls(zookeeper: ZooKeeper, client: Client, own_root: str) -> Iterator[Polls]:
+def polls(zookeeper: ZooKeeper, client: ZooKeeperClient, own_root: str) -> Iterator[Polls]:
     root = client.make(own_root)
-    made = Polls(zookeeper.address, client, Paths(root))
+    made = Polls(zookeeper.address, client, BookKeeperPaths(root))
     yield made
     for vote in made.votes:
         vote.close()
@@ -81,7 +81,7 @@ def test_an_expired_session_votes_again(polls: Polls) -> None:
     before, _ = polls.client.listing(polls.paths.election)
     session = vote._client
     assert session is not None
-    Client(polls.server, client_id=session.client_id).open().shut()
+    ZooKeeperClient(polls.server, client_id=session.client_id).open().shut()
     wait_until(lambda: polls.client.listing(polls.paths.election)[0] not in (before, []), WAIT_S, "another vote")
     wait_until(holder_is(vote, Holder(Role.OURS, "trueup-a")), WAIT_S, "it to be seen")
     assert len(polls.client.listing(polls.paths.election)[0]) == 1
@@ -106,7 +106,7 @@ def test_the_delay_is_created_open_to_all(polls: Polls) -> None:
     found = polls.client.look(polls.paths.delay)
     assert found is not None
     assert (found[0], polls.client.get_acls(polls.paths.delay)[0], polls.told) == (
-        b"30", OPEN_ACL_UNSAFE, [Orders(30, False, False)],
+        b"30", OPEN_ACL_UNSAFE, [AuditorOrders(30, False, False)],
     )  # fmt: skip
 
 
@@ -114,14 +114,18 @@ def test_a_delay_that_is_set_stays(polls: Polls) -> None:
     polls.client.make(polls.paths.replication)
     polls.client.make(polls.paths.delay, b"7")
     polls.vote("trueup-a", delay_s=30)
-    assert polls.told == [Orders(7, False, False)]
+    assert polls.told == [AuditorOrders(7, False, False)]
 
 
 @pytest.mark.parametrize(
     ("written", "order"),
-    [(b"0", Orders(0, True, False)), (b"30", Orders(30, True, False)), (b"60", Orders(60, False, False))],
+    [
+        (b"0", AuditorOrders(0, True, False)),
+        (b"30", AuditorOrders(30, True, False)),
+        (b"60", AuditorOrders(60, False, False)),
+    ],
 )
-def test_writing_the_same_delay_or_none_asks_for_an_audit(polls: Polls, written: bytes, order: Orders) -> None:
+def test_writing_the_same_delay_or_none_asks_for_an_audit(polls: Polls, written: bytes, order: AuditorOrders) -> None:
     polls.vote("trueup-a", delay_s=30)
     polls.client.put(polls.paths.delay, written, -1)
     wait_until(lambda: len(polls.told) == 2, WAIT_S, "the order")
@@ -162,4 +166,4 @@ def test_a_deleted_delay_is_created_again(polls: Polls) -> None:
 
 def test_names_that_bookkeeper_could_not_parse_are_refused() -> None:
     with pytest.raises(BadSettings):
-        Vote(lambda: Client("127.0.0.1:1"), "/ledgers", "trueup/a", lambda _: None)
+        Vote(lambda: ZooKeeperClient("127.0.0.1:1"), "/ledgers", "trueup/a", lambda _: None)

@@ -4,8 +4,8 @@ import threading
 from collections.abc import Iterable
 
 from trueup.connectors.bookkeeper.metadata import mark_codec, metadata, queries
-from trueup.connectors.bookkeeper.metadata.layout import Paths
-from trueup.connectors.zookeeper.client import Client, Committed
+from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths
+from trueup.connectors.zookeeper.client import CommittedNode, ZooKeeperClient
 from trueup.connectors.zookeeper.errors import NodeExists
 from trueup.state.bookkeeper.observations import LedgerRecord, LedgerState, MarkRecord, Observation, Sighting
 from trueup.state.common.errors import Retry
@@ -17,8 +17,8 @@ PASSWORD = b"~password~"
 class Tree:
     """Writes through ``client``, which no test cuts."""
 
-    def __init__(self, client: Client, root: str) -> None:
-        self.client, self.paths = client, Paths(root)
+    def __init__(self, client: ZooKeeperClient, root: str) -> None:
+        self.client, self.paths = client, BookKeeperPaths(root)
         p = self.paths
         for path in (root, p.available, p.readonly, p.cookies, p.replication, p.marks, p.locks, f"{root}/idgen"):
             self.make(path)
@@ -45,7 +45,7 @@ class Tree:
             self.make(parent)
         creations = [self.client.creation(self.paths.ledger(i), encoded(i, ("a:1", "b:1"))) for i in wanted]
         for answer in self.client.commit([creations[at : at + 200] for at in range(0, len(creations), 200)]):
-            assert isinstance(answer, Committed)
+            assert isinstance(answer, CommittedNode)
             assert not any(answer.codes)
 
     def delete(self, ledger: int) -> None:

@@ -11,7 +11,7 @@ from kazoo.client import KazooClient
 from kazoo.security import make_acl
 
 from tests.unit.cli.fake_engine import FakeEngine
-from trueup.connectors.sandbox.cluster import Cluster
+from trueup.connectors.sandbox.cluster import SandboxCluster
 from trueup.connectors.sandbox.jvm.processes import free_port
 from trueup.streams.bookkeeper.worker_checks import short
 from trueup.streams.catalog import all_metrics
@@ -24,12 +24,12 @@ FLAG = "repairedPlacementPolicyNotAdheringBookieEnabled"
 
 
 @pytest.fixture(scope="module")
-def cluster(start_cluster: Callable[..., Cluster]) -> Cluster:
+def cluster(start_cluster: Callable[..., SandboxCluster]) -> SandboxCluster:
     return start_cluster(racks={"/rack1": 1, "/rack2": 1}, autorecovery=1)
 
 
 @pytest.fixture(scope="module")
-def zookeeper(cluster: Cluster) -> Iterator[KazooClient]:
+def zookeeper(cluster: SandboxCluster) -> Iterator[KazooClient]:
     client = KazooClient(cluster.zookeeper.address)
     client.start()
     yield client
@@ -38,7 +38,7 @@ def zookeeper(cluster: Cluster) -> Iterator[KazooClient]:
 
 
 @pytest.fixture
-def doctor(cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Doctor:
+def doctor(cluster: SandboxCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Doctor:
     """Runs it with the settings that fit the cluster and those given; exit code and rows by name."""
     fitting = {
         "cluster.zookeeper": cluster.zookeeper.address,
@@ -58,7 +58,7 @@ def doctor(cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str])
     return run
 
 
-def at(cluster: Cluster) -> str:
+def at(cluster: SandboxCluster) -> str:
     """host:port of the daemon's HTTP API."""
     return short(cluster.autorecovery_urls[0])
 
@@ -72,7 +72,7 @@ def test_all_is_well(doctor: Doctor) -> None:
     assert (code, statuses(rows)) == (0, {})
 
 
-def test_every_part_is_looked_at(doctor: Doctor, cluster: Cluster) -> None:
+def test_every_part_is_looked_at(doctor: Doctor, cluster: SandboxCluster) -> None:
     _, rows = doctor()
     address = at(cluster)
     assert list(rows) == [
@@ -97,7 +97,7 @@ def test_spark_is_tried(doctor: Doctor) -> None:
     assert (rows["spark"]["status"], found) == ("ok", "Spark 4.3.0 with connector, Avro and a stateful batch")
 
 
-def test_a_worker_without_the_flag(doctor: Doctor, cluster: Cluster) -> None:
+def test_a_worker_without_the_flag(doctor: Doctor, cluster: SandboxCluster) -> None:
     address = at(cluster)
     with urllib3.PoolManager() as pool:
         url = f"http://{address}/api/v1/config/server_config"
@@ -108,19 +108,19 @@ def test_a_worker_without_the_flag(doctor: Doctor, cluster: Cluster) -> None:
     assert (code, row["status"], row["found"]) == (1, "fail", f"{FLAG} is false, expected true")
 
 
-def test_another_minimum_of_racks(doctor: Doctor, cluster: Cluster) -> None:
+def test_another_minimum_of_racks(doctor: Doctor, cluster: SandboxCluster) -> None:
     _, rows = doctor(placement__min_racks="1")
     found = rows[f"worker {at(cluster)}"]["found"]
     assert found == "minNumRacksPerWriteQuorum is 2, expected 1"
 
 
-def test_racks_that_only_the_worker_knows(doctor: Doctor, cluster: Cluster) -> None:
+def test_racks_that_only_the_worker_knows(doctor: Doctor, cluster: SandboxCluster) -> None:
     code, rows = doctor(racks__source="none")
     address = at(cluster)
     assert (code, statuses(rows)) == (1, {"racks": "fail", f"racks of {address}": "fail"})
 
 
-def test_one_bookie_in_another_rack(doctor: Doctor, cluster: Cluster) -> None:
+def test_one_bookie_in_another_rack(doctor: Doctor, cluster: SandboxCluster) -> None:
     table = {cluster.bookie_id(1): "/rack2", cluster.bookie_id(2): "/rack1"}
     _, rows = doctor(racks__source="static", racks__table=json.dumps(table))
     found = rows[f"racks of {at(cluster)}"]["found"]
@@ -130,13 +130,13 @@ def test_one_bookie_in_another_rack(doctor: Doctor, cluster: Cluster) -> None:
     )
 
 
-def test_the_same_racks_from_another_source(doctor: Doctor, cluster: Cluster) -> None:
+def test_the_same_racks_from_another_source(doctor: Doctor, cluster: SandboxCluster) -> None:
     table = {cluster.bookie_id(1): "/rack1", cluster.bookie_id(2): "/rack2"}
     code, rows = doctor(racks__source="static", racks__table=json.dumps(table))
     assert (code, rows[f"racks of {at(cluster)}"]["found"]) == (0, "the same racks for 2 bookies")
 
 
-def test_a_bookie_without_a_rack(doctor: Doctor, cluster: Cluster) -> None:
+def test_a_bookie_without_a_rack(doctor: Doctor, cluster: SandboxCluster) -> None:
     _, rows = doctor(racks__source="static", racks__table=json.dumps({cluster.bookie_id(1): "/rack1"}))
     assert (rows["racks"]["status"], rows["racks"]["found"]) == ("warn", "/default-rack 1, /rack1 1")
 
@@ -221,7 +221,7 @@ def test_settings_that_cannot_be_used(capsys: pytest.CaptureFixture[str]) -> Non
     assert (invoke(["doctor"]), "cluster.zookeeper" in capsys.readouterr().err) == (2, True)
 
 
-def test_the_table_counts(doctor: Doctor, capsys: pytest.CaptureFixture[str], cluster: Cluster) -> None:
+def test_the_table_counts(doctor: Doctor, capsys: pytest.CaptureFixture[str], cluster: SandboxCluster) -> None:
     invoke(
         ["doctor", "--skip-spark", "--set", f"cluster.zookeeper={cluster.zookeeper.address}", "--set", "http.port=0"]
     )

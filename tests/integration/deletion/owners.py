@@ -5,16 +5,16 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from trueup.connectors.bookkeeper.metadata import metadata
-from trueup.connectors.bookkeeper.metadata.layout import Paths as LedgerPaths
+from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths as LedgerPaths
 from trueup.connectors.pulsar import messages
-from trueup.connectors.pulsar.layout import Paths
+from trueup.connectors.pulsar.layout import PulsarPaths
 from trueup.connectors.pulsar.nodes import pointers_of
-from trueup.connectors.zookeeper.client import Client
+from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.connectors.zookeeper.errors import NodeExists
 from trueup.connectors.zookeeper.requests import Stat
 from trueup.state.bookkeeper.observations import LedgerRecord, LedgerState
 from trueup.state.common.errors import BadBytes, Retry
-from trueup.state.deletion.owners import Pointers, Status
+from trueup.state.deletion.owners import OwnerStatus, Pointers
 
 TOPIC = "t/ns/persistent/a"
 DATA = {
@@ -27,8 +27,8 @@ DATA = {
 class Owners:
     """Writes through ``client``, which no test cuts."""
 
-    def __init__(self, client: Client, root: str) -> None:
-        self.client, self.paths, self.ledgers = client, Paths(root), LedgerPaths(f"{root}/ledgers")
+    def __init__(self, client: ZooKeeperClient, root: str) -> None:
+        self.client, self.paths, self.ledgers = client, PulsarPaths(root), LedgerPaths(f"{root}/ledgers")
         for path in (self.paths.ledgers, self.ledgers.root):
             self.make(path)
 
@@ -131,8 +131,8 @@ class OwnersJournal:
     def standing(self) -> dict[str, tuple[int, tuple[int, ...]]]:
         """mzxid and ledgers of every node that is not gone."""
         known = dict(self.nodes)
-        return {path: (n.mzxid, n.ledgers) for path, n in known.items() if n.status is not Status.GONE}
+        return {path: (n.mzxid, n.ledgers) for path, n in known.items() if n.status is not OwnerStatus.GONE}
 
-    def status(self, path: str) -> Status | None:
+    def status(self, path: str) -> OwnerStatus | None:
         """What was said last of a node."""
         return self.nodes[path].status if path in self.nodes else None

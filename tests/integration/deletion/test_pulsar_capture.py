@@ -11,12 +11,12 @@ from tests.integration.deletion.owners import TOPIC, Owners, OwnersJournal
 from tests.integration.zookeeper.watched import WAIT_S, Watched
 from tests.proxy import Proxy
 from tests.supervised import run
-from trueup.connectors.pulsar.capture import Capture
+from trueup.connectors.pulsar.capture import PulsarCapture
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.servers.zookeeper import ZooKeeper
-from trueup.connectors.zookeeper.client import Client
+from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.state.common.errors import Retry, Stop
-from trueup.state.deletion.owners import SCHEMA, Status
+from trueup.state.deletion.owners import SCHEMA, OwnerStatus
 
 pytestmark = pytest.mark.servers
 
@@ -30,19 +30,19 @@ class Setting(Watched):
     owners: Owners
     proxy: Proxy
     journal: OwnersJournal = field(default_factory=OwnersJournal)
-    captures: list[Capture] = field(default_factory=list)
+    captures: list[PulsarCapture] = field(default_factory=list)
     now_ms: int = 1_000
 
-    def start(self, known: Mapping[str, int] | None = None) -> Capture:
-        def connect() -> Client:
-            return Client(self.proxy.address, timeout=30.0)
+    def start(self, known: Mapping[str, int] | None = None) -> PulsarCapture:
+        def connect() -> ZooKeeperClient:
+            return ZooKeeperClient(self.proxy.address, timeout=30.0)
 
-        made = Capture(connect, self.owners.paths, self.journal.publish, known or {}, lambda: self.now_ms)
+        made = PulsarCapture(connect, self.owners.paths, self.journal.publish, known or {}, lambda: self.now_ms)
         self.captures.append(made)
         made.start(run)
         return made
 
-    def capture(self, known: Mapping[str, int] | None = None) -> Capture:
+    def capture(self, known: Mapping[str, int] | None = None) -> PulsarCapture:
         made = self.start(known)
         return self.in_step(made)
 
@@ -50,13 +50,13 @@ class Setting(Watched):
         """Wait until the journal tells what ZooKeeper tells."""
         wait_until(lambda: self.journal.standing() == self.owners.actual(), WAIT_S, "the journal to be complete")
 
-    def told(self, path: str, status: Status) -> None:
+    def told(self, path: str, status: OwnerStatus) -> None:
         """Wait until this was said of a node."""
         wait_until(lambda: self.journal.status(path) is status, WAIT_S, f"{path} to be {status.name}")
 
 
 @pytest.fixture
-def setting(zookeeper: ZooKeeper, client: Client, own_root: str) -> Iterator[Setting]:
+def setting(zookeeper: ZooKeeper, client: ZooKeeperClient, own_root: str) -> Iterator[Setting]:
     with Proxy(zookeeper.address) as proxy:
         made = Setting(Owners(client, own_root), proxy)
         yield made
@@ -107,7 +107,7 @@ def test_every_change_is_published(setting: Setting) -> None:
     owners.client.delete(owners.paths.node("t/ns0/persistent/topic3"), recursive=True)
     owners.client.delete(f"{owners.paths.schemas}/t/ns0/topic3")
     setting.settled()
-    gone = {path.rpartition("/")[2] for path, node in setting.journal.nodes.items() if node.status is Status.GONE}
+    gone = {path.rpartition("/")[2] for path, node in setting.journal.nodes.items() if node.status is OwnerStatus.GONE}
     assert gone == {"sub", "topic3", "__compaction"}
 
 
@@ -119,7 +119,7 @@ def test_a_start_publishes_only_what_the_journal_does_not_hold(setting: Setting)
     doubtful = next(iter(known))
     setting.capture(known | {doubtful: -1, former: 7})
     said = {node.path: node.status for node in setting.journal.all}
-    assert said == {changed: Status.READABLE, doubtful: Status.READABLE, former: Status.GONE}
+    assert said == {changed: OwnerStatus.READABLE, doubtful: OwnerStatus.READABLE, former: OwnerStatus.GONE}
 
 
 def test_what_happened_while_the_connection_was_lost_is_published(setting: Setting) -> None:
@@ -148,11 +148,11 @@ def test_after_a_reconnect_nothing_is_published_again(setting: Setting) -> None:
 def test_a_server_that_restarts_is_followed_again(new_root: Callable[[], Path]) -> None:
     with ZooKeeper(new_root()) as server:
         server.up()
-        client = Client(server.address, timeout=30.0).open()
+        client = ZooKeeperClient(server.address, timeout=30.0).open()
         owners, journal = Owners(client, "/restart"), OwnersJournal()
         owners.managed_ledger(1)
-        capture = Capture(
-            lambda: Client(server.address, timeout=30.0), owners.paths, journal.publish, {}, lambda: 1
+        capture = PulsarCapture(
+            lambda: ZooKeeperClient(server.address, timeout=30.0), owners.paths, journal.publish, {}, lambda: 1
         )  # fmt: skip
         capture.start(run)
         wait_until(lambda: capture.health().synced, WAIT_S, "the capture to be in step")
@@ -169,12 +169,12 @@ def test_what_may_not_be_read_is_unreadable_until_it_may(setting: Setting) -> No
     path, cursor = owners.managed_ledger(1), owners.cursor("sub", 5)
     owners.client.set_acls(path, HIDDEN)
     capture = setting.capture()
-    setting.told(path, Status.UNREADABLE)
+    setting.told(path, OwnerStatus.UNREADABLE)
     assert (setting.journal.status(cursor), capture.health().unreadable) == (None, 1)
     owners.client.set_acls(path, OPEN_ACL_UNSAFE)
     setting.now_ms += 61_000
-    setting.told(cursor, Status.READABLE)
-    assert (setting.journal.status(path), capture.health().unreadable) == (Status.READABLE, 0)
+    setting.told(cursor, OwnerStatus.READABLE)
+    assert (setting.journal.status(path), capture.health().unreadable) == (OwnerStatus.READABLE, 0)
 
 
 def test_what_was_readable_and_is_forbidden_now_is_not_gone(setting: Setting) -> None:
@@ -182,8 +182,8 @@ def test_what_was_readable_and_is_forbidden_now_is_not_gone(setting: Setting) ->
     path, cursor = owners.managed_ledger(1), owners.cursor("sub", 5)
     capture = setting.capture()
     setting.lose(capture, lambda: owners.client.set_acls(path, HIDDEN))
-    setting.told(path, Status.UNREADABLE)
-    assert setting.journal.status(cursor) is Status.READABLE
+    setting.told(path, OwnerStatus.UNREADABLE)
+    assert setting.journal.status(cursor) is OwnerStatus.READABLE
     owners.client.set_acls(path, OPEN_ACL_UNSAFE)
 
 
@@ -193,11 +193,11 @@ def test_a_directory_that_may_not_be_read_does_not_make_what_is_below_gone(setti
     above = path.rpartition("/")[0]
     capture = setting.capture()
     setting.lose(capture, lambda: owners.client.set_acls(above, HIDDEN))
-    setting.told(above, Status.UNREADABLE)
-    assert setting.journal.status(path) is Status.READABLE
+    setting.told(above, OwnerStatus.UNREADABLE)
+    assert setting.journal.status(path) is OwnerStatus.READABLE
     owners.client.set_acls(above, OPEN_ACL_UNSAFE)
     setting.now_ms += 61_000
-    setting.told(above, Status.GONE)
+    setting.told(above, OwnerStatus.GONE)
 
 
 def test_tops_that_may_not_be_read_are_a_problem(setting: Setting) -> None:
@@ -213,10 +213,10 @@ def test_damage_is_published_and_so_is_its_repair(setting: Setting) -> None:
     path = setting.owners.managed_ledger(1)
     setting.owners.make(path, b"\x0a\x7f")
     capture = setting.capture()
-    setting.told(path, Status.UNREADABLE)
+    setting.told(path, OwnerStatus.UNREADABLE)
     assert path in setting.journal.nodes[path].error
     setting.owners.managed_ledger(1)
-    setting.told(path, Status.READABLE)
+    setting.told(path, OwnerStatus.READABLE)
     wait_until(lambda: capture.health().unreadable == 0, WAIT_S, "none to be unreadable")
 
 
@@ -254,7 +254,7 @@ def test_a_schema_is_read_as_it_is(setting: Setting) -> None:
 def test_an_owner_that_is_not_there_reads_as_gone(setting: Setting, owner: str) -> None:
     setting.owners.make(f"{setting.owners.paths.ledgers}/t/ns")
     (node,) = setting.capture().read(owner)
-    assert (node.owner, node.status, node.ledgers) == (owner, Status.GONE, ())
+    assert (node.owner, node.status, node.ledgers) == (owner, OwnerStatus.GONE, ())
 
 
 def test_reading_fails_when_nobody_can_be_asked(setting: Setting) -> None:

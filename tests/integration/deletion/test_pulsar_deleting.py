@@ -9,15 +9,15 @@ from kazoo.security import ACL, ANYONE_ID_UNSAFE, OPEN_ACL_UNSAFE, Permissions, 
 
 from tests.integration.deletion.owners import DATA, TOPIC, Owners
 from tests.proxy import Proxy
-from trueup.connectors.pulsar.guarded_delete import DeleteOrder, Deleter, Outcome, Verify
-from trueup.connectors.pulsar.offload_verify import Facts
+from trueup.connectors.pulsar.guarded_delete import DeleteOrder, DeleteOutcome, Deleter, Verify
+from trueup.connectors.pulsar.offload_verify import OffloadFacts
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.servers.zookeeper import ZooKeeper
-from trueup.connectors.zookeeper.client import Client
+from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.connectors.zookeeper.requests import Stat
 from trueup.state.bookkeeper.observations import LedgerRecord, LedgerState
 from trueup.state.common.errors import Retry, Stop, TrueupError
-from trueup.state.deletion.offloads import Copy, Pair
+from trueup.state.deletion.offloads import OffloadedCopy, Pair
 from trueup.state.deletion.owners import SCHEMA, Claim, Component
 
 pytestmark = pytest.mark.servers
@@ -29,7 +29,7 @@ SECRET = [make_digest_acl("else", "secret", all=True)]
 
 
 @pytest.fixture
-def owners(client: Client, own_root: str) -> Owners:
+def owners(client: ZooKeeperClient, own_root: str) -> Owners:
     """A forgotten ledger, closed, of a topic that lists a later one and has a cursor."""
     made = Owners(client, own_root)
     made.ledger(LEDGER)
@@ -38,12 +38,12 @@ def owners(client: Client, own_root: str) -> Owners:
     return made
 
 
-def unverified(copy: Copy, facts: Facts) -> None:
+def unverified(copy: OffloadedCopy, facts: OffloadFacts) -> None:
     raise Stop("no copy to be asked for", str((copy, facts)), "none of these ledgers has one")
 
 
 def deleter(
-    owners: Owners, client: Client | None = None, meanwhile: Callable[[], Any] = lambda: None,
+    owners: Owners, client: ZooKeeperClient | None = None, meanwhile: Callable[[], Any] = lambda: None,
     verify: Verify = unverified,
 ) -> Deleter:  # fmt: skip
     """``meanwhile`` happens after owner and ledger were read and before the transaction."""
@@ -55,7 +55,7 @@ def deleter(
     return Deleter(client or owners.client, owners.paths, owners.ledgers.ledger, decode, lambda: 1, verify)
 
 
-def delete(owners: Owners, order: DeleteOrder = ORDER, meanwhile: Callable[[], Any] = lambda: None) -> Outcome:
+def delete(owners: Owners, order: DeleteOrder = ORDER, meanwhile: Callable[[], Any] = lambda: None) -> DeleteOutcome:
     return deleter(owners, meanwhile=meanwhile).delete([order])[0]
 
 
@@ -231,7 +231,7 @@ def test_each_of_many_orders_is_answered_by_itself(owners: Owners) -> None:
 
 def test_without_a_connection_nothing_is_done(zookeeper: ZooKeeper, owners: Owners) -> None:
     with Proxy(zookeeper.address) as proxy:
-        far = Client(proxy.address, timeout=30.0).open()
+        far = ZooKeeperClient(proxy.address, timeout=30.0).open()
         proxy.open = False
         proxy.cut()
         wait_until(lambda: not far.connected, 180.0, "the loss to be noticed")
@@ -242,7 +242,7 @@ def test_without_a_connection_nothing_is_done(zookeeper: ZooKeeper, owners: Owne
 
 def test_a_connection_lost_inside_the_transaction_leaves_it_unknown(zookeeper: ZooKeeper, owners: Owners) -> None:
     with Proxy(zookeeper.address) as proxy:
-        far = Client(proxy.address, timeout=30.0).open()
+        far = ZooKeeperClient(proxy.address, timeout=30.0).open()
 
         def cut_when_done() -> None:
             wait_until(lambda: not there(owners), 180.0, "the ledger to be deleted")
@@ -265,15 +265,15 @@ class Verified:
     """Takes every copy for verified, or raises; keeps what it was asked."""
 
     def __init__(self, error: TrueupError | None = None) -> None:
-        self.error, self.asked = error, list[tuple[Copy, Facts]]()
+        self.error, self.asked = error, list[tuple[OffloadedCopy, OffloadFacts]]()
 
-    def __call__(self, copy: Copy, facts: Facts) -> None:
+    def __call__(self, copy: OffloadedCopy, facts: OffloadFacts) -> None:
         self.asked.append((copy, facts))
         if self.error:
             raise self.error
 
 
-def dropped(owners: Owners, verify: Verified, order: DeleteOrder = DROPPED, **more: Any) -> Outcome:
+def dropped(owners: Owners, verify: Verified, order: DeleteOrder = DROPPED, **more: Any) -> DeleteOutcome:
     return deleter(owners, verify=verify, **more).delete([order])[0]
 
 
@@ -282,7 +282,7 @@ def test_a_ledger_counted_as_deleted_goes_once_its_copy_was_verified(owners: Own
     verify = Verified()
     assert (dropped(owners, verify).result, there(owners)) == ("deleted", False)
     ((copy, facts),) = verify.asked
-    assert (copy.pair, copy.bucket, facts) == (Pair(UID, LEDGER), "offloaded", Facts(TOPIC, 9, 99))
+    assert (copy.pair, copy.bucket, facts) == (Pair(UID, LEDGER), "offloaded", OffloadFacts(TOPIC, 9, 99))
 
 
 @pytest.mark.parametrize(("error", "result"), [(Stop("a", "b", "c"), "refused"), (Retry("a", "b", "c"), "retry")])
@@ -324,7 +324,7 @@ def test_an_open_ledger_that_is_counted_as_deleted_stays(owners: Owners) -> None
 def test_a_copy_that_is_replaced_after_it_was_verified_undoes_the_deletion(owners: Owners) -> None:
     owners.managed_ledger(LEDGER, 8, copies={LEDGER: (True, True)})
 
-    def verify(_copy: Copy, _facts: Facts) -> None:
+    def verify(_copy: OffloadedCopy, _facts: OffloadFacts) -> None:
         owners.managed_ledger(LEDGER, 8, copies={LEDGER: (True, True)})
 
     outcome = deleter(owners, verify=verify).delete([DROPPED])[0]

@@ -9,17 +9,17 @@ from pathlib import Path
 import pulsar as library
 import pytest
 
-from trueup.connectors.bookkeeper.metadata.layout import Paths as LedgerPaths
+from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths as LedgerPaths
 from trueup.connectors.bookkeeper.metadata.queries import snapshot
-from trueup.connectors.pulsar.layout import Paths
+from trueup.connectors.pulsar.layout import PulsarPaths
 from trueup.connectors.pulsar.nodes import pointers_of
 from trueup.connectors.pulsar.queries import below, owned
 from trueup.connectors.sandbox.forgetting import listed, unload
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.messages import Messages
-from trueup.connectors.sandbox.pulsar import Pulsar
-from trueup.connectors.zookeeper.client import Client
-from trueup.state.deletion.owners import Claim, Component, Pointers, Status, claim_of
+from trueup.connectors.sandbox.pulsar import SandboxPulsar
+from trueup.connectors.zookeeper.client import ZooKeeperClient
+from trueup.state.deletion.owners import Claim, Component, OwnerStatus, Pointers, claim_of
 
 pytestmark = pytest.mark.servers
 
@@ -34,15 +34,15 @@ DELAYING: dict[str, object] = {
     "delayedDeliveryMinIndexCountPerBucket": 10,
     "delayedDeliveryMaxTimeStepPerBucketSnapshotSegmentSeconds": 1,
 }
-PATHS = Paths()
+PATHS = PulsarPaths()
 READ, COMPACTED, DELAYED = "public/default/a:b", "public/default/compacted", "public/default/delayed"
 READ_OWNER, COMPACTED_OWNER = "public/default/persistent/a%3Ab", "public/default/persistent/compacted"
 
 
 @pytest.fixture(scope="module", params=[{}, COMPRESSED], ids=["plain", "compressed"])
-def cluster(request: pytest.FixtureRequest, new_root: Callable[[], Path]) -> Iterator[Pulsar]:
+def cluster(request: pytest.FixtureRequest, new_root: Callable[[], Path]) -> Iterator[SandboxPulsar]:
     """A topic with a cursor that has a ledger, one that has a schema and was compacted, one of delayed messages."""
-    with Pulsar(new_root(), settings=DELAYING | request.param) as made:
+    with SandboxPulsar(new_root(), settings=DELAYING | request.param) as made:
         made.up()
         with Messages(made.service_url) as messages:
             messages.write(READ, range(120))
@@ -72,30 +72,30 @@ def delay(client: library.Client) -> None:
 
 
 @pytest.fixture(scope="module")
-def zookeeper_client(cluster: Pulsar) -> Iterator[Client]:
-    client = Client(cluster.zookeeper.address, timeout=30.0).open()
+def zookeeper_client(cluster: SandboxPulsar) -> Iterator[ZooKeeperClient]:
+    client = ZooKeeperClient(cluster.zookeeper.address, timeout=30.0).open()
     yield client
     client.shut()
 
 
-def compacted_ledger(cluster: Pulsar) -> int:
+def compacted_ledger(cluster: SandboxPulsar) -> int:
     return int(cluster.ask("GET", f"persistent/{COMPACTED}/internalStats")["compactedLedger"]["ledgerId"])
 
 
-def nodes(client: Client) -> list[Pointers]:
+def nodes(client: ZooKeeperClient) -> list[Pointers]:
     """Everything that points to ledgers."""
     found = chain.from_iterable(below(client, [PATHS.ledgers, PATHS.schemas]))
     told = (pointers_of(PATHS, node.path, node.data, node.stat, 0) for node in found if node.stat)
     return [node for node in told if node]
 
 
-def claims(client: Client) -> dict[int, Claim]:
+def claims(client: ZooKeeperClient) -> dict[int, Claim]:
     """What every ledger of the cluster says of itself."""
     batches = snapshot(client, LedgerPaths("/ledgers"), 0)
     return {record["ledger"]: claim_of(record["custom"]) for batch in batches for record in batch.records()}
 
 
-def unowned(client: Client) -> dict[int, Claim]:
+def unowned(client: ZooKeeperClient) -> dict[int, Claim]:
     """Ledgers that no node of their owner points to, or another cursor than they say."""
     said = claims(client)
     owners = owned(client, PATHS, {claim.owner for claim in said.values() if claim.owner}, 0)
@@ -107,23 +107,25 @@ def unowned(client: Client) -> dict[int, Claim]:
 
 
 def test_nodes_are_in_the_form_that_was_asked_for(
-    cluster: Pulsar, zookeeper_client: Client, request: pytest.FixtureRequest
+    cluster: SandboxPulsar, zookeeper_client: ZooKeeperClient, request: pytest.FixtureRequest
 ) -> None:
     found = zookeeper_client.look(PATHS.node(READ_OWNER))
     assert found is not None
     assert found[0].startswith(b"Gx") == ("compressed" in request.node.name)
 
 
-def test_every_node_can_be_read(cluster: Pulsar, zookeeper_client: Client) -> None:
-    assert [node for node in nodes(zookeeper_client) if node.status is not Status.READABLE] == []
+def test_every_node_can_be_read(cluster: SandboxPulsar, zookeeper_client: ZooKeeperClient) -> None:
+    assert [node for node in nodes(zookeeper_client) if node.status is not OwnerStatus.READABLE] == []
 
 
-def test_a_managed_ledger_lists_what_the_broker_says(cluster: Pulsar, zookeeper_client: Client) -> None:
+def test_a_managed_ledger_lists_what_the_broker_says(cluster: SandboxPulsar, zookeeper_client: ZooKeeperClient) -> None:
     own = owned(zookeeper_client, PATHS, [READ_OWNER], 0)[READ_OWNER][0]
     assert (own.ledgers, len(own.ledgers)) == (tuple(listed(cluster, READ)), 3)
 
 
-def test_a_cursor_with_a_ledger_of_its_own_points_to_it(cluster: Pulsar, zookeeper_client: Client) -> None:
+def test_a_cursor_with_a_ledger_of_its_own_points_to_it(
+    cluster: SandboxPulsar, zookeeper_client: ZooKeeperClient
+) -> None:
     (cursor,) = owned(zookeeper_client, PATHS, [READ_OWNER], 0)[READ_OWNER][1:]
     said = claims(zookeeper_client)
     found = [said[ledger] for ledger in cursor.ledgers]
@@ -131,7 +133,7 @@ def test_a_cursor_with_a_ledger_of_its_own_points_to_it(cluster: Pulsar, zookeep
 
 
 @pytest.fixture(scope="module")
-def unloaded(cluster: Pulsar, zookeeper_client: Client) -> tuple[int, Pointers]:
+def unloaded(cluster: SandboxPulsar, zookeeper_client: ZooKeeperClient) -> tuple[int, Pointers]:
     """The compacted ledger, and what its cursor said until the topic was unloaded."""
     ledger = compacted_ledger(cluster)
     (cursor,) = owned(zookeeper_client, PATHS, [COMPACTED_OWNER], 0)[COMPACTED_OWNER][1:]
@@ -140,7 +142,7 @@ def unloaded(cluster: Pulsar, zookeeper_client: Client) -> tuple[int, Pointers]:
 
 
 def test_a_compacted_ledger_is_pointed_to_only_once_its_cursor_is_closed(
-    unloaded: tuple[int, Pointers], zookeeper_client: Client
+    unloaded: tuple[int, Pointers], zookeeper_client: ZooKeeperClient
 ) -> None:
     ledger, before = unloaded
     (after,) = owned(zookeeper_client, PATHS, [COMPACTED_OWNER], 0)[COMPACTED_OWNER][1:]
@@ -149,7 +151,7 @@ def test_a_compacted_ledger_is_pointed_to_only_once_its_cursor_is_closed(
 
 
 @pytest.mark.usefixtures("unloaded")
-def test_every_ledger_of_the_cluster_has_an_owner_that_points_to_it(zookeeper_client: Client) -> None:
+def test_every_ledger_of_the_cluster_has_an_owner_that_points_to_it(zookeeper_client: ZooKeeperClient) -> None:
     def said() -> set[Component]:
         return {claim.component for claim in claims(zookeeper_client).values()}
 

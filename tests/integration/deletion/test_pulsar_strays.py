@@ -9,16 +9,16 @@ import boto3
 import pytest
 
 from tests.unit.deletion.fake_deletion import FakeCluster, FakeJournal, Loop
-from trueup.connectors.s3.store import Object, Place, Store
+from trueup.connectors.s3.store import BucketLocation, Object, ObjectStore
 from trueup.connectors.sandbox.servers.objects import REGION, Objects
 from trueup.state.common.errors import Retry
-from trueup.state.deletion.offloads import Copy, Pair
+from trueup.state.deletion.offloads import OffloadedCopy, Pair
 from trueup.state.deletion.orphan_objects import Referenced
-from trueup.state.deletion.owners import Pointers, Status
-from trueup.state.deletion.settings import Deletion
-from trueup.state.deletion.stores import Store as Declared
-from trueup.streams.deletion.orphan_objects import Strays
-from trueup.streams.deletion.report import Unreferenced
+from trueup.state.deletion.owners import OwnerStatus, Pointers
+from trueup.state.deletion.settings import DeletionSettings
+from trueup.state.deletion.stores import StoreSettings as Declared
+from trueup.streams.deletion.orphan_objects import OrphanObjects
+from trueup.streams.deletion.report import DeletionReport
 
 pytestmark = pytest.mark.servers
 OWNER, OTHER = "t/ns/persistent/a", "t/ns/persistent/b"
@@ -42,9 +42,9 @@ class Owned:
         self.problem, self.meanwhile = "", lambda: None
 
     def lists(self, owner: str, *ledgers: int, copies: Mapping[int, str] | None = None, complete: bool = True) -> None:
-        made = tuple(Copy(Pair(uid, i), complete, "S3", "b", "") for i, uid in (copies or {}).items())
+        made = tuple(OffloadedCopy(Pair(uid, i), complete, "S3", "b", "") for i, uid in (copies or {}).items())
         path = f"/managed-ledgers/{owner}"
-        self.owners[owner] = Pointers(path, owner, "", Status.READABLE, 1, 1, 1, ledgers, copies=made)
+        self.owners[owner] = Pointers(path, owner, "", OwnerStatus.READABLE, 1, 1, 1, ledgers, copies=made)
 
     def referenced(self) -> Referenced:
         known = self.owners.values()
@@ -54,31 +54,33 @@ class Owned:
 
     def nodes(self, owner: str) -> list[Pointers]:
         self.meanwhile()
-        gone = Pointers(f"/managed-ledgers/{owner}", owner, "", Status.GONE, -1, 1, 1)
+        gone = Pointers(f"/managed-ledgers/{owner}", owner, "", OwnerStatus.GONE, -1, 1, 1)
         return [self.owners.get(owner, gone)]
 
-    def obstacle(self) -> str:
+    def blocked_reason(self) -> str:
         return self.problem
 
 
 class Setting:
     """A bucket, owners, and the loop over both at a time of its own, in hours to come."""
 
-    def __init__(self, objects: Objects, name: str, kind: type[Store] = Store, mode: str = "enforce") -> None:
+    def __init__(
+        self, objects: Objects, name: str, kind: type[ObjectStore] = ObjectStore, mode: str = "enforce"
+    ) -> None:
         objects.bucket(name)
         self.bucket, self.owned, self.journal = name, Owned(), FakeJournal()
         self.client = boto3.client(
             "s3", endpoint_url=objects.endpoint, region_name=REGION, aws_access_key_id="x", aws_secret_access_key="y"
         )
-        place = Place(name, REGION, objects.endpoint, "KEY", "SECRET")
+        place = BucketLocation(name, REGION, objects.endpoint, "KEY", "SECRET")
         self.store = kind(place, ENVIRONMENT)
         self.declared = Declared(name, cluster="lab", list_s=1)
-        self.policy = Deletion(owners="pulsar", instance="x", exclusive=True, mode=mode, grace_s=60, retry_s=1)
+        self.policy = DeletionSettings(owners="pulsar", instance="x", exclusive=True, mode=mode, grace_s=60, retry_s=1)
         self.now_ms = 4_000_000_000_000
         self.strays = self.begun()
 
-    def begun(self) -> Strays:
-        made = Strays(
+    def begun(self) -> OrphanObjects:
+        made = OrphanObjects(
             {"archive": self.store}, {"archive": self.declared}, self.owned, self.journal,  # type: ignore[arg-type]
             lambda: self.policy, lambda *_: None, lambda: self.now_ms,
         )  # fmt: skip
@@ -104,14 +106,14 @@ class Setting:
     def uploads(self) -> int:
         return len(self.client.list_multipart_uploads(Bucket=self.bucket).get("Uploads", []))
 
-    def turn(self, count: int = 1) -> None:
+    def reconcile(self, count: int = 1) -> None:
         for _ in range(count):
             self.now_ms += 2_000
-            self.strays.turn()
+            self.strays.reconcile()
 
     def rules(self) -> dict[int, tuple[str, str, int]]:
         """Rule, owner and bytes by ledger."""
-        rows = Unreferenced(
+        rows = DeletionReport(
             lambda: self.policy, Loop().markers, FakeCluster(), lambda: self.now_ms, strays=self.strays
         ).rows(100)
         return {row["ledger"]: (row["rule"].removeprefix("deletion."), row["owner"], row["bytes"]) for row in rows}
@@ -137,7 +139,7 @@ def test_objects_are_told_by_owner_with_bytes_and_why(make: Any) -> None:
     setting.upload(UIDS[1], 6)
     setting.upload(UIDS[1], 1)
     setting.client.put_object(Bucket=setting.bucket, Key="a-file-of-somebody", Body=b"x")
-    setting.turn()
+    setting.reconcile()
     assert setting.rules() == {
         5: ("copy-replaced", OWNER, 10), 4: ("copy-forgotten", OWNER, 10), 3: ("copy-unowned", OTHER, 10),
         2: ("copy-unowned", OWNER, 10), 6: ("copy-replaced", OWNER, 1_000), 1: ("copy-unowned", "", 1_000),
@@ -148,15 +150,18 @@ def test_what_an_owner_counts_on_and_is_not_there_is_told_after_a_while(make: An
     setting = make()
     setting.owned.lists(OWNER, 5, 6, copies={5: UIDS[0]})
     setting.owned.owners[OWNER] = setting.owned.owners[OWNER]._replace(
-        copies=(Copy(Pair(UIDS[0], 5), True, "S3", setting.bucket), Copy(Pair(UIDS[0], 6), True, "S3", setting.bucket))
+        copies=(
+            OffloadedCopy(Pair(UIDS[0], 5), True, "S3", setting.bucket),
+            OffloadedCopy(Pair(UIDS[0], 6), True, "S3", setting.bucket),
+        )
     )
     pair = setting.put(UIDS[0], 5)
     setting.put(UIDS[0], 6)
     setting.client.delete_object(Bucket=setting.bucket, Key=pair.index_key)
-    setting.turn()
+    setting.reconcile()
     before = setting.rules()
     setting.now_ms += int(setting.policy.missing_s * 1000)
-    setting.turn()
+    setting.reconcile()
     assert (before, setting.rules(), setting.stages()) == ({}, {5: ("copy-lost", OWNER, 0)}, {})
 
 
@@ -164,10 +169,10 @@ def test_none_goes_without_a_persons_yes_and_then_only_what_it_was_said_to(make:
     setting = make()
     setting.owned.lists(OWNER, 5, copies={5: UIDS[0]})
     used, chosen, other = setting.put(UIDS[0], 5), setting.put(UIDS[1], 4), setting.put(UIDS[1], 3)
-    setting.turn(5)
+    setting.reconcile(5)
     waiting = setting.stages(), len(setting.keys())
     setting.strays.markers.approve([4])
-    setting.turn(3)
+    setting.reconcile(3)
     kept = {key for pair in (used, other) for key in (pair.data_key, pair.index_key)}
     assert (waiting, setting.keys(), chosen.data_key in kept) == (({4: "marked", 3: "marked"}, 6), kept, False)
     assert [row.outcome for row in setting.strays.markers.history.rows() if row.ledger == 4][-1] == "confirmed"
@@ -179,9 +184,9 @@ def test_a_stale_upload_is_given_up_after_a_persons_yes(make: Any, parts: int) -
     setting.owned.lists(OWNER, 5, copies={5: UIDS[0]}, complete=False)
     setting.upload(UIDS[0], 5)
     setting.upload(UIDS[1], 5, parts)
-    setting.turn(3)
+    setting.reconcile(3)
     setting.strays.markers.approve([5])
-    setting.turn(3)
+    setting.reconcile(3)
     assert (setting.uploads(), setting.stages()) == (1, {})
 
 
@@ -190,7 +195,7 @@ def test_in_other_modes_likewise(make: Any, mode: str) -> None:
     setting = make(mode=mode)
     setting.owned.lists(OWNER, 5)
     setting.put(UIDS[1], 4)
-    setting.turn(5)
+    setting.reconcile(5)
     assert (setting.stages(), len(setting.keys())) == ({4: "marked"} if mode == "approve" else {}, 2)
 
 
@@ -200,10 +205,10 @@ def test_what_is_younger_than_the_grace_waits(make: Any) -> None:
     pair = setting.put(UIDS[1], 4)
     modified = setting.client.head_object(Bucket=setting.bucket, Key=pair.data_key)["LastModified"]
     setting.now_ms = int(modified.timestamp() * 1000) + 10_000
-    setting.turn(5)
+    setting.reconcile(5)
     early = setting.stages()
     setting.now_ms += 60_000
-    setting.turn()
+    setting.reconcile()
     assert (early, setting.stages()) == ({4: "suspected"}, {4: "marked"})
 
 
@@ -221,17 +226,17 @@ def test_what_changed_after_the_yes_stays(make: Any, meanwhile: Callable[[Settin
     setting = make()
     setting.owned.lists(OWNER, 5)
     setting.put(UIDS[1], 4)
-    setting.turn(3)
+    setting.reconcile(3)
     setting.strays.markers.approve([4])
     setting.owned.meanwhile = lambda: meanwhile(setting)
     setting.owned.owners[OWNER] = setting.owned.owners[OWNER]
     setting.now_ms += 10
-    setting.strays.markers.turn()
+    setting.strays.markers.reconcile()
     marker = setting.strays.markers.markers[4]
     assert (marker.stage.value, says in marker.detail, len(setting.keys())) == ("blocked", True, 2), marker
 
 
-class Lying(Store):
+class Lying(ObjectStore):
     """Lists what is not there, and not all that is."""
 
     def objects(self) -> Iterator[list[Object]]:
@@ -243,9 +248,9 @@ def test_a_listing_that_lies_makes_nothing_of_it(make: Any) -> None:
     setting = make(kind=Lying)
     setting.owned.lists(OWNER, 5, copies={5: UIDS[0]})
     node = setting.owned.owners[OWNER]
-    setting.owned.owners[OWNER] = node._replace(copies=(Copy(Pair(UIDS[0], 5), True, "S3", setting.bucket),))
+    setting.owned.owners[OWNER] = node._replace(copies=(OffloadedCopy(Pair(UIDS[0], 5), True, "S3", setting.bucket),))
     setting.put(UIDS[0], 5)
-    setting.turn(3)
+    setting.reconcile(3)
     assert (setting.rules(), setting.stages(), len(setting.keys())) == ({}, {}, 2)
 
 
@@ -260,7 +265,7 @@ def test_what_is_pointed_to_while_the_listing_runs_is_in_use(make: Any) -> None:
         return plain()
 
     setting.owned.referenced = referenced
-    setting.turn()
+    setting.reconcile()
     assert setting.rules() == {}
 
 
@@ -271,7 +276,7 @@ def test_without_the_name_of_the_cluster_none_may_go(make: Any) -> None:
     setting.owned.lists(OWNER, 5)
     setting.put(UIDS[1], 4)
     setting.upload(UIDS[1], 5)
-    setting.turn(3)
+    setting.reconcile(3)
     assert ({rule for rule, _, _ in setting.rules().values()}, setting.stages()) == ({"copy-unowned"}, {})
 
 
@@ -284,7 +289,7 @@ def test_a_store_that_does_not_answer_is_told_and_asked_again_less_and_less(make
 
     setting.owned.referenced = failing
     begun_ms = setting.now_ms
-    setting.turn(16)
+    setting.reconcile(16)
     assert [(at - begun_ms) // 1000 for at in asked] == [2, 4, 6, 10, 18]
     assert setting.strays.problems == {"archive": "expected an answer; found none; again"}
 
@@ -293,10 +298,10 @@ def test_a_killed_application_goes_on_with_what_was_approved(make: Any) -> None:
     setting = make()
     setting.owned.lists(OWNER, 5)
     setting.put(UIDS[1], 4)
-    setting.turn(3)
+    setting.reconcile(3)
     setting.strays.markers.approve([4])
     setting.strays = setting.begun()
-    setting.turn(3)
+    setting.reconcile(3)
     assert (setting.keys(), setting.stages(), setting.journal.records) == (set(), {}, {(4).to_bytes(8, "big"): None})
 
 
@@ -304,8 +309,8 @@ def test_objects_that_somebody_else_deleted_are_confirmed_or_withdrawn(make: Any
     setting = make()
     setting.owned.lists(OWNER, 5)
     pair = setting.put(UIDS[1], 4)
-    setting.turn(3)
+    setting.reconcile(3)
     for key in (pair.data_key, pair.index_key):
         setting.client.delete_object(Bucket=setting.bucket, Key=key)
-    setting.turn(3)
+    setting.reconcile(3)
     assert (setting.stages(), setting.rules()) == ({}, {})

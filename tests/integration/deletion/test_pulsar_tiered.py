@@ -8,18 +8,18 @@ import boto3
 import pytest
 
 from tests.offloaded import Written, offloaded
-from trueup.connectors.pulsar.offload_verify import Facts, Tiered
-from trueup.connectors.s3.store import Place, Store
+from trueup.connectors.pulsar.offload_verify import OffloadFacts, Tiered
+from trueup.connectors.s3.store import BucketLocation, ObjectStore
 from trueup.connectors.sandbox.servers.objects import REGION, Objects
 from trueup.state.common.errors import Retry, Stop
-from trueup.state.deletion.offloads import Copy, Pair
+from trueup.state.deletion.offloads import OffloadedCopy, Pair
 
 pytestmark = pytest.mark.servers
 OWNER = "t/ns/persistent/a"
 PAIR = Pair("01234567-89ab-cdef-0123-456789abcdef", 5)
 ENTRIES = [bytes([n]) * 300 for n in range(20)]
 WHOLE = offloaded(ENTRIES, 1_000)
-FACTS = Facts(OWNER, 19, 6_000)
+FACTS = OffloadFacts(OWNER, 19, 6_000)
 ENVIRONMENT = {"KEY": "x", "SECRET": "y"}
 
 
@@ -37,7 +37,7 @@ def client(objects: Objects) -> Any:
     )
 
 
-class Counting(Store):
+class Counting(ObjectStore):
     """Counts what is read."""
 
     read_bytes = 0
@@ -50,7 +50,7 @@ class Counting(Store):
 
 @pytest.fixture
 def store(objects: Objects) -> Counting:
-    return Counting(Place("offloaded", REGION, objects.endpoint, "KEY", "SECRET"), ENVIRONMENT)
+    return Counting(BucketLocation("offloaded", REGION, objects.endpoint, "KEY", "SECRET"), ENVIRONMENT)
 
 
 @pytest.fixture
@@ -59,8 +59,8 @@ def tiered(store: Counting) -> Tiered:
 
 
 @pytest.fixture
-def copy(objects: Objects) -> Copy:
-    return Copy(PAIR, True, "S3", "offloaded", objects.endpoint)
+def copy(objects: Objects) -> OffloadedCopy:
+    return OffloadedCopy(PAIR, True, "S3", "offloaded", objects.endpoint)
 
 
 def put(client: Any, written: Written, owner: str = OWNER, form: str = "1", pair: Pair = PAIR) -> None:
@@ -69,13 +69,13 @@ def put(client: Any, written: Written, owner: str = OWNER, form: str = "1", pair
         client.put_object(Bucket="offloaded", Key=key, Body=content, Metadata=said)
 
 
-def test_a_whole_copy_is_verified(client: Any, tiered: Tiered, copy: Copy) -> None:
+def test_a_whole_copy_is_verified(client: Any, tiered: Tiered, copy: OffloadedCopy) -> None:
     put(client, WHOLE)
     tiered.verify(copy, FACTS)
 
 
 def test_what_was_verified_is_not_read_again_unless_it_is_another_by_now(
-    client: Any, tiered: Tiered, store: Counting, copy: Copy
+    client: Any, tiered: Tiered, store: Counting, copy: OffloadedCopy
 ) -> None:
     put(client, WHOLE)
     tiered.verify(copy, FACTS)
@@ -106,7 +106,9 @@ def test_what_was_verified_is_not_read_again_unless_it_is_another_by_now(
     ids=["no data", "no index", "another's object", "another's ledger", "another form", "says nothing", "shorter",
          "hollow", "cut", "zeros", "empty", "form 2"],
 )  # fmt: skip
-def test_every_other_copy_says_what_is_wrong(client: Any, tiered: Tiered, copy: Copy, spoil: Any, says: str) -> None:
+def test_every_other_copy_says_what_is_wrong(
+    client: Any, tiered: Tiered, copy: OffloadedCopy, spoil: Any, says: str
+) -> None:
     put(client, WHOLE)
     tiered.verify(copy, FACTS)
     spoil(client)
@@ -114,45 +116,48 @@ def test_every_other_copy_says_what_is_wrong(client: Any, tiered: Tiered, copy: 
         tiered.verify(copy, FACTS)
 
 
-def test_a_copy_that_was_never_completed_is_none(client: Any, tiered: Tiered, copy: Copy) -> None:
+def test_a_copy_that_was_never_completed_is_none(client: Any, tiered: Tiered, copy: OffloadedCopy) -> None:
     put(client, WHOLE)
     with pytest.raises(Stop, match="incomplete"):
         tiered.verify(copy._replace(complete=False), FACTS)
 
 
 @pytest.mark.parametrize(
-    "facts", [Facts(OWNER, 20, 6_000), Facts(OWNER, 19, 6_001), Facts("t/n/persistent/b", 19, 6_000)]
+    "facts",
+    [OffloadFacts(OWNER, 20, 6_000), OffloadFacts(OWNER, 19, 6_001), OffloadFacts("t/n/persistent/b", 19, 6_000)],
 )
-def test_a_copy_is_held_against_what_the_ledger_is_now(client: Any, tiered: Tiered, copy: Copy, facts: Facts) -> None:
+def test_a_copy_is_held_against_what_the_ledger_is_now(
+    client: Any, tiered: Tiered, copy: OffloadedCopy, facts: OffloadFacts
+) -> None:
     put(client, WHOLE)
     tiered.verify(copy, FACTS)
     with pytest.raises(Stop):
         tiered.verify(copy, facts)
 
 
-def test_a_copy_in_no_store_that_is_set_says_where_it_is(tiered: Tiered, copy: Copy) -> None:
+def test_a_copy_in_no_store_that_is_set_says_where_it_is(tiered: Tiered, copy: OffloadedCopy) -> None:
     with pytest.raises(Stop, match=r"stores: for bucket elsewhere .* found 0"):
         tiered.verify(copy._replace(bucket="elsewhere"), FACTS)
 
 
 def test_one_name_at_two_places_is_told_apart_by_the_endpoint(
-    client: Any, store: Counting, objects: Objects, copy: Copy
+    client: Any, store: Counting, objects: Objects, copy: OffloadedCopy
 ) -> None:
     put(client, WHOLE)
-    far = Store(Place("offloaded", REGION, "http://127.0.0.1:9", "KEY", "SECRET"), ENVIRONMENT)
+    far = ObjectStore(BucketLocation("offloaded", REGION, "http://127.0.0.1:9", "KEY", "SECRET"), ENVIRONMENT)
     Tiered({"near": store, "far": far}).verify(copy, FACTS)
     with pytest.raises(Stop, match="found 2"):
         Tiered({"near": store, "far": far}).verify(copy._replace(endpoint=""), FACTS)
 
 
-def test_a_store_that_does_not_answer_is_asked_again_later(copy: Copy) -> None:
-    far = Store(Place("offloaded", REGION, "http://127.0.0.1:9", "KEY", "SECRET"), ENVIRONMENT)
+def test_a_store_that_does_not_answer_is_asked_again_later(copy: OffloadedCopy) -> None:
+    far = ObjectStore(BucketLocation("offloaded", REGION, "http://127.0.0.1:9", "KEY", "SECRET"), ENVIRONMENT)
     with pytest.raises(Retry):
         Tiered({"far": far}).verify(copy._replace(endpoint="http://127.0.0.1:9"), FACTS)
 
 
 def test_no_more_copies_are_remembered_than_may_be(
-    client: Any, tiered: Tiered, store: Counting, copy: Copy, monkeypatch: pytest.MonkeyPatch
+    client: Any, tiered: Tiered, store: Counting, copy: OffloadedCopy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("trueup.connectors.pulsar.offload_verify.KEPT", 1)
     put(client, WHOLE)

@@ -9,12 +9,12 @@ import boto3
 import pytest
 
 from trueup.connectors.s3 import store as module
-from trueup.connectors.s3.store import Object, Place, Store, Upload
+from trueup.connectors.s3.store import BucketLocation, Object, ObjectStore, Upload
 from trueup.connectors.sandbox.jvm.processes import free_port
 from trueup.connectors.sandbox.servers.objects import REGION, Objects
 from trueup.state.common.errors import Retry, Stop, TrueupError, Unknown
 from trueup.state.deletion.offloads import Pair
-from trueup.state.deletion.stores import Store as Declared
+from trueup.state.deletion.stores import StoreSettings as Declared
 from trueup.state.settings.settings import Settings
 from trueup.streams.deletion import checks
 
@@ -30,36 +30,36 @@ def objects(new_root: Callable[[], Path]) -> Iterator[Objects]:
 
 
 @pytest.fixture
-def store(objects: Objects, request: pytest.FixtureRequest) -> Store:
+def store(objects: Objects, request: pytest.FixtureRequest) -> ObjectStore:
     """An empty bucket."""
     name = "".join(c if c.isalnum() else "-" for c in request.node.name.replace("test_", ""))[:60].strip("-").lower()
     objects.bucket(name)
-    return Store(Place(name, REGION, objects.endpoint, "OUR_KEY", "OUR_SECRET"), SECRETS)
+    return ObjectStore(BucketLocation(name, REGION, objects.endpoint, "OUR_KEY", "OUR_SECRET"), SECRETS)
 
 
-def raw(store: Store) -> "boto3.client":
+def raw(store: ObjectStore) -> "boto3.client":
     """Another client, as a broker is one."""
     return boto3.client(
         "s3", endpoint_url=store.place.endpoint, region_name=REGION, aws_access_key_id="x", aws_secret_access_key="y"
     )
 
 
-def put(store: Store, key: str, content: bytes = b"x", **said: str) -> None:
+def put(store: ObjectStore, key: str, content: bytes = b"x", **said: str) -> None:
     raw(store).put_object(Bucket=store.place.bucket, Key=key, Body=content, Metadata=said)
 
 
-def begun(store: Store, key: str) -> str:
+def begun(store: ObjectStore, key: str) -> str:
     client, where = raw(store), {"Bucket": store.place.bucket, "Key": key}
     made = client.create_multipart_upload(**where)["UploadId"]
     client.upload_part(**where, UploadId=made, PartNumber=1, Body=bytes(1_000))
     return str(made)
 
 
-def names(store: Store) -> list[str]:
+def names(store: ObjectStore) -> list[str]:
     return [found.key for page in store.objects() for found in page]
 
 
-def test_every_object_is_listed_over_all_pages(store: Store) -> None:
+def test_every_object_is_listed_over_all_pages(store: ObjectStore) -> None:
     wanted = [f"key-{n:04}" for n in range(1_005)]
     for key in wanted:
         put(store, key, key.encode())
@@ -67,29 +67,29 @@ def test_every_object_is_listed_over_all_pages(store: Store) -> None:
     assert (len(pages), [o.key for page in pages for o in page], pages[0][0].size) == (2, wanted, 8)
 
 
-def test_an_empty_bucket_has_nothing(store: Store) -> None:
+def test_an_empty_bucket_has_nothing(store: ObjectStore) -> None:
     assert (names(store), [u for page in store.uploads() for u in page]) == ([], [])
 
 
-def test_an_object_is_told_with_what_its_writer_said_of_it(store: Store) -> None:
+def test_an_object_is_told_with_what_its_writer_said_of_it(store: ObjectStore) -> None:
     put(store, "a", b"abc", ManagedLedgerName="t/ns/persistent/a")
     head = store.head("a")
     assert head is not None
     assert (head.size, head.said) == (3, {"managedledgername": "t/ns/persistent/a"})
 
 
-def test_what_is_not_there_is_told(store: Store) -> None:
+def test_what_is_not_there_is_told(store: ObjectStore) -> None:
     assert store.head("a") is None
 
 
-def test_ranges_are_read(store: Store) -> None:
+def test_ranges_are_read(store: ObjectStore) -> None:
     put(store, "a", bytes(range(100)))
     head = store.head("a")
     assert head is not None
     assert (store.read("a", 10, 5, head.tag), store.read("a", 98, 50, head.tag)) == (bytes(range(10, 15)), b"\x62\x63")
 
 
-def test_an_object_that_was_written_anew_is_not_read_on(store: Store) -> None:
+def test_an_object_that_was_written_anew_is_not_read_on(store: ObjectStore) -> None:
     put(store, "a", b"abc")
     head = store.head("a")
     assert head is not None
@@ -98,18 +98,18 @@ def test_an_object_that_was_written_anew_is_not_read_on(store: Store) -> None:
         store.read("a", 0, 3, head.tag)
 
 
-def test_an_object_that_went_meanwhile_is_not_read_on(store: Store) -> None:
+def test_an_object_that_went_meanwhile_is_not_read_on(store: ObjectStore) -> None:
     with pytest.raises(Stop, match="deleted meanwhile"):
         store.read("a", 0, 3, '"tag"')
 
 
-def test_what_is_deleted_is_gone_and_nothing_else(store: Store) -> None:
+def test_what_is_deleted_is_gone_and_nothing_else(store: ObjectStore) -> None:
     for key in "abc":
         put(store, key)
     assert (store.delete(["a", "b", "never"]), names(store)) == ([], ["c"])
 
 
-def test_uploads_that_nobody_completed_are_told_and_given_up(store: Store) -> None:
+def test_uploads_that_nobody_completed_are_told_and_given_up(store: ObjectStore) -> None:
     made = {key: begun(store, key) for key in ("a", "b")}
     found = [upload for page in store.uploads() for upload in page]
     assert {upload.key: upload.id for upload in found} == made
@@ -118,21 +118,23 @@ def test_uploads_that_nobody_completed_are_told_and_given_up(store: Store) -> No
     assert [upload.key for page in store.uploads() for upload in page] == [found[1].key]
 
 
-def test_an_upload_that_is_gone_is_given_up(store: Store) -> None:
+def test_an_upload_that_is_gone_is_given_up(store: ObjectStore) -> None:
     assert store.abort(Upload("a", "never", 0))
 
 
 def test_a_bucket_that_is_not_there_is_a_person_s_to_correct(objects: Objects) -> None:
-    missing = Store(Place("missing", REGION, objects.endpoint, "OUR_KEY", "OUR_SECRET"), SECRETS)
+    missing = ObjectStore(BucketLocation("missing", REGION, objects.endpoint, "OUR_KEY", "OUR_SECRET"), SECRETS)
     with pytest.raises(Stop, match="NoSuchBucket"):
         names(missing)
 
 
 @pytest.mark.parametrize(("call", "kind"), [(lambda s: s.head("a"), Retry), (lambda s: s.delete(["a"]), Unknown)])
 def test_a_store_that_does_not_answer_is_asked_again_and_a_deletion_is_doubted(
-    call: Callable[[Store], object], kind: type[TrueupError]
+    call: Callable[[ObjectStore], object], kind: type[TrueupError]
 ) -> None:
-    nobody = Store(Place("b", REGION, f"http://127.0.0.1:{free_port()}", "OUR_KEY", "OUR_SECRET"), SECRETS)
+    nobody = ObjectStore(
+        BucketLocation("b", REGION, f"http://127.0.0.1:{free_port()}", "OUR_KEY", "OUR_SECRET"), SECRETS
+    )
     with pytest.raises(kind):
         call(nobody)
 
@@ -168,9 +170,9 @@ def test_what_a_store_refuses_is_told_by_its_code_and_without_any_secret(
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        place = Place("b", REGION, f"http://127.0.0.1:{server.server_port}", "OUR_KEY", "OUR_SECRET")
+        place = BucketLocation("b", REGION, f"http://127.0.0.1:{server.server_port}", "OUR_KEY", "OUR_SECRET")
         with caplog.at_level("INFO"), pytest.raises(kind, match=code) as told:
-            names(Store(place, SECRETS))
+            names(ObjectStore(place, SECRETS))
         server.shutdown()
         thread.join()
     shown = f"{told.value}{told.value.__cause__}{place!r}{caplog.text}"
@@ -179,22 +181,24 @@ def test_what_a_store_refuses_is_told_by_its_code_and_without_any_secret(
 
 def test_a_credential_that_is_named_and_not_there_is_told_by_its_name() -> None:
     with pytest.raises(Stop, match="variable OUR_SECRET"):
-        Store(Place("b", REGION, "http://127.0.0.1:1", "OUR_KEY", "OUR_SECRET"), {"OUR_KEY": "x"}).head("a")
+        ObjectStore(BucketLocation("b", REGION, "http://127.0.0.1:1", "OUR_KEY", "OUR_SECRET"), {"OUR_KEY": "x"}).head(
+            "a"
+        )
 
 
 def test_an_address_that_is_none_is_told() -> None:
     with pytest.raises(Stop, match="endpoint"):
-        Store(Place("b", REGION, "nowhere", "OUR_KEY", "OUR_SECRET"), SECRETS).head("a")
+        ObjectStore(BucketLocation("b", REGION, "nowhere", "OUR_KEY", "OUR_SECRET"), SECRETS).head("a")
 
 
-def test_deletions_go_in_portions(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deletions_go_in_portions(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "TOGETHER", 2)
     for key in "abcde":
         put(store, key)
     assert (store.delete(list("abcde")), names(store)) == ([], [])
 
 
-def test_a_listing_tells_sizes_and_times(store: Store) -> None:
+def test_a_listing_tells_sizes_and_times(store: ObjectStore) -> None:
     put(store, "a", bytes(7))
     ((found,),) = store.objects()
     head = store.head("a")
@@ -203,7 +207,9 @@ def test_a_listing_tells_sizes_and_times(store: Store) -> None:
 
 
 @pytest.mark.parametrize(("cluster", "status"), [("lab", "ok"), ("", "warn")])
-def test_doctor_says_what_a_store_has(store: Store, monkeypatch: pytest.MonkeyPatch, cluster: str, status: str) -> None:
+def test_doctor_says_what_a_store_has(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch, cluster: str, status: str
+) -> None:
     for variable, value in SECRETS.items():
         monkeypatch.setenv(variable, value)
     for key in (PAIR.data_key, PAIR.index_key, "else"):
@@ -214,7 +220,7 @@ def test_doctor_says_what_a_store_has(store: Store, monkeypatch: pytest.MonkeyPa
     assert (check.name, check.status, check.found.startswith(found)) == ("stores.archive", status, True), check
 
 
-def test_doctor_says_why_a_store_cannot_be_listed(store: Store) -> None:
+def test_doctor_says_why_a_store_cannot_be_listed(store: ObjectStore) -> None:
     (check,) = checks.all_of(settings(store, "lab"))
     assert (check.status, "variable OUR_KEY" in check.found) == ("fail", True), check
 
@@ -222,7 +228,7 @@ def test_doctor_says_why_a_store_cannot_be_listed(store: Store) -> None:
 PAIR = Pair("01234567-89ab-cdef-0123-456789abcdef", 5)
 
 
-def settings(store: Store, cluster: str) -> Settings:
+def settings(store: ObjectStore, cluster: str) -> Settings:
     place = store.place
     declared = Declared(place.bucket, place.region, place.endpoint, place.key_env, place.secret_env, cluster)
     return Settings(stores={"archive": declared})

@@ -9,15 +9,15 @@ import pytest
 from confluent_kafka import Producer
 
 from trueup.connectors.contract import Endpoint
-from trueup.connectors.kafka.logdirs.client import LogDirs, Place
+from trueup.connectors.kafka.logdirs.client import LogDirsClient, ReplicaLocation
 from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.connectors.sandbox.servers.kafka_cluster import Brokers, Node
+from trueup.connectors.sandbox.servers.kafka_cluster import Brokers, KafkaNode
 from trueup.state.logdirs.decision import NOTHING, Ours
 from trueup.state.logdirs.model import Broker
-from trueup.state.logdirs.settings import LogDirs as Policy
+from trueup.state.logdirs.settings import LogDirsSettings as Policy
 from trueup.state.logdirs.snapshot import largest
 from trueup.streams.demo.volumes import OnVolumes, Volumes, settings_of
-from trueup.streams.logdirs.executor import Leveller
+from trueup.streams.logdirs.executor import DirectoryBalancer
 from trueup.streams.logdirs.reconciler import Dirs, Known
 from trueup.streams.logdirs.report import cluster_row
 
@@ -34,7 +34,7 @@ SOON_S = 20.0
 """A broker that is back is seen again within this; metadata of clients are read anew after five minutes."""
 
 
-class Disked(OnVolumes, Node):
+class Disked(OnVolumes, KafkaNode):
     """A broker of the cluster whose log directories are volumes."""
 
     def __init__(self, cluster: Brokers, volumes: Volumes, number: int) -> None:
@@ -48,10 +48,10 @@ class Loop:
 
     def __init__(self, bootstrap: str) -> None:
         self.policy = Policy(mode="enforce", headroom_bytes=0, throttle_bytes_per_s=SLOW)
-        leveller = Leveller({}, lambda *_: None, lambda *_: None, lambda *_: None)
+        leveller = DirectoryBalancer({}, lambda *_: None, lambda *_: None, lambda *_: None)
         endpoint = Endpoint("east", bootstrap, 0)
         self.dirs = Dirs(
-            "east", lambda: self.policy, leveller, lambda: LogDirs(endpoint), lambda: time.time_ns() // 10**6,
+            "east", lambda: self.policy, leveller, lambda: LogDirsClient(endpoint), lambda: time.time_ns() // 10**6,
             lambda *_: None,
         )  # fmt: skip
 
@@ -62,7 +62,7 @@ class Loop:
         """Make turns until this holds after one."""
 
         def turn() -> object:
-            self.dirs.turn()
+            self.dirs.reconcile()
             return condition()
 
         wait_until(turn, limit_s, what)
@@ -109,11 +109,11 @@ def paths(volumes: dict[int, Volumes]) -> dict[int, list[str]]:
 
 
 @pytest.fixture(scope="module")
-def disks(brokers: Brokers, paths: dict[int, list[str]]) -> Iterator[LogDirs]:
+def disks(brokers: Brokers, paths: dict[int, list[str]]) -> Iterator[LogDirsClient]:
     """An operator's client. All of a topic is on the small disks; that of one broker was cordoned by hand."""
-    with LogDirs(Endpoint("east", brokers.bootstrap, 0)) as made:
+    with LogDirsClient(Endpoint("east", brokers.bootstrap, 0)) as made:
         homes = {number: (STAYS, GOES)[number % 2] for number in range(8)}
-        made.place([Place(broker, TOPIC, number, paths[broker][0]) for number, broker in homes.items()])
+        made.place([ReplicaLocation(broker, TOPIC, number, paths[broker][0]) for number, broker in homes.items()])
         made.create_topic(TOPIC, {number: [broker] for number, broker in homes.items()}, {})
         for number in homes:
             write(brokers, number, EACH)
@@ -123,7 +123,7 @@ def disks(brokers: Brokers, paths: dict[int, list[str]]) -> Iterator[LogDirs]:
 
 
 @pytest.fixture(scope="module")
-def loop(brokers: Brokers, disks: LogDirs) -> Iterator[Loop]:
+def loop(brokers: Brokers, disks: LogDirsClient) -> Iterator[Loop]:
     made = Loop(brokers.bootstrap)
     yield made
     made.dirs.client.close()
@@ -136,17 +136,17 @@ def write(brokers: Brokers, partition: int, size: int) -> None:
     assert producer.flush(60) == 0
 
 
-def seen(disks: LogDirs, number: int) -> Broker:
+def seen(disks: LogDirsClient, number: int) -> Broker:
     (found,) = [one.broker for one in disks.look([number])]
     assert found is not None
     return found
 
 
-def cordoned(disks: LogDirs, number: int) -> list[str]:
+def cordoned(disks: LogDirsClient, number: int) -> list[str]:
     return [d.path for d in seen(disks, number).dirs if d.cordoned]
 
 
-def on(disks: LogDirs, number: int, path: str, topic: str = TOPIC) -> list[int]:
+def on(disks: LogDirsClient, number: int, path: str, topic: str = TOPIC) -> list[int]:
     """Partitions that a directory holds."""
     found, rows = seen(disks, number), seen(disks, number).replicas
     home = found.place[path]
@@ -187,9 +187,9 @@ def test_what_is_set_on_a_broker_that_is_away_is_a_problem(loop: Loop, brokers: 
     assert (well, gone(loop, brokers).startswith(expected)) == ([], True)
 
 
-def test_a_topic_is_made_while_the_broker_that_was_the_controller_is_away(loop: Loop, disks: LogDirs) -> None:
+def test_a_topic_is_made_while_the_broker_that_was_the_controller_is_away(loop: Loop, disks: LogDirsClient) -> None:
     client = loop.dirs.client
-    assert isinstance(client, LogDirs)
+    assert isinstance(client, LogDirsClient)
     client._admin._controller_id = GOES  # type: ignore[assignment]  # kafka-python's first value is None
     client.create_topic("meanwhile", {0: [STAYS]}, {})
     wait_until(lambda: "meanwhile" in seen(disks, STAYS).replicas.topics, SOON_S, "the partition")
@@ -202,7 +202,7 @@ def test_a_broker_that_is_back_is_seen_at_once(loop: Loop, brokers: Brokers) -> 
 
 
 def test_what_is_ours_there_is_taken_back_when_it_is_back_in_observe_at_another_address(
-    loop: Loop, brokers: Brokers, disks: LogDirs, volumes: dict[int, Volumes]
+    loop: Loop, brokers: Brokers, disks: LogDirsClient, volumes: dict[int, Volumes]
 ) -> None:
     copying(loop, GOES)
     gone(loop, brokers)
@@ -217,14 +217,14 @@ def test_what_is_ours_there_is_taken_back_when_it_is_back_in_observe_at_another_
     assert (len(still), loop.dirs.left(), disks.throttled([GOES])) == (1, [], {})
 
 
-def test_moves_go_on_in_enforce_and_leave_no_throttle(loop: Loop, disks: LogDirs) -> None:
+def test_moves_go_on_in_enforce_and_leave_no_throttle(loop: Loop, disks: LogDirsClient) -> None:
     loop.set(mode="enforce", throttle_bytes_per_s=FAST)
     loop.until("all to be level", lambda: loop.idle(STAYS, GOES))
     assert disks.throttled([STAYS, GOES]) == {}
 
 
 def test_a_cordon_by_hand_that_equals_ours_outlasts_our_moves(
-    loop: Loop, disks: LogDirs, paths: dict[int, list[str]]
+    loop: Loop, disks: LogDirsClient, paths: dict[int, list[str]]
 ) -> None:
     decision = loop.known(STAYS).decision
     assert decision is not None
@@ -236,12 +236,12 @@ def test_a_cordon_by_hand_that_equals_ours_outlasts_our_moves(
 
 @pytest.fixture(scope="module")
 def broken(
-    loop: Loop, brokers: Brokers, disks: LogDirs, volumes: dict[int, Volumes], paths: dict[int, list[str]]
+    loop: Loop, brokers: Brokers, disks: LogDirsClient, volumes: dict[int, Volumes], paths: dict[int, list[str]]
 ) -> str:
     """The directory that a move goes to, offline from the middle of it on."""
     loop.set(mode="observe")
     loop.until("nothing of ours to be there", lambda: loop.ours(GOES) == NOTHING and not cordoned(disks, GOES))
-    disks.place([Place(GOES, TOPIC, FILLED, paths[GOES][0])])  # the small one may be empty by now
+    disks.place([ReplicaLocation(GOES, TOPIC, FILLED, paths[GOES][0])])  # the small one may be empty by now
     wait_until(lambda: FILLED in on(disks, GOES, paths[GOES][0]), 60.0, "the partition to be there")
     write(brokers, FILLED, 2 * EACH)
     loop.set(mode="enforce", throttle_bytes_per_s=SLOW)
@@ -280,7 +280,7 @@ def test_nothing_is_planned_while_a_directory_is_offline(loop: Loop, broken: str
 
 
 def test_new_partitions_go_to_the_best_directory_that_is_left(
-    loop: Loop, disks: LogDirs, broken: str, paths: dict[int, list[str]]
+    loop: Loop, disks: LogDirsClient, broken: str, paths: dict[int, list[str]]
 ) -> None:
     loop.until("the cordon", lambda: cordoned(disks, GOES) == paths[GOES][:1], SOON_S)
     disks.create_topic("later", {number: [GOES] for number in range(3)}, {})
@@ -289,14 +289,14 @@ def test_new_partitions_go_to_the_best_directory_that_is_left(
 
 
 def test_the_broker_refuses_moves_between_directories_that_are_well(
-    disks: LogDirs, broken: str, paths: dict[int, list[str]]
+    disks: LogDirsClient, broken: str, paths: dict[int, list[str]]
 ) -> None:
-    answer = disks.place([Place(GOES, TOPIC, FILLED, rest(paths, broken))])[0]
+    answer = disks.place([ReplicaLocation(GOES, TOPIC, FILLED, rest(paths, broken))])[0]
     assert (answer.result, "offline" in answer.detail) == ("retry", True)
 
 
 def test_other_brokers_are_levelled_meanwhile(
-    loop: Loop, brokers: Brokers, disks: LogDirs, broken: str, paths: dict[int, list[str]]
+    loop: Loop, brokers: Brokers, disks: LogDirsClient, broken: str, paths: dict[int, list[str]]
 ) -> None:
     loop.set(throttle_bytes_per_s=FAST)
     small, large = paths[STAYS]
@@ -306,7 +306,12 @@ def test_other_brokers_are_levelled_meanwhile(
 
 
 def test_when_it_is_mended_the_broker_is_levelled(
-    loop: Loop, brokers: Brokers, disks: LogDirs, volumes: dict[int, Volumes], broken: str, paths: dict[int, list[str]]
+    loop: Loop,
+    brokers: Brokers,
+    disks: LogDirsClient,
+    volumes: dict[int, Volumes],
+    broken: str,
+    paths: dict[int, list[str]],
 ) -> None:
     brokers.kill(GOES)
     (volumes[GOES].path(broken) / WALL).rmdir()

@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 from trueup.connectors.contract import Endpoint
-from trueup.connectors.kafka.logdirs.client import CORDON, LogDirs, Place
+from trueup.connectors.kafka.logdirs.client import CORDON, LogDirsClient, ReplicaLocation
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.servers.kafka import Kafka
 from trueup.state.common.errors import Stop
 from trueup.state.logdirs.settings import PARTITION, SIZE
-from trueup.state.logdirs.settings import LogDirs as Policy
+from trueup.state.logdirs.settings import LogDirsSettings as Policy
 from trueup.state.settings.settings import parse
 from trueup.streams.logdirs.checks import all_of
-from trueup.streams.logdirs.executor import Leveller
+from trueup.streams.logdirs.executor import DirectoryBalancer
 from trueup.streams.logdirs.reconciler import Dirs
 
 pytestmark = pytest.mark.servers
@@ -35,29 +35,31 @@ def broker(paths: list[str], new_root: Callable[[], Path]) -> Iterator[Kafka]:
 
 
 @pytest.fixture(scope="module")
-def disks(broker: Kafka) -> Iterator[LogDirs]:
-    with LogDirs(Endpoint("old", broker.bootstrap, 0)) as made:
+def disks(broker: Kafka) -> Iterator[LogDirsClient]:
+    with LogDirsClient(Endpoint("old", broker.bootstrap, 0)) as made:
         yield made
 
 
-def test_a_cordon_is_refused_before_the_broker_accepts_what_it_does_not_heed(disks: LogDirs, paths: list[str]) -> None:
+def test_a_cordon_is_refused_before_the_broker_accepts_what_it_does_not_heed(
+    disks: LogDirsClient, paths: list[str]
+) -> None:
     with pytest.raises(Stop, match="a broker before"):
         disks.cordon(NODE, paths[:1])
     assert not disks._settings([NODE], CORDON)[NODE]
 
 
-def test_strategy_size_falls_back_and_says_so(disks: LogDirs) -> None:
+def test_strategy_size_falls_back_and_says_so(disks: LogDirsClient) -> None:
     said: list[tuple[object, ...]] = []
-    leveller = Leveller({}, lambda *kept: said.append(kept), lambda *told: said.append(told), lambda *_: None)
+    leveller = DirectoryBalancer({}, lambda *kept: said.append(kept), lambda *told: said.append(told), lambda *_: None)
     dirs = Dirs("old", lambda: Policy(mode="enforce", strategy=SIZE), leveller, lambda: disks, lambda: 1, leveller._say)
-    dirs.turn()
+    dirs.reconcile()
     decision = dirs.known[NODE].decision
     assert decision is not None
     assert (decision.strategy, decision.cordon, decision.rule, said) == (PARTITION, None, "logdirs.cannot-cordon", [])
 
 
-def test_directories_are_chosen_for_a_topic_on_any_version(disks: LogDirs, paths: list[str]) -> None:
-    disks.place([Place(NODE, "chosen", number, paths[2]) for number in range(3)])
+def test_directories_are_chosen_for_a_topic_on_any_version(disks: LogDirsClient, paths: list[str]) -> None:
+    disks.place([ReplicaLocation(NODE, "chosen", number, paths[2]) for number in range(3)])
     disks.create_topic("chosen", {number: [NODE] for number in range(3)}, {})
 
     def homes() -> list[str]:

@@ -11,7 +11,7 @@ from trueup.connectors.bookkeeper.metadata import mark_codec
 from trueup.connectors.bookkeeper.placement.marks import MarkOrder, Marks
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.servers.zookeeper import ZooKeeper
-from trueup.connectors.zookeeper.client import Client, deletion
+from trueup.connectors.zookeeper.client import ZooKeeperClient, deletion
 from trueup.connectors.zookeeper.errors import Forbidden
 
 pytestmark = pytest.mark.servers
@@ -133,7 +133,7 @@ def test_a_session_that_may_not_says_so(tree: Tree, writer: Marks) -> None:
 def test_a_lost_answer_is_unknown_and_the_next_look_knows(zookeeper: ZooKeeper, tree: Tree) -> None:
     tree.ledgers([4])
     with Proxy(zookeeper.address) as proxy:
-        far = Client(proxy.address, timeout=6.0).open()
+        far = ZooKeeperClient(proxy.address, timeout=6.0).open()
         writer = Marks(far, tree.paths)
         ready = writer._look([MarkOrder(4, 0, (), 9)], [0], {})
         done: dict = {}
@@ -153,7 +153,7 @@ def test_a_lost_answer_is_unknown_and_the_next_look_knows(zookeeper: ZooKeeper, 
 def test_without_a_connection_nothing_is_written(zookeeper: ZooKeeper, tree: Tree) -> None:
     tree.ledgers([4])
     with Proxy(zookeeper.address) as proxy:
-        far = Client(proxy.address, timeout=6.0).open()
+        far = ZooKeeperClient(proxy.address, timeout=6.0).open()
         proxy.open = False
         proxy.cut()
         wait_until(lambda: not far.connected, 180.0, "the loss to be noticed")

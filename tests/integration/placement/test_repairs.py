@@ -9,15 +9,15 @@ from tests.e2e.trueup import Witness
 from tests.integration.bookkeeper.tree import MemoryJournal
 from tests.supervised import run
 from trueup.connectors.bookkeeper.metadata import queries
-from trueup.connectors.bookkeeper.metadata.capture import Capture, Known
-from trueup.connectors.bookkeeper.metadata.layout import Paths
+from trueup.connectors.bookkeeper.metadata.capture import BookKeeperCapture, Known
+from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths
 from trueup.connectors.bookkeeper.metadata.racks import Script
-from trueup.connectors.bookkeeper.placement.auditor_election import Orders, Role, Vote
+from trueup.connectors.bookkeeper.placement.auditor_election import AuditorOrders, Role, Vote
 from trueup.connectors.bookkeeper.placement.marks import MarkOrder, Marks
-from trueup.connectors.sandbox.cluster import Cluster
+from trueup.connectors.sandbox.cluster import SandboxCluster
 from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.connectors.sandbox.writer import Writer
-from trueup.connectors.zookeeper.client import Client
+from trueup.connectors.sandbox.writer import LedgerWriter
+from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.state.bookkeeper.observations import LedgerState
 
 pytestmark = pytest.mark.servers
@@ -30,20 +30,22 @@ WAIT_S = 180.0
 class Auditor:
     """Our vote, and what it was told."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self.told: list[Orders] = []
-        self.vote = Vote(lambda: Client(cluster.zookeeper.address, timeout=30.0), ROOT, "trueup-test", self.told.append)
+    def __init__(self, cluster: SandboxCluster) -> None:
+        self.told: list[AuditorOrders] = []
+        self.vote = Vote(
+            lambda: ZooKeeperClient(cluster.zookeeper.address, timeout=30.0), ROOT, "trueup-test", self.told.append
+        )
 
 
 @pytest.fixture(scope="module")
-def cluster(start_cluster: Callable[..., Cluster]) -> Cluster:
+def cluster(start_cluster: Callable[..., SandboxCluster]) -> SandboxCluster:
     # A worker gives up a lock after 1/32 of that, and twice as long each time.
     settings = {"lockReleaseOfFailedLedgerGracePeriod": 64_000}
     return start_cluster(racks={"/rack1": 3, "/rack2": 2}, autorecovery=1, daemons=False, settings=settings)
 
 
 @pytest.fixture(scope="module")
-def auditor(cluster: Cluster) -> Iterator[Auditor]:
+def auditor(cluster: SandboxCluster) -> Iterator[Auditor]:
     """Votes before any AutoRecovery daemon does."""
     made = Auditor(cluster)
     made.vote.start(run)
@@ -54,22 +56,22 @@ def auditor(cluster: Cluster) -> Iterator[Auditor]:
 
 
 @pytest.fixture(scope="module")
-def client(cluster: Cluster) -> Iterator[Client]:
-    made = Client(cluster.zookeeper.address, timeout=30.0).open()
+def client(cluster: SandboxCluster) -> Iterator[ZooKeeperClient]:
+    made = ZooKeeperClient(cluster.zookeeper.address, timeout=30.0).open()
     yield made
     made.shut()
 
 
 @pytest.fixture(scope="module")
-def paths(client: Client, auditor: Auditor) -> Paths:
+def paths(client: ZooKeeperClient, auditor: Auditor) -> BookKeeperPaths:
     return queries.paths_of(client, ROOT)
 
 
 @pytest.fixture(scope="module")
-def journal(cluster: Cluster, auditor: Auditor) -> Iterator[MemoryJournal]:
+def journal(cluster: SandboxCluster, auditor: Auditor) -> Iterator[MemoryJournal]:
     made = MemoryJournal()
-    capture = Capture(
-        lambda: Client(cluster.zookeeper.address, timeout=30.0), ROOT, Script(cluster.rack_script),
+    capture = BookKeeperCapture(
+        lambda: ZooKeeperClient(cluster.zookeeper.address, timeout=30.0), ROOT, Script(cluster.rack_script),
         made.publish, made.seen, Known(), lambda: 1_000,
     )  # fmt: skip
     capture.start(run)
@@ -79,14 +81,14 @@ def journal(cluster: Cluster, auditor: Auditor) -> Iterator[MemoryJournal]:
 
 
 @pytest.fixture(autouse=True)
-def all_bookies(cluster: Cluster, journal: MemoryJournal) -> None:
+def all_bookies(cluster: SandboxCluster, journal: MemoryJournal) -> None:
     cluster.start("bookies")
     wait_until(lambda: statuses(journal) == {"writable"}, WAIT_S, "all bookies to be registered")
 
 
 @pytest.fixture
-def writer(cluster: Cluster) -> Iterator[Writer]:
-    with Writer(cluster) as made:
+def writer(cluster: SandboxCluster) -> Iterator[LedgerWriter]:
+    with LedgerWriter(cluster) as made:
         yield made
 
 
@@ -108,7 +110,7 @@ def racks(journal: MemoryJournal, ledger: int) -> set[str | None]:
     return {rack[bookie] for bookie in members(journal, ledger)}
 
 
-def written(cluster: Cluster, writer: Writer, journal: MemoryJournal, down: str, ensemble: int = 2) -> int:
+def written(cluster: SandboxCluster, writer: LedgerWriter, journal: MemoryJournal, down: str, ensemble: int = 2) -> int:
     """A closed ledger written while these bookies were down."""
     cluster.stop(down)
     wait_until(lambda: "" in statuses(journal), WAIT_S, f"{down} to be lost")
@@ -122,23 +124,27 @@ def state(journal: MemoryJournal, ledger: int) -> int:
     return -1 if record is None else record["state"]
 
 
-def order(client: Client, paths: Paths, ledger: int, *replicas: str) -> MarkOrder:
+def order(client: ZooKeeperClient, paths: BookKeeperPaths, ledger: int, *replicas: str) -> MarkOrder:
     found = queries.one(client, paths, ledger, 0)
     assert found is not None
     return MarkOrder(ledger, found[1].version, replicas, 1_000)
 
 
-def marked(client: Client, paths: Paths, ledger: int) -> bool:
+def marked(client: ZooKeeperClient, paths: BookKeeperPaths, ledger: int) -> bool:
     return client.look(paths.mark(ledger)) is not None
 
 
-def test_bookies_stand_where_the_script_says(cluster: Cluster, journal: MemoryJournal) -> None:
+def test_bookies_stand_where_the_script_says(cluster: SandboxCluster, journal: MemoryJournal) -> None:
     told = {sighting.bookie: (sighting.rack, sighting.cookie) for sighting in journal.bookies[-1]}
     assert told == {cluster.bookie_id(n): (cluster.rack_of(n), True) for n in cluster.bookies}
 
 
 def test_a_marked_ledger_on_one_rack_is_spread(
-    cluster: Cluster, client: Client, paths: Paths, journal: MemoryJournal, writer: Writer
+    cluster: SandboxCluster,
+    client: ZooKeeperClient,
+    paths: BookKeeperPaths,
+    journal: MemoryJournal,
+    writer: LedgerWriter,
 ) -> None:
     ledger = written(cluster, writer, journal, "/rack2")
     before = racks(journal, ledger)
@@ -151,7 +157,11 @@ def test_a_marked_ledger_on_one_rack_is_spread(
 
 
 def test_a_marked_ledger_that_lost_a_bookie_is_made_up_to_strength(
-    cluster: Cluster, client: Client, paths: Paths, journal: MemoryJournal, writer: Writer
+    cluster: SandboxCluster,
+    client: ZooKeeperClient,
+    paths: BookKeeperPaths,
+    journal: MemoryJournal,
+    writer: LedgerWriter,
 ) -> None:
     ledger = writer.write(2, 2, 2, ENTRIES)
     wait_until(lambda: state(journal, ledger) == LedgerState.CLOSED, WAIT_S, "the ledger to be closed")
@@ -166,7 +176,11 @@ def test_a_marked_ledger_that_lost_a_bookie_is_made_up_to_strength(
 
 
 def test_one_entry_is_made_up_to_strength_although_a_whole_window_without_entries_is_lost(
-    cluster: Cluster, client: Client, paths: Paths, journal: MemoryJournal, writer: Writer
+    cluster: SandboxCluster,
+    client: ZooKeeperClient,
+    paths: BookKeeperPaths,
+    journal: MemoryJournal,
+    writer: LedgerWriter,
 ) -> None:
     ledger = writer.write(3, 2, 2, 1)
     wait_until(lambda: state(journal, ledger) == LedgerState.CLOSED, WAIT_S, "the ledger to be closed")
@@ -181,7 +195,11 @@ def test_one_entry_is_made_up_to_strength_although_a_whole_window_without_entrie
 
 
 def test_a_mark_is_withdrawn_from_under_a_worker_that_cannot_repair_it(
-    cluster: Cluster, client: Client, paths: Paths, journal: MemoryJournal, writer: Writer
+    cluster: SandboxCluster,
+    client: ZooKeeperClient,
+    paths: BookKeeperPaths,
+    journal: MemoryJournal,
+    writer: LedgerWriter,
 ) -> None:
     ledger = written(cluster, writer, journal, "/rack2")
     acting = Marks(client, paths)
@@ -193,16 +211,18 @@ def test_a_mark_is_withdrawn_from_under_a_worker_that_cannot_repair_it(
     assert (told, marked(client, paths, ledger), journal.marks[ledger]["version"]) == ("withdrawn", False, -1)
 
 
-def test_a_request_for_an_audit_comes_to_the_holder_of_the_vote(auditor: Auditor, client: Client, paths: Paths) -> None:
+def test_a_request_for_an_audit_comes_to_the_holder_of_the_vote(
+    auditor: Auditor, client: ZooKeeperClient, paths: BookKeeperPaths
+) -> None:
     before = len(auditor.told)
     found = client.look(paths.delay)
     assert found is not None
     client.put(paths.delay, found[0], -1)
     wait_until(lambda: len(auditor.told) > before, WAIT_S, "the request")
-    assert auditor.told[-1] == Orders(delay_s=0, audit=True, disabled=False)
+    assert auditor.told[-1] == AuditorOrders(delay_s=0, audit=True, disabled=False)
 
 
-def test_switching_replication_off_is_told(auditor: Auditor, client: Client, paths: Paths) -> None:
+def test_switching_replication_off_is_told(auditor: Auditor, client: ZooKeeperClient, paths: BookKeeperPaths) -> None:
     client.make(paths.disable)
     wait_until(lambda: auditor.told[-1].disabled, WAIT_S, "the switch")
     client.drop(paths.disable, -1)
@@ -211,7 +231,12 @@ def test_switching_replication_off_is_told(auditor: Auditor, client: Client, pat
 
 
 def test_the_auditor_is_parked_until_the_vote_is_given_back(
-    cluster: Cluster, auditor: Auditor, client: Client, paths: Paths, journal: MemoryJournal, writer: Writer
+    cluster: SandboxCluster,
+    auditor: Auditor,
+    client: ZooKeeperClient,
+    paths: BookKeeperPaths,
+    journal: MemoryJournal,
+    writer: LedgerWriter,
 ) -> None:
     ledger = writer.write(2, 2, 2, ENTRIES)
     wait_until(lambda: state(journal, ledger) == LedgerState.CLOSED, WAIT_S, "the ledger to be closed")

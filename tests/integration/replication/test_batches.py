@@ -20,7 +20,7 @@ from tests.replication.pair import EAST_TO_WEST, Copy, Pair, create
 from tests.replication.worker import Worker
 from tests.replication.writers import Writers
 from trueup.connectors.contract import Copier, Lease, Limits, LogId, Position, Progress
-from trueup.connectors.kafka.client.cluster import Cluster, cluster_id
+from trueup.connectors.kafka.client.cluster import KafkaClient, cluster_id
 from trueup.connectors.kafka.client.fetch_produce import FETCH, FETCH_VERSION, UNCOMMITTED, fetch_body, fetched
 from trueup.connectors.kafka.protocol.record_batch import HORIZON, walk
 from trueup.connectors.kafka.replication.connector import Batches
@@ -117,7 +117,7 @@ def wait_at(copier: Copier, offset: int) -> Progress:
 
 def headers_of(lease: Lease, at_target: bool = False) -> list[object]:
     """Batch headers of partition 0 as they stand in a log."""
-    cluster = Cluster(lease.target if at_target else lease.source)
+    cluster = KafkaClient(lease.target if at_target else lease.source)
     where = LogId(lease.assignments[0].source.topic, 0)
     cluster.refresh([where.topic])
     leader, at, found = cluster.asking(cluster.leader(where)), 0, []
@@ -390,7 +390,7 @@ def test_producers_that_the_broker_forgot_are_found_in_the_log(pair: Pair) -> No
     write(pair.east, topic, 2_000)
     write(pair.west, topic, 10, first=90_000)
     lease = Copy(Batches(), pair.lease(topic)).to_the_end()
-    cluster = Cluster(lease.lease.target)
+    cluster = KafkaClient(lease.lease.target)
     cluster.refresh([topic])
     where = LogId(topic, 0)
     configure(pair.west, ConfigResource(ResourceType.BROKER, "1"), "producer.id.expiration.ms", "1000")

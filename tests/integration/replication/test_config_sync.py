@@ -13,7 +13,7 @@ from trueup.connectors.kafka.client.metadata import Discovery
 from trueup.connectors.kafka.replication.admin import KafkaAdmin
 from trueup.connectors.replication.config_sync import Alignment, Outcome
 from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.state.replication.config_sync import Action, Kind, Policy, Right, Scope, diff, diff_rights
+from trueup.state.replication.config_sync import Action, ChangeKind, Policy, Right, Scope, diff, diff_rights
 
 pytestmark = pytest.mark.servers
 
@@ -102,9 +102,9 @@ def test_an_action_done_twice_changes_nothing(both: tuple[Side, Side]) -> None:
     west.create("again", 2)
     alignment = Alignment(east.cluster, west.cluster)
     actions = [
-        Action(Kind.GROW, "again", "", "", 2),
-        Action(Kind.SET, "again", "", "", configs={"retention.ms": "5000", "segment.ms": None}),
-        Action(Kind.ALLOW, "again", "", "", right=allow("read", "again")),
+        Action(ChangeKind.GROW, "again", "", "", 2),
+        Action(ChangeKind.SET, "again", "", "", configs={"retention.ms": "5000", "segment.ms": None}),
+        Action(ChangeKind.ALLOW, "again", "", "", right=allow("read", "again")),
     ]
     assert [outcome.result for _ in range(2) for outcome in alignment.apply(actions)] == ["done"] * 6
 
@@ -114,9 +114,9 @@ def test_what_the_broker_refuses_is_told_and_keeps_nothing_else(both: tuple[Side
     for topic in ("good", "bad"):
         west.create(topic)
     actions = [
-        Action(Kind.CREATE, "no such name!", "", "", 1),
-        Action(Kind.SET, "bad", "", "", configs={"retention.ms": "soon"}),
-        Action(Kind.SET, "good", "", "", configs={"retention.ms": "60000"}),
+        Action(ChangeKind.CREATE, "no such name!", "", "", 1),
+        Action(ChangeKind.SET, "bad", "", "", configs={"retention.ms": "soon"}),
+        Action(ChangeKind.SET, "good", "", "", configs={"retention.ms": "60000"}),
     ]
     outcomes = Alignment(east.cluster, west.cluster).apply(actions)
     assert [outcome.result for outcome in outcomes] == ["refused", "refused", "done"]
@@ -150,14 +150,14 @@ def test_rights_follow_by_name_by_prefix_and_of_groups_and_go_when_revoked(both:
         allow("read", "payers", resource="group"),
         Right("topic", "literal", "pay", "User:guest", "*", "read", "deny"),
     ]
-    alignment.apply([Action(Kind.ALLOW, "", "", "", right=right) for right in rights])
+    alignment.apply([Action(ChangeKind.ALLOW, "", "", "", right=right) for right in rights])
     scope = Scope({"pay": "pay"}, ["payers"])
     wait_until(lambda: set(rights) <= set(alignment.rights()[1]), 180.0, "the source's rights")
     pass_rights(both, scope, set())
     wait_until(lambda: set(rights) <= set(alignment.rights()[0]), 180.0, "the target to have them")
     _, carried = pass_rights(both, scope, set())
     alignment.apply(
-        [Action(Kind.REVOKE, "", "", "", right=rights[1]), Action(Kind.RELENT, "", "", "", right=rights[3])]
+        [Action(ChangeKind.REVOKE, "", "", "", right=rights[1]), Action(ChangeKind.RELENT, "", "", "", right=rights[3])]
     )
     wait_until(lambda: rights[3] not in alignment.rights()[1], 180.0, "the source to have revoked")
     outcomes, _ = pass_rights(both, scope, carried)
@@ -170,8 +170,8 @@ def test_nothing_is_allowed_while_something_could_not_be_denied(both: tuple[Side
     east, west = both
     nobody = Right("topic", "literal", "gate", "nobody", "*", "read", "deny")
     actions = [
-        Action(Kind.DENY, "gate", "", "", right=nobody),
-        Action(Kind.ALLOW, "gate", "", "", right=allow("read", "gate")),
+        Action(ChangeKind.DENY, "gate", "", "", right=nobody),
+        Action(ChangeKind.ALLOW, "gate", "", "", right=allow("read", "gate")),
     ]
     outcomes = Alignment(east.cluster, west.cluster).apply(actions)
     assert [outcome.result for outcome in outcomes] == ["refused", "skipped"]

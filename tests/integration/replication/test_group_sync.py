@@ -8,7 +8,7 @@ import pytest
 from tests.integration.replication.mirror import Side, copy, sides
 from trueup.connectors.contract import LogId
 from trueup.connectors.kafka.client.kafka_python import AT_ONCE
-from trueup.connectors.replication.group_sync import Checkpoint, Groups, Way
+from trueup.connectors.replication.group_sync import Checkpoint, Groups, OffsetMapping
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.state.replication.offset_map import OffsetMap
 
@@ -35,7 +35,7 @@ def prepared(both: tuple[Side, Side], topic: str, ahead: int = 3) -> OffsetMap:
     return copy(east, west, topic)
 
 
-def passed(both: tuple[Side, Side], group: str, way: Way, topic: str, **more: object) -> Checkpoint:
+def passed(both: tuple[Side, Side], group: str, way: OffsetMapping, topic: str, **more: object) -> Checkpoint:
     east, west = both
     [row] = Groups(east.groups, west.groups).sync([group], {LogId(topic, 0): way}, **more)  # type: ignore[arg-type]
     return row
@@ -47,7 +47,7 @@ def at(side: Side, group: str, topic: str) -> int | None:
 
 def test_a_group_goes_on_with_the_first_record_that_it_did_not_read(both: tuple[Side, Side]) -> None:
     east, west = both
-    way = Way(LogId("moves", 0), prepared(both, "moves"))
+    way = OffsetMapping(LogId("moves", 0), prepared(both, "moves"))
     east.commit("readers", {LogId("moves", 0): 0})
     east.consume("readers", "moves", 4)
     row = passed(both, "readers", way, "moves")
@@ -61,7 +61,7 @@ def test_a_group_goes_on_with_the_first_record_that_it_did_not_read(both: tuple[
 
 def test_nothing_is_changed_where_nothing_is_to_be(both: tuple[Side, Side]) -> None:
     east, west = both
-    way = Way(LogId("watched", 0), prepared(both, "watched"))
+    way = OffsetMapping(LogId("watched", 0), prepared(both, "watched"))
     east.commit("watched", {LogId("watched", 0): 5})
     row = passed(both, "watched", way, "watched", change=False)
     assert (row.action, row.translated, at(west, "watched", "watched")) == ("due", 8, None)
@@ -71,7 +71,7 @@ def test_nothing_is_changed_where_nothing_is_to_be(both: tuple[Side, Side]) -> N
 def test_a_group_with_members_there_is_not_touched(both: tuple[Side, Side], protocol: str) -> None:
     east, west = both
     name = f"busy-{protocol}"
-    way = Way(LogId(name, 0), prepared(both, name))
+    way = OffsetMapping(LogId(name, 0), prepared(both, name))
     east.commit(name, {LogId(name, 0): 6})
     west.commit(name, {LogId(name, 0): 1})
     with west.member(name, name, protocol):
@@ -84,7 +84,7 @@ def test_a_group_with_members_there_is_not_touched(both: tuple[Side, Side], prot
 
 def test_the_broker_itself_refuses_offsets_of_a_group_with_members(both: tuple[Side, Side]) -> None:
     east, west = both
-    way = Way(LogId("raced", 0), prepared(both, "raced"))
+    way = OffsetMapping(LogId("raced", 0), prepared(both, "raced"))
     east.commit("raced", {LogId("raced", 0): 6})
     west.commit("raced", {LogId("raced", 0): 1})
     looked = west.groups.states()
@@ -109,7 +109,7 @@ def commit(side: Side, asked: dict[str, dict[LogId, int]]) -> list[dict[LogId, s
 
 def test_a_group_never_goes_back_unless_told_to(both: tuple[Side, Side]) -> None:
     east, west = both
-    way = Way(LogId("forth", 0), prepared(both, "forth"))
+    way = OffsetMapping(LogId("forth", 0), prepared(both, "forth"))
     east.commit("forth", {LogId("forth", 0): 2})
     west.commit("forth", {LogId("forth", 0): 9})
     kept = passed(both, "forth", way, "forth")
@@ -119,7 +119,7 @@ def test_a_group_never_goes_back_unless_told_to(both: tuple[Side, Side]) -> None
 
 def test_a_group_ahead_of_the_copy_waits_at_its_end(both: tuple[Side, Side]) -> None:
     east, west = both
-    way = Way(LogId("ahead", 0), prepared(both, "ahead"))
+    way = OffsetMapping(LogId("ahead", 0), prepared(both, "ahead"))
     east.write("ahead", values(10, 15))
     east.commit("ahead", {LogId("ahead", 0): 14})
     row = passed(both, "ahead", way, "ahead")
@@ -129,12 +129,12 @@ def test_a_group_ahead_of_the_copy_waits_at_its_end(both: tuple[Side, Side]) -> 
 def test_without_a_copy_there_is_no_offset(both: tuple[Side, Side]) -> None:
     both[0].create("fresh")
     both[0].commit("fresh", {LogId("fresh", 0): 0})
-    row = passed(both, "fresh", Way(LogId("fresh", 0), OffsetMap()), "fresh")
+    row = passed(both, "fresh", OffsetMapping(LogId("fresh", 0), OffsetMap()), "fresh")
     assert (row.action, row.reason) == ("waiting", "nothing was copied yet")
 
 
 def test_a_second_pass_finds_nothing_to_do(both: tuple[Side, Side]) -> None:
-    way = Way(LogId("twice", 0), prepared(both, "twice"))
+    way = OffsetMapping(LogId("twice", 0), prepared(both, "twice"))
     both[0].commit("twice", {LogId("twice", 0): 5})
     actions = [passed(both, "twice", way, "twice").action for _ in range(2)]
     assert actions == ["moved", "kept"]
@@ -147,7 +147,9 @@ def test_partitions_that_go_into_one_have_the_least_offset(both: tuple[Side, Sid
     east.create("more")
     east.write("more", values(0, 10))
     east.commit("many", {LogId("many", 0): 8, LogId("more", 0): 2})
-    ways = {LogId(topic, 0): Way(LogId("many", 0), known) for topic, known in (("many", there), ("more", other))}
+    ways = {
+        LogId(topic, 0): OffsetMapping(LogId("many", 0), known) for topic, known in (("many", there), ("more", other))
+    }
     rows = Groups(east.groups, west.groups).sync(["many"], ways)
     assert ({row.translated for row in rows}, at(west, "many", "many")) == ({5}, 5)
 
@@ -157,9 +159,9 @@ def test_a_group_moves_there_and_back_over_one_link(both: tuple[Side, Side]) -> 
     there = prepared(both, "home")
     east.commit("home", {LogId("home", 0): 0})
     east.consume("home", "home", 4)
-    passed(both, "home", Way(LogId("home", 0), there), "home")
+    passed(both, "home", OffsetMapping(LogId("home", 0), there), "home")
     west.consume("home", "home", 3)
-    back = Way(LogId("home", 0), there, reverse=True)
+    back = OffsetMapping(LogId("home", 0), there, reverse=True)
     [row] = Groups(west.groups, east.groups).sync(["home"], {LogId("home", 0): back})
     assert (row.action, row.translated, east.consume("home", "home", 1)) == ("moved", 7, ["v7"])
 
@@ -175,13 +177,13 @@ def test_a_group_moves_there_and_back_where_both_sides_write(both: tuple[Side, S
     back = copy(west, east, topic)
     east.commit("both", {place: 0})
     read = east.consume("both", topic, 5)
-    Groups(east.groups, west.groups).sync(["both"], {place: Way(place, there, back)})
+    Groups(east.groups, west.groups).sync(["both"], {place: OffsetMapping(place, there, back)})
     read += west.consume("both", topic, 3)
     west.write(topic, values(3, 5, "w"))
     back = copy(west, east, topic, back)
     there = copy(east, west, topic, there)
     read += west.consume("both", topic, 2)
-    Groups(west.groups, east.groups).sync(["both"], {place: Way(place, back, there)})
+    Groups(west.groups, east.groups).sync(["both"], {place: OffsetMapping(place, back, there)})
     left = [value for offset, value, _ in east.read(topic, 0, at(east, "both", topic) or 0)]
     assert set(read + left) == {*values(0, 4, "e"), *values(0, 5, "w")}
 
@@ -199,5 +201,5 @@ def test_a_group_is_set_only_between_the_topics_that_were_copied(both: tuple[Sid
     known = prepared(both, "anew")
     here, there = (side.discovery.topics(["anew"], configs=False)["anew"].id for side in both)
     east.commit("late", {place: 4})
-    ways = [Way(place, known, ids=ids) for ids in ((here, here), (there, there), (here, there))]
+    ways = [OffsetMapping(place, known, ids=ids) for ids in ((here, here), (there, there), (here, there))]
     assert [passed(both, "late", way, "anew").action for way in ways] == ["waiting", "waiting", "moved"]

@@ -10,9 +10,9 @@ import pytest
 from tests.integration.replication.mirror import Side, copy, sides
 from trueup.connectors.contract import LogId
 from trueup.connectors.replication.config_sync import Alignment
-from trueup.connectors.replication.group_sync import Checkpoint, Groups, Way
+from trueup.connectors.replication.group_sync import Checkpoint, Groups, OffsetMapping
 from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.state.replication.config_sync import Action, Kind, Policy, diff
+from trueup.state.replication.config_sync import Action, ChangeKind, Policy, diff
 from trueup.state.replication.offset_map import OffsetMap, from_records
 from trueup.state.replication.settings import EXCLUDED
 
@@ -41,7 +41,7 @@ def align(both: tuple[Side, Side], topic: str, exclude: tuple[str, ...] = EXCLUD
 
 
 def checkpoint(both: tuple[Side, Side], group: str, maps: dict[LogId, OffsetMap]) -> dict[LogId, Checkpoint]:
-    ways = {place: Way(place, known) for place, known in maps.items()}
+    ways = {place: OffsetMapping(place, known) for place, known in maps.items()}
     return {row.source: row for row in Groups(both[0].groups, both[1].groups).sync([group], ways)}
 
 
@@ -139,7 +139,7 @@ def test_consumers_fail_over_and_back(both: tuple[Side, Side]) -> None:
     read = east.consume(GROUP, "fails", 8)
     checkpoint(both, GROUP, {place: there})
     read += west.consume(GROUP, "fails", 7)
-    Groups(west.groups, east.groups).sync([GROUP], {place: Way(place, there, reverse=True)})
+    Groups(west.groups, east.groups).sync([GROUP], {place: OffsetMapping(place, there, reverse=True)})
     read += east.consume(GROUP, "fails", 5)
     assert read == [str(number) for number in range(20)]
 
@@ -157,7 +157,7 @@ def test_a_setting_taken_off_at_the_source_goes_back_to_the_targets_default(both
     east, west = both
     for side in both:
         side.create("taken", 1, delete_retention_ms="2000")
-    change(east, Action(Kind.SET, "taken", "", "", configs={"delete.retention.ms": None}))
+    change(east, Action(ChangeKind.SET, "taken", "", "", configs={"delete.retention.ms": None}))
     wait_until(lambda: not own(east, "taken", "delete.retention.ms"), 180.0, "the source to have the default")
     align(both, "taken")
     assert not own(west, "taken", "delete.retention.ms")
@@ -167,7 +167,7 @@ def test_partitions_added_at_the_source_are_added_and_groups_follow_there(both: 
     east, west = both
     east.create("grows", 1)
     align(both, "grows")
-    change(east, Action(Kind.GROW, "grows", "", "", 3))
+    change(east, Action(ChangeKind.GROW, "grows", "", "", 3))
     wait_until(lambda: len(east.discovery.topics(["grows"])["grows"].leaders) == 3, 180.0, "the source to have grown")
     align(both, "grows")
     added = LogId("grows", 2)

@@ -6,9 +6,9 @@ import psutil
 import pytest
 from kazoo.client import KazooClient
 
-from trueup.connectors.sandbox.cluster import Cluster
+from trueup.connectors.sandbox.cluster import SandboxCluster
 from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.connectors.sandbox.writer import Readback, Writer, payload
+from trueup.connectors.sandbox.writer import LedgerWriter, Readback, payload
 from trueup.state.common.errors import Stop, Unknown
 
 pytestmark = pytest.mark.servers
@@ -17,23 +17,23 @@ ENTRIES = 30
 
 
 @pytest.fixture(scope="module")
-def cluster(start_cluster: Callable[..., Cluster]) -> Cluster:
+def cluster(start_cluster: Callable[..., SandboxCluster]) -> SandboxCluster:
     return start_cluster(racks={"/rack1": 2, "/rack2": 2}, autorecovery=1, kafka=True)
 
 
 @pytest.fixture(autouse=True)
-def all_up(cluster: Cluster) -> None:
+def all_up(cluster: SandboxCluster) -> None:
     cluster.start("bookies")
 
 
 @pytest.fixture
-def writer(cluster: Cluster) -> Iterator[Writer]:
-    with Writer(cluster) as made:
+def writer(cluster: SandboxCluster) -> Iterator[LedgerWriter]:
+    with LedgerWriter(cluster) as made:
         yield made
 
 
 @pytest.fixture
-def session(cluster: Cluster) -> Iterator[KazooClient]:
+def session(cluster: SandboxCluster) -> Iterator[KazooClient]:
     client = KazooClient(cluster.zookeeper.address)
     client.start()
     yield client
@@ -41,7 +41,7 @@ def session(cluster: Cluster) -> Iterator[KazooClient]:
     client.close()
 
 
-def test_every_server_listens_on_loopback_only(cluster: Cluster) -> None:
+def test_every_server_listens_on_loopback_only(cluster: SandboxCluster) -> None:
     listening = [
         connection.laddr.ip
         for server in cluster.servers.values()
@@ -51,23 +51,23 @@ def test_every_server_listens_on_loopback_only(cluster: Cluster) -> None:
     assert [ip for ip in listening if not ip.removeprefix("::ffff:").startswith("127.")] == []
 
 
-def test_bookies_register_under_the_addresses_of_their_racks(cluster: Cluster, session: KazooClient) -> None:
+def test_bookies_register_under_the_addresses_of_their_racks(cluster: SandboxCluster, session: KazooClient) -> None:
     registered = {name for name in session.get_children("/ledgers/available") if name != "readonly"}
     assert registered == {cluster.bookie_id(n) for n in cluster.bookies}
 
 
-def test_the_rack_script_answers_for_each_bookie(cluster: Cluster) -> None:
+def test_the_rack_script_answers_for_each_bookie(cluster: SandboxCluster) -> None:
     addresses = [cluster.bookie_id(n).split(":")[0] for n in cluster.bookies]
     done = subprocess.run([cluster.rack_script, *addresses], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["/rack1", "/rack1", "/rack2", "/rack2"]
 
 
-def test_what_was_written_reads_back(writer: Writer) -> None:
+def test_what_was_written_reads_back(writer: LedgerWriter) -> None:
     ledger = writer.write(2, 2, 2, ENTRIES)
     assert writer.verify(ledger, ENTRIES).read == ENTRIES
 
 
-def test_an_open_ledger_is_read_without_fencing_it(writer: Writer) -> None:
+def test_an_open_ledger_is_read_without_fencing_it(writer: LedgerWriter) -> None:
     handle = writer.create(2, 2, 2)
     writer.add(handle, ENTRIES)
     assert writer.verify(handle.ledger, ENTRIES).read == ENTRIES
@@ -75,7 +75,9 @@ def test_an_open_ledger_is_read_without_fencing_it(writer: Writer) -> None:
     assert handle.entries == ENTRIES + 1
 
 
-def test_a_writer_goes_on_in_a_new_fragment_when_it_loses_a_bookie(cluster: Cluster, writer: Writer) -> None:
+def test_a_writer_goes_on_in_a_new_fragment_when_it_loses_a_bookie(
+    cluster: SandboxCluster, writer: LedgerWriter
+) -> None:
     handle = writer.create(3, 3, 2)
     writer.add(handle, ENTRIES)
     member = handle.java.getLedgerMetadata().getEnsembleAt(0).get(0).toString()
@@ -86,7 +88,7 @@ def test_a_writer_goes_on_in_a_new_fragment_when_it_loses_a_bookie(cluster: Clus
     assert writer.verify(handle.ledger, 2 * ENTRIES).read == 2 * ENTRIES
 
 
-def test_a_lost_entry_does_not_hide_the_others(cluster: Cluster, writer: Writer) -> None:
+def test_a_lost_entry_does_not_hide_the_others(cluster: SandboxCluster, writer: LedgerWriter) -> None:
     handle = writer.create(2, 1, 1)
     writer.add(handle, ENTRIES)
     writer.close(handle)
@@ -97,19 +99,22 @@ def test_a_lost_entry_does_not_hide_the_others(cluster: Cluster, writer: Writer)
     assert writer.verify(handle.ledger, ENTRIES).lost == tuple(lost)
 
 
-def test_all_entries_of_a_dead_cluster_are_lost(cluster: Cluster, writer: Writer) -> None:
+def test_all_entries_of_a_dead_cluster_are_lost(cluster: SandboxCluster, writer: LedgerWriter) -> None:
     ledger = writer.write(2, 2, 2, ENTRIES)
     cluster.kill("bookies")
     assert writer.verify(ledger, ENTRIES).lost == tuple(range(ENTRIES))
 
 
-def test_other_content_is_corrupt(cluster: Cluster) -> None:
-    with Writer(cluster, entry_size=100, name="longer") as longer, Writer(cluster, entry_size=99) as shorter:
+def test_other_content_is_corrupt(cluster: SandboxCluster) -> None:
+    with (
+        LedgerWriter(cluster, entry_size=100, name="longer") as longer,
+        LedgerWriter(cluster, entry_size=99) as shorter,
+    ):
         ledger = longer.write(2, 2, 2, 3)
         assert shorter.verify(ledger, 3).corrupt == (0, 1, 2)
 
 
-def test_a_flipped_bit_on_disk_is_corrupt(cluster: Cluster, writer: Writer) -> None:
+def test_a_flipped_bit_on_disk_is_corrupt(cluster: SandboxCluster, writer: LedgerWriter) -> None:
     handle = writer.create(1, 1, 1)
     writer.add(handle, 5)
     writer.close(handle)
@@ -121,49 +126,49 @@ def test_a_flipped_bit_on_disk_is_corrupt(cluster: Cluster, writer: Writer) -> N
     assert writer.verify(handle.ledger, 5) == Readback(handle.ledger, 4, corrupt=(3,))
 
 
-def test_a_deleted_ledger_is_lost(writer: Writer) -> None:
+def test_a_deleted_ledger_is_lost(writer: LedgerWriter) -> None:
     ledger = writer.write(2, 2, 2, 1)
     writer.delete(ledger)
     assert writer.verify(ledger, 1).lost == (0,)
 
 
-def test_no_ledger_can_be_made_on_too_few_bookies(cluster: Cluster, writer: Writer) -> None:
+def test_no_ledger_can_be_made_on_too_few_bookies(cluster: SandboxCluster, writer: LedgerWriter) -> None:
     with pytest.raises(Unknown, match="NotEnoughBookies"):
         writer.create(5, 2, 2)
 
 
-def test_a_killed_bookie_loses_its_registration_and_gets_it_back(cluster: Cluster, session: KazooClient) -> None:
+def test_a_killed_bookie_loses_its_registration_and_gets_it_back(cluster: SandboxCluster, session: KazooClient) -> None:
     cluster.kill("bookie4")
     wait_until(lambda: not registered(session, cluster, 4), 180.0, "the registration gone")
     cluster.start("bookie4")
     assert registered(session, cluster, 4)
 
 
-def test_a_stopped_bookie_says_goodbye_at_once(cluster: Cluster, session: KazooClient) -> None:
+def test_a_stopped_bookie_says_goodbye_at_once(cluster: SandboxCluster, session: KazooClient) -> None:
     cluster.stop("bookie3", 180.0)
     assert not registered(session, cluster, 3)
 
 
-def test_a_rack_goes_and_comes_as_one(cluster: Cluster) -> None:
+def test_a_rack_goes_and_comes_as_one(cluster: SandboxCluster) -> None:
     cluster.kill("/rack2")
     assert [name for name, alive in cluster.status().items() if not alive] == ["bookie3", "bookie4"]
     cluster.start("/rack2")
     assert all(cluster.status().values())
 
 
-def test_entries_outlive_a_kill_of_every_bookie(cluster: Cluster, writer: Writer) -> None:
+def test_entries_outlive_a_kill_of_every_bookie(cluster: SandboxCluster, writer: LedgerWriter) -> None:
     ledger = writer.write(2, 2, 2, ENTRIES)
     cluster.kill("bookies")
     cluster.start("bookies")
     assert writer.verify(ledger, ENTRIES).read == ENTRIES
 
 
-def test_an_unknown_server_is_refused_with_the_known_ones(cluster: Cluster) -> None:
+def test_an_unknown_server_is_refused_with_the_known_ones(cluster: SandboxCluster) -> None:
     with pytest.raises(Stop, match=r"bookie4.*/rack2"):
         cluster.kill("bookie5")
 
 
-def test_the_worker_carries_the_repair_flag(cluster: Cluster) -> None:
+def test_the_worker_carries_the_repair_flag(cluster: SandboxCluster) -> None:
     conf = (cluster.autorecoveries[0].root / "autorecovery1.conf").read_text()
     assert "repairedPlacementPolicyNotAdheringBookieEnabled=true\n" in conf
 
@@ -182,5 +187,5 @@ def flip(directory: Path, content: bytes) -> None:
     assert found
 
 
-def registered(session: KazooClient, cluster: Cluster, number: int) -> bool:
+def registered(session: KazooClient, cluster: SandboxCluster, number: int) -> bool:
     return session.exists(f"/ledgers/available/{cluster.bookie_id(number)}") is not None

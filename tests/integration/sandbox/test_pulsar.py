@@ -8,7 +8,7 @@ from kazoo.client import KazooClient
 from trueup.connectors.sandbox.forgetting import data_of, forget, listed, path, plant, truncate, unload
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.messages import Messages
-from trueup.connectors.sandbox.pulsar import Pulsar
+from trueup.connectors.sandbox.pulsar import SandboxPulsar
 from trueup.state.common.errors import Stop
 
 pytestmark = pytest.mark.servers
@@ -17,20 +17,20 @@ ENTRIES = 40
 
 
 @pytest.fixture(scope="module")
-def pulsar(new_root: Callable[[], Path]) -> Iterator[Pulsar]:
-    with Pulsar(new_root(), settings={"managedLedgerMaxEntriesPerLedger": ENTRIES}) as made:
+def pulsar(new_root: Callable[[], Path]) -> Iterator[SandboxPulsar]:
+    with SandboxPulsar(new_root(), settings={"managedLedgerMaxEntriesPerLedger": ENTRIES}) as made:
         made.up()
         yield made
 
 
 @pytest.fixture
-def messages(pulsar: Pulsar) -> Iterator[Messages]:
+def messages(pulsar: SandboxPulsar) -> Iterator[Messages]:
     with Messages(pulsar.service_url) as client:
         yield client
 
 
 @pytest.fixture
-def zookeeper(pulsar: Pulsar) -> Iterator[KazooClient]:
+def zookeeper(pulsar: SandboxPulsar) -> Iterator[KazooClient]:
     client = KazooClient(pulsar.zookeeper.address)
     client.start(timeout=60.0)
     yield client
@@ -38,7 +38,7 @@ def zookeeper(pulsar: Pulsar) -> Iterator[KazooClient]:
     client.close()
 
 
-def test_a_topic_is_read_back_through_the_death_of_the_broker(pulsar: Pulsar, messages: Messages) -> None:
+def test_a_topic_is_read_back_through_the_death_of_the_broker(pulsar: SandboxPulsar, messages: Messages) -> None:
     messages.write("public/default/kept", range(200))
     with messages.writer("public/default/live") as writer:
         wait_until(lambda: len(writer.acknowledged) > 20, 120.0, "some messages")
@@ -51,7 +51,9 @@ def test_a_topic_is_read_back_through_the_death_of_the_broker(pulsar: Pulsar, me
     assert messages.read("public/default/live").missing(acknowledged) == []
 
 
-def test_forgotten_ledgers_are_left_and_not_listed(pulsar: Pulsar, messages: Messages, zookeeper: KazooClient) -> None:
+def test_forgotten_ledgers_are_left_and_not_listed(
+    pulsar: SandboxPulsar, messages: Messages, zookeeper: KazooClient
+) -> None:
     topic = "public/default/forgets"
     messages.write(topic, range(4 * ENTRIES + 1))
     messages.write("public/default/remembers", range(100))
@@ -64,39 +66,41 @@ def test_forgotten_ledgers_are_left_and_not_listed(pulsar: Pulsar, messages: Mes
     assert messages.read("public/default/remembers").numbers == tuple(range(100))
 
 
-def test_what_is_truncated_otherwise_is_deleted(pulsar: Pulsar, messages: Messages, zookeeper: KazooClient) -> None:
+def test_what_is_truncated_otherwise_is_deleted(
+    pulsar: SandboxPulsar, messages: Messages, zookeeper: KazooClient
+) -> None:
     messages.write("public/default/truncated", range(2 * ENTRIES + 1))
     dropped = truncate(pulsar, "public/default/truncated")
     wait_until(lambda: not any(zookeeper.exists(path(ledger)) for ledger in dropped), 60.0, "their deletion")
     assert len(dropped) == 2
 
 
-def test_a_topic_loaded_again_has_another_open_ledger(pulsar: Pulsar, messages: Messages) -> None:
+def test_a_topic_loaded_again_has_another_open_ledger(pulsar: SandboxPulsar, messages: Messages) -> None:
     messages.write("public/default/unloaded", range(10))
     before = listed(pulsar, "public/default/unloaded")
     unload(pulsar, "public/default/unloaded")
     assert listed(pulsar, "public/default/unloaded")[:-1] == before
 
 
-def test_a_planted_ledger_is_one_for_bookkeeper_too(pulsar: Pulsar) -> None:
+def test_a_planted_ledger_is_one_for_bookkeeper_too(pulsar: SandboxPulsar) -> None:
     owner = "public/default/persistent/never"
     ledger = plant(pulsar, data_of(owner))
     answer = urllib3.request("GET", f"{pulsar.bookies[1].url}/api/v1/ledger/metadata?ledger_id={ledger}").json()
     assert (answer[str(ledger)]["state"], answer[str(ledger)]["lastEntryId"]) == ("CLOSED", -1)
 
 
-def test_ledgers_made_after_a_planted_one_have_higher_ids(pulsar: Pulsar, messages: Messages) -> None:
+def test_ledgers_made_after_a_planted_one_have_higher_ids(pulsar: SandboxPulsar, messages: Messages) -> None:
     planted = plant(pulsar, data_of("public/default/persistent/later"))
     messages.write("public/default/later", range(1))
     assert min(listed(pulsar, "public/default/later")) > planted
 
 
-def test_what_the_broker_refuses_is_said(pulsar: Pulsar) -> None:
+def test_what_the_broker_refuses_is_said(pulsar: SandboxPulsar) -> None:
     with pytest.raises(Stop, match="404"):
         pulsar.ask("GET", "persistent/public/default/never/internalStats")
 
 
-def test_the_cluster_ends_in_order_and_comes_up_with_its_topics(pulsar: Pulsar) -> None:
+def test_the_cluster_ends_in_order_and_comes_up_with_its_topics(pulsar: SandboxPulsar) -> None:
     with Messages(pulsar.service_url) as client:
         client.write("public/default/outlasts", range(60))
     pulsar.down(60.0)

@@ -9,7 +9,7 @@ from kazoo.security import make_digest_acl
 from tests.proxy import Proxy
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.servers.zookeeper import ZooKeeper
-from trueup.connectors.zookeeper.client import Client, Committed, Event, Pace, check, deletion, writing
+from trueup.connectors.zookeeper.client import CommittedNode, NodeEvent, Pace, ZooKeeperClient, check, deletion, writing
 from trueup.connectors.zookeeper.errors import FORBIDDEN, GONE, BadVersion, Forbidden, NodeExists, NoNode, NotEmpty
 from trueup.connectors.zookeeper.requests import Multi
 from trueup.state.common.errors import BadSettings, Retry, TrueupError, Unknown
@@ -20,11 +20,11 @@ Heard = list[tuple[int, int, str]]
 
 
 @pytest.fixture
-def connect(zookeeper: ZooKeeper) -> Iterator[Callable[..., Client]]:
-    opened: list[Client] = []
+def connect(zookeeper: ZooKeeper) -> Iterator[Callable[..., ZooKeeperClient]]:
+    opened: list[ZooKeeperClient] = []
 
-    def make(address: str = zookeeper.address, **options: Any) -> Client:
-        opened.append(Client(address, timeout=6.0, **options).open())
+    def make(address: str = zookeeper.address, **options: Any) -> ZooKeeperClient:
+        opened.append(ZooKeeperClient(address, timeout=6.0, **options).open())
         return opened[-1]
 
     yield make
@@ -33,24 +33,26 @@ def connect(zookeeper: ZooKeeper) -> Iterator[Callable[..., Client]]:
 
 
 @pytest.fixture
-def client(connect: Callable[..., Client]) -> Client:
+def client(connect: Callable[..., ZooKeeperClient]) -> ZooKeeperClient:
     return connect()
 
 
 @pytest.fixture
-def root(client: Client, own_root: str) -> str:
+def root(client: ZooKeeperClient, own_root: str) -> str:
     return client.make(own_root)
 
 
-def creations(client: Client, root: str, count: int) -> list[bytes]:
+def creations(client: ZooKeeperClient, root: str, count: int) -> list[bytes]:
     names = [b"n%04d" % n for n in range(count)]
     batches = [names[at : at + 100] for at in range(0, count, 100)]
     done = client.commit([client.creation(f"{root}/{n.decode()}", b"data " + n) for n in batch] for batch in batches)
-    assert not any(code for answer in done if isinstance(answer, Committed) for code in answer.codes)
+    assert not any(code for answer in done if isinstance(answer, CommittedNode) for code in answer.codes)
     return names
 
 
-def test_every_write_below_a_watched_root_is_told_once_in_order(connect: Any, client: Client, root: str) -> None:
+def test_every_write_below_a_watched_root_is_told_once_in_order(
+    connect: Any, client: ZooKeeperClient, root: str
+) -> None:
     heard: Heard = []
     connect(sink=heard.extend).add_watch(root)
     names = creations(client, root, 1_000)
@@ -59,11 +61,11 @@ def test_every_write_below_a_watched_root_is_told_once_in_order(connect: Any, cl
         client.drop(f"{root}/{name.decode()}", -1)
     wait_until(lambda: len(heard) >= 1_100, 180.0, "all events")
     told = [(kind, path[len(root) + 1 :].encode()) for _, kind, path in heard]
-    changes = [(kind, name) for name in names[:50] for kind in (Event.DATA, Event.DELETED)]
-    assert told == [(Event.CREATED, name) for name in names] + changes
+    changes = [(kind, name) for name in names[:50] for kind in (NodeEvent.DATA, NodeEvent.DELETED)]
+    assert told == [(NodeEvent.CREATED, name) for name in names] + changes
 
 
-def test_an_event_carries_the_zxid_of_its_write(connect: Any, client: Client, root: str) -> None:
+def test_an_event_carries_the_zxid_of_its_write(connect: Any, client: ZooKeeperClient, root: str) -> None:
     heard: Heard = []
     connect(sink=heard.extend).add_watch(root)
     path = client.make(f"{root}/a")
@@ -74,7 +76,7 @@ def test_an_event_carries_the_zxid_of_its_write(connect: Any, client: Client, ro
 
 
 @pytest.mark.parametrize("bulk", [True, False], ids=["multi", "single"])
-def test_many_reads_find_what_single_reads_find(client: Client, root: str, bulk: bool) -> None:
+def test_many_reads_find_what_single_reads_find(client: ZooKeeperClient, root: str, bulk: bool) -> None:
     names = creations(client, root, 600)
     client._bulk = bulk
     asked = [*names[:300], b"missing", *names[300:]]
@@ -83,7 +85,7 @@ def test_many_reads_find_what_single_reads_find(client: Client, root: str, bulk:
     assert found == [client.look(f"{root}/{name.decode()}") for name in asked]
 
 
-def test_znodes_without_data_have_empty_data(client: Client, root: str) -> None:
+def test_znodes_without_data_have_empty_data(client: ZooKeeperClient, root: str) -> None:
     client.create(f"{root}/null", None)
     client.make(f"{root}/empty")
     (part,) = client.multi_read(root, [b"null", b"empty"])
@@ -91,7 +93,7 @@ def test_znodes_without_data_have_empty_data(client: Client, root: str) -> None:
 
 
 @pytest.mark.parametrize("bulk", [True, False], ids=["multi", "single"])
-def test_forbidden_is_not_gone(client: Client, root: str, bulk: bool) -> None:
+def test_forbidden_is_not_gone(client: ZooKeeperClient, root: str, bulk: bool) -> None:
     client.make(f"{root}/open")
     client.create(f"{root}/closed", b"x", acl=[make_digest_acl("u", "p", all=True)])
     client._bulk = bulk
@@ -99,13 +101,13 @@ def test_forbidden_is_not_gone(client: Client, root: str, bulk: bool) -> None:
     assert [size for part in parts for size in part.size.tolist()] == [FORBIDDEN, GONE, 0]
 
 
-def test_credentials_are_passed_through(connect: Any, client: Client, root: str) -> None:
+def test_credentials_are_passed_through(connect: Any, client: ZooKeeperClient, root: str) -> None:
     client.create(f"{root}/closed", b"x", acl=[make_digest_acl("u", "p", all=True)])
     (part,) = connect(auth_data=[("digest", "u:p")]).multi_read(root, [b"closed"])
     assert part.data(0) == b"x"
 
 
-def test_listings_show_one_instant_and_nothing_for_what_is_missing(client: Client, root: str) -> None:
+def test_listings_show_one_instant_and_nothing_for_what_is_missing(client: ZooKeeperClient, root: str) -> None:
     creations(client, root, 3)
     lists, zxid = client.listings([root, f"{root}/none", f"{root}/n0001"])
     found = client.look(f"{root}/n0002")
@@ -115,7 +117,7 @@ def test_listings_show_one_instant_and_nothing_for_what_is_missing(client: Clien
     )
 
 
-def test_comparison_names_exactly_what_changed(connect: Any, client: Client, root: str) -> None:
+def test_comparison_names_exactly_what_changed(connect: Any, client: ZooKeeperClient, root: str) -> None:
     names = creations(client, root, 5_000)
     _, since = client.listing(root)
     client.put(f"{root}/n0007", b"", -1)
@@ -124,26 +126,26 @@ def test_comparison_names_exactly_what_changed(connect: Any, client: Client, roo
     other = connect(sink=heard.extend)
     other.set_watches(since, [f"{root}/".encode() + name for name in names], [root.encode()])
     assert sorted((path[len(root) :], kind) for _, kind, path in heard) == [
-        ("", Event.CHILDREN),
-        ("/n0007", Event.DATA),
-        ("/n4999", Event.DELETED),
+        ("", NodeEvent.CHILDREN),
+        ("/n0007", NodeEvent.DATA),
+        ("/n4999", NodeEvent.DELETED),
     ]
 
 
-def test_a_server_that_is_behind_is_refused(zookeeper: ZooKeeper, client: Client) -> None:
+def test_a_server_that_is_behind_is_refused(zookeeper: ZooKeeper, client: ZooKeeperClient) -> None:
     _, zxid = client.listing("/")
     with pytest.raises(Retry):
-        Client(zookeeper.address).open(wait_s=1.0, after_zxid=zxid + 1_000)
+        ZooKeeperClient(zookeeper.address).open(wait_s=1.0, after_zxid=zxid + 1_000)
 
 
 def test_no_server_is_a_reason_to_try_again() -> None:
     with Proxy("127.0.0.1:1") as nowhere, pytest.raises(Retry):
-        Client(nowhere.address).open(wait_s=0.5)
+        ZooKeeperClient(nowhere.address).open(wait_s=0.5)
 
 
 def test_a_path_in_the_server_list_is_refused() -> None:
     with pytest.raises(BadSettings):
-        Client("127.0.0.1:2181/chroot")
+        ZooKeeperClient("127.0.0.1:2181/chroot")
 
 
 @pytest.mark.parametrize(
@@ -157,22 +159,24 @@ def test_a_path_in_the_server_list_is_refused() -> None:
         (lambda c, r: c.listing(f"{r}/none"), NoNode),
     ],
 )
-def test_refusals_are_told_apart(client: Client, root: str, act: Any, error: type[TrueupError]) -> None:
+def test_refusals_are_told_apart(client: ZooKeeperClient, root: str, act: Any, error: type[TrueupError]) -> None:
     client.create(f"{root}/closed", b"", acl=[make_digest_acl("u", "p", all=True)])
     with pytest.raises(error):
         act(client, root)
 
 
-def test_a_commit_is_whole_or_nothing(client: Client, root: str) -> None:
+def test_a_commit_is_whole_or_nothing(client: ZooKeeperClient, root: str) -> None:
     batches = [
         [client.creation(f"{root}/a"), check(root, 0), writing(f"{root}/a", b"x", 0)],
         [client.creation(f"{root}/b"), check(root, 9), deletion(f"{root}/a", -1)],
     ]
-    done = [answer.codes for answer in client.commit(batches) if isinstance(answer, Committed)]
+    done = [answer.codes for answer in client.commit(batches) if isinstance(answer, CommittedNode)]
     assert (done[0], done[1][1], client.listing(root)[0]) == ([None, None, None], -103, [b"a"])
 
 
-def test_a_lost_answer_to_a_write_is_unknown(zookeeper: ZooKeeper, connect: Any, client: Client, root: str) -> None:
+def test_a_lost_answer_to_a_write_is_unknown(
+    zookeeper: ZooKeeper, connect: Any, client: ZooKeeperClient, root: str
+) -> None:
     with Proxy(zookeeper.address) as proxy:
         far = connect(proxy.address)
         proxy.deaf = True
@@ -195,7 +199,9 @@ def test_a_lost_answer_to_a_read_is_worth_another_try(zookeeper: ZooKeeper, conn
         proxy.deaf = False
 
 
-def test_without_a_connection_nothing_is_sent(zookeeper: ZooKeeper, connect: Any, client: Client, root: str) -> None:
+def test_without_a_connection_nothing_is_sent(
+    zookeeper: ZooKeeper, connect: Any, client: ZooKeeperClient, root: str
+) -> None:
     with Proxy(zookeeper.address) as proxy:
         far = connect(proxy.address)
         proxy.open = False
@@ -207,7 +213,7 @@ def test_without_a_connection_nothing_is_sent(zookeeper: ZooKeeper, connect: Any
 
 
 def test_a_write_that_was_still_in_the_queue_is_worth_another_try(
-    zookeeper: ZooKeeper, connect: Any, client: Client, root: str
+    zookeeper: ZooKeeper, connect: Any, client: ZooKeeperClient, root: str
 ) -> None:
     with Proxy(zookeeper.address) as proxy:
         far = connect(proxy.address)

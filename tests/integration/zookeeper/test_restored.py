@@ -11,12 +11,12 @@ from tests.integration.bookkeeper.tree import MemoryJournal, Tree
 from tests.integration.deletion.owners import Owners, OwnersJournal
 from tests.integration.zookeeper.watched import WAIT_S
 from tests.supervised import run
-from trueup.connectors.bookkeeper.metadata.capture import Capture, Known
+from trueup.connectors.bookkeeper.metadata.capture import BookKeeperCapture, Known
 from trueup.connectors.bookkeeper.metadata.racks import Unmapped
-from trueup.connectors.pulsar.capture import Capture as Owning
+from trueup.connectors.pulsar.capture import PulsarCapture as Owning
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.servers.zookeeper import ZooKeeper
-from trueup.connectors.zookeeper.client import Client
+from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.state.bookkeeper.observations import LedgerState
 
 pytestmark = pytest.mark.servers
@@ -31,7 +31,7 @@ class Copied:
         self.server, self.copy = ZooKeeper(root / "zookeeper"), root / "copy"
         self.data = root / "zookeeper" / "data"
         self.server.up()
-        self.client = Client(self.server.address, timeout=30.0).open(60.0)
+        self.client = ZooKeeperClient(self.server.address, timeout=30.0).open(60.0)
         self.tree, self.owners = Tree(self.client, "/ledgers"), Owners(self.client, "")
         self.tree.make("/ledgers/INSTANCEID", b"one")
         self.tree.ledgers([1, 2, TEMPORARY])
@@ -64,7 +64,7 @@ class Copied:
         self.server.kill()
         back()
         self.server.up()
-        self.client = Client(self.server.address, timeout=30.0).open(60.0)
+        self.client = ZooKeeperClient(self.server.address, timeout=30.0).open(60.0)
         self.tree.client = self.owners.client = self.client
 
     def outrun(self) -> None:
@@ -87,11 +87,11 @@ class Copied:
         later = np.isin(known.ledgers, LATER)
         return Known(known.ledgers[later], known.mzxids[later])
 
-    def connect(self) -> Client:
-        return Client(self.server.address, timeout=30.0)
+    def connect(self) -> ZooKeeperClient:
+        return ZooKeeperClient(self.server.address, timeout=30.0)
 
-    def capture(self, known: Known) -> Capture:
-        made = Capture(
+    def capture(self, known: Known) -> BookKeeperCapture:
+        made = BookKeeperCapture(
             self.connect, "/ledgers", Unmapped(), self.journal.publish, self.journal.seen, known, lambda: 1_000
         )
         made.start(run)
@@ -113,7 +113,7 @@ def copied(new_root: Callable[[], Path]) -> Iterator[Copied]:
     made.server.close()
 
 
-def refused(capture: Capture | Owning) -> str:
+def refused(capture: BookKeeperCapture | Owning) -> str:
     """What a capture says that does not get in step."""
     wait_until(lambda: capture.health().problem or capture.health().synced, WAIT_S, "the capture to say something")
     found = capture.health()

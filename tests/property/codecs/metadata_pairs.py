@@ -12,14 +12,14 @@ import numpy as np
 
 from trueup.connectors.bookkeeper.messages import LedgerMetadata
 from trueup.connectors.bookkeeper.metadata import bulk, metadata
-from trueup.connectors.bookkeeper.metadata.layout import Paths
+from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths
 from trueup.connectors.zookeeper.requests import Znodes
 from trueup.state.bookkeeper.observations import LedgerRecord, LedgerState
 from trueup.state.common.errors import BadBytes
 
 EDGES = (-(2**63), -(2**63) + 1, -(2**31), -2, -1, 0, 1, 2, 254, 255, 256, 2**31 - 1, 2**63 - 2, 2**63 - 1)
 LEDGER, AT_ONCE = 5, 2_000
-PATHS = Paths("/ledgers")
+PATHS = BookKeeperPaths("/ledgers")
 
 
 def generated(rng: random.Random) -> bytes:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trueup.connectors.bookkeeper.bookie.entries import DamagedEntry, Digest, Kind, head_of
-from trueup.connectors.bookkeeper.bookie.frames import Frames
+from trueup.connectors.bookkeeper.bookie.entries import DamagedEntry, Digest, ReadResult, head_of
+from trueup.connectors.bookkeeper.bookie.frames import BookieFrames
 from trueup.connectors.bookkeeper.bookie.striping import Piece, held, pieces, write_set
 from trueup.state.bookkeeper.observations import FragmentRecord
 
@@ -27,13 +27,15 @@ def test_frames_do_not_depend_on_how_the_stream_was_cut(bodies: list[bytes], cut
         room[:got], left = left[:got], left[got:]
         return got
 
-    frames = Frames(receive, "b:1", size)
+    frames = BookieFrames(receive, "b:1", size)
     assert [bytes(body) for body in iter(frames.next, None)] == bodies
 
 
-@given(st.sampled_from(Kind), ids, ids, st.integers(-1, LONG), ids, st.binary(max_size=200), st.binary(max_size=20))
+@given(
+    st.sampled_from(ReadResult), ids, ids, st.integers(-1, LONG), ids, st.binary(max_size=200), st.binary(max_size=20)
+)
 def test_entries_come_back_as_they_were_sealed(
-    kind: Kind, ledger: int, entry: int, confirmed: int, length: int, payload: bytes, password: bytes
+    kind: ReadResult, ledger: int, entry: int, confirmed: int, length: int, payload: bytes, password: bytes
 ) -> None:
     digest = Digest(kind, password)
     stored = memoryview(digest.seal(head_of(ledger, entry, confirmed, length), payload))
@@ -41,8 +43,8 @@ def test_entries_come_back_as_they_were_sealed(
     assert (digest.entry(ledger, stored), bytes(stored[digest.offset :])) == ((entry, confirmed), payload)
 
 
-@given(st.sampled_from([Kind.CRC32, Kind.CRC32C, Kind.HMAC]), st.binary(max_size=60), st.data())
-def test_no_flipped_bit_goes_unnoticed(kind: Kind, payload: bytes, data: st.DataObject) -> None:
+@given(st.sampled_from([ReadResult.CRC32, ReadResult.CRC32C, ReadResult.HMAC]), st.binary(max_size=60), st.data())
+def test_no_flipped_bit_goes_unnoticed(kind: ReadResult, payload: bytes, data: st.DataObject) -> None:
     digest = Digest(kind, b"secret")
     stored = bytearray(digest.seal(head_of(5, 6, 4, 99), payload))
     stored[data.draw(st.integers(0, len(stored) - 1))] ^= 1 << data.draw(st.integers(0, 7))
@@ -50,8 +52,8 @@ def test_no_flipped_bit_goes_unnoticed(kind: Kind, payload: bytes, data: st.Data
         digest.check(5, 6, memoryview(stored))
 
 
-@given(st.sampled_from(Kind), st.binary(max_size=80))
-def test_no_bytes_are_too_strange_for_an_entry(kind: Kind, stored: bytes) -> None:
+@given(st.sampled_from(ReadResult), st.binary(max_size=80))
+def test_no_bytes_are_too_strange_for_an_entry(kind: ReadResult, stored: bytes) -> None:
     with pytest.raises(DamagedEntry):
         Digest(kind).check(LONG, LONG, memoryview(stored))
 

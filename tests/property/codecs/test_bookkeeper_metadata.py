@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from tests.property.codecs import metadata_pairs
 from trueup.connectors.bookkeeper.messages import LedgerMetadata
 from trueup.connectors.bookkeeper.metadata import bulk, metadata, queries
-from trueup.connectors.bookkeeper.metadata.layout import Paths
+from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths
 from trueup.connectors.protobuf import varint
 from trueup.connectors.zookeeper.requests import Znodes
 from trueup.state.bookkeeper.observations import LedgerRecord, LedgerState
 from trueup.state.common.errors import BadBytes
 
 SECRET = b"pass\nw\xff0rd"
-PATHS = Paths("/ledgers")
+PATHS = BookKeeperPaths("/ledgers")
 bookies = st.text("abcdefghijXYZ0123456789:.-_", min_size=1, max_size=40).filter(metadata.valid_bookie)
 counts = st.integers(0, 2**62)
 

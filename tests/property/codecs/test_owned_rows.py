@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.property.codecs.test_bookkeeper_metadata import ledgers
 from trueup.state.bookkeeper.observations import LedgerRecord
 from trueup.state.common.errors import BadBytes
-from trueup.state.deletion.owners import Pointers, Status, claim_of
+from trueup.state.deletion.owners import OwnerStatus, Pointers, claim_of
 from trueup.streams.deletion.journal import node_rows, owned_rows, pointers_of
 from trueup.streams.deletion.owners import record_of
 from trueup.streams.journal.codec import decode, encode
@@ -24,7 +24,7 @@ customs = st.fixed_dictionaries(
 records = st.tuples(ledgers(), st.one_of(customs, st.just({}))).map(lambda pair: {**pair[0], "custom": pair[1]})
 longs, names = st.integers(0, 2**62), st.text("abc/%é", max_size=9)
 nodes = st.builds(
-    Pointers, path=names, owner=names, name=names, status=st.sampled_from(list(Status)),
+    Pointers, path=names, owner=names, name=names, status=st.sampled_from(list(OwnerStatus)),
     version=st.integers(-1, 2**31 - 1), mzxid=longs, seen_ms=longs,
     ledgers=st.lists(longs, max_size=5, unique=True).map(tuple), elsewhere=st.booleans(), error=names,
     copies=st.just(()),

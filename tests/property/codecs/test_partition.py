@@ -21,7 +21,7 @@ from trueup.connectors.kafka.protocol.record_batch import (
 )
 from trueup.connectors.kafka.replication.batches.partition import Entry, Told, Track
 from trueup.connectors.kafka.replication.batches.position import ahead, following
-from trueup.connectors.kafka.replication.batches.resume import Own, Standing
+from trueup.connectors.kafka.replication.batches.resume import Own, ResumePoint
 from trueup.state.common.errors import Stop
 from trueup.state.replication.provenance import producer_id, tag_of
 
@@ -59,7 +59,7 @@ class Target:
         )
         return offset
 
-    def standing(self, track: Track) -> Standing:
+    def standing(self, track: Track) -> ResumePoint:
         """What a look at it tells, for the track's place."""
         counts = track.place.counts
         ours = {p: k[-1][1] for p, k in self.known.items() if (tag := tag_of(p)) and tag.flow == FLOW}
@@ -79,7 +79,7 @@ class Target:
                 own.setdefault(header.producer_id, deque()).append(found)
         last = {p: batches[-1].last_sequence for p, batches in own.items()} | ours
         beyond = {p: s for p, s in last.items() if ahead(following(s), counts.get(p, 0)) > 0}
-        return Standing(self.end, frozenset(ours), beyond, own, whole=True)
+        return ResumePoint(self.end, frozenset(ours), beyond, own, whole=True)
 
 
 def batch_of(offset: int, numbers: Sequence[int], span: int, producer: int, sequence: int) -> bytes:

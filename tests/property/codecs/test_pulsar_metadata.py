@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trueup.connectors.pulsar import compressed, messages, metadata
-from trueup.connectors.pulsar.layout import Paths
+from trueup.connectors.pulsar.layout import PulsarPaths
 from trueup.connectors.pulsar.metadata import Listed
 from trueup.connectors.pulsar.nodes import pointers_of
 from trueup.connectors.zookeeper.requests import Stat
 from trueup.state.common.errors import BadBytes
-from trueup.state.deletion.owners import Status
+from trueup.state.deletion.owners import OwnerStatus
 
 WHERE = "/managed-ledgers/t/ns/persistent/a"
 ids = st.integers(0, 2**62)
@@ -98,9 +98,9 @@ def test_damage_is_nothing_but_unreadable(drawn: Any, codec: int | None, at: int
     place = at % (len(data) + 1)
     data[place : place + len(put)] = put
     stat = Stat(1, 2, 3, 4, 5, 0, 0, 0, len(data), 0, 0)
-    node = pointers_of(Paths(), WHERE, bytes(data), stat, 6)
+    node = pointers_of(PulsarPaths(), WHERE, bytes(data), stat, 6)
     assert node is not None
-    assert (node.status, bool(node.error)) in [(Status.READABLE, False), (Status.UNREADABLE, True)]
+    assert (node.status, bool(node.error)) in [(OwnerStatus.READABLE, False), (OwnerStatus.UNREADABLE, True)]
 
 
 @given(

@@ -17,7 +17,7 @@ from trueup.state.deletion.owned_ledgers import (
     nodes_of,
     packed,
 )
-from trueup.state.deletion.owners import Component, Pointers, Status
+from trueup.state.deletion.owners import Component, OwnerStatus, Pointers
 from trueup.state.deletion.verdicts import LEAK, judge
 from trueup.state.deletion.view import OwnerBucket
 
@@ -25,7 +25,7 @@ OWNERS = ("t/n/persistent/a", "t/n/persistent/b")
 STATES = (LedgerState.GONE, LedgerState.OPEN, LedgerState.CLOSED)
 ledger_rows = st.tuples(st.integers(0, 9), st.sampled_from(STATES), st.integers(0, 1), st.integers(-1, 2))
 node_rows = st.tuples(
-    st.integers(0, 1), st.sampled_from(["", "sub"]), st.sampled_from(list(Status)), st.sets(st.integers(0, 9))
+    st.integers(0, 1), st.sampled_from(["", "sub"]), st.sampled_from(list(OwnerStatus)), st.sets(st.integers(0, 9))
 )
 steps = st.lists(st.one_of(ledger_rows, node_rows), max_size=40)
 
@@ -38,7 +38,7 @@ def ledger_table(at: int, row: tuple[int, LedgerState, int, int]) -> Table:
     return Table(made, ("", OWNERS[ledger % 2] if state else OWNERS[owner]))
 
 
-def node_table(at: int, row: tuple[int, str, Status, set[int]]) -> Table:
+def node_table(at: int, row: tuple[int, str, OwnerStatus, set[int]]) -> Table:
     owner, name, status, listed = row
     path = f"{OWNERS[owner]}/{name}"
     return nodes_of([Pointers(path, OWNERS[owner], name, status, at, at, 1, tuple(sorted(listed)))])

@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trueup.state.replication.provenance import onward, onward_tokens, producer_id, tag_of, tokens_bytes, tokens_of
-from trueup.state.replication.topology import Route, doubled
+from trueup.state.replication.topology import LinkRoute, doubled
 
 sizes = st.integers(2, 6)
 paths, flows = st.integers(0, 2**32 - 1), st.integers(0, 2**16 - 1)
 
 
 def links(pairs, forward=True):
-    return [Route(f"{a}-{b}", str(a), str(b), forward, {"t": "t"}) for a, b in pairs]
+    return [LinkRoute(f"{a}-{b}", str(a), str(b), forward, {"t": "t"}) for a, b in pairs]
 
 
 def ring(n):
@@ -95,7 +95,7 @@ def test_a_mesh_that_forwards_doubles_and_the_check_says_so(n):
 
 any_links = st.lists(
     st.tuples(st.integers(0, 3), st.integers(0, 3), st.booleans()).filter(lambda link: link[0] != link[1]), max_size=8
-).map(lambda found: [Route(f"l{i}", str(a), str(b), fwd, {"t": "t"}) for i, (a, b, fwd) in enumerate(found)])
+).map(lambda found: [LinkRoute(f"l{i}", str(a), str(b), fwd, {"t": "t"}) for i, (a, b, fwd) in enumerate(found)])
 
 
 @given(any_links)

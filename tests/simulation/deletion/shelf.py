@@ -7,11 +7,11 @@ from typing import Any
 from tests.simulation.checkers import Violation
 from tests.simulation.deletion.world import World
 from trueup.connectors.pulsar.offload_index import pair_of
-from trueup.connectors.s3.store import Head, Object, Place, Upload
+from trueup.connectors.s3.store import BucketLocation, Head, Object, Upload
 from trueup.state.common.errors import Retry, Unknown
-from trueup.state.deletion.offloads import Copy, Pair
+from trueup.state.deletion.offloads import OffloadedCopy, Pair
 from trueup.state.deletion.orphan_objects import Referenced
-from trueup.state.deletion.owners import Pointers, Status
+from trueup.state.deletion.owners import OwnerStatus, Pointers
 from trueup.streams.journal.codec import ledger_key
 
 CLUSTER = "lab"
@@ -20,7 +20,7 @@ CLUSTER = "lab"
 class Shelf:
     """What `connectors.s3.store.Store` is, over the world. ``records``: what the journal holds of deletions."""
 
-    place = Place("shelf")
+    place = BucketLocation("shelf")
 
     def __init__(self, world: World, records: Mapping[bytes, Any], random: Random) -> None:
         self.world, self.records, self.random, self.calm = world, records, random, False
@@ -95,17 +95,17 @@ class Asked:
         self.meanwhile()
         copies = {copied.pair: _copy(copied) for node in self.world.nodes.values() for copied in node.copies.values()}
         listed = {ledger: owner for owner, node in self.world.nodes.items() for ledger in node.listed}
-        return Referenced(copies, listed, dict.fromkeys(self.world.nodes, Status.READABLE))
+        return Referenced(copies, listed, dict.fromkeys(self.world.nodes, OwnerStatus.READABLE))
 
     def nodes(self, owner: str) -> list[Pointers]:
         self.meanwhile()
         node = self.world.nodes.get(owner)
         if node is None:
-            return [Pointers(owner, owner, "", Status.GONE, -1, 1, 1)]
+            return [Pointers(owner, owner, "", OwnerStatus.GONE, -1, 1, 1)]
         copies = tuple(_copy(copied) for copied in node.copies.values())
-        return [Pointers(owner, owner, "", Status.READABLE, 1, 1, 1, tuple(node.listed), copies=copies)]
+        return [Pointers(owner, owner, "", OwnerStatus.READABLE, 1, 1, 1, tuple(node.listed), copies=copies)]
 
-    def obstacle(self) -> str:
+    def blocked_reason(self) -> str:
         return ""
 
     def meanwhile(self) -> None:
@@ -113,5 +113,5 @@ class Asked:
             self.world.step()
 
 
-def _copy(copied: Any) -> Copy:
-    return Copy(copied.pair, copied.complete, "S3", Shelf.place.bucket)
+def _copy(copied: Any) -> OffloadedCopy:
+    return OffloadedCopy(copied.pair, copied.complete, "S3", Shelf.place.bucket)

@@ -18,18 +18,18 @@ from tests.simulation.deletion.world import BOOKIES, OWNERS, Node, World
 from trueup.connectors.pulsar.offload_index import pair_of
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.common.errors import Retry
-from trueup.state.deletion.lifecycle import Marker, Stage
+from trueup.state.deletion.lifecycle import Deletion, DeletionStage
 from trueup.state.deletion.offloads import Pair
 from trueup.state.deletion.orphan_objects import LOST
 from trueup.state.deletion.owned_ledgers import NO_LEDGERS, NO_NODES, OWNED, Table, nodes_of
-from trueup.state.deletion.owners import Component, Pointers, Status
+from trueup.state.deletion.owners import Component, OwnerStatus, Pointers
 from trueup.state.deletion.rules import DROPPED, LEAK_RULES
-from trueup.state.deletion.settings import Deletion
-from trueup.state.deletion.stores import Store
+from trueup.state.deletion.settings import DeletionSettings
+from trueup.state.deletion.stores import StoreSettings
 from trueup.state.deletion.view import OwnerBucket
-from trueup.streams.deletion.orphan_objects import Strays
-from trueup.streams.deletion.reconciler import Markers
-from trueup.streams.deletion.target import Item, Result
+from trueup.streams.deletion.orphan_objects import OrphanObjects
+from trueup.streams.deletion.reconciler import DeletionReconciler
+from trueup.streams.deletion.target import DeletionResult, Item
 from trueup.streams.journal.codec import ledger_key
 
 STEPS, BUCKETS = 60, 2
@@ -61,7 +61,7 @@ class Journal:
         taken = self.random.randrange(len(records)) if fails else len(records)
         for _, key, value in records[:taken]:
             before, self.records[key] = self.records.get(key), value
-            if value is None and before is not None and before["stage"] == Stage.GONE:
+            if value is None and before is not None and before["stage"] == DeletionStage.GONE:
                 self.confirmed.add(int.from_bytes(key, "big"))
         if fails:
             raise Retry("the journal", f"{taken} of {len(records)} taken", "again")
@@ -77,7 +77,7 @@ class Connector:
         self.world, self.journal, self.calm = world, journal, False
         self.deleted: list[int] = []
 
-    def obstacle(self) -> str:
+    def blocked_reason(self) -> str:
         return ""
 
     def find(self, ledgers: Sequence[int]) -> dict[int, Item]:
@@ -85,48 +85,48 @@ class Connector:
         there = self.world.ledgers
         return {i: Item(there[i].version, tuple(sorted(set(there[i].bookies)))) for i in ledgers if i in there}
 
-    def delete(self, markers: Sequence[Marker]) -> list[Result]:
+    def delete(self, markers: Sequence[Deletion]) -> list[DeletionResult]:
         self.maybe_dies()
         return [self._one(marker) for marker in markers]
 
-    def check(self, markers: Sequence[Marker]) -> list[Result]:
+    def check(self, markers: Sequence[Deletion]) -> list[DeletionResult]:
         self.maybe_dies()
         return [self._look(marker) for marker in markers]
 
-    def _look(self, marker: Marker) -> Result:
+    def _look(self, marker: Deletion) -> DeletionResult:
         if marker.ledger not in self.world.ledgers:
-            return Result(marker.ledger, "gone", "")
+            return DeletionResult(marker.ledger, "gone", "")
         why = self.refuses(marker) or self.unverified(marker)
-        return Result(marker.ledger, "refused" if why else "ready", why)
+        return DeletionResult(marker.ledger, "refused" if why else "ready", why)
 
-    def _one(self, marker: Marker) -> Result:
+    def _one(self, marker: Deletion) -> DeletionResult:
         """Something happens, the owner is read, something happens again, and then the transaction with its checks."""
         world, number = self.world, marker.ledger
         self.meanwhile(marker)
         node = world.nodes.get(marker.owner)
         if number not in world.ledgers:
-            return Result(number, "gone", "")
+            return DeletionResult(number, "gone", "")
         if why := self.refuses(marker) or self.unverified(marker):
-            return Result(number, "refused", why)
+            return DeletionResult(number, "refused", why)
         read = node.version if node else -1
         self.meanwhile(marker)
         lost = not self.calm and world.random.random() < 0.1
         if lost and world.random.random() < 0.5:
-            return Result(number, "unknown", "the connection was lost")
+            return DeletionResult(number, "unknown", "the connection was lost")
         if number not in world.ledgers:
-            return Result(number, "unknown" if lost else "gone", "")
+            return DeletionResult(number, "unknown" if lost else "gone", "")
         if not self.holds(marker, read):
-            return Result(number, "unknown" if lost else "refused", "what was read is another version")
+            return DeletionResult(number, "unknown" if lost else "refused", "what was read is another version")
         self.carry_out(marker)
         self.maybe_dies()
-        return Result(number, "unknown" if lost else "deleted", "")
+        return DeletionResult(number, "unknown" if lost else "deleted", "")
 
-    def meanwhile(self, marker: Marker) -> None:
+    def meanwhile(self, marker: Deletion) -> None:
         if not self.calm and self.world.random.random() < 0.3:
             self.world.meanwhile(marker.owner, marker.ledger)
         self.maybe_dies()
 
-    def refuses(self, marker: Marker) -> str:
+    def refuses(self, marker: Deletion) -> str:
         """What is not as it has to be when it is read afresh."""
         node, number = self.world.nodes.get(marker.owner), marker.ledger
         if node is None:
@@ -141,7 +141,7 @@ class Connector:
     def dropped(self, node: Node, number: int) -> bool:
         return number in node.listed and number in node.copies and node.copies[number].dropped
 
-    def unverified(self, marker: Marker) -> str:
+    def unverified(self, marker: Deletion) -> str:
         """What is wrong with the copy that a deletion rests on."""
         if marker.rule != DROPPED:
             return ""
@@ -153,15 +153,15 @@ class Connector:
     def superseded(self, node: Node, number: int) -> bool:
         return any(other > number for other in node.listed)
 
-    def holds(self, marker: Marker, read: int) -> bool:
+    def holds(self, marker: Deletion, read: int) -> bool:
         """Whether the transaction's checks hold; ``read``: the version of the owner's node that was read."""
         node = self.world.nodes.get(marker.owner)
         return node is not None and node.version == read and self.unchanged(marker)
 
-    def unchanged(self, marker: Marker) -> bool:
+    def unchanged(self, marker: Deletion) -> bool:
         return self.world.ledgers[marker.ledger].version == marker.version
 
-    def carry_out(self, marker: Marker) -> None:
+    def carry_out(self, marker: Deletion) -> None:
         """The ledger is deleted, whether or not it may be."""
         world, number = self.world, marker.ledger
         copies = [node.copies[number] for node in world.nodes.values() if number in node.copies]
@@ -177,7 +177,7 @@ class Connector:
         if world.ledgers[number].version != marker.version:
             raise Violation(f"ledger {number} was deleted at another version than was decided on")
         told = self.journal.records.get(ledger_key(number))
-        if told is None or told["stage"] != Stage.DELETING:
+        if told is None or told["stage"] != DeletionStage.DELETING:
             raise Violation(f"ledger {number} was deleted and the journal does not say that it was ordered")
         del world.ledgers[number]
         world.told(number, "deleted by Trueup")
@@ -202,10 +202,10 @@ class Parts(NamedTuple):
     """What a simulation is made of; a defective one is put in their place."""
 
     connector: type[Connector] = Connector
-    markers: type[Markers] = Markers
+    markers: type[DeletionReconciler] = DeletionReconciler
     bucket: type[OwnerBucket] = OwnerBucket
     asked: type[Asked] = Asked
-    strays: type[Strays] = Strays
+    strays: type[OrphanObjects] = OrphanObjects
 
 
 @dataclass
@@ -229,7 +229,7 @@ class Simulation:
         self.connector = parts.connector(self.world, self.journal)
         self.stores = [MemoryStore() for _ in range(BUCKETS)]
         self.waiting: list[int | str] = []
-        self.policy = Deletion(
+        self.policy = DeletionSettings(
             owners="pulsar", instance="x", mode="enforce", grace_s=GRACE_S, confirm_s=1, retry_s=1, missing_s=0
         )
         self.said = Journal(self.random)
@@ -238,16 +238,16 @@ class Simulation:
         self.crashes = 0
         self.markers, self.strays = self._begin(), self._begin_strays()
 
-    def _begin_strays(self) -> Strays:
+    def _begin_strays(self) -> OrphanObjects:
         made = self.parts.strays(
-            {"shelf": self.shelf}, {"shelf": Store("shelf", cluster=CLUSTER, list_s=1)},  # type: ignore[dict-item]
+            {"shelf": self.shelf}, {"shelf": StoreSettings("shelf", cluster=CLUSTER, list_s=1)},  # type: ignore[dict-item]
             self.parts.asked(self.world, self.shelf), self.said, lambda: self.policy,  # type: ignore[arg-type]
             lambda *_: None, lambda: self.world.now_ms,
         )  # fmt: skip
         made.load()
         return made
 
-    def _begin(self) -> Markers:
+    def _begin(self) -> DeletionReconciler:
         made = self.parts.markers(
             self.connector, self.journal, lambda: self.policy, lambda: 1,  # type: ignore[arg-type]
             self._counted, lambda: self.world.now_ms, BUCKETS, self.connector.check,
@@ -269,8 +269,8 @@ class Simulation:
             tail = "\n".join([again, *self.world.log[-30:]])
             raise Violation(f"seed {self.seed}: {error}\n{tail}") from error
         return Outcome(
-            self.seed, len(self.connector.deleted), self.ends.get(Stage.CONFIRMED, 0),
-            self.ends.get(Stage.WITHDRAWN, 0), self.crashes, self.shelf.deleted,
+            self.seed, len(self.connector.deleted), self.ends.get(DeletionStage.CONFIRMED, 0),
+            self.ends.get(DeletionStage.WITHDRAWN, 0), self.crashes, self.shelf.deleted,
         )  # fmt: skip
 
     def _step(self) -> None:
@@ -278,7 +278,12 @@ class Simulation:
         self.world.spoil()
         for marker in self.markers.markers.values():
             node = self.world.nodes.get(marker.owner)
-            if marker.stage is Stage.MARKED and node and marker.ledger in node.copies and self.random.random() < 0.3:
+            if (
+                marker.stage is DeletionStage.MARKED
+                and node
+                and marker.ledger in node.copies
+                and self.random.random() < 0.3
+            ):
                 self.world.spoil(node.copies[marker.ledger].pair.data_key)
         self.policy = replace(self.policy, paused=self.random.random() < 0.3)
         self.world.now_ms += self.random.choice((10, 500, 3_000, 40_000))
@@ -290,8 +295,8 @@ class Simulation:
     def _approve(self) -> None:
         """Now and then an operator says yes to what waits, and the application may die."""
         try:
-            self.strays.turn()
-            waiting = [m.ledger for m in self.strays.markers.markers.values() if m.stage is Stage.MARKED]
+            self.strays.reconcile()
+            waiting = [m.ledger for m in self.strays.markers.markers.values() if m.stage is DeletionStage.MARKED]
             if waiting and (self.connector.calm or self.random.random() < 0.3):
                 self.strays.markers.approve(waiting)
         except Retry:
@@ -302,29 +307,29 @@ class Simulation:
     def _turn(self) -> None:
         before, acting = dict(self.markers.markers), self.markers
         try:
-            self.markers.turn()
+            self.markers.reconcile()
         except Crash:
             self.crashes += 1
             self.markers = self._begin()
         self._check(acting, before)
 
-    def _check(self, acting: Markers, before: Mapping[int, Marker]) -> None:
+    def _check(self, acting: DeletionReconciler, before: Mapping[int, Deletion]) -> None:
         """What is said of a ledger is so: gone when its metadata are, confirmed when nothing is left of it."""
         told = {int.from_bytes(key, "big"): value for key, value in self.journal.records.items() if value is not None}
-        if acting is self.markers and not acting.obstacle and told.keys() != acting.markers.keys():
+        if acting is self.markers and not acting.blocked_reason and told.keys() != acting.markers.keys():
             raise Violation(f"the journal knows {sorted(told)} and the application {sorted(acting.markers)}")
         for entry in acting.history.rows():
-            if entry.outcome == Stage.GONE and entry.ledger in self.world.ledgers:
+            if entry.outcome == DeletionStage.GONE and entry.ledger in self.world.ledgers:
                 raise Violation(f"ledger {entry.ledger} is said to be gone and is there")
         for number in self.journal.confirmed:
             left = [b for b in self.world.ever[number] if number in self.world.held[b]]
             if number in self.world.ledgers or left:
                 raise Violation(f"ledger {number} is confirmed gone and there: {left}")
         for number, marker in before.items():
-            if marker.stage is Stage.GONE and number not in acting.markers and number in self.world.ledgers:
+            if marker.stage is DeletionStage.GONE and number not in acting.markers and number in self.world.ledgers:
                 raise Violation(f"ledger {number} is there and its marker is gone")
 
-    def _feed(self, markers: Markers, asked: bool = False) -> None:
+    def _feed(self, markers: DeletionReconciler, asked: bool = False) -> None:
         """Some of what changed is seen, as it is now."""
         self.waiting += self.world.changed
         self.world.changed = []
@@ -359,9 +364,9 @@ class Simulation:
             if OWNERS.index(owner) % BUCKETS == bucket:
                 node, world = self.world.nodes.get(owner), self.world
                 made.append(
-                    Pointers(owner, owner, "", Status.READABLE, node.version, node.zxid, world.now_ms,
+                    Pointers(owner, owner, "", OwnerStatus.READABLE, node.version, node.zxid, world.now_ms,
                              tuple(node.listed), tuple(i for i in node.listed if self.connector.dropped(node, i)))
-                    if node else Pointers(owner, owner, "", Status.GONE, -1, world.zxid, world.now_ms)
+                    if node else Pointers(owner, owner, "", OwnerStatus.GONE, -1, world.zxid, world.now_ms)
                 )  # fmt: skip
         return nodes_of(made) if made else NO_NODES
 
@@ -388,7 +393,9 @@ class Simulation:
         found = {int(row["ledger"]): LEAK_RULES[int(row["rule"])].id for row, _, _ in self.markers.forgotten()}
         if found != wanted:
             raise Violation(f"the view says {found} and the cluster is {wanted}")
-        ended = {m.ledger for m in self.markers.markers.values() if m.stage is Stage.BLOCKED and m.detail} & broken
+        ended = {
+            m.ledger for m in self.markers.markers.values() if m.stage is DeletionStage.BLOCKED and m.detail
+        } & broken
         if self.markers.markers.keys() != ended or ended != broken:
             raise Violation(f"never ended: {list(self.markers.markers.values())}, without a copy: {sorted(broken)}")
         if lost := sorted(set(self.connector.deleted) - self.journal.confirmed):

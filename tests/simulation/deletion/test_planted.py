@@ -12,18 +12,18 @@ from tests.simulation.deletion.simulation import Connector, Parts, simulate
 from tests.simulation.deletion.world import Node
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.common.rules import Verdict
-from trueup.state.deletion.lifecycle import Event, Marker, Stage, observed
+from trueup.state.deletion.lifecycle import Deletion, DeletionEvent, DeletionStage, observed
 from trueup.state.deletion.offloads import Pair
 from trueup.state.deletion.orphan_objects import Referenced
 from trueup.state.deletion.owned_ledgers import NO_LEDGERS, NO_NODES, Table
-from trueup.state.deletion.owners import Pointers, Status
+from trueup.state.deletion.owners import OwnerStatus, Pointers
 from trueup.state.deletion.rules import LEAK_RULES
-from trueup.state.deletion.settings import Deletion
+from trueup.state.deletion.settings import DeletionSettings
 from trueup.state.deletion.view import Leaks, OwnerBucket
 from trueup.streams.deletion import reconciler as loop
-from trueup.streams.deletion.orphan_objects import Strays
-from trueup.streams.deletion.reconciler import Markers
-from trueup.streams.deletion.target import Result
+from trueup.streams.deletion.orphan_objects import OrphanObjects
+from trueup.streams.deletion.reconciler import DeletionReconciler
+from trueup.streams.deletion.target import DeletionResult
 
 SEEDS = 200
 
@@ -41,14 +41,14 @@ def complaint(parts: Parts = Parts()) -> str:  # noqa: B008 - it never changes
 class OwnerUnchecked(Connector):
     """The transaction does not hold the owner's node to the version that was read."""
 
-    def holds(self, marker: Marker, read: int) -> bool:
+    def holds(self, marker: Deletion, read: int) -> bool:
         return self.unchanged(marker)
 
 
 class LedgerUnchecked(Connector):
     """The transaction does not hold the ledger to the version that was decided on."""
 
-    def unchanged(self, marker: Marker) -> bool:
+    def unchanged(self, marker: Deletion) -> bool:
         return True
 
 
@@ -62,7 +62,7 @@ class Newest(Connector):
 class Unread(Connector):
     """Decides on the view alone, at whatever version the owner is when the transaction is made."""
 
-    def refuses(self, marker: Marker) -> str:
+    def refuses(self, marker: Deletion) -> str:
         return ""
 
 
@@ -81,7 +81,7 @@ class Deaf(Connector):
         return "" if said == "silent" else said
 
 
-class Late(Markers):
+class Late(DeletionReconciler):
     """Remembers an order after it was carried out."""
 
     def _delete(self, now_ms: int) -> None:
@@ -100,24 +100,24 @@ class Late(Markers):
             kept.put(held)
 
 
-class Forgetful(Markers):
+class Forgetful(DeletionReconciler):
     """Begins anew after a crash."""
 
     def load(self) -> None:
         pass
 
 
-class Amnesic(Markers):
+class Amnesic(DeletionReconciler):
     """Its topic is gone with it when it dies."""
 
     def load(self) -> None:
         self._journal.records.clear()  # type: ignore[attr-defined]
 
 
-class Half(Markers):
+class Half(DeletionReconciler):
     """Asks one bookie only."""
 
-    def _begun(self, *given: Any) -> list[Marker]:
+    def _begun(self, *given: Any) -> list[Deletion]:
         return [marker._replace(bookies=marker.bookies[:1]) for marker in super()._begun(*given)]
 
 
@@ -167,13 +167,13 @@ def test_a_defective_part_is_caught(parts: Parts, says: str) -> None:
 
 
 def test_an_unknown_outcome_taken_for_done_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "OUTCOMES", {**loop.OUTCOMES, "unknown": Event.DONE})
+    monkeypatch.setattr(loop, "OUTCOMES", {**loop.OUTCOMES, "unknown": DeletionEvent.DONE})
     assert re.match(r"seed \d+: .*is said to be gone and is there", complaint())
 
 
 def test_an_order_that_is_never_looked_at_again_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    def trusting(marker: Marker, *given: Any) -> Marker:
-        return marker if marker.stage is Stage.DELETING else observed(marker, *given)
+    def trusting(marker: Deletion, *given: Any) -> Deletion:
+        return marker if marker.stage is DeletionStage.DELETING else observed(marker, *given)
 
     monkeypatch.setattr(loop, "observed", trusting)
     assert re.match(r"seed \d+: .*never (ended|deleted)", complaint())
@@ -189,11 +189,11 @@ class Unverified(Connector):
 class VerifiedOnce(Connector):
     """Verifies a copy when the deletion is decided, and not again."""
 
-    def check(self, markers: Sequence[Marker]) -> list[Result]:
-        return [Result(m.ledger, "ready", "") if super(VerifiedOnce, self).verified(self.pair(m)) else
-                Result(m.ledger, "refused", "it is not whole") for m in markers if self.pair(m)]  # fmt: skip
+    def check(self, markers: Sequence[Deletion]) -> list[DeletionResult]:
+        return [DeletionResult(m.ledger, "ready", "") if super(VerifiedOnce, self).verified(self.pair(m)) else
+                DeletionResult(m.ledger, "refused", "it is not whole") for m in markers if self.pair(m)]  # fmt: skip
 
-    def pair(self, marker: Marker) -> Pair:
+    def pair(self, marker: Deletion) -> Pair:
         node = self.world.nodes.get(marker.owner)
         return node.copies[marker.ledger].pair if node and marker.ledger in node.copies else Pair("", -1)
 
@@ -224,13 +224,13 @@ class Stale(Asked):
     def nodes(self, owner: str) -> list[Pointers]:
         said = self.said or super().referenced()
         copies = tuple(copy for copy in said.copies.values() if said.listed.get(copy.pair.ledger) == owner)
-        return [Pointers(owner, owner, "", Status.READABLE, 1, 1, 1, copies=copies)]
+        return [Pointers(owner, owner, "", OwnerStatus.READABLE, 1, 1, 1, copies=copies)]
 
 
-class Unasked(Strays):
+class Unasked(OrphanObjects):
     """Takes the mode for a yes."""
 
-    def policy(self) -> Deletion:
+    def policy(self) -> DeletionSettings:
         return self._policy()
 
 

@@ -5,15 +5,15 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.peer import WAIT_S, Peer
-from trueup.connectors.bookkeeper.bookie.admin_calls import Calls, Found, Lac, Room
+from trueup.connectors.bookkeeper.bookie.admin_calls import Calls, Lac, LocatedEntries, Room
 from trueup.connectors.bookkeeper.bookie.bulk_reads import Reads
 from trueup.connectors.bookkeeper.bookie.codes import Code, NoSuchEntry, NoSuchLedger, failure
 from trueup.connectors.bookkeeper.bookie.connection import tls_of
-from trueup.connectors.bookkeeper.bookie.frames import Frames
+from trueup.connectors.bookkeeper.bookie.frames import BookieFrames
 from trueup.state.common.errors import BadBytes, BadSettings, Retry, Stop
 
 
-def frames(*pieces: bytes, size: int = 16) -> Frames:
+def frames(*pieces: bytes, size: int = 16) -> BookieFrames:
     left = list(pieces)
 
     def receive(room: memoryview) -> int:
@@ -25,10 +25,10 @@ def frames(*pieces: bytes, size: int = 16) -> Frames:
             left.insert(0, piece[len(room) :])
         return min(len(piece), len(room))
 
-    return Frames(receive, "b:1", size)
+    return BookieFrames(receive, "b:1", size)
 
 
-def bodies(made: Frames) -> list[bytes]:
+def bodies(made: BookieFrames) -> list[bytes]:
     return [bytes(body) for body in iter(made.next, None)]
 
 
@@ -92,7 +92,10 @@ HEAD_READ, HEAD_LAC, HEAD_INFO = "0a06080310011801", "0a06080310071801", "0a0608
 
 def test_one_entry_is_asked_for_without_flag_or_key(peer: Peer, calls: Callable[[], Calls]) -> None:
     peer.answers(19, HEAD_READ + "1000" + "a2060b" + "08001007" + "1803" + "2203616263")
-    assert (calls().read(7, 3), peer.heard()) == (Found(Code.OK, b"abc"), "0000000f" + HEAD_READ + "a2060408071003")
+    assert (calls().read(7, 3), peer.heard()) == (
+        LocatedEntries(Code.OK, b"abc"),
+        "0000000f" + HEAD_READ + "a2060408071003",
+    )
 
 
 @pytest.mark.parametrize(("status", "code"), [("9203", Code.NO_LEDGER), ("9303", Code.NO_ENTRY)])
@@ -100,7 +103,7 @@ def test_that_there_is_no_such_thing_is_an_answer(
     peer: Peer, calls: Callable[[], Calls], status: str, code: Code
 ) -> None:
     peer.answers(19, HEAD_READ + f"10{status}" + "a20607" + f"08{status}" + "10071803")
-    assert calls().read(7, 3) == Found(code)
+    assert calls().read(7, 3) == LocatedEntries(code)
 
 
 def test_many_ledgers_are_asked_for_at_once(peer: Peer, calls: Callable[[], Calls]) -> None:

@@ -6,11 +6,11 @@ import pytest
 
 from tests.peer import WAIT_S, Peer
 from trueup.connectors.bookkeeper.bookie.connection import tls_of
-from trueup.connectors.bookkeeper.deletion.presence import Answer, presence
+from trueup.connectors.bookkeeper.deletion.presence import PresenceAnswer, presence
 from trueup.connectors.bookkeeper.messages import ServiceInfo
 from trueup.connectors.bookkeeper.metadata.addresses import address_of, endpoint
 
-GONE, HELD, SILENT = Answer.GONE, Answer.HELD, Answer.SILENT
+GONE, HELD, SILENT = PresenceAnswer.GONE, PresenceAnswer.HELD, PresenceAnswer.SILENT
 QUESTION = 19
 """Bytes of a question about entry 0 of a ledger."""
 REGISTRATION = bytes.fromhex(  # bookie-rpc at 192.0.2.9:3181, http at 192.0.2.8:8000
@@ -32,7 +32,7 @@ def said(question: int, code: str) -> str:
     return f"0a060803100118{question:02x}10{code}"
 
 
-def ask(peer: Peer, *ledgers: int) -> tuple[dict[int, Answer], dict[int, str]]:
+def ask(peer: Peer, *ledgers: int) -> tuple[dict[int, PresenceAnswer], dict[int, str]]:
     """What the peer is taken to say of each, and why it is silent."""
     reasons: dict[tuple[int, str], str] = {}
     found = presence({i: ["b:1"] for i in ledgers}, lambda _bookie: peer.address, WAIT_S, reasons=reasons)
@@ -51,7 +51,7 @@ def ask(peer: Peer, *ledgers: int) -> tuple[dict[int, Answer], dict[int, str]]:
         ("e707", SILENT),
     ],
 )
-def test_only_no_such_ledger_means_gone(peer: Peer, code: str, answer: Answer) -> None:
+def test_only_no_such_ledger_means_gone(peer: Peer, code: str, answer: PresenceAnswer) -> None:
     peer.answers(QUESTION, said(1, code))
     assert ask(peer, 7)[0] == {7: answer}
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from trueup.connectors.bookkeeper.metadata.layout import (
-    Kind,
+    BookKeeperPaths,
     Layout,
-    Paths,
+    ZnodeKind,
     holds_ledgers,
     is_directory,
     leaves,
@@ -14,7 +14,7 @@ from trueup.connectors.bookkeeper.metadata.layout import (
 )
 from trueup.state.common.errors import BadBytes, BadSettings
 
-PATHS = Paths("/ledgers")
+PATHS = BookKeeperPaths("/ledgers")
 
 
 @pytest.mark.parametrize(
@@ -32,12 +32,12 @@ PATHS = Paths("/ledgers")
     ],
 )
 def test_ledger_paths(layout: Layout, ledger: int, relative: str) -> None:
-    assert (Paths("/ledgers", layout).relative(ledger), ledger_of(relative)) == (relative, ledger)
+    assert (BookKeeperPaths("/ledgers", layout).relative(ledger), ledger_of(relative)) == (relative, ledger)
 
 
 @pytest.mark.parametrize("layout", list(Layout))
 def test_many_paths_are_the_same_as_one_by_one(layout: Layout) -> None:
-    paths = Paths("/ledgers", layout)
+    paths = BookKeeperPaths("/ledgers", layout)
     ids = np.array([0, 9_999, 10_000, 2147479999, 2147483646, 2147483647, 2147483648, 5_000_000_000])
     assert paths.relatives(ids) == [paths.relative(ledger).encode() for ledger in ids.tolist()]
 
@@ -49,26 +49,26 @@ def test_no_ids_have_no_paths() -> None:
 @pytest.mark.parametrize(
     ("path", "about"),
     [
-        ("00/0000/L0012", (Kind.LEDGER, 12)),
-        ("000/0000/0021/4748/L3647", (Kind.LEDGER, 2147483647)),
-        ("underreplication/ledgers/0000/0000/0001/0002/urL0000065538", (Kind.MARK, 65538)),
-        ("underreplication/locks/urL0000065538", (Kind.MARK, 65538)),
-        ("underreplication/ledgers/0000/0000", (Kind.OTHER, -1)),
-        ("underreplication/disable", (Kind.OTHER, -1)),
-        ("available/10.0.0.1:3181", (Kind.BOOKIE, -1)),
-        ("available/readonly/10.0.0.1:3181", (Kind.BOOKIE, -1)),
-        ("cookies/10.0.0.1:3181", (Kind.BOOKIE, -1)),
-        ("00/0000", (Kind.OTHER, -1)),
-        ("INSTANCEID", (Kind.OTHER, -1)),
-        ("00/0000/L0012/x", (Kind.OTHER, -1)),
-        ("922/3372/0368/5477/L5807", (Kind.LEDGER, 2**63 - 1)),
-        ("922/3372/0368/5477/L5808", (Kind.STRANGE, -1)),
-        ("999/9999/9999/9999/L9999", (Kind.STRANGE, -1)),
-        ("underreplication/locks/urL9999999999999999999", (Kind.STRANGE, -1)),
-        ("\N{ARABIC-INDIC DIGIT ONE}0/0000/L0012", (Kind.OTHER, -1)),
+        ("00/0000/L0012", (ZnodeKind.LEDGER, 12)),
+        ("000/0000/0021/4748/L3647", (ZnodeKind.LEDGER, 2147483647)),
+        ("underreplication/ledgers/0000/0000/0001/0002/urL0000065538", (ZnodeKind.MARK, 65538)),
+        ("underreplication/locks/urL0000065538", (ZnodeKind.MARK, 65538)),
+        ("underreplication/ledgers/0000/0000", (ZnodeKind.OTHER, -1)),
+        ("underreplication/disable", (ZnodeKind.OTHER, -1)),
+        ("available/10.0.0.1:3181", (ZnodeKind.BOOKIE, -1)),
+        ("available/readonly/10.0.0.1:3181", (ZnodeKind.BOOKIE, -1)),
+        ("cookies/10.0.0.1:3181", (ZnodeKind.BOOKIE, -1)),
+        ("00/0000", (ZnodeKind.OTHER, -1)),
+        ("INSTANCEID", (ZnodeKind.OTHER, -1)),
+        ("00/0000/L0012/x", (ZnodeKind.OTHER, -1)),
+        ("922/3372/0368/5477/L5807", (ZnodeKind.LEDGER, 2**63 - 1)),
+        ("922/3372/0368/5477/L5808", (ZnodeKind.STRANGE, -1)),
+        ("999/9999/9999/9999/L9999", (ZnodeKind.STRANGE, -1)),
+        ("underreplication/locks/urL9999999999999999999", (ZnodeKind.STRANGE, -1)),
+        ("\N{ARABIC-INDIC DIGIT ONE}0/0000/L0012", (ZnodeKind.OTHER, -1)),
     ],
 )
-def test_paths_say_what_they_are_about(path: str, about: tuple[Kind, int]) -> None:
+def test_paths_say_what_they_are_about(path: str, about: tuple[ZnodeKind, int]) -> None:
     assert PATHS.classify(f"/ledgers/{path}") == about
 
 
@@ -79,7 +79,7 @@ def test_marks_stand_under_the_words_of_the_id() -> None:
 
 def test_a_mark_and_its_lock_lead_back_to_their_ledger() -> None:
     ledger = 2**40 + 5
-    assert {PATHS.classify(PATHS.mark(ledger)), PATHS.classify(PATHS.lock(ledger))} == {(Kind.MARK, ledger)}
+    assert {PATHS.classify(PATHS.mark(ledger)), PATHS.classify(PATHS.lock(ledger))} == {(ZnodeKind.MARK, ledger)}
 
 
 @pytest.mark.parametrize(
@@ -133,4 +133,4 @@ def test_other_layouts_are_refused(data: bytes) -> None:
 @pytest.mark.parametrize("root", ["ledgers", "/ledgers/", "/"])
 def test_a_root_must_be_a_path(root: str) -> None:
     with pytest.raises(BadSettings):
-        Paths(root)
+        BookKeeperPaths(root)

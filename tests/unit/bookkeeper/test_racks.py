@@ -6,7 +6,15 @@ import psutil
 import pytest
 
 from trueup.connectors.bookkeeper.metadata.rack_source import AGAIN_MS, RackHealth, RackSource
-from trueup.connectors.bookkeeper.metadata.racks import Pulsar, Script, Static, Unmapped, address_of, host_of, normal
+from trueup.connectors.bookkeeper.metadata.racks import (
+    PulsarRacks,
+    Script,
+    Static,
+    Unmapped,
+    address_of,
+    host_of,
+    normal,
+)
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.state.bookkeeper.topology import UNKNOWN_RACK
 from trueup.state.common.errors import BadBytes, BadSettings
@@ -158,7 +166,7 @@ PULSAR = b"""{"default": {"127.0.0.1:3181": {"rack": "r1", "hostname": "a"}, "bk
 
 
 def test_pulsars_znode_is_known_by_id_and_host() -> None:
-    racks = Pulsar()
+    racks = PulsarRacks()
     racks.load(PULSAR)
     told = racks.resolve(
         ["127.0.0.1:3181", "x", "127.0.0.3:3181", "127.0.0.4:3181", "127.0.0.5:3181", "other:1"], {"x": "bk-2"}
@@ -173,7 +181,7 @@ DEEP = [b"[" * 200_000, b'{"g":' * 200_000]
     "data", [b"{", b"[]", b'{"g": []}', b'{"g": {"b:1": 5}}', b'{"g": {"b:1": {"rack": 5}}}', b"9" * 4_301, *DEEP]
 )
 def test_a_damaged_pulsar_znode_leaves_the_racks_as_they_were(data: bytes) -> None:
-    racks = Pulsar()
+    racks = PulsarRacks()
     racks.load(PULSAR)
     with pytest.raises(BadBytes):
         racks.load(data)
@@ -181,14 +189,14 @@ def test_a_damaged_pulsar_znode_leaves_the_racks_as_they_were(data: bytes) -> No
 
 
 def test_a_missing_pulsar_znode_maps_nothing() -> None:
-    racks = Pulsar()
+    racks = PulsarRacks()
     racks.load(PULSAR)
     racks.load(None)
     assert racks.resolve(BOOKIES) == dict.fromkeys(BOOKIES)
 
 
 def test_until_pulsars_znode_was_read_no_rack_is_known() -> None:
-    assert Pulsar().resolve(BOOKIES) == dict.fromkeys(BOOKIES, UNKNOWN_RACK)
+    assert PulsarRacks().resolve(BOOKIES) == dict.fromkeys(BOOKIES, UNKNOWN_RACK)
 
 
 class Asked:

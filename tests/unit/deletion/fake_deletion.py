@@ -7,15 +7,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from trueup.state.common.errors import Retry
-from trueup.state.deletion.lifecycle import Marker, Stage
-from trueup.state.deletion.owners import Component, Pointers, Status
+from trueup.state.deletion.lifecycle import Deletion, DeletionStage
+from trueup.state.deletion.owners import Component, OwnerStatus, Pointers
 from trueup.state.deletion.rules import LEAK_RULES
-from trueup.state.deletion.settings import Deletion
+from trueup.state.deletion.settings import DeletionSettings
 from trueup.state.deletion.verdicts import LEAK
 from trueup.state.deletion.view import Leaks
-from trueup.streams.deletion.reconciler import Markers
-from trueup.streams.deletion.report import Unreferenced
-from trueup.streams.deletion.target import Item, Result
+from trueup.streams.deletion.reconciler import DeletionReconciler
+from trueup.streams.deletion.report import DeletionReport
+from trueup.streams.deletion.target import DeletionResult, Item
 
 OWNER, OTHER = "public/default/persistent/orders", "public/billing/persistent/bills"
 NOW, MINUTE = 10_000_000, 60_000
@@ -77,24 +77,24 @@ class FakeCluster:
     checks: dict[int, str] = field(default_factory=dict)
     checked: list[int] = field(default_factory=list)
 
-    def check(self, markers: Sequence[Marker]) -> list[Result]:
+    def check(self, markers: Sequence[Deletion]) -> list[DeletionResult]:
         self.checked += [marker.ledger for marker in markers]
-        return [Result(m.ledger, self.checks.get(m.ledger, "ready"), "so it is") for m in markers]
+        return [DeletionResult(m.ledger, self.checks.get(m.ledger, "ready"), "so it is") for m in markers]
 
     def find(self, ledgers: Sequence[int]) -> dict[int, Item]:
         return {i: Item(self.versions[i], ("a:1", "b:1")) for i in ledgers if i in self.versions}
 
-    def delete(self, markers: Sequence[Marker]) -> list[Result]:
+    def delete(self, markers: Sequence[Deletion]) -> list[DeletionResult]:
         self.orders += [marker.ledger for marker in markers]
         if self.outcome == "deleted":
             self.versions = {i: v for i, v in self.versions.items() if i not in self.orders}
-        return [Result(marker.ledger, self.outcome, "so it is") for marker in markers]
+        return [DeletionResult(marker.ledger, self.outcome, "so it is") for marker in markers]
 
     def held(self, asked: Mapping[int, Sequence[str]]) -> dict[int, dict[str, str]]:
         self.asked.append({ledger: tuple(bookies) for ledger, bookies in asked.items()})
         return {i: {b: self.holding[b] for b in bookies if b in self.holding} for i, bookies in asked.items()}
 
-    def obstacle(self) -> str:
+    def blocked_reason(self) -> str:
         return self.problem
 
     def nodes(self, owner: str) -> list[Pointers]:
@@ -106,25 +106,27 @@ class FakeCluster:
 
 def node(*ledgers: int, **more: Any) -> Pointers:
     """The node of `OWNER`."""
-    said = {"path": f"/managed-ledgers/{OWNER}", "owner": OWNER, "name": "", "status": Status.READABLE, **more}
+    said = {"path": f"/managed-ledgers/{OWNER}", "owner": OWNER, "name": "", "status": OwnerStatus.READABLE, **more}
     return Pointers(**{"version": 7, "mzxid": 70, "seen_ms": NOW, "ledgers": ledgers, **said})
 
 
 class Loop:
-    """`Markers` of one bucket over these fakes; ``marked`` takes ledgers to where they may be deleted."""
+    """`DeletionReconciler` of one bucket over these fakes; ``marked`` takes ledgers to where they may be deleted."""
 
     def __init__(self, mode: str = "enforce", buckets: int = 1, **policy: Any) -> None:
         self.cluster, self.journal, self.now_ms = FakeCluster(), FakeJournal(), NOW
-        self.policy = Deletion(owners="pulsar", instance="x", **{"mode": mode, "grace_s": 60, "retry_s": 1, **policy})
+        self.policy = DeletionSettings(
+            owners="pulsar", instance="x", **{"mode": mode, "grace_s": 60, "retry_s": 1, **policy}
+        )
         self.first_epoch: int | None = 5
         self.buckets = buckets
         self.counted: list[tuple[str, int, float]] = []
         self.markers = self.begun()
-        self.said = Unreferenced(lambda: self.policy, self.markers, self.cluster, lambda: self.now_ms)
+        self.said = DeletionReport(lambda: self.policy, self.markers, self.cluster, lambda: self.now_ms)
 
-    def begun(self) -> Markers:
+    def begun(self) -> DeletionReconciler:
         """One that starts with what the journal holds."""
-        made = Markers(
+        made = DeletionReconciler(
             self.cluster, self.journal, lambda: self.policy, lambda: self.first_epoch,  # type: ignore[arg-type]
             lambda *step: self.counted.append(step), lambda: self.now_ms, self.buckets, self.cluster.check,
         )  # fmt: skip
@@ -137,10 +139,10 @@ class Loop:
         self.markers.hear(bucket, epoch, leaks(*rows))
         return self
 
-    def turn(self, after_ms: int = 0) -> dict[int, Stage]:
+    def reconcile(self, after_ms: int = 0) -> dict[int, DeletionStage]:
         """One turn so much later; how far every marker is."""
         self.now_ms += after_ms
-        self.markers.turn()
+        self.markers.reconcile()
         return {ledger: marker.stage for ledger, marker in self.markers.markers.items()}
 
     def change(self, **policy: Any) -> None:
@@ -149,7 +151,7 @@ class Loop:
     def marked(self, *ledgers: int) -> "Loop":
         """These are marked, and nothing more is done."""
         paused, self.policy = self.policy, replace(self.policy, paused=True)
-        self.hear(*({"ledger": ledger} for ledger in ledgers)).turn()
-        self.turn(MINUTE)
+        self.hear(*({"ledger": ledger} for ledger in ledgers)).reconcile()
+        self.reconcile(MINUTE)
         self.policy = paused
         return self

@@ -7,10 +7,10 @@ from trueup.state.common.lifecycle import diagram
 from trueup.state.deletion.lifecycle import (  # fmt: skip
     ENDS,
     TRANSITIONS,
-    Event,
-    Marker,
-    Seen,
-    Stage,
+    Deletion,
+    DeletionEvent,
+    DeletionEvidence,
+    DeletionStage,
     advance,
     again,
     answered,
@@ -21,49 +21,51 @@ from trueup.state.deletion.lifecycle import (  # fmt: skip
 
 GRACE, RETRY = 10_000, 1_000
 RULE = "deletion.forgotten"
-STILL = Seen(True, RULE, 3)
+STILL = DeletionEvidence(True, RULE, 3)
 
 
-def marker(stage: Stage = Stage.SUSPECTED, **more: object) -> Marker:
-    made = Marker(7, RULE, "t/n/persistent/x", 3, 1, 100, 50_000, stage, 50_000, bookies=("a:1", "b:1"))
+def marker(stage: DeletionStage = DeletionStage.SUSPECTED, **more: object) -> Deletion:
+    made = Deletion(7, RULE, "t/n/persistent/x", 3, 1, 100, 50_000, stage, 50_000, bookies=("a:1", "b:1"))
     return made._replace(**more)  # type: ignore[arg-type]
 
 
-def after(found: Marker, seen: Seen, now_ms: int) -> Stage:
+def after(found: Deletion, seen: DeletionEvidence, now_ms: int) -> DeletionStage:
     return observed(found, seen, GRACE, RETRY, now_ms).stage
 
 
 def test_it_is_marked_when_the_grace_is_over() -> None:
-    assert [after(marker(), STILL, at) for at in (59_999, 60_000)] == [Stage.SUSPECTED, Stage.MARKED]
+    assert [after(marker(), STILL, at) for at in (59_999, 60_000)] == [DeletionStage.SUSPECTED, DeletionStage.MARKED]
 
 
 def test_however_short_the_grace_there_is_a_second_look() -> None:
     found = [observed(marker(), STILL, 0, RETRY, at).stage for at in (50_000, 50_001)]
-    assert found == [Stage.SUSPECTED, Stage.MARKED]
+    assert found == [DeletionStage.SUSPECTED, DeletionStage.MARKED]
 
 
-@pytest.mark.parametrize("stage", [Stage.SUSPECTED, Stage.MARKED, Stage.BLOCKED])
-@pytest.mark.parametrize("seen", [Seen(True), Seen(True, RULE, 4), Seen(True, "deletion.dropped", 3)])
-def test_what_is_pointed_to_again_or_was_changed_is_let_go(stage: Stage, seen: Seen) -> None:
-    assert after(marker(stage), seen, 60_000) is Stage.WITHDRAWN
+@pytest.mark.parametrize("stage", [DeletionStage.SUSPECTED, DeletionStage.MARKED, DeletionStage.BLOCKED])
+@pytest.mark.parametrize(
+    "seen", [DeletionEvidence(True), DeletionEvidence(True, RULE, 4), DeletionEvidence(True, "deletion.dropped", 3)]
+)
+def test_what_is_pointed_to_again_or_was_changed_is_let_go(stage: DeletionStage, seen: DeletionEvidence) -> None:
+    assert after(marker(stage), seen, 60_000) is DeletionStage.WITHDRAWN
 
 
 def test_what_changed_while_it_was_being_deleted_is_blocked() -> None:
-    assert after(marker(Stage.DELETING), Seen(True), 60_000) is Stage.BLOCKED
+    assert after(marker(DeletionStage.DELETING), DeletionEvidence(True), 60_000) is DeletionStage.BLOCKED
 
 
-@pytest.mark.parametrize("stage", [s for s in Stage if s not in ENDS])
-def test_what_is_not_there_is_gone_whoever_did_it(stage: Stage) -> None:
-    assert after(marker(stage), Seen(False), 60_000) is Stage.GONE
+@pytest.mark.parametrize("stage", [s for s in DeletionStage if s not in ENDS])
+def test_what_is_not_there_is_gone_whoever_did_it(stage: DeletionStage) -> None:
+    assert after(marker(stage), DeletionEvidence(False), 60_000) is DeletionStage.GONE
 
 
 def test_an_order_nobody_knows_the_outcome_of_is_tried_again() -> None:
-    found = marker(Stage.DELETING)
-    assert [after(found, STILL, at) for at in (79_999, 80_000)] == [Stage.DELETING, Stage.MARKED]
+    found = marker(DeletionStage.DELETING)
+    assert [after(found, STILL, at) for at in (79_999, 80_000)] == [DeletionStage.DELETING, DeletionStage.MARKED]
 
 
 def test_an_order_that_failed_waits_longer_each_time() -> None:
-    once = again(marker(Stage.MARKED), 0, RETRY)
+    once = again(marker(DeletionStage.MARKED), 0, RETRY)
     assert [again(once, 0, RETRY).next_ms, again(again(once, 0, RETRY), 0, RETRY).next_ms] == [2_000, 4_000]
 
 
@@ -72,52 +74,55 @@ def test_it_never_waits_longer_than_an_hour() -> None:
 
 
 def test_what_is_gone_has_all_its_bookies_to_ask() -> None:
-    assert advance(marker(Stage.DELETING), Event.DONE, 1).pending == ("a:1", "b:1")
+    assert advance(marker(DeletionStage.DELETING), DeletionEvent.DONE, 1).pending == ("a:1", "b:1")
 
 
 def test_it_is_confirmed_when_no_bookie_is_left() -> None:
-    gone = marker(Stage.GONE, pending=("a:1", "b:1"))
-    assert [answered(gone, left, 0, 1).stage for left in (("a:1",), ())] == [Stage.GONE, Stage.CONFIRMED]
+    gone = marker(DeletionStage.GONE, pending=("a:1", "b:1"))
+    assert [answered(gone, left, 0, 1).stage for left in (("a:1",), ())] == [
+        DeletionStage.GONE,
+        DeletionStage.CONFIRMED,
+    ]
 
 
 def test_only_bookies_that_are_left_are_asked_again() -> None:
-    assert answered(marker(Stage.GONE, pending=("a:1", "b:1")), ("b:1",), 0, 1).pending == ("b:1",)
+    assert answered(marker(DeletionStage.GONE, pending=("a:1", "b:1")), ("b:1",), 0, 1).pending == ("b:1",)
 
 
 def test_a_deleted_ledger_that_is_back_is_blocked() -> None:
-    assert after(marker(Stage.GONE), STILL, 80_000) is Stage.BLOCKED
+    assert after(marker(DeletionStage.GONE), STILL, 80_000) is DeletionStage.BLOCKED
 
 
 @pytest.mark.parametrize(("mode", "ledgers"), [("observe", []), ("approve", [8]), ("enforce", [7, 8])])
 def test_the_mode_decides_what_is_due(mode: str, ledgers: list[int]) -> None:
-    marked = [marker(Stage.MARKED), marker(Stage.MARKED, ledger=8, approved=True)]
+    marked = [marker(DeletionStage.MARKED), marker(DeletionStage.MARKED, ledger=8, approved=True)]
     assert [m.ledger for m in due(marked, mode, 10, 60_000)] == ledgers
 
 
 def test_the_longest_forgotten_goes_first() -> None:
-    marked = [marker(Stage.MARKED, ledger=8), marker(Stage.MARKED, ledger=9, since_ms=1)]
+    marked = [marker(DeletionStage.MARKED, ledger=8), marker(DeletionStage.MARKED, ledger=9, since_ms=1)]
     assert [m.ledger for m in due(marked, "enforce", 1, 60_000)] == [9]
 
 
-@pytest.mark.parametrize("stage", [s for s in Stage if s is not Stage.MARKED])
-def test_nothing_else_is_ever_due(stage: Stage) -> None:
+@pytest.mark.parametrize("stage", [s for s in DeletionStage if s is not DeletionStage.MARKED])
+def test_nothing_else_is_ever_due(stage: DeletionStage) -> None:
     assert due([marker(stage, approved=True)], "enforce", 10, 60_000) == []
 
 
 def test_what_waits_is_neither_deleted_nor_asked_for() -> None:
-    waiting = [marker(stage, next_ms=60_001) for stage in (Stage.MARKED, Stage.GONE)]
+    waiting = [marker(stage, next_ms=60_001) for stage in (DeletionStage.MARKED, DeletionStage.GONE)]
     assert (due(waiting, "enforce", 10, 60_000), unconfirmed(waiting, 60_000)) == ([], [])
 
 
 def test_an_event_that_a_stage_does_not_know_is_refused() -> None:
     with pytest.raises(Refused, match="expected an event permitted in stage suspected; found confirm"):
-        advance(marker(), Event.CONFIRM, 1)
+        advance(marker(), DeletionEvent.CONFIRM, 1)
 
 
 def test_every_stage_is_reached_and_every_end_ends() -> None:
-    reached = set(TRANSITIONS.values()) | {Stage.SUSPECTED}
-    assert (reached, {before for before, _ in TRANSITIONS} & ENDS) == (set(Stage), set())
+    reached = set(TRANSITIONS.values()) | {DeletionStage.SUSPECTED}
+    assert (reached, {before for before, _ in TRANSITIONS} & ENDS) == (set(DeletionStage), set())
 
 
 def test_the_diagram_names_every_step() -> None:
-    assert diagram(TRANSITIONS, ENDS, Stage.SUSPECTED).count("-->") == len(TRANSITIONS) + len(ENDS) + 1
+    assert diagram(TRANSITIONS, ENDS, DeletionStage.SUSPECTED).count("-->") == len(TRANSITIONS) + len(ENDS) + 1

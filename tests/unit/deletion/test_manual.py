@@ -11,10 +11,10 @@ from trueup.connectors.bookkeeper.deletion.remove import RemovalOrder, Removed
 from trueup.state.bookkeeper.ledgers import Ledgers, concat, row
 from trueup.state.bookkeeper.observations import LedgerRecord, LedgerState
 from trueup.state.common.errors import Refused, Retry
-from trueup.state.deletion.lifecycle import Stage
-from trueup.state.deletion.settings import Deletion
-from trueup.streams.deletion.manual import Orders
-from trueup.streams.deletion.report import Unreferenced
+from trueup.state.deletion.lifecycle import DeletionStage
+from trueup.state.deletion.settings import DeletionSettings
+from trueup.streams.deletion.manual import OrderedDeletions
+from trueup.streams.deletion.report import DeletionReport
 
 
 class FakeBookKeeper(FakeCluster):
@@ -56,20 +56,20 @@ class Loop:
     def __init__(self) -> None:
         self.cluster, self.journal, self.now_ms = FakeBookKeeper(), FakeJournal(), NOW
         self.cluster.versions = {7: 3, 8: 3}
-        self.policy = Deletion(owners="operator", instance="x", mode="approve", grace_s=3_600)
+        self.policy = DeletionSettings(owners="operator", instance="x", mode="approve", grace_s=3_600)
         self.orders = self.begun()
 
-    def begun(self) -> Orders:
-        made = Orders(
+    def begun(self) -> OrderedDeletions:
+        made = OrderedDeletions(
             self.cluster, self.journal, lambda: self.policy, lambda *_: None, lambda: self.now_ms,  # type: ignore[arg-type]
         )  # fmt: skip
         made.load()
         return made
 
-    def turns(self, count: int = 4) -> dict[int, Stage]:
+    def turns(self, count: int = 4) -> dict[int, DeletionStage]:
         for _ in range(count):
             self.now_ms += 1_000
-            self.orders.turn()
+            self.orders.reconcile()
         return {ledger: marker.stage for ledger, marker in self.orders.markers.markers.items()}
 
     def outcomes(self) -> list[str]:
@@ -88,7 +88,7 @@ def test_what_is_ordered_goes_and_is_confirmed() -> None:
 def test_the_marker_is_on_the_journal_before_anything_is_done() -> None:
     loop = Loop()
     marker = loop.orders.order(7)
-    assert (marker.stage, loop.journal.puts, loop.cluster.ordered) == (Stage.SUSPECTED, [["suspected"]], [])
+    assert (marker.stage, loop.journal.puts, loop.cluster.ordered) == (DeletionStage.SUSPECTED, [["suspected"]], [])
 
 
 def test_an_order_outlives_the_application() -> None:
@@ -165,13 +165,13 @@ def test_a_bookie_that_is_silent_keeps_it_pending() -> None:
     loop = Loop()
     loop.cluster.holding = {"a:1": "no answer"}
     loop.orders.order(7)
-    assert (loop.turns(), loop.orders.markers.markers[7].pending) == ({7: Stage.GONE}, ("a:1",))
+    assert (loop.turns(), loop.orders.markers.markers[7].pending) == ({7: DeletionStage.GONE}, ("a:1",))
 
 
 def test_what_ended_is_listed_no_more() -> None:
     loop = Loop()
     loop.orders.order(7)
-    said = Unreferenced(lambda: loop.policy, loop.orders.markers, loop.orders.owners, lambda: loop.now_ms)
+    said = DeletionReport(lambda: loop.policy, loop.orders.markers, loop.orders.owners, lambda: loop.now_ms)
     rows: list[Any] = [row["ledger"] for row in said.rows(10)]
     loop.turns()
     assert (rows, said.rows(10)) == ([7], [])
@@ -180,6 +180,6 @@ def test_what_ended_is_listed_no_more() -> None:
 def test_without_orders_an_operators_word_is_refused() -> None:
     loop = Loop()
     policy = replace(loop.policy, owners="pulsar")
-    said = Unreferenced(lambda: policy, loop.orders.markers, loop.orders.owners, lambda: loop.now_ms)
+    said = DeletionReport(lambda: policy, loop.orders.markers, loop.orders.owners, lambda: loop.now_ms)
     with pytest.raises(Refused, match=r"deletion\.owners operator"):
         said.order(7)

@@ -8,12 +8,12 @@ import pytest
 from tests.simulation.deletion.shelf import CLUSTER, Asked, Shelf
 from tests.simulation.deletion.world import OWNERS, Node, Stored, World
 from tests.unit.deletion.fake_deletion import FakeJournal, Loop
-from trueup.state.deletion.offloads import Copy, Pair
+from trueup.state.deletion.offloads import OffloadedCopy, Pair
 from trueup.state.deletion.orphan_objects import Part, Referenced, Said, judged
-from trueup.state.deletion.owners import Status
-from trueup.state.deletion.stores import Store
-from trueup.streams.deletion.orphan_objects import Strays
-from trueup.streams.deletion.report import Unreferenced
+from trueup.state.deletion.owners import OwnerStatus
+from trueup.state.deletion.stores import StoreSettings
+from trueup.streams.deletion.orphan_objects import OrphanObjects
+from trueup.streams.deletion.report import DeletionReport
 
 OWNER, OTHER = "t/n/persistent/a", "t/n/persistent/b"
 PARTS = (Part("archive/x", 5, 7),)
@@ -22,7 +22,10 @@ PAIR = Pair("01234567-89ab-cdef-0123-456789abcdef", 7)
 
 
 def rule(
-    *said: Said, lister: str = "", status: Status = Status.READABLE, clusters: frozenset[str] = frozenset({"lab"})
+    *said: Said,
+    lister: str = "",
+    status: OwnerStatus = OwnerStatus.READABLE,
+    clusters: frozenset[str] = frozenset({"lab"}),
 ) -> str:
     listed = {7: lister} if lister else {}
     return judged(7, PARTS, set(said), clusters, Referenced({}, listed, {OWNER: status})).rule.removeprefix("deletion.")
@@ -41,7 +44,7 @@ def rule(
         (rule(Said(OTHER, "lab")), "copy-unowned"),
         (rule(Said(OWNER, "else")), "copy-unowned"),
         (rule(OURS, Said(OWNER, "else")), "copy-unowned"),
-        (rule(OURS, status=Status.UNREADABLE), "owner-unreadable"),
+        (rule(OURS, status=OwnerStatus.UNREADABLE), "owner-unreadable"),
         (rule(OURS, clusters=frozenset()), "copy-unowned"),
         (rule(lister=OWNER, clusters=frozenset()), "copy-unowned"),
     ],
@@ -64,23 +67,23 @@ class Setting:
         self.shelf = Shelf(self.world, self.journal.records, Random(1))
         self.shelf.calm = True
         shelves: Any = {"archive": self.shelf}
-        self.strays = Strays(
-            shelves, {"archive": Store("archive", cluster=CLUSTER, list_s=1)}, Asked(self.world, self.shelf),
+        self.strays = OrphanObjects(
+            shelves, {"archive": StoreSettings("archive", cluster=CLUSTER, list_s=1)}, Asked(self.world, self.shelf),
             self.journal, lambda: self.loop.policy, lambda *_: None, lambda: self.world.now_ms,  # type: ignore[arg-type]
         )  # fmt: skip
-        self.said = Unreferenced(
+        self.said = DeletionReport(
             lambda: self.loop.policy,
             self.loop.markers,
             self.loop.cluster,
             lambda: self.world.now_ms,
             strays=self.strays,
         )
-        self.turn(3)
+        self.reconcile(3)
 
-    def turn(self, count: int = 1) -> "Setting":
+    def reconcile(self, count: int = 1) -> "Setting":
         for _ in range(count):
             self.world.now_ms += 2_000
-            self.strays.turn()
+            self.strays.reconcile()
         return self
 
     def plan(self) -> list[tuple[str, str]]:
@@ -94,7 +97,7 @@ def test_in_enforce_objects_wait_and_ledgers_do_not() -> None:
 def test_what_is_approved_by_name_goes_and_nothing_else() -> None:
     setting = Setting("approve")
     approved = setting.said.approve(["delete-objects-7"])
-    setting.turn(3)
+    setting.reconcile(3)
     assert ([row.id for row in approved], setting.world.objects) == (["delete-objects-7"], {})
     assert setting.plan() == [("delete-7-v3", "awaiting approval")]
 
@@ -116,7 +119,7 @@ def test_both_are_in_the_list_the_totals_and_the_markers() -> None:
 def test_what_is_done_to_objects_is_in_the_history() -> None:
     setting = Setting("approve")
     setting.said.approve(["delete-objects-7"])
-    setting.turn(3)
+    setting.reconcile(3)
     rows = setting.strays.markers.history.rows()
     assert (rows[-1].id, rows[-1].outcome) == ("delete-objects-7", "confirmed")
 
@@ -131,9 +134,9 @@ def test_a_copy_that_is_lost_is_told_before_what_is_left_of_others() -> None:
     setting.loop.change(missing_s=0)
     node = setting.world.nodes[OWNERS[0]]
     node.listed = [7, 9]
-    lost = Copy(Pair("00000000-89ab-cdef-0123-456789abcdef", 7), True, "S3", "shelf")
+    lost = OffloadedCopy(Pair("00000000-89ab-cdef-0123-456789abcdef", 7), True, "S3", "shelf")
     node.copies[7] = lost  # type: ignore[assignment]
-    setting.turn()
+    setting.reconcile()
     assert [row["rule"] for row in setting.said.rows(10) if row["rule"].startswith("deletion.copy")] == [
         "deletion.copy-lost"
     ]

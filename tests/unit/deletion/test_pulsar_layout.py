@@ -3,32 +3,32 @@
 import pytest
 
 from trueup.connectors.pulsar import messages
-from trueup.connectors.pulsar.layout import Kind, Paths, Place
+from trueup.connectors.pulsar.layout import NodeKind, NodeLocation, PulsarPaths
 from trueup.connectors.pulsar.nodes import place_of
 from trueup.state.common.errors import Stop
 from trueup.state.deletion.owners import SCHEMA, home
 
-PATHS = Paths()
+PATHS = PulsarPaths()
 
 
 @pytest.mark.parametrize(
     ("path", "place"),
     [
-        ("t/ns/persistent/a", Place(Kind.MANAGED_LEDGER, "t/ns/persistent/a")),
-        ("t/ns/persistent/a/sub%2Fx", Place(Kind.CURSOR, "t/ns/persistent/a", "sub%2Fx")),
-        ("t/ns/persistent/a/sub/more", Place(Kind.STRANGE, "t/ns/persistent/a")),
-        ("t/cluster/ns/persistent/a", Place(Kind.MANAGED_LEDGER, "t/cluster/ns/persistent/a")),
-        ("t/cluster/ns/persistent/a/sub", Place(Kind.CURSOR, "t/cluster/ns/persistent/a", "sub")),
-        ("t/ns/segment/a/0000-7fff-1", Place(Kind.MANAGED_LEDGER, "t/ns/segment/a/0000-7fff-1")),
-        ("t/ns/segment/a/0000-7fff-1/sub", Place(Kind.CURSOR, "t/ns/segment/a/0000-7fff-1", "sub")),
-        ("t/ns/segment/a", Place(Kind.STRANGE, "t/ns/segment/a")),
-        ("t/persistent/persistent/a", Place(Kind.MANAGED_LEDGER, "t/persistent/persistent/a")),
-        ("t", Place(Kind.STRANGE, "t")),
-        ("t/ns/persistent", Place(Kind.STRANGE, "t/ns/persistent")),
-        ("a/b/c/d", Place(Kind.STRANGE, "a/b/c/d")),
+        ("t/ns/persistent/a", NodeLocation(NodeKind.MANAGED_LEDGER, "t/ns/persistent/a")),
+        ("t/ns/persistent/a/sub%2Fx", NodeLocation(NodeKind.CURSOR, "t/ns/persistent/a", "sub%2Fx")),
+        ("t/ns/persistent/a/sub/more", NodeLocation(NodeKind.STRANGE, "t/ns/persistent/a")),
+        ("t/cluster/ns/persistent/a", NodeLocation(NodeKind.MANAGED_LEDGER, "t/cluster/ns/persistent/a")),
+        ("t/cluster/ns/persistent/a/sub", NodeLocation(NodeKind.CURSOR, "t/cluster/ns/persistent/a", "sub")),
+        ("t/ns/segment/a/0000-7fff-1", NodeLocation(NodeKind.MANAGED_LEDGER, "t/ns/segment/a/0000-7fff-1")),
+        ("t/ns/segment/a/0000-7fff-1/sub", NodeLocation(NodeKind.CURSOR, "t/ns/segment/a/0000-7fff-1", "sub")),
+        ("t/ns/segment/a", NodeLocation(NodeKind.STRANGE, "t/ns/segment/a")),
+        ("t/persistent/persistent/a", NodeLocation(NodeKind.MANAGED_LEDGER, "t/persistent/persistent/a")),
+        ("t", NodeLocation(NodeKind.STRANGE, "t")),
+        ("t/ns/persistent", NodeLocation(NodeKind.STRANGE, "t/ns/persistent")),
+        ("a/b/c/d", NodeLocation(NodeKind.STRANGE, "a/b/c/d")),
     ],
 )
-def test_the_path_of_a_node_tells_whose_it_is(path: str, place: Place) -> None:
+def test_the_path_of_a_node_tells_whose_it_is(path: str, place: NodeLocation) -> None:
     assert PATHS.places(f"/managed-ledgers/{path}") == (place,)
 
 
@@ -40,18 +40,18 @@ POSITION = messages.Cursor(cursorsLedgerId=5).SerializeToString()
 @pytest.mark.parametrize(
     ("below", "data", "place"),
     [
-        ("", LISTING, Place(Kind.MANAGED_LEDGER, TWOFOLD)),
-        ("", b"", Place(Kind.STRANGE, TWOFOLD)),
-        ("", b"\xff", Place(Kind.MANAGED_LEDGER, TWOFOLD)),
-        ("/a", POSITION, Place(Kind.CURSOR, TWOFOLD, "a")),
-        ("/a", LISTING, Place(Kind.MANAGED_LEDGER, f"{TWOFOLD}/a")),
-        ("/a", b"", Place(Kind.MANAGED_LEDGER, f"{TWOFOLD}/a")),
-        ("/a", b"\xff", Place(Kind.CURSOR, TWOFOLD, "a")),
-        ("/a/sub", POSITION, Place(Kind.CURSOR, f"{TWOFOLD}/a", "sub")),
+        ("", LISTING, NodeLocation(NodeKind.MANAGED_LEDGER, TWOFOLD)),
+        ("", b"", NodeLocation(NodeKind.STRANGE, TWOFOLD)),
+        ("", b"\xff", NodeLocation(NodeKind.MANAGED_LEDGER, TWOFOLD)),
+        ("/a", POSITION, NodeLocation(NodeKind.CURSOR, TWOFOLD, "a")),
+        ("/a", LISTING, NodeLocation(NodeKind.MANAGED_LEDGER, f"{TWOFOLD}/a")),
+        ("/a", b"", NodeLocation(NodeKind.MANAGED_LEDGER, f"{TWOFOLD}/a")),
+        ("/a", b"\xff", NodeLocation(NodeKind.CURSOR, TWOFOLD, "a")),
+        ("/a/sub", POSITION, NodeLocation(NodeKind.CURSOR, f"{TWOFOLD}/a", "sub")),
     ],
 )
 def test_the_data_tell_the_topic_persistent_from_a_namespace_of_that_name(
-    below: str, data: bytes, place: Place
+    below: str, data: bytes, place: NodeLocation
 ) -> None:
     assert place_of(PATHS, f"/managed-ledgers/{TWOFOLD}{below}", data) == place
 
@@ -61,13 +61,13 @@ def test_both_readings_of_a_path_are_kept_in_one_place() -> None:
 
 
 def test_schemas_are_named_by_their_id() -> None:
-    assert PATHS.places("/schemas/t/ns/a%3Ab") == (Place(Kind.SCHEMA, f"{SCHEMA}t/ns/a%3Ab"),)
+    assert PATHS.places("/schemas/t/ns/a%3Ab") == (NodeLocation(NodeKind.SCHEMA, f"{SCHEMA}t/ns/a%3Ab"),)
 
 
 @pytest.mark.parametrize("owner", ["t/ns/persistent/a", "t/c/ns/persistent/a", TWOFOLD, f"{SCHEMA}t/ns/a"])
 @pytest.mark.parametrize("root", ["", "/a/b"])
 def test_owners_have_a_node_that_is_theirs(owner: str, root: str) -> None:
-    paths = Paths(root)
+    paths = PulsarPaths(root)
     assert paths.places(paths.node(owner))[0].owner == owner
 
 

@@ -3,12 +3,12 @@
 import pytest
 
 from trueup.connectors.pulsar import compressed, messages, metadata
-from trueup.connectors.pulsar.layout import Paths
+from trueup.connectors.pulsar.layout import PulsarPaths
 from trueup.connectors.pulsar.metadata import Listed
 from trueup.connectors.pulsar.nodes import pointers_of
 from trueup.connectors.zookeeper.requests import Stat
 from trueup.state.common.errors import BadBytes
-from trueup.state.deletion.owners import SCHEMA, Pointers, Status
+from trueup.state.deletion.owners import SCHEMA, OwnerStatus, Pointers
 
 TOPIC = "public/default/persistent/a%3Ab"
 NODE = f"/managed-ledgers/{TOPIC}"
@@ -37,19 +37,19 @@ STAT = Stat(1, 22, 3, 4, 5, 0, 0, 0, 0, 0, 0)
 
 
 def node(path: str, data: bytes) -> Pointers | None:
-    return pointers_of(Paths(), path, data, STAT, 99)
+    return pointers_of(PulsarPaths(), path, data, STAT, 99)
 
 
 def unreadable(path: str, data: bytes) -> str:
     """Why this node is."""
     found = node(path, data)
     assert found is not None
-    assert (found.status, found.ledgers, found.version, found.mzxid) == (Status.UNREADABLE, (), 5, 22)
+    assert (found.status, found.ledgers, found.version, found.mzxid) == (OwnerStatus.UNREADABLE, (), 5, 22)
     return found.error
 
 
 def test_a_managed_ledger_points_to_what_it_lists() -> None:
-    assert node(NODE, LEDGERS) == Pointers(NODE, TOPIC, "", Status.READABLE, 5, 22, 99, (2, 3, 4))
+    assert node(NODE, LEDGERS) == Pointers(NODE, TOPIC, "", OwnerStatus.READABLE, 5, 22, 99, (2, 3, 4))
 
 
 def test_a_compressed_managed_ledger_lists_the_same() -> None:
@@ -57,7 +57,7 @@ def test_a_compressed_managed_ledger_lists_the_same() -> None:
 
 
 def test_a_managed_ledger_that_was_just_made_lists_nothing() -> None:
-    assert node(NODE, b"") == Pointers(NODE, TOPIC, "", Status.READABLE, 5, 22, 99)
+    assert node(NODE, b"") == Pointers(NODE, TOPIC, "", OwnerStatus.READABLE, 5, 22, 99)
 
 
 def test_a_ledger_is_dropped_when_its_offloaded_copy_is_complete_and_the_other_counts_as_deleted() -> None:
@@ -71,13 +71,13 @@ def test_a_ledger_is_dropped_when_its_offloaded_copy_is_complete_and_the_other_c
 @pytest.mark.parametrize(("data", "own"), [(CURSOR, (10,)), (CURSOR_ZSTD, (8,)), (CURSOR_IN_ITS_NODE, ())])
 def test_a_cursor_points_to_its_ledger_if_it_has_one(data: bytes, own: tuple[int, ...]) -> None:
     path = f"{NODE}/sub%2Fx"
-    expected = Pointers(path, TOPIC, "sub%2Fx", Status.READABLE, 5, 22, 99, own, (), elsewhere=bool(own))
+    expected = Pointers(path, TOPIC, "sub%2Fx", OwnerStatus.READABLE, 5, 22, 99, own, (), elsewhere=bool(own))
     assert node(path, data) == expected
 
 
 def test_a_cursor_points_to_the_ledgers_of_delayed_messages() -> None:
     path = f"{NODE}/sub%2Fx"
-    expected = Pointers(path, TOPIC, "sub%2Fx", Status.READABLE, 5, 22, 99, (5, 7))
+    expected = Pointers(path, TOPIC, "sub%2Fx", OwnerStatus.READABLE, 5, 22, 99, (5, 7))
     assert node(path, CURSOR_WITH_BUCKETS) == expected
 
 
@@ -91,7 +91,7 @@ def test_a_cursor_points_to_the_ledger_of_its_compaction_but_not_to_what_users_p
 
 def test_a_schema_points_to_the_ledgers_of_its_versions() -> None:
     path = "/schemas/public/default/s"
-    assert node(path, LOCATOR) == Pointers(path, f"{SCHEMA}public/default/s", "", Status.READABLE, 5, 22, 99, (9,))
+    assert node(path, LOCATOR) == Pointers(path, f"{SCHEMA}public/default/s", "", OwnerStatus.READABLE, 5, 22, 99, (9,))
 
 
 @pytest.mark.parametrize("path", ["/managed-ledgers/t", "/managed-ledgers/t/ns/persistent", "/schemas/t/ns"])

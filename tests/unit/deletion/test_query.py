@@ -12,7 +12,7 @@ from tests.unit.deletion.fake_deletion import OWNER as ORDERS
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.common.errors import BadBytes
 from trueup.state.deletion.owned_ledgers import NO_LEDGERS, NO_NODES, Table, nodes_of
-from trueup.state.deletion.owners import Pointers, Status
+from trueup.state.deletion.owners import OwnerStatus, Pointers
 from trueup.state.deletion.rules import LEAK_RULES
 from trueup.state.deletion.view import OwnerBucket
 from trueup.streams.deletion.owners import record_of
@@ -37,7 +37,7 @@ def ledger(number: int, owner: str = ORDERS, state: LedgerState = LedgerState.CL
 def node(*ledgers: int, owner: str = ORDERS, name: str = "", dropped: int = 0) -> Pointers:
     """A node that points to these and counts so many of them as deleted."""
     path = f"/managed-ledgers/{owner}/{name}".rstrip("/")
-    return Pointers(path, owner, name, Status.READABLE, 3, 60, 9, ledgers, ledgers[:dropped])
+    return Pointers(path, owner, name, OwnerStatus.READABLE, 3, 60, 9, ledgers, ledgers[:dropped])
 
 
 def pointing(pointers: Pointers) -> Record:
@@ -85,7 +85,7 @@ def test_owners_are_kept_apart() -> None:
 def test_a_node_that_reads_as_another_owners_later_is_replaced() -> None:
     """The path does not tell whether ``a`` is a cursor of the topic ``persistent``."""
     topic, path = "t/ns/persistent/persistent", "/managed-ledgers/t/ns/persistent/persistent/a"
-    cursor = Pointers(path, topic, "a", Status.READABLE, 3, 60, 9)
+    cursor = Pointers(path, topic, "a", OwnerStatus.READABLE, 3, 60, 9)
     made = [pointing(cursor), pointing(cursor._replace(owner=f"{topic}/a", name="", mzxid=70, ledgers=(7,)))]
     ((bucket, rows),) = routed(*made, ledger(7, f"{topic}/a")).items()
     held = OwnerBucket(MemoryStore())

@@ -6,8 +6,8 @@ import pytest
 
 from tests.unit.deletion.fake_deletion import MINUTE, NOW, OTHER, Loop
 from trueup.state.common.errors import Refused, Retry
-from trueup.state.deletion.lifecycle import Marker, Stage
-from trueup.streams.deletion.target import Result
+from trueup.state.deletion.lifecycle import Deletion, DeletionStage
+from trueup.streams.deletion.target import DeletionResult
 
 ONE = {"ledger": 7}
 COPIED = {"ledger": 7, "rule": "dropped"}
@@ -15,10 +15,10 @@ COPIED = {"ledger": 7, "rule": "dropped"}
 
 def test_what_is_forgotten_is_marked_deleted_and_confirmed_in_time() -> None:
     loop = Loop().hear(ONE)
-    seen = [loop.turn().get(7), loop.turn(MINUTE - 1).get(7)]
-    loop.turn(1)
+    seen = [loop.reconcile().get(7), loop.reconcile(MINUTE - 1).get(7)]
+    loop.reconcile(1)
     assert (seen, [row.outcome for row in loop.markers.history.rows()]) == (
-        [Stage.SUSPECTED, Stage.SUSPECTED],
+        [DeletionStage.SUSPECTED, DeletionStage.SUSPECTED],
         ["suspected", "marked", "deleting", "gone-from-metadata", "confirmed"],
     )
 
@@ -26,7 +26,7 @@ def test_what_is_forgotten_is_marked_deleted_and_confirmed_in_time() -> None:
 def test_every_stage_is_on_the_journal_before_what_it_allows() -> None:
     loop = Loop().marked(7)
     before = len(loop.journal.puts)
-    loop.turn()
+    loop.reconcile()
     assert loop.journal.puts[before:] == [["deleting"], ["gone-from-metadata"], [None]]
 
 
@@ -39,40 +39,40 @@ def test_each_step_is_counted_with_its_bytes_and_time() -> None:
 def test_an_obstacle_stops_everything(problem: str) -> None:
     loop = Loop().marked(7)
     loop.cluster.problem = problem
-    loop.turn(MINUTE)
-    assert (loop.cluster.orders, loop.markers.obstacle) == ([], problem)
+    loop.reconcile(MINUTE)
+    assert (loop.cluster.orders, loop.markers.blocked_reason) == ([], problem)
 
 
 def test_in_observe_nothing_is_begun() -> None:
     loop = Loop("observe").hear(ONE)
-    assert (loop.turn(), loop.turn(MINUTE), loop.journal.records) == ({}, {}, {})
+    assert (loop.reconcile(), loop.reconcile(MINUTE), loop.journal.records) == ({}, {}, {})
 
 
 def test_what_was_marked_is_not_deleted_after_a_return_to_observe() -> None:
     loop = Loop().marked(7)
     loop.change(mode="observe")
-    assert (loop.turn(MINUTE), loop.cluster.orders) == ({7: Stage.MARKED}, [])
+    assert (loop.reconcile(MINUTE), loop.cluster.orders) == ({7: DeletionStage.MARKED}, [])
 
 
 def test_what_is_gone_is_confirmed_in_observe_and_while_paused_too() -> None:
     loop = Loop().marked(7)
     loop.cluster.holding = {"a:1": "still serves it"}
-    loop.turn()
+    loop.reconcile()
     loop.change(mode="observe", paused=True)
     loop.cluster.holding = {}
-    assert loop.turn(MINUTE) == {}
+    assert loop.reconcile(MINUTE) == {}
 
 
 def test_in_approve_only_what_was_approved_is_deleted() -> None:
     loop = Loop("approve").marked(7, 8)
     loop.markers.approve([8])
-    loop.turn()
+    loop.reconcile()
     assert loop.cluster.orders == [8]
 
 
 def test_only_what_is_marked_can_be_approved() -> None:
     loop = Loop("approve").hear(ONE)
-    loop.turn()
+    loop.reconcile()
     with pytest.raises(Refused, match="expected ledgers that are marked"):
         loop.markers.approve([7])
 
@@ -83,7 +83,7 @@ def test_an_approval_that_the_journal_did_not_take_is_none() -> None:
     with pytest.raises(Retry):
         loop.markers.approve([7])
     loop.journal.fail = False
-    loop.turn()
+    loop.reconcile()
     assert not next(iter(loop.begun().markers.values())).approved
 
 
@@ -91,7 +91,7 @@ def test_no_more_are_deleted_than_the_rate_allows() -> None:
     loop = Loop(deletes_per_s=2).marked(*range(10))
     counts = []
     for after_ms in (0, 0, 1000, 500, 10_000):
-        loop.turn(after_ms)
+        loop.reconcile(after_ms)
         counts.append(len(loop.cluster.orders))
     assert counts == [2, 2, 4, 5, 7]
 
@@ -99,13 +99,13 @@ def test_no_more_are_deleted_than_the_rate_allows() -> None:
 def test_the_longest_forgotten_are_begun_first_and_no_more_than_may_be() -> None:
     loop = Loop(max_markers=2)
     loop.hear(*({"ledger": 7 + n, "since_ms": NOW - n} for n in range(3)))
-    assert set(loop.turn()) == {8, 9}
+    assert set(loop.reconcile()) == {8, 9}
 
 
 def test_one_that_a_node_of_another_bucket_points_to_is_not_begun() -> None:
     loop = Loop(buckets=2).hear(ONE).hear({"ledger": 7, "rule": "missing", "version": -1, "owner": OTHER}, bucket=1)
     loop.cluster.versions = {7: 3}
-    assert (loop.turn(MINUTE), list(loop.markers.forgotten())) == ({}, [])
+    assert (loop.reconcile(MINUTE), list(loop.markers.forgotten())) == ({}, [])
 
 
 def test_what_the_cluster_does_not_say_is_an_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,51 +113,59 @@ def test_what_the_cluster_does_not_say_is_an_obstacle(monkeypatch: pytest.Monkey
         raise Retry("a response from ZooKeeper", "none", "again")
 
     loop = Loop().marked(7)
-    monkeypatch.setattr(loop.cluster, "obstacle", lost)
-    loop.turn()
-    assert (loop.markers.obstacle, loop.cluster.orders) == ("expected a response from ZooKeeper; found none; again", [])
+    monkeypatch.setattr(loop.cluster, "blocked_reason", lost)
+    loop.reconcile()
+    assert (loop.markers.blocked_reason, loop.cluster.orders) == (
+        "expected a response from ZooKeeper; found none; again",
+        [],
+    )
 
 
 def test_what_is_only_reported_is_never_begun() -> None:
     loop = Loop().hear({"ledger": 7, "rule": "owner-gone"}, {"ledger": 8, "rule": "not-superseded"})
-    assert loop.turn(MINUTE) == {}
+    assert loop.reconcile(MINUTE) == {}
 
 
 def test_one_that_changed_since_the_view_saw_it_is_not_begun() -> None:
     loop = Loop().hear(ONE)
     loop.cluster.versions[7] = 4
-    assert loop.turn() == {}
+    assert loop.reconcile() == {}
 
 
 def test_one_that_is_pointed_to_again_is_let_go() -> None:
     loop = Loop().marked(7).hear()
-    assert (loop.turn(), loop.journal.puts[-1], loop.cluster.orders) == ({}, [None], [])
+    assert (loop.reconcile(), loop.journal.puts[-1], loop.cluster.orders) == ({}, [None], [])
 
 
 def test_one_that_somebody_else_deleted_is_confirmed_too() -> None:
     loop = Loop("approve").marked(7).hear()
     loop.cluster.versions.clear()
-    loop.turn()
+    loop.reconcile()
     assert loop.cluster.asked == [{7: ("a:1", "b:1")}]
 
 
 def test_bookies_that_have_yet_to_say_it_are_asked_again_and_no_others() -> None:
     loop = Loop().marked(7)
     loop.cluster.holding = {"b:1": "no answer"}
-    loop.turn()
+    loop.reconcile()
     pending = loop.markers.markers[7]
-    loop.turn(MINUTE)
+    loop.reconcile(MINUTE)
     assert (pending.pending, pending.detail, loop.cluster.asked[1]) == (("b:1",), "b:1: no answer", {7: ("b:1",)})
 
 
 @pytest.mark.parametrize(
     ("outcome", "stage"),
-    [("gone", None), ("refused", Stage.BLOCKED), ("retry", Stage.MARKED), ("unknown", Stage.DELETING)],
+    [
+        ("gone", None),
+        ("refused", DeletionStage.BLOCKED),
+        ("retry", DeletionStage.MARKED),
+        ("unknown", DeletionStage.DELETING),
+    ],
 )
-def test_what_an_answer_means(outcome: str, stage: Stage | None) -> None:
+def test_what_an_answer_means(outcome: str, stage: DeletionStage | None) -> None:
     loop = Loop().marked(7)
     loop.cluster.outcome = outcome
-    assert loop.turn().get(7) is stage
+    assert loop.reconcile().get(7) is stage
 
 
 @pytest.mark.parametrize("outcome", ["retry", "refused"])
@@ -166,7 +174,7 @@ def test_each_wait_after_a_deletion_in_vain_is_twice_the_one_before(outcome: str
     loop.cluster.outcome, begun_ms = outcome, loop.now_ms
     for _ in range(20):
         before = len(loop.cluster.orders)
-        loop.turn()
+        loop.reconcile()
         orders += [(loop.now_ms - begun_ms) // 1000] * (len(loop.cluster.orders) - before)
         loop.now_ms += 1000
     assert orders == [0, 1, 3, 7, 15]
@@ -175,15 +183,18 @@ def test_each_wait_after_a_deletion_in_vain_is_twice_the_one_before(outcome: str
 def test_an_order_whose_answer_was_lost_is_looked_at_before_it_is_tried_again() -> None:
     loop = Loop().marked(7)
     loop.cluster.outcome = "unknown"
-    stages = [loop.turn(after_ms).get(7) for after_ms in (0, 29_999, 1)]
-    assert (stages, loop.cluster.orders) == ([Stage.DELETING, Stage.DELETING, Stage.MARKED], [7])
+    stages = [loop.reconcile(after_ms).get(7) for after_ms in (0, 29_999, 1)]
+    assert (stages, loop.cluster.orders) == (
+        [DeletionStage.DELETING, DeletionStage.DELETING, DeletionStage.MARKED],
+        [7],
+    )
 
 
 def test_a_journal_that_takes_nothing_stops_it_before_the_order() -> None:
     loop = Loop().marked(7)
     loop.journal.fail = True
-    assert (loop.turn(), loop.cluster.orders) == ({7: Stage.MARKED}, [])
-    assert loop.markers.obstacle.startswith("expected the journal")
+    assert (loop.reconcile(), loop.cluster.orders) == ({7: DeletionStage.MARKED}, [])
+    assert loop.markers.blocked_reason.startswith("expected the journal")
 
 
 def test_after_a_restart_it_goes_on_from_the_journal() -> None:
@@ -198,7 +209,11 @@ def test_until_every_bucket_answered_in_this_run_nothing_is_done(first_epoch: in
     loop.first_epoch = first_epoch
     for bucket, epoch in enumerate(epochs):
         loop.hear({"ledger": bucket}, bucket=bucket, epoch=epoch)
-    assert (loop.turn(), loop.markers.complete, loop.markers.obstacle) == ({}, False, "the view is not complete yet")
+    assert (loop.reconcile(), loop.markers.complete, loop.markers.blocked_reason) == (
+        {},
+        False,
+        "the view is not complete yet",
+    )
 
 
 def test_what_a_bucket_says_unasked_does_not_take_its_answer_back() -> None:
@@ -215,8 +230,12 @@ def test_the_history_forgets_nothing_of_what_goes_on() -> None:
 
 def test_what_rests_on_a_copy_is_marked_once_that_is_verified() -> None:
     loop = Loop("approve").hear(COPIED)
-    first = loop.turn(), list(loop.cluster.checked)
-    assert (first, loop.turn(MINUTE), loop.cluster.checked) == (({7: Stage.SUSPECTED}, []), {7: Stage.MARKED}, [7])
+    first = loop.reconcile(), list(loop.cluster.checked)
+    assert (first, loop.reconcile(MINUTE), loop.cluster.checked) == (
+        ({7: DeletionStage.SUSPECTED}, []),
+        {7: DeletionStage.MARKED},
+        [7],
+    )
 
 
 def test_what_rests_on_no_copy_is_not_looked_at_before() -> None:
@@ -227,15 +246,15 @@ def test_what_rests_on_no_copy_is_not_looked_at_before() -> None:
 def test_a_copy_that_is_not_verified_blocks_and_says_why_and_is_looked_at_again_less_and_less(said: str) -> None:
     loop, looks = Loop(retry_s=1).hear(COPIED), list[int]()
     loop.cluster.checks[7] = said
-    loop.turn()
+    loop.reconcile()
     for second in range(20):
         before = len(loop.cluster.checked)
-        loop.turn(MINUTE if not second else 1000)
+        loop.reconcile(MINUTE if not second else 1000)
         looks += [second] * (len(loop.cluster.checked) - before)
     marker = loop.markers.markers[7]
     assert (looks, marker.stage, marker.detail, loop.cluster.orders) == (
         [0, 1, 3, 7, 15],
-        Stage.BLOCKED,
+        DeletionStage.BLOCKED,
         "so it is",
         [],
     )
@@ -244,26 +263,26 @@ def test_a_copy_that_is_not_verified_blocks_and_says_why_and_is_looked_at_again_
 def test_once_the_copy_is_there_what_was_blocked_goes() -> None:
     loop = Loop().hear(COPIED)
     loop.cluster.checks[7] = "refused"
-    loop.turn()
-    loop.turn(MINUTE)
+    loop.reconcile()
+    loop.reconcile(MINUTE)
     loop.cluster.checks.clear()
-    loop.turn(MINUTE)
+    loop.reconcile(MINUTE)
     assert loop.cluster.orders == [7]
 
 
 def test_one_that_is_gone_when_it_is_looked_at_is_left_to_the_view() -> None:
     loop = Loop().hear(COPIED)
     loop.cluster.checks[7] = "gone"
-    loop.turn()
-    assert (loop.turn(MINUTE), loop.cluster.orders) == ({7: Stage.SUSPECTED}, [])
+    loop.reconcile()
+    assert (loop.reconcile(MINUTE), loop.cluster.orders) == ({7: DeletionStage.SUSPECTED}, [])
 
 
 def test_no_more_copies_are_verified_in_a_turn_than_may_be() -> None:
     loop = Loop("approve").hear(*({**COPIED, "ledger": ledger} for ledger in range(30)))
-    loop.turn()
+    loop.reconcile()
     counts = []
     for _ in range(2):
-        loop.turn(MINUTE)
+        loop.reconcile(MINUTE)
         counts.append(len(loop.cluster.checked))
     assert counts == [20, 30]
 
@@ -271,20 +290,23 @@ def test_no_more_copies_are_verified_in_a_turn_than_may_be() -> None:
 def test_a_turn_that_took_long_leaves_the_other_copies_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     loop = Loop("approve")
 
-    def slow(markers: Sequence[Marker]) -> list[Result]:
+    def slow(markers: Sequence[Deletion]) -> list[DeletionResult]:
         loop.now_ms += 6_000
-        return [Result(marker.ledger, "ready", "") for marker in markers]
+        return [DeletionResult(marker.ledger, "ready", "") for marker in markers]
 
     monkeypatch.setattr(loop.markers, "_check", slow)
     loop.hear(COPIED, {**COPIED, "ledger": 8})
-    loop.turn()
-    assert [sorted(loop.turn(MINUTE).values()) for _ in range(2)] == [["marked", "suspected"], ["marked", "marked"]]
+    loop.reconcile()
+    assert [sorted(loop.reconcile(MINUTE).values()) for _ in range(2)] == [
+        ["marked", "suspected"],
+        ["marked", "marked"],
+    ]
 
 
 def test_one_that_its_owner_took_off_the_list_meanwhile_is_begun_anew_for_that_reason() -> None:
     loop = Loop("approve").hear(COPIED)
-    loop.turn()
+    loop.reconcile()
     loop.hear(ONE)
-    loop.turn(MINUTE)
-    loop.turn()
+    loop.reconcile(MINUTE)
+    loop.reconcile()
     assert {marker.rule for marker in loop.markers.markers.values()} == {"deletion.forgotten"}

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.unit.deletion.fake_deletion import MINUTE, NOW, OTHER, OWNER, Loop, node
-from trueup.state.deletion.owners import NOBODY, Claim, Component, Status
+from trueup.state.deletion.owners import NOBODY, Claim, Component, OwnerStatus
 
 FORGOTTEN = {"ledger": 7, "since_ms": NOW - MINUTE}
 REPORTED = {"ledger": 9, "rule": "owner-gone", "owner": OTHER, "since_ms": NOW - 2 * MINUTE, "length": 50}
@@ -62,14 +62,14 @@ def test_what_is_marked_waits_for_an_operator_where_one_is_asked(mode: str, stag
 
 def test_what_the_grace_runs_for_waits_for_nobody() -> None:
     loop = Loop("approve").hear(FORGOTTEN | {"since_ms": NOW})
-    loop.turn()
+    loop.reconcile()
     assert planned(loop) == {7: "suspected"}
 
 
 def test_what_is_gone_from_metadata_is_in_no_plan_but_among_the_markers() -> None:
     loop = Loop().marked(7)
     loop.cluster.holding = {"a:1": "no answer"}
-    loop.turn()
+    loop.reconcile()
     assert (loop.said.plan(), stages(loop.said.markers())) == ([], {7: "gone-from-metadata"})
 
 
@@ -131,7 +131,7 @@ def test_a_ledger_that_is_forgotten_with_the_nodes_that_do_not_have_it() -> None
     loop = Loop("approve").marked(7)
     loop.cluster.pointers = [
         node(8, 9),
-        node(path="p/sub", name="sub", status=Status.UNREADABLE, error="p/sub: byte 3"),
+        node(path="p/sub", name="sub", status=OwnerStatus.UNREADABLE, error="p/sub: byte 3"),
     ]
     said = loop.said.ledger(7, DATA)
     nodes = [(n["status"], n["points"], n["highest"], n["error"]) for n in said["nodes"]]
@@ -168,7 +168,7 @@ def test_why_nothing_can_be_said_yet(synced: bool, problem: str, epoch: int, say
 def test_why_nothing_is_deleted_though_it_should_be(mode: str, says: list[str]) -> None:
     loop = Loop(mode).hear()
     loop.cluster.problem = "no INSTANCEID"
-    loop.turn()
+    loop.reconcile()
     assert loop.said.stopped() == says
 
 

@@ -1,4 +1,4 @@
-from trueup.connectors.bookkeeper.metadata.layout import Paths
+from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths
 from trueup.connectors.bookkeeper.metadata.metadata import Where, decode
 from trueup.connectors.sandbox.forgetting import data_of, empty_ledger, path
 from trueup.state.bookkeeper.observations import LedgerState
@@ -35,4 +35,4 @@ def test_a_planted_ledger_names_its_owner() -> None:
 
 
 def test_ledgers_are_looked_for_where_they_are() -> None:
-    assert path(1_234_567_890) == Paths("/ledgers").ledger(1_234_567_890)
+    assert path(1_234_567_890) == BookKeeperPaths("/ledgers").ledger(1_234_567_890)

@@ -8,7 +8,7 @@ from flask.testing import FlaskClient
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.unit.cli.fake_engine import DAY, NOW, FakeEngine, finding
-from trueup.state.deletion.lifecycle import ENDS, Stage
+from trueup.state.deletion.lifecycle import ENDS, DeletionStage
 from trueup.streams.catalog import all_metrics
 from trueup.streams.cli.main import invoke
 from trueup.streams.deletion.metrics import DeletionMetrics
@@ -89,7 +89,11 @@ def test_metrics_of_what_is_forgotten_follow_what_there_is(client: FlaskClient, 
 
 def test_metrics_of_markers_name_every_stage_that_lasts(client: FlaskClient) -> None:
     found = values(client.get("/metrics").text, "trueup_markers")
-    assert found == {(stage.value,): float(stage in (Stage.MARKED, Stage.GONE)) for stage in Stage if stage not in ENDS}
+    assert found == {
+        (stage.value,): float(stage in (DeletionStage.MARKED, DeletionStage.GONE))
+        for stage in DeletionStage
+        if stage not in ENDS
+    }
 
 
 def test_the_oldest_marker_in_seconds(client: FlaskClient, engine: FakeEngine) -> None:
@@ -99,7 +103,7 @@ def test_the_oldest_marker_in_seconds(client: FlaskClient, engine: FakeEngine) -
 
 
 def test_bytes_count_as_deleted_when_that_is_confirmed(metrics: Metrics) -> None:
-    for stage in (Stage.SUSPECTED, Stage.GONE, Stage.CONFIRMED):
+    for stage in (DeletionStage.SUSPECTED, DeletionStage.GONE, DeletionStage.CONFIRMED):
         metrics.of(DeletionMetrics).step(stage, 7, 2.5)
     text = metrics.text().decode()
     assert values(text, "trueup_deleted_bytes_total") == {(): 7}
@@ -109,7 +113,7 @@ def test_bytes_count_as_deleted_when_that_is_confirmed(metrics: Metrics) -> None
 def test_steps_are_counted_from_nought(metrics: Metrics) -> None:
     metrics.of(DeletionMetrics).step("withdrawn", 7, 2.5)
     found = values(metrics.text().decode(), "trueup_deletion_steps_total")
-    assert found == {(stage.value,): float(stage is Stage.WITHDRAWN) for stage in Stage}
+    assert found == {(stage.value,): float(stage is DeletionStage.WITHDRAWN) for stage in DeletionStage}
 
 
 Run = Callable[..., tuple[int, list[list[str]]]]

@@ -8,7 +8,7 @@ import pytest
 from tests.memory_store import MemoryStore
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.deletion.owned_ledgers import NO_LEDGERS, OWNED, Rows, Table, nodes_of
-from trueup.state.deletion.owners import Claim, Component, Pointers, Status, claim_of, managed_ledger
+from trueup.state.deletion.owners import Claim, Component, OwnerStatus, Pointers, claim_of, managed_ledger
 from trueup.state.deletion.rules import LEAK_RULES
 from trueup.state.deletion.verdicts import judge
 from trueup.state.deletion.view import OwnerBucket
@@ -31,7 +31,7 @@ def ledgers(*rows: dict[str, Any]) -> Table:
 
 def node(*listed: int, **more: Any) -> Pointers:
     """The managed ledger's node, listing these."""
-    said = {"path": PATH, "owner": ML, "name": "", "status": Status.READABLE, "version": 3, "mzxid": 7, **more}
+    said = {"path": PATH, "owner": ML, "name": "", "status": OwnerStatus.READABLE, "version": 3, "mzxid": 7, **more}
     return Pointers(**{"seen_ms": 2_000, "ledgers": listed, **said})
 
 
@@ -90,11 +90,11 @@ def test_an_owner_without_a_node_proves_nothing() -> None:
 
 def test_a_node_that_cannot_be_read_blinds_its_whole_owner() -> None:
     table = ledgers({"ledger": 4}, {"ledger": 9})
-    assert rules(table, node(9), cursor(status=Status.UNREADABLE)) == {4: "owner-unreadable"}
+    assert rules(table, node(9), cursor(status=OwnerStatus.UNREADABLE)) == {4: "owner-unreadable"}
 
 
 def test_a_node_of_another_owner_blinds_nobody_else() -> None:
-    other = cursor(path="/managed-ledgers/other/sub", owner="other", status=Status.UNREADABLE)
+    other = cursor(path="/managed-ledgers/other/sub", owner="other", status=OwnerStatus.UNREADABLE)
     assert rules(ledgers({"ledger": 4}, {"ledger": 9}), node(9), other) == {4: "forgotten"}
 
 

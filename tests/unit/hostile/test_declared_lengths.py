@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.unit.hostile import hostile_seeds as seeds
-from trueup.connectors.bookkeeper.bookie.frames import LARGEST, Frames
+from trueup.connectors.bookkeeper.bookie.frames import LARGEST, BookieFrames
 from trueup.connectors.kafka.client.connection import Connection
 from trueup.connectors.kafka.client.fetch_produce import fetched, produced
 from trueup.connectors.kafka.protocol import compression
@@ -61,7 +61,7 @@ def answer(number: int, size: int) -> bytes:
 def test_a_bookies_frame_takes_no_room_before_its_bytes_come() -> None:
     sock = Socket(struct.pack(">i", LARGEST) + b"abc", MB)
     with within(4 * MB):
-        assert Frames(sock.recv_into, "b:1").next() is None
+        assert BookieFrames(sock.recv_into, "b:1").next() is None
 
 
 def test_an_answer_of_a_broker_takes_no_room_before_its_bytes_come() -> None:
@@ -80,7 +80,7 @@ def test_large_answers_come_whole_whatever_came_before(piece: int) -> None:
 def test_frames_larger_than_the_buffer_come_whole() -> None:
     bodies = [bytes(range(256)) * size for size in (40_000, 1, 20_000)]
     sock = Socket(b"".join(struct.pack(">i", len(body)) + body for body in bodies), 70_000)
-    assert [bytes(body) for body in iter(Frames(sock.recv_into, "b:1").next, None)] == bodies
+    assert [bytes(body) for body in iter(BookieFrames(sock.recv_into, "b:1").next, None)] == bodies
 
 
 def bomb(blocks: int) -> bytes:

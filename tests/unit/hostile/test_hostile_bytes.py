@@ -19,9 +19,9 @@ from kazoo.exceptions import EXCEPTIONS, AuthFailedError, ConnectionDropped, Kaz
 from tests.fuzz import mutated
 from tests.unit.hostile import hostile_seeds as seeds
 from trueup.connectors.bookkeeper.bookie.bulk_reads import Reads
-from trueup.connectors.bookkeeper.bookie.connection import Bookie
-from trueup.connectors.bookkeeper.bookie.entries import Digest, Kind, head_of
-from trueup.connectors.bookkeeper.bookie.frames import Frames
+from trueup.connectors.bookkeeper.bookie.connection import BookieConnection
+from trueup.connectors.bookkeeper.bookie.entries import Digest, ReadResult, head_of
+from trueup.connectors.bookkeeper.bookie.frames import BookieFrames
 from trueup.connectors.bookkeeper.messages import Response
 from trueup.connectors.bookkeeper.metadata import bulk, mark_codec, metadata
 from trueup.connectors.kafka.client import fetch_produce
@@ -33,7 +33,7 @@ from trueup.connectors.kafka.protocol.reencode import dense, first_header
 from trueup.connectors.pulsar import compressed, offload_index
 from trueup.connectors.pulsar import metadata as pulsar
 from trueup.connectors.zookeeper import requests
-from trueup.connectors.zookeeper.connection import Connection
+from trueup.connectors.zookeeper.connection import ZooKeeperConnection
 from trueup.state.common.errors import BadBytes, Retry, Stop, TrueupError
 from trueup.streams.journal import codec
 from trueup.streams.journal import decode as rows
@@ -80,13 +80,13 @@ def streamed(data: bytes) -> None:
         room[:got], left = left[:got], left[got:]
         return got
 
-    frames = Frames(receive, "b:1")
+    frames = BookieFrames(receive, "b:1")
     while frames.next() is not None:
         pass
 
 
 def responded(data: bytes) -> None:
-    class Silent(Bookie):
+    class Silent(BookieConnection):
         def __init__(self) -> None:
             self.name = "b:1"
 
@@ -131,7 +131,7 @@ def in_bulk(data: bytes) -> None:
 
 
 def digested(data: bytes) -> None:
-    for kind in Kind:
+    for kind in ReadResult:
         digest = Digest(kind, b"secret")
         for check in (lambda d=digest: d.check(7, 3, memoryview(data)), lambda d=digest: d.note(7, memoryview(data))):
             try:
@@ -148,7 +148,7 @@ def pointed(data: bytes) -> None:
             continue
 
 
-class Line(Connection):
+class Line(ZooKeeperConnection):
     """A connection over which these bytes come, with one request under way."""
 
     def __init__(self, data: bytes) -> None:
@@ -198,7 +198,7 @@ DECODERS: dict[str, tuple[Callable[[bytes], Any], Sequence[bytes]]] = {
     "frames": (streamed, [struct.pack(">i", 5) + b"hello", b"\x0f\xff\xff\xff"]),
     "response": (responded, seeds.responses(Response)),
     "reads": (cut, [struct.pack(">IIqqq", 2 << 24 | 7 << 16, 0, 7, 0, 1) + (struct.pack(">i", 3) + b"abc") * 2]),
-    "entries": (digested, [Digest(kind, b"secret").seal(head_of(7, 3, 2, 9), b"payload") for kind in Kind]),
+    "entries": (digested, [Digest(kind, b"secret").seal(head_of(7, 3, 2, 9), b"payload") for kind in ReadResult]),
     "metadata": (lambda data: metadata.decode(data, seeds.WHERE), seeds.METADATA),
     "protection": (lambda data: metadata.protection(data, "here"), seeds.METADATA),
     "bulk": (in_bulk, seeds.METADATA),

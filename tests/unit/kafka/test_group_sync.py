@@ -8,7 +8,7 @@ from kafka import errors as kafka_errors
 
 from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.kafka.client.group_offsets import Committed
-from trueup.connectors.replication.group_sync import Groups, Way
+from trueup.connectors.replication.group_sync import Groups, OffsetMapping
 from trueup.state.common.errors import Retry, Stop, Unknown
 from trueup.state.replication.offset_map import OffsetMap
 
@@ -46,95 +46,97 @@ class Cluster:
         return {group: self.refused.get(group, dict.fromkeys(places, "")) for group, places in offsets.items()}
 
 
-def sync(source: Cluster, target: Cluster, ways: Mapping[LogId, Way], **more: Any) -> list[Any]:
+def sync(source: Cluster, target: Cluster, ways: Mapping[LogId, OffsetMapping], **more: Any) -> list[Any]:
     return Groups(source, target).sync(["g"], ways, **more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("offset", "there", "lag"), [(0, 3, 0), (4, 7, 0), (10, 13, 0), (12, 13, 0), (20, 13, 8)])
 def test_an_offset_is_translated_and_never_past_what_was_copied(offset: int, there: int, lag: int) -> None:
-    translation, behind = Way(THERE, COPIED).translate(offset)
+    translation, behind = OffsetMapping(THERE, COPIED).translate(offset)
     assert (translation.offset, behind) == (there, lag)
 
 
 def test_the_other_way_round_over_the_same_map() -> None:
-    assert Way(HERE, COPIED, reverse=True).translate(8)[0].offset == 5
+    assert OffsetMapping(HERE, COPIED, reverse=True).translate(8)[0].offset == 5
 
 
 def test_where_nothing_stands_there_yet_a_group_begins_at_what_will_come() -> None:
     known = OffsetMap().extend([], 5, begin=0, clear=2)
-    assert Way(THERE, known).translate(5)[0].offset == 2
+    assert OffsetMapping(THERE, known).translate(5)[0].offset == 2
 
 
 def test_where_something_stands_there_at_an_unknown_place_there_is_no_offset() -> None:
     known = OffsetMap().extend([], 5, begin=0, clear=2, whole=False)
-    assert Way(THERE, known).translate(3)[0].offset is None
+    assert OffsetMapping(THERE, known).translate(3)[0].offset is None
 
 
 def test_where_both_sides_write_nothing_unread_is_passed_over() -> None:
     there = OffsetMap().extend([(0, 2, 3)], 5)
     back = OffsetMap().extend([(0, 3, 2)], 5)
-    assert Way(THERE, there, back).translate(4)[0].offset == 1
+    assert OffsetMapping(THERE, there, back).translate(4)[0].offset == 1
 
 
 def test_copies_that_the_opposite_link_did_not_come_to_yet_hold_no_group_back() -> None:
     there = OffsetMap().extend([(0, 2, 5), (7, 7, 25)], 32)
     back = OffsetMap().extend([(0, 5, 2)], 5)
-    assert [Way(THERE, there, back).translate(offset)[0].offset for offset in (4, 20, 32)] == [0, 20, 32]
+    assert [OffsetMapping(THERE, there, back).translate(offset)[0].offset for offset in (4, 20, 32)] == [0, 20, 32]
 
 
 def test_a_record_that_did_not_come_back_yet_holds_the_group_before_it() -> None:
     there = OffsetMap().extend([(0, 0, 10), (10, 11, 10)], 20)
     back = OffsetMap().extend([], 5, begin=0)
-    assert Way(THERE, there, back).translate(20)[0].offset == 10
+    assert OffsetMapping(THERE, there, back).translate(20)[0].offset == 10
 
 
 def test_groups_that_have_what_they_are_to_have_cost_the_target_nothing() -> None:
     target = Cluster({})
     groups = Groups(Cluster({"g": {HERE: 4}}), target)  # type: ignore[arg-type]
-    groups.sync(["g"], {HERE: Way(THERE, COPIED)})
+    groups.sync(["g"], {HERE: OffsetMapping(THERE, COPIED)})
     target.refusal = AssertionError("asked again")
-    assert [row.action for row in groups.sync(["g"], {HERE: Way(THERE, COPIED)})] == ["kept"]
+    assert [row.action for row in groups.sync(["g"], {HERE: OffsetMapping(THERE, COPIED)})] == ["kept"]
 
 
 def test_a_group_that_is_further_there_costs_the_target_nothing() -> None:
     target = Cluster({"g": {THERE: 11}}, {"g": "stable"})
     groups = Groups(Cluster({"g": {HERE: 4}}), target)  # type: ignore[arg-type]
-    groups.sync(["g"], {HERE: Way(THERE, COPIED)})
+    groups.sync(["g"], {HERE: OffsetMapping(THERE, COPIED)})
     target.refusal = AssertionError("asked again")
-    assert [row.action for row in groups.sync(["g"], {HERE: Way(THERE, COPIED)})] == ["active"]
+    assert [row.action for row in groups.sync(["g"], {HERE: OffsetMapping(THERE, COPIED)})] == ["active"]
 
 
 def test_what_a_group_has_there_is_read_right_before_it_is_set() -> None:
     source, target = Cluster({"g": {HERE: 4}}), Cluster({})
     groups = Groups(source, target)  # type: ignore[arg-type]
-    groups.sync(["g"], {HERE: Way(THERE, COPIED)})
+    groups.sync(["g"], {HERE: OffsetMapping(THERE, COPIED)})
     source.committed["g"], target.committed["g"] = {HERE: 6}, {THERE: 12}
-    assert [(row.action, row.present) for row in groups.sync(["g"], {HERE: Way(THERE, COPIED)})] == [("kept", 12)]
+    assert [(row.action, row.present) for row in groups.sync(["g"], {HERE: OffsetMapping(THERE, COPIED)})] == [
+        ("kept", 12)
+    ]
 
 
 def test_an_offset_that_is_there_already_is_not_committed_again() -> None:
     target = Cluster({"g": {THERE: 7}})
-    [row] = sync(Cluster({"g": {HERE: 4}}), target, {HERE: Way(THERE, COPIED)})
+    [row] = sync(Cluster({"g": {HERE: 4}}), target, {HERE: OffsetMapping(THERE, COPIED)})
     assert (row.action, target.commits) == ("kept", [])
 
 
 def test_one_partition_without_translation_holds_those_that_go_into_the_same() -> None:
     other = LogId("other", 0)
-    ways = {HERE: Way(THERE, COPIED), other: Way(THERE, OffsetMap())}
+    ways = {HERE: OffsetMapping(THERE, COPIED), other: OffsetMapping(THERE, OffsetMap())}
     rows = sync(Cluster({"g": {HERE: 4, other: 1}}), Cluster({}), ways)
     assert [(row.action, row.translated) for row in rows] == [("waiting", -1)] * 2
 
 
 def test_partitions_that_the_link_does_not_copy_are_left_alone() -> None:
     target = Cluster({})
-    sync(Cluster({"g": {HERE: 4, LogId("theirs", 0): 9}}), target, {HERE: Way(THERE, COPIED)})
+    sync(Cluster({"g": {HERE: 4, LogId("theirs", 0): 9}}), target, {HERE: OffsetMapping(THERE, COPIED)})
     assert target.commits == [("g", {THERE: 7})]
 
 
 def test_groups_that_move_are_committed_together() -> None:
     target = Cluster({})
     source = Cluster({"g": {HERE: 4}, "h": {HERE: 5}})
-    Groups(source, target).sync(["g", "h"], {HERE: Way(THERE, COPIED)})  # type: ignore[arg-type]
+    Groups(source, target).sync(["g", "h"], {HERE: OffsetMapping(THERE, COPIED)})  # type: ignore[arg-type]
     assert target.together == [["g", "h"]]
 
 
@@ -142,7 +144,7 @@ def test_a_group_that_is_refused_keeps_no_other() -> None:
     target = Cluster({})
     target.refused = {"g": Stop("rights", "none", "ask for them")}
     source = Cluster({"g": {HERE: 4}, "h": {HERE: 5}})
-    rows = Groups(source, target).sync(["g", "h"], {HERE: Way(THERE, COPIED)})  # type: ignore[arg-type]
+    rows = Groups(source, target).sync(["g", "h"], {HERE: OffsetMapping(THERE, COPIED)})  # type: ignore[arg-type]
     assert [(row.group, row.action) for row in rows] == [("g", "failed"), ("h", "moved")]
 
 
@@ -163,21 +165,21 @@ def test_where_a_group_is_forbidden_the_others_are_committed(monkeypatch: pytest
 
 def test_a_group_that_cannot_be_read_is_told_and_keeps_no_other() -> None:
     source = Cluster({"g": Retry("a", "b", "c"), "h": {HERE: 4}})
-    rows = Groups(source, Cluster({})).sync(["g", "h"], {HERE: Way(THERE, COPIED)})  # type: ignore[arg-type]
+    rows = Groups(source, Cluster({})).sync(["g", "h"], {HERE: OffsetMapping(THERE, COPIED)})  # type: ignore[arg-type]
     assert [(row.group, row.action) for row in rows] == [("g", "failed"), ("h", "moved")]
 
 
 def test_nothing_is_set_in_another_topic_than_was_copied_to() -> None:
     target = Cluster({})
     target.topic_ids = {THERE.topic: "new"}
-    [row] = sync(Cluster({"g": {HERE: 4}}), target, {HERE: Way(THERE, COPIED, ids=("", "old"))})
+    [row] = sync(Cluster({"g": {HERE: 4}}), target, {HERE: OffsetMapping(THERE, COPIED, ids=("", "old"))})
     assert (row.action, target.commits) == ("waiting", [])
 
 
 def test_what_was_committed_in_another_topic_is_not_translated() -> None:
     source, target = Cluster({"g": {HERE: 4}}), Cluster({})
     source.topic_ids = {HERE.topic: "old"}
-    [row] = sync(source, target, {HERE: Way(THERE, COPIED, ids=("new", ""))})
+    [row] = sync(source, target, {HERE: OffsetMapping(THERE, COPIED, ids=("new", ""))})
     assert (row.action, target.commits) == ("waiting", [])
 
 
@@ -192,7 +194,7 @@ def test_an_offset_that_was_read_as_its_topic_was_made_anew_has_no_topic() -> No
 
 def test_a_partition_that_is_stopped_holds_those_that_go_into_the_same() -> None:
     other = LogId("other", 0)
-    ways = {HERE: Way(THERE, COPIED), other: Way(THERE, COPIED, blocked_reason="it is stopped")}
+    ways = {HERE: OffsetMapping(THERE, COPIED), other: OffsetMapping(THERE, COPIED, blocked_reason="it is stopped")}
     rows = sync(Cluster({"g": {HERE: 4, other: 1}}), Cluster({}), ways)
     assert [row.action for row in rows] == ["waiting"] * 2
 
@@ -200,11 +202,11 @@ def test_a_partition_that_is_stopped_holds_those_that_go_into_the_same() -> None
 def test_a_commit_without_an_answer_is_told() -> None:
     target = Cluster({})
     target.refusal = Unknown("an answer", "none", "look")
-    [row] = sync(Cluster({"g": {HERE: 4}}), target, {HERE: Way(THERE, COPIED)})
+    [row] = sync(Cluster({"g": {HERE: 4}}), target, {HERE: OffsetMapping(THERE, COPIED)})
     assert (row.action, "look" in row.reason) == ("failed", True)
 
 
 def test_a_group_of_unknown_state_is_not_touched() -> None:
     target = Cluster({}, {"g": "unknown"})
-    [row] = sync(Cluster({"g": {HERE: 4}}), target, {HERE: Way(THERE, COPIED)})
+    [row] = sync(Cluster({"g": {HERE: 4}}), target, {HERE: OffsetMapping(THERE, COPIED)})
     assert (row.action, target.commits) == ("active", [])

@@ -1,18 +1,18 @@
 from trueup.connectors.contract import Position
-from trueup.connectors.kafka.replication.batches.position import Place, ahead, following
+from trueup.connectors.kafka.replication.batches.position import BatchPosition, ahead, following
 
 
 def test_a_place_survives_the_journal() -> None:
-    place = Place(7, {5 << 60: 3, 9: 2**31 - 1}, 40)
-    assert Place.of(place.position(), 0) == place
+    place = BatchPosition(7, {5 << 60: 3, 9: 2**31 - 1}, 40)
+    assert BatchPosition.of(place.position(), 0) == place
 
 
 def test_what_was_never_copied_begins_at_the_start() -> None:
-    assert Place.of(Position(), 12) == Place(12)
+    assert BatchPosition.of(Position(), 12) == BatchPosition(12)
 
 
 def test_an_offset_without_our_memory_counts_as_chosen() -> None:
-    assert Place.of(Position(30, {"other": 1}), 12) == Place(30, chosen=True)
+    assert BatchPosition.of(Position(30, {"other": 1}), 12) == BatchPosition(30, chosen=True)
 
 
 def test_sequences_begin_again_at_zero() -> None:
@@ -20,5 +20,5 @@ def test_sequences_begin_again_at_zero() -> None:
 
 
 def test_a_place_agrees_with_a_target_that_has_what_it_counts() -> None:
-    place = Place(9, {1: 5, 2: 0})
+    place = BatchPosition(9, {1: 5, 2: 0})
     assert (place.agrees({1: 4}), place.agrees({1: 5}), place.agrees({1: 4, 3: 0})) == (True, False, False)

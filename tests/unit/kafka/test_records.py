@@ -8,7 +8,7 @@ from trueup.connectors.kafka.replication.records.partitions import Flow
 from trueup.connectors.kafka.replication.records.rewrite import Shape, Shaped
 from trueup.connectors.replication.headers import MARK, Path, mark_of, prefix_of
 from trueup.connectors.replication.rate_limit import Rate
-from trueup.connectors.replication.tail import Bounds, Met, Search
+from trueup.connectors.replication.tail import Bounds, Met, TailSearch
 from trueup.connectors.replication.track import END, Lane
 from trueup.connectors.replication.transforms import Record
 from trueup.state.replication.provenance import HEADER
@@ -101,11 +101,11 @@ def test_a_transform_sees_records_as_the_source_has_them_and_leaves_out_what_it_
 
 
 def test_a_search_with_a_floor_reads_the_tail_at_once() -> None:
-    assert Search(Bounds(0, 1_000), {OURS: 400}).span() == (400, 1_000)
+    assert TailSearch(Bounds(0, 1_000), {OURS: 400}).span() == (400, 1_000)
 
 
 def test_a_search_without_one_goes_back_in_growing_spans_until_all_are_met() -> None:
-    search = Search(Bounds(0, 10_000), {OURS: -1, OTHER: -1})
+    search = TailSearch(Bounds(0, 10_000), {OURS: -1, OTHER: -1})
     spans = []
     while span := search.span():
         spans.append(span)

@@ -6,13 +6,13 @@ import pytest
 
 from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.kafka.client import cluster
-from trueup.connectors.kafka.client.cluster import Cluster
+from trueup.connectors.kafka.client.cluster import KafkaClient
 from trueup.state.common.errors import Retry, TrueupError
 
 ORDERS = LogId("orders", 0)
 
 
-class Scripted(Cluster):
+class Scripted(KafkaClient):
     """A cluster whose leader has these ends, and shows these: one after the other, then the last for ever."""
 
     def __init__(self, has: list[int], shows: list[int]) -> None:

@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 
 from trueup.state.logdirs.decision import Decision, Ours, decide
-from trueup.state.logdirs.lifecycle import Relocation, Stage
+from trueup.state.logdirs.lifecycle import MoveStage, Relocation
 from trueup.state.logdirs.model import Broker, LogDir, Row, replicas
-from trueup.state.logdirs.settings import LogDirs, within
+from trueup.state.logdirs.settings import LogDirsSettings, within
 
 GB = 1 << 30
 NIGHT = ["22:00-06:00"]
-POLICY = LogDirs(mode="enforce", headroom_bytes=0, band=0.0)
+POLICY = LogDirsSettings(mode="enforce", headroom_bytes=0, band=0.0)
 SMALL, LARGE = LogDir("/small", 100 * GB, 10 * GB), LogDir("/large", 300 * GB, 280 * GB)
 ROWS: tuple[Row, ...] = tuple(("t", n, 0, 10 * GB, 0, False) for n in range(8))
 NOTHING = Ours()
@@ -140,7 +140,7 @@ def test_a_limit_that_we_were_about_to_change_is_ours_under_both_values() -> Non
 def copying(usable: int, further_ms: int = 0) -> tuple[Broker, Ours]:
     """A move of ours under way, to a directory that others write to as well."""
     rows: tuple[Row, ...] = (*ROWS, ("t", 0, 1, GB, 9, True))
-    move = Relocation("t", 0, "/small", "/large", 10 * GB, Stage.COPYING, further_ms=further_ms)
+    move = Relocation("t", 0, "/small", "/large", 10 * GB, MoveStage.COPYING, further_ms=further_ms)
     return Broker(1, (SMALL, LARGE._replace(usable=usable)), replicas(rows)), Ours(moves=(move,))
 
 
@@ -156,5 +156,5 @@ def test_a_move_that_stands_still_is_cancelled() -> None:
 
 def test_a_forgotten_move_is_approved_still() -> None:
     first = decided().moves[0]
-    known = Relocation("t", first.partition, first.source, first.target, first.bytes, Stage.FORGOTTEN)
+    known = Relocation("t", first.partition, first.source, first.target, first.bytes, MoveStage.FORGOTTEN)
     assert decided(ours=Ours(moves=(known,)), mode="approve").start == (first,)

@@ -5,20 +5,20 @@ from typing import Any
 
 import pytest
 
-from trueup.connectors.kafka.logdirs.client import Outcome, Place, Seen
+from trueup.connectors.kafka.logdirs.client import DescribedBroker, MoveOutcome, ReplicaLocation
 from trueup.state.common.errors import Retry
 from trueup.state.logdirs.decision import NOTHING, Ours
-from trueup.state.logdirs.lifecycle import Stage
+from trueup.state.logdirs.lifecycle import MoveStage
 from trueup.state.logdirs.model import Broker, LogDir, Row, replicas
-from trueup.state.logdirs.settings import LogDirs
+from trueup.state.logdirs.settings import LogDirsSettings
 from trueup.streams.journal.journal import Record
-from trueup.streams.logdirs.executor import Leveller, ours_of, record_of
+from trueup.streams.logdirs.executor import DirectoryBalancer, ours_of, record_of
 from trueup.streams.logdirs.reconciler import Dirs
 
 GB = 1 << 30
 ROWS: tuple[Row, ...] = tuple(("t", n, 0, 10 * GB, 0, False) for n in range(8))
 DIRS = (LogDir("/small", 100 * GB, 10 * GB), LogDir("/large", 300 * GB, 280 * GB))
-POLICY = LogDirs(mode="enforce", headroom_bytes=0, band=0.0)
+POLICY = LogDirsSettings(mode="enforce", headroom_bytes=0, band=0.0)
 
 
 class FakeBroker:
@@ -36,12 +36,12 @@ class FakeBroker:
             raise Retry("brokers", "nobody", "try again")
         return {1: ""}
 
-    def look(self, brokers: object = None) -> list[Seen]:
-        return [Seen(1, self.broker, "" if self.broker else "no answer")]
+    def look(self, brokers: object = None) -> list[DescribedBroker]:
+        return [DescribedBroker(1, self.broker, "" if self.broker else "no answer")]
 
-    def place(self, places: list[Place]) -> list[Outcome]:
+    def place(self, places: list[ReplicaLocation]) -> list[MoveOutcome]:
         self.log.append(("place", *[(p.partition, p.path) for p in places]))
-        return [Outcome(p, self.answer, "because") for p in places]
+        return [MoveOutcome(p, self.answer, "because") for p in places]
 
     def throttle(self, broker: int, bytes_per_s: int | None) -> None:
         if self.deaf:
@@ -71,7 +71,7 @@ class Bench:
     def __init__(self, ours: Ours = NOTHING, **policy: object) -> None:
         self.client, self.policy = FakeBroker(), replace(POLICY, **policy)  # type: ignore[arg-type]
         self.said: list[tuple[Any, ...]] = []
-        leveller = Leveller({1: ours} if ours != NOTHING else {}, self.keep, self.say, lambda *_: None)
+        leveller = DirectoryBalancer({1: ours} if ours != NOTHING else {}, self.keep, self.say, lambda *_: None)
         self.dirs = Dirs("east", lambda: self.policy, leveller, lambda: self.client, lambda: 1, self.say)
 
     def keep(self, broker: int, ours: Ours) -> None:
@@ -80,10 +80,10 @@ class Bench:
     def say(self, *words: Any) -> None:
         self.said.append(words)
 
-    def turn(self) -> list[str]:
+    def reconcile(self) -> list[str]:
         """What was called, in order."""
         self.client.log.clear()
-        self.dirs.turn()
+        self.dirs.reconcile()
         return [entry[0] for entry in self.client.log]
 
     @property
@@ -102,24 +102,24 @@ def arrived(bench: Bench) -> None:
 
 
 def test_all_is_remembered_before_it_is_done_and_the_throttle_comes_before_the_move() -> None:
-    assert Bench().turn() == ["keep", "cordon", "throttle", "place"]
+    assert Bench().reconcile() == ["keep", "cordon", "throttle", "place"]
 
 
 def test_what_is_remembered_covers_what_is_about_to_be_done() -> None:
     bench = Bench()
-    bench.turn()
+    bench.reconcile()
     kept = bench.client.log[0][1]
     assert (kept.cordoned, kept.throttles, [m.stage for m in kept.moves]) == (
-        {"/small"}, {POLICY.throttle_bytes_per_s}, [Stage.ORDERED],
+        {"/small"}, {POLICY.throttle_bytes_per_s}, [MoveStage.ORDERED],
     )  # fmt: skip
 
 
 def test_our_throttle_goes_when_the_move_has_arrived_and_nothing_follows() -> None:
     bench = Bench()
-    bench.turn()
+    bench.reconcile()
     bench.policy = replace(bench.policy, paused=True)
     arrived(bench)
-    calls = bench.turn()
+    calls = bench.reconcile()
     assert (("throttle", None) in bench.client.log, calls[-1], bench.ours) == (True, "keep", NOTHING)
 
 
@@ -127,7 +127,7 @@ def test_a_start_after_a_kill_takes_back_what_may_have_been_set() -> None:
     bench = Bench(Ours(frozenset({"/small"}), frozenset({7})), mode="observe")
     bench.client.cordon(1, ["/small"])
     bench.client.limit = 7
-    bench.turn()
+    bench.reconcile()
     assert ([e for e in bench.client.log if e[0] in ("cordon", "throttle")], bench.ours) == (
         [("cordon",), ("throttle", None)], NOTHING,
     )  # fmt: skip
@@ -136,44 +136,44 @@ def test_a_start_after_a_kill_takes_back_what_may_have_been_set() -> None:
 def test_a_throttle_of_others_is_neither_changed_nor_removed() -> None:
     bench = Bench(Ours(throttles=frozenset({7})))
     bench.client.limit = 9
-    assert ("throttle" in bench.turn(), bench.ours.throttles) == (False, frozenset())
+    assert ("throttle" in bench.reconcile(), bench.ours.throttles) == (False, frozenset())
 
 
 def test_observe_touches_nothing() -> None:
-    assert Bench(mode="observe").turn() == []
+    assert Bench(mode="observe").reconcile() == []
 
 
 def test_a_refused_move_rests_and_the_next_of_the_plan_goes_on() -> None:
     bench = Bench()
     bench.client.answer = "refused"
-    bench.turn()
+    bench.reconcile()
     first = [entry for entry in bench.client.log if entry[0] == "place"]
-    bench.turn()
+    bench.reconcile()
     again = [entry for entry in bench.client.log if entry[0] == "place"]
-    assert (bench.ours.moves[0].stage, first[0][1] != again[0][1]) == (Stage.REFUSED, True)
+    assert (bench.ours.moves[0].stage, first[0][1] != again[0][1]) == (MoveStage.REFUSED, True)
 
 
 def test_nothing_moves_without_its_throttle() -> None:
     bench = Bench()
     bench.client.deaf = True
-    assert ("place" in bench.turn(), bench.dirs.known[1].rule) == (False, "logdirs.cannot-change")
+    assert ("place" in bench.reconcile(), bench.dirs.known[1].rule) == (False, "logdirs.cannot-change")
 
 
 def test_a_broker_that_does_not_answer_is_unknown_and_keeps_what_is_ours() -> None:
     bench = Bench(Ours(throttles=frozenset({7})))
     bench.client.broker = None
-    assert (bench.turn(), bench.dirs.known[1].rule, bench.ours.throttles) == ([], "logdirs.unseen", {7})
+    assert (bench.reconcile(), bench.dirs.known[1].rule, bench.ours.throttles) == ([], "logdirs.unseen", {7})
 
 
 def test_what_cannot_be_taken_back_yet_is_a_problem() -> None:
     bench = Bench()
-    bench.turn()
+    bench.reconcile()
     bench.policy, well = replace(bench.policy, mode="observe"), bench.dirs.left()
     bench.client.broker, was = None, bench.client.broker
-    bench.turn()
+    bench.reconcile()
     away = bench.dirs.left()
     bench.client.broker = was
-    bench.turn()
+    bench.reconcile()
     expected = "broker 1 of east still has a throttle and cordons and moves of ours: no answer"
     assert (well, away, bench.dirs.left()) == ([], [expected], [])
 
@@ -181,9 +181,9 @@ def test_what_cannot_be_taken_back_yet_is_a_problem() -> None:
 def test_a_cordon_that_was_set_by_hand_and_is_the_same_as_ours_would_be_is_not_ours() -> None:
     bench = Bench(strategy="size", paused=False)
     bench.client.cordon(1, ["/small"])
-    bench.turn()
+    bench.reconcile()
     ours, bench.policy = bench.ours.cordoned, replace(bench.policy, mode="observe")
-    bench.turn()
+    bench.reconcile()
     assert bench.client.broker is not None
     assert (ours, [d.cordoned for d in bench.client.broker.dirs]) == (frozenset(), [True, False])
 
@@ -193,54 +193,54 @@ def test_a_cordon_of_ours_is_taken_back_while_its_directory_is_offline() -> None
     assert bench.client.broker is not None
     small, large = bench.client.broker.dirs
     bench.client.broker = replace(bench.client.broker, dirs=(small._replace(online=False), large))
-    bench.turn()
+    bench.reconcile()
     assert (("cordon",) in bench.client.log, bench.ours) == (True, NOTHING)
 
 
 def test_a_move_that_an_offline_directory_keeps_from_ending_is_a_problem() -> None:
     bench = Bench()
-    bench.turn()
+    bench.reconcile()
     well, found = bench.dirs.left(), bench.client.broker
     assert found is not None
     small, large = found.dirs
     bench.client.broker = replace(found, dirs=(small, large._replace(online=False, total=-1, usable=-1)))
-    bench.turn()
+    bench.reconcile()
     bench.client.broker, broken = found, bench.dirs.left()
-    bench.turn()
+    bench.reconcile()
     assert (well, ["offline: /large" in told for told in broken], bench.dirs.left()) == ([], [True], [])
 
 
 def test_a_cluster_that_does_not_answer_is_asked_anew() -> None:
     bench = Bench()
     bench.client.away = True
-    assert (bench.turn(), "nobody" in bench.dirs.problem) == (["close"], True)
+    assert (bench.reconcile(), "nobody" in bench.dirs.problem) == (["close"], True)
     bench.client.away = False
-    assert (bench.turn()[-1], bench.dirs.problem) == ("place", "")
+    assert (bench.reconcile()[-1], bench.dirs.problem) == ("place", "")
 
 
 def test_an_approved_move_is_done_and_no_other() -> None:
     bench = Bench(mode="approve", strategy="partition", at_once=5)
-    bench.turn()
+    bench.reconcile()
     decision = bench.dirs.known[1].decision
     assert decision is not None
     name = f"move-1-t-{decision.moves[1].partition}"
     full = next(n for n in _names(bench) if n.startswith(name))
     bench.dirs.approve([full])
-    bench.turn()
+    bench.reconcile()
     assert [len(entry) for entry in bench.client.log if entry[0] == "place"] == [2]
 
 
 def test_a_cordon_waits_for_approval_too() -> None:
     bench = Bench(mode="approve")
-    before = bench.turn()
+    before = bench.reconcile()
     bench.dirs.approve([n for n in _names(bench) if n.startswith("cordon")])
-    assert ("cordon" in before, "cordon" in bench.turn()) == (False, True)
+    assert ("cordon" in before, "cordon" in bench.reconcile()) == (False, True)
 
 
 @pytest.mark.parametrize("ours", [Ours(frozenset({"/a"}), frozenset({7}), (), frozenset({"move-1-t-0-0"})), NOTHING])
 def test_what_is_ours_comes_back_from_the_journal(ours: Ours) -> None:
     bench = Bench()
-    bench.turn()
+    bench.reconcile()
     for one in (ours, bench.ours):
         record = record_of("east", 1, one, 5)
         assert (NOTHING if record is None else ours_of(Record(b"", record, "", 0))) == one

@@ -11,9 +11,9 @@ from trueup.state.logdirs.lifecycle import (
     FREED_MS,
     REST_MS,
     TRANSITIONS,
-    Event,
+    MoveEvent,
+    MoveStage,
     Relocation,
-    Stage,
     advance,
     follow,
 )
@@ -25,59 +25,65 @@ THERE: Row = ("t", 0, 1, 20 * GB, 0, False)
 COPY: Row = ("t", 0, 1, GB, 9, True)
 ELSEWHERE: Row = ("t", 0, 2, GB, 9, True)
 DIRS = (LogDir("/a", 100 * GB, 60 * GB), LogDir("/b", 100 * GB, 99 * GB), LogDir("/c", 90 * GB, 90 * GB))
-MOVE = Relocation("t", 0, "/a", "/b", 20 * GB, Stage.ORDERED, beside=20 * GB)
+MOVE = Relocation("t", 0, "/a", "/b", 20 * GB, MoveStage.ORDERED, beside=20 * GB)
 
 
 def broker(*rows: Row, **more: object) -> Broker:
     return replace(Broker(1, DIRS, replicas(rows)), **more)  # type: ignore[arg-type]
 
 
-def stage(move: Relocation, found: Broker, now_ms: int = 1) -> Stage:
+def stage(move: Relocation, found: Broker, now_ms: int = 1) -> MoveStage:
     return follow([move], found, now_ms)[0][0].stage
 
 
 @pytest.mark.parametrize(
     ("rows", "wanted"),
     [
-        ((HERE,), Stage.FORGOTTEN), ((HERE, COPY), Stage.COPYING), ((THERE,), Stage.ARRIVED),
-        ((HERE, ELSEWHERE), Stage.DROPPED), ((("u", 0, 0, 1, 0, False),), Stage.DROPPED),
+        ((HERE,), MoveStage.FORGOTTEN), ((HERE, COPY), MoveStage.COPYING), ((THERE,), MoveStage.ARRIVED),
+        ((HERE, ELSEWHERE), MoveStage.DROPPED), ((("u", 0, 0, 1, 0, False),), MoveStage.DROPPED),
     ],
 )  # fmt: skip
-def test_an_order_is_what_the_broker_says_of_it(rows: tuple[Row, ...], wanted: Stage) -> None:
+def test_an_order_is_what_the_broker_says_of_it(rows: tuple[Row, ...], wanted: MoveStage) -> None:
     assert stage(MOVE, broker(*rows)) is wanted
 
 
 def test_a_copy_that_vanished_was_forgotten() -> None:
-    assert stage(replace(MOVE, stage=Stage.COPYING), broker(HERE)) is Stage.FORGOTTEN
+    assert stage(replace(MOVE, stage=MoveStage.COPYING), broker(HERE)) is MoveStage.FORGOTTEN
 
 
 def test_what_is_taken_back_is_cancelled_once_nothing_is_under_way() -> None:
-    leaving = replace(MOVE, stage=Stage.LEAVING)
-    assert (stage(leaving, broker(HERE, COPY)), stage(leaving, broker(HERE))) == (Stage.LEAVING, Stage.CANCELLED)
+    leaving = replace(MOVE, stage=MoveStage.LEAVING)
+    assert (stage(leaving, broker(HERE, COPY)), stage(leaving, broker(HERE))) == (
+        MoveStage.LEAVING,
+        MoveStage.CANCELLED,
+    )
 
 
 def test_an_offline_directory_proves_nothing() -> None:
-    assert stage(MOVE, broker(HERE, dirs=(*DIRS[:2], DIRS[2]._replace(online=False)))) is Stage.ORDERED
+    assert stage(MOVE, broker(HERE, dirs=(*DIRS[:2], DIRS[2]._replace(online=False)))) is MoveStage.ORDERED
 
 
 def test_a_refused_move_rests() -> None:
-    refused = replace(MOVE, stage=Stage.REFUSED)
+    refused = replace(MOVE, stage=MoveStage.REFUSED)
     assert (stage(refused, broker(HERE), REST_MS), stage(refused, broker(HERE), REST_MS + 1)) == (
-        Stage.REFUSED, Stage.DROPPED,
+        MoveStage.REFUSED, MoveStage.DROPPED,
     )  # fmt: skip
 
 
 def test_what_it_left_behind_counts_until_it_is_deleted() -> None:
-    arrived = replace(MOVE, stage=Stage.ARRIVED)
+    arrived = replace(MOVE, stage=MoveStage.ARRIVED)
     assert follow([arrived], broker(THERE), 1) == ((arrived,), (20 * GB, 0, 0))
     freed = broker(THERE, dirs=(DIRS[0]._replace(usable=80 * GB), *DIRS[1:]))
-    assert (stage(arrived, freed), follow([arrived], freed, 1)[1]) == (Stage.DONE, (0, 0, 0))
+    assert (stage(arrived, freed), follow([arrived], freed, 1)[1]) == (MoveStage.DONE, (0, 0, 0))
 
 
 def test_of_two_that_arrived_the_first_is_deleted_first() -> None:
-    first, later = replace(MOVE, stage=Stage.ARRIVED, at_ms=1), replace(MOVE, partition=1, stage=Stage.ARRIVED, at_ms=2)
+    first, later = (
+        replace(MOVE, stage=MoveStage.ARRIVED, at_ms=1),
+        replace(MOVE, partition=1, stage=MoveStage.ARRIVED, at_ms=2),
+    )
     moves, left = follow([first, later], broker(THERE), 3)
-    assert ([move.stage for move in moves], left) == ([Stage.DONE, Stage.ARRIVED], (20 * GB, 0, 0))
+    assert ([move.stage for move in moves], left) == ([MoveStage.DONE, MoveStage.ARRIVED], (20 * GB, 0, 0))
 
 
 def test_what_is_being_deleted_is_no_skew() -> None:
@@ -87,17 +93,17 @@ def test_what_is_being_deleted_is_no_skew() -> None:
 
 
 def test_nobody_waits_for_ever_for_a_deletion() -> None:
-    assert stage(replace(MOVE, stage=Stage.ARRIVED), broker(THERE), FREED_MS + 1) is Stage.DONE
+    assert stage(replace(MOVE, stage=MoveStage.ARRIVED), broker(THERE), FREED_MS + 1) is MoveStage.DONE
 
 
 def test_an_event_that_the_table_does_not_know_is_refused() -> None:
     with pytest.raises(Refused, match="an event permitted in stage arrived"):
-        advance(replace(MOVE, stage=Stage.ARRIVED), Event.ORDER, 1)
+        advance(replace(MOVE, stage=MoveStage.ARRIVED), MoveEvent.ORDER, 1)
 
 
 def test_every_stage_is_reached_and_left() -> None:
     reached, left = set(TRANSITIONS.values()), {before for before, _ in TRANSITIONS}
-    assert (set(Stage) - reached, set(Stage) - left) == ({Stage.PLANNED}, set(ENDS))
+    assert (set(MoveStage) - reached, set(MoveStage) - left) == ({MoveStage.PLANNED}, set(ENDS))
 
 
 def test_the_diagram_has_every_step() -> None:

@@ -3,7 +3,7 @@
 import xml.etree.ElementTree as Xml
 
 from trueup.state.logdirs.snapshot import Directory
-from trueup.streams.demo.logdirs import Result, screen
+from trueup.streams.demo.logdirs import LogDirsResult, screen
 from trueup.streams.demo.picture import Shot, lines, svg
 
 MB = 1 << 20
@@ -29,8 +29,8 @@ def test_the_file_has_bars_as_long_as_disks_are_large() -> None:
 def test_it_is_right_only_when_level_with_nothing_lost_or_left() -> None:
     good = {"skews": [0.5, 0.1], "new": {"large": 6}}
     bad = ({"skews": [0.5, 0.2]}, {"lost": 1}, {"throttle": 9}, {"new": {"small": 1}})
-    assert [Result(**{**good, **more}).right for more in ({}, *bad)] == [True, *[False] * 4]  # type: ignore[arg-type]
+    assert [LogDirsResult(**{**good, **more}).right for more in ({}, *bad)] == [True, *[False] * 4]  # type: ignore[arg-type]
 
 
 def test_the_last_screen_counts() -> None:
-    assert screen(Result(skews=[0.57, 0.09], moves=3)).row_count == 8
+    assert screen(LogDirsResult(skews=[0.57, 0.09], moves=3)).row_count == 8

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from trueup.state.placement.board import LOCKED_MS, Board, plan, riskiest
-from trueup.state.placement.lifecycle import Event, Repair, Stage, advance
+from trueup.state.placement.lifecycle import Repair, RepairEvent, RepairStage, advance
 from trueup.state.placement.rules import RULES
-from trueup.state.placement.settings import Placement
+from trueup.state.placement.settings import PlacementSettings
 from trueup.state.placement.tracking import SETTLE_MS, observe, unseen
-from trueup.state.placement.view import FINDING, MARK, NO_FINDINGS, NO_MARKS, Answer, Rows
+from trueup.state.placement.view import FINDING, MARK, NO_FINDINGS, NO_MARKS, BucketAnswer, Rows
 
-ENFORCE = Placement(mode="enforce", max_marks=10)
+ENFORCE = PlacementSettings(mode="enforce", max_marks=10)
 NOW = 1_000_000
 
 
@@ -24,7 +24,7 @@ def finding(
 
 def board(*findings: Rows, marks: Rows = NO_MARKS) -> Board:
     made = Board()
-    made.apply(0, Answer(1, True, 9, np.concatenate([NO_FINDINGS, *findings]), marks))
+    made.apply(0, BucketAnswer(1, True, 9, np.concatenate([NO_FINDINGS, *findings]), marks))
     return made
 
 
@@ -33,8 +33,8 @@ def mark(ledger: int, ctime: int = 77, locked: int = 0) -> Rows:
 
 
 def marked(ledger: int, ctime: int = 77) -> Repair:
-    ordered = advance(Repair(ledger, "r", 3, 0, mark_ctime_ms=ctime), Event.ORDER, NOW)
-    return advance(ordered, Event.APPEAR, NOW)
+    ordered = advance(Repair(ledger, "r", 3, 0, mark_ctime_ms=ctime), RepairEvent.ORDER, NOW)
+    return advance(ordered, RepairEvent.APPEAR, NOW)
 
 
 def chosen(rows: Rows) -> list[int]:
@@ -50,7 +50,7 @@ def test_fewest_surviving_copies_go_first_then_racks_then_age():
 
 
 def test_observe_orders_nothing():
-    assert len(plan(board(finding(1)), {}, Placement(), NOW, 99).marks) == 0
+    assert len(plan(board(finding(1)), {}, PlacementSettings(), NOW, 99).marks) == 0
 
 
 def test_enforce_orders_what_drifted():
@@ -108,28 +108,28 @@ def test_our_own_marks_fill_the_cap():
 
 
 def test_orders_not_yet_seen_count_against_the_cap():
-    ordered = advance(Repair(8, "r", 3, 0), Event.ORDER, NOW)
+    ordered = advance(Repair(8, "r", 3, 0), RepairEvent.ORDER, NOW)
     drifted = board(finding(1), finding(8))
     assert chosen(plan(drifted, {8: ordered}, replace(ENFORCE, max_marks=1), NOW, 99).marks) == []
 
 
 def test_the_mark_of_a_ledger_that_is_true_again_takes_no_room():
-    ordered = advance(Repair(8, "r", 3, 0), Event.ORDER, NOW)
+    ordered = advance(Repair(8, "r", 3, 0), RepairEvent.ORDER, NOW)
     assert chosen(plan(board(finding(1)), {8: ordered}, replace(ENFORCE, max_marks=1), NOW, 99).marks) == [1]
 
 
 def test_an_order_is_not_over_before_its_mark_could_be_seen():
-    repairs = {1: advance(Repair(1, "r", 3, 0), Event.ORDER, NOW)}
+    repairs = {1: advance(Repair(1, "r", 3, 0), RepairEvent.ORDER, NOW)}
     observe(board(), repairs, ENFORCE, NOW + SETTLE_MS - 1)
-    assert repairs[1].stage is Stage.ORDERED
+    assert repairs[1].stage is RepairStage.ORDERED
 
 
 def test_an_order_that_was_given_up_is_remembered_while_nothing_can_be_done():
-    repairs = {1: Repair(1, "r", 3, 0)._replace(stage=Stage.DECLINED, mark_ctime_ms=77)}
+    repairs = {1: Repair(1, "r", 3, 0)._replace(stage=RepairStage.DECLINED, mark_ctime_ms=77)}
     blocked = finding(1, "placement.cannot-adhere")
     observe(board(blocked), repairs, ENFORCE, NOW)
     observe(board(blocked, marks=mark(1)), repairs, ENFORCE, NOW)
-    assert repairs[1].stage is Stage.LEAVING
+    assert repairs[1].stage is RepairStage.LEAVING
 
 
 def test_the_rate_limits_what_is_ordered_at_once():
@@ -143,12 +143,12 @@ def test_approve_waits_for_an_operator():
 
 
 def test_an_approved_ledger_is_ordered():
-    approved = advance(Repair(1, "r", 3, 0), Event.APPROVE, NOW)
+    approved = advance(Repair(1, "r", 3, 0), RepairEvent.APPROVE, NOW)
     assert chosen(plan(board(finding(1)), {1: approved}, replace(ENFORCE, mode="approve"), NOW, 99).marks) == [1]
 
 
 def test_an_approval_of_another_version_does_not_count():
-    approved = advance(Repair(1, "r", 2, 0), Event.APPROVE, NOW)
+    approved = advance(Repair(1, "r", 2, 0), RepairEvent.APPROVE, NOW)
     assert chosen(plan(board(finding(1)), {1: approved}, replace(ENFORCE, mode="approve"), NOW, 99).marks) == []
 
 
@@ -157,24 +157,24 @@ def test_paused_orders_nothing():
 
 
 def test_a_declined_ledger_waits_its_time():
-    waiting = Repair(1, "r", 3, 0)._replace(stage=Stage.DECLINED, next_ms=NOW + 1)
+    waiting = Repair(1, "r", 3, 0)._replace(stage=RepairStage.DECLINED, next_ms=NOW + 1)
     assert chosen(plan(board(finding(1)), {1: waiting}, ENFORCE, NOW, 99).marks) == []
 
 
 @pytest.mark.parametrize(
     ("findings", "marks", "stage"),
     [
-        ([finding(1)], mark(1), Stage.MARKED),
-        ([finding(1)], mark(1, locked=1), Stage.WORKING),
-        ([finding(1)], NO_MARKS, Stage.UNMARKED),
-        ([], mark(1), Stage.LEAVING),
-        ([], NO_MARKS, Stage.SAFE),
-        ([finding(1, "placement.cannot-adhere")], mark(1), Stage.LEAVING),
-        ([finding(1, "placement.unreadable")], NO_MARKS, Stage.MARKED),
+        ([finding(1)], mark(1), RepairStage.MARKED),
+        ([finding(1)], mark(1, locked=1), RepairStage.WORKING),
+        ([finding(1)], NO_MARKS, RepairStage.UNMARKED),
+        ([], mark(1), RepairStage.LEAVING),
+        ([], NO_MARKS, RepairStage.SAFE),
+        ([finding(1, "placement.cannot-adhere")], mark(1), RepairStage.LEAVING),
+        ([finding(1, "placement.unreadable")], NO_MARKS, RepairStage.MARKED),
     ],
     ids=["waits", "worker at it", "mark gone", "healed, mark still there", "healed", "no remedy", "blind"],
 )
-def test_a_marked_repair_becomes(findings: list[Rows], marks: Rows, stage: Stage):
+def test_a_marked_repair_becomes(findings: list[Rows], marks: Rows, stage: RepairStage):
     repairs = {1: marked(1)}
     changed = observe(board(*findings, marks=marks), repairs, ENFORCE, NOW)
     assert (changed[-1] if changed else repairs[1]).stage is stage
@@ -187,41 +187,41 @@ def test_a_mark_of_somebody_else_is_not_taken_for_ours():
 
 
 def test_an_order_that_was_not_looked_for_is_never_given_up():
-    repairs = {1: advance(Repair(1, "r", 3, 0), Event.ORDER, NOW)}
+    repairs = {1: advance(Repair(1, "r", 3, 0), RepairEvent.ORDER, NOW)}
     observe(board(finding(1)), repairs, ENFORCE, NOW + 100 * SETTLE_MS)
-    assert repairs[1].stage is Stage.ORDERED
+    assert repairs[1].stage is RepairStage.ORDERED
 
 
 def test_an_order_that_was_looked_for_in_vain_is_given_up():
-    repairs = {1: advance(Repair(1, "r", 3, 0), Event.ORDER, NOW)}
+    repairs = {1: advance(Repair(1, "r", 3, 0), RepairEvent.ORDER, NOW)}
     observe(board(finding(1)), repairs, ENFORCE, NOW + SETTLE_MS, absent=frozenset({1}))
-    assert repairs[1].stage is Stage.DECLINED
+    assert repairs[1].stage is RepairStage.DECLINED
 
 
 def test_an_order_counts_against_the_cap_until_it_is_given_up():
-    ordered = advance(Repair(8, "r", 3, 0), Event.ORDER, NOW)
+    ordered = advance(Repair(8, "r", 3, 0), RepairEvent.ORDER, NOW)
     late = NOW + 100 * SETTLE_MS
     assert not len(plan(board(finding(1), finding(8)), {8: ordered}, replace(ENFORCE, max_marks=1), late, 99).marks)
 
 
 def test_an_order_is_looked_for_once_it_should_have_shown():
-    repairs = {1: advance(Repair(1, "r", 3, 0, mark_ctime_ms=77), Event.ORDER, NOW)}
+    repairs = {1: advance(Repair(1, "r", 3, 0, mark_ctime_ms=77), RepairEvent.ORDER, NOW)}
     drifted = board(finding(1))
     assert [unseen(drifted, repairs, at) for at in (NOW + SETTLE_MS - 1, NOW + SETTLE_MS)] == [[], [1]]
 
 
 def test_an_order_whose_ledger_is_true_before_its_mark_showed_is_looked_for_at_once():
-    repairs = {1: advance(Repair(1, "r", 3, 0, mark_ctime_ms=77), Event.ORDER, NOW)}
+    repairs = {1: advance(Repair(1, "r", 3, 0, mark_ctime_ms=77), RepairEvent.ORDER, NOW)}
     assert unseen(board(finding(2)), repairs, NOW) == [1]
 
 
 def test_a_ledger_that_is_true_and_has_no_mark_is_safe_though_its_mark_never_showed():
-    repairs = {1: advance(Repair(1, "r", 3, 0, mark_ctime_ms=77), Event.ORDER, NOW)}
-    assert [r.stage for r in observe(board(), repairs, ENFORCE, NOW, absent=frozenset({1}))] == [Stage.SAFE]
+    repairs = {1: advance(Repair(1, "r", 3, 0, mark_ctime_ms=77), RepairEvent.ORDER, NOW)}
+    assert [r.stage for r in observe(board(), repairs, ENFORCE, NOW, absent=frozenset({1}))] == [RepairStage.SAFE]
 
 
 def test_an_order_that_shows_is_not_looked_for():
-    repairs = {1: advance(Repair(1, "r", 3, 0, mark_ctime_ms=77), Event.ORDER, NOW)}
+    repairs = {1: advance(Repair(1, "r", 3, 0, mark_ctime_ms=77), RepairEvent.ORDER, NOW)}
     assert unseen(board(marks=mark(1)), repairs, NOW + SETTLE_MS) == []
 
 
@@ -238,16 +238,16 @@ def tried(*moments: tuple[int, int]) -> Repair:
 
 def test_a_mark_that_workers_tried_in_vain_for_long_is_stuck():
     assert [tried((NOW, 1), (NOW + wait, 1)).stage for wait in (GIVE_UP_MS - 1, GIVE_UP_MS)] == [
-        Stage.WORKING, Stage.STUCK,
+        RepairStage.WORKING, RepairStage.STUCK,
     ]  # fmt: skip
 
 
 def test_a_worker_that_lets_go_and_begins_again_does_not_begin_anew():
-    assert tried((NOW, 1), (NOW + 9_000, 0), (NOW + 9_400, 1), (NOW + GIVE_UP_MS, 0)).stage is Stage.STUCK
+    assert tried((NOW, 1), (NOW + 9_000, 0), (NOW + 9_400, 1), (NOW + GIVE_UP_MS, 0)).stage is RepairStage.STUCK
 
 
 def test_a_mark_that_waits_for_a_worker_is_not_stuck():
-    assert tried((NOW + 100 * GIVE_UP_MS, 0)).stage is Stage.MARKED
+    assert tried((NOW + 100 * GIVE_UP_MS, 0)).stage is RepairStage.MARKED
 
 
 def test_a_mark_that_is_stuck_is_withdrawn():
@@ -260,35 +260,35 @@ def test_a_stuck_ledger_is_tried_again_later():
     repairs = {1: tried((NOW, 1), (NOW + GIVE_UP_MS, 0))}
     observe(board(finding(1)), repairs, ENFORCE, NOW + GIVE_UP_MS)
     wait_ms = int(ENFORCE.decline_retry_s * 1000)
-    assert (repairs[1].stage, repairs[1].next_ms) == (Stage.DECLINED, NOW + GIVE_UP_MS + wait_ms)
+    assert (repairs[1].stage, repairs[1].next_ms) == (RepairStage.DECLINED, NOW + GIVE_UP_MS + wait_ms)
 
 
 def test_a_new_order_has_its_own_time():
-    again = advance(tried((NOW, 1), (NOW + GIVE_UP_MS, 0))._replace(stage=Stage.DECLINED), Event.ORDER, NOW)
+    again = advance(tried((NOW, 1), (NOW + GIVE_UP_MS, 0))._replace(stage=RepairStage.DECLINED), RepairEvent.ORDER, NOW)
     assert again.next_ms == 0
 
 
 def test_a_mark_that_is_gone_is_given_time_for_the_metadata_to_show():
-    repairs = {1: advance(marked(1), Event.VANISH, NOW)}
+    repairs = {1: advance(marked(1), RepairEvent.VANISH, NOW)}
     observe(board(finding(1)), repairs, ENFORCE, NOW + SETTLE_MS - 1)
     early = repairs[1].stage
     observe(board(finding(1)), repairs, ENFORCE, NOW + SETTLE_MS)
-    assert (early, repairs[1].stage) == (Stage.UNMARKED, Stage.DECLINED)
+    assert (early, repairs[1].stage) == (RepairStage.UNMARKED, RepairStage.DECLINED)
 
 
 def test_a_deleted_ledger_ends_its_repair():
     repairs = {1: marked(1)}
-    assert observe(board(), repairs, ENFORCE, NOW, frozenset({1}))[0].stage is Stage.DROPPED
+    assert observe(board(), repairs, ENFORCE, NOW, frozenset({1}))[0].stage is RepairStage.DROPPED
 
 
 def test_a_mark_is_withdrawn_when_no_worker_is_at_it():
-    leaving = advance(marked(1), Event.LAPSE, NOW)
+    leaving = advance(marked(1), RepairEvent.LAPSE, NOW)
     due = plan(board(marks=mark(1)), {1: leaving}, ENFORCE, NOW, 99)
     assert [r.ledger for r in due.withdrawals] == [1]
 
 
 def test_a_worker_that_is_at_it_is_given_time_to_take_the_mark_away():
-    leaving = advance(marked(1), Event.LAPSE, NOW)
+    leaving = advance(marked(1), RepairEvent.LAPSE, NOW)
     held = board(marks=mark(1, locked=1))
     early, late = (plan(held, {1: leaving}, ENFORCE, NOW + wait, 99).withdrawals for wait in (0, LOCKED_MS))
     assert (len(early), len(late)) == (0, 1)
@@ -296,26 +296,26 @@ def test_a_worker_that_is_at_it_is_given_time_to_take_the_mark_away():
 
 def test_cleared_ledgers_are_told_with_the_time_they_drifted():
     made = board(finding(1), finding(2))
-    cleared = made.apply(0, Answer(2, True, 9, finding(2), NO_MARKS))
+    cleared = made.apply(0, BucketAnswer(2, True, 9, finding(2), NO_MARKS))
     assert (cleared.ledger.tolist(), cleared.since_ms.tolist()) == ([1], [NOW - 5_000])
 
 
 def test_a_ledger_of_which_nothing_was_known_was_never_wrong():
-    cleared = board(finding(1), finding(2, BLIND)).apply(0, Answer(2, True, 9, NO_FINDINGS, NO_MARKS))
+    cleared = board(finding(1), finding(2, BLIND)).apply(0, BucketAnswer(2, True, 9, NO_FINDINGS, NO_MARKS))
     assert cleared.wrong.tolist() == [True, False]
 
 
 def test_the_view_is_complete_when_every_bucket_spoke_for_the_epoch():
     made = board()
     before = made.settled(2, 1)
-    made.apply(1, Answer(1, True, 0, NO_FINDINGS, NO_MARKS))
+    made.apply(1, BucketAnswer(1, True, 0, NO_FINDINGS, NO_MARKS))
     assert (before, made.settled(2, 1), made.settled(2, 2)) == (False, True, False)
 
 
 def test_an_approval_that_lapses_leaves_the_memory_of_an_earlier_order():
-    repairs = {1: Repair(1, "r", 3, 0)._replace(stage=Stage.APPROVED, mark_ctime_ms=77)}
+    repairs = {1: Repair(1, "r", 3, 0)._replace(stage=RepairStage.APPROVED, mark_ctime_ms=77)}
     observe(board(finding(1, "placement.cannot-adhere")), repairs, ENFORCE, NOW)
-    assert (repairs[1].stage, repairs[1].mark_ctime_ms) == (Stage.DECLINED, 77)
+    assert (repairs[1].stage, repairs[1].mark_ctime_ms) == (RepairStage.DECLINED, 77)
 
 
 def test_a_mark_that_waits_for_a_worker_is_left_as_it_is():

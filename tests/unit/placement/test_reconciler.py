@@ -8,20 +8,20 @@ import pytest
 
 import trueup.streams.placement.reconciler as module
 from trueup.connectors.bookkeeper.metadata.mark_codec import Mark
-from trueup.connectors.bookkeeper.placement.marks import MarkOrder, Outcome
+from trueup.connectors.bookkeeper.placement.marks import MarkOrder, MarkOutcome
 from trueup.state.bookkeeper.ledgers import EMPTY, Ledgers, concat, row
 from trueup.state.bookkeeper.topology import Bookie, Status, Topology
 from trueup.state.common.errors import Retry
 from trueup.state.placement.fencing import NO_FORMER, Former
-from trueup.state.placement.lifecycle import Event, Repair, Stage, advance
+from trueup.state.placement.lifecycle import Repair, RepairEvent, RepairStage, advance
 from trueup.state.placement.rules import RULES
-from trueup.state.placement.settings import Placement
+from trueup.state.placement.settings import PlacementSettings
 from trueup.state.placement.tracking import SETTLE_MS
-from trueup.state.placement.view import FINDING, MARK, NO_FINDINGS, NO_MARKS, Answer, Rows
+from trueup.state.placement.view import FINDING, MARK, NO_FINDINGS, NO_MARKS, BucketAnswer, Rows
 from trueup.streams.journal.codec import ledger_key
 from trueup.streams.journal.journal import Record
 from trueup.streams.placement.metrics import PlacementMetrics
-from trueup.streams.placement.reconciler import Reconciler, lost_members
+from trueup.streams.placement.reconciler import PlacementReconciler, lost_members
 from trueup.streams.runtime.metrics import Metrics
 
 TOPOLOGY = Topology(1, 0, (
@@ -82,18 +82,18 @@ class Bookkeeper:
     def read(self, ledgers: Sequence[int]) -> Ledgers:
         return self.rows.take(np.isin(self.rows.ledger, ledgers))
 
-    def mark(self, orders: Sequence[MarkOrder]) -> list[Outcome]:
+    def mark(self, orders: Sequence[MarkOrder]) -> list[MarkOutcome]:
         self.written |= {order.ledger: Mark(order.replicas, order.ctime_ms) for order in orders}
-        return [Outcome(order.ledger, "written") for order in orders]
+        return [MarkOutcome(order.ledger, "written") for order in orders]
 
     def marked(self, ledgers: Sequence[int]) -> dict[int, Mark]:
         self.asked += 1
         return {ledger: self.written[ledger] for ledger in ledgers if ledger in self.written}
 
-    def withdraw(self, items: Sequence[tuple[int, int]]) -> list[Outcome]:
-        return [Outcome(ledger, "withdrawn") for ledger, _ in items]
+    def withdraw(self, items: Sequence[tuple[int, int]]) -> list[MarkOutcome]:
+        return [MarkOutcome(ledger, "withdrawn") for ledger, _ in items]
 
-    def obstacle(self) -> str:
+    def blocked_reason(self) -> str:
         return ""
 
 
@@ -124,13 +124,13 @@ class Driven:
 
     def __init__(self, **policy: Any) -> None:
         self.journal, self.cluster, self.keeper, self.metrics = Topics(), Bookkeeper(), Bookies(), Healed()
-        self.now_ms, self.policy = NOW, Placement(**{"mode": "enforce", **policy})
+        self.now_ms, self.policy = NOW, PlacementSettings(**{"mode": "enforce", **policy})
         parts: tuple[Any, ...] = (self.cluster, self.journal, lambda: self.policy, self.keeper, self.metrics)
-        self.reconciler = Reconciler(*parts, lambda: self.now_ms, 1)
+        self.reconciler = PlacementReconciler(*parts, lambda: self.now_ms, 1)
 
     def answer(self, *findings: Rows, marks: Rows = NO_MARKS, former: Former = NO_FORMER, full: bool = True) -> None:
         """A batch in which the only bucket says everything, or what changed."""
-        said = Answer(1, full, 9, np.concatenate([NO_FINDINGS, *findings]), marks, former)
+        said = BucketAnswer(1, full, 9, np.concatenate([NO_FINDINGS, *findings]), marks, former)
         self.reconciler.batch(Frame(said), 0)  # type: ignore[arg-type]
 
     def repair(self, ledger: int) -> Repair:
@@ -143,7 +143,7 @@ class Driven:
 class Frame:
     """One answer as the sink gets it."""
 
-    def __init__(self, said: Answer) -> None:
+    def __init__(self, said: BucketAnswer) -> None:
         self._said = said
 
     def toArrow(self) -> "Frame":  # noqa: N802
@@ -175,7 +175,7 @@ def ordered(driven: Driven, ledger: int = 1) -> None:
 def test_what_drifted_is_marked():
     driven = Driven()
     ordered(driven)
-    assert (list(driven.cluster.written), driven.repair(1).stage) == ([1], Stage.ORDERED)
+    assert (list(driven.cluster.written), driven.repair(1).stage) == ([1], RepairStage.ORDERED)
 
 
 def test_a_fresh_judgement_knows_who_may_refuse():
@@ -198,8 +198,8 @@ def test_an_order_that_does_not_show_is_looked_for_and_found():
     ordered(driven)
     driven.now_ms += SETTLE_MS
     driven.reconciler.heard()
-    driven.reconciler.turn()
-    assert (driven.repair(1).stage, driven.cluster.asked) == (Stage.ORDERED, 1)
+    driven.reconciler.reconcile()
+    assert (driven.repair(1).stage, driven.cluster.asked) == (RepairStage.ORDERED, 1)
 
 
 def test_an_order_that_is_not_there_is_given_up():
@@ -208,8 +208,8 @@ def test_an_order_that_is_not_there_is_given_up():
     driven.cluster.written.clear()
     driven.now_ms += SETTLE_MS
     driven.reconciler.heard()
-    driven.reconciler.turn()
-    assert driven.repair(1).stage is Stage.DECLINED
+    driven.reconciler.reconcile()
+    assert driven.repair(1).stage is RepairStage.DECLINED
 
 
 def test_what_a_worker_did_before_its_mark_was_seen_is_confirmed_with_the_next_answer():
@@ -218,7 +218,7 @@ def test_what_a_worker_did_before_its_mark_was_seen_is_confirmed_with_the_next_a
     driven.cluster.written.clear()
     driven.now_ms += 1_000
     driven.answer()
-    assert driven.reconciler.history.rows()[-1].outcome == Stage.SAFE
+    assert driven.reconciler.history.rows()[-1].outcome == RepairStage.SAFE
 
 
 def test_an_order_in_the_place_of_which_another_wrote_a_mark_is_given_up():
@@ -226,8 +226,8 @@ def test_an_order_in_the_place_of_which_another_wrote_a_mark_is_given_up():
     ordered(driven)
     driven.cluster.written[1] = Mark(("x",), 5)
     driven.now_ms += SETTLE_MS
-    driven.reconciler.turn()
-    assert driven.repair(1).stage is Stage.DECLINED
+    driven.reconciler.reconcile()
+    assert driven.repair(1).stage is RepairStage.DECLINED
 
 
 def test_an_order_is_not_given_up_while_nobody_can_look():
@@ -235,14 +235,14 @@ def test_an_order_is_not_given_up_while_nobody_can_look():
     ordered(driven)
     driven.cluster.marked = lambda _: (_ for _ in ()).throw(Retry("a session", "none", "wait"))  # type: ignore[method-assign]
     driven.now_ms += SETTLE_MS
-    driven.reconciler.turn()
-    assert driven.repair(1).stage is Stage.ORDERED
+    driven.reconciler.reconcile()
+    assert driven.repair(1).stage is RepairStage.ORDERED
 
 
 def under_way(driven: Driven, ledger: int = 1) -> None:
     """A repair whose mark was seen."""
-    repair = advance(Repair(ledger, "r", 0, 0, mark_ctime_ms=77), Event.ORDER, NOW)
-    driven.reconciler.repairs[ledger] = advance(repair, Event.APPEAR, NOW)
+    repair = advance(Repair(ledger, "r", 0, 0, mark_ctime_ms=77), RepairEvent.ORDER, NOW)
+    driven.reconciler.repairs[ledger] = advance(repair, RepairEvent.APPEAR, NOW)
     driven.answer(finding(ledger), marks=np.array([(ledger, 5, 77, 0, 0)], MARK))
 
 
@@ -253,7 +253,7 @@ def test_a_ledger_that_was_deleted_while_the_journal_was_away_is_not_taken_for_h
     for _ in range(2):  # the batch is run again
         driven.answer(finding(1, "placement.gone"), full=False)
     driven.journal.away = False
-    driven.reconciler.turn()
+    driven.reconciler.reconcile()
     assert driven.outcome(1) == "dropped"
 
 
@@ -264,7 +264,7 @@ def test_what_the_journal_did_not_take_is_given_again():
     driven.journal.away = True
     driven.answer()
     driven.journal.away = False
-    driven.reconciler.turn()
+    driven.reconciler.reconcile()
     assert driven.journal.there("repairs") == set()
 
 
@@ -336,8 +336,8 @@ def test_nothing_is_changed_while_the_stream_is_silent():
     driven.answer(finding(1))
     driven.policy = replace(driven.policy, paused=False)
     driven.now_ms += int(driven.policy.stale_s * 1000) + 1
-    driven.reconciler.turn()
-    assert (driven.cluster.written, "no sign of life" in driven.reconciler.obstacle) == ({}, True)
+    driven.reconciler.reconcile()
+    assert (driven.cluster.written, "no sign of life" in driven.reconciler.blocked_reason) == ({}, True)
 
 
 @pytest.mark.parametrize(("sign", "quiet"), [(lambda d: d.reconciler.heard(), True), (lambda _: None, False)])

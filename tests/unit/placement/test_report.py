@@ -13,7 +13,7 @@ from trueup.state.bookkeeper.observations import LedgerState, Observation
 from trueup.state.bookkeeper.topology import UNKNOWN_RACK, Bookie, Status, Topology
 from trueup.streams.bookkeeper.judging import Judging
 from trueup.streams.bookkeeper.repair_workers import RepairWorkers
-from trueup.streams.placement.report import Placed
+from trueup.streams.placement.report import PlacementReport
 
 RECORD: Any = {
     "ledger": 1, "mzxid": 1, "version": 0, "ctime_ms": 0, "state": LedgerState.CLOSED, "ensemble": 2, "quorum": 2,
@@ -50,7 +50,7 @@ class Said:
         live = SimpleNamespace(now=SimpleNamespace(placement=self.driven.policy))
         workers = RepairWorkers(list, 0, self.clock)
         parts: tuple[Any, ...] = (live, cluster, self.driven.keeper, self.driven.reconciler, workers, self.clock)
-        self.placed = Placed(*parts)
+        self.placed = PlacementReport(*parts)
         self.driven.answer()
         self.placed.tick(runs=True)
 
@@ -151,7 +151,7 @@ def test_it_is_not_ready_before_all_was_judged() -> None:
     said = Said()
     said.journal.end = 6
     said.judging.load()
-    said.placed = Placed(*(getattr(said.placed, n) for n in (
+    said.placed = PlacementReport(*(getattr(said.placed, n) for n in (
         "_live", "_cluster", "_keeper", "_reconciler", "_workers", "_clock",
     )))  # fmt: skip
     said.capture.ledgers = 6

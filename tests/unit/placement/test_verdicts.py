@@ -9,7 +9,7 @@ from trueup.state.bookkeeper.topology import Bookie, Status, Topology
 from trueup.state.common.rules import Verdict
 from trueup.state.placement.fencing import NO_FORMER, Former
 from trueup.state.placement.rules import RULES
-from trueup.state.placement.verdicts import Verdicts, evidence, judge, order, strangers
+from trueup.state.placement.verdicts import Verdicts, evidence, judge, order, unregistered
 
 RACKS = {"a1": "/a", "a2": "/a", "a3": "/a", "b1": "/b", "b2": "/b", "b3": "/b"}
 
@@ -345,11 +345,11 @@ def test_the_order_of_risk(limit):
 
 def test_strangers_are_names_that_nobody_has_seen():
     many = concat([closed("a1", "zz"), closed("yy", "b1"), closed("a1", "xx", state=LedgerState.GONE)])
-    assert strangers(many, topology()) == ("yy", "zz")
+    assert unregistered(many, topology()) == ("yy", "zz")
 
 
 def test_a_bookie_outside_the_names_of_living_ledgers_is_no_stranger():
-    assert strangers(closed("a1", "b1"), topology()) == ()
+    assert unregistered(closed("a1", "b1"), topology()) == ()
 
 
 EVIDENCE = [

@@ -6,7 +6,7 @@ from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.bookkeeper.topology import Bookie, Status, Topology
 from trueup.state.common.rules import Verdict
 from trueup.state.placement.rules import RULES
-from trueup.state.placement.view import MARK, NO_MARKS, Answer, Bucket, Rows, merged
+from trueup.state.placement.view import MARK, NO_MARKS, Bucket, BucketAnswer, Rows, merged
 from trueup.streams.journal.codec import topology_bytes, topology_from
 
 A1, A2, B1, B2 = "a1:3181", "a2:3181", "b1:3181", "b2:3181"
@@ -36,7 +36,7 @@ class Driven:
     def __init__(self) -> None:
         self.store = MemoryStore()
 
-    def step(self, rows: Ledgers, marks: Rows = NO_MARKS, seen: Topology | None = None) -> Answer | None:
+    def step(self, rows: Ledgers, marks: Rows = NO_MARKS, seen: Topology | None = None) -> BucketAnswer | None:
         return Bucket(self.store, topology_bytes, topology_from).step(rows, marks, seen)
 
 
@@ -46,7 +46,7 @@ def started(*rows: Ledgers, lost: tuple[str, ...] = ()) -> Driven:
     return driven
 
 
-def said(answer: Answer | None) -> dict[int, str]:
+def said(answer: BucketAnswer | None) -> dict[int, str]:
     assert answer is not None
     return {int(f["ledger"]): RULES[int(f["rule"])].verdict.name for f in answer.findings}
 

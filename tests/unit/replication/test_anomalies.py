@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from trueup.state.replication.anomalies import Facts, Look, choose, choose_together, silences
+from trueup.state.replication.anomalies import Look, PartitionFacts, anomalies, choose, choose_together
 from trueup.state.replication.rules import LINK_RULES
 from trueup.streams import catalog
 
@@ -10,15 +10,15 @@ COPIED = Look(position=50, source_id="s", source_start=0, source_end=60, target_
 
 
 def seen(now: Look, before: Look = COPIED) -> list[tuple[str, int, bool]]:
-    return [(found.rule.removeprefix("replication."), found.records, found.stops) for found in silences(before, now)]
+    return [(found.rule.removeprefix("replication."), found.records, found.stops) for found in anomalies(before, now)]
 
 
 def test_nothing_is_said_of_a_copy_that_goes_well():
-    assert silences(COPIED, COPIED) == []
+    assert anomalies(COPIED, COPIED) == []
 
 
 def test_retention_that_outran_the_link_is_counted_and_the_copy_goes_on():
-    (found,) = silences(COPIED, replace(COPIED, source_start=57))
+    (found,) = anomalies(COPIED, replace(COPIED, source_start=57))
     assert (found.rule, found.records, found.stops) == ("replication.retention-outran", 7, False)
 
 
@@ -55,13 +55,13 @@ def test_a_topic_that_is_gone_is_told_once_it_was_copied():
 
 
 def test_a_partition_that_was_never_copied_has_lost_nothing():
-    assert silences(Look(), replace(COPIED, position=-1, source_start=9)) == []
+    assert anomalies(Look(), replace(COPIED, position=-1, source_start=9)) == []
 
 
 def test_every_silence_has_a_rule():
     worst = replace(COPIED, source_start=55, source_end=40, target_end=1, foreign=1)
     others = [replace(COPIED, gone=True), replace(COPIED, source_id="x", target_id="y")]
-    found = {silence.rule for now in (worst, *others) for silence in silences(worst, now)}
+    found = {silence.rule for now in (worst, *others) for silence in anomalies(worst, now)}
     assert {rule for rule in found if catalog.rules().find(rule) is None} == set()
     assert len(found) == 7
 
@@ -71,40 +71,43 @@ def test_every_rule_of_links_explains_itself():
 
 
 def test_whole_batches_are_preferred():
-    assert choose(Facts()).path == "batches"
+    assert choose(PartitionFacts()).path == "batches"
 
 
 @pytest.mark.parametrize(
     ("facts", "why"),
     [
-        (Facts(transform=True), "transform"),
-        (Facts(failures="dead-letter"), "failures: dead-letter"),
-        (Facts(into="all"), "all topics go into all"),
-        (Facts(magic=1), "old format 1"),
-        (Facts(per_batch=9.9), "9.9 records"),
-        (Facts(target_compression="zstd", source_compression="producer"), "recompresses"),
-        (Facts(target_times="LogAppendTime"), "own timestamps"),
-        (Facts(source_max_bytes=10, target_max_bytes=9), "accepts batches of 9 bytes"),
-        (Facts(unfit="Kerberos is not to be had"), "Kerberos"),
-        (Facts(copy="records"), "set by the link's copy"),
+        (PartitionFacts(transform=True), "transform"),
+        (PartitionFacts(failures="dead-letter"), "failures: dead-letter"),
+        (PartitionFacts(into="all"), "all topics go into all"),
+        (PartitionFacts(magic=1), "old format 1"),
+        (PartitionFacts(per_batch=9.9), "9.9 records"),
+        (PartitionFacts(target_compression="zstd", source_compression="producer"), "recompresses"),
+        (PartitionFacts(target_times="LogAppendTime"), "own timestamps"),
+        (PartitionFacts(source_max_bytes=10, target_max_bytes=9), "accepts batches of 9 bytes"),
+        (PartitionFacts(unfit="Kerberos is not to be had"), "Kerberos"),
+        (PartitionFacts(copy="records"), "set by the link's copy"),
     ],
 )
-def test_records_are_copied_one_by_one_where_batches_cannot_be(facts: Facts, why: str):
+def test_records_are_copied_one_by_one_where_batches_cannot_be(facts: PartitionFacts, why: str):
     path, reason = choose(facts)
     assert path == "records"
     assert why in reason
 
 
 def test_what_the_link_says_counts_most():
-    assert choose(Facts(copy="batches", per_batch=1.0)).path == "batches"
+    assert choose(PartitionFacts(copy="batches", per_batch=1.0)).path == "batches"
 
 
 def test_a_target_that_compresses_as_the_source_does_takes_batches_as_they_are():
-    assert choose(Facts(source_compression="lz4", target_compression="lz4")).path == "batches"
+    assert choose(PartitionFacts(source_compression="lz4", target_compression="lz4")).path == "batches"
 
 
 def test_the_path_does_not_change_to_and_fro():
-    assert [choose(Facts(per_batch=20.0, now=now)).path for now in ("batches", "records")] == ["batches", "records"]
+    assert [choose(PartitionFacts(per_batch=20.0, now=now)).path for now in ("batches", "records")] == [
+        "batches",
+        "records",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -115,30 +118,39 @@ def test_the_path_does_not_change_to_and_fro():
     ],
 )  # fmt: skip
 def test_the_path_that_was_measured_to_take_less_is_chosen(per_batch: float, record_bytes: float, better: str):
-    assert choose(Facts(per_batch=per_batch, record_bytes=record_bytes)).path == better
+    assert choose(PartitionFacts(per_batch=per_batch, record_bytes=record_bytes)).path == better
 
 
-def together(**links: Facts) -> dict[str, str]:
+def together(**links: PartitionFacts) -> dict[str, str]:
     return {name: choice.path for name, choice in choose_together(links, [frozenset(links)]).items()}
 
 
 def test_links_that_meet_take_one_path_when_one_of_them_cannot_copy_batches():
-    assert together(there=Facts(), back=Facts(transform=True)) == {"there": "records", "back": "records"}
+    assert together(there=PartitionFacts(), back=PartitionFacts(transform=True)) == {
+        "there": "records",
+        "back": "records",
+    }
 
 
 def test_small_batches_of_one_link_give_way_to_large_ones_of_another():
-    assert together(there=Facts(per_batch=2), back=Facts(per_batch=900)) == {"there": "batches", "back": "batches"}
+    assert together(there=PartitionFacts(per_batch=2), back=PartitionFacts(per_batch=900)) == {
+        "there": "batches",
+        "back": "batches",
+    }
 
 
 def test_what_one_link_says_holds_for_all_that_it_meets():
-    assert together(there=Facts(copy="records"), back=Facts()) == {"there": "records", "back": "records"}
+    assert together(there=PartitionFacts(copy="records"), back=PartitionFacts()) == {
+        "there": "records",
+        "back": "records",
+    }
 
 
 def test_the_reason_names_the_link_that_decided():
-    chosen = choose_together({"a": Facts(), "b": Facts(magic=0)}, [frozenset("ab")])
+    chosen = choose_together({"a": PartitionFacts(), "b": PartitionFacts(magic=0)}, [frozenset("ab")])
     assert chosen["a"].reason == "it shares a topic with b: the source has records of the old format 0"
 
 
 def test_links_that_do_not_meet_choose_for_themselves():
-    chosen = choose_together({"a": Facts(), "b": Facts(magic=0)}, [])
+    chosen = choose_together({"a": PartitionFacts(), "b": PartitionFacts(magic=0)}, [])
     assert [chosen[name].path for name in "ab"] == ["batches", "records"]

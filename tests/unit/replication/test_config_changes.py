@@ -3,7 +3,7 @@ from dataclasses import replace
 from trueup.state.replication.config_sync import (
     FOREVER,
     TIMES,
-    Kind,
+    ChangeKind,
     Policy,
     Right,
     Scope,
@@ -59,7 +59,7 @@ def test_equal_topics_need_nothing():
 
 def test_a_missing_topic_is_made_with_all_that_keeps_its_records():
     (made,) = diff({"orders": topic(segment_bytes="9", compression_type="lz4")}, {}, SAME)
-    assert (made.kind, made.partitions, made.first) == (Kind.CREATE, 3, True)
+    assert (made.kind, made.partitions, made.first) == (ChangeKind.CREATE, 3, True)
     assert made.configs == {"cleanup.policy": "delete", "retention.ms": "604800000", "segment.bytes": "9", **TIMES}
 
 
@@ -78,12 +78,12 @@ def test_no_topic_is_made_where_partitions_are_not_aligned():
 
 
 def test_partitions_grow_and_never_shrink():
-    assert (kinds(topic(5), topic(3)), kinds(topic(3), topic(5))) == ([Kind.GROW], [])
+    assert (kinds(topic(5), topic(3)), kinds(topic(3), topic(5))) == ([ChangeKind.GROW], [])
 
 
 def test_retention_is_carried_from_the_defaults_of_the_source_before_any_record():
     (action,) = diff({"orders": topic()}, {"orders": topic(retention_ms="1000")}, SAME)
-    assert (action.kind, action.configs, action.first) == (Kind.SECURE, {"retention.ms": "604800000"}, True)
+    assert (action.kind, action.configs, action.first) == (ChangeKind.SECURE, {"retention.ms": "604800000"}, True)
 
 
 def test_timestamps_of_old_records_are_to_be_accepted_as_they_are():
@@ -104,7 +104,11 @@ def test_an_excluded_setting_is_the_targets_own():
 
 
 def test_what_must_stand_before_the_first_record_is_done_first():
-    assert kinds(topic(5, segment_bytes="9"), topic(3, retention_ms="1")) == [Kind.SECURE, Kind.GROW, Kind.SET]
+    assert kinds(topic(5, segment_bytes="9"), topic(3, retention_ms="1")) == [
+        ChangeKind.SECURE,
+        ChangeKind.GROW,
+        ChangeKind.SET,
+    ]
 
 
 def test_one_topic_for_all_is_made_large_enough_and_keeps_its_settings():
@@ -174,7 +178,7 @@ def test_a_right_on_a_group_of_the_link_is_carried():
 def test_a_revoked_right_goes_at_the_target_too():
     _, carried = diff_rights([ALICE], [ALICE], ORDERS, [])
     actions, left = diff_rights([], [ALICE], ORDERS, carried)
-    assert ([(a.kind, a.right) for a in actions], left) == ([(Kind.REVOKE, ALICE)], {ALICE})
+    assert ([(a.kind, a.right) for a in actions], left) == ([(ChangeKind.REVOKE, ALICE)], {ALICE})
 
 
 def test_rights_stay_when_a_topic_leaves_the_link():
@@ -189,4 +193,9 @@ def test_no_right_is_wider_meanwhile():
     deny = ALICE._replace(permission="deny")
     bob, old = ALICE._replace(principal="User:bob"), deny._replace(principal="User:carol")
     actions, _ = diff_rights([bob, deny], [ALICE, old], ORDERS, [ALICE, old])
-    assert [action.kind for action in actions] == [Kind.DENY, Kind.REVOKE, Kind.ALLOW, Kind.RELENT]
+    assert [action.kind for action in actions] == [
+        ChangeKind.DENY,
+        ChangeKind.REVOKE,
+        ChangeKind.ALLOW,
+        ChangeKind.RELENT,
+    ]

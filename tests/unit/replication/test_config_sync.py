@@ -9,10 +9,10 @@ import pytest
 from trueup.connectors.contract import LogId
 from trueup.connectors.replication.config_sync import Outcome, Seen
 from trueup.state.common.errors import Retry
-from trueup.state.replication.config_sync import Action, Kind, Right, Setting, Topic
-from trueup.state.replication.settings import Link as Declared
+from trueup.state.replication.config_sync import Action, ChangeKind, Right, Setting, Topic
+from trueup.state.replication.settings import LinkSettings as Declared
 from trueup.streams.replication.config_sync import Aligner, Made, rights_from
-from trueup.streams.replication.snapshot import Changes, Facts, Hold, Side, Snapshot
+from trueup.streams.replication.snapshot import Changes, Hold, LinkFacts, LinkSnapshot, Side
 
 READER = Right("topic", "literal", "orders", "User:alice", "*", "read", "allow")
 GOOD = {"retention.ms": Setting("1000", True)}
@@ -25,7 +25,7 @@ class FakeLink:
 
     def __init__(self, mode: str) -> None:
         self.declared = Declared("east", "west", ["orders"], mode=mode)
-        self.snapshot = Snapshot(Facts(Side({"orders": (LogId("orders", 0), LogId("orders", 1))}), Side(), 1))
+        self.snapshot = LinkSnapshot(LinkFacts(Side({"orders": (LogId("orders", 0), LogId("orders", 1))}), Side(), 1))
         self.copied = dict[str, str]()
 
     def update(self, **changes: Unpack[Changes]) -> None:
@@ -55,7 +55,7 @@ class FakeTarget:
     def rights(self) -> tuple[list[Right], list[Right]]:
         """Of the source, and of the target: what it was given and has not lost."""
         given = {action.right: action.kind for action in self.applied if action.right}
-        return self.granted, [right for right, kind in given.items() if kind is Kind.ALLOW]
+        return self.granted, [right for right, kind in given.items() if kind is ChangeKind.ALLOW]
 
     def apply(self, actions: Sequence[Action]) -> list[Outcome]:
         self.applied += actions
@@ -79,48 +79,48 @@ class Rig:
             lambda *said: self.notes.append(said), self.memory.append, Made(),
         )  # fmt: skip
 
-    def turn(self) -> "Rig":
-        self.aligner.turn(())
+    def reconcile(self) -> "Rig":
+        self.aligner.reconcile(())
         return self
 
 
 @pytest.mark.parametrize(("mode", "stage"), [("observe", "planned"), ("approve", "awaiting approval")])
 def test_nothing_is_changed_unasked(mode: str, stage: str) -> None:
-    rig = Rig(mode).turn()
+    rig = Rig(mode).reconcile()
     assert (rig.target.applied, [row.stage for row in rig.aligner.rows()]) == ([], [stage])
 
 
 def test_a_topic_that_is_not_there_yet_takes_no_records() -> None:
     said = "awaiting approval: it does not exist; 2 partitions, settings of its source (topic orders at the target)"
-    assert Rig("approve").turn().link.snapshot.waiting == {"orders": Hold(said, approval=True)}
+    assert Rig("approve").reconcile().link.snapshot.waiting == {"orders": Hold(said, approval=True)}
 
 
 def test_a_topic_that_the_target_refuses_to_make_says_why() -> None:
-    waiting = Rig("enforce", "refused").turn().link.snapshot.waiting or {}
+    waiting = Rig("enforce", "refused").reconcile().link.snapshot.waiting or {}
     assert [(hold.stopped, hold.reason.rpartition("; ")[2]) for hold in waiting.values()] == [(True, "no right")]
 
 
 def test_enforce_changes_at_once_and_says_so() -> None:
-    rig = Rig("enforce").turn()
+    rig = Rig("enforce").reconcile()
     assert (rig.aligner.rows(), rig.link.snapshot.waiting, [note[2] for note in rig.notes]) == ([], {}, ["done"])
 
 
 def test_an_approved_action_is_done_at_the_next_turn() -> None:
-    rig = Rig("approve").turn()
+    rig = Rig("approve").reconcile()
     rig.aligner.approve([row.id for row in rig.aligner.rows()])
     before = list(rig.target.applied)
-    rig.turn()
+    rig.reconcile()
     assert (before, len(rig.target.applied), rig.link.snapshot.waiting) == ([], 1, {})
 
 
 def test_an_approval_of_something_else_does_nothing() -> None:
-    rig = Rig("approve").turn()
+    rig = Rig("approve").reconcile()
     rig.aligner.approve(["align-east-west-00000000"])
-    assert rig.turn().target.applied == []
+    assert rig.reconcile().target.applied == []
 
 
 def test_what_is_refused_stays_in_the_plan_with_why() -> None:
-    [row] = Rig("enforce", "refused").turn().aligner.rows()
+    [row] = Rig("enforce", "refused").reconcile().aligner.rows()
     assert (row.stage, row.evidence["detail"]) == ("refused", "no right")
 
 
@@ -128,10 +128,10 @@ def test_a_right_that_is_revoked_before_the_next_look_goes_again() -> None:
     rig = Rig("enforce")
     rig.link.declared = replace(rig.link.declared, align=["acls"])
     rig.target.granted = [READER]
-    rig.turn()
+    rig.reconcile()
     rig.target.granted = []
-    rig.turn()
-    assert [action.kind for action in rig.target.applied] == [Kind.ALLOW, Kind.REVOKE]
+    rig.reconcile()
+    assert [action.kind for action in rig.target.applied] == [ChangeKind.ALLOW, ChangeKind.REVOKE]
 
 
 def test_a_right_that_cannot_be_remembered_is_not_given() -> None:
@@ -139,7 +139,7 @@ def test_a_right_that_cannot_be_remembered_is_not_given() -> None:
     rig.link.declared = replace(rig.link.declared, align=["acls"])
     rig.target.granted = [READER]
     with pytest.raises(Retry):
-        rig.turn()
+        rig.reconcile()
     assert rig.target.applied == []
 
 
@@ -155,7 +155,7 @@ def test_rights_that_cannot_be_read_are_none() -> None:
 def test_a_source_topic_that_is_another_one_is_not_followed() -> None:
     rig = Rig("enforce")
     rig.link.copied["orders"] = "before"
-    assert rig.turn().target.applied == []
+    assert rig.reconcile().target.applied == []
 
 
 class Pair:
@@ -170,8 +170,8 @@ class Pair:
             if name == made:
                 rig.aligner._made.add(["orders"])
 
-    def turn(self) -> tuple[list[Action], list[Action]]:
-        return self.here.turn().target.applied, self.there.turn().target.applied
+    def reconcile(self) -> tuple[list[Action], list[Action]]:
+        return self.here.reconcile().target.applied, self.there.reconcile().target.applied
 
 
 def seen(mine: str, theirs: str) -> Callable[[dict[str, str]], Seen]:
@@ -181,13 +181,13 @@ def seen(mine: str, theirs: str) -> Callable[[dict[str, str]], Seen]:
 
 @pytest.mark.parametrize(("made", "changed"), [("here", [1, 0]), ("there", [0, 1])])
 def test_settings_go_to_the_copy_and_never_to_its_origin(made: str, changed: list[int]) -> None:
-    assert [len(applied) for applied in Pair(made).turn()] == changed
+    assert [len(applied) for applied in Pair(made).reconcile()] == changed
 
 
 def test_where_nobody_knows_the_origin_nothing_is_set_and_that_is_told_once() -> None:
     pair = Pair()
-    pair.turn()
-    assert (pair.turn(), [note[2] for note in pair.here.notes]) == (([], []), ["alignment.origin-unknown"])
+    pair.reconcile()
+    assert (pair.reconcile(), [note[2] for note in pair.here.notes]) == (([], []), ["alignment.origin-unknown"])
 
 
 def test_a_topic_that_a_link_makes_is_a_copy_also_after_a_restart() -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from tests.unit.replication.test_link import ZERO, Rig, facts
 from trueup.connectors.contract import LogId
-from trueup.state.replication.settings import Link as Declared
-from trueup.streams.replication.snapshot import Facts
+from trueup.state.replication.settings import LinkSettings as Declared
+from trueup.streams.replication.snapshot import LinkFacts
 
 
 class Starts:
@@ -17,10 +17,10 @@ class Starts:
         return dict.fromkeys(sources, 100 if declared.start == "latest" else 0)
 
 
-def with_topic(name: str, there: int = 1) -> Facts:
+def with_topic(name: str, there: int = 1) -> LinkFacts:
     """Both clusters once the source has a further topic of one partition."""
     source, target, at_ms = facts()
-    return Facts(
+    return LinkFacts(
         source._replace(topics={**source.topics, name: (LogId(name, 0),)}, names=source.names | {name}),
         target._replace(topics={**target.topics, name: [LogId(name, number) for number in range(there)]}),
         at_ms,

@@ -54,9 +54,9 @@ class Shop:
         order = self.order
         self.rig.link.hear(Heard("east-west", order.term, order.number, order.part, Report("a", self._at, rows)))
 
-    def turn(self) -> None:
+    def reconcile(self) -> None:
         self.mover.look()
-        self.mover.turn()
+        self.mover.reconcile()
 
 
 @pytest.fixture
@@ -66,18 +66,18 @@ def shop() -> Shop:
 
 def test_a_group_is_carried_while_the_lease_runs(shop: Shop) -> None:
     shop.report(10)
-    shop.turn()
+    shop.reconcile()
     assert shop.west.commits == [("g", {ZERO: 10})]
 
 
 def test_a_group_goes_on_with_the_map_though_the_source_is_dead(shop: Shop) -> None:
     shop.report(10)
-    shop.turn()
+    shop.reconcile()
     shop.east.dead = True
     shop.report(30)
-    shop.turn()
+    shop.reconcile()
     shop.report(50)
-    shop.turn()
+    shop.reconcile()
     assert [offsets[ZERO] for _, offsets in shop.west.commits] == [10, 30, 40]
 
 
@@ -102,7 +102,7 @@ def test_what_is_learnt_while_a_part_is_carried_counts_for_the_next(shop: Shop) 
         return commit(offsets)
 
     shop.west.commit = slow  # type: ignore[method-assign]
-    shop.turn()
+    shop.reconcile()
     assert [offsets[ZERO] for _, offsets in shop.west.commits] == [10] * PART + [30]
 
 
@@ -118,17 +118,17 @@ def test_no_group_is_set_in_a_target_that_comes_back_empty_during_the_pass(shop:
         return answer(groups)
 
     shop.west.offsets = lost  # type: ignore[method-assign]
-    shop.turn()
+    shop.reconcile()
     assert (shop.west.commits, [row.action for row in shop.mover.checkpoints]) == ([], ["waiting"])
 
 
 def test_what_was_committed_before_the_source_was_lost_is_not_told_by_the_map_of_its_new_log(shop: Shop) -> None:
     shop.east.topic_ids = {"orders": "old"}
-    shop.turn()
+    shop.reconcile()
     shop.east.dead = True
     copy = shop.rig.link.copies[ZERO]
     copy.map, copy.source_id = OffsetMap().extend([(0, 0, 50)], 50), "new"
-    shop.turn()
+    shop.reconcile()
     assert shop.west.commits == []
 
 
@@ -143,19 +143,19 @@ def test_where_the_opposite_link_is_stopped_nothing_unread_is_passed_over(shop: 
 def test_a_group_that_is_followed_is_news_once(shop: Shop) -> None:
     for offset in (10, 20, 30):
         shop.report(offset)
-        shop.turn()
+        shop.reconcile()
     assert [note[:3] for note in shop.notes] == [("east-west", "group", "moved")]
 
 
 def test_in_approve_each_move_needs_a_yes() -> None:
     shop = Shop("approve")
     shop.report(10)
-    shop.turn()
+    shop.reconcile()
     (row,) = shop.mover.rows()
     shop.mover.approve([row.id])
-    shop.turn()
+    shop.reconcile()
     shop.report(20)
-    shop.turn()
+    shop.reconcile()
     assert (row.stage, shop.west.commits, len(shop.mover.rows())) == (
         "awaiting approval", [("g", {ZERO: 10})], 1,
     )  # fmt: skip

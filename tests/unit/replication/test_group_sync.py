@@ -29,7 +29,7 @@ class Rig:
         rows: Sequence[Checkpoint] = [moved(name, number) for name in names for number in range(partitions)]
         self.mover._committed = Commits({name: {} for name in names})
         self.mover._carry = lambda *_: list(rows)  # type: ignore[method-assign]
-        self.mover.turn()
+        self.mover.reconcile()
 
     @property
     def told(self) -> list[str]:

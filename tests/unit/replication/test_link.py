@@ -9,16 +9,16 @@ import pytest
 from tests.unit.replication.fake_connector import NAME
 from trueup.connectors.contract import LogId, Position, Progress, Run
 from trueup.state.common.errors import Refused, Retry, Stop
-from trueup.state.replication.anomalies import Choice, silences
-from trueup.state.replication.settings import Link as Declared
-from trueup.state.replication.status import LinkState, Stage
+from trueup.state.replication.anomalies import Choice, anomalies
+from trueup.state.replication.settings import LinkSettings as Declared
+from trueup.state.replication.status import LinkState, PartitionStage
 from trueup.state.settings.settings import Settings, change, parse
 from trueup.streams.journal.journal import Record
 from trueup.streams.replication.checkpoints import Copy, load
 from trueup.streams.replication.link import Link
 from trueup.streams.replication.orders import Reporting
 from trueup.streams.replication.reports import Report
-from trueup.streams.replication.snapshot import Facts, Hold, Side, look
+from trueup.streams.replication.snapshot import Hold, LinkFacts, Side, look
 from trueup.streams.replication.status import LinkStatus
 from trueup.streams.replication.worker import ALONE_S, Answer, Order
 
@@ -84,10 +84,10 @@ class Rig:
         return orders
 
 
-def facts(partitions: int = 2, there: int = 2) -> Facts:
+def facts(partitions: int = 2, there: int = 2) -> LinkFacts:
     logs = {LogId("orders", n): (0, 100) for n in range(partitions)}
     names = frozenset({"orders", "pays"})
-    return Facts(Side(orders(partitions), logs=logs, names=names), Side(orders(there)), NOW)
+    return LinkFacts(Side(orders(partitions), logs=logs, names=names), Side(orders(there)), NOW)
 
 
 def orders(logs: int) -> dict[str, tuple[LogId, ...]]:
@@ -342,10 +342,10 @@ def test_a_topic_that_left_the_link_is_not_counted(rig: Rig) -> None:
     assert (left(rig), rig.link.current()) == ({}, [])
 
 
-def remade(rig: Rig, ids: tuple[str, str], end: int) -> Facts:
+def remade(rig: Rig, ids: tuple[str, str], end: int) -> LinkFacts:
     """Both clusters with these topic ids and this end of every target partition."""
     source, target, at_ms = facts()
-    return Facts(
+    return LinkFacts(
         source._replace(ids={"orders": ids[0]}),
         target._replace(ids={"orders": ids[1]}, logs={LogId("orders", n): (0, end) for n in range(2)}),
         at_ms,
@@ -355,7 +355,7 @@ def remade(rig: Rig, ids: tuple[str, str], end: int) -> Facts:
 def found(rig: Rig, link: Link) -> list[str]:
     """What two looks at partition 1 show."""
     now = look(link.copies[ONE], link.snapshot.facts)
-    return [silence.rule for silence in silences(now, now)]
+    return [silence.rule for silence in anomalies(now, now)]
 
 
 @pytest.mark.parametrize(("old", "new"), [(("s", "t"), ("s", "u")), (("", ""), ("", ""))], ids=["ids", "no ids"])
@@ -391,7 +391,7 @@ def test_a_reset_keeps_the_map_of_a_target_that_has_everything(rig: Rig) -> None
 
 def test_a_reset_needs_both_clusters(rig: Rig) -> None:
     rig.round(10, 20)
-    rig.link.update(facts=Facts(rig.link.snapshot.facts.source, Side(problem="no answer"), NOW))
+    rig.link.update(facts=LinkFacts(rig.link.snapshot.facts.source, Side(problem="no answer"), NOW))
     with pytest.raises(Refused, match="both clusters"):
         rig.link.reset({ONE: 0}, "earliest")
 
@@ -469,7 +469,7 @@ def test_why_clusters_cannot_be_compared_is_reported_at_once(rig: Rig) -> None:
 )
 def test_a_topic_that_cannot_be_read_stops_the_link(sides: tuple[Side, Side]) -> None:
     rig = Rig(topics=["secret"])
-    rig.link.update(facts=Facts(*sides, NOW))
+    rig.link.update(facts=LinkFacts(*sides, NOW))
     assert said(rig) == (LinkState.STOPPED, "1 of 1 partitions need an operator; secret-0: no right to read it")
 
 
@@ -510,10 +510,10 @@ def test_a_paused_topic_is_paused_though_it_is_stopped(rig: Rig) -> None:
     rig.round(10, 20, stopped=True, error="too large")
     rig.set("paused_topics", ["orders"])
     rows = LinkStatus(rig.link).rows(NOW)
-    assert [row.stage for row in rows.values()] == [Stage.PAUSED] * 2
+    assert [row.stage for row in rows.values()] == [PartitionStage.PAUSED] * 2
 
 
 def test_a_topic_that_the_source_has_no_longer_is_gone(rig: Rig) -> None:
     rig.round(10, 20)
     rig.link.update(facts=facts(0, 2)._replace(source=Side({})))
-    assert {row.stage for row in LinkStatus(rig.link).rows(NOW).values()} == {Stage.GONE}
+    assert {row.stage for row in LinkStatus(rig.link).rows(NOW).values()} == {PartitionStage.GONE}

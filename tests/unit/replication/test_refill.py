@@ -14,10 +14,10 @@ from trueup.state.replication.provenance import Refill
 from trueup.state.settings.settings import parse
 from trueup.streams.replication.checkpoints import Copy, load
 from trueup.streams.replication.link import Link
-from trueup.streams.replication.monitor import Watch
+from trueup.streams.replication.monitor import LinkMonitor
 from trueup.streams.replication.refill import Refilling, undecided
 from trueup.streams.replication.reports import Report
-from trueup.streams.replication.snapshot import Facts, Side
+from trueup.streams.replication.snapshot import LinkFacts, Side
 from trueup.streams.replication.worker import Answer
 
 ZERO, BILLS = LogId("orders", 0), LogId("bills", 0)
@@ -54,8 +54,8 @@ class FakeSides:
     def __init__(self, world: World, source: str, target: str) -> None:
         self._world, self._ends = world, (source, target)
 
-    def look(self) -> Facts:
-        return Facts(*(self._world.side(name) for name in self._ends), 1)
+    def look(self) -> LinkFacts:
+        return LinkFacts(*(self._world.side(name) for name in self._ends), 1)
 
     def logs(self, partitions: Iterable[LogId], at_target: bool = False) -> dict[LogId, tuple[int, int]]:
         found = self._world.logs[self._ends[at_target]]
@@ -83,7 +83,7 @@ class Rig:
         })  # fmt: skip
         self.world, self.journal, self.notes = World(), FakeJournal(), list[tuple[str, ...]]()
         self.memory: dict[str, str] = {}
-        self.watches: dict[str, Watch] = {}
+        self.watches: dict[str, LinkMonitor] = {}
         self.begin()
         for watch in self.watches.values():
             self.copy(watch.link)
@@ -101,7 +101,7 @@ class Rig:
             link.update(waiting={}, choice=Choice("batches", ""))
             sides: Any = FakeSides(self.world, source, target)
             note = lambda *said: self.notes.append(said)  # noqa: E731
-            self.watches[name] = Watch(link, sides, self.watches, self.memory, note, self.memory.__setitem__)
+            self.watches[name] = LinkMonitor(link, sides, self.watches, self.memory, note, self.memory.__setitem__)
         for watch in self.watches.values():
             watch.link.begin()
         self.look()
@@ -202,7 +202,12 @@ def test_the_opposite_link_begins_anew_with_the_refill(rig: Rig) -> None:
     rig.look()
     rig.refill()
     back = rig.copies("east-west")[ZERO]
-    assert (back.position, back.barred, back.source_id, len(back.map)) == (Position(0, chosen=True), False, "new o", 0)
+    assert (back.position, back.excluded, back.source_id, len(back.map)) == (
+        Position(0, chosen=True),
+        False,
+        "new o",
+        0,
+    )
 
 
 def test_a_refill_that_is_repeated_begins_nothing_twice(rig: Rig) -> None:

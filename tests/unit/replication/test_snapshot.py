@@ -1,7 +1,7 @@
 from trueup.connectors.contract import LogId, Position, Progress
-from trueup.state.replication.anomalies import Look, silences
+from trueup.state.replication.anomalies import Look, anomalies
 from trueup.streams.replication.checkpoints import Copy
-from trueup.streams.replication.snapshot import NOTHING, Facts, Side, look, seen
+from trueup.streams.replication.snapshot import NOTHING, LinkFacts, Side, look, seen
 
 ORDERS = LogId("orders", 0)
 
@@ -12,12 +12,14 @@ def at(offset: int) -> Copy:
     return made
 
 
-def facts(source_end: int, problem: str = "") -> Facts:
-    return Facts(Side({"orders": (ORDERS,)}, {}, {ORDERS: (0, source_end)}, problem), Side({"orders": (ORDERS,)}), 1)
+def facts(source_end: int, problem: str = "") -> LinkFacts:
+    return LinkFacts(
+        Side({"orders": (ORDERS,)}, {}, {ORDERS: (0, source_end)}, problem), Side({"orders": (ORDERS,)}), 1
+    )
 
 
 def heard(before: Look, now: Look) -> list[str]:
-    return [silence.rule for silence in silences(before, now)]
+    return [silence.rule for silence in anomalies(before, now)]
 
 
 def test_a_copy_that_went_on_while_the_source_was_asked_is_not_past_its_end() -> None:

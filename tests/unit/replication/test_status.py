@@ -8,9 +8,9 @@ import pytest
 from trueup.connectors.replication.heartbeat import Beat
 from trueup.state.common.errors import Stop
 from trueup.state.replication.rules import LINK_RULES
-from trueup.state.replication.status import MEANINGS, STAGES, LinkState, Part, Signs, Stage, stage_of, state_of
+from trueup.state.replication.status import MEANINGS, STAGES, LinkState, Part, PartitionStage, Signs, stage_of, state_of
 from trueup.state.replication.waits import Wait
-from trueup.streams.replication.monitor import Watch
+from trueup.streams.replication.monitor import LinkMonitor
 from trueup.streams.replication.rows import remedies
 from trueup.streams.replication.status import beat_error
 
@@ -85,22 +85,22 @@ def test_observing_is_no_reason_to_be_late():
 @pytest.mark.parametrize(
     ("part", "stage"),
     [
-        (Part("p"), Stage.COPYING),
-        (Part("p", "no leader"), Stage.RETRYING),
-        (Part("p", "too large", stopped=True), Stage.STOPPED),
-        (Part("p", "too large", stopped=True, paused=True), Stage.PAUSED),
-        (Part("p", begun=False), Stage.NEW),
-        (Part("p", approval="retention.ms 1 > 2", begun=False), Stage.WAITING),
-        (Part("p", backlog=True), Stage.CATCHING_UP),
-        (Part("p", stopped=True, gone=True), Stage.GONE),
+        (Part("p"), PartitionStage.COPYING),
+        (Part("p", "no leader"), PartitionStage.RETRYING),
+        (Part("p", "too large", stopped=True), PartitionStage.STOPPED),
+        (Part("p", "too large", stopped=True, paused=True), PartitionStage.PAUSED),
+        (Part("p", begun=False), PartitionStage.NEW),
+        (Part("p", approval="retention.ms 1 > 2", begun=False), PartitionStage.WAITING),
+        (Part("p", backlog=True), PartitionStage.CATCHING_UP),
+        (Part("p", stopped=True, gone=True), PartitionStage.GONE),
     ],
 )
-def test_the_stage_of_a_partition_follows_from_what_is_known(part: Part, stage: Stage):
+def test_the_stage_of_a_partition_follows_from_what_is_known(part: Part, stage: PartitionStage):
     assert stage_of(part) is stage
 
 
 def test_every_state_and_stage_is_explained():
-    assert (set(MEANINGS), set(STAGES)) == (set(LinkState), set(Stage))
+    assert (set(MEANINGS), set(STAGES)) == (set(LinkState), set(PartitionStage))
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_what_a_link_cannot_do_is_told_by_its_state_until_it_can():
         raise Stop("a right", "none", "give it")
 
     watch = SimpleNamespace(failing={})
-    Watch._tried(watch, "groups", refused)
+    LinkMonitor._tried(watch, "groups", refused)
     during = dict(watch.failing)
-    Watch._tried(watch, "groups", lambda: None)
+    LinkMonitor._tried(watch, "groups", lambda: None)
     assert (list(during), watch.failing) == (["groups"], {})

@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.unit.cli.fake_engine import FakeEngine, healthy_status, link_row
 from trueup.connectors.contract import LogId, Position, Progress
 from trueup.state.common.rules import Verdict
-from trueup.state.placement.lifecycle import Stage
+from trueup.state.placement.lifecycle import RepairStage
 from trueup.state.placement.rules import RULES
 from trueup.streams.bookkeeper.metrics import ZooKeeperMetrics
 from trueup.streams.catalog import all_metrics
@@ -154,7 +154,7 @@ def test_sessions_are_counted_by_state(metrics: Metrics) -> None:
 
 def test_events_are_counted(metrics: Metrics) -> None:
     metrics.of(PlacementMetrics).action("mark", "written")
-    metrics.of(PlacementMetrics).repair(Stage.SAFE)
+    metrics.of(PlacementMetrics).repair(RepairStage.SAFE)
     metrics.restarted("placement")
     metrics.of(PlacementMetrics).healed(12.5)
     counted = [

@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from trueup.connectors.bookkeeper.metadata.capture import Capture
+from trueup.connectors.bookkeeper.metadata.capture import BookKeeperCapture
 from trueup.connectors.bookkeeper.metadata.published import Known
 from trueup.connectors.bookkeeper.metadata.racks import Unmapped
 from trueup.connectors.bookkeeper.placement.auditor_election import Vote
-from trueup.connectors.pulsar.capture import Capture as Owners
-from trueup.connectors.pulsar.layout import Paths
+from trueup.connectors.pulsar.capture import PulsarCapture as Owners
+from trueup.connectors.pulsar.layout import PulsarPaths
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.zookeeper.follower import Watcher
 from trueup.state.common.errors import Retry
 from trueup.streams.api import Application
 from trueup.streams.config.live import Live
-from trueup.streams.replication.monitor import Watch
+from trueup.streams.replication.monitor import LinkMonitor
 from trueup.streams.runtime import supervisor as module
 from trueup.streams.runtime.listener import Listener
 from trueup.streams.runtime.supervisor import Supervisor
@@ -95,8 +95,8 @@ def never() -> Any:
 
 
 WATCHERS: dict[str, Callable[[Any], Watcher]] = {
-    "capture": lambda c: Capture(c, "/l", Unmapped(), lambda _: None, lambda _: None, Known(), lambda: 0),
-    "owners": lambda c: Owners(c, Paths(), lambda _: None, {}, lambda: 0),
+    "capture": lambda c: BookKeeperCapture(c, "/l", Unmapped(), lambda _: None, lambda _: None, Known(), lambda: 0),
+    "owners": lambda c: Owners(c, PulsarPaths(), lambda _: None, {}, lambda: 0),
     "vote": lambda c: Vote(c, "/l", "trueup", lambda _: None),
 }
 
@@ -121,8 +121,8 @@ LOOPS = {
 def test_loops_of_links_outlive_defects(supervisor: Supervisor, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     flaky = Flaky()
     for name, method in LOOPS.items():
-        monkeypatch.setattr(Watch, method, flaky if name == kind else lambda *_: None)
-    watch = object.__new__(Watch)
+        monkeypatch.setattr(LinkMonitor, method, flaky if name == kind else lambda *_: None)
+    watch = object.__new__(LinkMonitor)
     watch.link = SimpleNamespace(name="east-west", declared=SimpleNamespace(heartbeat_s=0.001))  # type: ignore[assignment]
     monkeypatch.setattr("trueup.streams.replication.monitor.LOOK_S", 0.001)
     watch.begin(supervisor)

@@ -4,45 +4,45 @@ from pathlib import Path
 
 import pytest
 
-from trueup.connectors.sandbox.cluster import Cluster
+from trueup.connectors.sandbox.cluster import SandboxCluster
 from trueup.connectors.sandbox.servers.bookkeeper import rack_script
 from trueup.state.common.errors import Stop
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
+def cluster(tmp_path: Path) -> Iterator[SandboxCluster]:
     """Not started."""
-    with Cluster(tmp_path / "one", {"/a": 2, "/b": 1}, autorecovery=1) as made:
+    with SandboxCluster(tmp_path / "one", {"/a": 2, "/b": 1}, autorecovery=1) as made:
         yield made
 
 
-def ports(cluster: Cluster) -> set[str]:
+def ports(cluster: SandboxCluster) -> set[str]:
     ids = [bookie.id for bookie in cluster.bookies.values()]
     return {cluster.zookeeper.address, *ids, *cluster.autorecovery_urls, *(b.url for b in cluster.bookies.values())}
 
 
-def test_bookies_are_numbered_through_the_racks(cluster: Cluster) -> None:
+def test_bookies_are_numbered_through_the_racks(cluster: SandboxCluster) -> None:
     assert {n: cluster.rack_of(n) for n in cluster.bookies} == {1: "/a", 2: "/a", 3: "/b"}
 
 
-def test_servers_start_zookeeper_first_and_daemons_last(cluster: Cluster) -> None:
+def test_servers_start_zookeeper_first_and_daemons_last(cluster: SandboxCluster) -> None:
     assert list(cluster.servers) == ["zookeeper", "bookie1", "bookie2", "bookie3", "autorecovery1"]
 
 
-def test_two_sandboxes_share_no_port(cluster: Cluster, tmp_path: Path) -> None:
-    with Cluster(tmp_path / "two", {"/a": 3}) as other:
+def test_two_sandboxes_share_no_port(cluster: SandboxCluster, tmp_path: Path) -> None:
+    with SandboxCluster(tmp_path / "two", {"/a": 3}) as other:
         numbers = [{port.rsplit(":")[-1] for port in ports(each)} for each in (cluster, other)]
     assert not numbers[0] & numbers[1]
 
 
 def test_a_directory_used_again_keeps_its_ports(tmp_path: Path) -> None:
-    with Cluster(tmp_path, {"/a": 2}, kafka=True) as first:
+    with SandboxCluster(tmp_path, {"/a": 2}, kafka=True) as first:
         before = ports(first) | {first.kafka.bootstrap}
-    with Cluster(tmp_path, {"/a": 2}, kafka=True) as again:
+    with SandboxCluster(tmp_path, {"/a": 2}, kafka=True) as again:
         assert ports(again) | {again.kafka.bootstrap} == before
 
 
-def test_kafka_is_there_only_when_asked_for(cluster: Cluster) -> None:
+def test_kafka_is_there_only_when_asked_for(cluster: SandboxCluster) -> None:
     with pytest.raises(Stop, match="kafka=True"):
         _ = cluster.kafka
 

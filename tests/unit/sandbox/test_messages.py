@@ -1,25 +1,25 @@
 import pytest
 
-from trueup.connectors.sandbox.messages import Readback, compare, payload
+from trueup.connectors.sandbox.messages import MessagesReadback, compare, payload
 
 TOPIC = "public/default/one"
 
 
 @pytest.mark.parametrize(("number", "size"), [(0, 24), (7, 256), (10**12, 64)])
 def test_what_was_written_is_recognised(number: int, size: int) -> None:
-    assert compare(TOPIC, [payload(TOPIC, number, size)]) == Readback((number,))
+    assert compare(TOPIC, [payload(TOPIC, number, size)]) == MessagesReadback((number,))
 
 
 def test_messages_of_another_topic_are_strange() -> None:
-    assert compare(TOPIC, [payload(TOPIC, 1), payload("another", 2)]) == Readback((1,), strange=1)
+    assert compare(TOPIC, [payload(TOPIC, 1), payload("another", 2)]) == MessagesReadback((1,), strange=1)
 
 
 @pytest.mark.parametrize(
     "content", [b"", b"3", b":", b"-1:x", b"x:y", payload(TOPIC, 3)[:-1], payload(TOPIC, 3) + b"x"]
 )
 def test_damage_is_strange(content: bytes) -> None:
-    assert compare(TOPIC, [content]) == Readback((), strange=1)
+    assert compare(TOPIC, [content]) == MessagesReadback((), strange=1)
 
 
 def test_what_is_missing_is_named() -> None:
-    assert Readback((3, 1, 1)).missing(range(5)) == [0, 2, 4]
+    assert MessagesReadback((3, 1, 1)).missing(range(5)) == [0, 2, 4]

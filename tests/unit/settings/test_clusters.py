@@ -6,7 +6,7 @@ import pytest
 
 from trueup.state.common import systems
 from trueup.state.kafka.settings import KafkaCluster
-from trueup.state.replication.settings import Link
+from trueup.state.replication.settings import LinkSettings
 from trueup.state.replication.validation import check_links
 from trueup.state.settings.validation import check_clusters
 
@@ -57,5 +57,5 @@ def test_topics_are_named_as_the_system_at_their_end_allows(
     source: str, target: str, keys: dict[str, object], problem: str
 ) -> None:
     fitting: dict[str, object] = {"topics": ["orders"], "heartbeat_topic": "beats", "dead_letter_topic": "dead{topic}"}
-    link = Link(source, target, **{**fitting, **keys})  # type: ignore[arg-type]
+    link = LinkSettings(source, target, **{**fitting, **keys})  # type: ignore[arg-type]
     assert check_links({"a": link}, {"east": "kafka", "west": "other"}) == [f"links.a.{problem}"]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from trueup.state.common.errors import BadSettings
-from trueup.state.deletion.stores import Store
+from trueup.state.deletion.stores import StoreSettings
 from trueup.state.settings.settings import parse
 
 ZOOKEEPER = {"cluster": {"zookeeper": "z:1"}}
@@ -19,7 +19,7 @@ def problems(**stores: Any) -> list[str]:
 
 
 def test_a_store_needs_only_its_bucket() -> None:
-    assert parse({**ZOOKEEPER, "stores": {"archive": GOOD}}).stores == {"archive": Store("offloaded")}
+    assert parse({**ZOOKEEPER, "stores": {"archive": GOOD}}).stores == {"archive": StoreSettings("offloaded")}
 
 
 def test_one_name_at_two_endpoints_is_two_buckets() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.peer import Peer
-from trueup.connectors.zookeeper.client import Client
+from trueup.connectors.zookeeper.client import ZooKeeperClient
 
 OPENING_BYTES = 49
 """Of a request for a session. Read whole, or the answer is lost with the connection."""
@@ -23,7 +23,7 @@ def peer() -> Iterator[Peer]:
     "answer", ["", "00", "ff" * 15, "00000007" + "00" * 12, f"ffffffff{'00' * 12}0000000300000003"]
 )
 def test_the_client_connects_again_after_bytes_that_are_no_answer(peer: Peer, answer: str) -> None:
-    client = Client("{}:{}".format(*peer.address))
+    client = ZooKeeperClient("{}:{}".format(*peer.address))
     peer.answers(OPENING_BYTES, SESSION, answer)
     client.start_async()
     try:

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from kazoo.protocol.states import KazooState
 
-from trueup.connectors.zookeeper.client import Event
+from trueup.connectors.zookeeper.client import NodeEvent
 from trueup.connectors.zookeeper.connection import Sink
-from trueup.connectors.zookeeper.watch import BURST_S, CALM_S, Heard, Watch
+from trueup.connectors.zookeeper.watch import BURST_S, CALM_S, Heard, NodeWatch
 
 
 class Line:
@@ -34,37 +34,37 @@ def line() -> Line:
 
 
 @pytest.fixture
-def watch(line: Line) -> Watch:
-    made = Watch(("/r/noise/",), lambda: 17)
+def watch(line: Line) -> NodeWatch:
+    made = NodeWatch(("/r/noise/",), lambda: 17)
     followed: Any = line
     made.follow(followed)
     return made
 
 
-def test_an_answer_covers_every_write_up_to_its_zxid(line: Line, watch: Watch) -> None:
+def test_an_answer_covers_every_write_up_to_its_zxid(line: Line, watch: NodeWatch) -> None:
     watch.arm(watch.losses())
     line.last_zxid = 50
     line.turn(KazooState.SUSPENDED)
     assert watch.covered == 50
 
 
-def test_an_event_does_not_cover_its_own_transaction(line: Line, watch: Watch) -> None:
+def test_an_event_does_not_cover_its_own_transaction(line: Line, watch: NodeWatch) -> None:
     # The transaction may have written more znodes, whose events were still to come.
     watch.arm(watch.losses())
     line.last_zxid = 50
-    line.sink([(60, Event.DATA, "/r/a")])
+    line.sink([(60, NodeEvent.DATA, "/r/a")])
     line.turn(KazooState.SUSPENDED)
     assert watch.covered == 59
 
 
-def test_what_comes_before_all_was_read_covers_nothing(line: Line, watch: Watch) -> None:
+def test_what_comes_before_all_was_read_covers_nothing(line: Line, watch: NodeWatch) -> None:
     line.last_zxid = 50
-    line.sink([(60, Event.DATA, "/r/a")])
+    line.sink([(60, NodeEvent.DATA, "/r/a")])
     line.turn(KazooState.SUSPENDED)
     assert watch.covered is None
 
 
-def test_a_loss_before_all_was_read_again_does_not_move_the_mark(line: Line, watch: Watch) -> None:
+def test_a_loss_before_all_was_read_again_does_not_move_the_mark(line: Line, watch: NodeWatch) -> None:
     watch.arm(watch.losses())
     line.last_zxid = 50
     line.turn(KazooState.SUSPENDED)
@@ -74,41 +74,41 @@ def test_a_loss_before_all_was_read_again_does_not_move_the_mark(line: Line, wat
     assert watch.covered == 50
 
 
-def test_a_connection_that_went_and_came_while_reading_does_not_arm(line: Line, watch: Watch) -> None:
+def test_a_connection_that_went_and_came_while_reading_does_not_arm(line: Line, watch: NodeWatch) -> None:
     losses = watch.losses()
     line.turn(KazooState.SUSPENDED)
     line.turn(KazooState.CONNECTED)
     assert not watch.arm(losses)
 
 
-def test_a_lost_connection_does_not_arm(line: Line, watch: Watch) -> None:
+def test_a_lost_connection_does_not_arm(line: Line, watch: NodeWatch) -> None:
     line.turn(KazooState.SUSPENDED)
     assert not watch.arm(watch.losses())
 
 
-def test_forgetting_asks_for_everything(line: Line, watch: Watch) -> None:
+def test_forgetting_asks_for_everything(line: Line, watch: NodeWatch) -> None:
     watch.arm(watch.losses())
     watch.disarm(forget=True)
     assert (watch.armed, watch.covered) == (False, None)
 
 
-def test_the_newest_event_of_a_path_stands(line: Line, watch: Watch) -> None:
-    for zxid, kind in ((1, Event.CREATED), (2, Event.DATA), (3, Event.DELETED)):
+def test_the_newest_event_of_a_path_stands(line: Line, watch: NodeWatch) -> None:
+    for zxid, kind in ((1, NodeEvent.CREATED), (2, NodeEvent.DATA), (3, NodeEvent.DELETED)):
         line.sink([(zxid, kind, "/r/a")])
-    assert watch.take() == {"/r/a": Heard(Event.DELETED, 3)}
+    assert watch.take() == {"/r/a": Heard(NodeEvent.DELETED, 3)}
 
 
-def test_what_was_put_back_gives_way_to_what_is_newer(line: Line, watch: Watch) -> None:
-    line.sink([(1, Event.CREATED, "/r/a")])
-    line.sink([(2, Event.CREATED, "/r/b")])
+def test_what_was_put_back_gives_way_to_what_is_newer(line: Line, watch: NodeWatch) -> None:
+    line.sink([(1, NodeEvent.CREATED, "/r/a")])
+    line.sink([(2, NodeEvent.CREATED, "/r/b")])
     taken = watch.take()
-    line.sink([(3, Event.DELETED, "/r/a")])
+    line.sink([(3, NodeEvent.DELETED, "/r/a")])
     watch.put_back(taken)
-    assert watch.take() == {"/r/a": Heard(Event.DELETED, 3), "/r/b": Heard(Event.CREATED, 2)}
+    assert watch.take() == {"/r/a": Heard(NodeEvent.DELETED, 3), "/r/b": Heard(NodeEvent.CREATED, 2)}
 
 
-def test_noise_is_not_heard(line: Line, watch: Watch) -> None:
-    line.sink([(1, Event.CREATED, "/r/noise/ID-1")])
+def test_noise_is_not_heard(line: Line, watch: NodeWatch) -> None:
+    line.sink([(1, NodeEvent.CREATED, "/r/noise/ID-1")])
     assert (watch.take(), watch.last_event_ms) == ({}, 0)
 
 
@@ -128,43 +128,43 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def bursting(line: Line, clock: Clock) -> Watch:
-    made = Watch((), lambda: int(clock.now_s * 1_000), ("/r/calm/",), clock)
+def bursting(line: Line, clock: Clock) -> NodeWatch:
+    made = NodeWatch((), lambda: int(clock.now_s * 1_000), ("/r/calm/",), clock)
     followed: Any = line
     made.follow(followed)
     return made
 
 
-def test_a_burst_is_left_alone_while_it_lasts(line: Line, bursting: Watch) -> None:
-    line.sink([(1, Event.CREATED, "/r/calm/a"), (2, Event.CREATED, "/r/b")])
-    assert bursting.take() == {"/r/b": Heard(Event.CREATED, 2)}
+def test_a_burst_is_left_alone_while_it_lasts(line: Line, bursting: NodeWatch) -> None:
+    line.sink([(1, NodeEvent.CREATED, "/r/calm/a"), (2, NodeEvent.CREATED, "/r/b")])
+    assert bursting.take() == {"/r/b": Heard(NodeEvent.CREATED, 2)}
 
 
-def test_a_burst_is_taken_when_it_is_over(line: Line, clock: Clock, bursting: Watch) -> None:
-    line.sink([(1, Event.CREATED, "/r/calm/a")])
+def test_a_burst_is_taken_when_it_is_over(line: Line, clock: Clock, bursting: NodeWatch) -> None:
+    line.sink([(1, NodeEvent.CREATED, "/r/calm/a")])
     clock.now_s += CALM_S
-    assert bursting.take() == {"/r/calm/a": Heard(Event.CREATED, 1)}
+    assert bursting.take() == {"/r/calm/a": Heard(NodeEvent.CREATED, 1)}
 
 
-def test_a_burst_without_an_end_is_taken_in_pieces(line: Line, clock: Clock, bursting: Watch) -> None:
+def test_a_burst_without_an_end_is_taken_in_pieces(line: Line, clock: Clock, bursting: NodeWatch) -> None:
     begun_s = clock.now_s
     while clock.now_s < begun_s + BURST_S:
-        line.sink([(1, Event.CREATED, f"/r/calm/{clock.now_s}")])
+        line.sink([(1, NodeEvent.CREATED, f"/r/calm/{clock.now_s}")])
         clock.now_s += CALM_S / 2
     assert len(bursting.take()) == BURST_S / (CALM_S / 2)
 
 
-def test_what_is_left_alone_is_behind_and_is_told_since_when(line: Line, clock: Clock, bursting: Watch) -> None:
+def test_what_is_left_alone_is_behind_and_is_told_since_when(line: Line, clock: Clock, bursting: NodeWatch) -> None:
     begun_s = clock.now_s
     for _ in range(2):
-        line.sink([(1, Event.CREATED, "/r/calm/a")])
+        line.sink([(1, NodeEvent.CREATED, "/r/calm/a")])
         clock.now_s += CALM_S / 4
     bursting.take()
     assert (len(bursting), bursting.told_ms()) == (1, begun_s * 1_000)
 
 
-def test_whoever_waits_is_woken_when_a_burst_is_over(line: Line, bursting: Watch, clock: Clock) -> None:
-    line.sink([(1, Event.CREATED, "/r/calm/a")])
+def test_whoever_waits_is_woken_when_a_burst_is_over(line: Line, bursting: NodeWatch, clock: Clock) -> None:
+    line.sink([(1, NodeEvent.CREATED, "/r/calm/a")])
     bursting.wait(60.0)
     clock.now_s += CALM_S
     bursting.wait(60.0)

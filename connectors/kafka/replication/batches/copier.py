@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from trueup.connectors.contract import Lease, LogId, Progress
-from trueup.connectors.kafka.client.cluster import EARLIEST, LATEST, Cluster
+from trueup.connectors.kafka.client.cluster import EARLIEST, LATEST, KafkaClient
 from trueup.connectors.kafka.client.fetch_produce import OFFSET_OUT_OF_RANGE, Fetched, Missing, Produced, problem
 from trueup.connectors.kafka.replication.batches.fetcher import Fetcher
 from trueup.connectors.kafka.replication.batches.partition import Entry, Told, Track
@@ -55,7 +55,7 @@ class Side:
         self.failures, self.missing_s = 0, 0.0
 
 
-class Line:
+class BatchLine:
     """A partition with both of its ends."""
 
     __slots__ = ("source", "stopped", "target", "track")
@@ -76,11 +76,11 @@ class BatchCopier:
     def __init__(self, lease: Lease) -> None:
         _check(lease)
         self._lease = lease
-        self._source, self._target = Cluster(lease.source), Cluster(lease.target)
+        self._source, self._target = KafkaClient(lease.source), KafkaClient(lease.target)
         self._selector = selectors.DefaultSelector()
         self._fetcher = Fetcher(self._source, self._selector, lease.limits.fetch_bytes, self._source_failed)
         self._sender = Sender(self._target, self._selector, lease.limits.in_flight, self._answered, self._target_failed)
-        self._lines = {a.source: Line(Track(a, lease)) for a in lease.assignments}
+        self._lines = {a.source: BatchLine(Track(a, lease)) for a in lease.assignments}
         self._rate = Rate(lease.limits, time.monotonic())
         try:
             self._open()
@@ -117,7 +117,7 @@ class BatchCopier:
         self._target.close()
         self._selector.close()
 
-    def _running(self) -> Iterator[Line]:
+    def _running(self) -> Iterator[BatchLine]:
         return (line for line in self._lines.values() if line.stopped is None)
 
     def _open(self) -> None:
@@ -158,7 +158,7 @@ class BatchCopier:
                 for track, asked, answer in self._fetcher.receive(node):
                     self._fetched(self._lines[track.source], asked, answer)
 
-    def _fetched(self, line: Line, asked: int, answer: Fetched) -> None:
+    def _fetched(self, line: BatchLine, asked: int, answer: Fetched) -> None:
         if line.stopped is not None:
             return
         try:
@@ -172,7 +172,7 @@ class BatchCopier:
         except TrueupError as error:
             self._failed(line, line.source, error)
 
-    def _find_start(self, line: Line) -> None:
+    def _find_start(self, line: BatchLine) -> None:
         """Find the start after retention passed the position. Raises `Stop` if the source has less than was copied."""
         where = line.track.source
         start, end = (self._source.ends([where], which)[where] for which in (EARLIEST, LATEST))
@@ -208,7 +208,7 @@ class BatchCopier:
         if line.target.node is not None:
             self._failed(line, line.target, error)
 
-    def _failed(self, line: Line, side: Side, error: TrueupError) -> None:
+    def _failed(self, line: BatchLine, side: Side, error: TrueupError) -> None:
         try:
             if not isinstance(error, Retry):
                 raise error
@@ -228,7 +228,7 @@ class BatchCopier:
         if unsure and self._refreshed(self._target, [(line, line.target, line.track.target) for line in unsure]):
             self._stand(unsure)
 
-    def _refreshed(self, cluster: Cluster, ends: list[tuple[Line, Side, LogId]]) -> bool:
+    def _refreshed(self, cluster: KafkaClient, ends: list[tuple[BatchLine, Side, LogId]]) -> bool:
         """Read the leaders. Raises `Stop` if the cluster refuses the client."""
         try:
             cluster.refresh(partition.topic for _, _, partition in ends)
@@ -238,7 +238,7 @@ class BatchCopier:
             return False
         return True
 
-    def _led(self, lines: list[Line]) -> None:
+    def _led(self, lines: list[BatchLine]) -> None:
         for line in lines:
             track = line.track
             try:
@@ -249,7 +249,7 @@ class BatchCopier:
             except TrueupError as error:
                 self._failed(line, line.source, error)
 
-    def _stand(self, lines: list[Line]) -> None:
+    def _stand(self, lines: list[BatchLine]) -> None:
         """Read the position of each partition at the target and start from there."""
         lines = [line for line in lines if self._meant(line)]
         places = {line.track.target: line.track.place for line in lines}
@@ -262,7 +262,7 @@ class BatchCopier:
                 line.track.rewind(standing)
                 line.target.found(self._target.leader(line.track.target))
 
-    def _meant(self, line: Line) -> bool:
+    def _meant(self, line: BatchLine) -> bool:
         """Whether the target's topic is the intended one."""
         track = line.track
         try:

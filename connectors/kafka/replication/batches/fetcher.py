@@ -7,7 +7,7 @@ from functools import partial
 from selectors import EVENT_READ, BaseSelector
 
 from trueup.connectors.contract import LogId
-from trueup.connectors.kafka.client.cluster import Cluster
+from trueup.connectors.kafka.client.cluster import KafkaClient
 from trueup.connectors.kafka.client.connection import Connection
 from trueup.connectors.kafka.client.fetch_produce import COMMITTED, FETCH, FETCH_VERSION, Fetched, fetch_body, fetched
 from trueup.connectors.kafka.client.topic_ids import BY_ID, fetch_by_id, fetched_by_id
@@ -55,7 +55,7 @@ class Reader:
 class Fetcher:
     """All readers of a copier. ``failed`` is called for every partition of a broken connection."""
 
-    def __init__(self, source: Cluster, selector: BaseSelector, fetch_bytes: int, failed: Failed) -> None:
+    def __init__(self, source: KafkaClient, selector: BaseSelector, fetch_bytes: int, failed: Failed) -> None:
         self._source, self._selector, self._failed = source, selector, failed
         self._each = fetch_bytes
         self._readers: dict[int, Reader] = {}

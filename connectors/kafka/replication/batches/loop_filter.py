@@ -14,7 +14,7 @@ _NAME = HEADER.encode()
 _REMEMBERED = 10_000
 
 
-class Route:
+class LoopFilter:
     """The loop filter of one source partition."""
 
     def __init__(self, assignment: Assignment, lease: Lease, where: str) -> None:

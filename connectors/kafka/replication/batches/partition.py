@@ -14,9 +14,9 @@ from trueup.connectors.kafka.client.topic_ids import id_of
 from trueup.connectors.kafka.protocol.aborted import Aborted
 from trueup.connectors.kafka.protocol.record_batch import APPEND_TIME, CODEC, CONTROL, Header, readdress, sound, walk
 from trueup.connectors.kafka.protocol.reencode import dense
-from trueup.connectors.kafka.replication.batches.loop_filter import Route
-from trueup.connectors.kafka.replication.batches.position import Place, ahead, following
-from trueup.connectors.kafka.replication.batches.resume import Own, Standing
+from trueup.connectors.kafka.replication.batches.loop_filter import LoopFilter
+from trueup.connectors.kafka.replication.batches.position import BatchPosition, ahead, following
+from trueup.connectors.kafka.replication.batches.resume import Own, ResumePoint
 from trueup.state.common.errors import Retry, Stop
 
 _SEQUENCES = 0x7FFFFFFF
@@ -62,14 +62,14 @@ class Track:
     def __init__(self, assignment: Assignment, lease: Lease) -> None:
         self.source, self.target = assignment.source, assignment.target
         self.source_id, self.target_id = id_of(assignment.source_id), id_of(assignment.target_id)
-        self.place = Place.of(assignment.position, assignment.start)
+        self.place = BatchPosition.of(assignment.position, assignment.start)
         self.begun = assignment.position.offset >= 0
         self.reached = self.place.offset
         self.queue: deque[Entry] = deque()
         self.queued = self.flying = 0
         self.source_start = self.source_end = self.target_end = -1
         self._where = f"{self.source} of {lease.source.name}"
-        self._route = Route(assignment, lease, self._where)
+        self._route = LoopFilter(assignment, lease, self._where)
         self._counts = dict(self.place.counts)
         self._known: set[int] = set()
         self._alone = self._whole = False
@@ -87,7 +87,7 @@ class Track:
         """Whether nothing is in flight."""
         return not self._pending
 
-    def rewind(self, standing: Standing) -> None:
+    def rewind(self, standing: ResumePoint) -> None:
         """Restart at the position, with the given state of the target."""
         self.queue.clear()
         self._pending.clear()

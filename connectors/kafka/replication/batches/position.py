@@ -11,7 +11,7 @@ _FLOOR, _ID = "target", "id:"
 
 
 @dataclass(slots=True)
-class Place:
+class BatchPosition:
     """The reached source offset, and the next sequence number per producer id.
 
     ``floor``: every batch of this copy at the target that is not counted here is at or after this target offset

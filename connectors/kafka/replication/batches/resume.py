@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from trueup.connectors.contract import LogId
-from trueup.connectors.kafka.client.cluster import EARLIEST, Cluster
+from trueup.connectors.kafka.client.cluster import EARLIEST, KafkaClient
 from trueup.connectors.kafka.client.connection import Connection
 from trueup.connectors.kafka.client.fetch_produce import FETCH, FETCH_VERSION, UNCOMMITTED, fetch_body, fetched, problem
 from trueup.connectors.kafka.protocol.compression import opened
 from trueup.connectors.kafka.protocol.record_batch import CODEC, HEADER_BYTES, Header, digest, walk
-from trueup.connectors.kafka.replication.batches.position import Place, ahead, following
+from trueup.connectors.kafka.replication.batches.position import BatchPosition, ahead, following
 from trueup.state.common.errors import BadBytes, Stop, TrueupError
 from trueup.state.replication.provenance import tag_of
 
@@ -51,7 +51,7 @@ class Own(NamedTuple):
 
 
 @dataclass(slots=True)
-class Standing:
+class ResumePoint:
     """``last``: last sequence number by producer id where the target is ahead of the position. ``own``: uncounted
     batches there, in order. ``floor``: of the position after it counts them. ``known``: producers whose sequence
     numbers the leader checks. ``counted``: the offset after the counted batches there, which may be far before
@@ -66,10 +66,12 @@ class Standing:
     whole: bool = False
 
 
-def stand(target: Cluster, places: Mapping[LogId, Place], flow: int) -> dict[LogId, Standing | TrueupError]:
+def stand(
+    target: KafkaClient, places: Mapping[LogId, BatchPosition], flow: int
+) -> dict[LogId, ResumePoint | TrueupError]:
     """The state of each target partition. The end is read before the producers, so that they include every batch
     before it. If they are ahead of the counts, the batches are read once every in-sync replica has them."""
-    found: dict[LogId, Standing | TrueupError] = {}
+    found: dict[LogId, ResumePoint | TrueupError] = {}
     facts = _facts(target, places, flow, found)
     settled = target.settled(p for p, (_, last) in facts.items() if not places[p].chosen and places[p].ahead(last))
     for partition, (end, last) in facts.items():
@@ -83,9 +85,9 @@ def stand(target: Cluster, places: Mapping[LogId, Place], flow: int) -> dict[Log
     return found
 
 
-def floors(target: Cluster, places: Mapping[LogId, Place], flow: int) -> dict[LogId, int]:
+def floors(target: KafkaClient, places: Mapping[LogId, BatchPosition], flow: int) -> dict[LogId, int]:
     """The new floors: ends of the partitions that contain exactly what their positions count."""
-    failed: dict[LogId, Standing | TrueupError] = {}
+    failed: dict[LogId, ResumePoint | TrueupError] = {}
     facts = _facts(target, places, flow, failed)
     return {
         partition: end for partition, (end, last) in facts.items()
@@ -94,7 +96,7 @@ def floors(target: Cluster, places: Mapping[LogId, Place], flow: int) -> dict[Lo
 
 
 def _facts(
-    target: Cluster, partitions: Iterable[LogId], flow: int, failed: dict[LogId, Standing | TrueupError]
+    target: KafkaClient, partitions: Iterable[LogId], flow: int, failed: dict[LogId, ResumePoint | TrueupError]
 ) -> dict[LogId, tuple[int, dict[int, int]]]:
     """The end and the last sequence numbers of this link, read in this order."""
     ends, producers = target.ends(partitions), target.producers(partitions)
@@ -118,25 +120,25 @@ def _ours(producer_id: int, flow: int) -> bool:
 class _Look:
     """One partition of the target, read for one position. ``until``: end of the read."""
 
-    def __init__(self, target: Cluster, partition: LogId, place: Place, flow: int, until: int) -> None:
+    def __init__(self, target: KafkaClient, partition: LogId, place: BatchPosition, flow: int, until: int) -> None:
         self._target, self._partition, self._place, self._until = target, partition, place, until
         self._flow = flow
         self._first = self._bytes = 0
         self._counted = place.floor
         self._whole = place.floor >= 0
 
-    def standing(self, end: int, last: dict[int, int]) -> Standing:
+    def standing(self, end: int, last: dict[int, int]) -> ResumePoint:
         place = self._place
         if place.chosen:
             place.counts = {producer: following(sequence) for producer, sequence in last.items()}
-            return Standing(end, frozenset(last))
+            return ResumePoint(end, frozenset(last))
         self._check(end, last)
         if end in (0, place.floor) and place.agrees(last):
-            return Standing(end, frozenset(last))
+            return ResumePoint(end, frozenset(last))
         self._first = self._start()
         own = self._search(last) if place.floor < 0 else self._after(place.floor, last)
         newest = {producer: batches[-1].last_sequence for producer, batches in own.items() if batches}
-        return Standing(end, frozenset(last), place.ahead({**newest, **last}), own, self._counted, self._whole)
+        return ResumePoint(end, frozenset(last), place.ahead({**newest, **last}), own, self._counted, self._whole)
 
     def _check(self, end: int, last: Mapping[int, int]) -> None:
         where = f"{self._partition} of {self._target.endpoint.name}"

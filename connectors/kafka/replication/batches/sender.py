@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from selectors import EVENT_READ, BaseSelector
 
 from trueup.connectors.contract import LogId
-from trueup.connectors.kafka.client.cluster import Cluster
+from trueup.connectors.kafka.client.cluster import KafkaClient
 from trueup.connectors.kafka.client.connection import Connection
 from trueup.connectors.kafka.client.fetch_produce import PRODUCE, PRODUCE_VERSION, Produced, produce_body, produced
 from trueup.connectors.kafka.client.topic_ids import BY_ID, produce_by_id, produced_by_id
@@ -60,7 +60,7 @@ class Sender:
     broken connection, which may or may not be written."""
 
     def __init__(
-        self, target: Cluster, selector: BaseSelector, in_flight: int, answered: Answered, failed: Failed
+        self, target: KafkaClient, selector: BaseSelector, in_flight: int, answered: Answered, failed: Failed
     ) -> None:
         self._target, self._selector = target, selector
         self._answered, self._failed = answered, failed

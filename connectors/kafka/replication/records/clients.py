@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from trueup.connectors.contract import Endpoint, Limits, LogId
-from trueup.connectors.kafka.client.cluster import Cluster
+from trueup.connectors.kafka.client.cluster import KafkaClient
 from trueup.connectors.kafka.client.options import librdkafka, only_records
 from trueup.connectors.replication.tail import Bounds
 from trueup.state.common.errors import Retry, Stop, TrueupError
@@ -111,9 +111,9 @@ def dropped(client: Producer, wait_s: float = 1.0) -> None:
         client.flush(wait_s)
 
 
-def cluster_of(endpoint: Endpoint) -> Cluster | None:
+def cluster_of(endpoint: Endpoint) -> KafkaClient | None:
     """The cluster for requests that librdkafka lacks; None if only librdkafka supports the options."""
-    return None if only_records(endpoint.options) else Cluster(endpoint)
+    return None if only_records(endpoint.options) else KafkaClient(endpoint)
 
 
 def bounds(endpoint: Endpoint, partitions: Iterable[LogId]) -> dict[LogId, Bounds | TrueupError]:

@@ -147,8 +147,8 @@ class RecordCopier:
                 self._consumer.poll(0)  # connection errors are reported only by poll
             self._check_rights()
             raise
-        for source, obstacle in self._guard.obstacles(flow.source for flow in self._active()).items():
-            self._flows[source].miss(obstacle)
+        for source, blocked_reason in self._guard.obstacles(flow.source for flow in self._active()).items():
+            self._flows[source].miss(blocked_reason)
         self._guarded = time.monotonic()
         self._consumer.assign([TopicPartition(*flow.source[:2], flow.reached) for flow in self._active()])
 
@@ -203,9 +203,9 @@ class RecordCopier:
     def _watch(self, now: float) -> None:
         """Check the sources' producers at intervals, and permissions after refusals of the whole link."""
         if now - self._guarded > GUARD_S:
-            for source, obstacle in self._guard.obstacles(flow.source for flow in self._active()).items():
-                if isinstance(obstacle, Stop):
-                    self._stop(self._flows[source], str(obstacle))
+            for source, blocked_reason in self._guard.obstacles(flow.source for flow in self._active()).items():
+                if isinstance(blocked_reason, Stop):
+                    self._stop(self._flows[source], str(blocked_reason))
             self._guarded = time.monotonic()
         if self._down:
             self._check_rights()

@@ -7,7 +7,7 @@ The leader of the partition lists the producers of the last day (DescribeProduce
 from collections.abc import Iterable
 
 from trueup.connectors.contract import Lease, LogId
-from trueup.connectors.kafka.client.cluster import Cluster
+from trueup.connectors.kafka.client.cluster import KafkaClient
 from trueup.state.common.errors import Stop, TrueupError
 from trueup.state.replication.provenance import onward, tag_of
 
@@ -16,7 +16,7 @@ class Guard:
     """Queries the source of a lease. A source whose options only librdkafka supports cannot be queried: all of its
     links copy records then, and there is nothing to detect."""
 
-    def __init__(self, lease: Lease, source: Cluster | None) -> None:
+    def __init__(self, lease: Lease, source: KafkaClient | None) -> None:
         self._lease, self._source = lease, source
         self._refreshed = False
 

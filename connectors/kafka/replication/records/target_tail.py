@@ -7,10 +7,10 @@ from typing import cast
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from trueup.connectors.contract import Endpoint, Limits, LogId
-from trueup.connectors.kafka.client.cluster import Cluster
+from trueup.connectors.kafka.client.cluster import KafkaClient
 from trueup.connectors.kafka.replication.records.clients import bounds, consumer, translated
 from trueup.connectors.replication.headers import Headers, mark_of
-from trueup.connectors.replication.tail import Bounds, Met, Search
+from trueup.connectors.replication.tail import Bounds, Met, TailSearch
 from trueup.state.common.errors import Retry, TrueupError
 
 TIMEOUT_S = 30.0
@@ -23,7 +23,7 @@ class KafkaTails:
         self._endpoint = endpoint
         self._consumer: Consumer | None = None
 
-    def run(self, searches: Mapping[LogId, Search]) -> None:
+    def run(self, searches: Mapping[LogId, TailSearch]) -> None:
         """Run all searches to their ends. Raises `Retry` if the cluster does not deliver records."""
         while spans := {target: span for target, search in searches.items() if (span := search.span())}:
             found = self._read(spans)
@@ -90,7 +90,7 @@ class TargetEnds:
     """Start and end of target partitions, after everything that their leaders have is replicated: before that, records
     are hidden and may belong to this copy. ``cluster`` None: its options do not permit this query."""
 
-    def __init__(self, endpoint: Endpoint, cluster: Cluster | None) -> None:
+    def __init__(self, endpoint: Endpoint, cluster: KafkaClient | None) -> None:
         self._endpoint, self._cluster = endpoint, cluster
 
     def __call__(self, targets: Iterable[LogId]) -> dict[LogId, Bounds | TrueupError]:

@@ -8,7 +8,7 @@ the topic returned no records of another one; those of the target before every w
 from collections.abc import Iterable, Mapping
 
 from trueup.connectors.contract import LogId
-from trueup.connectors.kafka.client.cluster import Cluster
+from trueup.connectors.kafka.client.cluster import KafkaClient
 from trueup.connectors.kafka.client.connection import Connection
 from trueup.connectors.kafka.client.fetch_produce import FETCH, OFFSET_OUT_OF_RANGE, UNCOMMITTED, Missing, problem
 from trueup.connectors.kafka.client.topic_ids import BY_ID, NOWHERE, fetch_by_id, fetched_by_id
@@ -23,7 +23,7 @@ class Identity:
     ``cluster`` None: its options do not permit the query; every topic then counts as the intended one.
     """
 
-    def __init__(self, cluster: Cluster | None, meant: Mapping[str, bytes]) -> None:
+    def __init__(self, cluster: KafkaClient | None, meant: Mapping[str, bytes]) -> None:
         self._cluster, self._meant = cluster, dict(meant)
         self._stale, self._by_name = True, False
 

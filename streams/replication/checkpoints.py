@@ -1,6 +1,6 @@
-"""How far a link has copied each source partition, and its records on the journal.
+"""The progress of each source partition of a link, and its records in the journal.
 
-The offset map of a partition grows by a few runs each lease, so of its parts only those that changed are written.
+The offset map of a partition grows by a few runs per lease, so only changed parts of it are written.
 """
 
 import threading
@@ -16,18 +16,18 @@ from trueup.streams.journal.journal import Journal
 
 JournalRecord = tuple[str, bytes, Any]
 REFILL = "refill"
-"""Stands on the journal where else the name of a path does."""
+"""Key of a refill in the journal, in place of the name of a path."""
 
 
 @dataclass(slots=True)
 class Copy:
     """The copy of one source partition.
 
-    ``set_back``: an operator set the position after the lease that now runs began. ``last`` is the newest report of
-    this run and ``at_ms`` its time. ``again_ms``: not leased before, as a person has to change something; ``excluded``:
-    not before it is reset. ``source_id`` and ``target_id``: of the topics that it was begun with. ``foreign``: records
-    of others between ours at the target, seen in this run. ``refill``: the target gets again what it lost.
-    ``written``: digests of the map's parts that the journal has.
+    ``set_back``: an operator set the position after the running lease began. ``last``: the newest report of this run,
+    ``at_ms``: its time. ``again_ms``: earliest time of the next lease; ``excluded``: no lease before a reset.
+    ``source_id`` and ``target_id``: ids of the topics at the start of the copy. ``foreign``: records between those of
+    the link at the target that the link did not write, in this run. ``refill``: the refill in progress. ``written``:
+    digests of the parts of the map that are in the journal.
     """
 
     source: LogId
@@ -58,30 +58,31 @@ class Copy:
 
     @property
     def copied_end(self) -> int:
-        """The target offset after the last record that was acknowledged; -1: none is known."""
+        """The target offset after the last acknowledged record; -1: unknown."""
         return int(self.map.target[-1] + self.map.count[-1]) if len(self.map) else -1
 
     def place(self, path: str) -> Position:
-        """The position as a path understands it. What one carries means nothing to another; the journal knows exactly
-        what was copied when a path is changed, so it begins there."""
+        """The position for a path. A path cannot interpret the resume state of another path; the path changes only if
+        the journal is exact, so the new path starts at the stored offset."""
         if path == self.path or not self.path:
             return self.position
         return Position(self.position.offset, self.carries.get(path, {}), chosen=self.position.offset >= 0)
 
     def moved(self, target: LogId) -> None:
-        """Begin again in another target partition: what was copied elsewhere says nothing there."""
+        """Restart in another target partition; progress in the former one does not apply."""
         self.target, self.position, self.map, self.last = target, Position(), OffsetMap(), None
         self.path, self.carries, self.target_id = "", {}, ""
 
     def bar(self, why: str) -> None:
-        """Copy nothing more until it is reset."""
+        """Exclude the partition from leases until a reset."""
         self.error, self.stopped, self.excluded = why, True, True
 
     def set(self, offset: int, said: str, ids: tuple[str, str] = ("", ""), target_end: int = -1) -> None:
-        """Go on where a person says, between the topics with these ids (empty: there is none, or it has no id).
+        """Continue at an offset that an operator set, between the topics with these ids (empty: the topic does not
+        exist or has no id).
 
-        ``target_end``: of the target partition (-1: not known). Where it no longer holds what was acknowledged, or an
-        end is another topic, the map speaks of logs that are gone: it begins anew.
+        ``target_end``: end offset of the target partition (-1: unknown). If the target lost acknowledged records or a
+        topic was replaced, the offset map concerns logs that are gone and is cleared.
         """
         replaced = any(old and old != new for old, new in zip((self.source_id, self.target_id), ids, strict=True))
         if replaced or 0 <= target_end < self.copied_end:
@@ -93,21 +94,21 @@ class Copy:
         self.refill = None
 
     def anew(self, offset: int, said: str, ids: tuple[str, str], refill: Refill | None = None) -> None:
-        """Copy from this offset on as if nothing had been copied: one of the logs is another one, or was emptied."""
+        """Copy from this offset as if nothing had been copied, because a log was replaced or lost its records."""
         self.set(offset, said, ids)
         self.start, self.map, self.last, self.foreign, self.refill = offset, OffsetMap(), None, 0, refill
 
     def meet(self, ids: tuple[str, str]) -> None:
-        """Take the ids of the topics at both ends, where they were not known."""
+        """Store the topic ids of both ends that were unknown."""
         self.source_id, self.target_id = self.source_id or ids[0], self.target_id or ids[1]
 
     def holds(self, held: Assignment) -> bool:
-        """Whether a lease of this assignment copied between the topics that are meant now."""
+        """Whether a lease of this assignment copied between the present topics."""
         ends = (held.source_id, self.source_id), (held.target_id, self.target_id)
         return held.target == self.target and all(not then or then == now for then, now in ends)
 
     def take(self, progress: Progress, now_ms: int) -> None:
-        """Take what was acknowledged."""
+        """Apply acknowledged progress."""
         self.last, self.at_ms = progress, now_ms
         self.foreign += progress.foreign
         if not self.excluded:
@@ -129,7 +130,7 @@ class Copy:
             self.map = self.map.prune(progress.source_start)
 
     def records(self, link: str, now_ms: int) -> Iterator[JournalRecord]:
-        """What has to be on the journal and is not yet."""
+        """The records that are not in the journal yet."""
         base = f"{link}/{self.source}"
         yield "links", base.encode(), self._record(link, now_ms)
         digests = self.map.digests()
@@ -154,8 +155,8 @@ class Copy:
 
 
 class Unsaved:
-    """Records that are to go onto the journal: what it does not take now it is given again with the next. Safe to use
-    from several threads. ``problem``: why it did not take the last ones."""
+    """Records to be written to the journal. Records that could not be written are retried with the next ones. Safe to
+    use from several threads. ``problem``: why the last write failed."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal, self._lock = journal, threading.Lock()
@@ -163,12 +164,12 @@ class Unsaved:
         self.problem = ""
 
     def add(self, records: Iterable[JournalRecord]) -> None:
-        """Newer ones, in the order in which they were made."""
+        """Add newer records, in the order of their creation."""
         with self._lock:
             self._records.update({record[:2]: record for record in records})
 
     def put(self, must: bool = False) -> None:
-        """Give the journal what it has not. Raises `Retry` when it ``must`` take it and does not."""
+        """Write all records to the journal. With ``must``, raises `Retry` if that fails."""
         with self._lock:
             unsaved = dict(self._records)
         if not unsaved:
@@ -176,7 +177,7 @@ class Unsaved:
         try:
             self._journal.put(unsaved.values())
         except Retry as error:
-            self.problem = f"positions are not on the journal yet: {error}"
+            self.problem = f"positions are not in the journal yet: {error}"
             if must:
                 raise
             return
@@ -188,7 +189,7 @@ class Unsaved:
 
 
 def load(journal: Journal) -> dict[str, dict[LogId, Copy]]:
-    """The copies of every link that the journal knows, by source partition."""
+    """The copies of every link in the journal, by source partition."""
     found: dict[str, dict[LogId, Copy]] = {}
     for value in _newest(journal, "links"):
         copy = _copy(value)
@@ -230,7 +231,7 @@ def _as_record(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _part(value: Mapping[str, Any]) -> dict[str, Any]:
-    """A part as `OffsetMap.records` gives it."""
+    """A part in the form of `OffsetMap.records`."""
     lists = {name: value[name] for name in LISTS} if value["part"] != HEAD else {}
     return {"part": value["part"], **value["head"], **lists}
 

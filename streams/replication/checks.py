@@ -1,4 +1,5 @@
-"""Links: whether both clusters answer and are two, whether there is something to copy, and by one way only."""
+"""Checks of links: whether both clusters respond and differ, whether a topic matches, and whether records arrive by
+one link only."""
 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
@@ -14,14 +15,14 @@ from trueup.streams.runtime.format import many
 
 
 class AnsweringCluster(NamedTuple):
-    """A cluster that answered."""
+    """A cluster that responded."""
 
     id: str
     names: list[str]
 
 
 def all_of(settings: Settings) -> Iterator[Check]:
-    """A check for every cluster that links name, and for every link between two that answered."""
+    """A check for every cluster of a link, and for every link whose clusters both responded."""
     seen: dict[str, AnsweringCluster] = {}
     for name in dict.fromkeys(end for link in settings.links.values() for end in (link.source, link.target)):
         yield from tried(f"{settings.clusters[name][0]}.{name}", lambda name=name: _cluster(settings, name, seen))  # type: ignore[misc]
@@ -53,9 +54,11 @@ def _link(name: str, link: LinkSettings, seen: Mapping[str, AnsweringCluster], p
     topics = topics_of(link.topics, link.exclude, source.names, prefix)
     called = {target_of(topic, link.rename, link.into, link.source) for topic in topics}
     missing = len(called - set(target.names))
-    found = f"{many(len(topics), 'topic')} to copy, {missing} of the target's to be made, mode {link.mode}"
+    found = f"{many(len(topics), 'topic')} to copy, {missing} to create at the target, mode {link.mode}"
     if not topics:
-        return warn(row, found, f"see that links.{name}.topics names what {link.source} has and its user may see")
+        return warn(
+            row, found, f"check that links.{name}.topics matches topics that the user of {link.source} may read"
+        )
     if missing and "partitions" not in link.align:
-        return warn(row, found, f"make them, or put partitions into links.{name}.align")
+        return warn(row, found, f"create them, or add partitions to links.{name}.align")
     return ok(row, found)

@@ -1,7 +1,8 @@
-"""The systems that links can join, and who copies from one to the other.
+"""The registry of systems that links can connect, and of their copiers.
 
-A pair of systems may have paths of its own, which are faster as they know both ends (``batches`` of Kafka copies whole
-record batches unopened). Modules are named, not imported: a worker loads what its lease needs.
+A pair of systems may have its own paths, which are faster because they use properties of both systems (Kafka's
+``batches`` copies whole record batches without decoding them). Modules are named, not imported: a worker loads only the
+modules that its lease needs.
 """
 
 from collections.abc import Mapping
@@ -26,40 +27,40 @@ COPIERS = {
 """Connector by system of the source, system of the target, and path."""
 
 MEDIA = {KAFKA: "trueup.connectors.kafka.replication.medium:MEDIUM"}
-"""How each system is read and written where a pair has no copier of its own."""
+"""Readers and writers of each system, for pairs without a copier of their own."""
 PUMP = "trueup.streams.replication.clusters:pump"
 
 
 def pump() -> Pump:
-    """The connector of all pairs without one of their own. They copy by the path ``records``."""
+    """The connector of all pairs without one of their own, for the path ``records``."""
     return Pump({system: imported(name) for system, name in MEDIA.items()})
 
 
 def admin_of(endpoint: Endpoint) -> ClusterAdmin:
-    """The administrative side of a cluster."""
+    """Create the administrative client of a cluster."""
     made: ClusterAdmin = imported(ADMINS[endpoint.system])(endpoint)
     return made
 
 
 def connector_of(source: str, target: str, path: str) -> str:
-    """Name of the connector that copies from one system to another by a path."""
+    """The name of the connector for a pair of systems and a path."""
     return COPIERS.get((source, target, path), PUMP)
 
 
 def paths_of(source: str, target: str) -> tuple[str, ...]:
-    """The paths from one system to another."""
+    """The paths for a pair of systems."""
     return tuple(path for one, other, path in COPIERS if (one, other) == (source, target)) or ("records",)
 
 
 def imported(name: str) -> Any:
-    """What ``module:name`` names."""
+    """Import the object ``module:name``."""
     module, _, attribute = name.partition(":")
     return getattr(import_module(module), attribute)
 
 
 def hardest(seen: Seen, called: Mapping[str, str]) -> tuple[str, str, str, int, int]:
-    """Compression at both ends, timestamps at the target, largest batches at both ends: of the topic that is hardest
-    to copy in whole batches, the first where one is as another. Settings by Kafka's names, which others have not."""
+    """Compression at both ends, timestamp type at the target, and maximum batch sizes at both ends, of the topic that
+    is hardest to copy in whole batches; the first such topic. Other systems do not have these settings of Kafka."""
     none, found = ("", "", "", -1, -1), list[tuple[str, str, str, int, int]]()
     for name, target in called.items():
         if name in seen.source and target in seen.target:

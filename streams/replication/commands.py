@@ -77,7 +77,7 @@ def _set(api: str, output: str, name: str, topics: tuple[str, ...], paused: bool
     app = Api(api)
     known = {row["topic"] for row in app.get(f"links/{segment(name)}")["by_topic"]}
     if strange := sorted(set(topics) - known):
-        raise Refused(f"topics of link {name}", ", ".join(strange), f"look at `trueup describe link {name}`")
+        raise Refused(f"topics of link {name}", ", ".join(strange), f"see `trueup describe link {name}`")
     key = f"links.{name}.paused_topics" if topics else f"links.{name}.paused"
     value = _paused(app.get("config")["live"][key]["value"], topics, paused) if topics else paused
     found = app.put(f"config/{segment(key)}", {"value": value})
@@ -89,13 +89,13 @@ def _set(api: str, output: str, name: str, topics: tuple[str, ...], paused: bool
 
 
 def _paused(patterns: list[str], topics: tuple[str, ...], paused: bool) -> list[str]:
-    """The topics that are paused from now on. Raises `Refused` for one that an expression pauses."""
+    """The new list of paused topics. Raises `Refused` for a topic that an expression pauses."""
     left = [pattern for pattern in patterns if pattern not in topics]
     if paused:
         return [*left, *topics]
     if held := sorted(topic for topic in topics if matches(left, topic)):
         todo = "set links.NAME.paused_topics without the expression"
-        raise Refused("topics that are paused by name", f"{', '.join(held)}, paused by {', '.join(left)}", todo)
+        raise Refused("topics paused by name", f"{', '.join(held)}, paused by {', '.join(left)}", todo)
     return left
 
 
@@ -124,9 +124,9 @@ def reset(api: str, output: str, name: str, partitions: tuple[str, ...], to: str
         out.as_json(rows)
         return
     if not rows:
-        click.echo("The link copies nothing yet.")
+        click.echo("The link copies no partition yet.")
         return
-    click.echo(f"{many(len(rows), 'partition')} of {name} to go on at {to}:")
+    click.echo(f"{many(len(rows), 'partition')} of {name} will continue at {to}:")
     for row in rows[:FEW]:
         click.echo(f"  {row['partition']} at {row['offset']:,}")
     if len(rows) > FEW:

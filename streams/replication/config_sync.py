@@ -1,7 +1,7 @@
-"""Keeps the target's topics, settings and rights as a link wants them: decides, asks where it must, and acts.
+"""Reconciles topics, settings and rights at the target of a link.
 
-In observe nothing is done, in approve an operator says yes to each action, in enforce all is done at once. Records go
-to a topic only when nothing that must come first is left to do for it.
+Mode observe executes nothing, approve executes approved actions, enforce executes all. Records are copied to a topic
+only after the actions that must precede them.
 """
 
 import json
@@ -18,30 +18,30 @@ from trueup.streams.runtime.stream import AWAITING, PlanRow
 
 log = logging.getLogger(__name__)
 FINAL = ("refused", "skipped")
-"""Results that end only when an operator changes something."""
+"""Results that do not change until an operator intervenes."""
 
 
 class Made:
-    """Topics that links made at their targets: there they are copies. ``remember`` keeps them over restarts."""
+    """Topics that a link created at its target. ``remember`` stores them, so that they survive restarts."""
 
     def __init__(self, text: str = "[]", remember: Callable[[str], None] = lambda _text: None) -> None:
         self._topics = frozenset(_names(text))
         self._remember = remember
 
     def add(self, topics: Iterable[str]) -> None:
-        """Topics that the link is about to make."""
+        """Add topics before the link creates them."""
         after = self._topics | set(topics)
         if after != self._topics:
             self._remember(json.dumps(sorted(after)))
             self._topics = after
 
     def __contains__(self, topic: str) -> bool:
-        """Whether the link made it."""
+        """Whether the link created the topic."""
         return topic in self._topics
 
 
 class Aligner:
-    """The alignment of one link. Used by one thread, read by several."""
+    """The alignment of one link. One thread reconciles, several threads read."""
 
     def __init__(self, link: Link, alignment: Alignment, rights: Iterable[Right],
                  opposite: Callable[[], "Aligner | None"], note: Note, remember: Callable[[str], None],
@@ -58,12 +58,13 @@ class Aligner:
         self.seen: Seen | None = None
 
     def reconcile(self, groups: Sequence[str]) -> None:
-        """Look, decide, and do what may be done. Raises our errors; the next turn begins anew."""
+        """Compare both clusters and execute the actions that are permitted. Raises a `TrueupError`; the next pass
+        compares again."""
         declared = self._link.declared
         called = self._link.called(self._link.snapshot.facts.source.topics)
         found = self._differences(declared, called, groups)
         due = {name: action for name, action in found.items() if self._may(declared.mode, name)}
-        # Before they are given: one that its source revokes at once is to go again, also after a crash.
+        # Stored before the rights are created, so that a right that the source revokes is deleted, even after a crash.
         self._answer_for(
             self._rights | {a.right for a in due.values() if a.right and a.kind in (ChangeKind.ALLOW, ChangeKind.DENY)}
         )
@@ -74,7 +75,7 @@ class Aligner:
         self._refused = {name_of(self._link.name, o.action): o for o in outcomes if o.result != "done"}
         for outcome in outcomes:
             known = before.get(name_of(self._link.name, outcome.action))
-            # What is refused at every turn is one row.
+            # A refusal that repeats at every pass is one row of the history.
             if known is None or known.result != outcome.result:
                 self._say(outcome)
         left = [outcome.action for outcome in done]
@@ -94,7 +95,7 @@ class Aligner:
         self._known = self._known or self._alignment.known()
         seen = self._alignment.look(called)
         self.problems, self.seen = seen.problems, seen
-        # A topic made anew, by whatever was first to write to a source that lost its data, has no settings to follow.
+        # A topic that was recreated at a source that lost its data does not have the intended settings.
         others = self._link.others({name: topic.id for name, topic in seen.source.items()})
         called = {name: target for name, target in called.items() if name not in others}
         policy = Policy(called, declared.align, declared.config_exclude, self._known, self._origins(called))
@@ -105,7 +106,7 @@ class Aligner:
         return {name_of(self._link.name, action): action for action in actions}
 
     def _origins(self, called: Mapping[str, str]) -> frozenset[str]:
-        """Topics of the source that an opposite link copies back, unless this link made them at the target."""
+        """Source topics that the opposite link copies back, except those that this link created at the target."""
         if (opposite := self._opposite()) is None:
             return frozenset()
         back = opposite._link.called(called.values())
@@ -114,14 +115,14 @@ class Aligner:
         )
 
     def _dispute(self, seen: Seen, policy: Policy) -> None:
-        """Say once of which topics nobody knows where they were made first, if their settings differ."""
+        """Note once each topic whose settings differ and whose origin is unknown."""
         opposite = self._opposite()
         found = frozenset(
             topic for topic in disputed(seen.source, seen.target, policy)
             if opposite is not None and topic not in opposite._made
         )  # fmt: skip
         for topic in sorted(found - self._disputed):
-            said = f"{topic}: its settings differ, it is copied both ways, and no link made it"
+            said = f"{topic}: its settings differ, it is copied in both directions, and no link created it"
             self._note(self._link.name, "found", "alignment.origin-unknown", said, "alignment.origin-unknown")
         self._disputed = found
 
@@ -146,7 +147,7 @@ class Aligner:
         self._note(self._link.name, "align", outcome.result, f"{action.topic}: {action.said}{detail}", action.reason)
 
     def rows(self) -> list[PlanRow]:
-        """The plan."""
+        """The pending actions, as rows of the plan."""
         mode = self._link.declared.mode
         return [self._row(name, action, mode) for name, action in self.actions.items()]
 
@@ -161,12 +162,12 @@ class Aligner:
         )  # fmt: skip
 
     def approve(self, names: Iterable[str]) -> None:
-        """An operator's yes; carried out at the next turn."""
+        """Approve these actions. The next pass executes them."""
         self._approved |= set(names) & self.actions.keys()
 
 
 def name_of(link: str, action: Action) -> str:
-    """Name of an action: another one when anything of it changes."""
+    """The name of an action; it changes with any field of the action."""
     what = json.dumps([action.kind, action.topic, action.partitions, sorted(action.configs.items()), action.right])
     return f"align-{link}-{crc32(what.encode()):08x}"
 
@@ -175,14 +176,14 @@ def _names(text: str) -> list[str]:
     try:
         return [str(name) for name in json.loads(text)]
     except (ValueError, TypeError, RecursionError) as error:
-        log.warning("topics are not remembered", extra={"problem": str(error)})
+        log.warning("stored topics are not readable", extra={"problem": str(error)})
         return []
 
 
 def rights_from(text: str) -> list[Right]:
-    """Rights as they were remembered."""
+    """Parse rights from their stored form."""
     try:
         return [Right(*right) for right in json.loads(text)]
     except (ValueError, TypeError, RecursionError) as error:
-        log.warning("rights are not remembered", extra={"problem": str(error)})
+        log.warning("stored rights are not readable", extra={"problem": str(error)})
         return []

@@ -50,7 +50,7 @@ REPLICATION = Descriptor(
     verbs=(
         Verb("reset", "links/<name>/reset",
              '{"to": "earliest, latest or an offset", "partitions": ["topic-0"]}', _reset,
-             "without partitions it is for all that the link copies"),
+             "without partitions, the reset applies to all partitions of the link"),
         Verb("refill", "links/<name>/refill", '{"certain": true}', certain, "GET shows what would be copied"),
     ),
 )  # fmt: skip

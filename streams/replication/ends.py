@@ -1,4 +1,4 @@
-"""Both ends of a link beside the copying: what their clusters say, whatever systems they are."""
+"""The two clusters of a link, as the monitor uses them. Independent of their systems."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -27,23 +27,23 @@ class Ends:
         self._sample: Sample | None = None
 
     def cluster(self, name: str) -> ClusterAdmin:
-        """One end."""
+        """The administrative client of one cluster."""
         if name not in self._admins:
             self._admins[name] = self._make(self._link.endpoint(name))
         return self._admins[name]
 
     @property
     def source(self) -> ClusterAdmin:
-        """The end that is copied from."""
+        """The source cluster."""
         return self.cluster(self._link.declared.source)
 
     @property
     def target(self) -> ClusterAdmin:
-        """The end that is copied to."""
+        """The target cluster."""
         return self.cluster(self._link.declared.target)
 
     def look(self) -> LinkFacts:
-        """What both say now; of one that does not answer, what it said last, and why it does not."""
+        """Observe both clusters. A cluster that does not respond keeps its last observation, with the problem."""
         last = self._last
         source = self._side(self._link.declared.source, None, last.source)
         called = self._link.called(source.topics).values()
@@ -71,7 +71,8 @@ class Ends:
         )  # fmt: skip
 
     def qualities(self, seen: Seen) -> Qualities:
-        """What the choice of a path depends on. The source is looked at once: a path is not changed for a busy hour."""
+        """The facts that the choice of a path depends on. The source is sampled once: its load must not change the
+        path."""
         declared = self._link.declared
         if self._sample is None and declared.copy == "auto":
             logs = sorted(self._last.source.logs)
@@ -86,33 +87,33 @@ class Ends:
         )  # fmt: skip
 
     def logs(self, logs: Iterable[LogId], at_target: bool = False) -> Mapping[LogId, tuple[int, int]]:
-        """Start and end of logs, open transactions and all that was acknowledged before this call included; of those
-        that answer."""
+        """Start and end offsets of logs, including open transactions and all records acknowledged before the call. Logs
+        with an error are left out."""
         cluster = self.target if at_target else self.source
         time.sleep(cluster.can.ends_lag_s)
         found = cluster.logs(logs, committed_only=False)
         return {one: (log.start, log.end) for one, log in found.items() if not log.error}
 
     def sizes(self, logs: Iterable[LogId]) -> Mapping[LogId, int]:
-        """Bytes of logs of the source; of those that are known."""
+        """Sizes of source logs in bytes; unknown sizes are left out."""
         return self.source.sizes(logs)
 
     def alignment(self) -> Alignment:
-        """For topics, settings and rights."""
+        """The client that aligns topics, settings and rights."""
         return Alignment(self.source, self.target)
 
     def groups(self, back: bool = False) -> Groups:
-        """For consumer groups of the source, or ``back`` those of the target."""
+        """The client for consumer groups of the source; with ``back``, for those of the target."""
         here, there = self.source.groups(), self.target.groups()
         return Groups(there, here) if back else Groups(here, there)
 
     def heartbeat(self) -> Heartbeat:
-        """The link's heartbeats."""
+        """The client for the heartbeats of the link."""
         topic, source = self._link.declared.heartbeat_topic, self.source
         return Heartbeat(self._link.name, source.endpoint.name, source.heartbeats(topic), self.target.heartbeats(topic))
 
     def starts(self, declared: Declared, logs: Iterable[LogId]) -> Mapping[LogId, int]:
-        """The first offsets to copy, as the link's ``start`` says; of those that can be told."""
+        """The first offsets to copy, according to the link's ``start``. Logs with an error are left out."""
         start = start_of(declared.start)
         assert start is not None, "settings are checked"
         return self._told(logs, start)
@@ -122,12 +123,13 @@ class Ends:
         return {one: offset for one, offset in found.items() if not isinstance(offset, TrueupError)}
 
     def offset(self, to: str, logs: Iterable[LogId]) -> Mapping[LogId, int]:
-        """Source offsets for earliest, latest or a number within what the source holds."""
+        """Source offsets for earliest, latest or a number. Raises `Refused` for an offset that the source does not
+        have."""
         chosen = list(logs)
         if to in ("earliest", "latest"):
             return self._told(chosen, Start(to))
         found = self.source.logs(chosen)
         if not to.isdecimal() or any(not log.start <= int(to) <= log.end for log in found.values()):
             held = ", ".join(f"{one}: {log.start} to {log.end}" for one, log in found.items())
-            raise Refused("earliest, latest or an offset that the source holds", repr(to), f"it holds {held}")
+            raise Refused("earliest, latest or an available source offset", repr(to), f"available offsets: {held}")
         return dict.fromkeys(chosen, int(to))

@@ -1,10 +1,11 @@
-"""Consumer groups of a link: what they committed at its source is committed at its target, and back.
+"""Translates the committed offsets of a link's consumer groups to its target, and back.
 
-The source is asked in a loop of its own. What it said last is carried to the target whenever more is known to be
-copied, also while the source does not answer: so a group goes on where it stood when its cluster died.
+A separate loop observes the committed offsets of the source. They are translated to the target whenever copying
+advances, also while the source does not respond, so that a group continues at its last committed offset if the source
+cluster fails.
 
-A group that moved to the target can move back: where no link copies the other way, the map of this one is read
-backwards. Only groups without members are ever touched.
+A group that moved to the target can move back: without an opposite link, the offset map of this link is read in
+reverse. Only groups without members are changed.
 """
 
 import threading
@@ -22,13 +23,14 @@ from trueup.streams.runtime.stream import AWAITING, PlanRow
 
 TOLD_MS = 60_000
 PARTS, PART = 4, 25
-"""Parts of a pass at most, as each costs requests of its own, and groups of one at least."""
+"""Maximum number of parts of a pass, because each part needs separate requests, and minimum number of groups per
+part."""
 SHOWN = 5
-"""Partitions of a round that the history names."""
+"""Maximum number of partitions in one row of the history."""
 
 
 class Mover:
-    """The groups of one link. Each of `look`, `turn` and `turn_back` is called by one thread."""
+    """The groups of one link. One thread each calls `look`, `reconcile` and `turn_back`."""
 
     def __init__(
         self, link: Link, there: Groups, back: Groups, opposite: Callable[[], Link | None], note: Note
@@ -43,16 +45,16 @@ class Mover:
 
     @property
     def names(self) -> Sequence[str]:
-        """Groups of the source, as it was seen last."""
+        """Groups of the source, from the last observation."""
         return tuple(self._committed.groups)
 
     @property
     def checkpoints(self) -> Sequence[Checkpoint]:
-        """What became of each group and partition in the last pass of either direction."""
+        """The result for each group and partition of the last pass in each direction."""
         return [*self._forth, *self._home]
 
     def look(self) -> None:
-        """Ask the source what its groups committed. While it does not answer, what it said last stays."""
+        """Observe the offsets committed at the source. If it does not respond, the last observation is kept."""
         try:
             committed = self._there.committed(self._link.declared.groups, self._topics(back=False))
         except Retry:
@@ -62,8 +64,8 @@ class Mover:
             self._link.grown.set()
 
     def reconcile(self) -> None:
-        """One pass to the target, in parts: what is learnt while one is carried counts for the next. Raises our
-        errors."""
+        """One pass to the target, in parts: observations made during one part apply to the next. Raises a
+        `TrueupError`."""
         patterns, found = self._link.declared.groups, list[Checkpoint]()
         names = [name for name in self._committed.groups if matches(patterns, name)]
         size = max(PART, -(-len(names) // PARTS))
@@ -75,7 +77,7 @@ class Mover:
         self._end(found)
 
     def turn_back(self) -> None:
-        """One pass to the source, where no link copies back. Raises our errors."""
+        """One pass to the source, if no link copies back. Raises a `TrueupError`."""
         found: list[Checkpoint] = []
         if self._opposite() is None and (by := ways_back(self._link)):
             found = self._carry(
@@ -96,21 +98,21 @@ class Mover:
         return [*groups.carry(chosen, by), *groups.carry(rest, by, change=False)]
 
     def _end(self, found: Sequence[Checkpoint]) -> None:
-        """Forget the approvals that were used, and note what was done."""
+        """Forget used approvals and note the results."""
         with self._lock:
             self._approved &= {row.group for row in self.checkpoints if row.action == "due"}
             for outcome in ("moved", "failed"):
                 self._tell(outcome, [row for row in found if row.action == outcome])
 
     def _tell(self, outcome: str, rows: Sequence[Checkpoint]) -> None:
-        """Put a round into the history as one row; rounds that go on with the same groups once a minute."""
+        """Add a pass to the history as one row; passes with the same groups at most once a minute."""
         groups, now_ms = {row.group for row in rows}, self._link.now_ms()
         told, at_ms = self._told.get(outcome, (frozenset[str](), 0))
         if not groups or (groups <= told and now_ms - at_ms < TOLD_MS):
             return
         self._told[outcome] = frozenset(groups if now_ms - at_ms >= TOLD_MS else groups | told), now_ms
         said = [
-            f"{row.group}: {row.source} {row.committed} is {row.target} {row.translated}"
+            f"{row.group}: {row.source} {row.committed} translates to {row.target} {row.translated}"
             + (f" ({row.reason})" if row.reason else "")
             for row in rows
         ]
@@ -119,7 +121,7 @@ class Mover:
         self._note(self._link.name, "group", outcome, head + "; ".join(said[:SHOWN]) + more, "replication.group-behind")
 
     def rows(self) -> list[PlanRow]:
-        """Groups whose offsets would be set."""
+        """Groups whose offsets are due, as rows of the plan."""
         due: dict[str, list[Checkpoint]] = {}
         for row in self.checkpoints:
             if row.action == "due":
@@ -135,18 +137,18 @@ class Mover:
         )  # fmt: skip
 
     def approve(self, ids: Iterable[str]) -> None:
-        """An operator's yes; carried out at the next turn."""
+        """Approve these actions. The next pass executes them."""
         head = f"group-{self._link.name}-"
         with self._lock:
             self._approved |= {name.removeprefix(head) for name in ids if name.startswith(head)}
 
     def lag(self) -> int:
-        """Records by which the copy is behind what a group committed, at worst."""
+        """The maximum number of records that a group has read and the link has not copied."""
         return max((row.lag for row in self.checkpoints), default=0)
 
 
 def ways(link: Link, opposite: Link | None) -> dict[LogId, OffsetMapping]:
-    """How offsets of the source are told at the target."""
+    """Mappings of source offsets to target offsets."""
     with link.lock:
         found = {copy.source: _way(copy, copy.target) for copy in link.copies.values()}
     if opposite is None:
@@ -157,21 +159,21 @@ def ways(link: Link, opposite: Link | None) -> dict[LogId, OffsetMapping]:
 
 
 def ways_back(link: Link) -> dict[LogId, OffsetMapping]:
-    """How offsets of the target are told at the source, by the map of this link alone."""
+    """Mappings of target offsets to source offsets, from the offset map of this link only."""
     with link.lock:
         return {copy.target: _way(copy, copy.source, reverse=True) for copy in link.copies.values()}
 
 
 def _way(copy: Copy, to: LogId, reverse: bool = False) -> OffsetMapping:
-    """By one copy alone. Of a partition that is stopped either log may be gone, so its map does not hold."""
+    """The mapping of one copy. The map of a stopped partition is not used, because either log may be gone."""
     ids = copy.source_id, copy.target_id
     reason = "the partition is stopped" if copy.excluded else ""
     return OffsetMapping(to, copy.map, reverse=reverse, ids=ids[::-1] if reverse else ids, blocked_reason=reason)
 
 
 def _joined(source: LogId, way: OffsetMapping, back: OffsetMapping | None) -> OffsetMapping:
-    """With the map of the opposite link. Without it records born at the target would be passed over unread, so the map
-    of this link alone does not hold where the opposite one has none of the same two logs."""
+    """The mapping combined with the map of the opposite link. The map of this link alone would skip records that
+    originated at the target, so it is not used if the opposite map concerns other logs."""
     if back is None or back.to != source or way.blocked_reason:
         return way
     logs = zip(way.ids, back.ids[::-1], strict=True)

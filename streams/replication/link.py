@@ -1,8 +1,8 @@
-"""One link: which leases its next round has, and what became of those of the last.
+"""One link: the leases of its next round, and the results of the last round.
 
-The streaming query asks for the orders of a round and brings the answers; an operator or a loop may change anything
-between. Positions go onto the journal before the next round; while it does not answer they wait, which costs nothing
-but the time a copier needs to find its place at the target.
+The streaming query requests the orders of a round and delivers the answers; operators and loops may change the link in
+between. Positions are written to the journal before the next round. While the journal does not respond they are kept in
+memory; after a crash a copier then needs more time to find its position at the target.
 """
 
 import logging
@@ -31,17 +31,17 @@ from trueup.streams.replication.worker import ALONE_S, Answer, Order
 
 log = logging.getLogger(__name__)
 SAFE = frozenset({"batches"})
-"""Paths on which a second copier never doubles a record."""
+"""Paths on which two concurrent copiers never duplicate a record."""
 STOPPED_AGAIN_MS = 30_000
 LATE_MS = 5_000
 COUNTED = ("copied", "bytes", "dropped", "skipped", "dismissed", "filtered", "lost", "repeated", "foreign")
 
 
 class Note(Protocol):
-    """Puts something into the history. ``rule``: why it was done."""
+    """Adds a row to the history. ``rule``: the rule that caused it."""
 
     def __call__(self, link: str, kind: str, outcome: str, detail: str, rule: str = "", /) -> None:
-        """Put it there."""
+        """Add the row."""
 
 
 class Link:
@@ -68,29 +68,29 @@ class Link:
         self.lock = threading.RLock()
         self._changed = threading.Event()
         self.path = next((copy.path for copy in copies.values() if copy.path), "")
-        self.grown = threading.Event()  # more is known to be copied
+        self.grown = threading.Event()  # set when progress is reported
         self.totals: Counter[str] = Counter()
         self.rounds, self.taken_ms = 0, 0
         self._term, self._number = "", 0
         self._held: list[Order] = []
-        self._taken: dict[int, tuple[str, int]] = {}  # of the orders that are held: attempt and last report
-        self._dirty: set[LogId] = set()  # what was reported since the journal was told
+        self._taken: dict[int, tuple[str, int]] = {}  # attempt and last report, by part of the held orders
+        self._dirty: set[LogId] = set()  # reported, but not in the journal yet
         self._ending = False
-        self._exact = not self.path  # whether the journal knows all that was copied: no copier is open, none died
+        self._exact = not self.path  # the journal is exact: no copier is open, none failed
 
     def update(self, **changes: Unpack[Changes]) -> None:
-        """Take what a loop found out: `snapshot` is another one from now on."""
+        """Replace `snapshot` with one that has these changes."""
         with self._updating:
             self.snapshot = replace(self.snapshot, **changes)
 
     @property
     def problem(self) -> str:
-        """Why positions are not on the journal; empty: they are."""
+        """Why positions are not in the journal; empty: they are."""
         return self._unsaved.problem
 
     @property
     def declared(self) -> Declared:
-        """The settings of the link as they are now."""
+        """The current settings of the link."""
         return self._settings().links[self.name]
 
     def now_ms(self) -> int:
@@ -99,11 +99,11 @@ class Link:
 
     @property
     def leases(self) -> int:
-        """Leases that are held: while there are none, nothing is written."""
+        """Number of leases in progress; without one, nothing is written."""
         return len(self._held)
 
     def begin(self) -> None:
-        """A new term: no copier of an earlier one goes on."""
+        """Begin a new term: copiers of earlier terms do not continue."""
         with self.lock:
             self._term, self._number = uuid.uuid4().hex, 0
             self._hold([])
@@ -114,7 +114,7 @@ class Link:
         self._held, self._taken = orders, {}
 
     def wake(self) -> None:
-        """Something changed: do not rest."""
+        """End `rest`, because something changed."""
         with self.lock:
             for copy in self.copies.values():
                 copy.again_ms = 0
@@ -122,18 +122,18 @@ class Link:
         self._changed.set()
 
     def end(self) -> None:
-        """Copy nothing more; leases that can be told so end at once, others in their time."""
+        """Stop copying. Leases that see the stop file end at once, others at their regular end."""
         self._ending = True
         self._changed.set()
 
     def rest(self) -> None:
-        """Wait until there may be something to copy, or for a lease's time."""
+        """Wait for a change, for at most the duration of a lease."""
         if not self._ending:
             self._changed.wait(self.declared.lease_s)
             self._changed.clear()
 
     def orders(self) -> list[Order]:
-        """The leases of the next round; none when nothing is to be copied now."""
+        """The leases of the next round; none if there is nothing to copy."""
         self._save(())
         if not self.may_copy() or not self._take_path():
             return self._last_orders()
@@ -163,8 +163,8 @@ class Link:
         return not stopped and seen.choice is not None
 
     def _take_path(self) -> bool:
-        """Whether leases may be given now. Another path is taken only when the journal knows exactly what the present
-        one copied: neither recognises the other's records."""
+        """Whether leases may be granted now. The path changes only if the journal knows exactly what the present path
+        copied: a path does not recognise records of another path."""
         choice = self.snapshot.choice
         assert choice is not None
         if choice.path == self.path:
@@ -176,7 +176,7 @@ class Link:
         return not self._held
 
     def wanted(self) -> dict[LogId, LogId]:
-        """Every source partition that is to be copied now, with its place at the target if that exists."""
+        """The source partitions to copy now, with their target partitions."""
         declared, seen = self.declared, self.snapshot
         found = dict[LogId, LogId]()
         if seen.waiting is None:
@@ -187,33 +187,34 @@ class Link:
         return found
 
     def pairs(self, topic: str) -> dict[LogId, LogId]:
-        """The logs of a topic of the source, as it was seen last, and where they go at the target, if they can."""
+        """The logs of a source topic and the target logs that they are copied to. Logs without a target are left
+        out."""
         called, facts = self.target(topic), self.snapshot.facts
         with self.lock:
             known = {source: copy.target for source, copy in self.copies.items() if source.topic == topic}
         return pairs(facts.source.topics.get(topic, ()), called, facts.target.topics.get(called, ()), known)
 
     def place(self, source: LogId) -> LogId:
-        """Where a log goes at the target, or would, if that had a log of the same name."""
+        """The target log of a source log; a log of the same name if none exists yet."""
         like = LogId(self.target(source.topic), source.number, source.place)
         return self.pairs(source.topic).get(source, like)
 
     def called(self, names: Iterable[str]) -> dict[str, str]:
-        """The source's topics that belong to the link, and what they are called at the target."""
+        """The source topics that belong to the link, with their names at the target."""
         return {name: self.target(name) for name in self.topics(names)}
 
     def target(self, topic: str) -> str:
-        """What a topic of the source is called at the target."""
+        """The name of a source topic at the target."""
         declared = self.declared
         return target_of(topic, declared.rename, declared.into, declared.source)
 
     def topics(self, names: Iterable[str]) -> list[str]:
-        """Those of the source's topics that belong to the link."""
+        """The source topics that belong to the link."""
         declared = self.declared
         return topics_of(declared.topics, declared.exclude, names, self._settings().journal.prefix)
 
     def _begin_new(self, wanted: Mapping[LogId, LogId]) -> None:
-        """Write down where partitions begin that were never copied, before anything of them is."""
+        """Store the first offsets of new partitions before any of their records is copied."""
         with self.lock:
             for source, target in wanted.items():
                 known = self.copies.get(source)
@@ -232,16 +233,17 @@ class Link:
         self._save(made, must=True)
 
     def _alone_s(self) -> float:
-        """How long a copier of the last round may still copy without a lease, where two at once are one too many."""
+        """How long a copier of the last round may still copy without a lease, on paths where two may duplicate
+        records."""
         since_s = (self._clock() - self.taken_ms) / 1000
         return 0.0 if self.path in SAFE else min(ALONE_S, max(0.0, ALONE_S - since_s))
 
     def endpoint(self, cluster: str) -> Endpoint:
-        """A cluster as one end of the link."""
+        """The endpoint of a cluster."""
         return self._orders.endpoint(cluster)
 
     def _last_orders(self) -> list[Order]:
-        """Orders that end the copiers which may still tail, so that what they did is known exactly."""
+        """Orders that end copiers which may still be copying, so that their progress is known exactly."""
         with self.lock:
             self._number += 1
             last = [order._replace(number=self._number, lease_s=0.0, last=True) for order in self._held]
@@ -249,7 +251,7 @@ class Link:
             return list(self._held)
 
     def take(self, answers: Sequence[Answer]) -> None:
-        """What the tasks of the last round said."""
+        """Process the answers of the last round."""
         now_ms = self._clock()
         with self.lock:
             self.rounds, self.taken_ms = self.rounds + 1, now_ms
@@ -264,7 +266,7 @@ class Link:
         self._save(())
 
     def hear(self, heard: Heard) -> None:
-        """A report of a lease while it runs. One that does not follow on the last one waits for the result."""
+        """Process a report of a running lease. A report out of sequence is ignored; the answer contains it."""
         now_ms, taken = self._clock(), False
         with self.lock:
             for order in self._held:
@@ -275,7 +277,7 @@ class Link:
             self.grown.set()
 
     def _report(self, order: Order, report: Report, now_ms: int) -> bool:
-        """Take a report if it is the next one; whether it was."""
+        """Process a report if it is the next in sequence. Returns whether it was."""
         attempt, last = self._taken.get(order.part, ("", 0))
         if report.at != (last + 1 if report.attempt == attempt else 1):
             return False
@@ -291,7 +293,7 @@ class Link:
             copy.take(progress, now_ms)
             copy.again_ms = now_ms + STOPPED_AGAIN_MS if progress.stopped else 0
             if progress.position.chosen:
-                # Its target did not answer: the others are not to get lease after lease without any time to copy.
+                # Its target did not respond; without a delay, the others would get only leases without time to copy.
                 copy.again_ms = max(copy.again_ms, now_ms + LATE_MS)
             self._dirty.add(progress.source)
         self.totals.update({name: getattr(progress, name) for name in COUNTED})
@@ -306,7 +308,7 @@ class Link:
         log.warning("lease ended", extra={"link": self.name, "problem": str(error)})
 
     def _save(self, copies: Iterable[Copy], must: bool = False) -> None:
-        """Put these copies, and those that were reported since, onto the journal."""
+        """Write these copies, and those with new reports, to the journal."""
         now_ms = self._clock()
         with self.lock:
             reported = [self.copies[source] for source in self._dirty if source in self.copies]
@@ -315,19 +317,19 @@ class Link:
         self._unsaved.put(must)
 
     def reset(self, offsets: Mapping[LogId, int], said: str) -> list[LogId]:
-        """Set the copies of these partitions to source offsets; the next lease begins there. Raises `Refused`."""
+        """Set the copies of these partitions to source offsets, where the next lease continues. Raises `Refused`."""
         with self.lock:
             strange = sorted(str(source) for source in offsets if source not in self.copies)
             if strange:
-                look = f"look at `trueup describe link {self.name}`"
+                look = f"see `trueup describe link {self.name}`"
                 raise Refused("partitions of the link", ", ".join(strange), look)
             facts = self.snapshot.facts
             if problem := facts.source.problem or facts.target.problem:
-                raise Refused("both clusters to answer", problem, "reset the link when they do")
+                raise Refused("a response from both clusters", problem, "reset the link after both respond")
             for source, offset in offsets.items():
                 copy = self.copies[source]
                 copy.set(offset, said, ids(copy, facts), facts.target.logs.get(copy.target, (-1, -1))[1])
-            # No copier of the present term may go on where it stands.
+            # No copier of the present term may continue at its old position.
             self._term = uuid.uuid4().hex
             changed = [self.copies[source] for source in offsets]
         self._save(changed, must=True)
@@ -335,23 +337,23 @@ class Link:
         return sorted(offsets)
 
     def others(self, ids: Mapping[str, str]) -> set[str]:
-        """Of topics of the source, by their ids, those that are not the ones that were copied under these names."""
+        """The source topics whose ids are not those that were copied under these names. ``ids``: by topic."""
         with self.lock:
             known = {(copy.source.topic, copy.source_id) for copy in self.copies.values() if copy.source_id}
         return {topic for topic, wanted in known if ids.get(topic) and ids[topic] != wanted}
 
     def leased(self, source: LogId) -> bool:
-        """Whether a copier may be at work on the partition."""
+        """Whether a lease of the partition is in progress."""
         with self.lock:
             return any(source == each.source for order in self._held for each in order.lease.assignments)
 
     def anew(self, begins: Mapping[LogId, tuple[LogId, int, Refill | None]], said: str) -> None:
-        """Copy partitions from a source offset on into targets that have nothing of them. Raises `Refused` for one that
-        a copier is at work on, `Retry` when the journal does not answer."""
+        """Copy partitions from a source offset to targets that have none of their records. Raises `Refused` if a lease
+        of one is in progress, `Retry` if the journal does not respond."""
         with self.lock:
             busy = sorted(str(source) for source in begins if self.leased(source))
             if busy:
-                raise Refused("partitions without a lease", ", ".join(busy), "repeat it when their leases have ended")
+                raise Refused("partitions without a lease", ", ".join(busy), "repeat it after their leases have ended")
             for source, (target, offset, refill) in begins.items():
                 copy = self.copies.setdefault(source, Copy(source, target, offset))
                 copy.anew(offset, said, ids(copy, self.snapshot.facts), refill)
@@ -361,16 +363,16 @@ class Link:
         self._changed.set()
 
     def current(self) -> list[Copy]:
-        """The copies of topics that still belong to the link, in order."""
+        """The copies of topics that belong to the link, sorted."""
         with self.lock:
             mine = set(self.topics({source.topic for source in self.copies}))
             return [copy for source, copy in sorted(self.copies.items()) if source.topic in mine]
 
     def behind(self, copy: Copy) -> int:
-        """Records of the source that are not copied yet, -1 when nobody knows: offsets, so gaps count too. After a
-        crash it is at most so many until the first lease: the last copier may have copied more than it could tell."""
+        """Source offsets that are not copied yet, including gaps; -1: unknown. An upper bound after a crash, until the
+        first lease: the last copier may have copied more than it reported."""
         seen = self.snapshot.facts.source.logs.get(copy.source, (-1, -1))[1]
-        # While a lease runs the source has grown, and nobody knows how much of that was copied already.
+        # While a lease runs, the source grows, and the copied part of the growth is not known.
         running = self.may_copy() and self._clock() - copy.at_ms <= self.declared.lease_s * 1000 + LATE_MS
         told = copy.last.source_end if copy.last is not None and running else -1
         end = told if told >= 0 else seen

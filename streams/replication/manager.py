@@ -1,4 +1,4 @@
-"""All links of the application: their state, and what operators ask of them."""
+"""All links of the application: their state and the commands of operators."""
 
 import logging
 import threading
@@ -39,8 +39,8 @@ Row = dict[str, Any]
 
 
 class LinkManager:
-    """Every declared link. Safe to use from several threads. ``stop``: a file that workers can see, too; it ends their
-    leases."""
+    """Every declared link. Safe to use from several threads. ``stop``: path of a file whose existence ends the leases
+    in the workers."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class LinkManager:
         self.history = history or History()
 
     def load(self) -> None:
-        """Take up what earlier runs copied."""
+        """Load the positions of earlier runs from the journal."""
         if self._stop is not None:
             self._stop.unlink(missing_ok=True)
         if not self._live.now.links:
@@ -95,7 +95,7 @@ class LinkManager:
         return lambda progress: self._metrics.copied(name, progress)
 
     def watch(self, supervisor: Supervisor) -> None:
-        """Begin to look at both sides of every link, and to hear the leases."""
+        """Start to observe both clusters of every link and to receive reports of leases."""
         if self.by_name:
             supervisor.loop("reports of links", lambda: self._hear(supervisor.stop))
         for watch in self.watches.values():
@@ -103,7 +103,7 @@ class LinkManager:
 
     def _hear(self, stop: threading.Event) -> None:
         def bad(record: Record, error: TrueupError) -> None:
-            log.warning("report refused", extra={"where": record.where, "problem": str(error)})
+            log.warning("report is not readable", extra={"where": record.where, "problem": str(error)})
 
         self._journal.follow(TOPIC, stop, self._heard, bad, old=False)
 
@@ -113,33 +113,33 @@ class LinkManager:
             self.by_name[heard.link].hear(heard)
 
     def copy(self, spark: Callable[[], SparkSession], supervisor: Supervisor, checkpoints: str) -> None:
-        """Keep the query of every link running, in the session that ``spark`` gives."""
+        """Keep the query of every link running, in the session that ``spark`` returns."""
         for link in self.by_name.values():
             query = Replication(spark, link, f"{checkpoints}/{link.name}")
             supervisor.query(query.name, query.start)
 
     def fit(self, slots: int) -> list[str]:
-        """Divide task slots among the links, for good; what is wrong with their number. Leases hold theirs always."""
+        """Divide the task slots among the links, whose leases hold them permanently. Returns problems."""
         wanted = sum(link.declared.tasks for link in self._all())
         for link in self._all():
             link.update(slots=max(1, min(link.declared.tasks, slots * link.declared.tasks // max(wanted, 1))))
         if slots >= wanted:
             return []
-        return [f"spark.master: expected {wanted} task slots for the leases of links; found {slots}: they take turns"]
+        return [f"spark.master: expected {wanted} task slots for links; found {slots}; links run fewer tasks"]
 
     def longest_ms(self) -> int:
-        """The longest lease: a query says nothing while it holds one."""
+        """The longest lease in ms: a query reports no progress during a lease."""
         return int(1000 * max((link.declared.lease_s for link in self._all()), default=0.0))
 
     def end(self) -> None:
-        """Copy nothing more."""
+        """Stop copying."""
         if self._stop is not None:
             self._stop.touch()
         for link in self.by_name.values():
             link.end()
 
     def not_ready(self) -> list[str]:
-        """Links of which nothing is known yet."""
+        """Problems of links whose clusters were not observed yet."""
         return [
             f"link {link.name}: {side.problem}"
             for link in self._all() if not link.snapshot.facts.complete
@@ -147,7 +147,7 @@ class LinkManager:
         ]  # fmt: skip
 
     def sources(self, now_ms: int) -> list[Source]:
-        """Name, state, age and detail of what each link listens to."""
+        """The sources of observations, one per link."""
         return [self._source(link, now_ms) for link in self._all()]
 
     def _source(self, link: Link, now_ms: int) -> Source:
@@ -158,7 +158,7 @@ class LinkManager:
         return Source(f"link {link.name}", state, max(0, now_ms - facts.at_ms) if facts.at_ms else 0, detail)
 
     def rows(self) -> list[Row]:
-        """One row for each link."""
+        """One row per link."""
         return [self._row(link) for link in self._all()]
 
     def _row(self, link: Link) -> Row:
@@ -188,7 +188,7 @@ class LinkManager:
         }  # fmt: skip
 
     def _around(self, name: str) -> Row:
-        """Heartbeats, and what differs at the target."""
+        """Heartbeats, differences and consumer groups."""
         watch, now_ms = self.watches[name], self._clock()
         beat, rows = watch.beat, watch.rows()
         return {
@@ -198,7 +198,7 @@ class LinkManager:
         }  # fmt: skip
 
     def describe(self, name: str) -> Row:
-        """Everything about one link. Raises `Refused` when there is none of this name."""
+        """The details of one link. Raises `Refused` if it does not exist."""
         link, watch = self._link(name), self.watches[name]
         with link.lock:
             rows = watch.status.rows(self._clock())
@@ -213,17 +213,15 @@ class LinkManager:
         }  # fmt: skip
 
     def reset(self, name: str, partitions: list[str] | None, to: str) -> list[Row]:
-        """Let copies go on at other source offsets: earliest, latest or a number; what was set. Raises `Refused`."""
+        """Set copies to other source offsets: earliest, latest or a number. Returns what was set. Raises `Refused`."""
         link = self._link(name)
         known = {str(source): source for source in link.copies}
         if strange := [text for text in partitions or () if text not in known]:
-            raise Refused(
-                "partitions that the link copies", ", ".join(strange), f"look at `trueup describe link {name}`"
-            )
+            raise Refused("partitions that the link copies", ", ".join(strange), f"see `trueup describe link {name}`")
         chosen = [known[text] for text in (known if partitions is None else partitions)]
         self._decided(name, [p for p in chosen if link.copies[p].excluded])
         watch = self.watches[name]
-        watch.look()  # the copies go on between the topics that both clusters have at this moment
+        watch.look()  # the copies continue between the topics that exist at this moment
         offsets = watch.sides.offset(to, chosen)
         link.reset(offsets, to)
         watch.forget(offsets)
@@ -233,23 +231,23 @@ class LinkManager:
         return rows
 
     def _decided(self, name: str, partitions: Iterable[LogId]) -> None:
-        """Raises `Refused` while it is open whether the source of a link gets back what it lost."""
+        """Raise `Refused` if the source of the link lost records and neither a refill nor a reset has settled that."""
         other = undecided(self.watches[name], partitions)
         if other:
             raise Refused(
-                f"a decision on the records that {self._link(name).declared.source} lost", "none",
-                f"`trueup link refill {other}` brings them back and begins this link anew, "
-                f"`trueup link reset {other} --to latest` leaves them out",
+                f"a decision about the records that {self._link(name).declared.source} lost", "none",
+                f"`trueup link refill {other}` restores them and restarts this link, "
+                f"`trueup link reset {other} --to latest` skips them",
             )  # fmt: skip
 
     def refill(self, name: str, certain: bool) -> list[Row]:
-        """What a refill of the link's target would copy; ``certain``: begin it. Raises `Refused`."""
+        """The rows that a refill of the link's target would copy; with ``certain``, start it. Raises `Refused`."""
         self._link(name)
         refilling = Refilling(self.watches[name])
         return refilling.begin() if certain else refilling.rows()
 
     def findings(self, wanted: Filter) -> list[Finding]:
-        """Why links are in another state than up, by rule."""
+        """The reasons of links that are not up, by rule."""
         found = list[Finding]()
         for link in self._all():
             with link.lock:
@@ -261,18 +259,18 @@ class LinkManager:
         return [one for one in found if wanted.verdict in (None, one.verdict) and wanted.rule in (None, one.rule)]
 
     def plan(self) -> list[PlanRow]:
-        """Changes at the targets that are due or wait for an operator."""
+        """Changes at the targets that are due or wait for approval."""
         return [row for watch in self.watches.values() for row in watch.rows()]
 
     def approve(self, ids: Sequence[str] | None) -> list[PlanRow]:
-        """Approve these actions of the plan, or all; those that were approved."""
+        """Approve these actions of the plan, or all. Returns the approved actions."""
         chosen = waiting(self.plan(), ids)
         for row in chosen:
             self.watches[row.about["link"]].approve([row.id])
         return chosen
 
     def note(self, link: str, kind: str, outcome: str, detail: str, rule: str = "") -> None:
-        """Put something that was done into the history."""
+        """Add a row to the history."""
         self.history.add(
             HistoryRow(self._clock(), f"{kind}-{link}", kind, outcome, link=link, rule=rule, detail=detail)
         )
@@ -286,10 +284,10 @@ class LinkManager:
             raise Refused(
                 f"a link {name}",
                 f"links {', '.join(self.by_name)}" if self.by_name else "no link",
-                "look at `trueup get links`",
+                "see `trueup get links`",
             )
         return self.by_name[name]
 
 
 def _not_remembered(record: Record, error: TrueupError) -> None:
-    log.warning("rights are not remembered", extra={"where": record.where, "problem": str(error)})
+    log.warning("stored rights are not readable", extra={"where": record.where, "problem": str(error)})

@@ -46,8 +46,8 @@ class LinkMetrics(Part):
         self.link_rounds = metrics.counter("link_rounds_total", "completed rounds of leases of a link", "link")
 
     def declare(self, links: Iterable[str]) -> "LinkMetrics":
-        """Let the counters of these links begin at zero: one that appears with its first event hides that event from
-        `increase`."""
+        """Create the counters of these links with value zero: `increase` ignores the first event of a counter that
+        appears with it."""
         for link in links:
             for outcome in OUTCOMES:
                 self.link_records.at(link, outcome)
@@ -56,7 +56,7 @@ class LinkMetrics(Part):
         return self
 
     def copied(self, link: str, progress: Progress) -> None:
-        """Count what became of the records of one partition."""
+        """Count the records of one partition by outcome."""
         for outcome in OUTCOMES:
             self.link_records.at(link, outcome).inc(getattr(progress, outcome))
         self.link_bytes.at(link).inc(progress.bytes)
@@ -67,7 +67,7 @@ class LinkMetrics(Part):
         self.link_rounds.at(link).inc()
 
     def status(self, status: Mapping[str, Any]) -> None:
-        """Set every level."""
+        """Set every gauge from the status."""
         for link in status["links"]:
             self._link(link)
 

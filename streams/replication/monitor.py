@@ -1,6 +1,7 @@
-"""The loops around the copying of links: look at both sides, choose paths, hear what is silent, beat, align, move.
+"""The control loops of a link: observe both clusters, choose the path, detect anomalies, write heartbeats, align the
+target, synchronize consumer groups.
 
-Everything decided here is decided anew at each turn from what was just seen, so a turn that fails costs time only.
+Each pass decides from fresh observations, so a failed pass only causes a delay.
 """
 
 import logging
@@ -34,43 +35,44 @@ TARGET = frozenset({"replication.target-recreated", "replication.target-gone", "
 LOOK_S, ALIGN_S = 2.0, 5.0
 COMMITTED_S, GROUPS_S, BACK_S = 0.25, 1.0, 3.0
 SPACED_S = 0.2
-"""Between two passes over the groups."""
+"""The minimum interval between two passes over the groups."""
 BEAT_WAIT_S = 2.0
 
 
 class Sides(Protocol):
-    """Both clusters of a link, beside the copying. Calls raise our errors."""
+    """Both clusters of a link. Calls raise a `TrueupError`."""
 
     def look(self) -> LinkFacts:
-        """What both say now."""
+        """Observe both clusters."""
 
     def qualities(self, seen: Seen) -> Qualities:
-        """What the choice of a path depends on; ``seen``: topics at both ends with their settings."""
+        """The facts that the choice of a path depends on. ``seen``: topics of both clusters with their settings."""
 
     def starts(self, declared: Declared, partitions: Iterable[LogId]) -> Mapping[LogId, int]:
-        """The first offsets to copy, as the link's ``start`` says."""
+        """The first offsets to copy, according to the link's ``start``."""
 
     def offset(self, to: str, partitions: Iterable[LogId]) -> Mapping[LogId, int]:
-        """Source offsets for earliest, latest or a number within what the source holds."""
+        """Source offsets for earliest, latest or a number. Raises `Refused` for an offset that the source does not
+        have."""
 
     def logs(self, partitions: Iterable[LogId], at_target: bool = False) -> Mapping[LogId, tuple[int, int]]:
-        """Start and end of partitions, open transactions included; of those that answer."""
+        """Start and end offsets of partitions, including open transactions. Partitions with an error are left out."""
 
     def sizes(self, partitions: Iterable[LogId]) -> Mapping[LogId, int]:
-        """Bytes of partitions of the source; of those that are known."""
+        """Sizes of source partitions in bytes; unknown sizes are left out."""
 
     def alignment(self) -> Alignment:
-        """For topics, settings and rights."""
+        """The client that aligns topics, settings and rights."""
 
     def groups(self, back: bool = False) -> Groups:
-        """For consumer groups of the source, or ``back`` those of the target."""
+        """The client for consumer groups of the source; with ``back``, for those of the target."""
 
     def heartbeat(self) -> Heartbeat:
-        """The link's heartbeats."""
+        """The client for the heartbeats of the link."""
 
 
 class LinkMonitor:
-    """The loops of one link. ``others``: all links by name."""
+    """The control loops of one link. ``others``: all links by name."""
 
     def __init__(
         self, link: Link, sides: Sides, others: Mapping[str, "LinkMonitor"], memory: Mapping[str, str], note: Note,
@@ -106,12 +108,12 @@ class LinkMonitor:
         supervisor.loop(f"heartbeat of {name}", self.heart, self.link.declared.heartbeat_s)
 
     def look(self) -> None:
-        """Look at both sides."""
+        """Observe both clusters."""
         with self._looking:
             self._look()
 
     def forget(self, sources: Iterable[LogId]) -> None:
-        """An operator set these partitions: what was found of them before is no news of what is found later."""
+        """Forget the anomalies that were noted for these partitions, because an operator reset them."""
         chosen = set(sources)
         self._noted = {(source, rule) for source, rule in self._noted if source not in chosen}
 
@@ -133,7 +135,7 @@ class LinkMonitor:
             link.wake()
 
     def _standing(self, copy: Copy) -> Look:
-        """A copy before both sides are asked, held to no more than the target's ends must show by now."""
+        """A copy before both clusters are observed, with the target end that the target must report by now."""
         lag_s = self.link.snapshot.facts.target.ends_lag_s
         return replace(look(copy, NOTHING, self.alone), copied_end=self._settled.end(copy, lag_s, time.monotonic()))
 
@@ -141,12 +143,12 @@ class LinkMonitor:
         with self.link.lock:
             left = sum(copy.refill is not None for copy in self.link.copies.values())
         if self._refilling and not left:
-            self.note(self.link.name, "refill", "done", f"{self.link.declared.target} has what it had lost")
+            self.note(self.link.name, "refill", "done", f"the lost data of {self.link.declared.target} was restored")
         self._refilling = left
 
     @property
     def alone(self) -> bool:
-        """Whether nobody else is to write where this link does, as no other link touches these topics there."""
+        """Whether no other link reads or writes the target topics of this link."""
         target = self.link.declared.target
         ours = set(_topics_at(self.link, target))
         others = (watch.link for watch in self._others.values() if watch is not self)
@@ -154,11 +156,11 @@ class LinkMonitor:
 
     @property
     def ready(self) -> bool:
-        """Whether both sides were seen."""
+        """Whether both clusters were observed."""
         return self.link.snapshot.facts.complete
 
     def align(self) -> None:
-        """Align the target, once the source was seen."""
+        """Align the target, after both clusters were observed."""
         if self.link.snapshot.facts.complete and not self.link.snapshot.blocked_reason:
             waiting = self.link.snapshot.waiting
             self._tried("alignment", lambda: self.aligner.reconcile(self.mover.names))
@@ -167,24 +169,24 @@ class LinkMonitor:
                 self.link.wake()
 
     def committed(self) -> None:
-        """Learn what consumer groups committed at the source."""
+        """Observe the offsets that consumer groups committed at the source."""
         if self._may_move:
             self._tried("groups at the source", self.mover.look)
 
     def move(self) -> None:
-        """Move the places of consumer groups as soon as more is known to be copied or committed."""
+        """Translate committed offsets to the target as soon as records are copied or offsets are committed."""
         self.link.grown.wait(GROUPS_S)
         self.link.grown.clear()
         if self._may_move:
             self._tried("groups", self.mover.reconcile)
 
     def move_back(self) -> None:
-        """Move them back where no link does."""
+        """Translate committed offsets back to the source, unless an opposite link does."""
         if self._may_move:
             self._tried("groups of the target", self.mover.turn_back)
 
     def _tried(self, what: str, act: Callable[[], None]) -> None:
-        """What one link cannot do is told by its state, and by nothing else."""
+        """Run ``act``. Its error becomes part of the link's state and does not fail the loop."""
         try:
             act()
         except TrueupError as error:
@@ -197,7 +199,7 @@ class LinkMonitor:
         return self.link.snapshot.facts.complete and not self.link.snapshot.blocked_reason
 
     def heart(self) -> None:
-        """Beat, unless nothing may be written."""
+        """Write a heartbeat, if the link may write."""
         if self.link.declared.mode == "observe" or self.link.snapshot.blocked_reason:
             return
         self._heartbeat = self._heartbeat or self.sides.heartbeat()
@@ -209,7 +211,7 @@ class LinkMonitor:
         return self._others[link.name].aligner if link is not None else None
 
     def opposite(self) -> Link | None:
-        """The link that copies these topics back, if there is one."""
+        """The link that copies these topics back, or None."""
         declared = self.link.declared
         here = set(self.link.called(self.link.snapshot.facts.source.topics).values())
         for link in (watch.link for watch in self._others.values()):
@@ -219,18 +221,18 @@ class LinkMonitor:
         return None
 
     def backwards(self) -> list[Link]:
-        """The links from the target to the source, whatever they copy."""
+        """All links from the target to the source, of any topics."""
         ends = self.link.declared.target, self.link.declared.source
         links = (watch.link for watch in self._others.values())
         return [link for link in links if (link.declared.source, link.declared.target) == ends]
 
     def _listen(self, standing: Iterable[tuple[Copy, Look]]) -> None:
-        """Note what would else happen in silence, and stop what must not go on. ``standing``: copies as they were
-        before both sides were looked at, or a copy that went on meanwhile would look as if it were past the end."""
+        """Note anomalies and stop the partitions that they affect. ``standing``: the copies before both clusters were
+        observed; a copy that advanced later would appear to be past the end."""
         heard: list[tuple[Copy, list[Anomaly]]] = []
         for copy, was in standing:
             if was.position > copy.position.offset:
-                continue  # it was set back meanwhile
+                continue  # it was reset in the meantime
             before, now = self._looks.get(copy.source, was), seen(copy, self.link.snapshot.facts, was)
             known = copy.source_id, copy.target_id
             copy.meet(ids(copy, self.link.snapshot.facts))
@@ -242,7 +244,7 @@ class LinkMonitor:
                 self._hear(copy, silence)
 
     def _compare_target(self, heard: Sequence[tuple[Copy, list[Anomaly]]]) -> None:
-        """Stop all partitions when the target is another cluster than the one that was written to, or lost its data."""
+        """Stop all partitions if the target cluster was replaced or lost its data."""
         now = self.link.snapshot.facts.target.cluster
         written = [(copy, found) for copy, found in heard if self._looks[copy.source].copied_end >= 0]
         parts = [(copy.target.topic, bare(self._looks[copy.source], found)) for copy, found in written]
@@ -250,13 +252,13 @@ class LinkMonitor:
         if self.replaced:
             for _, found in written:
                 found[:] = [one for one in found if one.rule not in TARGET]
-                said = f"{self.replaced}; `trueup link refill {self.link.name}` copies what it held to it again"
+                said = f"{self.replaced}; `trueup link refill {self.link.name}` restores its data"
                 found.append(Anomaly("replication.target-replaced", -1, said, stops=True))
         elif now and not self._cluster:
             self.accept_target()
 
     def accept_target(self) -> None:
-        """The present cluster is the one to write to. Raises `Retry` when the journal does not answer."""
+        """Accept the present target cluster. Raises `Retry` if the journal does not respond."""
         if now := self.link.snapshot.facts.target.cluster:
             self._remember(now)
             self._cluster, self.replaced = now, ""
@@ -269,18 +271,18 @@ class LinkMonitor:
             self.note(self.link.name, "found", silence.rule, f"{copy.source}: {silence.said}", silence.rule)
 
     def rows(self) -> list[PlanRow]:
-        """What would be changed."""
+        """The pending changes at the target."""
         return [*self.aligner.rows(), *self.mover.rows()]
 
     def approve(self, names: Iterable[str]) -> None:
-        """An operator's yes to some of it."""
+        """Approve these changes."""
         chosen = list(names)
         self.aligner.approve(chosen)
         self.mover.approve(chosen)
 
 
 def choose(watches: Mapping[str, LinkMonitor]) -> None:
-    """The path of every link whose clusters were known, and whether it brings what comes by another way too."""
+    """Choose the path of every link whose clusters were observed, and find records that arrive by two links."""
     known = {name: watch for name, watch in watches.items() if watch.ready}
     declared = {name: watch.link.declared for name, watch in known.items()}
     facts = {name: watch.qualities for name, watch in known.items() if watch.qualities is not None}
@@ -289,7 +291,7 @@ def choose(watches: Mapping[str, LinkMonitor]) -> None:
     routes = routes_of(declared, names)
     second = second_ways(routes)
     groups = meeting(routes)
-    # Links that meet decide together.
+    # Links that share a topic choose together.
     early = {name for group in groups if group - facts.keys() for name in group}
     ripe = {name: one for name, one in facts.items() if name not in early}
     for name, choice in choose_together(ripe, groups).items():
@@ -299,7 +301,7 @@ def choose(watches: Mapping[str, LinkMonitor]) -> None:
 
 
 def _topics_at(link: Link, cluster: str) -> Iterable[str]:
-    """Topics of a cluster that a link knows of."""
+    """Topics of a cluster that a link reads or writes."""
     declared, called = link.declared, link.called(link.snapshot.facts.source.topics)
     here = called.keys() if declared.source == cluster else ()
     return [*here, *(called.values() if declared.target == cluster else ())]

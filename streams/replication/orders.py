@@ -1,4 +1,4 @@
-"""The orders of a round: which task copies which partitions, from where on, and by which connector."""
+"""The orders of a round: the partitions, positions and connector of each task."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -14,8 +14,8 @@ from trueup.streams.replication.worker import Order
 
 
 class Reporting(NamedTuple):
-    """How a link hears of its leases. ``channel``: where they report while they run; ``stop``: the file that ends them;
-    ``ended``: called after each round."""
+    """How leases communicate with a link. ``channel``: receives reports while they run; ``stop``: path of the file that
+    ends them; ``ended``: called after each round."""
 
     channel: Channel | None = None
     stop: str = ""
@@ -26,7 +26,8 @@ UNHEARD = Reporting()
 
 
 class Round(NamedTuple):
-    """What all orders of a round have in common. ``alone_s``: as in `Order`; ``tasks``: at most so many orders."""
+    """The common properties of all orders of a round. ``alone_s``: as in `Order`; ``tasks``: maximum number of
+    orders."""
 
     path: str
     term: str
@@ -36,7 +37,7 @@ class Round(NamedTuple):
 
 
 class LinkOrders:
-    """Makes the orders of one link, from its settings as they are then."""
+    """Creates the orders of one link from its current settings."""
 
     def __init__(
         self, name: str, settings: Callable[[], Settings],
@@ -45,16 +46,16 @@ class LinkOrders:
         self._name, self._settings, self._connectors, self._reporting = name, settings, connectors, reporting
 
     def endpoint(self, cluster: str) -> Endpoint:
-        """A cluster as one end of the link."""
+        """The endpoint of a cluster."""
         system, declared = self._settings().clusters[cluster]
         return Endpoint(cluster, declared.address, declared.bit, declared.options, system)
 
     def of(self, this: Round, due: Sequence[tuple[Copy, int]]) -> list[Order]:
-        """Orders for these copies, each with the number of records that it is behind, -1 when nobody knows."""
+        """Orders for these copies, each with its number of records that are not copied (-1: unknown)."""
         declared, copies = self._settings().links[self._name], {copy.source: copy for copy, _ in due}
         parts = divide({copy.source: 1.0 + max(0, behind) for copy, behind in due}, this.tasks)
-        # What a copier finds at the target for a chosen position goes onto the journal before anything is copied:
-        # a copier that died after its first records would else begin at the chosen position again.
+        # The position that a copier finds at the target for a chosen position is stored before anything is copied.
+        # Otherwise, if the copier fails after its first records, the next one restarts at the chosen position.
         chosen = any(copy.place(this.path).chosen for copy, _ in due)
         lease_s = 0.0 if chosen else declared.lease_s
         systems = (self.endpoint(declared.source).system, self.endpoint(declared.target).system)

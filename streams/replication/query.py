@@ -1,9 +1,9 @@
-"""Replication: one streaming query for each link, whose micro-batches are rounds of leases.
+"""Replication: one streaming query per link, whose micro-batches are rounds of leases.
 
-No record passes through Spark. A clock makes a batch at a time; the driver works out the leases of the round from what
-is set and known at that moment, every task holds one of them (`streams.replication.worker`), and what the tasks say was
-acknowledged goes onto the journal before the next round. So a task that dies, or this process, costs a lease's worth of
-knowledge, which the copier that opens next finds at the target.
+No record passes through Spark. A clock triggers the batches. The driver computes the leases of a round from the current
+settings and observations, each task executes one (`streams.replication.worker`), and the acknowledged positions are
+written to the journal before the next round. If a task or this process fails, the positions of one lease are lost; the
+next copier recovers them from the target.
 """
 
 import pickle
@@ -26,21 +26,21 @@ _environment = threading.Lock()
 
 
 class Leasing(Protocol):
-    """The link whose leases are held."""
+    """The link whose leases the query executes."""
 
     name: str
 
     def begin(self) -> None:
-        """A new term: no copier of an earlier one goes on."""
+        """Begin a new term: copiers of earlier terms do not continue."""
 
     def orders(self) -> list[Order]:
-        """The leases of the next round; none when nothing is to be copied now."""
+        """The leases of the next round; none if there is nothing to copy."""
 
     def take(self, answers: Sequence[Answer]) -> None:
-        """What the tasks of the last round said."""
+        """Process the answers of the last round."""
 
     def rest(self) -> None:
-        """Wait until there may be something to copy, or for a while."""
+        """Wait for a change, for a limited time."""
 
 
 class Replication:
@@ -51,11 +51,11 @@ class Replication:
 
     @property
     def name(self) -> str:
-        """What the query is called."""
+        """The name of the query."""
         return query_name(self._link.name)
 
     def start(self) -> StreamingQuery:
-        """Start the query from its checkpoint, which counts rounds and holds nothing else."""
+        """Start the query from its checkpoint, which holds only the number of the round."""
         self._link.begin()
         return turns(self._spark(), self.name, EVERY, self._round, self._checkpoint)
 
@@ -68,27 +68,27 @@ class Replication:
 
 
 def query_name(link: str) -> str:
-    """Name of the query of a link."""
+    """The name of the query of a link."""
     return f"link-{link}"
 
 
 def lend(spark: SparkSession, orders: Sequence[Order]) -> list[Answer]:
-    """Have every order carried out by a task of its own, all at once; what the tasks said. Blocks for a lease."""
+    """Execute every order in a task of its own, concurrently. Returns the answers. Blocks for a lease."""
     context = spark.sparkContext
     with _environment:
-        # Workers are kept apart by environment: a link's next lease finds the process that held the last one.
+        # Spark reuses workers by environment: the next lease of a link runs in the process of the last one.
         context.environment[POOL] = orders[0].lease.link
         try:
             numbers = spark.range(0, len(orders), 1, len(orders))
             frame = numbers.mapInArrow(partial(run_lease, tuple(orders)), ANSWERS)
         finally:
             del context.environment[POOL]
-    # Written by the task just now, and read by nobody else.
+    # Pickled by the tasks of this job.
     return [pickle.loads(row.body) for row in frame.collect()]  # noqa: S301
 
 
 def run_lease(orders: Sequence[Order], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """What a task does: the orders whose numbers it is given."""
+    """The body of a task: execute the orders with the numbers of its rows."""
     for batch in batches:
         for number in batch.column(0).to_pylist():
             body = pickle.dumps(hold(orders[number]))

@@ -1,9 +1,10 @@
-"""Gives a target that lost its data everything back that the source of a link holds.
+"""Restores the data of a target that lost it, from the source of a link.
 
-The loop guard drops what was born at the target. So each source partition has a fence, its end when the refill begins:
-below it everything is copied once more, from it on the guard holds again (`state.replication.provenance.Refill`). The
-link that copies back begins anew in the new log, where the guard drops what was refilled. It must not have copied from
-there before the fence stands: nothing tells such records from those that were lost.
+The loop filter drops records that originated at the target. Each source partition therefore has a fence, its end offset
+at the start of the refill: below the fence all records are copied again, from the fence on the filter applies
+(`state.replication.provenance.Refill`). The opposite link restarts in the new log, where the filter drops refilled
+records. It must not copy from the new log before the fence is set: its records could not be distinguished from lost
+ones.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,16 +20,16 @@ from trueup.streams.replication.monitor import LinkMonitor
 
 Row = dict[str, Any]
 SAID = "refill"
-BUSY = "a lease from before has not ended"
+BUSY = "an earlier lease has not ended"
 LOST = "replication.target-"
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One partition that may be refilled. ``start`` and ``end``: of its log at the source. ``reason``: why it is to be
-    refilled, or why it cannot be yet; ``back``: the link that copies it back, which has to begin anew.
+    """One partition that may be refilled. ``start`` and ``end``: offsets of its source log. ``reason``: why a refill is
+    needed, or why it cannot start yet; ``back``: the link that copies the partition back and must restart.
 
-    ``stage``: planned, waiting (passes by itself or by what the reason says), blocked, copying.
+    ``stage``: planned, waiting (until the reason no longer applies), blocked, copying.
     """
 
     source: LogId
@@ -47,7 +48,7 @@ class Refilling:
         self._watch, self._link = watch, watch.link
 
     def rows(self) -> list[Row]:
-        """What a refill would copy, or copies: a row for each topic."""
+        """One row per topic that a refill would copy, or copies."""
         return self._rows(self.parts())
 
     def _rows(self, parts: Sequence[Part]) -> list[Row]:
@@ -66,13 +67,13 @@ class Refilling:
         ]  # fmt: skip
 
     def begin(self) -> list[Row]:
-        """Begin what can begin now; `rows` as they are then. May be repeated: nothing is begun twice. Raises `Refused`
-        when there is nothing to refill, `Retry` when a cluster or the journal does not answer."""
+        """Start the refill of all planned partitions. Returns `rows` afterwards. Idempotent. Raises `Refused` if there
+        is nothing to refill, `Retry` if a cluster or the journal does not respond."""
         parts = self.parts()
         if not parts:
             raise Refused(
                 f"a target of {self._link.name} that lost records", "none",
-                "the target topics are those that were written to; one that is deleted at the target can be refilled",
+                "the target topics are unchanged; a topic that is deleted at the target can be refilled",
             )  # fmt: skip
         rows, ready = self._rows(parts), [part for part in parts if part.stage == "planned"]
         if ready:
@@ -81,7 +82,7 @@ class Refilling:
 
     def _begin(self, ready: Sequence[Part]) -> None:
         link, sides = self._link, self._watch.sides
-        # The fence comes last: the link back is seen to be still, and is given no lease before it begins anew.
+        # The fence is read last: the opposite link holds no lease by then, and gets none before it restarts.
         logs = sides.logs([part.source for part in ready])
         begins = {
             part.source: (part.target, logs[part.source][0], Refill(self._held(part.source), logs[part.source][1]))
@@ -102,19 +103,19 @@ class Refilling:
         self._watch.note(link.name, SAID, "begun", f"{topics} topics, {len(begins)} partitions, {records} records")
 
     def _held(self, source: LogId) -> int:
-        """Below this the target had all that the source holds."""
+        """The source offset below which the target had all records."""
         copy = self._link.copies.get(source)
         if copy is None:
             return 0
         return max(copy.position.offset, copy.refill.held if copy.refill is not None else 0, 0)
 
     def parts(self) -> list[Part]:
-        """All partitions whose target lost what it had, or has nothing. Raises `Refused` while a cluster is away."""
+        """All partitions whose target lost its records or is empty. Raises `Refused` if a cluster does not respond."""
         self._watch.look()
         link, facts = self._link, self._link.snapshot.facts
         for one in (link, *self._watch.backwards()):
             if problem := one.snapshot.facts.source.problem or one.snapshot.facts.target.problem:
-                raise Refused(f"both clusters of {one.name} to answer", problem, "repeat it when they do")
+                raise Refused(f"a response from both clusters of {one.name}", problem, "repeat it after both respond")
         with link.lock:
             copies = {copy.source: copy for copy in link.current()}
         pairs = {**self._all(), **{source: copy.target for source, copy in copies.items()}}
@@ -132,37 +133,37 @@ class Refilling:
         return found
 
     def _all(self) -> Mapping[LogId, LogId]:
-        """Partitions of the link, also those that were never copied."""
+        """All partitions of the link, including those that were never copied."""
         logs = self._link.snapshot.facts.source.topics
         return {log: self._link.place(log) for topic in self._link.topics(logs) for log in logs[topic]}
 
     def _lost(self, copy: Copy | None, target: LogId, there: Mapping[LogId, tuple[int, int]]) -> str:
-        """Why the target partition is to be refilled; empty: it is not."""
+        """Why the target partition needs a refill; empty: it does not."""
         facts = self._link.snapshot.facts.target
         now, known = facts.ids.get(target.topic, ""), copy.target_id if copy is not None else ""
         if known and now and known != now:
-            return "the target topic is another one than was written to"
+            return "the target topic was recreated"
         if copy is not None and copy.excluded and self._watch.replaced:
             return self._watch.replaced
         if copy is not None and copy.excluded and target.topic not in facts.topics:
-            return "the target topic is gone"
+            return "the target topic was deleted"
         if copy is not None and copy.refill is not None and not copy.excluded:
-            return "it is under way"
+            return "the refill is in progress"
         return "the target partition is empty" if there.get(target, (0, -1))[1] == 0 else ""
 
     def _stage(
         self, source: LogId, target: LogId, copy: Copy | None, there: Mapping[LogId, tuple[int, int]]
     ) -> tuple[str, str]:
-        """Stage, and why it cannot begin now."""
+        """The stage, and why the refill cannot start now."""
         link = self._link
         if copy is not None and copy.refill is not None and not copy.excluded:
             return "copying", ""
         hold = (link.snapshot.waiting or {}).get(target.topic)
         if link.snapshot.waiting is None or hold is not None or target not in there:
-            return "waiting", hold.reason if hold is not None else "the target topic is not there yet"
+            return "waiting", hold.reason if hold is not None else "the target topic does not exist yet"
         if link.leased(source):
             excluded = copy is not None and copy.excluded
-            return "waiting", BUSY if excluded else f"the link copies: `trueup link pause {link.name}`"
+            return "waiting", BUSY if excluded else f"the link is copying; run `trueup link pause {link.name}`"
         back = self._back(source, target)
         if back is None:
             return "planned", ""
@@ -171,8 +172,8 @@ class Refilling:
             return ("planned", "") if other.excluded and not back.leased(target) else ("waiting", BUSY)
         if other.offset <= there[target][0]:
             return "planned", ""
-        why = f"{back.name} has copied from the new topic, and what it brought looks like what was lost"
-        return "blocked", f"{why}: once it is level, delete the topic at the target"
+        why = f"{back.name} has copied from the new topic, so its records cannot be distinguished from lost records"
+        return "blocked", f"{why}; when that link has no lag, delete the topic at the target"
 
     def _back(self, source: LogId, target: LogId) -> Link | None:
         """The link that copies the target partition back."""
@@ -180,14 +181,14 @@ class Refilling:
         return next((link for link in found if link.copies[target].target == source), None)
 
     def _another_log(self, back: Copy, target: LogId, end: int) -> bool:
-        """Whether the log that is copied back is not the one that its copy stands in."""
+        """Whether the opposite link's position belongs to a different log than the present one."""
         now = self._link.snapshot.facts.target.ids.get(target.topic, "")
         return back.offset > end or bool(back.source_id and now and back.source_id != now)
 
 
 def undecided(watch: LinkMonitor, partitions: Iterable[LogId]) -> str:
-    """A link whose target is the source of ``watch`` and lost these partitions; while that is neither refilled nor
-    reset they are not to be copied again. Empty: there is none."""
+    """The name of an opposite link whose target lost these partitions and was neither refilled nor reset since; until
+    then ``watch`` must not copy them again. Empty: there is none."""
     chosen = set(partitions)
     for link in watch.backwards():
         with link.lock:

@@ -1,10 +1,10 @@
-"""Reports of leases that still run: from the worker, over a topic of the journal, to the driver.
+"""Reports of running leases, from the worker to the driver through a topic of the journal.
 
-Spark hands a task's result over when the task ends. The journal is the channel that exists in every deployment:
-executors read it already, with the credentials of its clients, and the driver needs no further port.
+Spark returns a task's result only when the task ends. The journal is available in every deployment: executors already
+have its credentials, and the driver needs no additional port.
 
-A report may be lost or come late. So reports are numbered, the driver takes the next one only, and the result of the
-lease holds all of them.
+A report may be lost or delayed. Reports are therefore numbered, the driver accepts only the next one in sequence, and
+the result of the lease contains all of them.
 """
 
 import time
@@ -20,14 +20,14 @@ from trueup.streams.journal.codec import encode
 
 TOPIC = "reports"
 REPORT_S, IDLE_S = 0.25, 5.0
-"""Between two reports, and where nothing changed."""
+"""Interval between two reports, and between two reports without progress."""
 RUNS = 20_000
-"""Runs and partitions in one report, so that it stays below what a broker takes as one record."""
+"""Maximum number of runs and partitions in one report, which keeps it below a broker's maximum record size."""
 NUMBERS = {f.name: f.default for f in fields(Progress) if f.type in (int, "int")}
 
 
 class Report(NamedTuple):
-    """What one attempt at an order acknowledged since its last report. ``at``: 1, 2 ... within the attempt."""
+    """The progress of one attempt at an order since its last report. ``at``: 1, 2 ... within the attempt."""
 
     attempt: str
     at: int
@@ -35,7 +35,7 @@ class Report(NamedTuple):
 
 
 class Heard(NamedTuple):
-    """A report, and the order that it is about."""
+    """A report with its order."""
 
     link: str
     term: str
@@ -45,7 +45,8 @@ class Heard(NamedTuple):
 
 
 class Reporter:
-    """The reports of one attempt at an order; ``heard`` makes a record of one. Never raises for the journal."""
+    """The reports of one attempt at an order; ``heard`` adds the order to a report. Errors of the journal are not
+    raised."""
 
     def __init__(self, channel: Channel | None, heard: Callable[[Report], Heard]) -> None:
         self._channel, self._heard = channel, heard
@@ -54,7 +55,7 @@ class Reporter:
         self.reports: list[Report] = []
 
     def pulse(self, progress: Callable[[], list[Progress]]) -> None:
-        """Report what changed, if it is time. Cheap to call often."""
+        """Report changed progress if a report is due. Cheap to call often."""
         now = time.monotonic()
         if now >= self._due_s:
             self._due_s = now + REPORT_S
@@ -64,7 +65,7 @@ class Reporter:
                 self.report(changed)
 
     def report(self, progress: list[Progress]) -> None:
-        """Report this now."""
+        """Report this progress now."""
         self._last |= {one.source: one for one in progress}
         for part in _pieces(progress):
             self.keep(part)
@@ -74,12 +75,13 @@ class Reporter:
                 publish(self._channel, f"{heard.link}/{heard.part}".encode(), body)
 
     def keep(self, progress: list[Progress]) -> None:
-        """For the result alone."""
+        """Add this progress to the result only."""
         self.reports.append(Report(self._attempt, len(self.reports) + 1, progress))
 
 
 def _pieces(progress: list[Progress]) -> Iterable[list[Progress]]:
-    """At least one: a report of nothing says that the lease is held."""
+    """Split progress into reports of limited size. Yields at least one: an empty report shows that the lease is
+    held."""
     piece, size = list[Progress](), 0
     for one in progress:
         if piece and size + len(one.runs) >= RUNS:
@@ -91,14 +93,14 @@ def _pieces(progress: list[Progress]) -> Iterable[list[Progress]]:
 
 
 def record_of(heard: Heard) -> dict[str, Any]:
-    """As its topic holds it."""
+    """The record of the topic."""
     where = {name: getattr(heard, name) for name in ("link", "term", "number", "part")}
     report = heard.report
     return {**where, "attempt": report.attempt, "at": report.at, "progress": [_as_record(p) for p in report.progress]}
 
 
 def heard_of(record: dict[str, Any]) -> Heard:
-    """What `record_of` made."""
+    """The inverse of `record_of`."""
     report = Report(record["attempt"], record["at"], [_progress(one) for one in record["progress"]])
     return Heard(record["link"], record["term"], record["number"], record["part"], report)
 

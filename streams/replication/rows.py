@@ -1,4 +1,4 @@
-"""Rows of a link for the API: its partitions, its topics, the places of its groups."""
+"""Rows of a link for the API: partitions, topics and group checkpoints."""
 
 from collections.abc import Iterable
 from itertools import groupby
@@ -16,7 +16,7 @@ Row = dict[str, Any]
 
 
 def checkpoint(row: Checkpoint) -> Row:
-    """One group and partition, as the API gives it."""
+    """The row of one group and partition."""
     return {
         "group": row.group, "source": str(row.source), "target": str(row.target), "committed": row.committed,
         "translated": row.translated, "present": row.present, "lag": row.lag, "action": row.action,
@@ -25,7 +25,7 @@ def checkpoint(row: Checkpoint) -> Row:
 
 
 def partition(link: Link, source: LogId, row: Observed) -> Row:
-    """One partition, as the API gives it."""
+    """The row of one partition."""
     copy = row.copy or Copy(source, link.place(source), -1)
     last = copy.last
     return {
@@ -40,13 +40,13 @@ def partition(link: Link, source: LogId, row: Observed) -> Row:
 
 
 def remedies(rules: Iterable[str]) -> list[Row]:
-    """What is done about each of these, and what an operator can do. Ids that are no rule of links are left out."""
+    """The remedies of these rules. Ids that are not rules of links are left out."""
     found = (LINK_RULES.find(rule) for rule in dict.fromkeys(rules))
     return [{"rule": rule.id, "remedy": rule.remedy} for rule in found if rule is not None]
 
 
 def by_topic(copies: Iterable[Row]) -> list[Row]:
-    """Rows of `partition` that are in order, added up for each topic."""
+    """One row per topic, aggregated from sorted rows of `partition`."""
     return [_topic(topic, list(rows)) for topic, rows in groupby(copies, key=lambda row: str(row["topic"]))]
 
 

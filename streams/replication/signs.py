@@ -8,11 +8,11 @@ from trueup.streams.runtime.format import many
 from trueup.streams.runtime.signs import Signs, first
 
 TROUBLED = ("stopped", "down", "stalled", "waiting", "slow")
-"""States of a link that an operator should know of."""
+"""States of a link that require attention."""
 
 
 def signs(status: Mapping[str, Any]) -> Signs:
-    """What the application's status says of links."""
+    """The health of links, from the application's status."""
     links = status["links"]
     states = Counter(link["state"] for link in links)
     return Signs(
@@ -24,14 +24,14 @@ def signs(status: Mapping[str, Any]) -> Signs:
 
 
 def _links(links: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """A cluster that does not answer is one fault, however many links it has."""
+    """One text per cluster that does not respond, whatever the number of its links, and one per other link."""
     down: dict[str, list[Mapping[str, Any]]] = {}
     for link in links:
         for cluster in link["down"]:
             down.setdefault(cluster, []).append(link)
     for cluster, some in down.items():
         names = first([link["link"] for link in some])
-        text = f"cluster {cluster} does not answer, {'link' if len(some) == 1 else 'links'} {names}"
+        text = f"cluster {cluster} does not respond, {'link' if len(some) == 1 else 'links'} {names}"
         yield f"{text}: {some[0]['down'][cluster]}"
     for link in links:
         if link["state"] in TROUBLED and not link["down"]:

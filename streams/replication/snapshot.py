@@ -1,6 +1,6 @@
-"""What the loops around a link know of it: what both clusters said last, and what was decided from that.
+"""A snapshot of a link: the last observation of both clusters, and the decisions based on it.
 
-Two such looks at both clusters show what became of a partition.
+Anomalies of a partition are detected by comparing two observations.
 """
 
 from collections import deque
@@ -14,12 +14,11 @@ from trueup.streams.replication.checkpoints import Copy
 
 
 class Side(NamedTuple):
-    """One cluster: logs and id of each topic of the link that it has (no log: the topic cannot be read), first and end
-    offset of each log.
+    """One cluster: logs and id of each topic of the link (no logs: the topic cannot be read), first and end offset of
+    each log.
 
-    ``problem``: why it did not answer the last time it was asked; the rest is older then. ``cluster``: its id.
-    ``names``: of all topics that the source has, of the link or not. ``ends_lag_s``: by how much its ends may lag what
-    it acknowledged.
+    ``problem``: why the last observation failed; the other fields are older then. ``cluster``: its id. ``names``: all
+    topics of the source. ``ends_lag_s``: by how much end offsets may lag acknowledged records.
     """
 
     topics: Mapping[str, Collection[LogId]] = {}
@@ -32,7 +31,7 @@ class Side(NamedTuple):
 
 
 class LinkFacts(NamedTuple):
-    """Both sides. ``at_ms``: when both answered last."""
+    """Both clusters. ``at_ms``: time of the last complete observation."""
 
     source: Side
     target: Side
@@ -40,7 +39,7 @@ class LinkFacts(NamedTuple):
 
     @property
     def complete(self) -> bool:
-        """Whether both answered, some time."""
+        """Whether both clusters were observed at least once."""
         return self.at_ms > 0
 
 
@@ -48,8 +47,8 @@ NOTHING = LinkFacts(Side(problem="not asked yet"), Side(problem="not asked yet")
 
 
 class Hold(NamedTuple):
-    """Why no record may be copied to a topic of the target yet. ``approval``: an operator has to approve the change
-    that must come first; ``stopped``: the target refuses it."""
+    """Why no record may be copied to a target topic yet. ``approval``: a change that must precede waits for approval;
+    ``stopped``: the target refuses that change."""
 
     reason: str
     approval: bool = False
@@ -58,11 +57,10 @@ class Hold(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LinkSnapshot:
-    """What is known of a link at one moment. ``facts``: what both clusters said last; ``choice``: the path to take,
-    None: not chosen yet; ``waiting``: target topics that no record may be copied to yet, None: topics are not compared
-    yet; ``unfit``: why they could not be compared; ``blocked_reason``: why nothing may be copied at all;
-    ``arrived_ms``: when the newest heartbeat that arrived was written, ms since the epoch; ``slots``: tasks that may
-    run at once."""
+    """The state of a link at one moment. ``facts``: the last observation of both clusters; ``choice``: the chosen path,
+    None: not chosen yet; ``waiting``: target topics to which no record may be copied yet, None: topics are not compared
+    yet; ``unfit``: why the comparison failed; ``blocked_reason``: why nothing may be copied; ``arrived_ms``: write time
+    of the newest heartbeat that arrived, ms since the epoch; ``slots``: maximum number of concurrent tasks."""
 
     facts: LinkFacts = NOTHING
     choice: Choice | None = None
@@ -86,12 +84,12 @@ class Changes(TypedDict, total=False):
 
 
 def ids(copy: Copy, facts: LinkFacts) -> tuple[str, str]:
-    """Ids of the topics at both ends as they are now."""
+    """The present topic ids at both ends."""
     return facts.source.ids.get(copy.source.topic, ""), facts.target.ids.get(copy.target.topic, "")
 
 
 def look(copy: Copy, facts: LinkFacts, alone: bool = True) -> Look:
-    """One partition, as `state.replication.anomalies.silences` wants it. ``alone``: nobody else is to write to its
+    """The input of `state.replication.anomalies.anomalies` for one partition. ``alone``: no other link writes to its
     target."""
     source_id, target_id = ids(copy, facts)
     start, end = facts.source.logs.get(copy.source, (-1, -1))
@@ -111,7 +109,8 @@ def look(copy: Copy, facts: LinkFacts, alone: bool = True) -> Look:
 
 
 def seen(copy: Copy, facts: LinkFacts, was: Look) -> Look:
-    """One partition that stood as ``was`` before both sides were asked; a side that did not answer says nothing."""
+    """The observation of one partition whose progress was ``was`` before both clusters were observed. A cluster that
+    did not respond contributes nothing."""
     now = replace(look(copy, facts, was.alone), position=was.position, copied_end=was.copied_end, foreign=was.foreign)
     if facts.source.problem:
         now = replace(now, source_start=-1, source_end=-1, gone=False)
@@ -119,18 +118,18 @@ def seen(copy: Copy, facts: LinkFacts, was: Look) -> Look:
 
 
 class Settled:
-    """Up to where targets must show what they acknowledged, where their ends lag that."""
+    """The target ends that must be visible by now, for targets whose end offsets lag acknowledged records."""
 
     def __init__(self) -> None:
         self._told: dict[LogId, deque[tuple[float, int]]] = {}
 
     def end(self, copy: Copy, lag_s: float, now_s: float) -> int:
-        """`Copy.copied_end` as it was ``lag_s`` seconds ago, -1 when that is not known. To be asked regularly."""
+        """`Copy.copied_end` as of ``lag_s`` seconds ago; -1: unknown. To be called regularly."""
         if lag_s <= 0:
             return copy.copied_end
         told = self._told.setdefault(copy.source, deque())
         if told and copy.copied_end < told[-1][1]:
-            told.clear()  # the copy began anew
+            told.clear()  # the copy restarted
         told.append((now_s, copy.copied_end))
         while len(told) > 1 and told[1][0] <= now_s - lag_s:
             told.popleft()
@@ -140,8 +139,8 @@ class Settled:
 def pairs(
     sources: Iterable[LogId], topic: str, targets: Iterable[LogId], known: Mapping[LogId, LogId]
 ) -> dict[LogId, LogId]:
-    """Where the logs of one topic go among those of a topic of the target: where they went before (``known``), else to
-    the one of the same name, else to the first that nothing goes to. Logs without a place are left out."""
+    """Map the logs of a source topic to logs of a target topic: to the former one (``known``), else to the one of the
+    same name, else to the first unused one. Logs without a target are left out."""
     there, mine = set(targets), sorted(sources)
     held = {source: known[source] for source in mine if source in known and known[source].topic == topic}
     taken = {target for target in known.values() if target.topic == topic}

@@ -1,4 +1,4 @@
-"""What is observed of a link's partitions, as `state.replication.status` wants it."""
+"""Collects the observations of a link's partitions for `state.replication.status`."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,14 +15,14 @@ from trueup.streams.replication.snapshot import NOTHING
 
 
 def beat_error(beat: Beat) -> str:
-    """What the clusters answered to the last heartbeat; empty: both did well."""
+    """Errors of the last heartbeat; empty: it succeeded at both clusters."""
     ends = (("source", beat.source_error), ("target", beat.target_error))
     return "; ".join(f"{end}: {error}" for end, error in ends if error)
 
 
 class Row(NamedTuple):
-    """One partition: its copy (None: nothing was ever copied), its stage, the age of its oldest record not copied (-1:
-    not known) and why it is not copied."""
+    """One partition: its copy (None: nothing was ever copied), its stage, the number of offsets not copied, the age of
+    the oldest record among them (-1: unknown), and why it is not copied."""
 
     copy: Copy | None
     stage: PartitionStage
@@ -33,9 +33,8 @@ class Row(NamedTuple):
 
 @dataclass(slots=True)
 class LinkStatus:
-    """The state of one link. ``unreadable``: topics that cannot be compared, and why;
-    ``failing``: what else fails, and why. Safe to use from several
-    threads."""
+    """The state of one link. ``unreadable``: topics that cannot be compared, with the reason; ``failing``: other
+    operations that fail, with the reason. Safe to use from several threads."""
 
     link: Link
     beat: Callable[[], Beat] = Beat
@@ -45,11 +44,11 @@ class LinkStatus:
     _since_ms: int = 0
 
     def state(self, now_ms: int) -> tuple[LinkState, list[Reason]]:
-        """The state of the link, and why it is no better."""
+        """The state of the link and its reasons."""
         link, beat = self.link, self.beat()
         declared, known = link.declared, link.snapshot
         facts, parts = known.facts, list(self.observe(now_ms).values())
-        # A lease that runs is no silence.
+        # A running lease may report late; that is not a stall.
         told_ms = min(now_ms, link.taken_ms + int(declared.lease_s * 1000)) if link.taken_ms else 0
         return state_of(
             Signs(
@@ -63,7 +62,7 @@ class LinkStatus:
         )  # fmt: skip
 
     def rows(self, now_ms: int) -> dict[LogId, Row]:
-        """Every partition that belongs to the link, in order."""
+        """Every partition of the link, sorted."""
         with self.link.lock:
             parts, copies = self.observe(now_ms), self.link.copies
             return {source: self._row(source, copies.get(source), part, now_ms) for source, part in parts.items()}
@@ -73,7 +72,7 @@ class LinkStatus:
         return Row(copy, stage_of(part), part.left, lag_ms, part.approval or part.error)
 
     def observe(self, now_ms: int) -> dict[LogId, Part]:
-        """Every partition that belongs to the link as it is now, in order. To be called every few seconds."""
+        """Observe every partition of the link, sorted. To be called every few seconds."""
         link = self.link
         with link.lock:
             parts = {source: self._part(source) for source in self._sources()}
@@ -88,7 +87,7 @@ class LinkStatus:
         link = self.link
         known = {copy.source for copy in link.current()}
         for topic in link.topics(link.snapshot.facts.source.topics):
-            # A topic that cannot be read has no logs, and must be seen all the same.
+            # A topic that cannot be read has no logs, but must be listed.
             known.update(link.snapshot.facts.source.topics[topic] or (LogId(topic, 0),))
         return sorted(known)
 
@@ -113,8 +112,8 @@ class LinkStatus:
         if part.stopped:
             return part
         for side, seen, name in (("source", facts.source, topic), ("target", facts.target, link.target(topic))):
-            if name in seen.topics and not seen.topics[name]:  # there, and not to be read
-                said = self.unreadable().get(topic, f"the {side} does not show the partitions of {name}")
+            if name in seen.topics and not seen.topics[name]:  # it exists, but cannot be read
+                said = self.unreadable().get(topic, f"the {side} does not report the partitions of {name}")
                 return part._replace(error=said, stopped=True)
         if link.snapshot.waiting and (hold := link.snapshot.waiting.get(link.target(source.topic))) is not None:
             approval = hold.reason if hold.approval else ""
@@ -122,7 +121,7 @@ class LinkStatus:
         return part if part.begun else part._replace(error=self._missing(source))
 
     def _missing(self, source: LogId) -> str:
-        """What a partition lacks that no task has copied yet."""
+        """Why no task has copied a partition yet."""
         link = self.link
         if (problem := self.unreadable().get(source.topic)) is not None:
             return problem
@@ -153,13 +152,13 @@ class LinkStatus:
         )  # fmt: skip
 
     def _hidden_ms(self, now_ms: int) -> int:
-        """For how long a lease may have copied what it has not reported."""
+        """For how long a lease may have copied without a report."""
         taken_ms, lease_ms = self.link.taken_ms, int(self.link.declared.lease_s * 1000)
         return min(now_ms - taken_ms, lease_ms) if taken_ms else 0
 
     def _lag_ms(self, source: LogId, copy: Copy | None, part: Part, now_ms: int) -> int:
-        """The age of the oldest record not copied, by its timestamp where a task has reported one. It grows while
-        nothing is reported."""
+        """The age of the oldest record not copied, by its timestamp if a task has reported one. Without reports it
+        grows."""
         last = copy.last if copy is not None else None
         fresh = copy is not None and now_ms - copy.at_ms <= self.link.declared.lease_s * 1000 + LATE_MS
         if last is not None and fresh and stage_of(part) in MOVING:

@@ -21,7 +21,7 @@ from trueup.streams.runtime.stream import (
 
 
 class ReplicationStream(Stream):
-    """All links. Where the executors run on this machine, a file ends their leases at once."""
+    """All links. If the executors run on this machine, a stop file ends their leases at once."""
 
     name = "replication"
 
@@ -36,26 +36,26 @@ class ReplicationStream(Stream):
         self._slots: list[str] = []
 
     def load(self) -> None:
-        """Take up what earlier runs copied."""
+        """Load the positions of earlier runs from the journal."""
         self.links.load()
 
     def watch(self) -> None:
-        """Begin to look at both ends of every link."""
+        """Start to observe both clusters of every link."""
         self.links.watch(self._context.supervisor)
 
     def begin(self, spark: Session) -> None:
-        """Begin the query of every link, with the task slots that the query over ledgers leaves."""
+        """Start the query of every link, with the task slots that the query over ledgers does not use."""
         settings = self._context.settings
         taken = settings.spark.partitions if settings.cluster.zookeeper else 0
         self._slots = self.links.fit(spark().sparkContext.defaultParallelism - taken)
         self.links.copy(spark, self._context.supervisor, f"{self._context.checkpoints}/links")
 
     def end(self) -> None:
-        """Copy nothing more."""
+        """Stop copying."""
         self.links.end()
 
     def status(self, now_ms: int) -> StreamStatus:
-        """One row for each link."""
+        """The status, with one row per link."""
         links, rows = self.links, self.links.rows()
         modes, late = {row["mode"] for row in rows}, [row["lag_ms"] for row in rows if row["lag_ms"] > 0]
         return StreamStatus(
@@ -65,30 +65,30 @@ class ReplicationStream(Stream):
         )  # fmt: skip
 
     def incomplete(self, noun: str) -> Sequence[str]:
-        """Links of which nothing is known yet."""
+        """Problems of links whose clusters were not observed yet."""
         return self.links.not_ready() if noun in ("links", "plan") else []
 
-    def rows(self, noun: str, query: Mapping[str, Any]) -> list[Row]:  # noqa: ARG002 - links alone
+    def rows(self, noun: str, query: Mapping[str, Any]) -> list[Row]:  # noqa: ARG002 - its only noun is links
         """All links."""
         return self.links.rows()
 
     def describe(self, noun: str, names: Mapping[str, Any]) -> Any:
-        """Everything about one link, or what its target would get back."""
+        """The details of one link, or the rows that a refill would copy."""
         return self.links.refill(names["name"], False) if noun == "refill" else self.links.describe(names["name"])
 
     def execute(self, verb: str, names: Mapping[str, Any], arguments: Mapping[str, Any]) -> list[Row]:
-        """Set where a link goes on copying, or give its target back what it lost."""
+        """Reset a link to other source offsets, or refill its target."""
         if verb == "refill":
             return self.links.refill(names["name"], True)
         return self.links.reset(names["name"], **arguments)
 
     def findings(self, wanted: Filter) -> tuple[Sequence[Finding], int]:
-        """Why links are not up, by rule."""
+        """The reasons of links that are not up, by rule."""
         found = self.links.findings(wanted)
         return found[: wanted.limit], len(found)
 
     def plan(self) -> list[PlanRow]:
-        """Changes at the targets that are due or wait for an operator."""
+        """Changes at the targets that are due or wait for approval."""
         return self.links.plan()
 
     def approve(self, ids: Sequence[str] | None) -> list[PlanRow]:

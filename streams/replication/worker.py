@@ -1,9 +1,9 @@
-"""What a Spark worker does with a lease: it opens a copier, copies until the lease ends and says what was acknowledged.
+"""Executes a lease in a Spark worker: opens a copier, copies until the lease ends, and reports what was acknowledged.
 
-Spark takes 0.2 to 0.4 s from one batch to the next and gives it to the same worker process. So the copier goes on
-tailing in that process until the next lease takes it over, for `GRACE_S` at most. A lease that does not follow on the
-last one of this process opens a copier of its own; where two at once may write a record twice, it waits first until
-one that lingers in another process must have ended.
+Spark takes 0.2 to 0.4 s between two batches and reuses the worker process. The copier therefore continues in this
+process until the next lease takes it over, for at most `GRACE_S`. A lease that does not directly follow the last one
+of this process opens a new copier. On paths where two concurrent copiers may duplicate a record, it first waits until
+a copier that lingers in another process must have ended.
 """
 
 import gc
@@ -25,21 +25,20 @@ from trueup.streams.replication.reports import Heard, Report, Reporter
 
 GRACE_S = 3.0
 ALONE_S = GRACE_S + 2.0
-"""So long after a lease nobody copies any more without one, and what was on its way to a healthy target has arrived."""
+"""Time after a lease at which its copier has ended, and requests to a healthy target have arrived."""
 SLICE_S = 0.25  # a new lease waits for one slice at most
 SWITCH_S = 0.0005
-"""How long a thread may have to wait for the interpreter. Those that speak to servers need it for an instant after
-every answer: with Python's own 5 ms they would mostly wait while others work."""
+"""The interpreter's switch interval. Threads with network I/O need the interpreter briefly after every response; with
+Python's default of 5 ms they mostly wait for other threads."""
 
 
 class Order(NamedTuple):
-    """One lease for one task, and for how long.
+    """One lease for one task, with its duration.
 
-    ``number`` counts the orders of a ``term``; whoever held ``number`` - 1 of the same term and ``part`` knows that
-    nobody has copied since. ``lingers``: the copier tails on until the next lease. ``last``: close it afterwards.
-    ``alone_s``: who does not know that waits so long before opening a copier. ``channel``: where to report while the
-    lease runs. ``stop``: leases end once there is a file of this name, and close their copiers; empty: they run to
-    their end.
+    ``number`` counts the orders of a ``term``: a process that held ``number`` - 1 of the same term and ``part`` knows
+    that no other process has copied since. Any other process waits ``alone_s`` before it opens a copier. ``lingers``:
+    the copier continues until the next lease. ``last``: close the copier afterwards. ``channel``: receives reports
+    while the lease runs. ``stop``: path of a file whose existence ends the lease and closes its copier; empty: none.
     """
 
     lease: Lease
@@ -55,13 +54,13 @@ class Order(NamedTuple):
     stop: str = ""
 
     def ended(self) -> bool:
-        """Whether the lease is to end before its time."""
+        """Whether the lease must end early."""
         return self.stop != "" and os.path.exists(self.stop)
 
 
 class Answer(NamedTuple):
-    """What a task says: its reports, all that were made while the lease ran and the last, and the error that ended the
-    lease for all partitions, if one did."""
+    """The result of a task: all reports of the lease, and the error that ended the lease for all partitions, or
+    None."""
 
     reports: list[Report]
     error: TrueupError | None
@@ -73,10 +72,10 @@ class Answer(NamedTuple):
 
 
 class LeaseWorker:
-    """The copier of one part of a link in this process. Every call of the copier is made by one thread."""
+    """The copier of one part of a link in this process. One thread makes all calls of the copier."""
 
     def __init__(self) -> None:
-        # Spark's worker collects garbage after every task, and this thread would stand still all the while.
+        # Spark's worker collects garbage after every task, which blocks this thread.
         gc.freeze()
         sys.setswitchinterval(SWITCH_S)
         self._thread = ThreadPoolExecutor(1, "tail")
@@ -95,13 +94,13 @@ class LeaseWorker:
         return answer
 
     def leave(self) -> None:
-        """End the lingering now; the copier stays open."""
+        """Stop copying between leases; the copier stays open."""
         self._wanted.set()
         if self._lingering is not None:
             self._lingering.result()
 
     def close(self) -> None:
-        """Let go of the copier."""
+        """Close the copier."""
         self.leave()
         self._thread.submit(self._close).result()
 
@@ -115,7 +114,7 @@ class LeaseWorker:
                 _alone(order)
         self._last, told, error = order, self._untold, None
         if told:
-            # What was copied since the last lease ended by a copier that is closed comes first.
+            # First the progress after the last lease, of a copier that is closed now.
             reporter.report(told)
         try:
             if self._copier is None and not order.ended():
@@ -137,7 +136,7 @@ class LeaseWorker:
         return same and self._held(order)
 
     def _held(self, order: Order) -> bool:
-        """Whether this held the lease before that one, so that nobody else has copied since."""
+        """Whether this worker held the previous lease, so that no other process has copied since."""
         last = self._last
         return last is not None and (order.term, order.part, order.number - 1) == (last.term, last.part, last.number)
 
@@ -156,7 +155,7 @@ class LeaseWorker:
         try:
             self._copier.copy(time.monotonic() + for_s)
         except TrueupError:
-            # The next lease opens a copier afresh and meets it, if it is still there.
+            # The next lease opens a new copier, which reports the error if it persists.
             return False
         return True
 
@@ -167,13 +166,13 @@ class LeaseWorker:
 
 
 def _pulse(order: Order, reporter: Reporter, copier: Copier) -> bool:
-    """Report what is due; whether to go on copying."""
+    """Report progress if it is due. Returns whether to continue copying."""
     reporter.pulse(copier.progress)
     return not order.ended()
 
 
 def _alone(order: Order) -> None:
-    """Wait until nobody else copies."""
+    """Wait until no other process copies."""
     left_s = order.alone_s
     while left_s > 0 and not order.ended():
         time.sleep(min(left_s, SLICE_S))
@@ -184,24 +183,24 @@ _tails: dict[tuple[str, int], LeaseWorker] = {}
 
 
 def hold(order: Order) -> Answer:
-    """Carry out one order in this process. Defects of a connector are raised, its errors are told."""
+    """Execute one order in this process. Raises defects of a connector; the answer holds its errors."""
     link = order.lease.link
     for key, tail in _tails.items():
         if key[0] == link and key[1] != order.part:
-            # Another process has that part now.
+            # Another process holds that part now.
             tail.close()
     return _tails.setdefault((link, order.part), LeaseWorker()).hold(order)
 
 
 def release(links: Iterable[str]) -> None:
-    """Close what this process still holds of these links."""
+    """Close the copiers of these links in this process."""
     gone = set(links)
     for key in [key for key in _tails if key[0] in gone]:
         _tails.pop(key).close()
 
 
 def terms(order: Order) -> Lease:
-    """The lease without the positions: what must be the same for an open copier to go on."""
+    """The lease without positions: an open copier continues only if it is unchanged."""
     return replace(order.lease, assignments=tuple(a._replace(position=Position()) for a in order.lease.assignments))
 
 
@@ -211,14 +210,14 @@ def heard(order: Order, report: Report) -> Heard:
 
 
 def from_there(lease: Lease, told: Iterable[Progress]) -> Lease:
-    """The lease from where copies stand by now."""
+    """The lease with the positions that were reported since."""
     positions = {progress.source: progress.position for progress in told}
     assignments = (a._replace(position=positions.get(a.source, a.position)) for a in lease.assignments)
     return replace(lease, assignments=tuple(assignments))
 
 
 def _connector(name: str) -> Connector:
-    """The connector called ``module:name``; a class or function is called to make it."""
+    """Load the connector ``module:name``; a class or function is called to create it."""
     module, _, attribute = name.partition(":")
     found = getattr(import_module(module), attribute)
     made: Connector = found() if callable(found) else found

@@ -55,7 +55,7 @@ def test_a_cluster_that_does_not_answer_fails(brokers: tuple[Kafka, Kafka]) -> N
 
 def test_a_link_without_topics_is_warned_of(brokers: tuple[Kafka, Kafka]) -> None:
     *_, check = said(*(broker.bootstrap for broker in brokers), l=link(topics=["/nothing.*/"]))
-    assert (check.status, check.found) == ("warn", "0 topics to copy, 0 of the target's to be made, mode observe")
+    assert (check.status, check.found) == ("warn", "0 topics to copy, 0 to create at the target, mode observe")
 
 
 def test_expressions_that_choose_one_topic_twice_are_told_by_the_topics_there_are(

@@ -315,7 +315,7 @@ class FakeEngine:
         self.refills += [name] if certain else []
         return [{
             "link": name, "topic": "orders", "target_topic": "orders", "partitions": 3, "records": 4000,
-            "bytes": 1 << 20, "stage": stage, "reason": "the target topic is gone",
+            "bytes": 1 << 20, "stage": stage, "reason": "the target topic was deleted",
         }]  # fmt: skip
 
     def directories(self) -> list[dict[str, Any]]:

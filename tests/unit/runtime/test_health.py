@@ -97,7 +97,7 @@ def test_a_lost_bookie_is_not_healthy() -> None:
 
 
 def dead(*links: str) -> dict[str, Any]:
-    """The status while the cluster west, which these links copy to, does not answer."""
+    """The status while the cluster west, which these links copy to, does not respond."""
     status = healthy_status()
     down, said = {"west": "timed out"}, "the target does not respond: timed out"
     status["links"] = [link_row(name, state="down", down=down, reason=said) for name in links]
@@ -109,7 +109,7 @@ def dead(*links: str) -> dict[str, Any]:
 
 def test_a_cluster_that_does_not_answer_is_told_once_by_its_name() -> None:
     said = health(dead("east-west", "north-west") | {"problems": ["link east-west: timed out"]})
-    assert said.reasons == ("cluster west does not answer, links east-west, north-west: timed out",)
+    assert said.reasons == ("cluster west does not respond, links east-west, north-west: timed out",)
 
 
 def test_what_is_wrong_with_a_stream_is_told_once() -> None:

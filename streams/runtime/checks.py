@@ -1,4 +1,4 @@
-"""What `trueup doctor` looks at: each check a small function that says what it found and what to do about it."""
+"""The checks of `trueup doctor`: small functions that return a finding and a remedy."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from trueup.state.common.errors import TrueupError
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One line of the report. ``status``: ok, warn or fail; ``todo`` is empty where nothing is to be done."""
+    """One line of the report. ``status``: ok, warn or fail; ``todo``: the remedy, empty if none is needed."""
 
     name: str
     status: str
@@ -17,27 +17,27 @@ class Check:
 
 
 def ok(name: str, found: str) -> Check:
-    """All is well."""
+    """A check that passed."""
     return Check(name, "ok", found)
 
 
 def warn(name: str, found: str, todo: str) -> Check:
-    """It works, but somebody should look."""
+    """A check that passed, but needs attention."""
     return Check(name, "warn", found, todo)
 
 
 def fail(name: str, found: str, todo: str) -> Check:
-    """It will not work like this."""
+    """A check that failed."""
     return Check(name, "fail", found, todo)
 
 
 def tried(name: str, look: Callable[[], Check | Iterable[Check]]) -> list[Check]:
-    """What a check says; its error is a failure, after what it said before."""
+    """The results of a check. An error becomes a failure after the results before it."""
     said: list[Check] = []
     try:
         found = look()
         for check in [found] if isinstance(found, Check) else found:
-            said.append(check)  # noqa: PERF402 - what comes before an error must stay
+            said.append(check)  # noqa: PERF402 - keeps the results before an error
     except TrueupError as error:
         said.append(fail(name, f"expected {error.expected}; found {error.found}", error.todo))
     return said

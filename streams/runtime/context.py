@@ -1,4 +1,4 @@
-"""What the application gives to each stream that it makes."""
+"""The parts of the application that each stream receives."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,8 +15,8 @@ from trueup.streams.runtime.supervisor import Supervisor
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The parts that streams share. ``clock``: ms since the epoch; ``data``: the folder of the application;
-    ``streams``: those made so far, by name."""
+    """The parts that streams share. ``clock``: ms since the epoch; ``data``: the data directory of the application;
+    ``streams``: the streams created so far, by name."""
 
     settings: Settings
     data: Path
@@ -30,12 +30,12 @@ class Context:
 
     @property
     def checkpoints(self) -> str:
-        """Where checkpoints go."""
+        """The directory of checkpoints."""
         return self.settings.spark.checkpoint or f"file://{self.data / 'checkpoints'}"
 
     def checkpoint(self, query: str, form: int) -> str:
-        """The checkpoint of a query with state in buckets. It belongs to one journal, one division into buckets and
-        one form of the state: another of these starts anew."""
+        """The checkpoint of a query with state in buckets. It depends on the journal, the division into buckets and the
+        form of the state: if one of them changes, the query starts without state."""
         chosen = self.settings.spark
         division = f"b{chosen.buckets}-p{chosen.partitions}-f{form}"
         return f"{self.checkpoints}/{query}-{self.journal.identity()}-{division}"

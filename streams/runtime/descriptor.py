@@ -102,7 +102,7 @@ class Descriptor:
     absent: Callable[[Settings], Mapping[str, Any]] = lambda _: {}
     """Fields of the status while the stream does not run."""
     todo: str = "declare it in the settings"
-    """How an operator starts the stream; callers of one that does not run are told."""
+    """How an operator starts the stream; part of the error for a stream that does not run."""
     lists: Sequence[Noun] = ()
     things: Sequence[Thing] = ()
     verbs: Sequence[Verb] = ()

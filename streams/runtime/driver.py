@@ -1,8 +1,8 @@
-"""Spark's driver: the one session of the application and the JVM under it, begun, watched, made anew, ended.
+"""Spark's driver: the session of the application and its JVM, which is started, monitored, replaced and ended.
 
-A JVM is killed, runs out of memory, or ends itself where its own heartbeats went unanswered, as when the machine slept.
-pyspark keeps session, context and gateway in class attributes and never replaces what is there, so they are taken out
-by hand.
+A JVM may be killed, run out of memory, or end itself after heartbeats without a response, for example when the machine
+was suspended. pyspark keeps session, context and gateway in class attributes and does not replace them; this module
+removes them.
 """
 
 import logging
@@ -22,13 +22,13 @@ log = logging.getLogger(__name__)
 EXIT_S, KILL_S = 1.0, 5.0
 CODES = {
     52: "it ran out of memory",
-    56: "no heartbeat of its own was answered, as after a sleep of the machine",
+    56: "its heartbeats received no response, as after the machine was suspended",
 }
-"""What Spark means by some of its exit codes (SparkExitCode, ExecutorExitCode)."""
+"""Meanings of some of Spark's exit codes (SparkExitCode, ExecutorExitCode)."""
 
 
 class Driver:
-    """``make`` starts a session. Used by one thread, but for ``session``."""
+    """The driver. ``make`` starts a session. Used by one thread, except for ``session``."""
 
     def __init__(self, make: Callable[[], SparkSession], listener: StreamingQueryListener) -> None:
         self._make, self._listener = make, listener
@@ -36,22 +36,22 @@ class Driver:
 
     @property
     def session(self) -> SparkSession:
-        """The session that runs, or ran last."""
-        assert self._session is not None, "begin comes first"
+        """The current session, or the last one."""
+        assert self._session is not None, "begin is called first"
         return self._session
 
     def begin(self) -> None:
-        """Start a session; one before it is cleared away. Takes seconds. Raises `Stop` where no JVM can be had."""
+        """Start a session and discard the previous one. Takes seconds. Raises `Stop` if no JVM can be started."""
         self._clear()
         self._session = self._make()
-        vars(self._listener).pop("_jlistenerobj", None)  # it belongs to the JVM before
+        vars(self._listener).pop("_jlistenerobj", None)  # it belongs to the previous JVM
         self._session.streams.addListener(self._listener)
-        # It prints a trace on standard error for every connection of a JVM that ended.
+        # It prints a stack trace to standard error for every connection of a JVM that ended.
         server = self._session.sparkContext._accumulatorServer
         server.handle_error = lambda *_: None  # type: ignore[method-assign]
 
     def ended(self) -> str:
-        """Why nothing can be done with the session any more; empty if something can."""
+        """Why the session is unusable; empty if it is usable."""
         process = _process()
         if process is not None and (code := process.poll()) is not None:
             return f"its JVM ended with {_code(code)}"
@@ -59,31 +59,32 @@ class Driver:
             context = self.session.sparkContext._jsc
             return "its context was stopped" if context is None or context.sc().isStopped() else ""
         except (Py4JError, OSError) as error:
-            # The connections of a process that dies close before its exit code is there.
+            # The connections of a process close before its exit code is available.
             with suppress(subprocess.TimeoutExpired):
                 if process is not None:
                     return f"its JVM ended with {_code(process.wait(EXIT_S))}"
-            return f"its JVM does not answer: {type(error).__name__}"
+            return f"its JVM does not respond: {type(error).__name__}"
 
     def close(self, until: float) -> None:
-        """End the JVM, which stops its context first; one that runs until then, by `time.monotonic`, is killed."""
+        """End the JVM, which stops its context first. If it still runs at ``until`` (`time.monotonic`), it is
+        killed."""
         process = _process()
         if process is not None:
             process.terminate()
             try:
                 process.wait(max(0.0, until - time.monotonic()))
             except subprocess.TimeoutExpired:
-                log.warning("Spark's JVM did not end in time: it is killed")
+                log.warning("Spark's JVM did not end in time and is killed")
         self._clear()
 
     def kill(self) -> None:
-        """End the JVM at once; nothing can be done with the session any more."""
+        """Kill the JVM. The session is unusable then."""
         process = _process()
         if process is not None:
             process.kill()
 
     def _clear(self) -> None:
-        """Forget the session, and end its JVM if it still runs."""
+        """Discard the session and end its JVM if it still runs."""
         session, self._session = self._session, None
         process, gateway = _process(), SparkContext._gateway
         if process is not None:
@@ -100,7 +101,7 @@ class Driver:
         SparkSession._instantiatedSession = SparkSession._activeSession = None
         SQLContext._instantiatedContext = None
         SparkContext._gateway = SparkContext._jvm = None
-        # pyspark's own reads the session that is gone, so a Java exception of any JVM would be an AssertionError.
+        # pyspark's replacement reads the discarded session and turns every Java exception into an AssertionError.
         java_gateway.get_return_value = get_return_value
         if gateway is not None:
             with suppress(Py4JError, OSError):

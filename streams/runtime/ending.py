@@ -1,17 +1,16 @@
-"""When the parts of the application end. Each time counts from SIGTERM, so the longest end is the last of them, not a
-sum.
+"""Deadlines for the shutdown of the application. Each counts from SIGTERM, so the last is the longest duration.
 
-| after | ended at the latest | what does not end by then |
+| after | ended at the latest | otherwise it |
 |---|---|---|
 | `BATCHES_S` | batches of queries | is interrupted and repeated by the next start |
 | `QUIET_S` | queries, loops, captures, links, the HTTP server | is left behind |
-| `SAVED_S` | the last write of the history | is lost from the history |
+| `SAVED_S` | the last write of the history | is lost |
 | `KILL_S` | Spark's JVM, the embedded journal | is killed |
 | `CLOSED_S` | sessions, and all of the above | is left behind |
 | `END_S` | the process | is ended at once, and the JVM with it |
 
-What runs until the same time runs side by side. Nothing is lost by an early end: checkpoints and journal are right at
-every instant.
+Parts with the same deadline end concurrently. An early end loses nothing else: checkpoints and journal are consistent
+at any time.
 """
 
 import logging
@@ -25,8 +24,8 @@ BATCHES_S, QUIET_S, SAVED_S, KILL_S, CLOSED_S, END_S = 5.0, 6.0, 7.5, 8.0, 9.0, 
 
 
 class Ending:
-    """The end of one application. ``stop`` is set when it begins; ``clock`` is in seconds. ``last``: done before the
-    process is ended at once."""
+    """The shutdown of one application. ``stop`` is set when it begins; ``clock``: in seconds; ``last``: called before
+    the process is ended forcibly."""
 
     def __init__(
         self, stop: threading.Event, clock: Callable[[], float] = time.monotonic,
@@ -38,36 +37,36 @@ class Ending:
         self._code = 0
 
     def begin(self) -> None:
-        """Begin to end. Called by the handler of a signal, also in the middle of a start."""
+        """Begin the shutdown. Called by signal handlers, also during the start."""
         if self._begun_s is None:
             self._begun_s = self._clock()
             self.stop.set()
 
     def at(self, after_s: float) -> float:
-        """The time so long after the end began, by the same clock. A start that failed begins the end here."""
+        """The time ``after_s`` seconds after the shutdown began. A failed start begins the shutdown here."""
         if self._begun_s is None:
             self._code = 1
             self.begin()
-        assert self._begun_s is not None, "it has begun"
+        assert self._begun_s is not None, "begin sets it"
         return self._begun_s + after_s
 
     def left_s(self, after_s: float) -> float:
-        """Seconds until that time; 0 when it is over."""
+        """Seconds until that time; 0 if it has passed."""
         return max(0.0, self.at(after_s) - self._clock())
 
     def passed_s(self) -> float:
-        """Seconds since the end began."""
+        """Seconds since the shutdown began."""
         return self._clock() - self.at(0.0)
 
     def force(self) -> None:
-        """Wait for the end to begin and to be over. The process ends here when it takes too long."""
+        """Wait for the shutdown and its last deadline, then end the process."""
         self.stop.wait()
         time.sleep(self.left_s(END_S))
-        log.error("not ended in time: the process ends at once", extra={"after_s": END_S})
+        log.error("not ended in time; the process is ended", extra={"after_s": END_S})
         self.last()
         self.leave()
 
     def leave(self) -> None:
-        """End the process. Python would first take everything apart, which takes seconds on a busy machine."""
+        """End the process without the finalization of Python, which takes seconds on a busy machine."""
         logging.shutdown()
         self._leave(self._code)

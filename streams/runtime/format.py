@@ -1,4 +1,4 @@
-"""Times and counts as people read them, for the command line and the status page."""
+"""Formats durations, counts and sizes for the command line and the status page."""
 
 from itertools import pairwise
 from typing import Any
@@ -7,7 +7,7 @@ _UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 
 
 def age(ms: float | None) -> str:
-    """A length of time: 45s, 3m12s, 20m, 5h2m, 12d; the smaller unit only beside less than ten. "-" for None."""
+    """A duration: 45s, 3m12s, 20m, 5h2m, 12d; the smaller unit only if the larger is less than ten. "-" for None."""
     if ms is None:
         return "-"
     rest = max(0, int(ms) // 1000)
@@ -19,7 +19,7 @@ def age(ms: float | None) -> str:
 
 
 def since(now_ms: int, then_ms: int | None) -> str:
-    """How long ago that was; "-" for never."""
+    """The time since then; "-" for never."""
     return age(now_ms - then_ms) if then_ms else "-"
 
 
@@ -38,12 +38,12 @@ def size(count: float) -> str:
 
 
 def cut(text: str, most: int) -> str:
-    """At most so many characters, the last one an ellipsis where some are left out."""
+    """The text truncated to ``most`` characters, with an ellipsis as the last one."""
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def bounded(value: Any, most: int) -> Any:
-    """The same lists and mappings with every text in them `cut`."""
+    """A copy of lists and mappings with every text `cut`."""
     if isinstance(value, str):
         return cut(value, most)
     if isinstance(value, dict):
@@ -52,5 +52,5 @@ def bounded(value: Any, most: int) -> Any:
 
 
 def short(rule: str) -> str:
-    """A rule id without the stream it belongs to."""
+    """A rule id without the prefix of its stream."""
     return rule.partition(".")[2] or rule

@@ -14,12 +14,12 @@ from pyspark.sql.streaming.listener import (
 
 
 class Listener(StreamingQueryListener):
-    """Hands each progress report on as a dictionary and keeps the last of each query.
+    """Forwards each progress report as a dictionary and keeps the last report of each query.
 
-    ``alive`` gets the name of a query with every sign of life, and ``heard`` keeps their times in ms: a query without
-    input gives one every 10 s, one that hangs gives none. ``idle`` gets the name of a query that had nothing to do: a
-    batch that has to be repeated comes before that. Runs in py4j's callback thread: what it calls must be short.
-    ``guard`` calls what it is given, and sees to what that raises: Spark only logs it.
+    ``alive`` receives the name of a query with every event, and ``heard`` holds the times in ms: a query without input
+    sends an event every 10 s, a query that hangs sends none. ``idle`` receives the name of a query without input; a
+    failed batch is repeated before that. Runs in py4j's callback thread, so callbacks must be short. ``guard`` calls
+    its argument and handles exceptions, which Spark would only log.
     """
 
     def __init__(

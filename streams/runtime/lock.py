@@ -1,4 +1,4 @@
-"""The lock of a data directory: two applications on one would undo each other's checkpoints."""
+"""The lock of a data directory: two applications in one directory would overwrite each other's checkpoints."""
 
 import fcntl
 import os
@@ -11,13 +11,13 @@ from trueup.state.common.errors import BadSettings
 
 @contextmanager
 def alone(data: Path) -> Iterator[None]:
-    """Hold the directory for this process. Raises `BadSettings` while another has it."""
+    """Lock the directory for this process. Raises `BadSettings` if another process holds the lock."""
     with (data / "lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            found = f"data_dir: expected {data} for this process alone; found another Trueup that uses it"
-            raise BadSettings([f"{found}; stop that one, or set another data_dir"]) from error
+            found = f"data_dir: expected {data} to be used by one process; found another Trueup that uses it"
+            raise BadSettings([f"{found}; stop the other process, or set a different data_dir"]) from error
         lock.write(str(os.getpid()))
         lock.flush()
         yield

@@ -1,4 +1,4 @@
-"""The application's log: one line an event on stderr, what belongs to it as key=value behind the message."""
+"""The application's log: one line per event on stderr, with its fields as key=value after the message."""
 
 import json
 import logging
@@ -13,12 +13,12 @@ SAME, EVERY_S, DOWNLOAD_S = 60, 60.0, 2.0
 log = logging.getLogger(__name__)
 
 LONGEST = 4_096
-"""Characters of a message, and of each value beside it."""
+"""Maximum characters of a message, and of each field."""
 _PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
 class Line(logging.Formatter):
-    """Time in UTC, level, module, message, and the extras of the record."""
+    """Formats time in UTC, level, module, message, and the extra fields of the record."""
 
     converter = time.gmtime  # type: ignore[assignment]
     default_time_format = "%Y-%m-%dT%H:%M:%S"
@@ -28,7 +28,7 @@ class Line(logging.Formatter):
         super().__init__("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
-        """One line, whatever the message holds."""
+        """Format the message as one line."""
         extras = {name: value for name, value in vars(record).items() if name not in _PLAIN}
         words = [
             cut(super().formatMessage(record).replace("\n", " "), LONGEST),
@@ -38,15 +38,15 @@ class Line(logging.Formatter):
 
 
 class Seldom(logging.Filter):
-    """Lets a message of the same beginning through once a minute: a client that looks for its broker says so
-    several times a second."""
+    """Passes messages with the same beginning once a minute: a client that cannot reach its broker logs several times a
+    second."""
 
     def __init__(self) -> None:
         super().__init__()
         self._last: dict[str, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the record goes on."""
+        """Whether to log the record."""
         key = record.getMessage()[:SAME]
         seldom = record.created - self._last.get(key, -EVERY_S) >= EVERY_S
         if seldom:
@@ -56,10 +56,10 @@ class Seldom(logging.Filter):
 
 
 class Gone(logging.Filter):
-    """Leaves out what py4j says at length of calls to a JVM that is gone or cancelled them: the supervisor tells it."""
+    """Drops py4j's messages about calls that fail because the JVM ended; the supervisor reports that."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the record goes on."""
+        """Whether to log the record."""
         error = record.exc_info[1] if isinstance(record.exc_info, tuple) else None
         theirs = record.name.startswith("py4j") or "/py4j/" in record.pathname
         return not (theirs and any(map(_of_the_connection, _chain(error))))
@@ -70,20 +70,20 @@ def _of_the_connection(error: BaseException) -> bool:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """An error and those that it came of: pyspark's own clearing up fails of a context that is gone, too."""
+    """An error and its causes: the clean-up of pyspark also fails if its context is gone."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__
 
 
 class Downloads:
-    """Logs how far a download of jars is, every `DOWNLOAD_S` seconds. Called with bytes that are there and in all."""
+    """Logs the progress of a download of jars every `DOWNLOAD_S` seconds. Called with the bytes so far and in total."""
 
     def __init__(self) -> None:
         self._next_s = time.monotonic() + DOWNLOAD_S
 
     def __call__(self, done: int, total: int) -> None:
-        """Take note of progress."""
+        """Log the progress if it is due."""
         if time.monotonic() >= self._next_s:
             self._next_s = time.monotonic() + DOWNLOAD_S
             log.info("downloading jars", extra={"megabytes": done // 1_000_000, "of": total // 1_000_000})
@@ -95,7 +95,7 @@ def _word(value: object) -> str:
 
 
 def start(level: str = "info") -> None:
-    """Log to stderr from now on: ours from this level, others' from WARNING, or only errors if ours are."""
+    """Log to stderr: Trueup from this level, libraries from WARNING, or only errors if the level is error."""
     handler = logging.StreamHandler()
     handler.setFormatter(Line())
     handler.addFilter(Gone())

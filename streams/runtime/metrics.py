@@ -1,7 +1,7 @@
-"""The metrics of the application and the parts that streams add, on one registry; `reference` prints all of them.
+"""The metrics of the application and its streams, in one registry; `reference` prints all of them.
 
-Levels come from the status of the application when somebody scrapes; events are counted where they happen. Each
-series carries the cluster's name; the other labels take values from fixed tables only, but for those of directories.
+Gauges are set from the status of the application at each scrape; counters are incremented when events occur. Each
+series has the label of the cluster; other labels have values from fixed tables, except for those of log directories.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,16 +22,16 @@ Row = Mapping[str, Any]
 
 
 class Part:
-    """The metrics of one stream. It is made with the `Metrics` on which it registers its families."""
+    """The metrics of one stream. Its constructor registers its families with the `Metrics`."""
 
     noun = ""
-    """The list that `rows` wants, a name of /api; empty if none."""
+    """The noun of /api whose rows `rows` receives; empty if none."""
 
     def status(self, status: Mapping[str, Any]) -> None:
-        """Set its levels from the status of the application, as `streams.web.engine.Engine.status` gives it."""
+        """Set its gauges from the status of the application (`streams.web.engine.Engine.status`)."""
 
     def rows(self, rows: Iterable[Row]) -> None:
-        """Set its levels from the rows of its noun."""
+        """Set its gauges from the rows of its noun."""
 
 
 Made = TypeVar("Made", bound=Part)
@@ -49,7 +49,7 @@ class Metrics:
         self._streams()
 
     def of(self, kind: Callable[["Metrics"], Made]) -> Made:
-        """The part of this kind, made when it is first asked for."""
+        """The part of this kind, created on first use."""
         if kind not in self._parts:
             self._parts[kind] = kind(self)
         return self._parts[kind]  # type: ignore[return-value]
@@ -71,15 +71,15 @@ class Metrics:
         self.restarts = self.counter("restarts_total", "restarts of a query or loop by the supervisor", "stream")
 
     def gauge(self, name: str, doc: str, *labels: str) -> "Family":
-        """A gauge called trueup_NAME, with these labels beside the cluster."""
+        """A gauge trueup_NAME with these labels in addition to the cluster."""
         return self._family(Gauge, name, doc, labels)
 
     def counter(self, name: str, doc: str, *labels: str) -> "Family":
-        """A counter called trueup_NAME, with these labels beside the cluster."""
+        """A counter trueup_NAME with these labels in addition to the cluster."""
         return self._family(Counter, name, doc, labels)
 
     def histogram(self, name: str, doc: str, buckets: Sequence[float], *labels: str) -> "Family":
-        """A histogram called trueup_NAME, with these labels beside the cluster."""
+        """A histogram trueup_NAME with these labels in addition to the cluster."""
         return self._family(Histogram, name, doc, labels, buckets=buckets)
 
     def _family(self, kind: Any, name: str, doc: str, labels: tuple[str, ...], **options: Any) -> "Family":
@@ -96,7 +96,7 @@ class Metrics:
         self.restarts.at(stream).inc()
 
     def on_progress(self, progress: Mapping[str, Any]) -> None:
-        """Take one of Spark's progress reports (StreamingQueryProgress as JSON)."""
+        """Process a progress report of Spark (StreamingQueryProgress as JSON)."""
         query = str(progress.get("name") or "unnamed")
         rows = int(progress.get("numInputRows") or 0)
         if rows:
@@ -109,8 +109,8 @@ class Metrics:
         self.state_bytes.at(query).set(sum(int(o.get("memoryUsedBytes") or 0) for o in operators))
 
     def status(self, status: Mapping[str, Any], rows: Callable[[str], Iterable[Row]] = lambda _: ()) -> None:
-        """Set every level from the application's status, as `streams.web.engine.Engine.status` gives it, and from
-        ``rows``, the list of a noun."""
+        """Set every gauge from the application's status (`streams.web.engine.Engine.status`) and from ``rows``, which
+        returns the rows of a noun."""
         self.info.at(str(status["version"])).set(1)
         self.ready.at().set(bool(status["ready"]))
         self.problems.at().set(len(status["problems"]))
@@ -131,7 +131,7 @@ class Metrics:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One metric. ``labels`` are those beside the cluster's, which `at` fills in."""
+    """One metric. ``labels``: in addition to the cluster, which `at` sets."""
 
     name: str
     kind: str
@@ -151,7 +151,7 @@ class Family:
 
 
 def behind(progress: Mapping[str, Any]) -> int:
-    """Records that Kafka held and the batch did not reach: latest minus end offset, over all partitions."""
+    """Records after the end of the batch: latest minus end offset, over all partitions."""
     return sum(
         max(0, int(latest) - int(ends.get(topic, {}).get(partition, latest)))
         for source in progress.get("sources") or []
@@ -166,7 +166,7 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def reference(metrics: Metrics) -> str:
-    """docs/metrics.md, of an application with all its streams."""
+    """The text of docs/metrics.md, for an application with all streams."""
     rows = [
         f"| `{family.name}` | {family.kind} | {', '.join(family.labels)} | {family.doc} |"
         for family in sorted(metrics.families, key=lambda family: family.name)

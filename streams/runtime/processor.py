@@ -1,7 +1,7 @@
-"""The stateful operator of the placement and the deletion stream: one bucket for each key.
+"""The stateful operator of the placement and deletion streams: one bucket per key.
 
-Before its first batch Spark starts a process that asks which state there is. It imports this module, and the first
-batch waits for it; so what the workers need is imported with their first rows.
+Before the first batch, Spark starts a process that reads the declaration of the state. The first batch waits until that
+process has imported this module, so other modules are imported with the first rows.
 """
 
 from collections.abc import Iterator
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 class Buckets(StatefulProcessor):
-    """``module`` has ``folded(store, frames)``, which folds the rows of a batch into a bucket and gives the row that it
-    has to say, without its number, or None. ``names``: of a bucket's cells."""
+    """The operator. ``module`` defines ``folded(store, frames)``, which folds the rows of a batch into a bucket and
+    returns an output row without the number of the bucket, or None. ``names``: names of a bucket's cells."""
 
     def __init__(self, module: str, names: tuple[str, ...]) -> None:
         self._module, self._names = module, names
@@ -39,4 +39,4 @@ class Buckets(StatefulProcessor):
             yield pd.DataFrame([{"bucket": int(key[0]), **row}])
 
     def close(self) -> None:
-        """Nothing to let go."""
+        """Nothing to release."""

@@ -1,5 +1,7 @@
-"""How queries are started: into a sink for each batch, at an interval, with a checkpoint. And queries whose batches are
-turns: a clock makes one at a time, and all that counts is kept elsewhere."""
+"""Starts streaming queries with a sink for each batch, an interval and a checkpoint.
+
+Queries without input are triggered by a clock and keep their state elsewhere.
+"""
 
 from collections.abc import Callable
 
@@ -7,11 +9,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 Sink = Callable[[DataFrame, int], None]
-"""Gets a batch and its number."""
+"""Receives a batch and its number."""
 
 
 def started(rows: DataFrame, name: str, every: str, sink: Sink, checkpoint: str) -> StreamingQuery:
-    """Start a query that gives new and changed rows to ``sink``, as often as the interval ``every`` says."""
+    """Start a query that passes new and changed rows to ``sink``, at the interval ``every``."""
     return (
         rows.writeStream.outputMode("update")
         .queryName(name)
@@ -23,7 +25,7 @@ def started(rows: DataFrame, name: str, every: str, sink: Sink, checkpoint: str)
 
 
 def turns(spark: SparkSession, name: str, every: str, turn: Sink, checkpoint: str) -> StreamingQuery:
-    """Start a query that calls ``turn`` as often as the interval ``every`` says. The checkpoint counts turns and holds
-    nothing else."""
+    """Start a query that calls ``turn`` at the interval ``every``. The checkpoint only holds the number of the
+    batch."""
     clock = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).option("numPartitions", 1)
     return started(clock.load(), name, every, turn, checkpoint)

@@ -1,7 +1,7 @@
-"""The Spark session: versions that go together, settings that were measured, and a self-test.
+"""The Spark session: compatible versions and measured settings.
 
-Jars come from a lock, not from a resolver: no resolver finds a connector set for this Spark version.
-Local mode puts them on the driver's class path; a cluster gets them, and the packages, from the driver.
+Jars come from a lock file, because no resolver finds a compatible set of connectors for this version of Spark. In local
+mode they are on the driver's class path; a cluster receives them, and the packages, from the driver.
 """
 
 import os
@@ -31,7 +31,7 @@ from trueup.state.settings.settings import Settings
 
 
 class Line(NamedTuple):
-    """What depends on the Spark version."""
+    """Properties that depend on the version of Spark."""
 
     jars: str
     checkpoint_manager: str
@@ -45,11 +45,11 @@ LINES: Mapping[str, Line] = {
 }
 _ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _SOCKET_BYTES, _SOCKET_NAME = 107, "/.01234567-89ab-cdef-0123-456789abcdef.sock"
-"""The longest path of a Unix domain socket, and how Spark names those between its JVM and Python."""
+"""The maximum length of the path of a Unix domain socket, and the form of the names that Spark's JVM chooses."""
 
 
 def line() -> Line:
-    """The line of the installed Spark. Raises `Stop` for one that was never tried."""
+    """The line of the installed version of Spark. Raises `Stop` for an untested version."""
     version = ".".join(pyspark.__version__.split(".")[:2])
     if version not in LINES:
         raise Stop(f"pyspark {' or '.join(LINES)}", f"pyspark {pyspark.__version__}", "install the locked requirements")
@@ -57,9 +57,9 @@ def line() -> Line:
 
 
 def session(settings: Settings, data: Path) -> SparkSession:
-    """The one session of the application. Seconds to start; the one before must be cleared away. Raises `Stop` where
-    the settings or the machine do not allow one, `Retry` when its JVM ended meanwhile."""
-    shutil.rmtree(data / "spark-local", ignore_errors=True)  # a JVM that was killed left its files
+    """Start the session of the application, which takes seconds. A previous one must have been discarded. Raises `Stop`
+    if the settings or the machine do not permit a session, `Retry` if its JVM ended in the meantime."""
+    shutil.rmtree(data / "spark-local", ignore_errors=True)  # files of a JVM that was killed
     os.environ["JAVA_HOME"] = str(spark_java_home(data / "java"))
     local = settings.spark.master.startswith("local")
     os.environ.setdefault("PYSPARK_PYTHON", str(_python(data / "python")) if local else sys.executable)
@@ -76,14 +76,14 @@ def session(settings: Settings, data: Path) -> SparkSession:
         found = error.java_exception.toString()
         raise Stop("settings that Spark accepts", found, "correct spark.conf in the settings") from error
     except (Py4JError, OSError) as error:
-        raise Retry("a session of Spark", f"its JVM ended: {type(error).__name__}", "try again") from error
+        raise Retry("a Spark session", f"its JVM ended: {type(error).__name__}", "try again") from error
     spark.sparkContext.setLogLevel("ERROR")
     return spark
 
 
 def _python(target: Path) -> Path:
-    """This interpreter for workers here. Spark puts a zip of its own sources ahead of what is installed, and nothing
-    in it is compiled: every worker would compile what it imports, 0.5 s of CPU each time."""
+    """A script that starts this interpreter for local workers. Spark prepends a zip of its sources to the module path,
+    which holds no bytecode: every worker would compile its imports, 0.5 s of CPU each time."""
     path = shlex.quote(os.environ.get("PYTHONPATH", ""))
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(f'#!/bin/sh\nexport PYTHONPATH={path}\nexec {shlex.quote(sys.executable)} "$@"\n')
@@ -92,23 +92,23 @@ def _python(target: Path) -> Path:
 
 
 def _redaction(settings: Settings) -> dict[str, str]:
-    """Values of keys that the operator gave are shown on no page of Spark's."""
+    """Redact the values of keys that the operator set in all of Spark's pages."""
     name = "spark.redaction.regex"
     ours = [rf"^\Q{key}\E$" for key in settings.spark.conf if key != name]
     return {name: "|".join([settings.spark.conf.get(name, "(?i)secret|password|token|access[.]?key"), *ours])}
 
 
 def _launch(options: Mapping[str, str], data: Path) -> None:
-    """Start the JVM with its output in a file: it and its Python workers greet there, and our log is ours alone.
+    """Start the JVM with its output in a file, which keeps it, and that of its Python workers, out of the log.
 
-    Options may be secrets. The JVM reads them from a file that is ours alone and is gone when it runs: its arguments
-    are for everybody on the machine to read.
+    Options may be secrets, and every user of the machine can read the arguments of a process. The JVM therefore reads
+    the options from a file that only this user can read and that is deleted after the start.
     """
     if SparkContext._gateway is not None:
         return
     data.mkdir(parents=True, exist_ok=True)
     out, scratch = data / "spark.out", _scratch(data)
-    shutil.rmtree(scratch, ignore_errors=True)  # what a JVM unpacked there it removes only when it ends by itself
+    shutil.rmtree(scratch, ignore_errors=True)  # a JVM that was killed did not remove its files
     scratch.mkdir(mode=0o700)
     with tempfile.TemporaryDirectory(prefix="spark-", dir=data) as folder:
         file = Path(folder, "spark.properties")
@@ -127,14 +127,14 @@ def _launch(options: Mapping[str, str], data: Path) -> None:
 
 
 def _property(text: str) -> str:
-    """A key or value as java.util.Properties reads it."""
+    """A key or value in the syntax of java.util.Properties."""
     units = struct.iter_unpack(">H", text.encode("utf-16-be"))
     return "".join(chr(unit) if chr(unit).isalnum() and unit < 128 else f"\\u{unit:04x}" for (unit,) in units)
 
 
 def master_of(settings: Settings) -> str:
-    """The master to start with. Leases hold their slots all the time, so local[N] gets one more for each of their
-    tasks: N are left for everything else."""
+    """The effective master. Leases hold their slots permanently, so local[N] gets one additional slot per task of a
+    link: N remain for all other tasks."""
     found = re.fullmatch(r"local\[(\d+)\]", settings.spark.master)
     tasks = sum(link.tasks for link in settings.links.values())
     return f"local[{int(found[1]) + tasks}]" if found else settings.spark.master
@@ -161,7 +161,7 @@ def _common(settings: Settings, data: Path) -> dict[str, str]:
         "spark.ui.port": str(chosen.ui_port),
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
-        # Small batches are all there is, mostly: the second compiler takes as much CPU as they do.
+        # Most batches are small; the second compiler would use as much CPU as they do.
         "spark.driver.extraJavaOptions":
             "-Djava.net.preferIPv4Stack=true -XX:TieredStopAtLevel=1 -XX:-UsePerfData "
             f"-Djava.io.tmpdir={_scratch(data)} {_log_options(data)}",
@@ -170,12 +170,12 @@ def _common(settings: Settings, data: Path) -> dict[str, str]:
 
 
 def _scratch(data: Path) -> Path:
-    """The JVM's directory for temporary files. Those in the system's would stay there when it is killed."""
+    """The JVM's directory for temporary files. In the system's directory they would remain if the JVM is killed."""
     return data / "tmp"
 
 
 def _socket_place(data: Path) -> dict[str, str]:
-    """Where Spark puts Unix domain sockets, if their paths would be too long among its other temporary files."""
+    """The directory of Unix domain sockets, if their paths would be too long in the one for temporary files."""
     fits = len(os.fsencode(f"{_scratch(data)}{_SOCKET_NAME}")) <= _SOCKET_BYTES
     return {} if fits else {"spark.python.unix.domain.socket.dir": tempfile.gettempdir()}
 
@@ -199,8 +199,8 @@ def _where(settings: Settings, data: Path) -> dict[str, str]:
         return {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
-            # After a sleep of the machine no heartbeat is answered and no task is run until the JVM ends itself. With
-            # Spark's own 60 failures that takes up to ten minutes.
+            # After the machine was suspended, heartbeats fail and no task runs until the JVM ends itself. With Spark's
+            # default of 60 failures that takes up to ten minutes.
             "spark.executor.heartbeat.maxFailures": "6",
             "spark.driver.extraClassPath": os.pathsep.join(paths),
         }
@@ -208,7 +208,7 @@ def _where(settings: Settings, data: Path) -> dict[str, str]:
 
 
 def bundle(target: Path) -> Path:
-    """The package as a zip for executors: they unpickle the operators by name."""
+    """Create a zip of the package for executors, which unpickle the operators by name."""
     target.parent.mkdir(parents=True, exist_ok=True)
     made = target.with_suffix(".part")
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:

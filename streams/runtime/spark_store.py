@@ -1,4 +1,4 @@
-"""What the stateful queries over the journal share: its records as a stream, and a bucket's store in Spark state."""
+"""Common parts of stateful queries over the journal: its records as a stream, and a bucket's store in Spark state."""
 
 import struct
 from collections.abc import Sequence
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 _ZSTD = pa.Codec("zstd", 1)
 _LENGTH = struct.Struct("<I")
 FETCH_WAIT_MS = 10
-"""Having read what it was to read, Spark's reader asks where the log ends on a connection where the next fetch waits
-already, and a broker answers in turn: with Kafka's 500 ms every micro-batch takes that much longer."""
+"""After its last record, Spark's reader queries the end offset on a connection on which a fetch is already waiting, and
+a broker responds in order: Kafka's default of 500 ms would delay every micro-batch by that time."""
 
 
 class SparkStore:
     """A bucket's store in Spark state: the log as a list, all cells in one value.
 
-    An access costs, and so do bytes: Spark hands binary to Python as text that it escapes. So they are compressed,
-    four to one; each block is its length (uint32, little-endian) and a zstd frame.
+    Both accesses and bytes are expensive: Spark passes binary data to Python as escaped text. Blocks are therefore
+    compressed, four to one: each is its length (uint32, little-endian) and a zstd frame.
     """
 
     def __init__(self, log: Any, value: Any, cells: Sequence[str]) -> None:
@@ -55,7 +55,7 @@ class SparkStore:
         self._dirty = True
 
     def flush(self) -> None:
-        """Write the cells if any was put."""
+        """Write the cells if any was changed."""
         if self._dirty:
             parts = [self._cells.get(cell, b"") for cell in self._names]
             self._value.update((_smaller(self._lengths.pack(*map(len, parts)) + b"".join(parts)),))
@@ -79,7 +79,7 @@ def _larger(block: bytes) -> bytes:
 
 
 def records_of(spark: SparkSession, journal: "Journal", topics: Sequence[str], max_records: int) -> DataFrame:
-    """The stream of records of these topics: kind int (the place of its topic), key binary, value binary."""
+    """The stream of records of these topics: kind int (the index of its topic), key binary, value binary."""
     names = [journal.topic(what) for what in topics]
     reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", journal.bootstrap)
     for key, value in journal.settings.options.items():

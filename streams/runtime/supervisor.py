@@ -1,8 +1,7 @@
-"""Keeps things running: queries and background loops are restarted with back-off, and stopped between batches.
+"""Supervises queries and background loops: restarts them with back-off and stops queries between batches.
 
-The only place that starts the application's threads, and the only one that catches everything. Whatever a loop or a
-query raises is written down with its place and shown as a problem, the application is not ready while it lasts, and the
-loop begins again from what it can observe.
+The only module that starts threads of the application, and the only one that catches every exception. An exception is
+logged with its location and reported as a problem; the application is not ready until the loop or query succeeds again.
 """
 
 import logging
@@ -23,9 +22,9 @@ from trueup.state.common.errors import TrueupError
 
 log = logging.getLogger(__name__)
 FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 60.0
-HEALTHY_S = 120.0  # a loop that ran this long starts again with the first wait
+HEALTHY_S = 120.0  # the back-off of a task that ran this long is reset
 PROVEN_S = 10.0
-"""A turn that lasts so long after a failure counts as one that succeeded."""
+"""A pass that runs this long after a failure counts as a success."""
 LONGEST_TEXT = 2_000
 _FRAMES = re.compile(r"^\s*(?:at \S+\(.*\)|\.\.\. \d+ more)\n?", re.MULTILINE)
 ROOT = Path(__file__).parents[2]
@@ -35,8 +34,8 @@ Stopped = Callable[[], bool]
 
 @dataclass(slots=True)
 class Task:
-    """One thing that is kept running. ``state``: waiting, running, failed or stopped. ``failing``: it failed, and has
-    not succeeded since; after ``proven_s`` without a failure it counts as having done so."""
+    """A supervised loop or query. ``state``: waiting, running, failed or stopped. ``failing``: it failed and has not
+    succeeded since; ``proven_s`` seconds without a failure count as a success."""
 
     name: str
     restarts: int = 0
@@ -49,11 +48,11 @@ class Task:
     proven_s: float = PROVEN_S
 
     def begin(self, now: float) -> None:
-        """Note a start."""
+        """Record a start."""
         self.begun, self.state = now, "running"
 
     def failed(self, error: str, now: float) -> None:
-        """Note a failure and when to begin again."""
+        """Record a failure and the time of the next start."""
         if now - self.begun > HEALTHY_S:
             self.restarts = 0
         wait = backoff(FIRST_WAIT_S, self.restarts, LONGEST_WAIT_S)
@@ -62,13 +61,13 @@ class Task:
         log.error("failed", extra={"task": self.name, "error": error, "again_in_s": wait})
 
     def fails(self, now: float) -> bool:
-        """Whether it failed lately and has not succeeded since."""
+        """Whether it failed and has not succeeded since."""
         return self.failing and (self.state != "running" or now - self.begun < self.proven_s)
 
 
 @dataclass(slots=True)
 class Supervisor:
-    """Threads and streaming queries of the application. ``restarted`` gets the name of what failed."""
+    """Threads and streaming queries of the application. ``restarted`` receives the name of each failed task."""
 
     stop: threading.Event
     restarted: Callable[[str], None]
@@ -78,11 +77,11 @@ class Supervisor:
     _threads: list[threading.Thread] = field(default_factory=list)
 
     def loop(self, name: str, turn: Callable[[], None], every_s: float = 0.0) -> None:
-        """Take this turn in a thread again and again until the application stops."""
+        """Run this pass in a thread, repeatedly, until the application stops."""
         self._threads.append(self._thread(name, turn, every_s, self.stop.is_set, self.stop.wait))
 
     def run(self, name: str, turn: Callable[[], None], stop: threading.Event) -> threading.Thread:
-        """Take this turn in a thread again and again until ``stop``, which whoever calls sets at the latest when the
+        """Run this pass in a thread, repeatedly, until ``stop``, which the caller sets at the latest when the
         application stops."""
         return self._thread(name, turn, 0.0, stop.is_set, stop.wait)
 
@@ -103,7 +102,7 @@ class Supervisor:
         return thread
 
     def _attempt(self, task: Task, turn: Callable[[], None]) -> bool:
-        """Whether it succeeded. What extensions written in Rust panic with is no `Exception`."""
+        """Whether it succeeded. A panic of an extension written in Rust is not an `Exception`."""
         try:
             turn()
         except BaseException as error:
@@ -119,35 +118,35 @@ class Supervisor:
         self.restarted(task.name)
 
     def guarded(self, name: str, act: Callable[[], None]) -> None:
-        """Call this once, on a thread of somebody else's that must not see what it raises."""
+        """Call this once, on a thread of a library that must not receive exceptions."""
         task = self.tasks.setdefault(name, Task(name))
         task.begin(time.monotonic())
         self._attempt(task, act)
 
     def died(self, args: threading.ExceptHookArgs) -> None:
-        """Note the end of a thread that is none of ours: a `threading.excepthook`. Its library has to see to it."""
+        """Record the failure of a thread of a library, as a `threading.excepthook`. The library has to restart it."""
         name = f"thread {args.thread.name if args.thread else 'of no name'}"
         task = self.tasks.setdefault(name, Task(name, proven_s=LONGEST_WAIT_S))
         self._failed(task, args.exc_value or args.exc_type())
         task.begin(time.monotonic())
 
     def check(self, name: str, check: Callable[[], None]) -> None:
-        """Have this called with every `tend`, before queries are looked at; after a failure, when it is due again."""
+        """Call this with every `tend`, before the queries are checked; after a failure, when its back-off has ended."""
         self._checks[name] = check
         self.tasks[name] = Task(name)
 
     def query(self, name: str, start: Callable[[], StreamingQuery]) -> None:
-        """Keep a streaming query running; ``start`` makes a new one from its checkpoint."""
+        """Keep a streaming query running. ``start`` starts it from its checkpoint."""
         self._starts[name] = start
         self.tasks[name] = Task(name, proven_s=HEALTHY_S)
 
     def progressed(self, name: str) -> None:
-        """A batch of this query ended well, or it has nothing to do."""
+        """Record that a batch of this query succeeded or that the query is idle."""
         if name in self._starts:
             self.tasks[name].failing = False
 
     def tend(self) -> None:
-        """Start what is not running and due. Call often, on one thread."""
+        """Start queries that do not run and are due. To be called often, by one thread."""
         for name, check in self._checks.items():
             task, now = self.tasks[name], time.monotonic()
             task.state = "running" if now >= task.next_start else "failed"
@@ -173,26 +172,26 @@ class Supervisor:
         self.restarted(task.name)
 
     def lose_queries(self, why: str) -> None:
-        """No query runs any more, whatever their handles say. They are started again when it is time."""
+        """Treat every query as ended, regardless of its handle, and restart it when it is due."""
         for name in self._starts:
             if self.tasks[name].query is not None:
                 self._lost(self.tasks[name], why, time.monotonic())
 
     def runs(self, name: str) -> bool:
-        """Whether this query or loop runs."""
+        """Whether this query or loop is running."""
         return name in self.tasks and self.tasks[name].state == "running"
 
     def failing(self) -> list[str]:
-        """What failed and has not succeeded since."""
+        """The errors of tasks that failed and have not succeeded since."""
         now, tasks = time.monotonic(), list(self.tasks.values())
         return [f"{'stream ' * (t.name in self._starts)}{t.name} failed: {t.error}" for t in tasks if t.fails(now)]
 
     def close(
         self, drained: float, until: float, beside: Mapping[str, Callable[[], None]] = MappingProxyType({})
     ) -> None:
-        """Stop all queries and loops, with these other steps ``beside`` them. Each query ends between two batches, so
-        that its last one is committed, or at ``drained`` amid one. What does not end until then is left behind. Times
-        are those of `time.monotonic`."""
+        """Stop all queries and loops, concurrently with the steps ``beside``. A query ends between two batches, so that
+        its last batch is committed, or during a batch at ``drained``. Tasks that do not end by ``until`` are left
+        behind. Times are those of `time.monotonic`."""
         self.stop.set()
         running = [task for task in list(self.tasks.values()) if task.query is not None]
         self.together({**beside, **{task.name: partial(self._end, task, drained) for task in running}}, until)
@@ -200,7 +199,7 @@ class Supervisor:
         self._threads.clear()
 
     def together(self, steps: Mapping[str, Callable[[], None]], until: float) -> None:
-        """Take these steps side by side. Those that take longer than until then are left behind."""
+        """Run these steps concurrently. Steps that do not end by ``until`` are left behind."""
         threads = [
             threading.Thread(target=_take, args=(name, step), name=name, daemon=True) for name, step in steps.items()
         ]
@@ -209,14 +208,15 @@ class Supervisor:
         _join(threads, until)
 
     def _end(self, task: Task, drained: float) -> None:
-        assert task.query is not None, "only those that run are ended"
+        assert task.query is not None, "only running queries are ended"
         query, task.query, task.state = task.query, None, "stopped"
         if not drain(query, drained - time.monotonic()):
             log.warning("a batch is interrupted; the next start repeats it", extra={"task": task.name})
 
 
 def drain(query: StreamingQuery, limit_s: float = 60.0) -> bool:
-    """Stop a query once no batch is under way: a batch that `stop` interrupts is not committed. Whether it was so."""
+    """Stop a query when no batch is in progress, because an interrupted batch is not committed. Returns whether none
+    was interrupted."""
     deadline = time.monotonic() + limit_s
     while (under_way := query.isActive and query.status["isTriggerActive"]) and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -228,17 +228,17 @@ def _take(name: str, step: Callable[[], None]) -> None:
     try:
         step()
     except Exception as error:
-        log.warning("did not end well", extra={"part": name, "error": told(error)})
+        log.warning("ended with an error", extra={"part": name, "error": told(error)})
 
 
 def told(error: BaseException) -> str:
-    """An error in one line; a defect with its place in our code."""
+    """An error as one line; a defect with its location in the code of Trueup."""
     text = _said(f"{type(error).__name__}: {error}")
     return text if isinstance(error, TrueupError) else f"{text}, at {_place(error)}"
 
 
 def _place(error: BaseException) -> str:
-    """File and line, of the innermost call of ours."""
+    """File and line of the innermost call of Trueup."""
     places = [(Path(frame.filename), frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
     ours = [
         (path.relative_to(ROOT), line)
@@ -250,7 +250,7 @@ def _place(error: BaseException) -> str:
 
 
 def _join(threads: Iterable[threading.Thread], until: float) -> None:
-    """Wait for them until then, and say which are left behind."""
+    """Wait for these threads and log those that do not end in time."""
     for thread in threads:
         thread.join(max(0.0, until - time.monotonic()))
         if thread.is_alive():
@@ -258,16 +258,16 @@ def _join(threads: Iterable[threading.Thread], until: float) -> None:
 
 
 def _ended(query: StreamingQuery) -> str:
-    """Why a query does not run any more; empty if it does."""
+    """Why a query ended; empty if it is running."""
     try:
         if query.isActive:
             return ""
         error = query.exception()
     except Exception as unanswered:
-        return f"Spark does not answer: {type(unanswered).__name__}"
+        return f"Spark does not respond: {type(unanswered).__name__}"
     return _said(str(error)) if error else "the query stopped by itself"
 
 
 def _said(text: str) -> str:
-    """A text of Spark's without Java's frames, which would leave no room for what happened."""
+    """A text of Spark without Java stack frames, which would displace the cause."""
     return _FRAMES.sub("", text.split("JVM stacktrace")[0]).strip()[-LONGEST_TEXT:]

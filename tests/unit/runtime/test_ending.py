@@ -110,7 +110,7 @@ def test_a_step_that_fails_is_told_and_keeps_no_other_from_its_end(
     done: list[str] = []
     steps: dict[str, Callable[[], None]] = {"http": lambda: [][0], "capture": lambda: done.append("capture")}
     supervisor.together(steps, time.monotonic() + WAIT_S)
-    assert (parts(caplog, "did not end well"), done) == ({"http"}, ["capture"])
+    assert (parts(caplog, "ended with an error"), done) == ({"http"}, ["capture"])
 
 
 def test_a_batch_that_takes_too_long_is_interrupted(supervisor: Supervisor, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,4 +1,4 @@
-"""What a configuration names outside of itself: files, variables, addresses. `parse` cannot see whether they hold."""
+"""Checks references of a configuration to its environment, which `parse` cannot check: files, variables, addresses."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,7 @@ WANTED = "host:port[,host:port...]"
 
 
 def problems(settings: Settings, env: Mapping[str, str]) -> list[str]:
-    """One line for each key whose value does not hold on this machine."""
+    """One line for each key whose value is not valid on this machine."""
     return [*_addresses(settings), *_racks(settings), *_variables(settings, env)]
 
 
@@ -32,7 +32,7 @@ def _addresses(settings: Settings) -> Iterator[str]:
 def _racks(settings: Settings) -> Iterator[str]:
     racks = settings.racks
     if racks.source == "script" and not (Path(racks.script).is_file() and os.access(racks.script, os.X_OK)):
-        found = "a file that cannot be executed" if Path(racks.script).exists() else "no such file"
+        found = "a file that is not executable" if Path(racks.script).exists() else "no such file"
         yield f"racks.script: expected an executable script; found {shown(racks.script)}, {found}"
     if racks.source != "static":
         return

@@ -1,7 +1,7 @@
-"""Configuration from a YAML file, the environment and flags, in this order; the last that names a key decides.
+"""Configuration from a YAML file, the environment and flags; the last of these that sets a key takes effect.
 
-`load` says everything that is wrong at once, each line with the key and where it was set. `reference` prints
-conf/trueup.yaml from the settings themselves.
+`load` reports all problems at once, each with its key and the place where the key was set. `reference` prints
+conf/trueup.yaml from the settings.
 """
 
 import re
@@ -23,10 +23,10 @@ WIDTH = 112
 
 
 def load(path: Path | None, env: Mapping[str, str], flags: Mapping[str, object], sections: Sections = NONE) -> Settings:
-    """The settings that hold. ``env``: variables TRUEUP__SECTION__KEY; ``flags``: section.key to value.
+    """The effective settings. ``env``: variables TRUEUP__SECTION__KEY; ``flags``: section.key to value.
 
-    A text from the environment or a flag is read as YAML where the key is not itself a text. A list or a table
-    given there takes the place of the file's. ``sections``: those of streams. Raises `BadSettings`.
+    A value of the environment or a flag is parsed as YAML unless the key is a string. A list or table replaces that of
+    the file. ``sections``: those of streams. Raises `BadSettings`.
     """
     layers = [_from_file(path)] if path else []
     known = [name for values, _, _ in layers for name in values]
@@ -52,7 +52,7 @@ Layer = tuple[dict[str, Any], dict[str, str], list[str]]
 
 
 def _from_file(path: Path) -> Layer:
-    """Values by full key, where each was set, and what is wrong with the file."""
+    """Values by full key, the place where each was set, and problems of the file."""
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -78,7 +78,7 @@ def _from_file(path: Path) -> Layer:
 
 
 _BAD_YAML = (yaml.YAMLError, ValueError, OverflowError, RecursionError)
-"""PyYAML lets through what Python raises for dates that do not exist, numbers of thousands of digits, deep nesting."""
+"""PyYAML does not convert Python's errors for invalid dates, numbers of thousands of digits, and deep nesting."""
 
 
 def _place(error: Exception) -> str:
@@ -87,7 +87,7 @@ def _place(error: Exception) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """What a YAML parser says, without what it quotes: that may be a secret."""
+    """The message of a YAML parser without its quotations, which may be secrets."""
     if isinstance(error, RecursionError):
         return "values nested too deep"
     if not isinstance(error, yaml.MarkedYAMLError):
@@ -116,7 +116,8 @@ def _flat(raw: Mapping[Any, Any], path: str = "", depth: int = 1) -> Iterator[tu
 
 
 def _from_env(env: Mapping[str, str], known: Iterable[str], sections: Sections) -> Layer:
-    """A variable cannot hold every letter of a link's name: of those in the file the one that reads alike is meant."""
+    """Values of the environment. The name of a variable cannot contain every character of a link's name; it is matched
+    with the names in the file, ignoring case and hyphens."""
     alike = {_plain(name): name for name in (".".join(name.split(".")[:2]) for name in known)}
     named = {}
     for variable, value in env.items():
@@ -155,13 +156,13 @@ def _put(raw: dict[str, Any], name: str, value: Any) -> None:
 
 
 def _placed(line: str, origins: Mapping[str, str]) -> str:
-    """A problem with the place where its key was set."""
+    """Add the place where its key was set to a problem."""
     name = line.partition(":")[0].removesuffix(".")
     return f"{line} (from {origins[name]})" if name in origins else line
 
 
 def _entry(name: str) -> bool:
-    """Whether a key is one of an entry of a table: links.NAME.key."""
+    """Whether a key belongs to an entry of a table: links.NAME.key."""
     return name.partition(".")[0] in TABLES and name.count(".") > 1
 
 
@@ -170,7 +171,7 @@ def _plain(name: str) -> str:
 
 
 def reference(sections: Sections = NONE) -> str:
-    """conf/trueup.yaml: every key with its meaning, bounds and default; ``sections``: those of streams."""
+    """The text of conf/trueup.yaml: every key with its meaning, bounds and default; ``sections``: those of streams."""
     lines = list(_HEAD)
     for spec in keys_of(Settings):
         kind, entry = _HINTS[spec.name], entries(_HINTS[spec.name])
@@ -241,7 +242,7 @@ TABLES = {
     "links": ("east-west",),
     "logdirs": ("east",),
 }
-"""Sections that hold entries by name, with the names of examples."""
+"""Sections with entries by name, with the names of examples."""
 _HINTS = get_type_hints(Settings)
 _HEAD = (
     "# Trueup's configuration: every key with its default. Remove the # before a key to change it.",

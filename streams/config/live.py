@@ -1,7 +1,7 @@
-"""Settings that change while the application runs, through the compacted config topic.
+"""Settings that can be changed while the application runs, through the compacted config topic.
 
-Whoever writes a record there tunes every running application of the cluster. A record that does not parse, names
-no live key or is out of bounds is refused and reported; the old value stays.
+A record of the topic applies to every running application of the cluster. A record that is not readable, has no live
+key or is out of bounds is rejected and reported; the previous value remains.
 """
 
 import json
@@ -19,9 +19,9 @@ APPLY_S = 5.0
 
 
 class Live:
-    """The settings in force. Reading ``now`` is safe from any thread.
+    """The effective settings. Reading ``now`` is safe from any thread.
 
-    ``refused``: place and problem of the newest record of a key, where that is not a good one.
+    ``refused``: position and problem of the newest record of each key whose newest record is invalid.
     """
 
     def __init__(self, base: Settings, journal: Journal, clock: Callable[[], int]) -> None:
@@ -34,18 +34,19 @@ class Live:
         self.listeners: list[Callable[[], None]] = []
 
     def load(self) -> None:
-        """Take what the topic holds already, before anything is decided."""
+        """Apply the existing records of the topic."""
         for record in self._journal.read("config", bad=self._refuse):
             self._seen(record)
 
     def follow(self, stop: threading.Event) -> None:
-        """Apply changes until ``stop``. Blocks. Whoever listens is told first, as a change may have ended the last
-        call before all were."""
+        """Apply changes until ``stop``. Blocks. Listeners are called first, because a failure may have ended the last
+        call before all of them were."""
         self._tell()
         self._journal.follow("config", stop, self._seen, self._refuse)
 
     def set(self, name: str, value: Any) -> Any:
-        """Publish a change and wait until it is in force here; its new value. None takes the file's value again."""
+        """Publish a change and wait until it is effective here. Returns the new value. None restores the file's
+        value."""
         if value is not None:
             change(self.now, name, value)
         elif name not in live_keys(self._base):
@@ -88,7 +89,7 @@ class Live:
             self._note(record, str(error))
 
     def _known(self, record: Record) -> bool:
-        """Whether this or a newer one of its key was taken: read again, an old value must not come back."""
+        """Whether this record or a newer one of its key was applied: an old value must not be applied again."""
         known = record.offset <= self._newest.get(record.key, -1)
         self._newest[record.key] = max(record.offset, self._newest.get(record.key, -1))
         return known

@@ -1,4 +1,4 @@
-"""The journal's records as Avro: one schema a topic, no registry; a record is the bare Avro body."""
+"""The journal's records as Avro: one schema per topic, no registry; a record is the Avro body without a header."""
 
 import io
 import json
@@ -18,14 +18,14 @@ SCHEMAS = {
     "memory": "setting", "directories": "directories", "changes": "changes", "owners": "owner", "markers": "marker",
     "strays": "marker", "reports": "report", "history": "history", "reached": "setting",
 }  # fmt: skip
-"""The schema of each topic that several parts share, or that is read on executors: a file of the folder schemas."""
+"""Schemas of the topics that several streams share or that executors read: names of files in the folder schemas."""
 _declared: dict[str, str] = {}
 
 
 def declare(topic: str, schema: Mapping[str, Any]) -> None:
     """Add a topic with its Avro schema. It is compacted and has one partition."""
     if topic in SCHEMAS or _declared.setdefault(topic, json.dumps(schema)) != json.dumps(schema):
-        raise ValueError(f"the journal's topic {topic} has another schema already")
+        raise ValueError(f"the journal's topic {topic} already has a different schema")
 
 
 def topics() -> list[str]:
@@ -35,7 +35,7 @@ def topics() -> list[str]:
 
 @cache
 def schema_text(topic: str) -> str:
-    """The schema of a topic as JSON text, as Spark's from_avro wants it."""
+    """The schema of a topic as JSON text, for example for Spark's from_avro."""
     if topic in _declared:
         return _declared[topic]
     return (files("trueup.streams.journal") / "schemas" / f"{SCHEMAS[topic]}.avsc").read_text()
@@ -54,12 +54,12 @@ def encode(topic: str, record: Any) -> bytes:
 
 
 def decode(topic: str, body: bytes, where: str = "") -> Any:
-    """The record in an Avro body. Raises `BadBytes`, naming where it came from."""
+    """The record in an Avro body. ``where``: its position, for errors. Raises `BadBytes`."""
     return read(body, _schema(topic), where or topic, f"an Avro {SCHEMAS.get(topic, topic)}")
 
 
 def read(body: bytes, schema: Any, where: str, expected: str) -> Any:
-    """What a body holds by a parsed schema, and maybe more. Raises `BadBytes`."""
+    """The record at the beginning of a body, by a parsed schema; further bytes are ignored. Raises `BadBytes`."""
     stream = io.BytesIO(body)
     try:
         return fastavro.schemaless_reader(stream, schema, None)
@@ -76,21 +76,21 @@ def topology_record(topology: Topology) -> dict[str, Any]:
 
 
 def topology_bytes(topology: Topology) -> bytes:
-    """A topology as its topic holds it."""
+    """The Avro body of a topology."""
     return encode("topology", topology_record(topology))
 
 
 def topology_of(record: dict[str, Any]) -> Topology:
-    """What `topology_record` made."""
+    """The inverse of `topology_record`."""
     bookies = (Bookie(**{**b, "status": Status(b["status"]), "was": Status(b["was"])}) for b in record["bookies"])
     return Topology(**{**record, "bookies": tuple(bookies)})
 
 
 def topology_from(body: bytes) -> Topology:
-    """What `topology_bytes` wrote."""
+    """The inverse of `topology_bytes`."""
     return topology_of(decode("topology", body))
 
 
 def ledger_key(ledger: int) -> bytes:
-    """The key of everything that is about one ledger: its id, 8 bytes big-endian."""
+    """The key of records about one ledger: its id, 8 bytes big-endian."""
     return ledger.to_bytes(8, "big")

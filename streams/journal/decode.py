@@ -1,7 +1,7 @@
-"""Columns from the Avro bodies of many records at once: what `streams.journal.encode` writes, read in step.
+"""Decodes the Avro bodies of many records at once into columns; the inverse of `streams.journal.encode`.
 
-Bodies lie side by side; a field of all of them is read together, wherever it begins in each. Arrays are expected in one
-block, as our writers make them (Avro allows more). Fields that nobody asks for at the end of a body are not looked at.
+A field is decoded for all bodies together, at the current position of each. Arrays must have one block, as Trueup
+writes them (Avro permits several). Trailing fields that are not needed are not decoded.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from trueup.state.common.errors import BadBytes
 from trueup.state.placement.view import MARK, NO_MARKS, Rows
 
 Array = NDArray[Any]
-_LONGEST = 10  # bytes of a varint
+_LONGEST = 10  # maximum bytes of a varint
 _TOP = np.uint64(0x8080_8080_8080_8080)
 _FOLDS = (
     (np.uint64(0x007F_007F_007F_007F), 1), (np.uint64(0x0000_3FFF_0000_3FFF), 2), (np.uint64(0x0000_0000_0FFF_FFFF), 4),
@@ -25,20 +25,20 @@ _FOLDS = (
 
 
 class Bodies:
-    """A place in each of these bodies, from their beginnings on. ``topic``: whose records they are, for errors."""
+    """A current position in each of these bodies, initially at the start. ``topic``: of the records, for errors."""
 
     def __init__(self, bodies: Sequence[bytes], topic: str) -> None:
         sizes = np.fromiter(map(len, bodies), np.int64, len(bodies))
         self._topic = topic
         self._raw = np.frombuffer(b"".join(bodies) + bytes(_LONGEST), np.uint8)
-        self._words = np.ndarray((len(self._raw) - 7,), "<u8", self._raw, strides=(1,))  # from every place on
+        self._words = np.ndarray((len(self._raw) - 7,), "<u8", self._raw, strides=(1,))  # the 8 bytes at every position
         self._ends = np.cumsum(sizes)
         self._starts = self._ends - sizes
         self.at = self._starts.copy()
         self.all = np.arange(len(bodies))
 
     def longs(self, rows: Array) -> Array:
-        """The long at the place of each of these rows, as int64. Raises `BadBytes` where a body ends before."""
+        """The next long of each of these rows, as int64. Raises `BadBytes` if a body ends before."""
         at = self.at[rows]
         value, size = _varints(self._words[at])
         for row in np.flatnonzero(size == 0).tolist():
@@ -48,24 +48,25 @@ class Bodies:
         return found
 
     def counts(self, rows: Array) -> Array:
-        """The number of items or bytes that follow in each of these rows: none may be negative or beyond the body."""
+        """The next length of each of these rows, of items or bytes. Raises `BadBytes` for a negative length or one
+        that exceeds the body."""
         found = self.longs(rows)
         self.check((found >= 0) & (found <= self._ends[rows] - self.at[rows]), rows, "a length within the record")
         return found
 
     def ends(self, rows: Array) -> None:
-        """The end of an array in each of these rows."""
+        """Consume the end of an array in each of these rows. Raises `BadBytes`."""
         self.check(self.longs(rows) == 0, rows, "the end of an array of one block")
 
     def blobs(self, rows: Array) -> tuple[Array, Array]:
-        """Where the string or the bytes at the place of each of these rows begin, and their length."""
+        """Start and length of the next string or bytes of each of these rows."""
         sizes = self.counts(rows)
         starts = self.at[rows]
         self._move(rows, starts + sizes)
         return starts, sizes
 
     def texts(self, starts: Array, sizes: Array) -> tuple[Array, tuple[str, ...]]:
-        """Strings as codes (uint32) into the distinct ones of them."""
+        """Strings as codes (uint32) into a tuple of distinct strings."""
         codes, distinct = self._distinct(starts, sizes, pa.large_binary())
         found = distinct.to_pylist()
         try:
@@ -77,7 +78,7 @@ class Bodies:
             raise
 
     def maps(self, rows: Array) -> tuple[Array, tuple[bytes, ...]]:
-        """Maps of strings to bytes as codes (uint32) into the distinct ones of them, each as it is encoded."""
+        """Maps of strings to bytes as codes (uint32) into a tuple of distinct encoded maps."""
         starts = self.at[rows]
         pairs = self.counts(rows)
         some = np.flatnonzero(pairs)
@@ -99,7 +100,7 @@ class Bodies:
 
     @property
     def left(self) -> Array:
-        """Bytes of each body that follow its place."""
+        """Number of bytes of each body after its position."""
         return self._ends - self.at
 
     def _move(self, rows: Array, to: Array) -> None:
@@ -107,7 +108,7 @@ class Bodies:
         self.at[rows] = to
 
     def check(self, good: Array, rows: Array, expected: str) -> None:
-        """Raise `BadBytes` for the first of these rows that is not good."""
+        """Raise `BadBytes` for the first of these rows whose ``good`` is false."""
         if good.all():
             return
         row = int(rows[np.argmin(good)])
@@ -117,7 +118,7 @@ class Bodies:
 
 
 def _varints(words: Array) -> tuple[Array, Array]:
-    """The varint that each of these 8 bytes begin with, and its size; 0 where it is longer."""
+    """The varint at the start of each word of 8 bytes, and its size; size 0 if the varint is longer."""
     stop = ~words & _TOP
     upto = ((stop & -stop) << np.uint64(1)) - np.uint64(1)
     bits = words & upto & ~_TOP
@@ -127,7 +128,7 @@ def _varints(words: Array) -> tuple[Array, Array]:
 
 
 def _varint(content: list[int]) -> tuple[int, int]:
-    """The same of one, as many bytes as there are."""
+    """The varint at the start of these bytes, and its size."""
     value = size = 0
     for size, byte in enumerate(content, start=1):
         value |= (byte & 0x7F) << 7 * (size - 1)
@@ -137,7 +138,7 @@ def _varint(content: list[int]) -> tuple[int, int]:
 
 
 def ledger_rows(bodies: Sequence[bytes]) -> Ledgers:
-    """Columns of these bodies of ledger.avsc, in their order. Raises `BadBytes`."""
+    """Columns of bodies of ledger.avsc, in order. Raises `BadBytes`."""
     if not len(bodies):
         return EMPTY
     read = Bodies(bodies, "ledgers")
@@ -156,7 +157,8 @@ def ledger_rows(bodies: Sequence[bytes]) -> Ledgers:
 
 
 def fragment_members(read: Bodies, fragments: Array, ensemble: Array) -> tuple[Array, Array, tuple[str, ...]]:
-    """First entry of each row's last fragment; all members as codes, row after row; their names. Raises `BadBytes`."""
+    """The first entry of each row's last fragment; the members of all rows as codes; their names. Raises
+    `BadBytes`."""
     read.check(
         (ensemble >= 0) & (ensemble <= read.left // np.maximum(fragments, 1)), read.all, "members that are there"
     )
@@ -167,7 +169,7 @@ def fragment_members(read: Bodies, fragments: Array, ensemble: Array) -> tuple[A
     left, rows = fragments.copy(), np.flatnonzero(fragments)
     while len(rows):
         first_entry[rows] = read.longs(rows)
-        read.check(read.counts(rows) == ensemble[rows], rows, "as many members as the ensemble is wide")
+        read.check(read.counts(rows) == ensemble[rows], rows, "as many members as the ensemble size")
         some = rows[ensemble[rows] > 0]
         for member in range(int(ensemble[some].max(initial=0))):
             having = some[ensemble[some] > member]
@@ -181,7 +183,7 @@ def fragment_members(read: Bodies, fragments: Array, ensemble: Array) -> tuple[A
 
 
 def mark_rows(bodies: Sequence[bytes]) -> Rows:
-    """`state.placement.view.MARK` of these bodies of mark.avsc, in their order. Raises `BadBytes`."""
+    """`state.placement.view.MARK` of bodies of mark.avsc, in order. Raises `BadBytes`."""
     if not len(bodies):
         return NO_MARKS
     read = Bodies(bodies, "marks")

@@ -1,8 +1,8 @@
-"""Avro bodies of many records at once, from columns (Avro specification, binary encoding).
+"""Encodes many records at once as Avro bodies, from columns (Avro specification, binary encoding).
 
-A body is a row of tokens: longs (zigzag varints; an int is one too) and blobs (bytes made before, such as a string
-with its length). Where the tokens of all rows begin follows from their sizes, so that numpy writes all of them in
-step: about a quarter of what one record after the other costs.
+A body is a sequence of tokens: longs (zigzag varints, also for int) and blobs (encoded bytes, such as a string with its
+length). The start of every token follows from the sizes, so that numpy writes all rows together, at about a quarter of
+the cost of encoding record by record.
 """
 
 import json
@@ -18,15 +18,15 @@ from trueup.streams.journal.codec import encode, schema_text
 
 Array = NDArray[Any]
 FEW = 32
-"""Records up to this number are encoded one by one: that costs less."""
+"""Up to this number, records are encoded one by one, which is faster."""
 _STRINGS = {"type": "array", "items": "string"}
 _BYTES = bytes(range(0x80))
-_LONGER = np.uint64(1) << np.arange(7, 64, 7, dtype=np.uint64)  # from each of these on a varint is a byte longer
+_LONGER = np.uint64(1) << np.arange(7, 64, 7, dtype=np.uint64)  # thresholds at which a varint is one byte longer
 _PLAIN = frozenset({"int", "long", "string", "strings"})
 
 
 class Bodies:
-    """Bodies under construction. ``tokens`` int64[n]: how many each of them has; those not set are the long 0."""
+    """Bodies under construction. ``tokens`` int64[n]: number of tokens per body; unset tokens are the long 0."""
 
     def __init__(self, tokens: Array) -> None:
         self._ends = np.cumsum(tokens)
@@ -36,17 +36,17 @@ class Bodies:
         self._blobs: list[tuple[Array, Array, Sequence[bytes]]] = []
 
     def longs(self, at: Array, values: Array) -> None:
-        """Put longs at these tokens."""
+        """Set these tokens to longs."""
         signed = values.astype(np.int64)
         self._value[at] = ((signed << 1) ^ (signed >> 63)).view(np.uint64)
 
     def blobs(self, at: Array, codes: Array, table: Sequence[bytes]) -> None:
-        """Put ``table[code]`` at each of these tokens."""
+        """Set these tokens to ``table[code]``."""
         self._blobs.append((at, codes, table))
 
     def bytes(self) -> list[bytes]:
         """The finished bodies."""
-        # Every token is one of a pool: a byte that is a small long, a longer long, or an entry of a table.
+        # Every token refers to a pool of one-byte longs, longer longs, and entries of tables.
         long = np.flatnonzero(self._value >= len(_BYTES))
         longs, long_sizes = _varints(self._value[long])
         code = self._value.view(np.int64)
@@ -66,17 +66,17 @@ class Bodies:
 
 
 def text(value: str) -> bytes:
-    """A string with its length."""
+    """The encoding of a string: length and bytes."""
     return blob(value.encode())
 
 
 def blob(value: bytes) -> bytes:
-    """Bytes with their length."""
+    """The encoding of bytes: length and bytes."""
     return long(len(value)) + value
 
 
 def long(value: int) -> bytes:
-    """One long."""
+    """The encoding of a long."""
     left, out = value << 1 if value >= 0 else ~(value << 1), bytearray()
     while left > 0x7F:
         out.append(left & 0x7F | 0x80)
@@ -85,18 +85,18 @@ def long(value: int) -> bytes:
 
 
 def texts(values: tuple[str, ...]) -> bytes:
-    """An array of strings."""
+    """The encoding of an array of strings."""
     return b"".join([long(len(values)), *map(text, values), long(0)]) if values else long(0)
 
 
 def coded(values: Sequence[Any] | Array, form: Callable[[Any], bytes] = text) -> tuple[Array, list[bytes]]:
-    """Values as codes into a table of what ``form`` makes of each."""
+    """Values as codes into a table of distinct values, each encoded by ``form``."""
     table = {value: code for code, value in enumerate(dict.fromkeys(values))}
     return np.fromiter((table[value] for value in values), np.int64, len(values)), [form(value) for value in table]
 
 
 def encode_all(topic: str, records: Sequence[Any]) -> list[bytes]:
-    """`streams.journal.codec.encode` of each of these: all of them mappings, or all named tuples."""
+    """`streams.journal.codec.encode` for many records, which are all mappings or all named tuples."""
     fields = _flat(topic)
     if not fields or len(records) <= FEW:
         return [encode(topic, record) for record in records]
@@ -106,7 +106,7 @@ def encode_all(topic: str, records: Sequence[Any]) -> list[bytes]:
 
 
 def encode_columns(topic: str, columns: Mapping[str, Sequence[Any] | Array]) -> list[bytes]:
-    """The same of records whose fields stand in columns. All of them are longs, strings and arrays of strings."""
+    """`encode_all` for records given as columns. All fields are longs, strings or arrays of strings."""
     fields = _flat(topic)
     made = Bodies(np.full(len(columns[fields[0][0]]), len(fields)))
     for place, (name, kind) in enumerate(fields):
@@ -121,14 +121,14 @@ def encode_columns(topic: str, columns: Mapping[str, Sequence[Any] | Array]) -> 
 
 @cache
 def _flat(topic: str) -> list[tuple[str, str]]:
-    """Name and type of each field, if all of them are longs, strings and arrays of strings."""
+    """Name and type of each field, if all of them are longs, strings or arrays of strings; else empty."""
     told = [(field["name"], field["type"]) for field in json.loads(schema_text(topic))["fields"]]
     fields = [(name, "strings" if kind == _STRINGS else kind) for name, kind in told]
     return fields if all(isinstance(kind, str) and kind in _PLAIN for _, kind in fields) else []
 
 
 def _joined(pool: bytes, sizes: Array, codes: Array) -> tuple[bytes, Array]:
-    """These pieces of a pool one after the other, and where each begins and the last ends. ``sizes`` of all pieces."""
+    """The concatenation of these pieces of a pool, and their boundaries. ``sizes``: of all pieces of the pool."""
     ends = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=ends[1:])
     pieces = pa.LargeBinaryArray.from_buffers(
@@ -140,7 +140,7 @@ def _joined(pool: bytes, sizes: Array, codes: Array) -> tuple[bytes, Array]:
 
 
 def _varints(values: Array) -> tuple[bytes, Array]:
-    """All of them, one after the other, and the size of each."""
+    """The varints of these values, concatenated, and their sizes."""
     sizes = np.searchsorted(_LONGER, values, side="right") + 1
     ends = np.cumsum(sizes)
     out = np.zeros(int(sizes.sum()), np.uint8)

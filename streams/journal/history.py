@@ -1,7 +1,7 @@
-"""The history of all streams: what was done, when, by whom and why. The newest rows are in memory, all of them on the
-journal, for as long as journal.history_days says.
+"""The history of the actions of all streams, with their time, user and rule. The newest rows are in memory; all rows
+are in the journal for journal.history_days.
 
-A row is added at once and put on the journal by a loop of its own: nothing that acts waits for its history.
+A separate loop writes added rows to the journal, so that actions do not wait for it.
 """
 
 import threading
@@ -17,15 +17,15 @@ from trueup.streams.journal.journal import Journal, Record
 Row = dict[str, Any]
 SAVE_S = 0.5
 KEPT, UNSAVED, AT_ONCE = 10_000, 100_000, 5_000
-"""Rows in memory; rows that wait for a journal that does not answer, at most; rows put at once."""
+"""Maximum rows in memory; rows that wait while the journal does not respond; rows of one write."""
 DETAIL = 2_000
 ITSELF = "trueup"
 WHO: ContextVar[str] = ContextVar("who", default=ITSELF)
-"""Who has the present thread do what it does: Trueup itself, or the user and address of a request."""
+"""The initiator of the actions of the present thread: Trueup itself, or the user and address of a request."""
 
 
 class History:
-    """The rows of one application. Without a journal they are in memory only. Safe to use from several threads."""
+    """The history of one application. Without a journal it is in memory only. Safe to use from several threads."""
 
     def __init__(self, journal: Journal | None = None) -> None:
         self._journal = journal
@@ -35,7 +35,7 @@ class History:
         self._run, self._saved = uuid.uuid4().hex[:8], 0
 
     def load(self) -> None:
-        """Take up the newest rows of earlier runs."""
+        """Load the newest rows of earlier runs."""
         self._rows.extend(self._read(KEPT))
 
     def add(self, *rows: HistoryRow) -> None:
@@ -47,8 +47,7 @@ class History:
                 self._unsaved += made[: max(0, UNSAVED - len(self._unsaved))]
 
     def save(self, within_s: float = 30.0) -> None:
-        """Put what is not on the journal yet there; what it does not take is put again. A row that is put twice has
-        the same key."""
+        """Write unsaved rows to the journal. Rows that could not be written are retried later, with the same key."""
         with self._saving:
             while self._journal is not None and self._unsaved:
                 with self._lock:
@@ -57,14 +56,14 @@ class History:
                 try:
                     self._journal.put((("history", f"{self._run}-{n}".encode(), row) for n, row in keyed), within_s)
                 except Retry:
-                    # The journal is a source of its own that says so.
+                    # The status reports the journal as a source of its own.
                     return
                 with self._lock:
                     del self._unsaved[: len(some)]
                     self._saved += len(some)
 
     def latest(self, limit: int) -> list[Row]:
-        """The newest rows as programs read them, newest first. More than memory holds are read from the journal."""
+        """The newest rows for the API, newest first. If memory does not hold enough, they are read from the journal."""
         rows = self.rows()
         if limit > len(rows) == KEPT:
             self.save()
@@ -72,7 +71,7 @@ class History:
         return [row._asdict() for row in sorted(rows[-limit:], key=lambda row: -row.at_ms)]
 
     def rows(self, ledger: int | None = None) -> list[HistoryRow]:
-        """What is in memory, oldest first; of one ledger."""
+        """The rows in memory, oldest first, of one ledger or of all."""
         with self._lock:
             return [row for row in self._rows if ledger is None or row.ledger == ledger]
 
@@ -84,4 +83,4 @@ class History:
 
 
 def _ignored(_record: Record, _error: Exception) -> None:
-    """A row that cannot be read is no reason not to start."""
+    """Skip a row that is not readable: it must not prevent the start."""

@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 
 class HistoryRow(NamedTuple):
-    """One thing that was done. ``ledger``, ``link``, ``broker``: what it is about, None: not about one; ``rule``: why,
-    empty: an operator's wish; ``who``: on whose behalf, empty: of whoever adds the row."""
+    """One action. ``ledger``, ``link``, ``broker``: its resource, None: does not apply; ``rule``: its reason, empty: a
+    request of an operator; ``who``: its initiator, empty: that of the thread that adds the row."""
 
     at_ms: int
     id: str

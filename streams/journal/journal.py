@@ -1,8 +1,9 @@
-"""The journal: Kafka topics that hold what was observed, decided and set; compacted, so read from the start
-they are the snapshot. The history alone is not: its rows expire.
+"""The journal: Kafka topics with observations, decisions and settings.
 
-A publish returns when the brokers have acknowledged everything, or raises `Retry` and nothing may be assumed;
-the caller publishes the same again, which is harmless, as the newest version of a key wins.
+The topics are compacted, so reading one from the start returns a snapshot. Only the history is not: its rows expire.
+
+A publish returns after the brokers have acknowledged all records, or raises `Retry` with unknown outcome. The caller
+then publishes the same records again, which is safe because the newest record of a key takes effect.
 """
 
 import json
@@ -27,13 +28,14 @@ log = logging.getLogger(__name__)
 _PARTITIONED = frozenset({"ledgers", "marks"})
 _COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1"}
 _CONFIGS = {"reports": {"cleanup.policy": "delete", "retention.ms": "600000", "segment.ms": "600000"}}
-"""Of topics that are read while they are written, and never again."""
+"""Settings of topics whose records are read only while they are new."""
 HISTORY = "history"
 DAY_MS = 86_400_000
 
 
 class Record(NamedTuple):
-    """One record read back. ``value`` None: the key was removed. ``where`` is topic, partition and offset in words."""
+    """One record of the journal. ``value`` None: the key was deleted. ``where``: topic, partition and offset as
+    text."""
 
     key: bytes
     value: Any
@@ -42,7 +44,7 @@ class Record(NamedTuple):
 
 
 Bad = Callable[[Record, TrueupError], None]
-"""Told of a record that does not parse; its value is None then."""
+"""Receives a record that is not readable, with value None, and the error."""
 
 
 class Journal:
@@ -53,11 +55,11 @@ class Journal:
         self.topics = Topics(bootstrap, settings.options)
 
     def topic(self, what: str) -> str:
-        """Full name of a topic."""
+        """The full name of a topic."""
         return f"{self.settings.prefix}.{self._cluster}.{what}"
 
     def create(self, timeout_s: float = 60.0) -> None:
-        """Create the topics that are missing and wait until every one has leaders."""
+        """Create missing topics and wait until all partitions have leaders."""
         expires = {"cleanup.policy": "delete", "retention.ms": str(self.settings.history_days * DAY_MS)}
         configs, chosen = {**_CONFIGS, HISTORY: expires}, self.settings
         self.topics.create([
@@ -65,29 +67,29 @@ class Journal:
                   configs.get(what, _COMPACTED))
             for what in topics()
         ], timeout_s)  # fmt: skip
-        try:  # the settings may say something else than when it was made
+        try:  # the setting may have changed since the topic was created
             self.topics.configure(self.topic(HISTORY), expires, timeout_s)
         except TrueupError as error:
-            log.warning("the retention of the history stays", extra={"problem": error.found})
+            log.warning("the retention of the history was not changed", extra={"problem": error.found})
 
     def forget(self, topics: Iterable[str], timeout_s: float = 60.0) -> list[str]:
-        """Delete these topics with all their records, and make them again, empty; their full names. Blocks. Raises
-        `Retry`, and `Stop` where the brokers do not allow it."""
+        """Delete these topics with all records and recreate them. Returns their full names. Blocks. Raises `Retry`, and
+        `Stop` if the brokers do not permit it."""
         names = [self.topic(what) for what in topics]
         self.topics.delete(names, timeout_s)
         self.create(timeout_s)
         return names
 
     def identity(self) -> str:
-        """The id of the ledger topic: another one after the journal was lost and made anew."""
+        """The id of the ledger topic; it changes if the journal is lost and recreated."""
         return self.topics.identity(self.topic("ledgers"))
 
     def publish(self, observations: Iterable[Observation]) -> None:
-        """Write observations and wait until they are acknowledged. Raises `Retry`, or `Stop` for good."""
+        """Write observations and wait until they are acknowledged. Raises `Retry`, or `Stop` for a permanent error."""
         self.put((o.topic, o.key, o.value) for o in observations)
 
     def put(self, records: Iterable[tuple[str, bytes, Any]], within_s: float = FLUSH_S) -> None:
-        """Write (topic, key, record or None) and wait until all are acknowledged, about so long at most."""
+        """Write (topic, key, record or None) and wait until all are acknowledged, for about ``within_s`` at most."""
         parts: list[Part] = []
         for what, some in groupby(records, key=itemgetter(0)):
             pairs = [(key, value) for _, key, value in some]
@@ -96,16 +98,15 @@ class Journal:
         self.send(parts, within_s)
 
     def send(self, parts: Iterable[Part], within_s: float = FLUSH_S) -> None:
-        """`put` of (topic, keys, bodies): what is encoded already. A body of None removes its key."""
+        """Like `put`, for encoded records: (topic, keys, bodies). A body of None deletes its key."""
         self.topics.send(((self.topic(what), keys, bodies) for what, keys, bodies in parts), within_s)
 
     def read(
         self, what: str, head: int | None = None, bad: Bad | None = None, last: int | None = None
     ) -> Iterator[Record]:
-        """Every record of a topic up to its present end, in order of each partition; with ``head`` only so many
-        leading fields of each (a bare Avro body can be read from its front), with ``last`` only so many of the
-        newest of each partition. Those that do not parse go to ``bad``;
-        without it they raise `BadBytes`."""
+        """Every record of a topic up to its present end, in the order of each partition. ``head``: decode only this
+        number of leading fields; ``last``: only this number of newest records of each partition; ``bad``: receives
+        records that are not readable; without it they raise `BadBytes`."""
         parse = _head(what, head) if head else None
         for entry in self.topics.read(self.topic(what), last):
             if parse and entry.body is not None:
@@ -116,8 +117,8 @@ class Journal:
     def follow(
         self, what: str, stop: threading.Event, seen: Callable[[Record], None], bad: Bad, old: bool = True
     ) -> None:
-        """Call ``seen`` with every record of a one-partition topic, ``old`` ones and new, or new ones alone, until
-        ``stop``; ``bad`` for those that do not parse. Blocks."""
+        """Call ``seen`` with every record of a topic of one partition until ``stop``, and ``bad`` with records that are
+        not readable. ``old``: start with existing records. Blocks."""
 
         def parsed(entry: Entry) -> None:
             if (record := _parsed(what, entry, bad)) is not None:
@@ -126,15 +127,15 @@ class Journal:
         self.topics.follow(self.topic(what), stop, parsed, old)
 
     def channel(self, what: str) -> Channel:
-        """Where others publish to a topic."""
+        """A channel that publishes to a topic."""
         return Channel(self.topic(what), (("bootstrap.servers", self.bootstrap), *self.settings.options.items()))
 
     def ends(self, what: str) -> dict[int, int]:
-        """Where each partition of a topic ends now. Raises `Retry`."""
+        """The present end offset of each partition of a topic. Raises `Retry`."""
         return self.topics.ends(self.topic(what))
 
     def reachable(self, timeout_s: float = 2.0) -> bool:
-        """Whether a broker answers."""
+        """Whether a broker responds."""
         return self.topics.reachable(self.topic("config"), timeout_s)
 
 

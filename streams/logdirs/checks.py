@@ -1,4 +1,4 @@
-"""Log directories: whether every broker tells them with their sizes, and can keep new partitions out of some."""
+"""Checks of log directories: whether every broker reports them with their sizes, and supports cordons."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ from trueup.streams.runtime.checks import Check, fail, ok, tried, warn
 
 
 def all_of(settings: Settings) -> Iterator[Check]:
-    """A check for every broker of the clusters whose directories are kept level."""
+    """A check for every broker of the clusters of section logdirs."""
     for name in settings.logdirs:
         yield from tried(f"logdirs.{name}", lambda name=name: _brokers(settings, name))  # type: ignore[misc]
 
@@ -31,16 +31,22 @@ def _brokers(settings: Settings, name: str) -> Iterator[Check]:
 def _check(row: str, seen: DescribedBroker, strategy: str) -> Check:
     broker = seen.broker
     if broker is None:
-        return fail(row, seen.error, "give the user DESCRIBE on the cluster, and see that the broker answers")
+        return fail(row, seen.error, "grant the user DESCRIBE on the cluster, and check that the broker responds")
     if offline := [d.path for d in broker.dirs if not d.online]:
-        return warn(row, f"offline: {', '.join(offline)}", "mend the disk; nothing moves on this broker until then")
+        return warn(
+            row, f"offline: {', '.join(offline)}", "repair the disk; no replica is moved on this broker until then"
+        )
     if not broker.sized:
-        return warn(row, "it does not tell sizes", "nothing is moved on it; brokers from 3.3 on tell them")
+        return warn(row, "it does not report sizes", "no replica is moved on it; brokers of version 3.3 or later do")
     found = _found(broker)
     if len(broker.dirs) == 1:
-        return ok(row, f"{found}; there is nothing to choose from")
+        return ok(row, f"{found}; with one directory there is nothing to balance")
     if strategy == SIZE and not broker.cordons:
-        return warn(row, f"{found}; it knows no cordons", "new partitions go by its own rule; 4.3 and newer know them")
+        return warn(
+            row,
+            f"{found}; it does not support cordons",
+            "new partitions follow its own rule; 4.3 or later supports them",
+        )
     return ok(row, found)
 
 

@@ -54,7 +54,7 @@ def create(
     if output == "json":
         out.as_json(rows)
     else:
-        out.table(rows, COLUMNS, "No partition.")
+        out.table(rows, COLUMNS, "No partitions.")
 
 
 def _state(row: Row) -> str:
@@ -126,7 +126,7 @@ def broker(api: str, output: str, broker: str) -> None:
     """
     kafka, _, number = broker.partition("/")
     if not kafka or not number.isdecimal():
-        raise click.BadParameter(f"expected CLUSTER/ID, as east/1; found {broker!r}", param_hint="CLUSTER/ID")
+        raise click.BadParameter(f"expected CLUSTER/ID, for example east/1; found {broker!r}", param_hint="CLUSTER/ID")
     app = Api(api)
     found = app.get(f"brokers/{segment(kafka)}/{number}")
     if output == "json":
@@ -146,14 +146,14 @@ def broker(api: str, output: str, broker: str) -> None:
 def _broker_head(found: Row, now_ms: int) -> Iterator[tuple[str, str]]:
     yield (
         "Broker",
-        f"{found['kafka']}/{found['broker']}, mode {found['mode']}, seen {since(now_ms, found['at_ms'])} ago",
+        f"{found['kafka']}/{found['broker']}, mode {found['mode']}, observed {since(now_ms, found['at_ms'])} ago",
     )
     yield "Strategy", found["strategy"]
     yield "Skew", f"{found['skew']:.1%}" + (f", {found['after']:.1%} after the plan" if found["moves"] else "")
     if found["rule"]:
         yield "Rule", f"{found['rule']}: {found['reason']}"
     if found["throttles"]:
-        yield "Throttle", f"{size(max(found['throttles']))}/s, ours"
+        yield "Throttle", f"{size(max(found['throttles']))}/s, set by Trueup"
 
 
 COMMANDS = Commands(get=(dirs,), describe=(broker,), groups=(topic,))

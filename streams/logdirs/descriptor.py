@@ -1,4 +1,4 @@
-"""The log directories' stream in the catalog."""
+"""The log directory stream in the catalog."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from trueup.streams.runtime.metrics import Metrics, Part
 
 MOST = 100_000
-"""Partitions or replicas of one order."""
+"""Maximum number of partitions, and of replicas, of a topic."""
 
 
 def _make(context: "Context") -> "LogDirsStream":
@@ -57,6 +57,6 @@ LOGDIRS = Descriptor(
     verbs=(
         Verb("topic", "topics/<kafka>",
              '{"name": "...", "partitions": 1, "replicas": 1, "configs": {"retention.ms": "-1"}}', _topic,
-             "name the topic; the others have these defaults"),
+             "name is required; the other fields have these defaults"),
     ),
 )  # fmt: skip

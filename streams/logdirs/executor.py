@@ -1,7 +1,7 @@
-"""What is done to the log directories of one broker: cordons, throttle, moves.
+"""Changes the log directories of one broker: cordons, throttle, moves.
 
-All of it is on the journal before it is done, so that whoever starts after a SIGKILL knows what is ours, goes on with
-it or takes it back. What a call came to is on the journal afterwards, or is found out by the next look.
+Changes are written to the journal before they are executed, so that a process that starts after a SIGKILL can continue
+or revert them. Results are written to the journal afterwards, or found by the next observation.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,24 +19,24 @@ Say = Callable[[int, str, str, str, str], None]
 """Broker, kind, outcome, rule, detail."""
 
 RULES = {MoveStage.FORGOTTEN: "logdirs.move-forgotten", MoveStage.REFUSED: "logdirs.move-refused"}
-"""Of stages that are not as one would have them."""
+"""Rules for stages of moves that failed."""
 
 
 class Levers(Protocol):
-    """What a broker can be told. Calls raise our errors."""
+    """The requests to a broker. Calls raise a `TrueupError`."""
 
     def place(self, places: list[ReplicaLocation]) -> list[MoveOutcome]:
         """Order moves, or cancel them."""
 
     def throttle(self, broker: int, bytes_per_s: int | None) -> None:
-        """Limit moves; None takes the limit away."""
+        """Set the rate limit of moves; None removes it."""
 
     def cordon(self, broker: int, paths: list[str]) -> None:
-        """Keep new partitions out of these directories alone."""
+        """Exclude exactly these directories from new partitions."""
 
 
 class DirectoryBalancer:
-    """The changes on the brokers of one cluster. ``ours``: what earlier runs left. Used by one thread."""
+    """Executes changes on the brokers of one cluster. ``ours``: changes of earlier runs. Used by one thread."""
 
     def __init__(
         self, ours: Mapping[int, Ours], keep: Callable[[int, Ours], None], say: Say,
@@ -45,14 +45,14 @@ class DirectoryBalancer:
         self.ours, self._keep, self._say, self._moved = dict(ours), keep, say, moved
 
     def of(self, broker: int) -> Ours:
-        """What is ours on a broker."""
+        """The changes of Trueup on a broker."""
         return self.ours.get(broker, NOTHING)
 
     def act(
         self, levers: Levers, broker: Broker, ours: Ours, decision: Decision, throttled: int | None, now_ms: int
     ) -> None:
-        """Carry out a decision. ``ours``: after what the broker said of our moves. Raises our errors; what was not
-        done then is decided afresh at the next look."""
+        """Execute a decision. ``ours``: updated from the broker's report of moves. Raises a `TrueupError`; the next
+        pass decides again about the rest."""
         self._tell(broker.id, self.of(broker.id), ours)
         intended = _intended(broker, ours, decision, throttled, now_ms)
         self._remember(broker.id, intended)
@@ -60,13 +60,13 @@ class DirectoryBalancer:
         if decision.throttle:
             levers.throttle(broker.id, decision.throttle)
             self._say(
-                broker.id, "throttle", "set", "logdirs.uneven", f"moves write {size(decision.throttle)}/s at most"
+                broker.id, "throttle", "set", "logdirs.uneven", f"moves write at most {size(decision.throttle)}/s"
             )
             done = done._replace(throttles=frozenset({decision.throttle}))
         done = self._order(levers, broker.id, done, decision, now_ms)
         if decision.throttle is None:
             levers.throttle(broker.id, None)
-            self._say(broker.id, "throttle", "removed", "logdirs.uneven", "no move is under way")
+            self._say(broker.id, "throttle", "removed", "logdirs.uneven", "no move is in progress")
             done = done._replace(throttles=frozenset())
         self._remember(broker.id, done._replace(moves=tuple(m for m in done.moves if m.stage not in ENDS)))
 
@@ -81,7 +81,7 @@ class DirectoryBalancer:
         levers.cordon(broker.id, sorted(decision.cordon))
         now = decision.cordon - _others(broker, ours)
         closed = ", ".join(sorted(decision.cordon)) or "no directory"
-        self._say(broker.id, "cordon", "set", "logdirs.steer", f"new partitions keep out of {closed}")
+        self._say(broker.id, "cordon", "set", "logdirs.steer", f"excluded from new partitions: {closed}")
         return intended._replace(cordoned=now)
 
     def _order(self, levers: Levers, broker: int, ours: Ours, decision: Decision, now_ms: int) -> Ours:
@@ -102,7 +102,7 @@ class DirectoryBalancer:
         return found
 
     def _tell(self, broker: int, before: Ours, now: Ours) -> None:
-        """Say which moves came further."""
+        """Note the moves whose stage changed."""
         stages = {move.what: move.stage for move in before.moves}
         for move in now.moves:
             if move.stage != stages.get(move.what):
@@ -111,20 +111,20 @@ class DirectoryBalancer:
 
 
 def told(move: Relocation) -> str:
-    """A move in words."""
+    """A description of a move."""
     words = f"{move.topic}-{move.partition}, {size(move.bytes)}, from {move.source} to {move.target}"
     return words + (f": {move.detail}" if move.detail else "")
 
 
 def ours_of(record: Record) -> Ours:
-    """What `record_of` made."""
+    """The inverse of `record_of`."""
     value = record.value
     moves = tuple(Relocation(**{**move, "stage": MoveStage(move["stage"])}) for move in value["moves"])
     return Ours(frozenset(value["cordoned"]), frozenset(value["throttles"]), moves, frozenset(value["approved"]))
 
 
 def record_of(kafka: str, broker: int, ours: Ours, at_ms: int) -> dict[str, object] | None:
-    """What is ours as a record of its topic; None where nothing is."""
+    """The changes of Trueup as a record of the topic; None without any."""
     if ours == NOTHING:
         return None
     names = [spec.name for spec in fields(Relocation)]
@@ -136,7 +136,7 @@ def record_of(kafka: str, broker: int, ours: Ours, at_ms: int) -> dict[str, obje
 
 
 def _intended(broker: Broker, ours: Ours, decision: Decision, throttled: int | None, now_ms: int) -> Ours:
-    """What will be ours once the decision is carried out, or may be if it is carried out in part."""
+    """The changes of Trueup after complete or partial execution of the decision."""
     present, others = cordons(broker, ours), _others(broker, ours)
     cordoned = (ours.cordoned & present) | ((decision.cordon or frozenset()) - others)
     theirs = bool(throttled) and throttled not in ours.throttles
@@ -154,5 +154,5 @@ def _intended(broker: Broker, ours: Ours, decision: Decision, throttled: int | N
 
 
 def _others(broker: Broker, ours: Ours) -> frozenset[str]:
-    """Directories that others cordoned."""
+    """Directories that other clients cordoned."""
     return frozenset(d.path for d in broker.dirs if d.cordoned) - ours.cordoned

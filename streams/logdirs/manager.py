@@ -1,4 +1,4 @@
-"""Log directories of all clusters that are declared: their state, and what operators ask of them."""
+"""Log directories of all declared clusters: their state and the commands of operators."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -35,7 +35,7 @@ Row = dict[str, Any]
 
 
 class LogDirsManager:
-    """Every cluster of logdirs:. Safe to use from several threads."""
+    """Every cluster of section logdirs. Safe to use from several threads."""
 
     def __init__(
         self, live: Live, journal: Journal, metrics: LogDirMetrics, clock: Callable[[], int],
@@ -48,7 +48,7 @@ class LogDirsManager:
         self._told: dict[bytes, Row] = {}
 
     def load(self) -> None:
-        """Take up what earlier runs saw and changed."""
+        """Load the observations and changes of earlier runs from the journal."""
         ours: dict[str, dict[int, Ours]] = {}
         for record in self._journal.read("changes"):
             if record.value is None:
@@ -60,7 +60,7 @@ class LogDirsManager:
             self.by_name[name] = self._dirs(name, ours.get(name, {}))
         self.left = [
             f"logdirs.{name}: expected to be declared, as {many(len(brokers), 'broker')} may still have a throttle, "
-            "cordons or moves of ours; found nothing; declare it in mode observe to have them taken back"
+            "cordons or moves of Trueup; found nothing; declare it in mode observe to revert them"
             for name, brokers in ours.items() if brokers and name not in declared
         ]  # fmt: skip
         seen = self._journal.read("directories") if declared else ()
@@ -83,13 +83,13 @@ class LogDirsManager:
         self._journal.put([("changes", f"{name}/{broker}".encode(), record)])
 
     def begin(self, spark: Callable[[], SparkSession], supervisor: Supervisor, checkpoints: str) -> None:
-        """Keep the query of every cluster running, in the session that ``spark`` gives."""
+        """Keep the query of every cluster running, in the session that ``spark`` returns."""
         for dirs in self._all():
             checkpoint = f"{checkpoints}/{dirs.name}"
             supervisor.query(f"logdirs-{dirs.name}", partial(self._query, spark, dirs, checkpoint))
 
     def _query(self, spark: Callable[[], SparkSession], dirs: Dirs, checkpoint: str) -> StreamingQuery:
-        """A batch is one turn."""
+        """Start a query whose batches are passes of the reconciler."""
 
         def turn(_frame: DataFrame, _batch: int) -> None:
             dirs.reconcile()
@@ -99,7 +99,7 @@ class LogDirsManager:
         return turns(spark(), f"logdirs-{dirs.name}", every, turn, checkpoint)
 
     def _publish(self, dirs: Dirs) -> None:
-        """Put onto the journal what changed."""
+        """Write changed observations to the journal."""
         records = []
         for broker, known in dirs.known.items():
             if known.observed is not None and known.decision is not None:
@@ -110,24 +110,24 @@ class LogDirsManager:
         self._told |= {key: {**record, "at_ms": 0} for _, key, record in records}
 
     def longest_ms(self) -> int:
-        """The longest pause between two turns: a query says nothing meanwhile."""
+        """The longest interval between two passes in ms: a query reports no progress in between."""
         return int(1000 * max((dirs.policy.poll_s for dirs in self._all()), default=0.0))
 
     def not_ready(self) -> list[str]:
-        """Clusters of which nothing is known yet."""
-        return [f"logdirs {d.name}: {d.problem or 'not looked at yet'}" for d in self._all() if not d.at_ms]
+        """Problems of clusters that were not observed yet."""
+        return [f"logdirs {d.name}: {d.problem or 'not observed yet'}" for d in self._all() if not d.at_ms]
 
     def incomplete(self) -> list[str]:
-        """Clusters of which directories may be missing, or are shown as they were."""
+        """Problems of clusters whose directories may be missing or outdated."""
         some = (d for d in self._all() if d.problem or not d.at_ms)
-        return [f"logdirs {d.name}: {d.problem or 'not looked at yet'}" for d in some]
+        return [f"logdirs {d.name}: {d.problem or 'not observed yet'}" for d in some]
 
     def problems(self) -> list[str]:
-        """What was changed and cannot be taken back now."""
+        """Changes that cannot be reverted now."""
         return [f"logdirs: {each}" for dirs in self._all() for each in dirs.left()]
 
     def sources(self, now_ms: int) -> list[Source]:
-        """Name, state, age and detail of what is listened to."""
+        """The sources of observations, one per cluster."""
         found = []
         for dirs in self._all():
             age_ms = now_ms - dirs.at_ms if dirs.at_ms else 0
@@ -138,11 +138,11 @@ class LogDirsManager:
         return found
 
     def rows(self) -> list[Row]:
-        """One row for each cluster."""
+        """One row per cluster."""
         return [cluster_row(dirs) for dirs in self._all()]
 
     def directories(self) -> list[Row]:
-        """One row for each directory."""
+        """One row per directory."""
         return [
             directory_row(dirs, known, d)
             for dirs in self._all() for known in dirs.known.values() if known.observed is not None
@@ -150,12 +150,13 @@ class LogDirsManager:
         ]  # fmt: skip
 
     def broker(self, name: str, broker: int) -> Row:
-        """Everything about one broker; its largest replicas are asked for now. Raises `Refused` and the broker's."""
+        """The details of one broker; its largest replicas are queried now. Raises `Refused`, and errors of the
+        broker."""
         dirs = self._named(name)
         known = dirs.known.get(broker)
         if known is None or known.observed is None:
             ids = ", ".join(map(str, dirs.known)) or "none yet"
-            raise Refused(f"a broker {broker} of {name}", f"brokers {ids}", "look at `trueup get dirs`")
+            raise Refused(f"a broker {broker} of {name}", f"brokers {ids}", "see `trueup get dirs`")
         now = dirs.client.look([broker])[0]
         return {
             "kafka": name, "broker": broker, "mode": dirs.policy.mode, "strategy": strategy_of(dirs, known),
@@ -168,7 +169,7 @@ class LogDirsManager:
         }  # fmt: skip
 
     def findings(self, wanted: Filter) -> list[Finding]:
-        """Brokers that a rule names."""
+        """Brokers that violate a rule."""
         found = [
             Finding(
                 {"broker": f"{dirs.name}/{number}"}, rule.verdict.name.lower(), rule.id, one.reason,
@@ -179,11 +180,11 @@ class LogDirsManager:
         return [one for one in found if wanted.verdict in (None, one.verdict) and wanted.rule in (None, one.rule)]
 
     def plan(self) -> list[PlanRow]:
-        """Moves under way, and changes that are due or wait for an operator."""
+        """Moves in progress, and changes that are due or wait for approval."""
         return [row for dirs in self._all() for row in plan_rows(dirs)]
 
     def approve(self, ids: Sequence[str] | None) -> list[PlanRow]:
-        """Approve these actions of the plan, or all; those that were approved."""
+        """Approve these actions of the plan, or all. Returns the approved actions."""
         chosen = waiting(self.plan(), ids)
         for row in chosen:
             name, _, action = row.id.partition("/")
@@ -191,8 +192,8 @@ class LogDirsManager:
         return chosen
 
     def create_topic(self, name: str, topic: str, partitions: int, replicas: int, configs: dict[str, str]) -> list[Row]:
-        """Make a topic whose partitions go to the directories that the strategy chooses; rows of partition, broker,
-        path. Raises `Refused` and the brokers' errors."""
+        """Create a topic in directories selected by the strategy. Returns rows of partition, broker, path. Raises
+        `Refused`, and errors of the brokers."""
         dirs = self._named(name)
         if dirs.policy.mode == "observe":
             todo = f"trueup config set logdirs.{name}.mode approve"
@@ -204,14 +205,14 @@ class LogDirsManager:
         places = [ReplicaLocation(b, topic, number, path) for number, row in enumerate(chosen) for b, path in row]
         for said in client.place(places):
             if said.result not in ("started", "recorded"):
-                where = f"broker {said.place.broker} to take {topic}-{said.place.partition} into {said.place.path}"
-                raise Refused(where, said.detail, "nothing was made; try again")
+                where = f"broker {said.place.broker} to accept {topic}-{said.place.partition} in {said.place.path}"
+                raise Refused(where, said.detail, "the topic was not created; try again")
         client.create_topic(topic, {number: [b for b, _ in row] for number, row in enumerate(chosen)}, configs)
         self.note(name, -1, "topic", "created", "", f"{topic}, {many(partitions, 'partition')} of {replicas}")
         return [{"partition": p.partition, "broker": p.broker, "path": p.path} for p in places]
 
     def note(self, name: str, broker: int, kind: str, outcome: str, rule: str, detail: str) -> None:
-        """Put something that was done into the history."""
+        """Add a row to the history."""
         about = f"{name}/{broker}" if broker >= 0 else name
         made = HistoryRow(self._clock(), f"{kind}-{about}", kind, str(outcome), broker=about, rule=rule, detail=detail)
         self.history.add(made)
@@ -223,7 +224,7 @@ class LogDirsManager:
     def _named(self, name: str) -> Dirs:
         if name not in self.by_name:
             known = ", ".join(self.by_name) or "none"
-            raise Refused(f"log directories of a cluster {name}", f"clusters {known}", "declare it in logdirs:")
+            raise Refused(f"log directories of a cluster {name}", f"clusters {known}", "declare it in section logdirs")
         return self.by_name[name]
 
 

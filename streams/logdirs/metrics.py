@@ -49,7 +49,7 @@ class LogDirMetrics(Part):
         )
 
     def declare(self, clusters: Iterable[str]) -> "LogDirMetrics":
-        """Let the counters of these clusters begin at zero."""
+        """Create the counters of these clusters with value zero."""
         for kafka in clusters:
             self.moved.at(kafka)
             for step in lifecycle.MoveStage:
@@ -57,13 +57,13 @@ class LogDirMetrics(Part):
         return self
 
     def move(self, kafka: str, stage: str, count: int) -> None:
-        """Count one step of a move of so many bytes."""
+        """Count a transition of a move of ``count`` bytes."""
         self.moves.at(kafka, stage).inc()
         if stage == lifecycle.MoveStage.ARRIVED:
             self.moved.at(kafka).inc(count)
 
     def status(self, status: Mapping[str, Any]) -> None:
-        """Set the levels of clusters."""
+        """Set the gauges of clusters."""
         for row in status["logdirs"]:
             for rule in LOGDIR_RULES:
                 self.logdir_brokers.at(row["kafka"], rule.id).set(row["rules"].get(rule.id, 0))
@@ -71,7 +71,7 @@ class LogDirMetrics(Part):
             self.logdir_moving.at(row["kafka"]).set(row["moving"])
 
     def rows(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Set the levels of all log directories; those that are gone go."""
+        """Set the gauges of all log directories and remove those of directories that are gone."""
         levels = {
             self.dir_total: "total", self.dir_usable: "usable", self.dir_used: "used", self.dir_replicas: "bytes",
             self.dir_partitions: "partitions", self.dir_online: "online", self.dir_cordoned: "cordoned",

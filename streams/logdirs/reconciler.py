@@ -1,6 +1,6 @@
-"""The log directories of one cluster: look at every broker, decide, do what may be done, and tell.
+"""Reconciles the log directories of one cluster: observes every broker, decides, executes permitted changes, reports.
 
-A turn begins anew from what the brokers say, so one that fails costs time only.
+Each pass decides from fresh observations, so a failed pass only causes a delay.
 """
 
 import threading
@@ -19,39 +19,39 @@ from trueup.streams.logdirs.executor import DirectoryBalancer, Say
 
 Row = dict[str, Any]
 RESTS_MS = 600_000
-"""A broker that refused a cordon is not asked again for so long."""
+"""Time until a cordon is retried on a broker that refused one."""
 
 
 class Client(Protocol):
-    """One cluster's brokers. Calls raise our errors; see `connectors.kafka.logdirs.client.LogDirs`."""
+    """The brokers of one cluster. Calls raise a `TrueupError`; see `connectors.kafka.logdirs.client.LogDirsClient`."""
 
     def brokers(self) -> dict[int, str]:
-        """Rack of each that is registered."""
+        """Racks of the registered brokers."""
 
     def look(self, brokers: Iterable[int] | None = None) -> list[DescribedBroker]:
-        """What they say."""
+        """Describe these brokers, or all."""
 
     def place(self, places: list[ReplicaLocation]) -> list[MoveOutcome]:
         """Order moves, or cancel them."""
 
     def throttle(self, broker: int, bytes_per_s: int | None) -> None:
-        """Limit moves; None takes the limit away."""
+        """Set the rate limit of moves; None removes it."""
 
     def throttled(self, brokers: Iterable[int]) -> dict[int, int]:
-        """The limits that are set."""
+        """The rate limits of these brokers that are set."""
 
     def cordon(self, broker: int, paths: list[str]) -> None:
-        """Keep new partitions out of these directories alone."""
+        """Exclude exactly these directories from new partitions."""
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close all connections."""
 
     def create_topic(self, name: str, assignments: Mapping[int, list[int]], configs: Mapping[str, str]) -> None:
-        """Make a topic on chosen brokers."""
+        """Create a topic with this assignment."""
 
 
 class Known(NamedTuple):
-    """What is known of one broker. ``error`` says why it could not be looked at, or not changed."""
+    """The state of one broker. ``error``: why it could not be observed or changed."""
 
     observed: Observed | None
     decision: Decision | None
@@ -60,19 +60,19 @@ class Known(NamedTuple):
 
     @property
     def rule(self) -> str:
-        """What is not as it should be; empty: nothing."""
+        """The rule that the broker violates; empty: none."""
         if self.decision is None:
             return "logdirs.unseen"
         return "logdirs.cannot-change" if self.error else self.decision.rule
 
     @property
     def reason(self) -> str:
-        """The same in words."""
-        return self.error or (self.decision.reason if self.decision else "not looked at since the start")
+        """The reason for the rule."""
+        return self.error or (self.decision.reason if self.decision else "not observed since the start")
 
 
 class Dirs:
-    """One cluster. Its turns are made by one thread; what is known may be read, and approved, by others."""
+    """The reconciler of one cluster. One thread reconciles; others may read its state and approve actions."""
 
     def __init__(
         self, name: str, policy: Callable[[], LogDirsSettings], leveller: DirectoryBalancer,
@@ -89,18 +89,18 @@ class Dirs:
 
     @property
     def policy(self) -> LogDirsSettings:
-        """What is declared, as it is now."""
+        """The current settings."""
         return self._policy()
 
     @property
     def client(self) -> Client:
-        """Connects at the first question. Raises our errors."""
+        """The client, connected on first use. Raises a `TrueupError`."""
         with self._lock:
             self._client = self._client or self._connect()
             return self._client
 
     def _part(self) -> None:
-        """Let go of a connection that led nowhere; the next turn makes a new one."""
+        """Close a client that failed; the next pass creates a new one."""
         with self._lock:
             client, self._client = self._client, None
         if client is not None:
@@ -117,12 +117,12 @@ class Dirs:
             return
         found = {}
         for broker in sorted({*seen, *self.leveller.ours}):
-            one = seen.get(broker, DescribedBroker(broker, None, "it is not registered now"))
+            one = seen.get(broker, DescribedBroker(broker, None, "it is not registered"))
             found[broker] = self._one(one, self._clock())
         self.known, self.problem, self.at_ms = found, "", self._clock()
 
     def _one(self, one: DescribedBroker, now_ms: int) -> Known:
-        """Look at one broker and do what may be done."""
+        """Observe one broker and execute permitted changes."""
         if one.broker is None:
             before = self.known.get(one.id)
             return Known(before.observed if before else None, None, self.leveller.of(one.id), one.error)
@@ -143,7 +143,7 @@ class Dirs:
         return Known(cordoned(seen, decision.cordon), decision, self.leveller.of(one.id))
 
     def _decided(self, broker: Broker, ours: Ours, now_ms: int) -> tuple[Decision, int | None]:
-        """The decision, and the limit that is set there, which is asked only where it matters."""
+        """The decision, and the rate limit of the broker, which is queried only if it is needed."""
         throttled = self._throttled(broker.id) if ours.throttles else None
         decision = decide(broker, self.policy, ours, now_ms, throttled)
         if decision.throttle and throttled is None:
@@ -162,7 +162,7 @@ class Dirs:
             self._say(broker.id, "broker", "failed", "logdirs.cannot-change", str(error))
 
     def approve(self, names: Iterable[str]) -> None:
-        """An operator's yes; heeded at the next turn."""
+        """Approve these actions. The next pass executes them."""
         chosen = set(names)
         with self._lock:
             for broker, known in self.known.items():
@@ -170,19 +170,19 @@ class Dirs:
                     self._approved[broker] = self._approved.get(broker, frozenset()) | mine
 
     def left(self) -> list[str]:
-        """What is ours on brokers that cannot be told now to take it back, and why they cannot."""
+        """Changes of Trueup on brokers that cannot be reverted now, with the reason."""
         found = []
         for broker, ours in sorted(dict(self.leveller.ours).items()):
             parts = (("a throttle", ours.throttles), ("cordons", ours.cordoned), ("moves", ours.moves))
             what = " and ".join(name for name, some in parts if some)
             known = self.known.get(broker)
-            why = self.problem or (_hindrance(known, ours) if known else "it was not looked at since the start")
+            why = self.problem or (_hindrance(known, ours) if known else "it was not observed since the start")
             if what and why:
-                found.append(f"broker {broker} of {self.name} still has {what} of ours: {why}")
+                found.append(f"broker {broker} of {self.name} still has {what} of Trueup: {why}")
         return found
 
     def waits(self, broker: int, name: str) -> bool:
-        """Whether this action waits for an operator."""
+        """Whether this action waits for approval."""
         known = self.known[broker]
         return self.policy.mode == "approve" and name not in known.ours.approved | self._approved.get(
             broker, frozenset()
@@ -190,7 +190,7 @@ class Dirs:
 
 
 def observed_record(kafka: str, found: Observed) -> Row:
-    """A broker as its topic holds it."""
+    """An observation as a record of its topic."""
     return {
         "kafka": kafka, **found._asdict(), "directories": [d._asdict() for d in found.directories],
         "copying": [c._asdict() for c in found.copying],
@@ -198,15 +198,15 @@ def observed_record(kafka: str, found: Observed) -> Row:
 
 
 def observed_of(record: Mapping[str, Any]) -> Observed:
-    """What `observed_record` made."""
+    """The inverse of `observed_record`."""
     values = {name: record[name] for name in Observed._fields}
     directories = tuple(Directory(**row) for row in record["directories"])
     return Observed(**{**values, "directories": directories, "copying": tuple(Copying(**r) for r in record["copying"])})
 
 
 def _hindrance(known: Known, ours: Ours) -> str:
-    """Why what is ours on a broker cannot be taken back now. A directory that is offline tells nothing of its moves,
-    and their throttle stays as long."""
+    """Why the changes of Trueup on a broker cannot be reverted now. An offline directory does not report its moves,
+    whose throttle remains until then."""
     stuck = known.rule == "logdirs.offline" and any(move.stage in UNDER_WAY for move in ours.moves)
     return known.error or (known.reason if stuck else "")
 

@@ -1,4 +1,4 @@
-"""Log directories as rows for the API: clusters, directories, and what is due."""
+"""Rows of log directories for the API: clusters, directories and due actions."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -16,12 +16,12 @@ Row = dict[str, Any]
 
 
 def strategy_of(dirs: Dirs, known: Known) -> str:
-    """What is followed there now."""
+    """The strategy that is in effect."""
     return known.decision.strategy if known.decision else dirs.policy.strategy
 
 
 def cluster_row(dirs: Dirs) -> Row:
-    """One cluster at a glance."""
+    """The row of one cluster."""
     policy, known = dirs.policy, list(dirs.known.values())
     reasons = (f"broker {broker}: {one.reason}" for broker, one in dirs.known.items() if one.rule or one.error)
     rules = Counter(one.rule for one in known if one.rule)
@@ -39,7 +39,7 @@ def cluster_row(dirs: Dirs) -> Row:
 
 
 def directory_row(dirs: Dirs, known: Known, d: Directory) -> Row:
-    """One directory."""
+    """The row of one directory."""
     assert known.observed is not None, "its directory is given"
     whose = "ours" if d.path in known.ours.cordoned else "others"
     return {
@@ -51,7 +51,7 @@ def directory_row(dirs: Dirs, known: Known, d: Directory) -> Row:
 
 
 def plan_rows(dirs: Dirs) -> list[PlanRow]:
-    """Moves under way, and changes that are due or wait for an operator."""
+    """Moves in progress, and changes that are due or wait for approval."""
     rows = list[PlanRow]()
     for broker, known in dirs.known.items():
         rows += [_under_way(dirs.name, broker, move, known.observed) for move in known.ours.moves
@@ -95,7 +95,7 @@ def _cordons(dirs: Dirs, broker: int, decision: Decision, known: Known) -> list[
         return []
     name = cordon_name(broker, decision.steer)
     stage = AWAITING if decision.steer - present and dirs.waits(broker, name) else "planned"
-    text = f"new partitions keep out of {', '.join(sorted(decision.steer)) or 'no directory'}"
+    text = f"exclude from new partitions: {', '.join(sorted(decision.steer)) or 'no directory'}"
     evidence = {"broker": broker, "paths": sorted(decision.steer)}
     return [_action(f"{dirs.name}/{name}", "cordon", f"broker {broker}", text, stage, evidence, "logdirs.steer")]
 

@@ -7,11 +7,11 @@ from trueup.streams.runtime.format import many, short
 from trueup.streams.runtime.signs import Signs
 
 CALM = ("logdirs.cannot-cordon",)
-"""Rules that no operator can do anything about today."""
+"""Rules that require no action of an operator."""
 
 
 def signs(status: Mapping[str, Any]) -> Signs:
-    """What the application's status says of log directories."""
+    """The health of log directories, from the application's status."""
     rows = status["logdirs"]
     count = sum(row["directories"] for row in rows)
     return Signs(

@@ -1,4 +1,4 @@
-"""The log directories' stream: whether the directories of Kafka brokers are level, and the moves that level them."""
+"""The log directory stream: balances the log directories of Kafka brokers by moving replicas."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,7 +19,7 @@ from trueup.streams.runtime.stream import (
 
 
 class LogDirsStream(Stream):
-    """Of every cluster that is declared."""
+    """The stream of all declared clusters."""
 
     name = "logdirs"
 
@@ -29,15 +29,15 @@ class LogDirsStream(Stream):
         self.logdirs = LogDirsManager(context.live, context.journal, metrics, context.clock, history=context.history)
 
     def load(self) -> None:
-        """Take up what earlier runs saw and changed."""
+        """Load the observations and changes of earlier runs."""
         self.logdirs.load()
 
     def begin(self, spark: Session) -> None:
-        """Begin the query of every cluster."""
+        """Start the query of every cluster."""
         self.logdirs.begin(spark, self._context.supervisor, f"{self._context.checkpoints}/logdirs")
 
     def status(self, now_ms: int) -> StreamStatus:
-        """One row for each cluster."""
+        """The status, with one row per cluster."""
         found, rows = self.logdirs, self.logdirs.rows()
         modes = {row["mode"] for row in rows}
         rules = {rule: sum(row["rules"].get(rule, 0) for row in rows) for row in rows for rule in row["rules"]}
@@ -48,7 +48,7 @@ class LogDirsStream(Stream):
         )  # fmt: skip
 
     def incomplete(self, noun: str) -> Sequence[str]:
-        """Clusters of which directories may be missing."""
+        """Problems of clusters whose directories may be missing or outdated."""
         return self.logdirs.incomplete() if noun in ("directories", "plan") else []
 
     def rows(self, noun: str, query: Mapping[str, Any]) -> list[Row]:  # noqa: ARG002 - directories alone
@@ -56,20 +56,20 @@ class LogDirsStream(Stream):
         return self.logdirs.directories()
 
     def describe(self, noun: str, names: Mapping[str, Any]) -> Mapping[str, Any]:  # noqa: ARG002 - brokers alone
-        """Everything about the log directories of one broker."""
+        """The details of the log directories of one broker."""
         return self.logdirs.broker(names["kafka"], names["broker"])
 
     def execute(self, verb: str, names: Mapping[str, Any], arguments: Mapping[str, Any]) -> list[Row]:  # noqa: ARG002 - one
-        """Make a topic in directories that the strategy chooses."""
+        """Create a topic in directories selected by the strategy."""
         return self.logdirs.create_topic(names["kafka"], **arguments)
 
     def findings(self, wanted: Filter) -> tuple[Sequence[Finding], int]:
-        """Brokers whose directories are not level, by rule."""
+        """Brokers that violate a rule of log directories."""
         found = self.logdirs.findings(wanted)
         return found[: wanted.limit], len(found)
 
     def plan(self) -> list[PlanRow]:
-        """Moves under way, and changes that are due or wait for an operator."""
+        """Moves in progress, and changes that are due or wait for approval."""
         return self.logdirs.plan()
 
     def approve(self, ids: Sequence[str] | None) -> list[PlanRow]:

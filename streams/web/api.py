@@ -1,9 +1,9 @@
-"""The HTTP API: what `streams.web.engine.Engine` says, as JSON; probes, metrics and the status page.
+"""The HTTP API: the methods of `streams.web.engine.Engine` as JSON, probes, metrics and the status page.
 
-Errors are {"error", "expected", "found", "todo"}: 400 for what cannot be asked, 403 and 415 from the guard, 404,
-409 for what no longer holds, 503 for what may work later. A list is an array of rows. The header Trueup-Total says how
-many rows there are without its limit; the header Trueup-Incomplete, a JSON string, is there when rows may be missing or
-old, and says why.
+Errors are {"error", "expected", "found", "todo"}: 400 for invalid requests, 403 and 415 from the guard, 404, 409 for
+requests that conflict with the present state, 503 for errors that may be temporary. A list is an array of rows. The
+header Trueup-Total is the number of rows without the limit. The header Trueup-Incomplete, a JSON string, is present if
+rows may be missing or outdated, and contains the reason.
 """
 
 import json
@@ -38,17 +38,17 @@ __all__ = ["Server", "create_app", "serve"]
 
 
 class Bounded(DefaultJSONProvider):
-    """No text in an answer is longer than `LONGEST`: names come from whoever may write metadata."""
+    """Limits texts in responses to `LONGEST` characters: any client that may write metadata chooses names."""
 
     sort_keys = False
 
     def dumps(self, obj: Any, **kwargs: Any) -> str:
-        """As JSON."""
+        """The value as JSON."""
         return super().dumps(bounded(obj, LONGEST), **kwargs)
 
 
 def create_app(engine: Engine, metrics: Metrics) -> Flask:
-    """The application that answers for a running engine."""
+    """The HTTP application of a running engine."""
     app = Flask(__name__, static_folder=None)
     app.json = Bounded(app)
     app.url_map.strict_slashes = False
@@ -65,13 +65,13 @@ def create_app(engine: Engine, metrics: Metrics) -> Flask:
 
 
 def _known(user: str, address: str | None) -> None:
-    """What this request has done is done by its user, as far as the user says who that is."""
+    """Attribute the actions of this request to its user, whose name is not verified."""
     name = "".join(letter for letter in user if letter.isprintable())[:MOST_NAME]
     WHO.set(f"{name} at {address}" if name else f"somebody at {address}")
 
 
 def _forgotten() -> None:
-    """The thread serves others next."""
+    """Reset the user, because the thread serves other requests."""
     WHO.set(ITSELF)
 
 
@@ -114,7 +114,7 @@ def _reads(app: Flask, engine: Engine) -> None:
 
 
 def _rows(engine: Engine, noun: Noun) -> list[Row]:
-    """The list of a noun, by the parameters that it declares."""
+    """The rows of a noun, with the parameters that it declares."""
     if not noun.limit and not noun.choices:
         return engine.rows(noun.name, {})
     _only(*noun.choices, *(["limit"] if noun.limit else []))
@@ -136,13 +136,13 @@ def _order(engine: Engine, verb: Verb, **names: Any) -> Response:
 
 
 def _listed(engine: Engine, name: str, rows: list[Row]) -> Response:
-    """Rows, and in headers how many there are in all and why they may not be all."""
+    """The rows, with headers for their total number and for the reason why they may be incomplete."""
     every = name == "ledgers" and request.args.get("all") == "true"
     incomplete = engine.incomplete("all ledgers" if every else name)
     response = jsonify(rows)
     response.headers[TOTAL] = str(rows.total if isinstance(rows, Listing) else len(rows))
     if incomplete:
-        response.headers[INCOMPLETE] = json.dumps(incomplete)  # any text, in a header's characters
+        response.headers[INCOMPLETE] = json.dumps(incomplete)  # escapes characters that a header cannot contain
     return response
 
 
@@ -192,10 +192,10 @@ def _writes(app: Flask, engine: Engine) -> None:
             found = f"{shown(name)}, which needs a restart"
             raise Rejected(409, "a live key", found, "change it in the configuration file, then restart Trueup")
         if name not in live:
-            raise Rejected(404, f"a live key, one of {', '.join(live)}", repr(name), "GET /api/config shows all")
+            raise Rejected(404, f"a live key, one of {', '.join(live)}", repr(name), "GET /api/config lists all keys")
         body = _body()
         if set(body) != {"value"}:
-            raise Rejected(400, '{"value": ...}, null for the value of the file', shown(body), "send the new value")
+            raise Rejected(400, '{"value": ...}, null to use the value of the file', shown(body), "send the new value")
         return jsonify(engine.set_config(name, body["value"]))
 
 
@@ -213,13 +213,13 @@ def _errors(app: Flask, engine: Engine) -> None:
         expected, found = {
             404: ("an address of this API", request.path),
             405: (" or ".join(_methods(error)), request.method),
-            500: ("an answer", "a defect of Trueup; its log tells more"),
-        }.get(status, (f"what HTTP status {status} does not mean", str(error.description)))
+            500: ("a response", "a defect of Trueup; see its log"),
+        }.get(status, (f"a request without HTTP status {status}", str(error.description)))
         body = {
             "error": error.name.lower(),
             "expected": expected,
             "found": found,
-            "todo": "GET /api lists all there is",
+            "todo": "GET /api lists all paths",
         }
         return jsonify(body), status
 
@@ -246,7 +246,7 @@ def _kind(error: TrueupError, engine: Engine) -> tuple[str, int]:
 
 def _only(*names: str) -> None:
     if strange := sorted(set(request.args) - set(names)):
-        raise Rejected(400, f"the parameters {', '.join(names)}", ", ".join(strange), "leave the others out")
+        raise Rejected(400, f"the parameters {', '.join(names)}", ", ".join(strange), "remove the others")
 
 
 def _one_of(name: str, values: tuple[str, ...]) -> str | None:
@@ -259,7 +259,7 @@ def _one_of(name: str, values: tuple[str, ...]) -> str | None:
 def _limit(default: int) -> int:
     found = request.args.get("limit", str(default))
     if not found.isdecimal() or len(found) > 9 or not 1 <= int(found) <= MOST:
-        raise Rejected(400, f"limit to be a whole number from 1 to {MOST}", repr(found), "ask for fewer or more")
+        raise Rejected(400, f"limit to be an integer from 1 to {MOST}", repr(found), "use a limit in this range")
     return int(found)
 
 
@@ -269,7 +269,7 @@ def _body() -> dict[str, Any]:
     except RecursionError:
         found = None
     if not isinstance(found, dict):
-        raise Rejected(400, "a JSON object", repr(request.get_data()[:80]), "send one")
+        raise Rejected(400, "a JSON object", repr(request.get_data()[:80]), "send a JSON object")
     return found
 
 

@@ -1,8 +1,8 @@
-"""What may ask the API for what. There is no authentication: whoever reaches the port may read and write.
+"""Checks requests to the API. There is no authentication: every client that reaches the port may read and write.
 
-A browser on the operator's machine reaches it too, on behalf of any page. So the Host must be an address, a plain
-name or this machine's own name (a rebound DNS name is none of these), an Origin must be the Host's own, and a write
-must be JSON by its Content-Type, which no page can send elsewhere without asking first.
+A browser on the operator's machine can send requests on behalf of any page. Therefore the Host must be an IP address, a
+name without dots or the name of this machine, which excludes DNS rebinding; an Origin must match the Host; and a write
+must have the Content-Type of JSON, which a page of another origin cannot send without a preflight request.
 """
 
 import ipaddress
@@ -18,7 +18,7 @@ READS = ("GET", "HEAD", "OPTIONS")
 
 
 class Rejected(Stop):
-    """A request that is not answered. ``status`` is the HTTP status."""
+    """A rejected request. ``status`` is the HTTP status."""
 
     def __init__(self, status: int, expected: str, found: str, todo: str) -> None:
         super().__init__(expected, found, todo)
@@ -29,15 +29,15 @@ class Rejected(Stop):
 
 
 def admit(request: Request) -> None:
-    """Let a request through, or raise `Rejected`."""
+    """Accept a request, or raise `Rejected`."""
     if request.path in OPEN_TO_ALL and request.method in READS:
         return
     if not _is_ours(request.host):
         found = f"Host {request.host!r}"
-        raise Rejected(403, "the address or the plain name of this machine", found, "ask by address, as 127.0.0.1")
+        raise Rejected(403, "the address or name of this machine", found, "use its address, such as 127.0.0.1")
     origin = request.headers.get("Origin")
     if origin is not None and urlsplit(origin).netloc != request.host:
-        raise Rejected(403, f"a request from this page or from a program, for {request.host}", f"Origin {origin!r}",
+        raise Rejected(403, f"a request from this page or without Origin, for {request.host}", f"Origin {origin!r}",
                        "use the command line")  # fmt: skip
     if request.method not in READS and request.mimetype != "application/json":
         found = f"Content-Type {request.content_type!r}"

@@ -1,4 +1,4 @@
-"""The status page: rendered here, section by section; a small script on it asks for the sections again and again."""
+"""The status page. Its sections are rendered on the server; a script on the page requests them periodically."""
 
 import json
 import secrets
@@ -17,21 +17,21 @@ from trueup.streams.runtime.format import age, cut, many, short, since, size
 from trueup.streams.web.engine import Engine, Row
 
 SHARED = ("health", "attention", "actions", "engine")
-"""Sections that are not of one stream."""
+"""Sections that do not belong to a stream."""
 FINDINGS, ACTIONS = 12, 12
 GENERIC = "stream.html"
 LONGEST = 500
-"""Characters of a text."""
+"""Maximum characters of a text."""
 
 
 class Page:
-    """The page of one engine."""
+    """The status page of one engine."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     def attach(self, app: Flask) -> None:
-        """Add `/` and what its script asks for."""
+        """Add `/` and the path that its script requests."""
         app.jinja_env.filters |= {"age": age, "short": short, "size": size}
         app.jinja_loader = FileSystemLoader([Path(__file__).parent / "templates", Path(__file__).parents[1]])
         app.jinja_env.finalize = _cut
@@ -65,7 +65,7 @@ class Page:
         }  # fmt: skip
 
     def _data(self, section: Section) -> list[Row]:
-        """The rows that a section shows."""
+        """The rows of a section."""
         if section.template == GENERIC:
             return _or_none(lambda: self._engine.findings(None, None, FINDINGS, section.name))
         return (
@@ -76,7 +76,7 @@ class Page:
 
 
 def sections() -> dict[str, Section]:
-    """The sections of the streams, by name; a stream that declares none has one of its counts and findings."""
+    """The sections of the streams, by name. A stream without sections has one with its counts and findings."""
     own = [section for stream in STREAMS for section in stream.page or [Section(stream.name, GENERIC)]]
     return {section.name: section for section in own}
 
@@ -94,7 +94,7 @@ def _cut(value: Any) -> Any:
 
 
 def _or_none(ask: Callable[[], list[Row]]) -> list[Row]:
-    """Rows, or none while there is nothing to say yet; why not is among the problems of the status."""
+    """The rows, or none if they are not available; the problems of the status contain the reason."""
     try:
         return ask()
     except TrueupError:

@@ -1,4 +1,4 @@
-"""waitress in a thread: one socket, a real port, an end."""
+"""The HTTP server: waitress in a thread, on one socket, with a bounded shutdown."""
 
 import socket
 import threading
@@ -18,7 +18,7 @@ DRAIN_S, AGAIN_S = 2.0, 1.0
 
 
 class Server:
-    """A listening HTTP server. ``port`` is the one it got."""
+    """A listening HTTP server. ``port``: the effective port."""
 
     def __init__(self, app: Flask, listener: socket.socket, run: Run) -> None:
         self.host, self.port = listener.getsockname()[:2]
@@ -34,26 +34,26 @@ class Server:
         self._stopping.wait(AGAIN_S)
 
     def stop(self) -> None:
-        """Let running requests end, then close every connection and the socket."""
+        """Wait for running requests, then close every connection and the socket."""
         self._stopping.set()
         if self._thread.is_alive():
             self._server.task_dispatcher.shutdown(timeout=DRAIN_S)
-            # Connections belong to the server's own loop, which ends when none is left. Woken by the end of a request
-            # it may be through before we come to wake it.
+            # Connections belong to the server's loop, which ends without connections. The end of a request may wake it,
+            # so that it ends before this call.
             with suppress(OSError):
                 self._server.trigger.pull_trigger(lambda: wasyncore.close_all(self._open, ignore_all=True))
             self._thread.join(DRAIN_S)
         if not self._thread.is_alive():
-            wasyncore.close_all(self._open, ignore_all=True)  # what a loop that failed left open
+            wasyncore.close_all(self._open, ignore_all=True)  # connections of a loop that failed
 
 
 def serve(app: Flask, host: str, port: int) -> Server:
-    """Listen on this address (port 0: any free one) and answer from now on. Raises `Stop` when it cannot be had."""
+    """Listen on this address (port 0: any free port) and serve requests. Raises `Stop` if it is not available."""
     return Server(app, claim(host, port), Supervisor(threading.Event(), lambda _: None).run)
 
 
 def claim(host: str, port: int) -> socket.socket:
-    """A socket bound to this address, on which nobody is answered yet. Raises `Stop` when it cannot be had."""
+    """A socket bound to this address that does not serve requests yet. Raises `Stop` if it is not available."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, kind, protocol)
@@ -64,5 +64,5 @@ def claim(host: str, port: int) -> socket.socket:
         listener.bind(address)
     except OSError as error:
         listener.close()
-        raise Stop(f"{host}:{port} to be free", str(error), "set http.port, or end what listens there") from error
+        raise Stop(f"{host}:{port} to be free", str(error), "set http.port, or stop the other process") from error
     return listener

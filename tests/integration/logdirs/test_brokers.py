@@ -183,7 +183,7 @@ def elsewhere(brokers: Brokers, volumes: Volumes) -> None:
 def test_what_is_set_on_a_broker_that_is_away_is_a_problem(loop: Loop, brokers: Brokers) -> None:
     copying(loop, STAYS, GOES)
     well = loop.dirs.left()
-    expected = "broker 2 of east still has a throttle and cordons and moves of ours: it is down"
+    expected = "broker 2 of east still has a throttle and cordons and moves of Trueup: it is down"
     assert (well, gone(loop, brokers).startswith(expected)) == ([], True)
 
 
@@ -269,7 +269,7 @@ def test_an_offline_directory_is_told_and_is_neither_empty_nor_full(loop: Loop, 
 
 
 def test_a_move_whose_target_is_offline_and_its_throttle_are_a_problem(loop: Loop, broken: str) -> None:
-    expected = f"broker {GOES} of east still has a throttle and cordons and moves of ours: offline: {broken};"
+    expected = f"broker {GOES} of east still has a throttle and cordons and moves of Trueup: offline: {broken};"
     assert [told.startswith(expected) for told in loop.dirs.left()] == [True]
 
 

@@ -74,4 +74,4 @@ def test_directories_are_chosen_for_a_topic_on_any_version(disks: LogDirsClient,
 def test_the_doctor_warns(broker: Kafka) -> None:
     kafka = {"old": {"bootstrap": broker.bootstrap, "bit": 0}}
     (check,) = all_of(parse({"kafka": kafka, "logdirs": {"old": {}}}))
-    assert (check.status, "it knows no cordons" in check.found) == ("warn", True)
+    assert (check.status, "it does not support cordons" in check.found) == ("warn", True)

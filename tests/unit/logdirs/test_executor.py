@@ -174,7 +174,7 @@ def test_what_cannot_be_taken_back_yet_is_a_problem() -> None:
     away = bench.dirs.left()
     bench.client.broker = was
     bench.reconcile()
-    expected = "broker 1 of east still has a throttle and cordons and moves of ours: no answer"
+    expected = "broker 1 of east still has a throttle and cordons and moves of Trueup: no answer"
     assert (well, away, bench.dirs.left()) == ([], [expected], [])
 
 

@@ -267,7 +267,7 @@ def test_its_records_are_on_the_journal() -> None:
 
 
 def test_a_topic_of_another_stream_is_not_taken() -> None:
-    with pytest.raises(ValueError, match="ledgers has another schema"):
+    with pytest.raises(ValueError, match="ledgers already has a different schema"):
         declare("ledgers", {"type": "long"})
 
 

@@ -116,8 +116,8 @@ def _flat(raw: Mapping[Any, Any], path: str = "", depth: int = 1) -> Iterator[tu
 
 
 def _from_env(env: Mapping[str, str], known: Iterable[str], sections: Sections) -> Layer:
-    """Values of the environment. The name of a variable cannot contain every character of a link's name; it is matched
-    with the names in the file, ignoring case and hyphens."""
+    """Values of the environment. The name of a variable cannot contain every character of a link's name; it is compared
+    with the names in the file in lower case, with underscores for hyphens."""
     alike = {_plain(name): name for name in (".".join(name.split(".")[:2]) for name in known)}
     named = {}
     for variable, value in env.items():

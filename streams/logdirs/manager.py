@@ -197,7 +197,7 @@ class LogDirsManager:
         dirs = self._named(name)
         if dirs.policy.mode == "observe":
             todo = f"trueup config set logdirs.{name}.mode approve"
-            raise Refused(f"logdirs.{name} in mode approve or enforce", "mode observe, which changes nothing", todo)
+            raise Refused(f"mode approve or enforce of logdirs.{name}", "mode observe, which changes nothing", todo)
         client = dirs.client
         racks = client.brokers()
         seen = [one.broker for one in client.look(racks) if one.broker is not None]

@@ -95,7 +95,7 @@ def _cordons(dirs: Dirs, broker: int, decision: Decision, known: Known) -> list[
         return []
     name = cordon_name(broker, decision.steer)
     stage = AWAITING if decision.steer - present and dirs.waits(broker, name) else "planned"
-    text = f"exclude from new partitions: {', '.join(sorted(decision.steer)) or 'no directory'}"
+    text = f"excluded from new partitions: {', '.join(sorted(decision.steer)) or 'no directory'}"
     evidence = {"broker": broker, "paths": sorted(decision.steer)}
     return [_action(f"{dirs.name}/{name}", "cordon", f"broker {broker}", text, stage, evidence, "logdirs.steer")]
 

@@ -7,7 +7,7 @@ from trueup.streams.runtime.format import many, short
 from trueup.streams.runtime.signs import Signs
 
 CALM = ("logdirs.cannot-cordon",)
-"""Rules that require no action of an operator."""
+"""Rules that an operator cannot remedy at present."""
 
 
 def signs(status: Mapping[str, Any]) -> Signs:

@@ -163,7 +163,7 @@ class Link:
         return not stopped and seen.choice is not None
 
     def _take_path(self) -> bool:
-        """Whether leases may be granted now. The path changes only if the journal knows exactly what the present path
+        """Whether leases may be granted now. The path changes only if the journal holds exactly what the present path
         copied: a path does not recognise records of another path."""
         choice = self.snapshot.choice
         assert choice is not None

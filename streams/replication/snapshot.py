@@ -43,7 +43,7 @@ class LinkFacts(NamedTuple):
         return self.at_ms > 0
 
 
-NOTHING = LinkFacts(Side(problem="not asked yet"), Side(problem="not asked yet"), 0)
+NOTHING = LinkFacts(Side(problem="not observed yet"), Side(problem="not observed yet"), 0)
 
 
 class Hold(NamedTuple):

@@ -59,7 +59,7 @@ class Ending:
         return self._clock() - self.at(0.0)
 
     def force(self) -> None:
-        """Wait for the shutdown and its last deadline, then end the process."""
+        """Wait for the shutdown to begin, and end the process if it exceeds the last deadline."""
         self.stop.wait()
         time.sleep(self.left_s(END_S))
         log.error("not ended in time; the process is ended", extra={"after_s": END_S})

@@ -67,7 +67,7 @@ def create_app(engine: Engine, metrics: Metrics) -> Flask:
 def _known(user: str, address: str | None) -> None:
     """Attribute the actions of this request to its user, whose name is not verified."""
     name = "".join(letter for letter in user if letter.isprintable())[:MOST_NAME]
-    WHO.set(f"{name} at {address}" if name else f"somebody at {address}")
+    WHO.set(f"{name} at {address}" if name else f"unknown user at {address}")
 
 
 def _forgotten() -> None:

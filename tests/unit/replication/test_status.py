@@ -125,7 +125,7 @@ def test_a_link_whose_source_shows_no_topic_is_not_up():
 
 
 def test_clusters_that_were_not_asked_yet_are_not_down():
-    assert state(looked=False, source="not asked yet") is LinkState.STARTING
+    assert state(looked=False, source="not observed yet") is LinkState.STARTING
 
 
 def test_tasks_are_not_expected_to_report_where_nothing_may_move():

@@ -178,7 +178,9 @@ def test_a_stale_approval_is_refused(client: FlaskClient) -> None:
     assert error(client.post("/api/approve", json={"ids": ["repair-100-v2"]}), 409)["found"] == "repair-100-v2"
 
 
-@pytest.mark.parametrize(("headers", "who"), [({USER: "alice"}, "alice at 127.0.0.1"), ({}, "unknown user at 127.0.0.1")])
+@pytest.mark.parametrize(
+    ("headers", "who"), [({USER: "alice"}, "alice at 127.0.0.1"), ({}, "unknown user at 127.0.0.1")]
+)
 def test_a_request_says_for_whom_it_asks(
     client: FlaskClient, engine: FakeEngine, headers: dict[str, str], who: str
 ) -> None:

@@ -1,1 +1,1 @@
-"""What placement and deletion share of a BookKeeper cluster."""
+"""The BookKeeper cluster, shared by the placement and deletion streams."""

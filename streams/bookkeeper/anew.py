@@ -1,5 +1,8 @@
-"""Beginning anew with a cluster whose ZooKeeper is not the one that was observed: the journal forgets what was observed
-of it and decided on that, and keeps what concerns other clusters and operators' settings."""
+"""Resets the journal's state of a cluster whose ZooKeeper was replaced.
+
+Observations of the old ZooKeeper and decisions based on them are deleted. The state of other clusters and operators'
+settings remain.
+"""
 
 import shutil
 from collections.abc import Iterator
@@ -12,14 +15,13 @@ from trueup.streams.journal.journal import Journal
 from trueup.streams.runtime.lock import alone
 
 FORGOTTEN = ("reached", "ledgers", "marks", "topology", "findings", "repairs", "owners", "markers", "strays")
-"""Topics of what ZooKeeper said, and of what was decided on it."""
+"""Topics with observations of ZooKeeper, and with decisions based on them."""
 QUERIES = ("placement", "deletion")
 
 
 def begin_anew(settings: Settings) -> list[str]:
-    """Delete these topics and make them again, empty; their names. Raises `BadSettings` while an application uses the
-    data directory, `Retry` and `Stop` where the journal does not do it: what is left then is forgotten by a repetition.
-    """
+    """Delete these topics and create them again, empty; returns their names. Raises `BadSettings` while an application
+    uses the data directory, and `Retry` or `Stop` if the journal does not execute it; a repetition deletes the rest."""
     data = Path(settings.data_dir).absolute()
     data.mkdir(parents=True, exist_ok=True)
     with alone(data), opened(settings, data) as journal:
@@ -33,7 +35,7 @@ def begin_anew(settings: Settings) -> list[str]:
 
 @contextmanager
 def opened(settings: Settings, data: Path) -> Iterator[Journal]:
-    """The journal of an application that does not run."""
+    """The journal of an application that is not running."""
     chosen = settings.journal
     if chosen.bootstrap:
         yield Journal(chosen.bootstrap, chosen, settings.cluster.name)

@@ -1,4 +1,4 @@
-"""The cluster as ZooKeeper shows it: rights, bookies and racks, who audits."""
+"""Checks of `trueup doctor` on the cluster's ZooKeeper: permissions, bookies, racks and the Auditor."""
 
 import uuid
 from collections import Counter
@@ -24,7 +24,7 @@ DEFAULT_RACK = "/default-rack"
 
 @dataclass(frozen=True, slots=True)
 class OpenCluster:
-    """The cluster of one open session."""
+    """A cluster with one open session."""
 
     settings: Settings
     client: ZooKeeperClient
@@ -32,7 +32,7 @@ class OpenCluster:
 
 
 def all_of(settings: Settings) -> Iterator[Check]:
-    """Every check that needs ZooKeeper, if the settings name its servers."""
+    """All checks that need ZooKeeper, if the settings name its servers."""
     if settings.cluster.zookeeper:
         yield from tried("zookeeper", lambda: _cluster(settings))
 
@@ -72,14 +72,14 @@ def _bookies(seen: OpenCluster) -> Iterator[Check]:
 
 
 def layout(seen: OpenCluster) -> Check:
-    """BookKeeper's root can be read, and names a layout that we know."""
+    """BookKeeper's root is readable and its layout is supported."""
     name = queries.instance(seen.client, seen.paths.root) or "none"
     return ok("bookkeeper", f"{seen.paths.root}, {seen.paths.layout.value}, instance {name}")
 
 
 def owners(seen: OpenCluster) -> Iterator[Check]:
-    """Where it is wanted: the cluster is the one that deletions were allowed on, and what points to ledgers can be
-    read."""
+    """If deletion is configured: the cluster has the INSTANCEID of deletion.instance, and the owners of ledgers are
+    readable."""
     chosen = seen.settings.deletion
     if chosen.owners == "none":
         return
@@ -87,9 +87,17 @@ def owners(seen: OpenCluster) -> Iterator[Check]:
     if chosen.instance == found:
         yield ok("deletion: instance", found)
     elif chosen.instance:
-        yield fail("deletion: instance", f"{found}, not {chosen.instance}", "is this the cluster? nothing is deleted")
+        yield fail(
+            "deletion: instance",
+            f"{found}, not {chosen.instance}",
+            "check that this is the right cluster; until they match nothing is deleted",
+        )
     else:
-        yield warn("deletion: instance", found, "set deletion.instance to it once you have made sure of the cluster")
+        yield warn(
+            "deletion: instance",
+            found,
+            "check that this is the right cluster, then set deletion.instance to this value",
+        )
     if chosen.owners == OPERATOR:
         return
     top = Owners(chosen.root).ledgers
@@ -100,30 +108,37 @@ def owners(seen: OpenCluster) -> Iterator[Check]:
 
 
 def bulk(seen: OpenCluster) -> Check:
-    """The server knows multi reads (ZooKeeper 3.6)."""
+    """The server supports multi reads (ZooKeeper 3.6)."""
     try:
         list(seen.client.multi_read(seen.paths.root, [b"LAYOUT"]))
     except (TooOld, Retry):
         return warn(
-            "bulk reads", "the server is older than ZooKeeper 3.6", "upgrade: reading is slow, watches are missing"
+            "bulk reads",
+            "the server is older than ZooKeeper 3.6",
+            "upgrade ZooKeeper: reads are slow, and recursive watches are not available",
         )
-    return ok("bulk reads", "many znodes in one request")
+    return ok("bulk reads", "supported (many znodes per request)")
 
 
 def rights(seen: OpenCluster) -> Iterator[Check]:
-    """Marks and votes may be written: created and deleted in one transaction, so nobody ever sees them."""
+    """Marks and votes can be written. Each znode is created and deleted in one transaction, so no other client observes
+    it."""
     for name, parent in (("marks", seen.paths.marks), ("vote", seen.paths.election)):
         found = _may_create(seen, parent)
         if found == "":
-            yield ok(f"right: {name}", f"may create below {parent}")
+            yield ok(f"right: {name}", f"can create znodes below {parent}")
         elif seen.settings.placement.mode == "observe":
-            yield warn(f"right: {name}", found, "needed in modes approve and enforce: give cluster.auth this right")
+            yield warn(
+                f"right: {name}", found, "grant this permission to cluster.auth: modes approve and enforce require it"
+            )
         else:
-            yield fail(f"right: {name}", found, "give the identity of cluster.auth this right, or use mode observe")
+            yield fail(
+                f"right: {name}", found, "grant this permission to cluster.auth, or set placement.mode to observe"
+            )
 
 
 def _may_create(seen: OpenCluster, parent: str) -> str:
-    """Empty if znodes may be created below ``parent``, or below what is there of it; else why not."""
+    """Empty if znodes can be created below ``parent``, or below its nearest existing ancestor; otherwise the reason."""
     while seen.client.look(parent) is None and parent != seen.paths.root:
         parent = parent.rpartition("/")[0]
     path = f"{parent}/trueup-doctor-{uuid.uuid4().hex}"
@@ -135,16 +150,16 @@ def _may_create(seen: OpenCluster, parent: str) -> str:
 
 
 def bookies(found: queries.Registered) -> Check:
-    """Bookies are there."""
+    """At least one bookie is writable."""
     lost = len(found.cookies - set(found.writable) - set(found.readonly))
     counts = f"{len(found.writable)} writable, {len(found.readonly)} read-only, {lost} with a cookie only"
     if not found.writable:
         return fail("bookies", counts, "start bookies, or correct cluster.ledgers_root")
-    return warn("bookies", counts, "return or decommission those that are away") if lost else ok("bookies", counts)
+    return warn("bookies", counts, "restart or decommission the missing bookies") if lost else ok("bookies", counts)
 
 
 def locations(seen: OpenCluster, found: queries.Registered) -> dict[str, str]:
-    """Rack of every bookie as our settings have it, the default rack where none is known."""
+    """Rack of every bookie according to these settings; the default rack if none is known."""
     from trueup.streams.bookkeeper.cluster import rack_map
 
     known = rack_map(seen.settings.racks)
@@ -156,28 +171,28 @@ def locations(seen: OpenCluster, found: queries.Registered) -> dict[str, str]:
 
 
 def racks(seen: OpenCluster, places: dict[str, str]) -> Check:
-    """Bookies have racks, and there are enough racks."""
+    """All bookies have racks, and there are enough racks."""
     by_rack, need = Counter(places.values()), seen.settings.placement.min_racks
     shown = ", ".join(f"{rack} {count}" for rack, count in sorted(by_rack.items()))
     if len(by_rack) < need:
-        todo = f"placement.min_racks is {need}: correct racks.*, or no ledger can adhere"
+        todo = f"correct racks.*: placement.min_racks is {need}, and no ledger can adhere"
         return fail("racks", f"{many(len(by_rack), 'rack')}: {shown}", todo)
     if DEFAULT_RACK in by_rack:
-        return warn("racks", shown, f"give {many(by_rack[DEFAULT_RACK], 'bookie')} of {DEFAULT_RACK} a rack in the map")
+        return warn("racks", shown, f"assign a rack to {many(by_rack[DEFAULT_RACK], 'bookie')} of {DEFAULT_RACK}")
     if len({depth(rack) for rack in by_rack}) > 1:
-        return warn("racks", f"{shown}: not of one depth", "give every bookie a rack of the same depth")
+        return warn("racks", f"{shown}: different depths", "assign racks of the same depth to all bookies")
     return ok("racks", shown)
 
 
 def auditor(seen: OpenCluster) -> Iterator[Check]:
-    """Who holds the lowest vote, and whether replication is switched on."""
+    """Which process holds the Auditor's vote, and whether replication is enabled."""
     holder, chosen = _holder(seen), seen.settings.placement
     wanted = chosen.hold_vote and chosen.mode != "observe"
     if wanted and holder and not holder.startswith("trueup"):
-        todo = "BookKeeper audits beside Trueup: restart that daemon once Trueup runs, and the vote passes on"
+        todo = "restart this daemon while Trueup runs, so that the vote passes to Trueup"
         yield warn("auditor", f"{holder} holds the vote", todo)
     else:
-        yield ok("auditor", f"{holder} holds the vote" if holder else "nobody holds the vote")
+        yield ok("auditor", f"{holder} holds the vote" if holder else "no process holds the vote")
     if seen.client.look(seen.paths.disable) is not None:
         yield warn("replication", "disabled", "enable it: bin/bookkeeper shell autorecovery -enable")
     else:
@@ -185,7 +200,7 @@ def auditor(seen: OpenCluster) -> Iterator[Check]:
 
 
 def _holder(seen: OpenCluster) -> str:
-    """Bookie id in the lowest vote, empty if there is none."""
+    """Bookie id in the lowest vote; empty if there is none."""
     names = seen.client.listings([seen.paths.election])[0][0]
     votes = sorted(name for name in names if name.startswith(b"V_"))
     for name in votes:

@@ -1,4 +1,5 @@
-"""The BookKeeper cluster of one application: capture into the journal, fresh reads, guarded acts, the Auditor vote."""
+"""The BookKeeper cluster of one application: capture into the journal, current reads, guarded changes, the Auditor's
+vote."""
 
 import logging
 import socket
@@ -33,12 +34,12 @@ from trueup.streams.journal.journal import Journal
 
 log = logging.getLogger(__name__)
 _AUDITS = "BookKeeper's Auditor marks the ledgers of lost bookies, and neither hold nor approve binds it"
-ASK_S = 5.0  # for a bookie's answer
+ASK_S = 5.0  # timeout of a request to a bookie
 SHOWN = 200
 
 
 class BookKeeper:
-    """Implements `streams.placement.reconciler.Cluster`. Safe to use from several threads once started. ``reached``:
+    """Implements `streams.placement.reconciler.Cluster`. Safe to use from several threads after `start`. ``reached``:
     the highest zxid that earlier runs observed."""
 
     def __init__(
@@ -67,7 +68,7 @@ class BookKeeper:
         self._vote: Vote | None = None
 
     def _publish(self, observations: Iterable[Observation]) -> None:
-        """Have the journal remember them; from then on the stream is to judge them."""
+        """Write observations to the journal; from then on they wait for the verdict of the stream."""
         if isinstance(observations, bulk.Batch):
             self._journal.send([encoded(observations)])
         else:
@@ -82,7 +83,7 @@ class BookKeeper:
         return RackSource(found, chosen.refresh_s * 1000, lambda: self._capture.racks_changed(), self._clock)
 
     def connect(self) -> ZooKeeperClient:
-        """A client of the cluster's ZooKeeper, not open yet."""
+        """A client of the cluster's ZooKeeper, not opened yet."""
         chosen = self._live.now.cluster
         client = ZooKeeperClient(
             chosen.zookeeper,
@@ -93,22 +94,22 @@ class BookKeeper:
         return client
 
     def session(self) -> ZooKeeperClient:
-        """A session for acts and questions, beside the one that watches. Raises `Retry`."""
+        """A session for changes and queries, separate from the session of the capture. Raises `Retry`."""
         with self._lock:
             if self._client is None or self._client.ended:
                 self._client = self.connect().open()
             return self._client
 
     def start(self) -> None:
-        """Begin to observe."""
+        """Start to observe."""
         self._capture.start(self._run)
 
     def end(self) -> None:
-        """Observe nothing more, and so change nothing more."""
+        """Stop to observe, and therefore to change the cluster."""
         self._capture.close()
 
     def close(self) -> None:
-        """Give the vote back and end all sessions."""
+        """Return the vote and close all sessions."""
         with self._lock:
             if self._vote is not None:
                 self._vote.close()
@@ -117,7 +118,7 @@ class BookKeeper:
                 self._client.shut()
 
     def tick(self) -> None:
-        """Hold the vote or give it back as the mode says."""
+        """Take or return the vote according to the mode."""
         chosen = self._live.now
         self._reached.observe(self._capture.health())
         wanted = chosen.placement.hold_vote and chosen.placement.mode != "observe"
@@ -137,18 +138,18 @@ class BookKeeper:
                 self._keeper.wait_for(0)
 
     def _told(self, orders: AuditorOrders) -> None:
-        """What operators tell the Auditor is told to us while we hold its place."""
+        """While Trueup holds the vote, operators' orders to the Auditor are for Trueup."""
         self._keeper.wait_for(orders.delay_s * 1000)
         if orders.audit:
             self._keeper.settle(at_once=True)
 
     @property
     def paths(self) -> BookKeeperPaths:
-        """Where this cluster keeps things."""
+        """Paths of this cluster's znodes."""
         return self._capture.paths
 
     def unlike(self, instance: str) -> str:
-        """Why this is not the cluster of this INSTANCEID; empty if it is."""
+        """Why this is not the cluster with this INSTANCEID; empty if it is."""
         found = queries.instance(self.session(), self._root)
         if found == instance != "":
             return ""
@@ -156,35 +157,35 @@ class BookKeeper:
         return f"expected INSTANCEID {wanted}; found {found or 'none'}; set deletion.instance if that is the cluster"
 
     def ask_racks(self, wait_s: float) -> None:
-        """Ask the rack script when it is time, after at most ``wait_s`` seconds. Blocks as long as the script does."""
+        """Call the rack script if it is due, after at most ``wait_s`` seconds. Blocks while the script runs."""
         assert isinstance(self._racks, RackSource)
         self._racks.ask(wait_s)
 
     @property
     def racks(self) -> RackHealth | None:
-        """How a rack map fares that has to be asked; None: there is none such."""
+        """Health of a rack map that runs a script; None for other rack maps."""
         return self._racks.health() if isinstance(self._racks, RackSource) else None
 
     def voters(self) -> list[str]:
-        """Who votes for the Auditor, without this process. Raises `Retry`."""
+        """Voters for the Auditor, without this process. Raises `Retry`."""
         client, vote = self.session(), self._vote
         ours = vote.session if vote is not None else 0
         return [name for name, owner in queries.voters(client, self._capture.paths) if owner != ours]
 
     def health(self) -> CaptureHealth:
-        """How the capture fares."""
+        """Health of the capture."""
         return self._capture.health()
 
     def age_ms(self, now_ms: int) -> int:
-        """How old the view of the cluster is: everything that happened before was seen."""
+        """Age of the view of the cluster: all earlier changes were observed."""
         return max(0, now_ms - self._capture.health().complete_ms)
 
     def blind(self, now_ms: int) -> bool:
-        """Whether what is known is too old to say anything."""
+        """Whether the view is too old for verdicts."""
         return self.age_ms(now_ms) > self._live.now.placement.stale_s * 1000
 
     def problems(self) -> list[str]:
-        """What BookKeeper keeps in ZooKeeper and nobody can use; it is passed over."""
+        """Invalid znodes of BookKeeper; they are skipped."""
         found = [
             f"expected the id of a ledger or mark, below 2^63; found {path[:SHOWN]}; delete this znode"
             for path in self._capture.health().strange
@@ -193,7 +194,7 @@ class BookKeeper:
         return found + (vote.problems() if vote is not None else [])
 
     def vote_holder(self) -> str:
-        """Who audits, in words."""
+        """State of the Auditor's vote, as text."""
         vote = self._vote
         if vote is None:
             return "not wanted: BookKeeper audits"
@@ -203,7 +204,7 @@ class BookKeeper:
         return "ours" if holder.role is Role.OURS else f"waiting: {holder.problem or 'no session yet'}"
 
     def unbound(self) -> str:
-        """Why neither hold nor approve keeps BookKeeper's Auditor from marking, and the remedy; empty if both do."""
+        """Why BookKeeper's Auditor can mark despite hold and approve, and the remedy; empty if it cannot."""
         if not self._live.now.placement.hold_vote:
             return f"placement.hold_vote is false: {_AUDITS}; set it to true and restart Trueup"
         vote = self._vote
@@ -217,30 +218,30 @@ class BookKeeper:
         return f"Trueup has no vote yet ({holder.problem or 'no session yet'}): {_AUDITS}"
 
     def unseen(self) -> str:
-        """Why the cluster is not seen as it is now; empty if it is."""
+        """Why the view of the cluster is not current; empty if it is."""
         health = self._capture.health()
         if not health.connected or not health.synced:
             return f"ZooKeeper: {health.problem or 'not in step yet'}"
         if self.blind(self._clock()):
             return "ZooKeeper: what was observed is too old"
-        return f"what ZooKeeper holds cannot be followed: {self._capture.defect}" if self._capture.defect else ""
+        return f"changes in ZooKeeper cannot be followed: {self._capture.defect}" if self._capture.defect else ""
 
     def blocked_reason(self) -> str:
-        """Why nothing may be changed now; empty if it may."""
+        """Why no changes are possible now; empty if they are."""
         if unseen := self.unseen():
             return unseen
         vote = self._vote
         if vote is not None and vote.defect:
-            return f"what ZooKeeper holds cannot be followed: {vote.defect}"
+            return f"changes in ZooKeeper cannot be followed: {vote.defect}"
         orders = vote.orders() if vote is not None else None
         return "replication is disabled in BookKeeper" if orders is not None and orders.disabled else ""
 
     def read(self, ledgers: Sequence[int]) -> Ledgers:
-        """Fresh rows of these ledgers; those that are gone are left out."""
+        """Current rows of these ledgers, without those that do not exist."""
         return self._capture.read(ledgers) if len(ledgers) else EMPTY
 
     def first(self, limit: int) -> Ledgers:
-        """The first ``limit`` ledgers of the cluster, as they are now."""
+        """Current rows of the first ``limit`` ledgers of the cluster."""
         client, paths, left, parts = self.session(), self._capture.paths, limit, []
         for listing in queries.ledgers_of(client, paths):
             for ids, found in queries.read(client, paths, listing.ids[:left], listing.names[:left]):
@@ -251,18 +252,18 @@ class BookKeeper:
         return concat(parts)
 
     def remove(self, orders: Sequence[RemovalOrder]) -> list[Removed]:
-        """Delete these ledgers, each if it still is as it was ordered. Raises `Retry` where none was tried."""
+        """Delete these ledgers, each if it has not changed since its order. Raises `Retry` if none was tried."""
         return remove(self.session(), self._capture.paths, orders, self._clock())
 
     def held(self, asked: Mapping[int, Sequence[str]]) -> dict[int, dict[str, str]]:
-        """Which of these bookies do not say that they have no such ledger, and what they say."""
+        """These bookies without those that confirm that they do not have the ledger, each with its response."""
         reasons: dict[tuple[int, str], str] = {}
         client, paths = self.session(), self._capture.paths
         found = presence(asked, Addresses(client, paths), ASK_S, reasons=reasons, tls=self._tls)
         silent = {
             bookie for said in found.values() for bookie, answer in said.items() if answer is PresenceAnswer.SILENT
         }
-        # One without a cookie was decommissioned: it comes back empty or not at all.
+        # A bookie without a cookie was decommissioned: if it returns, it is empty.
         retired = {bookie for bookie in silent if client.look(f"{paths.cookies}/{bookie}") is None}
         return {
             ledger: {
@@ -274,31 +275,31 @@ class BookKeeper:
         }  # fmt: skip
 
     def describe(self, ledger: int) -> tuple[LedgerRecord, Ledgers]:
-        """One ledger as it is now, as record and as row. Raises `Refused` when there is none."""
+        """Current metadata of one ledger, as record and as row. Raises `Refused` if it does not exist."""
         found = self._capture.read_one(ledger)
         if found is None:
-            raise Refused(f"ledger {ledger}", "no such ledger", "look at `trueup get ledgers --all`")
+            raise Refused(f"ledger {ledger}", "no such ledger", "see `trueup get ledgers --all`")
         return found[0], self.read([ledger])
 
     def locks(self, ledgers: Sequence[int]) -> dict[int, str]:
-        """Which worker holds the lock of each of these ledgers."""
+        """Workers that hold the locks of these ledgers."""
         return Marks(self.session(), self._capture.paths).holders(ledgers) if ledgers else {}
 
     def mark(self, orders: Sequence[MarkOrder]) -> list[MarkOutcome]:
-        """Write marks, each on its own requirements."""
+        """Write marks, each if its requirements hold."""
         return Marks(self.session(), self._capture.paths).mark(orders)
 
     def marked(self, ledgers: Sequence[int]) -> dict[int, mark_codec.Mark]:
-        """The marks that these ledgers have now, read afresh."""
+        """Current marks of these ledgers."""
         return Marks(self.session(), self._capture.paths).look(ledgers) if ledgers else {}
 
     def withdraw(self, items: Sequence[tuple[int, int]]) -> list[MarkOutcome]:
-        """Take back the marks of these ledgers that still have this znode version."""
+        """Delete the marks of these ledgers that still have this znode version."""
         return Marks(self.session(), self._capture.paths).withdraw(items)
 
 
 def bookie_tls(options: Mapping[str, str]) -> ssl.SSLContext | None:
-    """TLS to bookies as the key cluster.bookies has it. Raises `BadSettings`."""
+    """TLS settings for bookies, from the key cluster.bookies. Raises `BadSettings`."""
     try:
         return tls_of(options)
     except BadSettings as error:

@@ -1,4 +1,4 @@
-"""How far the placement stream has judged what the capture published."""
+"""Tracks how many of the capture's published records the placement stream has judged."""
 
 import logging
 import threading
@@ -16,10 +16,10 @@ log = logging.getLogger(__name__)
 
 
 class Journal(Protocol):
-    """What this needs of `streams.journal.journal.Journal`."""
+    """The methods of `streams.journal.journal.Journal` that are used here."""
 
     def ends(self, what: str) -> dict[int, int]:
-        """Where each partition of a topic ends."""
+        """End offset of each partition of a topic."""
 
 
 class Judging:
@@ -32,17 +32,17 @@ class Judging:
         self._problem = ""
 
     def load(self) -> None:
-        """Take the journal as it is before anything is published: all of it is to be judged."""
+        """Load the journal before anything is published: all its ledgers wait for a verdict."""
         self._queue.start(self._journal.ends("ledgers"))
 
     def published(self, observations: Batch | Iterable[Observation]) -> None:
-        """Take what the journal has just acknowledged."""
+        """Add observations that the journal has acknowledged."""
         ids, present = _ledgers(observations)
         with self._lock:
             self._queue.add(ids, present, self._clock())
 
     def tick(self) -> None:
-        """Find the position of what was published since the last time."""
+        """Determine the positions of what was published since the last call."""
         with self._lock:
             count = self._queue.unlocated
         if not count:
@@ -51,7 +51,7 @@ class Judging:
             ends = self._journal.ends("ledgers")
         except TrueupError as error:
             if str(error) != self._problem:
-                log.warning("the end of the journal is not known", extra={"problem": str(error)})
+                log.warning("end offsets of the journal not available", extra={"problem": str(error)})
             self._problem = str(error)
             return
         self._problem = ""
@@ -59,32 +59,32 @@ class Judging:
             self._queue.locate(count, ends)
 
     def progress(self, progress: Mapping[str, Any]) -> None:
-        """Take a progress report of the stream, as Spark makes it after a batch was committed."""
+        """Handle a progress report of the stream; Spark sends it after a batch is committed."""
         for source in progress["sources"]:
             for topic, ends in (source.get("endOffset") or {}).items():
                 if topic.endswith(".ledgers"):
                     self.taken({int(partition): end for partition, end in ends.items()})
 
     def taken(self, positions: Positions) -> None:
-        """The stream has judged what is before these positions of the ledger topic."""
+        """Remove ledgers before these positions of the ledger topic: the stream has judged them."""
         with self._lock:
             self._queue.take(positions)
 
     @property
     def oldest_ms(self) -> int | None:
-        """When that was published which has waited for longest."""
+        """Publication time of the oldest observation that waits for a verdict."""
         with self._lock:
             return self._queue.oldest_ms
 
     @property
     def waiting(self) -> Waiting | None:
-        """What waits now; None while the stream has not come to what the journal held at the start."""
+        """Ledgers that wait now; None until the stream has reached the initial end of the journal."""
         with self._lock:
             return self._queue.waiting if self._queue.started else None
 
 
 def _ledgers(observations: Batch | Iterable[Observation]) -> tuple[Any, Any]:
-    """Ids, and whether each ledger is there."""
+    """Ids, and whether each ledger exists."""
     if isinstance(observations, Batch):
         return observations.ledgers.ledger, observations.ledgers.state != LedgerState.GONE
     values: list[Any] = [o.value for o in observations if o.topic == "ledgers"]

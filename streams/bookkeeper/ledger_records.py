@@ -1,4 +1,4 @@
-"""Ledgers decoded together as records of the journal, straight from their columns."""
+"""Encodes ledgers as records of the journal, directly from their columns."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +15,7 @@ Array = NDArray[Any]
 
 
 def encoded(batch: Batch) -> tuple[str, list[bytes], list[bytes]]:
-    """A batch as `streams.journal.journal.Journal.send` takes it: topic, keys, bodies."""
+    """A batch in the form of `streams.journal.journal.Journal.send`: topic, keys, bodies."""
     return "ledgers", keys(batch.ledgers.ledger), ledger_bodies(batch)
 
 

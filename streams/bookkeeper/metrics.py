@@ -19,7 +19,7 @@ class ZooKeeperMetrics(Part):
             self.sessions.at(state)
 
     def session(self) -> Callable[[str], None]:
-        """A listener for one more session. It takes new states as kazoo calls them: CONNECTED, SUSPENDED, LOST."""
+        """A listener for one more session, called with kazoo's new states: CONNECTED, SUSPENDED, LOST."""
         states = [""]
 
         def heard(state: str) -> None:

@@ -1,5 +1,5 @@
-"""What the journal holds of a cluster's ZooKeeper: ledgers and marks in their versions, and how far its history was
-observed. A start compares all of it, so that a ZooKeeper restored from an older copy is noticed."""
+"""The journal's state of a cluster's ZooKeeper: versions of ledgers and marks, and the last observed zxid. It is
+compared at every start, so that a ZooKeeper restored from an older copy is detected."""
 
 import json
 import logging
@@ -16,20 +16,20 @@ from trueup.streams.journal.journal import Journal
 
 log = logging.getLogger(__name__)
 TOPIC, KEY = "reached", b"zookeeper"
-FORGET_MS = 86_400_000  # records of deleted ledgers leave the journal after a day: nothing replays further back
+FORGET_MS = 86_400_000  # records of deleted ledgers are removed after a day, which is the longest replay
 EVERY_MS, WITHIN_S = 10_000, 5.0
-_HEAD = 6  # leading fields of a ledger record that `known` needs: ledger to state
+_HEAD = 6  # `known` needs the leading fields of a ledger record, ledger to state
 
 
 class Reached:
-    """Has the journal remember how far the cluster's history was observed. Used by one thread."""
+    """Writes the last observed zxid of the cluster to the journal. Used by one thread."""
 
     def __init__(self, journal: Journal, clock: Callable[[], int]) -> None:
         self._journal, self._clock = journal, clock
         self._last, self._next_ms = (0, ""), 0
 
     def observe(self, health: CaptureHealth) -> None:
-        """Remember the zxid and the identity of a cluster that is followed, now and then."""
+        """Periodically write the zxid and the identity of a cluster that is followed."""
         now_ms, found = self._clock(), (health.last_zxid, health.instance)
         if not health.synced or health.problem or now_ms < self._next_ms or found == self._last:
             return
@@ -38,13 +38,13 @@ class Reached:
         try:
             self._journal.put([(TOPIC, KEY, {"name": KEY.decode(), "value": value, "at_ms": now_ms})], WITHIN_S)
         except TrueupError as error:
-            log.warning("how far the cluster was observed is not remembered", extra={"problem": str(error)})
+            log.warning("last observed zxid not written to the journal", extra={"problem": str(error)})
         else:
             self._last = found
 
 
 def known(journal: Journal, now_ms: int) -> Known:
-    """What the journal holds, for the capture to compare with. Takes long forgotten ledgers out of it."""
+    """The journal's state, for the capture to compare with. Deletes records of ledgers that were deleted long ago."""
     newest: dict[int, tuple[int, int, int]] = {}
     for record in journal.read("ledgers", head=_HEAD):
         ledger = int.from_bytes(record.key, "big")
@@ -66,7 +66,7 @@ def known(journal: Journal, now_ms: int) -> Known:
 
 
 def _marks(journal: Journal) -> tuple[dict[int, int], int]:
-    """Zxid by ledger that is marked or locked, and the highest zxid of all."""
+    """Zxid by ledger that is marked or locked, and the highest zxid."""
     found: dict[int, tuple[int, bool]] = {}
     for record in journal.read("marks"):
         if record.value is not None:

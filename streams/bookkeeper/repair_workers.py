@@ -1,4 +1,4 @@
-"""The daemons that carry repairs out: whether any is there, and whether any takes a mark."""
+"""AutoRecovery daemons: whether any is running, and whether any takes marks."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,9 +10,9 @@ LATE_MS = 60_000
 
 
 class RepairWorkers:
-    """What is known of BookKeeper's AutoRecovery daemons. Safe to use from several threads.
+    """Observes BookKeeper's AutoRecovery daemons. Safe to use from several threads.
 
-    ``voters`` asks who votes for the Auditor, and may raise `Retry`; ``named``: how many daemons the settings name.
+    ``voters`` lists the voters for the Auditor and may raise `Retry`; ``named``: number of daemons in the settings.
     """
 
     def __init__(self, voters: Callable[[], Sequence[str]], named: int, clock: Callable[[], int]) -> None:
@@ -22,21 +22,21 @@ class RepairWorkers:
         self._idle: Idle | None = None
 
     def look(self) -> None:
-        """Ask who is there. Raises `Retry`."""
+        """List the voters. Raises `Retry`."""
         self._found, self._looked_ms = tuple(self._voters()), self._clock()
         self._ever |= bool(self._found)
 
     def step(self, marks: Rows) -> None:
-        """See whether marks are taken."""
+        """Observe whether workers take marks."""
         there = marks[marks["version"] >= 0]
         self._idle = idle(self._idle, len(there), int((there["locked"] > 0).sum()), self._clock())
 
     def idle_ms(self, now_ms: int) -> int:
-        """For how long there were marks and nobody took one; 0: there are none, or somebody does."""
+        """Time for which no worker took any of the marks; 0: no marks, or active workers."""
         return 0 if self._idle is None else now_ms - self._idle.since_ms
 
     def source(self, now_ms: int, needed: bool) -> list[tuple[str, str, int, str]]:
-        """The row of the sources; none where no daemon is named, needed, or was ever seen."""
+        """The row of the sources; none if no daemon is configured, required, or was ever observed."""
         if not (needed or self._ever):
             return []
         if not self._looked_ms:
@@ -46,9 +46,9 @@ class RepairWorkers:
         return [("autorecovery", "slow" if state == "up" and age_ms > LATE_MS else state, age_ms, detail)]
 
     def problems(self, now_ms: int) -> list[str]:
-        """What keeps marks from being worked on."""
+        """Why marks are not processed."""
         if self._idle is None or self.idle_ms(now_ms) < NOTICED_MS:
             return []
         waiting = f"{many(self._idle.marks, 'ledger is', 'ledgers are')} marked, and no worker has taken one"
-        todo = "start the AutoRecovery daemons, or see why they take none"
+        todo = "start the AutoRecovery daemons, or check their logs"
         return [f"{waiting} for {age(self.idle_ms(now_ms))}: {todo}"]

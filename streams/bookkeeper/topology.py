@@ -1,6 +1,7 @@
-"""Keeps the topology: what is seen of the bookies, settled by policy and time, published when verdicts depend on it.
+"""Maintains the topology: observed bookies, settled by policy and time. It is published when verdicts depend on a
+change.
 
-The last topology is read back from the journal, so a bookie that was away before a restart has been away since then.
+The last topology is loaded from the journal, so the grace of a bookie that was missing before a restart continues.
 """
 
 import logging
@@ -19,12 +20,12 @@ from trueup.streams.journal.journal import Journal
 
 log = logging.getLogger(__name__)
 KEY = b"topology"
-AGAIN_MS = 600_000  # all is judged again for the sake of time alone at most this often
+AGAIN_MS = 600_000  # minimum interval of epochs that are published only because time has passed
 
 
 def membership(policy: PlacementSettings, least_ms: int = 0, unnamed: bool = False) -> MembershipPolicy:
-    """The part of the placement settings that bookies are judged by; ``least_ms`` is the least grace; ``unnamed``:
-    no ledger names a lost bookie."""
+    """The placement settings for the status of bookies. ``least_ms``: minimum grace; ``unnamed``: no ledger names a
+    lost bookie."""
     return MembershipPolicy(
         grace_ms=max(int(policy.grace_s * 1000), least_ms),
         hold_share=policy.hold_share,
@@ -40,7 +41,7 @@ def membership(policy: PlacementSettings, least_ms: int = 0, unnamed: bool = Fal
 class Keeper:
     """The topology in force. Safe to use from several threads.
 
-    ``first_epoch`` is the first that this run published: a bucket that answered for it has spoken in this run.
+    ``first_epoch``: the first epoch that this run published; a bucket that answered it has answered in this run.
     """
 
     def __init__(self, journal: Journal, live: Live, clock: Callable[[], int]) -> None:
@@ -59,20 +60,20 @@ class Keeper:
         live.listeners.append(self.settle)
 
     def load(self) -> None:
-        """Take up the last topology of the journal."""
+        """Load the last topology of the journal."""
         for record in self._journal.read("topology"):
             if record.value is not None:
                 self.topology = topology_of(record.value)
 
     def seen(self, sightings: Sequence[Sighting]) -> None:
-        """Take a complete list of what is registered now."""
+        """Take a complete list of registered bookies."""
         with self._lock:
             self._seen = sightings
             self.settle()
 
     def strange(self, bookies: Sequence[str]) -> None:
-        """Take names that ledgers use and that nobody ever registered: bookies whose cookie was removed, or new ones
-        that the next list will hold. They are given the grace like any bookie that is away."""
+        """Add bookies that ledgers name and that were never registered: the cookie was removed, or the bookie is new
+        and not listed yet. They have the same grace as any missing bookie."""
         with self._lock:
             if not self._strange.issuperset(bookies):
                 self._strange |= set(bookies)
@@ -80,45 +81,46 @@ class Keeper:
                 self.settle()
 
     def tick(self) -> None:
-        """Settle again if a time limit passed, and publish what could not be published before."""
+        """Settle again if a time limit has passed, and repeat a publication that failed."""
         with self._lock:
             if self._unpublished or (self._due_ms is not None and self._clock() >= self._due_ms):
                 self.settle()
             elif self._again():
-                # Only a new epoch makes the buckets judge by what they remember.
+                # Buckets judge their state again only for a new epoch.
                 self._unpublished = True
                 self.settle()
 
     def _again(self) -> bool:
-        """Whether verdicts may differ by time alone, and were not asked for too lately."""
+        """Whether verdicts may differ because time has passed, and the last epoch is old enough."""
         if self.again_ms is None or self.topology is None:
             return False
         return self._clock() >= max(self.again_ms, self.topology.at_ms + AGAIN_MS)
 
     def wait_for(self, least_ms: int) -> None:
-        """Give every missing bookie at least this long, whatever the settings say (lostBookieRecoveryDelay)."""
+        """Set a minimum grace for missing bookies that overrides the settings (lostBookieRecoveryDelay)."""
         with self._lock:
             if least_ms != self._least_ms:
                 self._least_ms = least_ms
                 self.settle()
 
     def name_lost(self, unnamed: int | None) -> None:
-        """Take the epoch by which no ledger names a lost bookie; None: by none. While it is in force, those that were
-        decommissioned are forgotten."""
+        """Set the epoch by which no ledger names a lost bookie; None if some do. While it is in force, decommissioned
+        bookies are forgotten."""
         with self._lock:
             if unnamed != self._unnamed:
                 self._unnamed = unnamed
                 self.settle()
 
     def settle(self, at_once: bool = False) -> None:
-        """Judge the bookies now and publish the topology if it changed, or if this run has not published one.
+        """Determine the status of all bookies. Publish the topology if it changed, or if this run has not published
+        one.
 
-        ``at_once``: without any grace, as an operator who orders an audit wants it.
+        ``at_once``: without grace, as an operator's order of an audit requires.
         """
         with self._lock:
             if self._seen is None:
                 return
-            # A bookie that is lost only now may be named: no bucket has judged by that yet.
+            # Ledgers may name a bookie that is lost since now: no bucket has judged by this topology yet.
             unnamed = self.topology is not None and self._unnamed == self.topology.epoch
             policy = membership(self._live.now.placement, self._least_ms, unnamed)
             policy = replace(policy, grace_ms=0) if at_once else policy
@@ -131,7 +133,7 @@ class Keeper:
             self._due_ms, self.notes = settled.next_ms, tuple(settled.notes)
             topology = settled.topology
             if self._unpublished and not settled.changed and self.topology is not None:
-                # Every bucket has to speak once in a run, and only a new epoch makes it.
+                # Every bucket must answer once in a run, and it answers only a new epoch.
                 topology = replace(topology, epoch=self.topology.epoch + 1, at_ms=self._clock())
             if settled.changed or self._unpublished:
                 self._unpublished = True

@@ -1,6 +1,7 @@
-"""AutoRecovery daemons, by their HTTP API: whether they carry the repair flag and see the racks that we see.
+"""Checks of AutoRecovery daemons through their HTTP API: the repair flag, and whether they use the same racks as
+Trueup.
 
-`GET /api/v1/config/server_config` (BookKeeper's ConfigurationService) gives their configuration.
+`GET /api/v1/config/server_config` (BookKeeper's ConfigurationService) returns their configuration.
 """
 
 import json
@@ -27,24 +28,26 @@ Conf = Mapping[str, Any]
 
 
 def none_named() -> Check:
-    """No daemon is named in the settings."""
+    """The settings name no daemon."""
     return warn(
-        "workers", "cluster.autorecovery names none", "name their HTTP addresses there, to compare settings and racks"
+        "workers",
+        "cluster.autorecovery is empty",
+        "add the HTTP addresses of the AutoRecovery daemons, so that their settings and racks are checked",
     )
 
 
 def worker(settings: Settings, address: str, places: Mapping[str, str], hosts: Mapping[str, str]) -> Iterator[Check]:
-    """One daemon. ``places``: rack of every bookie as we see it; ``hosts``: what bookies published."""
+    """Checks of one daemon. ``places``: rack of every bookie in Trueup; ``hosts``: what bookies published."""
     name = f"worker {short(address)}"
     found = _configuration(address)
     if isinstance(found, str):
-        yield fail(name, found, "see that it runs with httpServerEnabled=true; correct cluster.autorecovery")
+        yield fail(name, found, "start it with httpServerEnabled=true, or correct cluster.autorecovery")
         return
     wrong = list(_settings(settings, found))
     if wrong:
-        yield fail(name, "; ".join(wrong), "change its configuration or ours, and restart it")
+        yield fail(name, "; ".join(wrong), "change its configuration or Trueup's, and restart it")
     else:
-        yield ok(name, "repairs placement, with our minimum of racks")
+        yield ok(name, "repairs placement with the same minimum of racks")
     yield _racks(f"racks of {short(address)}", settings, found, places, hosts)
 
 
@@ -54,7 +57,7 @@ def short(address: str) -> str:
 
 
 def _configuration(address: str) -> Conf | str:
-    """Its configuration, or why not."""
+    """Configuration of the daemon, or the reason why it is not available."""
     base = (address if "://" in address else f"http://{address}").rstrip("/")
     try:
         with urllib3.PoolManager(timeout=TIMEOUT, retries=False) as pool:
@@ -68,7 +71,7 @@ def _configuration(address: str) -> Conf | str:
 
 
 def _settings(settings: Settings, conf: Conf) -> Iterator[str]:
-    """What it has other than we need. Defaults are those of BookKeeper's ServerConfiguration."""
+    """Differences from the required configuration. Defaults are those of BookKeeper's ServerConfiguration."""
     ours = settings.placement
     expected = {
         REPAIRS: ("false", "true"),
@@ -81,7 +84,7 @@ def _settings(settings: Settings, conf: Conf) -> Iterator[str]:
             yield f"{key} is {value}, expected {wanted}"
     policy = str(conf.get(POLICY, "RackawareEnsemblePlacementPolicy")).rpartition(".")[2]
     if policy != "RackawareEnsemblePlacementPolicy":
-        yield f"{POLICY} is {policy}, whose placement it cannot repair"
+        yield f"{POLICY} is {policy}; the daemon cannot repair its placement"
 
 
 def _racks(name: str, settings: Settings, conf: Conf, places: Mapping[str, str], hosts: Mapping[str, str]) -> Check:
@@ -96,20 +99,20 @@ def _racks(name: str, settings: Settings, conf: Conf, places: Mapping[str, str],
     ):
         return ok(name, f"the same script, {script}")
     if script and not os.access(script, os.X_OK):
-        return warn(name, f"its script {script} cannot be run here", "compare it with racks.* by hand")
+        return warn(name, f"its script {script} cannot be run here", "compare it with racks.* manually")
     try:
         theirs: RackMap = Script(script) if script else Unmapped()
         return _compared(name, places, {b: r or "/default-rack" for b, r in theirs.resolve(places, hosts).items()})
     except BadSettings:
-        return warn(name, f"its script {script} fails here", "compare it with racks.* by hand")
+        return warn(name, f"its script {script} fails here", "compare it with racks.* manually")
 
 
 def _pulsar(name: str, settings: Settings, resolver: str) -> Check:
     both = settings.racks.source == "pulsar" and resolver.endswith("BookieRackAffinityMapping")
     if both:
-        return ok(name, "both follow Pulsar's /bookies")
+        return ok(name, "both use Pulsar's /bookies")
     found = f"{RESOLVER} is {resolver}, racks.source is {settings.racks.source}"
-    return fail(name, found, "have both take racks from the same place, or repairs go round in circles")
+    return fail(name, found, "use the same rack source in both; otherwise repairs never end")
 
 
 def _compared(name: str, ours: Mapping[str, str], theirs: Mapping[str, str]) -> Check:
@@ -117,5 +120,5 @@ def _compared(name: str, ours: Mapping[str, str], theirs: Mapping[str, str]) -> 
     if not apart:
         return ok(name, f"the same racks for {many(len(ours), 'bookie')}")
     more = f" and {len(apart) - 3} more" if len(apart) > 3 else ""
-    todo = "have both take racks from the same place, or repairs go round in circles"
-    return fail(name, f"{many(len(apart), 'bookie')} elsewhere: {'; '.join(apart[:3])}{more}", todo)
+    todo = "use the same rack source in both; otherwise repairs never end"
+    return fail(name, f"different racks of {many(len(apart), 'bookie')}: {'; '.join(apart[:3])}{more}", todo)

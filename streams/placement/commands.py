@@ -143,16 +143,16 @@ def ledger(api: str, output: str, ledger: int) -> None:
 
 
 def _owned(found: Row, now_ms: int) -> None:
-    """Whose it is, and why it may or may not go."""
-    said = f"{found['reason']}, for {since(now_ms, found['since_ms'])}" if found["rule"] else "its owner points to it"
+    """Owner of the ledger, and why it may or may not be deleted."""
+    said = f"{found['reason']}, for {since(now_ms, found['since_ms'])}" if found["rule"] else "its owner references it"
     out.titled([("Owner", found["owner"] or "not known"), ("For", found["component"]), ("In use", said)])
     marker = found["marker"]
     if marker is not None:
-        asked = f"; {many(len(marker['pending']), 'bookie')} yet to say that it is gone" if marker["pending"] else ""
+        asked = f"; not confirmed by {many(len(marker['pending']), 'bookie')}" if marker["pending"] else ""
         out.titled([("Deletion", f"{marker['stage']}{asked}{': ' + marker['detail'] if marker['detail'] else ''}")])
     click.echo()
-    out.table(found["nodes"], NODES, "No node of its owner is there.")
-    out.bullets("Objects that no owner points to, or that are not there", found["objects"])
+    out.table(found["nodes"], NODES, "Its owner has no nodes.")
+    out.bullets("Objects that no owner references, or that do not exist", found["objects"])
 
 
 def _head(found: Row, now_ms: int) -> Iterator[tuple[str, str]]:
@@ -189,14 +189,14 @@ def _evidence(fragment: Row) -> Iterator[str]:
     rule = f"{fragment['rule']}: " if fragment.get("rule") else ""
     yield f"{rule}{copies} and {racks} in the worst window"
     for window in _distinct(fragment.get("failing_windows") or []):
-        stands = ", ".join(window["racks"]) or "no rack that counts"
+        stands = ", ".join(window["racks"]) or "no known rack"
         yield f"window {' '.join(window['bookies'])}: {stands}, {many(window['copies'], 'live copy', 'live copies')}"
     if fragment.get("repair"):
         yield f"repair: {fragment['repair']}"
 
 
 def _distinct(windows: list[Row]) -> Iterator[Row]:
-    """Windows of different bookies: where E is Qw all of them are the same."""
+    """Windows of different bookies: if E equals Qw, all windows are the same."""
     seen: set[frozenset[str]] = set()
     for window in windows:
         members = frozenset(window["bookies"])

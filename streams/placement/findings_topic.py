@@ -1,7 +1,7 @@
-"""The topic of findings, for whoever follows them. The board does not depend on it.
+"""Writes findings to their topic, for external consumers. The board does not depend on it.
 
-It is kept equal to the board, whatever the journal takes when: what could not be told is told with the next answer, and
-what an earlier run left there is removed once this run knows everything.
+The topic converges to the board: what the journal did not accept is written with the next answer, and findings of
+earlier runs are removed once all buckets have answered in this run.
 """
 
 import logging
@@ -23,7 +23,7 @@ _NUMBERS = ("ledger", "since_ms", "version", "mzxid", "copies", "racks", "fragme
 
 
 class FindingsTopic:
-    """Writes findings as they come. Not safe for use from several threads at once."""
+    """Writes findings as they arrive. Not thread-safe."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -31,27 +31,27 @@ class FindingsTopic:
         self._equal = False
 
     def load(self) -> None:
-        """Find out what an earlier run left there, while nobody waits for it."""
+        """Load the findings of earlier runs, before any caller waits."""
         self._there = set()
         for record in self._journal.read("findings", bad=lambda *_: None):
             change = self._there.discard if record.value is None else self._there.add
             change(int.from_bytes(record.key, "big"))
 
     def tell(self, said: Sequence[Rows], cleared: Iterable[Cleared], everything: Callable[[], Rows | None]) -> None:
-        """Publish what answers said and cleared; ``everything``: all findings of the board, None while it does not
-        know them."""
+        """Publish findings that answers added and cleared. ``everything``: all findings of the board, None while they
+        are not all known."""
         try:
             if not self._equal and (rows := everything()) is not None:
                 self._start_over(rows)
             else:
                 self._add(np.concatenate([NO_FINDINGS, *said]), [i for part in cleared for i in part.ledger.tolist()])
         except TrueupError as error:
-            # What of it is there now is not known.
+            # The state of the topic is not known now.
             self._equal, self._there = False, None
             log.warning("findings not published", extra={"problem": str(error)})
 
     def _start_over(self, rows: Rows) -> None:
-        """Make the topic what the board is, whatever is there."""
+        """Replace the contents of the topic by the board."""
         if self._there is None:
             self.load()
         assert self._there is not None, "set by load"
@@ -69,7 +69,7 @@ class FindingsTopic:
 
 
 def bodies(rows: Rows) -> list[bytes]:
-    """Findings as records of their topic, each as an Avro body."""
+    """Findings as records of their topic, each with an Avro body."""
     if not len(rows):
         return []
     rules = [RULES[code] for code in rows["rule"].tolist()]

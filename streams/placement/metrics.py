@@ -57,19 +57,19 @@ class PlacementMetrics(Part):
         self.findings({})
 
     def action(self, kind: str, outcome: str, count: int = 1) -> None:
-        """Count changes that were tried."""
+        """Count attempted changes."""
         self.actions.at(kind, outcome).inc(count)
 
     def repair(self, stage: str, count: int = 1) -> None:
-        """Count steps of repairs."""
+        """Count transitions of repairs."""
         self.repairs.at(str(stage)).inc(count)
 
     def healed(self, seconds: float) -> None:
-        """Note how long one ledger took to become true again."""
+        """Record the time until one ledger became true again."""
         self.safe.at().observe(max(0.0, seconds))
 
     def findings(self, by_rule: Mapping[str, int]) -> None:
-        """Set how many ledgers each rule names now; rules that are left out name none."""
+        """Set the number of ledgers by rule; 0 for rules that are not listed."""
         for rule in RULES:
             if rule.verdict is not Verdict.TRUE:
                 self.found.at(rule.verdict.name.lower(), rule.id).set(by_rule.get(rule.id, 0))
@@ -79,7 +79,7 @@ class PlacementMetrics(Part):
         self._unreadable = sum(blind.values())
 
     def status(self, status: Mapping[str, Any]) -> None:
-        """Set every level."""
+        """Set all gauges."""
         self.mode.one_of(MODES, status["mode"])
         self.paused.at().set(bool(status["paused"]))
         self.held.at().set(bool(status["held"]))

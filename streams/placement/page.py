@@ -1,4 +1,4 @@
-"""The sections of ledgers and bookies on the status page."""
+"""The ledger and bookie sections of the status page."""
 
 from itertools import groupby
 
@@ -9,7 +9,7 @@ CHIPS, CHIPS_OF_MANY = 12, 4
 
 
 def racks(bookies: list[Row]) -> list[Row]:
-    """Bookies by rack, those that are not writable first: rack, counts by status, shown, and how many are not."""
+    """Bookies by rack, those that are not writable first: rack, counts by status, rows shown, number of others."""
     order = {"lost": 0, "pending": 1, "readonly": 2, "writable": 3}
     rows = sorted(bookies, key=lambda b: (b["rack"] or "", order.get(b["status"], 0), b["bookie"]))
     made = []
@@ -20,7 +20,7 @@ def racks(bookies: list[Row]) -> list[Row]:
         shown = [b for b in members if b["status"] != "writable"] + few
         counts = {status: sum(b["status"] == status for b in members) for status in reversed(order)}
         made.append({
-            "rack": rack or "no rack known (/default-rack)", "shown": shown, "left": len(members) - len(shown),
+            "rack": rack or "unknown rack (/default-rack)", "shown": shown, "left": len(members) - len(shown),
             "counts": {status: count for status, count in counts.items() if count},
         })  # fmt: skip
     return made

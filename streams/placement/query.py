@@ -1,7 +1,8 @@
-"""The placement stream: ledgers, marks and topologies from the journal into the view, one packed row a bucket out.
+"""The Spark query of placement: folds ledgers, marks and topologies from the journal into the view, and returns one
+packed row per bucket.
 
-Topics are not ordered against each other, so a bucket keeps the topology in its state and holds every row that
-arrives against it. A topology is copied to every bucket. `state.placement.view.Bucket` does the work.
+Topics are not ordered relative to each other, so a bucket keeps the topology in its state and checks every later row
+against it. A topology is copied to every bucket. `state.placement.view.Bucket` implements a bucket.
 """
 
 from collections.abc import Iterator
@@ -31,10 +32,10 @@ if TYPE_CHECKING:  # every Python worker imports this module
     from trueup.streams.journal.journal import Journal
 
 ANSWER = "bucket int, epoch bigint, full boolean, ledgers bigint, findings binary, marks binary, former binary"
-"""One row for each bucket that has something to say: `state.placement.view.Answer` with its arrays as bytes."""
+"""One row for each bucket with an answer: `state.placement.view.Answer` with its arrays as bytes."""
 TOPICS = ("ledgers", "marks", "topology")
 LEDGER, MARKED, TOPOLOGY = range(3)
-FORM = 4  # of the state in the checkpoint
+FORM = 4  # version of the state in the checkpoint
 
 
 # All buckets of a task get the same topology.
@@ -43,7 +44,7 @@ _topology_bytes = lru_cache(8)(topology_bytes)
 
 
 def folded(store: Store, frames: Iterator["pd.DataFrame"]) -> dict[str, Any] | None:
-    """Fold the rows of one batch into a bucket; its row of `ANSWER`."""
+    """Fold the rows of one batch into a bucket; returns its row of `ANSWER`."""
     answer = Bucket(store, _topology_bytes, _topology).step(*split(frames))
     return row_of(answer) if answer is not None else None
 
@@ -69,7 +70,7 @@ def split(frames: Iterator["pd.DataFrame"]) -> tuple[Ledgers, Rows, Topology | N
 
 
 def answer_of(row: dict[str, Any]) -> tuple[int, BucketAnswer]:
-    """Bucket and answer in one row of the stream."""
+    """Bucket and answer of one row of the stream."""
     findings, marks = np.frombuffer(row["findings"], FINDING), np.frombuffer(row["marks"], MARK)
     former = Former.from_bytes(row["former"], "an answer of the placement stream")
     return row["bucket"], BucketAnswer(row["epoch"], row["full"], row["ledgers"], findings, marks, former)
@@ -78,18 +79,18 @@ def answer_of(row: dict[str, Any]) -> tuple[int, BucketAnswer]:
 def start(
     spark: SparkSession, journal: "Journal", chosen: "SparkSettings", sink: Sink, checkpoint: str
 ) -> StreamingQuery:
-    """Start the stream of `ANSWER` rows into ``sink``, which gets a batch and its number."""
+    """Start the query of `ANSWER` rows into ``sink``, which is called with a batch and its number."""
     rows = answers(spark, journal, chosen.buckets, chosen.max_records)
     return started(rows, "placement", f"{chosen.trigger_ms} milliseconds", sink, checkpoint)
 
 
 def answers(spark: SparkSession, journal: "Journal", buckets: int, max_records: int) -> DataFrame:
-    """The stream of `ANSWER` rows over the topics of a journal."""
+    """The `ANSWER` rows over the topics of a journal."""
     return fold(records_of(spark, journal, TOPICS, max_records), buckets)
 
 
 def fold(records: DataFrame, buckets: int) -> DataFrame:
-    """The stream of `ANSWER` rows over one of records: kind int, key binary, value binary (an Avro body)."""
+    """The `ANSWER` rows over records: kind int, key binary, value binary (an Avro body)."""
     own = F.array(F.pmod(F.xxhash64("key"), F.lit(buckets)).cast("int"))
     every = F.array(*map(F.lit, range(buckets)))
     return (

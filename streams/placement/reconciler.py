@@ -1,7 +1,7 @@
-"""Closes the loop: answers of the stream onto the board, repairs forward, orders to the connector.
+"""The loop of placement: applies the stream's answers to the board, advances repairs, and orders changes.
 
-Runs in the driver, in foreachBatch and at every tick. All of it may be lost at any instant: the board comes back
-with the first epoch of a run, the repairs from their topic, and an order is remembered before it is carried out.
+Runs in the driver, in foreachBatch and at every tick. It tolerates a crash at any point: the board is rebuilt with the
+first epoch of a run, repairs are loaded from their topic, and an order is written to the journal before it is executed.
 """
 
 import logging
@@ -42,10 +42,10 @@ from trueup.streams.placement.query import answer_of
 log = logging.getLogger(__name__)
 ORDERS_AT_ONCE = 1_000
 FIRST_WAIT_MS, LONGEST_WAIT_MS = 500, 30_000
-BURST_MS = 1000.0  # so long a time's worth of marks is written at once
+BURST_MS = 1000.0  # marks are written in parts that take about this long
 STRANGERS_AT_ONCE = 1_000
-LOOK_MS = 1_000  # marks that do not show are looked for this often
-LEAST_SILENCE_MS = 30_000  # an idle query says so every 10 s
+LOOK_MS = 1_000  # interval of reads for marks that were not observed
+LEAST_SILENCE_MS = 30_000  # an idle query reports every 10 s
 APPROVE_S = 5.0
 _UNKNOWN_BOOKIE = RULES.code("placement.unknown-bookie")
 _NAME_LOST = [
@@ -54,26 +54,26 @@ _NAME_LOST = [
         "refused-by-target", "pending-member", "open-waits-for-writer", "open-older-fragment",
     )
 ]  # fmt: skip
-"""Rules of ledgers that name a lost bookie, or may."""
+"""Rules of ledgers that name a lost bookie, or may name one."""
 
 
 class PlacementCluster(Protocol):
-    """What the loop needs of a connector."""
+    """The operations of the connector that the loop needs."""
 
     def read(self, ledgers: Sequence[int]) -> Ledgers:
-        """Fresh rows of these ledgers; those that are gone are left out."""
+        """Current rows of these ledgers, without those that do not exist."""
 
     def mark(self, orders: Sequence[MarkOrder]) -> list[MarkOutcome]:
-        """Write marks, each on its own requirements."""
+        """Write marks, each if its requirements hold."""
 
     def marked(self, ledgers: Sequence[int]) -> dict[int, Mark]:
-        """The marks that these ledgers have now, read afresh."""
+        """Current marks of these ledgers."""
 
     def withdraw(self, items: Sequence[tuple[int, int]]) -> list[MarkOutcome]:
-        """Take back the marks of these ledgers that still have this znode version."""
+        """Delete the marks of these ledgers that still have this znode version."""
 
     def blocked_reason(self) -> str:
-        """Why nothing may be changed now; empty if it may."""
+        """Why no changes are possible now; empty if they are."""
 
 
 class PlacementReconciler:
@@ -92,7 +92,7 @@ class PlacementReconciler:
     ) -> None:
         self._cluster, self._journal, self._metrics = cluster, journal, metrics
         self._policy, self._keeper, self._clock, self._buckets = policy, keeper, clock, buckets
-        # Whoever acts may wait for journal and cluster, and holds `lock` for instants only: readers never wait.
+        # Changes wait for journal and cluster under `_acting`. `lock` is held only briefly, so readers do not wait.
         self._acting = threading.RLock()
         self.lock = threading.RLock()
         self.board = Board()
@@ -109,7 +109,7 @@ class PlacementReconciler:
         self._failures, self._again_ms = 0, 0
 
     def load(self) -> None:
-        """Take up the repairs of earlier runs, and what they published."""
+        """Load the repairs of earlier runs, and the findings that they published."""
         self._topic.load()
         for record in self._journal.read("repairs"):
             ledger = int.from_bytes(record.key, "big")
@@ -119,12 +119,12 @@ class PlacementReconciler:
                 self.repairs[ledger] = Repair(**{**record.value, "stage": RepairStage(record.value["stage"])})
 
     def heard(self) -> None:
-        """The stream gave a sign of life."""
+        """The stream reported progress."""
         self._heard_ms = self._clock()
 
     def unnamed(self) -> int | None:
-        """The epoch in force if no ledger names a bookie that is lost by it: each that does has a finding of one of
-        these rules. None if some may."""
+        """The epoch in force if no ledger names a bookie that is lost in it; None otherwise. Each ledger that names one
+        has a finding of one of these rules."""
         topology = self._keeper.topology
         with self.lock:
             if topology is None or not self.complete or not self.board.settled(self._buckets, topology.epoch):
@@ -132,15 +132,15 @@ class PlacementReconciler:
             return None if np.isin(self.board.findings["rule"], _NAME_LOST).any() else topology.epoch
 
     def silent(self) -> str:
-        """Why the stream is not to be believed: it has been silent for too long. Empty if it is not."""
+        """Why the stream's answers are outdated: it has not reported for too long. Empty if they are current."""
         silent_ms = self._clock() - self._heard_ms
         if silent_ms <= max(self._policy().stale_s * 1000, LEAST_SILENCE_MS):
             return ""
-        return f"the placement stream has given no sign of life for {silent_ms // 1000} s"
+        return f"the placement stream has not reported progress for {silent_ms // 1000} s"
 
     def batch(self, frame: DataFrame, _batch: int) -> None:
-        """Sink of the placement stream. A repeated batch changes nothing. What the journal does not take now, it is
-        given again: the stream does not wait for that."""
+        """Sink of the placement stream; idempotent. What the journal does not accept now is written again later, so the
+        stream does not wait for it."""
         self.heard()
         rows = frame.toArrow().to_pylist()
         if not rows:
@@ -154,16 +154,16 @@ class PlacementReconciler:
             self.reconcile()
         except TrueupError as error:
             self.blocked_reason = str(error)
-            log.warning("not remembered yet", extra={"problem": str(error)})
-        # Nobody who wants to know or to approve waits for those who follow the topic.
+            log.warning("repairs not written to the journal yet", extra={"problem": str(error)})
+        # Status and approvals do not wait for the findings topic.
         self._topic.tell([answer.findings for _, answer in said], cleared, self._all_findings)
 
     def reconcile(self) -> None:
-        """Look at what is known now and order what is due. Raises `Retry` while the journal takes nothing."""
+        """Observe, and order what is due. Raises `Retry` if the journal does not accept writes."""
         with self._acting:
             now_ms = self._clock()
             if not self.complete:
-                # What a bucket has not said in this run is not true for that.
+                # Without an answer of its bucket in this run, a ledger is not known to be true.
                 self.blocked_reason = "the view is not complete yet"
                 return
             self._observe(now_ms)
@@ -181,7 +181,7 @@ class PlacementReconciler:
             self._carry_out(due, now_ms)
 
     def _observe(self, now_ms: int) -> None:
-        """Fold what is known into the repairs, and have the journal remember it."""
+        """Apply observations to the repairs, and write these to the journal."""
         absent = self._absent(now_ms)
         with self.lock:
             cleared, self._cleared = self._cleared, []
@@ -190,8 +190,8 @@ class PlacementReconciler:
         self._remember(changed)
 
     def _absent(self, now_ms: int) -> frozenset[int]:
-        """Of the orders whose mark should have shown by now, those without one: looked at afresh, as a mark that is
-        taken for gone would be written a second time, beyond the cap."""
+        """Orders whose mark does not exist although it is overdue. The marks are read from ZooKeeper: an existing mark
+        that is considered missing would be written a second time, beyond the cap."""
         with self.lock:
             late = unseen(self.board, self.repairs, now_ms)
         if not late or now_ms - self._looked_ms < LOOK_MS:
@@ -200,17 +200,19 @@ class PlacementReconciler:
         try:
             found = self._cluster.marked(late)
         except TrueupError as error:
-            log.warning("marks not looked up", extra={"problem": str(error)})
+            log.warning("marks not read", extra={"problem": str(error)})
             return frozenset()
         ours = {i for i, mark in found.items() if mark.ctime_ms == self.repairs[i].mark_ctime_ms}
         return frozenset(late) - ours
 
     def approve(self, ledgers: Sequence[int] | None) -> list[int]:
-        """An operator's yes to these ledgers (None: to all that wait); those it was given to. It is acted upon with
-        the next turn. Raises `Retry`, and has changed nothing here, when it cannot be remembered soon."""
+        """Approve these ledgers (None: all that wait); returns the approved ones. They are ordered by the next
+        reconcile. Raises `Retry`, without a change, if the approval cannot be written to the journal soon."""
         if not self._acting.acquire(timeout=APPROVE_S):
             raise Retry(
-                "its turn", f"none within {APPROVE_S:.0f} s: {self.blocked_reason or 'orders go out'}", "try again"
+                "the reconciler to be free",
+                f"busy for {APPROVE_S:.0f} s: {self.blocked_reason or 'orders are executed'}",
+                "try again",
             )
         try:
             now_ms = self._clock()
@@ -219,7 +221,7 @@ class PlacementReconciler:
             if ledgers is not None:
                 missing = sorted(set(ledgers) - set(rows["ledger"].tolist()))
                 if missing:
-                    raise Refused("ledgers of the present plan", f"{missing}", "look at `trueup plan` again")
+                    raise Refused("ledgers of the current plan", f"{missing}", "run `trueup plan` again")
                 rows = rows[np.isin(rows["ledger"], ledgers)]
             fresh = list(self._fresh(rows))
             changed = [
@@ -247,12 +249,12 @@ class PlacementReconciler:
         return self.complete and topology is not None and self.board.settled(self._buckets, topology.epoch)
 
     def _rate(self, policy: PlacementSettings, now_ms: int) -> int:
-        """Marks that the rate limit leaves."""
+        """Number of marks that the rate limit allows now."""
         self._tokens.limit(policy.marks_per_s / 1000)
         return int(self._tokens.room(now_ms))
 
     def _introduce(self) -> None:
-        """Tell the keeper of bookies that ledgers name and nobody registered."""
+        """Report bookies that ledgers name and that were never registered to the keeper."""
         with self.lock:
             rows = self.board.findings[self.board.findings["rule"] == _UNKNOWN_BOOKIE][:STRANGERS_AT_ONCE]
         asked, topology = rows["ledger"].tobytes() + rows["mzxid"].tobytes(), self._keeper.topology
@@ -261,7 +263,7 @@ class PlacementReconciler:
         try:
             self._keeper.strange(unregistered(self._cluster.read(rows["ledger"].tolist()), topology))
         except TrueupError as error:
-            log.warning("unknown bookies not looked up", extra={"problem": str(error)})
+            log.warning("unregistered bookies not determined", extra={"problem": str(error)})
         else:
             self._asked = asked
 
@@ -276,7 +278,7 @@ class PlacementReconciler:
             log.warning("orders interrupted", extra={"problem": str(error)})
 
     def _mark(self, rows: Rows, now_ms: int) -> None:
-        """Order marks. While some are written, the next are made ready, and those after them read."""
+        """Order marks in parts. While one part is written, the next is prepared and the one after it is read."""
         pending: Future[list[MarkOutcome]] | None = None
         starts = range(0, len(rows), ORDERS_AT_ONCE)
         parts = (some[np.argsort(some["ledger"])] for some in (rows[at : at + ORDERS_AT_ONCE] for at in starts))
@@ -292,17 +294,17 @@ class PlacementReconciler:
                     self._written(pending.result(), now_ms)
 
     def _order(self, rows: Rows, fresh: Ledgers, now_ms: int) -> list[MarkOrder]:
-        """Judge the ledgers again as they were just read, remember the orders."""
+        """Judge current reads of the ledgers and write the orders to the journal."""
         topology = self._keeper.topology
         assert topology is not None, "a view is complete only after a topology"
         found = rows[np.searchsorted(rows["ledger"], fresh.ledger)]
-        # What was decided on, and maybe approved, is one version; the view decides afresh on a later one.
+        # The decision, and an approval, hold for one version of the ledger; the view judges later versions.
         with self.lock:
             former = self.board.former.at(now_ms)
         due = (found["version"] == fresh.version) & (judge(fresh, topology, former).verdict == Verdict.DRIFTED)
         orders, repairs = [], []
         for known, lost in zip(self._fresh(found[due]), lost_members(fresh.take(due), topology), strict=True):
-            # The mark of an order that was given up may be there unseen: with the same ctime it is known for ours.
+            # The mark of an abandoned order may exist unobserved; the same ctime identifies it as ours.
             repair = advance(known, RepairEvent.ORDER, now_ms, mark_ctime_ms=known.mark_ctime_ms or now_ms)
             repairs.append(repair)
             orders.append(MarkOrder(repair.ledger, repair.version, lost, repair.mark_ctime_ms))
@@ -313,7 +315,7 @@ class PlacementReconciler:
 
     def _written(self, outcomes: Sequence[MarkOutcome], now_ms: int) -> None:
         self._count("mark", outcomes)
-        # Only an observation says whether a mark is there, and whose it is.
+        # Only an observation shows whether a mark exists, and its owner.
         failed = [o for o in outcomes if o.result not in ("written", "already", "unknown")]
         with self.lock:
             details = [(self.repairs.pop(o.ledger), f"{o.result}: {o.detail}") for o in failed]
@@ -321,7 +323,7 @@ class PlacementReconciler:
         self._back_off(outcomes, now_ms)
 
     def _back_off(self, outcomes: Sequence[MarkOutcome], now_ms: int) -> None:
-        """Where none of the marks could be written, the next ones wait: each time twice as long."""
+        """Delay the next marks if none of these could be written; the delay doubles with each failure."""
         if not outcomes or any(o.result not in ("retry", "failed") for o in outcomes):
             self._failures = 0
             return
@@ -346,7 +348,7 @@ class PlacementReconciler:
         self._remember(changed)
 
     def _fresh(self, findings: Rows) -> Iterator[Repair]:
-        """The repair of each finding, with the memory of earlier attempts."""
+        """The repair of each finding, with the state of earlier attempts."""
         columns = (findings[name].tolist() for name in ("ledger", "rule", "version", "since_ms"))
         for ledger, code, version, since_ms in zip(*columns, strict=True):
             known, rule = self.repairs.get(ledger), RULES[code].id
@@ -360,8 +362,8 @@ class PlacementReconciler:
             self.repairs.update({repair.ledger: repair for repair in repairs})
 
     def _remember(self, repairs: Sequence[Repair]) -> None:
-        """Put repairs on their topic, and the newest into the history. Raises `Retry`; they are put again then, before
-        anything else is."""
+        """Write repairs to their topic and to the history. Raises `Retry`; they are then written before any later
+        repairs."""
         self._tell(repairs)
         self._unsaved.update({repair.ledger: repair for repair in repairs})
         if self._unsaved:
@@ -386,13 +388,13 @@ class PlacementReconciler:
             self._keeper.again_ms = self.board.former.next_ms(topology.at_ms)
 
     def _all_findings(self) -> Rows | None:
-        """Everything that is not true; None while not every bucket has spoken."""
+        """All findings; None until every bucket has answered."""
         with self.lock:
             return self.board.findings if self.complete else None
 
 
 def lost_members(ledgers: Ledgers, topology: Topology) -> list[tuple[str, ...]]:
-    """Of each ledger, the lost bookies in any of its fragments: what BookKeeper's mark lists as missing replicas."""
+    """For each ledger, the lost bookies in any of its fragments: the missing replicas in BookKeeper's mark."""
     gone = {bookie.id for bookie in topology.bookies if bookie.status is Status.LOST}
     lost = np.array([name in gone for name in ledgers.names], bool)
     hits = np.flatnonzero(lost[ledgers.members]) if len(lost) else np.zeros(0, np.int64)
@@ -416,5 +418,5 @@ def entry(repair: Repair) -> HistoryRow:
 
 
 def action_id(ledger: int, version: int) -> str:
-    """Name of the action that repairs a ledger as it was at a version."""
+    """Name of the action that repairs a version of a ledger."""
     return f"repair-{ledger}-v{version}"

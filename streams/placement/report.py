@@ -1,4 +1,4 @@
-"""What the running application says of the ledgers of its BookKeeper cluster: findings, marks, plan, approvals."""
+"""Reports the ledgers of a BookKeeper cluster: findings, marks, plan, approvals."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -34,7 +34,7 @@ UNKNOWN_RACK = "placement.unknown-rack"
 
 
 class PlacementReport:
-    """The placement stream's share of `streams.web.engine.Engine`."""
+    """The placement stream's part of `streams.web.engine.Engine`."""
 
     def __init__(
         self,
@@ -57,11 +57,11 @@ class PlacementReport:
     def _topology(self) -> Topology:
         topology = self._keeper.topology
         if topology is None:
-            raise Refused("the bookies to have been seen", "no observation yet", "try again when /readyz answers 200")
+            raise Refused("an observation of the bookies", "none yet", "try again when /readyz returns 200")
         return topology
 
     def status(self, now_ms: int, runs: bool) -> dict[str, Any]:
-        """Its part of the status. ``runs``: whether the query does."""
+        """Its part of the status. ``runs``: whether the query is running."""
         topology = self._keeper.topology
         counts, not_judged = self._counts(now_ms, runs)
         with self._reconciler.lock:
@@ -81,7 +81,7 @@ class PlacementReport:
         }  # fmt: skip
 
     def tick(self, runs: bool) -> None:
-        """Find out how far the stream has judged; often enough that readiness does not depend on who asks."""
+        """Update the readiness; called periodically, so that readiness does not depend on requests."""
         self._cluster.judging.tick()
         now_ms, health = self._clock(), self._cluster.health()
         if self._reconciler.complete and health.connected and health.synced:
@@ -91,33 +91,35 @@ class PlacementReport:
             self._readiness.update(not_judged, ledgers, self._cluster.judging.oldest_ms, now_ms)
 
     def not_ready(self) -> list[str]:
-        """Why findings cannot be relied upon yet."""
+        """Why findings are not reliable yet."""
         health = self._cluster.health()
         reasons = []
         if not (health.connected and health.synced):
-            reasons.append(f"ZooKeeper is not connected and in step{f': {health.problem}' if health.problem else ''}")
+            reasons.append(
+                f"ZooKeeper is not connected or not synchronized{f': {health.problem}' if health.problem else ''}"
+            )
         if not self._reconciler.complete:
             reasons.append("the view is not complete yet")
         elif silent := self._reconciler.silent():
             reasons.append(silent)
         elif not self._readiness.ready(self._clock()):
-            reasons.append("ledgers have waited for their verdict for too long, or were not all judged in this run yet")
+            reasons.append("ledgers wait too long for their verdict, or not all were judged in this run yet")
         return reasons
 
     def stopped(self) -> list[str]:
-        """Why nothing is changed though it should be, and what is passed over."""
+        """Why repairs are blocked, and what is skipped."""
         acting = self._live.now.placement.mode != "observe" and not self._live.now.placement.paused
         blocked_reason = self._reconciler.blocked_reason
-        stopped = [f"nothing is changed now: {blocked_reason}"] if blocked_reason and acting else []
+        stopped = [f"changes are blocked: {blocked_reason}"] if blocked_reason and acting else []
         return [*stopped, *self._cluster.problems(), *self._workers.problems(self._clock())]
 
     def _seen(self, now_ms: int, runs: bool) -> bool:
-        """Whether verdicts are of the cluster as it is now, but for ledgers that wait for theirs."""
+        """Whether verdicts are current, except those of ledgers that wait for one."""
         return runs and self._reconciler.complete and not (self._cluster.blind(now_ms) or self._reconciler.silent())
 
     def _counts(self, now_ms: int, runs: bool) -> tuple[dict[str, int], int]:
-        """Ledgers by verdict, and how many of the unknown ones wait for the stream."""
-        # In this order: what the capture holds by the first answer waits by the second, or has been judged.
+        """Ledgers by verdict, and the number of unknown ones that wait for the stream."""
+        # The order matters: a ledger that the capture counts is already waiting or judged at the second read.
         health, waiting = self._cluster.health(), self._cluster.judging.waiting
         ledgers = health.ledgers + health.hidden
         with self._reconciler.lock:
@@ -134,7 +136,7 @@ class PlacementReport:
         return now_ms - int(drifted.min()) if len(drifted) else None
 
     def sources(self, now_ms: int) -> list[Source]:
-        """ZooKeeper and the Auditor's vote."""
+        """ZooKeeper, the Auditor's vote, the rack map and the AutoRecovery daemons."""
         health = self._cluster.health()
         age = self._cluster.age_ms(now_ms)
         zookeeper = "down" if not health.connected else "up" if health.synced and age < SLOW_MS else "slow"
@@ -146,18 +148,18 @@ class PlacementReport:
         ]
 
     def incomplete(self, judged: bool, runs: bool = True) -> str:
-        """Why a list of what was observed may be incomplete, or, with ``judged``, one of verdicts; empty if it is
-        whole but for a `few` ledgers."""
+        """Why a list of observations, or of verdicts (``judged``), may be incomplete; empty if it is complete except
+        for a `few` ledgers."""
         now_ms, reasons = self._clock(), []
         health = self._cluster.health()
         if not (health.connected and health.synced):
-            reasons.append("ZooKeeper is not connected and in step")
+            reasons.append("ZooKeeper is not connected or not synchronized")
         elif self._cluster.blind(now_ms):
-            reasons.append(f"what was seen of ZooKeeper is {self._cluster.age_ms(now_ms) // 1000} s old")
+            reasons.append(f"the last observation of ZooKeeper is {self._cluster.age_ms(now_ms) // 1000} s old")
         if health.forbidden:
-            reasons.append(f"ZooKeeper forbids to read {many(health.forbidden, 'ledger')}")
+            reasons.append(f"no permission to read {many(health.forbidden, 'ledger')}")
         if judged and not runs:
-            reasons.append("the placement stream does not run")
+            reasons.append("the placement stream is not running")
         elif judged and not self._reconciler.complete:
             reasons.append("the view is not complete yet")
         elif judged and (silent := self._reconciler.silent()):
@@ -169,7 +171,7 @@ class PlacementReport:
         return "; ".join(reasons)
 
     def findings(self, verdict: str | None, rule: str | None, limit: int) -> tuple[list[Finding], int]:
-        """What is not true, riskiest first."""
+        """Ledgers with a verdict other than true, highest risk first."""
         with self._reconciler.lock:
             rows = self._board.findings
             if verdict is not None:
@@ -189,7 +191,7 @@ class PlacementReport:
         )  # fmt: skip
 
     def ledgers(self, limit: int, every: bool) -> Listing:
-        """Ledgers that are not true; with ``every`` the first ``limit`` of all, read afresh."""
+        """Ledgers with a verdict other than true; with ``every`` the first ``limit`` of all; current reads."""
         if every:
             rows = self._cluster.first(limit)
             total = max(len(rows), self._cluster.health().ledgers)
@@ -216,7 +218,8 @@ class PlacementReport:
         return out
 
     def ledger(self, ledger: int) -> tuple[dict[str, Any], Claim]:
-        """Everything about one ledger, read afresh, and whose it says it is. Raises `Refused` when there is none."""
+        """All details of one ledger, from a current read, and the owner that its metadata names. Raises `Refused` if it
+        does not exist."""
         record, row = self._cluster.describe(ledger)
         with self._reconciler.lock:
             former, finding = self._board.former.at(self._clock()), self._board.finding(ledger)
@@ -247,14 +250,14 @@ class PlacementReport:
         }, claim_of(record["custom"])  # fmt: skip
 
     def _rack_problem(self, rule: str) -> Iterator[str]:
-        """Why the rack map gives no answer, where the verdict waits for one."""
+        """Why the rack map has no answer, if the verdict waits for one."""
         asked = self._cluster.racks
         problem = asked.problem if asked is not None else self._cluster.health().rack_problem
         if rule == UNKNOWN_RACK and problem:
-            yield f"an answer of the rack map, which failed: {problem}"
+            yield f"a response of the rack map, which failed: {problem}"
 
     def bookies(self) -> list[dict[str, Any]]:
-        """All bookies ever registered."""
+        """All bookies that ever registered."""
         return [
             {
                 "bookie": b.id,
@@ -267,13 +270,13 @@ class PlacementReport:
         ]
 
     def marks(self) -> list[dict[str, Any]]:
-        """All under-replication marks, ours and others'."""
+        """All under-replication marks, of Trueup and of other processes."""
         with self._reconciler.lock:
             rows = self._board.marks
         return self._marks(rows)
 
     def _marks(self, rows: Rows) -> list[dict[str, Any]]:
-        """What is known of these marks, with what only their znodes say, as they are now."""
+        """Rows of these marks, with the current contents of their znodes."""
         waiting = self._cluster.judging.waiting
         written = self._cluster.marked(rows["ledger"][rows["version"] >= 0].tolist())
         owners = self._cluster.locks(rows["ledger"][rows["locked"] > 0].tolist())
@@ -298,7 +301,7 @@ class PlacementReport:
         }  # fmt: skip
 
     def plan(self) -> list[PlanRow]:
-        """What is ordered, what would be next, riskiest first."""
+        """Ordered repairs and the next ones, highest risk first."""
         with self._reconciler.lock:
             now_ms, repairs = self._clock(), dict(self._reconciler.repairs)
             due = wanted(self._board, repairs, now_ms)
@@ -330,10 +333,10 @@ class PlacementReport:
         )  # fmt: skip
 
     def approve(self, ids: Sequence[str] | None) -> list[PlanRow]:
-        """Approve actions of the present plan (None: all of it); those that were approved."""
+        """Approve actions of the current plan (None: all); returns the approved ones."""
         rows = {row.id: row for row in waiting(self.plan(), ids)}
         if unknown := sorted(set(ids or ()) - set(rows)):
-            raise Refused("ids of the present plan", ", ".join(unknown), "look at `trueup plan` again")
+            raise Refused("ids of the current plan", ", ".join(unknown), "run `trueup plan` again")
         given = set(self._reconciler.approve([row.about["ledger"] for row in rows.values()])) if rows else set()
         return [row for row in rows.values() if row.about["ledger"] in given]
 
@@ -343,7 +346,7 @@ def _measured(row: Rows) -> dict[str, int | None]:
 
 
 def _seen(health: CaptureHealth) -> str:
-    forbidden = f", {health.forbidden} that ZooKeeper forbids to read" if health.forbidden else ""
+    forbidden = f", {health.forbidden} without read permission" if health.forbidden else ""
     return f"{health.ledgers} ledgers, {health.unreadable} unreadable{forbidden}"
 
 
@@ -356,14 +359,14 @@ def _bookies(topology: Topology | None) -> dict[str, list[str]]:
 
 
 def _racks(asked: RackHealth | None, problem: str, now_ms: int) -> list[Source]:
-    """The rack map, where it is one that can fail."""
+    """The rack map, if it can fail."""
     if asked is None:
-        return [Source("racks", "slow", 0, f"the last racks hold: {problem}")] if problem else []
+        return [Source("racks", "slow", 0, f"the last racks apply: {problem}")] if problem else []
     age_ms = now_ms - asked.answered_ms if asked.answered_ms else 0
     if asked.unknown:
-        why = asked.problem or "being asked"
-        detail = f"no rack of {many(asked.unknown, 'host')} of {asked.hosts} is known: {why}"
+        why = asked.problem or "script is running"
+        detail = f"no rack known for {many(asked.unknown, 'host')} of {asked.hosts}: {why}"
         return [Source("racks", "down" if asked.problem else "slow", age_ms, detail)]
     if asked.problem:
-        return [Source("racks", "slow", age_ms, f"racks of {age(age_ms)} ago hold: {asked.problem}")]
+        return [Source("racks", "slow", age_ms, f"racks of {age(age_ms)} ago apply: {asked.problem}")]
     return [Source("racks", "up", age_ms, many(asked.hosts, "host"))]

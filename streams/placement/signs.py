@@ -11,7 +11,7 @@ STATUSES = ("writable", "readonly", "pending", "lost")
 
 
 def signs(status: Mapping[str, Any]) -> Signs:
-    """What the application's status says of ledgers."""
+    """Health from the ledgers in the application's status."""
     late = f", {status['not_judged']:,} not judged yet" if status["not_judged"] else ""
     watched, unbound = status["watches_ledgers"], status["unbound"]
     return Signs(
@@ -40,7 +40,7 @@ def _ledgers(status: Mapping[str, Any]) -> Iterator[str]:
         yield f"{many(counts['blocked'], 'ledger')} blocked: no remedy exists now"
     unknown = counts["unknown"] - status["not_judged"]
     if 0 < unknown < status["ledgers"]:
-        yield f"{many(unknown, 'ledger')} unknown: nothing can be said"
+        yield f"{many(unknown, 'ledger')} unknown: no verdict is possible"
     if not few(status["not_judged"], status["ledgers"]):
         yield f"{status['not_judged']:,} of {many(status['ledgers'], 'ledger')} not judged yet"
     if status["unbound"] and status["mode"] != "observe":

@@ -1,4 +1,4 @@
-"""The placement stream: whether the ledgers of a BookKeeper cluster are placed as declared, and their repair."""
+"""The placement stream: checks whether the ledgers of a BookKeeper cluster are placed as declared, and repairs them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -17,13 +17,14 @@ from trueup.streams.runtime.stream import Filter, Finding, PlanRow, Row, Session
 
 TICK_S, LOOK_S, RACKS_S = 0.2, 10.0, 0.5
 JUDGED = ("findings", "ledgers", "marks", "plan")
-"""Nouns whose rows are verdicts."""
+"""Nouns whose rows contain verdicts."""
 OBSERVED = ("bookies", "all ledgers")
-"""Nouns whose rows are read afresh."""
+"""Nouns whose rows are current reads."""
 
 
 class PlacementStream(Stream):
-    """Of one BookKeeper cluster. ``owned``: how a ledger's owner describes it, set by the stream that knows owners."""
+    """Placement in one BookKeeper cluster. ``owned``: describes a ledger's owner, set by the stream that observes
+    owners."""
 
     name = "placement"
 
@@ -43,17 +44,17 @@ class PlacementStream(Stream):
         self.owned: Callable[[int, Claim], Row] | None = None
 
     def load(self) -> None:
-        """Take up the repairs of earlier runs."""
+        """Load the repairs of earlier runs."""
         self._reconciler.load()
 
     def watch(self) -> None:
-        """Begin to observe ZooKeeper and the rack map."""
+        """Start to observe ZooKeeper and the rack map."""
         if self.cluster.racks is not None:
             self._context.supervisor.loop("racks", lambda: self.cluster.ask_racks(RACKS_S))
         self.cluster.start()
 
     def begin(self, spark: Session) -> None:
-        """Begin the query that judges, and the loops that act."""
+        """Start the query and the loops."""
         supervisor, journal, chosen = self._context.supervisor, self._context.journal, self._context.settings.spark
         supervisor.query(self.name, lambda: query.start(
             spark(), journal, chosen, self._reconciler.batch, self._context.checkpoint(self.name, query.FORM)
@@ -63,7 +64,7 @@ class PlacementStream(Stream):
         supervisor.loop("autorecovery", self._workers.look, LOOK_S)
 
     def _tick(self) -> None:
-        """Do what time alone makes due."""
+        """Do what is due."""
         self.cluster.tick()
         self.keeper.tick()
         self.keeper.name_lost(self._reconciler.unnamed())
@@ -74,25 +75,25 @@ class PlacementStream(Stream):
         return self._context.supervisor.runs(self.name)
 
     def end(self) -> None:
-        """Observe nothing more: the query comes to the end of a batch."""
+        """Stop to observe: the query finishes its batch."""
         self.cluster.end()
 
     def close(self) -> None:
-        """Give the vote back and end all sessions."""
+        """Return the vote and close all sessions."""
         self.cluster.close()
 
     def progressed(self, query: str, progress: Mapping[str, Any]) -> None:
-        """How far the query has judged."""
+        """Handle a progress report of the query."""
         if query == self.name:
             self.cluster.judging.progress(progress)
 
     def heard(self, query: str) -> None:
-        """The query gave a sign of life."""
+        """The query reported that it is alive."""
         if query == self.name:
             self._reconciler.heard()
 
     def status(self, now_ms: int) -> StreamStatus:
-        """Ledgers by verdict, marks, bookies, and what is wrong."""
+        """Ledgers by verdict, marks, bookies, and problems."""
         policy, report = self._context.live.now.placement, self._report
         not_ready = report.not_ready()
         found = report.status(now_ms, self._runs())
@@ -103,7 +104,7 @@ class PlacementStream(Stream):
         )  # fmt: skip
 
     def incomplete(self, noun: str) -> Sequence[str]:
-        """Why a list of verdicts, or of what was observed, may lack rows."""
+        """Why a list of verdicts, or of observations, may be incomplete."""
         if noun in JUDGED:
             return [self._report.incomplete(judged=True, runs=self._runs())]
         return [self._report.incomplete(judged=False)] if noun in OBSERVED else []
@@ -115,17 +116,17 @@ class PlacementStream(Stream):
         return self._report.bookies() if noun == "bookies" else self._report.marks()
 
     def describe(self, noun: str, names: Mapping[str, Any]) -> Mapping[str, Any]:  # noqa: ARG002 - ledgers alone
-        """Everything about one ledger, read afresh."""
+        """All details of one ledger, from a current read."""
         ledger = names["ledger"]
         found, claim = self._report.ledger(ledger)
         return {**found, "owned": self.owned(ledger, claim) if self.owned else None}
 
     def findings(self, wanted: Filter) -> tuple[Sequence[Finding], int]:
-        """Ledgers that are not true, riskiest first."""
+        """Ledgers with a verdict other than true, highest risk first."""
         return self._report.findings(wanted.verdict, wanted.rule, wanted.limit)
 
     def plan(self) -> list[PlanRow]:
-        """What is ordered, and what would be next, riskiest first."""
+        """Ordered repairs and the next ones, highest risk first."""
         return self._report.plan()
 
     def approve(self, ids: Sequence[str] | None) -> list[PlanRow]:

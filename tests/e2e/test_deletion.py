@@ -210,7 +210,7 @@ def test_a_ledger_that_is_listed_is_described_as_in_use(
     ledger = listed(cluster, topic("used"))[0]
     said = trueup.until("it to be known", lambda: trueup.run("describe", "ledger", str(ledger)).out)
     assert [line for line in said.splitlines() if line.startswith(("Owner", "In use"))] == [
-        f"Owner      {owner('used')}", "In use     its owner points to it",
+        f"Owner      {owner('used')}", "In use     its owner references it",
     ]  # fmt: skip
 
 

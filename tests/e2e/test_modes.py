@@ -194,7 +194,7 @@ def test_an_id_of_an_earlier_plan_is_refused(trueup: Trueup, approved: Approved)
     ledger = approved.row["ledger"]
     row = trueup.json("describe", "ledger", str(ledger))
     said = trueup.run("approve", f"repair-{ledger}-v{row['version'] - 1}")
-    assert (said.code, "ids of the present plan" in said.err) == (5, True), said
+    assert (said.code, "ids of the current plan" in said.err) == (5, True), said
 
 
 def test_metadata_that_cannot_be_read_is_unknown_and_stops_nothing_else(

@@ -125,7 +125,7 @@ def test_one_bookie_in_another_rack(doctor: Doctor, cluster: SandboxCluster) -> 
     _, rows = doctor(racks__source="static", racks__table=json.dumps(table))
     found = rows[f"racks of {at(cluster)}"]["found"]
     assert found == (
-        f"2 bookies elsewhere: {cluster.bookie_id(1)} in /rack1, here /rack2; "
+        f"different racks of 2 bookies: {cluster.bookie_id(1)} in /rack1, here /rack2; "
         f"{cluster.bookie_id(2)} in /rack2, here /rack1"
     )
 

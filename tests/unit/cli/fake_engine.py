@@ -135,7 +135,7 @@ class FakeEngine:
         return self
 
     def forgotten(self) -> "FakeEngine":
-        """A topic forgot two ledgers: one waits for an operator, and one bookie has yet to say that the other is gone.
+        """A topic forgot two ledgers: one waits for an operator, and one bookie has not confirmed the deletion of the other.
         The topic of a third ledger is not there."""
         since_ms = NOW - 31 * DAY // 2  # the same in words however long the tests take
         owner = "public/default/persistent/orders"
@@ -365,7 +365,7 @@ class FakeEngine:
     def approve(self, ids: list[str] | None) -> list[dict[str, Any]]:
         rows = {row["id"]: row for row in self.plan() if row["stage"] == "awaiting approval"}
         if strange := sorted(set(ids or []) - set(rows)):
-            raise Refused("ids of the present plan", ", ".join(strange), "look at `trueup plan` again")
+            raise Refused("ids of the current plan", ", ".join(strange), "run `trueup plan` again")
         chosen = [rows[i] for i in (rows if ids is None else ids)]
         self.approved += [row["id"] for row in chosen]
         return chosen

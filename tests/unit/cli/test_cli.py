@@ -459,12 +459,12 @@ def test_errors_of_the_application_keep_their_words(run: Run, engine: FakeEngine
 
 
 def test_errors_are_json_for_programs(run: Run, engine: FakeEngine) -> None:
-    engine.fail = Refused("a ledger", "no such ledger", "look at `trueup get ledgers --all`")
+    engine.fail = Refused("a ledger", "no such ledger", "see `trueup get ledgers --all`")
     said = run("get", "bookies", "-o", "json")
     wanted = {
         "expected": "a ledger",
         "found": "no such ledger",
-        "todo": "look at `trueup get ledgers --all`",
+        "todo": "see `trueup get ledgers --all`",
         "code": 5,
     }
     assert (said.out, json.loads(said.err)) == ("", {"error": wanted})
@@ -481,7 +481,7 @@ def test_a_key_that_nobody_knows_is_wrong_usage_and_the_nearest_is_named(run: Ru
 
 def test_before_the_first_observation_it_says_so(run: Run, engine: FakeEngine) -> None:
     engine.state["ready"] = False
-    engine.fail = Refused("the bookies to have been seen", "no observation yet", "wait")
+    engine.fail = Refused("an observation of the bookies", "none yet", "wait")
     assert run("get", "bookies").code == 4
 
 

@@ -45,7 +45,7 @@ def test_an_error_is_a_failure_after_what_was_said_before() -> None:
                 workers.REPAIRS: "true",
                 workers.POLICY: "org.apache.bookkeeper.client.RegionAwareEnsemblePlacementPolicy",
             },
-            ["ensemblePlacementPolicy is RegionAwareEnsemblePlacementPolicy, whose placement it cannot repair"],
+            ["ensemblePlacementPolicy is RegionAwareEnsemblePlacementPolicy; the daemon cannot repair its placement"],
         ),
     ],
 )

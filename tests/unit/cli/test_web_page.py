@@ -119,8 +119,8 @@ def test_each_answer_has_its_own_nonce(client: FlaskClient) -> None:
 
 
 def test_before_the_first_observation_the_page_is_there(client: FlaskClient, engine: FakeEngine) -> None:
-    engine.fail = Refused("the bookies to have been seen", "no observation yet", "wait")
-    assert "No bookie has been seen yet" in client.get("/").text
+    engine.fail = Refused("an observation of the bookies", "none yet", "wait")
+    assert "No bookie has been observed yet" in client.get("/").text
 
 
 def test_bookies_that_need_a_look_come_first() -> None:
@@ -132,4 +132,4 @@ def test_bookies_that_need_a_look_come_first() -> None:
 
 
 def test_a_bookie_without_a_rack_is_shown_so() -> None:
-    assert racks([{"bookie": "b", "rack": None, "status": "writable"}])[0]["rack"].startswith("no rack known")
+    assert racks([{"bookie": "b", "rack": None, "status": "writable"}])[0]["rack"].startswith("unknown rack")

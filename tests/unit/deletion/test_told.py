@@ -188,8 +188,8 @@ def test_describe_a_ledger_that_is_forgotten(run: Run, engine: FakeEngine) -> No
     _, lines = run("describe", "ledger", "20")
     text = [" ".join(line) for line in lines]
     assert "In use later ones are listed, for 12d" in text
-    assert "Deletion gone-from-metadata; 1 bookie yet to say that it is gone: b:1: no answer" in text
-    assert "No node of its owner is there." in text
+    assert "Deletion gone-from-metadata; not confirmed by 1 bookie: b:1: no answer" in text
+    assert "Its owner has no nodes." in text
 
 
 def test_without_owners_a_ledger_has_no_such_section(run: Run, engine: FakeEngine) -> None:

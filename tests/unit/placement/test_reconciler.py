@@ -337,7 +337,7 @@ def test_nothing_is_changed_while_the_stream_is_silent():
     driven.policy = replace(driven.policy, paused=False)
     driven.now_ms += int(driven.policy.stale_s * 1000) + 1
     driven.reconciler.reconcile()
-    assert (driven.cluster.written, "no sign of life" in driven.reconciler.blocked_reason) == ({}, True)
+    assert (driven.cluster.written, "not reported progress" in driven.reconciler.blocked_reason) == ({}, True)
 
 
 @pytest.mark.parametrize(("sign", "quiet"), [(lambda d: d.reconciler.heard(), True), (lambda _: None, False)])

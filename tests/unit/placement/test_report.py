@@ -127,8 +127,8 @@ def test_lists_are_whole_when_all_was_judged(said: Said) -> None:
     ("change", "why"),
     [
         (lambda said: said.publish(1), "1 of 1 ledgers are not judged yet"),
-        (lambda said: vars(said.capture).update(connected=False), "ZooKeeper is not connected and in step"),
-        (lambda said: vars(said.capture).update(forbidden=2), "ZooKeeper forbids to read 2 ledgers"),
+        (lambda said: vars(said.capture).update(connected=False), "ZooKeeper is not connected or not synchronized"),
+        (lambda said: vars(said.capture).update(forbidden=2), "no permission to read 2 ledgers"),
     ],
     ids=["waits", "cut off", "forbidden"],
 )
@@ -138,7 +138,7 @@ def test_lists_may_be_incomplete(said: Said, change: Any, why: str) -> None:
 
 
 def test_a_stream_that_does_not_run_makes_lists_incomplete(said: Said) -> None:
-    assert said.placed.incomplete(judged=True, runs=False) == "the placement stream does not run"
+    assert said.placed.incomplete(judged=True, runs=False) == "the placement stream is not running"
 
 
 def test_a_list_that_a_limit_cuts_knows_how_long_it_is(said: Said) -> None:
@@ -173,15 +173,15 @@ def unmapped(said: Said) -> Said:
 
 def test_a_rack_map_that_cannot_be_read_is_a_source_that_is_down(unmapped: Said) -> None:
     states = {one.name: (one.state, one.detail) for one in unmapped.placed.sources(unmapped.clock())}
-    assert states["racks"] == ("down", "no rack of 1 host of 3 is known: racks.sh ended with status 1")
+    assert states["racks"] == ("down", "no rack known for 1 host of 3: racks.sh ended with status 1")
 
 
 def test_a_ledger_that_waits_for_the_rack_map_says_why_that_does_not_answer(unmapped: Said) -> None:
     found, _ = unmapped.placed.ledger(1)
-    assert found["changes"][-1] == "an answer of the rack map, which failed: racks.sh ended with status 1"
+    assert found["changes"][-1] == "a response of the rack map, which failed: racks.sh ended with status 1"
 
 
 def test_racks_in_zookeeper_that_cannot_be_read_are_a_slow_source(said: Said) -> None:
     said.capture.rack_problem = "/bookies holds no JSON"
     states = {one.name: (one.state, one.detail) for one in said.placed.sources(said.clock())}
-    assert states["racks"] == ("slow", "the last racks hold: /bookies holds no JSON")
+    assert states["racks"] == ("slow", "the last racks apply: /bookies holds no JSON")

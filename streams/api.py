@@ -1,4 +1,4 @@
-"""What the running application says of itself and takes from operators: the API behind web page and command line."""
+"""Status of the application and operators' requests: the API behind web page and command line."""
 
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
@@ -44,7 +44,7 @@ class Application:
         self.spark_ui, self.spark_ended = "", ""
 
     def status(self) -> dict[str, Any]:
-        """The whole application in one answer."""
+        """Status of the whole application."""
         now_ms, now = self._clock(), self._live.now
         found = {name: stream.status(now_ms) for name, stream in self._streams.items()}
         not_ready = [reason for each in found.values() for reason in each.not_ready] + self._supervisor.failing()
@@ -84,11 +84,11 @@ class Application:
         return [source_json(one) for one in [*(s for each in found.values() for s in each.sources), *shared]]
 
     def _spark(self, found: Mapping[str, StreamStatus], now_ms: int) -> Source:
-        """The session, by the signs of life of its queries: one that is silent for long hangs."""
+        """The Spark session, judged by its queries: a session hangs if a query does not report for long."""
         heard = self._listener.heard
         if self.spark_ended:
             ago_ms = now_ms - max(heard.values(), default=self._started_ms)
-            return Source("spark", "down", ago_ms, f"{self.spark_ended}; another session is started")
+            return Source("spark", "down", ago_ms, f"{self.spark_ended}; a new session starts")
         if not self.spark_ui:
             return Source("spark", "down", now_ms - self._started_ms, "starting")
         query = next((each.query for each in found.values() if each.query), "")
@@ -98,49 +98,49 @@ class Application:
         return Source("spark", "slow" if silent else "up", age_ms, self.spark_ui)
 
     def incomplete(self, noun: str) -> str:
-        """Why the list of this noun may lack rows or show old ones; empty if it is whole."""
+        """Why the list of this noun may be incomplete or outdated; empty if it is complete."""
         reasons = (reason for stream in self._streams.values() for reason in stream.incomplete(noun))
         return "; ".join(filter(None, reasons))
 
     def findings(self, verdict: str | None, rule: str | None, limit: int, stream: str = "placement") -> Rows:
-        """What a stream finds other than declared, the most urgent first."""
+        """Findings of a stream, the most urgent first."""
         if stream not in self._streams:
             return []
         found, total = self._streams[stream].findings(Filter(verdict, rule, limit))
         return Listing(map(finding_json, found), total)
 
     def rows(self, noun: str, query: Mapping[str, Any]) -> Rows:
-        """The list of a noun; empty where its stream does not run."""
+        """Rows of a noun; empty if its stream is not running."""
         stream = self._streams.get(next(each.name for each in STREAMS if noun in (n.name for n in each.lists)))
         return stream.rows(noun, query) if stream else []
 
     def describe(self, noun: str, names: Mapping[str, Any]) -> Any:
-        """Everything about one thing."""
+        """All details of one resource."""
         owner = next(each for each in STREAMS if noun in (thing.name for thing in each.things))
         return self._running(owner, noun).describe(noun, names)
 
     def execute(self, verb: str, names: Mapping[str, Any], arguments: Mapping[str, Any]) -> Any:
-        """Carry out a verb."""
+        """Execute a verb."""
         owner = next(each for each in STREAMS if verb in (known.name for known in each.verbs))
         return self._running(owner, verb).execute(verb, names, arguments)
 
     def _running(self, owner: Descriptor, what: str) -> Stream:
         if owner.name not in self._streams:
-            raise Refused(f"{what}: the stream {owner.name}", "it does not run", owner.todo)
+            raise Refused(f"{what}: the stream {owner.name}", "it is not running", owner.todo)
         return self._streams[owner.name]
 
     def plan(self) -> Rows:
-        """What is ordered, and what would be next: of each stream in turn, the most urgent first."""
+        """Planned actions: of each stream in turn, the most urgent first."""
         return [plan_json(row) for stream in self._streams.values() for row in stream.plan()]
 
     def approve(self, ids: list[str] | None) -> Rows:
-        """Approve actions of the present plan (None: all of it); those that were approved."""
+        """Approve actions of the current plan (None: all); returns the approved ones."""
         waits = {
             name: [row.id for row in stream.plan() if row.stage == AWAITING] for name, stream in self._streams.items()
         }
         known = {action for some in waits.values() for action in some}
         if unknown := sorted(set(ids or ()) - known):
-            raise Refused("ids of the present plan", ", ".join(unknown), "look at `trueup plan` again")
+            raise Refused("ids of the current plan", ", ".join(unknown), "run `trueup plan` again")
         given = Rows()
         for name, some in waits.items():
             chosen = None if ids is None else [action for action in ids if action in some]
@@ -149,7 +149,7 @@ class Application:
         return given
 
     def config(self) -> dict[str, Any]:
-        """Live keys with value, default and meaning; the others as they are."""
+        """Live keys with value, default and description; other keys with their value."""
         now = self._live.now
         live = live_keys(now)
         return {
@@ -165,7 +165,7 @@ class Application:
         }
 
     def set_config(self, name: str, value: Any) -> dict[str, Any]:
-        """Change a live key, here and wherever the config topic is followed."""
+        """Change a live key, in this application and in all that follow the config topic."""
         before = value_of(self._live.now, name) if name in live_keys(self._live.now) else None
         after = self._live.set(name, value)
         link = name.split(".")[1] if name.startswith("links.") else None
@@ -174,7 +174,7 @@ class Application:
         return {"name": name, "value": after}
 
     def actions(self, limit: int) -> Rows:
-        """What was done, newest first."""
+        """Executed actions, newest first."""
         return self._history.latest(limit)
 
 

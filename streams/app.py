@@ -1,6 +1,6 @@
-"""`trueup run`: one process that observes, folds, decides and acts until it is told to stop.
+"""`trueup run`: one process that observes, decides and acts until it is stopped.
 
-Started in the order in which things are needed: journal, what it remembers, capture, Spark, the stream, the API.
+Start order: journal, state of earlier runs, capture, Spark, streams, API.
 """
 
 import logging
@@ -45,8 +45,8 @@ def now_ms() -> int:
 
 
 def run(settings: Settings, level: str = logs.LEVELS[1]) -> None:
-    """Run until SIGTERM or SIGINT, then end the process. Raises our errors when it cannot start. ``level`` of our own
-    log."""
+    """Run until SIGTERM or SIGINT, then end the process. Raises `TrueupError` if it cannot start. ``level``: of
+    Trueup's own log."""
     logs.start(level)
     sys.setswitchinterval(SWITCH_S)
     data = Path(settings.data_dir).absolute()
@@ -59,13 +59,13 @@ def run(settings: Settings, level: str = logs.LEVELS[1]) -> None:
 
 
 class Running:
-    """The parts of a running application: what all streams share, and the streams of the catalog."""
+    """A running application: its shared parts, and the streams of the catalog."""
 
     def __init__(self, settings: Settings, data: Path, ending: Ending, stack: ExitStack) -> None:
         self._settings, self._data, self._ending = settings, data, ending
-        self._quiet: dict[str, Callable[[], None]] = {}  # what ends with the queries, side by side
-        self._closes: dict[str, Callable[[], None]] = {}  # what ends after them, side by side
-        # Before anything is started: an operator who has to choose another port learns it at once.
+        self._quiet: dict[str, Callable[[], None]] = {}  # ended in parallel with the queries
+        self._closes: dict[str, Callable[[], None]] = {}  # ended in parallel after them
+        # Bound first, so that a port in use is reported at once.
         self._socket = stack.enter_context(claim(settings.http.host, settings.http.port))
         self._metrics = all_metrics(settings.cluster.name)
         self._supervisor = Supervisor(ending.stop, self._metrics.restarted)
@@ -88,7 +88,7 @@ class Running:
         )
 
     def _make_streams(self) -> dict[str, Stream]:
-        """Each stream of the catalog that the settings ask for, with what earlier runs remember."""
+        """The streams of the catalog that the settings configure, with the state of earlier runs."""
         context = Context(
             self._settings, self._data, self._live, self._journal, self._metrics, self._supervisor, self._history,
             now_ms,
@@ -96,7 +96,7 @@ class Running:
         for each in STREAMS:
             if (stream := each.make(context)) is not None:
                 context.streams[each.name] = stream
-                # Queries have names of streams, too, and end side by side with these.
+                # Queries are named after streams, too, and end in parallel with these.
                 self._quiet[f"stream {each.name}"], self._closes[f"stream {each.name}"] = stream.end, stream.close
                 stream.load()
         return context.streams
@@ -129,7 +129,7 @@ class Running:
         return journal
 
     def until_stopped(self) -> None:
-        """Start everything, tend it, and stop in order."""
+        """Start everything, supervise it, and stop it in order."""
         self._supervisor.loop("config", lambda: self._live.follow(self._ending.stop))
         for stream in self._streams.values():
             stream.watch()
@@ -153,26 +153,26 @@ class Running:
         self._supervisor.check("spark", lambda: self._keep_spark(driver, application))
         for stream in self._streams.values():
             stream.begin(lambda: driver.session)
-        # A JVM that hangs holds up who asks it: that must not be the thread that is told to stop.
+        # A JVM that hangs blocks its callers; the thread that handles the stop signal must not be one.
         self._supervisor.loop("queries", self._supervisor.tend, TICK_S)
 
     def _end(self) -> None:
-        """End all that was started, in order and in time; see `streams.runtime.ending`."""
+        """End everything that was started, in order and within time limits; see `streams.runtime.ending`."""
         at = self._ending.at
         self._supervisor.close(at(BATCHES_S), at(QUIET_S), self._quiet)
         self._supervisor.together(self._closes, at(CLOSED_S))
         log.info("ended", extra={"after_s": round(self._ending.passed_s(), 1)})
 
     def _close_journal(self, broker: Kafka | None = None) -> None:
-        """What was done last is saved first."""
+        """Close the journal; the last actions are written first."""
         self._history.save(self._ending.left_s(SAVED_S))
         if broker is not None:
             broker.stop(self._ending.left_s(KILL_S))
             if broker.process.exit_code == -signal.SIGKILL:
-                log.warning("the embedded journal did not end in time: it was killed")
+                log.warning("embedded journal killed: it did not stop in time")
 
     def _keep_spark(self, driver: Driver, application: Application) -> None:
-        """Start another session after the end of one. Queries go on from their checkpoints."""
+        """Start a new session after the end of one. Queries continue from their checkpoints."""
         if application.spark_ended:
             driver.begin()
             application.spark_ui, application.spark_ended = driver.session.sparkContext.uiWebUrl or "", ""
@@ -180,18 +180,18 @@ class Running:
         elif why := driver.ended():
             self._supervisor.lose_queries(f"Spark: {why}")
             application.spark_ended = why
-            raise Retry("Spark to run", why, "another session is started, and queries go on from their checkpoints")
+            raise Retry("Spark to run", why, "none: a new session starts, and queries continue from their checkpoints")
 
 
 def _keep_alive(broker: Kafka) -> None:
     if not broker.alive:
-        log.error("the embedded journal died; starting it again")
+        log.error("embedded journal ended; restarting it")
         broker.restart()
 
 
 @contextmanager
 def _threads_seen_to(supervisor: Supervisor) -> Iterator[None]:
-    """Threads of libraries are none of the supervisor's: it tells of those that end by an error."""
+    """Log errors that end threads of libraries; the supervisor does not start these."""
     before, threading.excepthook = threading.excepthook, supervisor.died
     try:
         yield

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from trueup.streams.runtime.metrics import Metrics
 
 STREAMS: list[Descriptor] = [PLACEMENT, DELETION, REPLICATION, LOGDIRS]
-"""In the order in which they are created, started and reported. A stream may use those before it."""
+"""Streams are created, started and reported in this order. A stream may use earlier ones."""
 
 
 def rules() -> Rules:
@@ -23,7 +23,7 @@ def rules() -> Rules:
 
 
 def sections() -> Sections:
-    """The sections of the settings that streams declare."""
+    """The settings sections that streams declare."""
     return {stream.name: stream.settings for stream in STREAMS if stream.settings is not None}
 
 
@@ -37,7 +37,7 @@ def declare_topics() -> None:
 
 
 def all_metrics(cluster: str = "bookkeeper") -> "Metrics":
-    """The metrics of an application, with those of all streams, also of those that do not run."""
+    """The metrics of an application with those of all streams, including streams that are not configured."""
     from trueup.streams.runtime.metrics import Metrics
 
     made = Metrics(cluster=cluster)

@@ -1,4 +1,4 @@
-"""Pages that are generated from the code that they describe: `python -m trueup.streams.docs` writes them all."""
+"""Generates the pages of docs/ from the code that they describe: `python -m trueup.streams.docs`."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -152,7 +152,7 @@ PAGES: dict[str, Callable[[], str]] = {
 
 
 def write(root: Path) -> list[str]:
-    """Write the pages that differ; their names."""
+    """Write the pages that differ; returns their names."""
     stale = [name for name, page in PAGES.items() if not (root / name).exists() or (root / name).read_text() != page()]
     for name in stale:
         (root / name).write_text(PAGES[name]())

@@ -1,4 +1,4 @@
-"""Healthy or not, in one line, and why. Blind is not green: what cannot be seen counts against health."""
+"""Health in one line, with reasons. A cluster that cannot be observed is not healthy."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,9 +9,9 @@ from trueup.streams.runtime.format import age
 from trueup.streams.runtime.signs import Signs, signs_of
 
 LEVELS = ("healthy", "attention", "held", "blind")
-"""From good to bad; `healthy` alone is good."""
+"""From good to bad; only `healthy` is good."""
 BLINDING = ("journal", "spark")
-"""Sources that every stream needs."""
+"""Sources that all streams need."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Health:
 
 
 def health(status: Mapping[str, Any]) -> Health:
-    """The health that an application's status (`streams.web.engine.Engine.status`) amounts to."""
+    """Health from an application's status (`streams.web.engine.Engine.status`)."""
     each = list(_signs(status))
     blind, held = list(_blind(status, each)), [reason for one in each for reason in one.held]
     reasons = tuple(dict.fromkeys([*blind, *held, *_attention(status, each)]))

@@ -1,1 +1,1 @@
-"""The command line: one module for each group of commands. Nothing here imports Spark before it is needed."""
+"""The command line, one module per group of commands. Spark is imported only when it is needed."""

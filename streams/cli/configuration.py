@@ -1,4 +1,4 @@
-"""The settings that the options -c and --set of a command name."""
+"""Loads the settings from the options -c and --set of a command."""
 
 import os
 from pathlib import Path
@@ -10,7 +10,7 @@ from trueup.streams.catalog import sections
 
 
 def settings(path: Path | None, pairs: tuple[str, ...]) -> Settings:
-    """The settings that hold. Raises `BadSettings`; `UsageError` for a pair that is none."""
+    """The resulting settings. Raises `BadSettings`, and `UsageError` for an invalid pair."""
     from trueup.streams.config.file import load
 
     flags: dict[str, object] = {}

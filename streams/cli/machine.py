@@ -1,4 +1,4 @@
-"""This machine: Java, jars, room, ports, the journal, Spark."""
+"""Checks of `trueup doctor` on this machine: Java, jars, disk space, ports, the journal, Spark."""
 
 import pickle
 import shutil
@@ -30,26 +30,26 @@ print(self_test(pickle.load(sys.stdin.buffer)))
 
 
 def runtime() -> Check:
-    """A Java that Spark and Kafka run on."""
+    """A Java version that Spark and Kafka support."""
     place = java()
     said = subprocess.run([place, "-version"], capture_output=True, text=True, timeout=60, check=False)
     return ok("java", f"Java {feature_version(said.stdout + said.stderr)} at {place}")
 
 
 def jars(settings: Settings, progress: Callable[[str], None]) -> Check:
-    """The locked jars are here, or can be had."""
+    """The locked jars exist or can be downloaded."""
     wanted = [SPARK_SET] + ([] if settings.journal.bootstrap else [KAFKA_SET])
     files = [
         path
         for name in wanted
-        for path in locked.jars(name, lambda done, total: progress(f"fetching jars: {size(done)} of {size(total)}"))
+        for path in locked.jars(name, lambda done, total: progress(f"downloading jars: {size(done)} of {size(total)}"))
     ]
     total = sum(path.stat().st_size for path in files)
-    return ok("jars", f"{many(len(files), 'jar')} of {' and '.join(wanted)}, {size(total)}, as locked")
+    return ok("jars", f"{many(len(files), 'jar')} of {' and '.join(wanted)}, {size(total)}, verified")
 
 
 def room(settings: Settings) -> Check:
-    """data_dir can be written and has space."""
+    """data_dir is writable and has enough free space."""
     place = Path(settings.data_dir).absolute()
     there = next(parent for parent in (place, *place.parents) if parent.exists())
     probe = there / ".trueup-doctor"
@@ -57,18 +57,18 @@ def room(settings: Settings) -> Check:
         probe.touch()
         probe.unlink()
     except OSError as error:
-        return fail("data_dir", f"{there}: {error.strerror}", "make it writable, or set data_dir")
+        return fail("data_dir", f"{there}: {error.strerror}", "grant write permission, or set data_dir")
     free = shutil.disk_usage(there).free
     found = f"{place}: {size(free)} free"
     if free < LEAST_BYTES:
         return fail("data_dir", found, f"free at least {size(LEAST_BYTES)}")
     if free < ENOUGH_BYTES:
-        return warn("data_dir", found, f"{size(ENOUGH_BYTES)} are better for journal and checkpoints")
+        return warn("data_dir", found, f"{size(ENOUGH_BYTES)} are recommended for journal and checkpoints")
     return ok("data_dir", found)
 
 
 def port(settings: Settings) -> Check:
-    """http.port is free, or Trueup itself has it."""
+    """http.port is free, or this application uses it."""
     http = settings.http
     try:
         Port(http.host, http.port).release()
@@ -77,19 +77,21 @@ def port(settings: Settings) -> Check:
     listens = f"{http.host}:{http.port} is free" if http.port else f"any free port of {http.host}"
     if http.host.startswith("127.") or http.host in ("localhost", "::1"):
         return ok("http", listens)
-    return warn("http", f"{listens}, and others can reach it", "there is no authentication: put a proxy before it")
+    return warn("http", f"{listens}, reachable from other machines", "the API has no authentication: use a proxy")
 
 
 def _taken(address: str) -> Check:
     try:
         found = Api(address, ASK_S).get("status")
     except Retry:
-        return fail("http", f"{address} is in use, and not by Trueup", "set http.port, or end what listens there")
+        return fail(
+            "http", f"{address} is in use by another process", "set http.port, or stop the process that uses it"
+        )
     return ok("http", f"Trueup {found['version']} runs on {address}, mode {found['mode']}")
 
 
 def journal(settings: Settings) -> Check:
-    """Brokers answer and are enough; the embedded journal needs only room."""
+    """Brokers respond and are enough; the embedded journal needs only disk space."""
     chosen = settings.journal
     if not chosen.bootstrap:
         return ok("journal", "embedded, in data_dir")
@@ -98,7 +100,7 @@ def journal(settings: Settings) -> Check:
     try:
         brokers = Topics(chosen.bootstrap, chosen.options).brokers(JOURNAL_S)
     except TrueupError as error:
-        return fail("journal", f"{chosen.bootstrap}: {error.found}", "see that they run; check journal.options")
+        return fail("journal", f"{chosen.bootstrap}: {error.found}", "start the brokers, or correct journal.options")
     found = f"{many(brokers, 'broker')} at {chosen.bootstrap}"
     if brokers < chosen.replication:
         return fail("journal", found, f"journal.replication is {chosen.replication}: add brokers or lower it")
@@ -108,28 +110,28 @@ def journal(settings: Settings) -> Check:
 
 
 def spark(settings: Settings) -> Check:
-    """Spark, its jars and our operator work together, in a process of its own."""
+    """Spark, its jars and Trueup's operator work together, tested in a separate process."""
     try:
         done = subprocess.run(
             [sys.executable, "-c", _SELF_TEST], input=pickle.dumps(settings), capture_output=True, timeout=SPARK_S,
             check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        return fail("spark", f"no answer in {SPARK_S:.0f} s", "see that spark.master answers and has free cores")
+        return fail("spark", f"no result within {SPARK_S:.0f} s", "check that spark.master responds and has free cores")
     if done.returncode == 0:
         return ok("spark", done.stdout.decode().strip())
     return fail(
-        "spark", _last_error(done.stderr.decode(errors="replace")), "see the row java and spark.* of the settings"
+        "spark", _last_error(done.stderr.decode(errors="replace")), "check the row java, and spark.* in the settings"
     )
 
 
 def _last_error(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith((" ", "\t"))]
-    return lines[-1][:300] if lines else "it said nothing"
+    return lines[-1][:300] if lines else "no output"
 
 
 def all_of(settings: Settings, progress: Callable[[str], None]) -> Iterator[tuple[str, Callable[[], Check]]]:
-    """The checks of this module, by name, but for Spark's."""
+    """The checks of this module by name, without Spark's."""
     yield "java", runtime
     yield "jars", lambda: jars(settings, progress)
     yield "data_dir", lambda: room(settings)

@@ -1,4 +1,4 @@
-"""`trueup`: the commands, and what becomes of errors: lines or one JSON object on stderr, and an exit code, never
+"""`trueup`: its commands, and the conversion of errors into lines or one JSON object on stderr and an exit code, never
 a traceback."""
 
 import json
@@ -68,7 +68,7 @@ def main() -> None:
 
 
 def invoke(arguments: Sequence[str]) -> int:
-    """Run one command line; its exit code."""
+    """Run one command line; returns its exit code."""
     try:
         code = cli.main(list(arguments), prog_name="trueup", standalone_mode=False)
     except click.ClickException as error:
@@ -87,22 +87,22 @@ def invoke(arguments: Sequence[str]) -> int:
 
 
 def for_programs(arguments: Sequence[str]) -> bool:
-    """Whether JSON is wanted, also where the command line cannot be understood."""
+    """Whether JSON is requested, even if the command line is invalid."""
     words = list(arguments)
     joined = {"-ojson", "-o=json", "--output=json"} & set(words)
     return bool(joined) or any(pair in (("-o", "json"), ("--output", "json")) for pair in pairwise(words))
 
 
 def as_json(error: TrueupError) -> str:
-    """An error as programs read it, on stderr: ``{"error": {expected, found, todo, code}}``, with ``problems`` where
-    settings are wrong."""
+    """Print an error as JSON on stderr: ``{"error": {expected, found, todo, code}}``, with ``problems`` for invalid
+    settings."""
     found = {"expected": error.expected, "found": error.found, "todo": error.todo, "code": codes.code_of(error)}
     problems = {"problems": list(error.problems)} if isinstance(error, BadSettings) else {}
     return json.dumps({"error": {**found, **problems}})
 
 
 def told(error: TrueupError) -> str:
-    """An error as it is shown."""
+    """An error as text."""
     if isinstance(error, BadSettings):
         lines = "\n".join(f"  {problem}" for problem in error.problems)
         return f"error: invalid configuration\n{lines}"

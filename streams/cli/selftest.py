@@ -1,7 +1,5 @@
-"""Whether Spark, its jars and our operator work together on this machine: one small batch through all of it.
-
-The connector set is one that nobody released together, so `trueup doctor` tries it rather than trusting it.
-"""
+"""Tests that Spark, its jars and Trueup's operator work together on this machine, with one small batch through all of
+them. Nobody releases this set of connectors together, so `trueup doctor` tests it."""
 
 import tempfile
 from pathlib import Path
@@ -24,7 +22,7 @@ _LEDGER = {
 
 
 def self_test(settings: Settings) -> str:
-    """What was tried and worked, in one line. Raises `Stop` when the answer is wrong; Spark's own errors pass."""
+    """Run the test; returns what works, in one line. Raises `Stop` for a wrong result; Spark's own errors pass."""
     with tempfile.TemporaryDirectory(prefix="trueup-") as place:
         spark = session(settings, Path(place))
         try:
@@ -36,13 +34,13 @@ def self_test(settings: Settings) -> str:
 
 
 def _kafka(spark: SparkSession) -> None:
-    """The connector's classes load; a broker is `trueup doctor`'s next check."""
+    """Load the connector's classes; connections to brokers are another check of `trueup doctor`."""
     jvm: Any = spark._jvm
     jvm.org.apache.spark.sql.kafka010.KafkaSourceProvider()
 
 
 def try_operator(spark: SparkSession, place: Path) -> None:
-    """One stateful batch, with its files in ``place``. Raises `Stop` when the answer is wrong."""
+    """Run one stateful batch, with its files in ``place``. Raises `Stop` for a wrong result."""
     topology = Topology(1, 0, (Bookie("a:1", "/a", Status.WRITABLE, 0), Bookie("b:1", "/a", Status.WRITABLE, 0)))
     rows = [(LEDGER, ledger_key(1), encode("ledgers", _LEDGER)), (TOPOLOGY, b"topology", topology_bytes(topology))]
     records = "kind int, key binary, value binary"
@@ -59,4 +57,4 @@ def try_operator(spark: SparkSession, place: Path) -> None:
     query.awaitTermination(120)
     found = [int(i) for row in said for i in answer_of(row)[1].findings["ledger"]]
     if found != [1]:
-        raise Stop("the one ledger on one rack to be found", f"{found}", "reinstall the locked requirements and jars")
+        raise Stop("a finding of the one ledger on one rack", f"{found}", "reinstall the locked requirements and jars")

@@ -1,4 +1,4 @@
-"""Tiered storage: whether each store can be listed with the credentials there are."""
+"""Checks of `trueup doctor` on tiered storage: each store can be listed with its credentials."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from trueup.streams.runtime.format import many
 
 
 def all_of(settings: Settings) -> Iterator[Check]:
-    """A check for every store."""
+    """One check per store."""
     for name, declared in settings.stores.items():
         yield from tried(f"stores.{name}", lambda n=name, d=declared: _check(f"stores.{n}", d))  # type: ignore[misc]
 
@@ -23,6 +23,6 @@ def _check(name: str, declared: StoreSettings) -> Check:
     found = f"{store.place}: of the first {many(len(objects), 'object')} {pairs} are of ledgers"
     found += f"; {many(len(uploads), 'upload')} not completed" if uploads else ""
     if not declared.cluster:
-        todo = f"set {name}.cluster to the clusterName of the only Pulsar that offloads there"
-        return warn(name, f"{found}; objects that nobody points to are reported only", todo)
+        todo = f"set {name}.cluster to the clusterName of the only Pulsar cluster that offloads to this store"
+        return warn(name, f"{found}; unreferenced objects are only reported", todo)
     return ok(name, found)

@@ -71,7 +71,7 @@ def ledger(api: str, output: str, ledger: int, certain: bool, wait_s: float) -> 
 
 
 def _now(app: Api, row: Row) -> Row:
-    """A marker as it is now, or how it ended."""
+    """A deletion in its current state, or how it ended."""
     number = row["ledger"]
     for marker in app.get("markers"):
         if marker["ledger"] == number:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def _make(context: "Context") -> "DeletionStream | None":
-    """It deletes ledgers of the cluster that the placement stream watches."""
+    """The stream deletes ledgers of the cluster that the placement stream observes."""
     from trueup.streams.deletion.stream import DeletionStream
     from trueup.streams.placement.stream import PlacementStream
 
@@ -46,7 +46,7 @@ PAGE = Section(
 DELETION = Descriptor(
     name="deletion", rules=LEAK_RULES, signs=signs, page=(PAGE,), metrics=_metrics, commands=COMMANDS, checks=_checks,
     make=_make, absent=lambda _: {"deletion": None},
-    todo="set deletion.owners to operator where no owner's metadata are to be read",
+    todo="set deletion.owners to operator if the cluster has no owners' metadata",
     lists=(Noun("unreferenced", 100), Noun("markers")),
     verbs=(
         Verb("deletion", "ledgers/<ledger>/deletion", '{"certain": true}', certain, "a deletion cannot be undone",

@@ -1,4 +1,4 @@
-"""What the deletion view takes from the journal's records: ledgers with their owners, and nodes that point to them."""
+"""Decodes the journal's records for the deletion view: ledgers with their owners, and nodes that reference them."""
 
 import io
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ _CUSTOM = fastavro.parse_schema({"type": "map", "values": "bytes"})
 
 
 def owned_rows(bodies: Sequence[bytes]) -> Table:
-    """`state.deletion.owned_ledgers.OWNED` of these bodies of ledger.avsc, in their order. Raises `BadBytes`."""
+    """Bodies of ledger.avsc as rows of `state.deletion.owned_ledgers.OWNED`, in their order. Raises `BadBytes`."""
     if not len(bodies):
         return NO_LEDGERS
     read = Bodies(bodies, "ledgers")
@@ -54,5 +54,5 @@ def pointers_of(record: Mapping[str, Any]) -> Pointers:
 
 
 def node_rows(bodies: Sequence[bytes]) -> Table:
-    """`state.deletion.owned_ledgers.NODE` of these bodies of owner.avsc, in their order. Raises `BadBytes`."""
+    """These bodies of owner.avsc as rows of `state.deletion.owned_ledgers.NODE`, in their order. Raises `BadBytes`."""
     return nodes_of(pointers_of(decode("owners", body)) for body in bodies)

@@ -1,5 +1,7 @@
-"""Deletions that an operator orders, where no owner's metadata say which ledgers are in use: the loop of
-`streams.deletion.reconciler` over what was ordered in place of what a stream found."""
+"""Deletions that an operator orders, for clusters without metadata that show which ledgers are in use.
+
+Runs the loop of `streams.deletion.reconciler` over the operator's orders instead of a stream's findings.
+"""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -30,25 +32,25 @@ _CODE = LEAK_RULES.code(RULE)
 
 
 class BookKeeper(Protocol):
-    """What is needed of `streams.bookkeeper.cluster.BookKeeper`."""
+    """The operations of `streams.bookkeeper.cluster.BookKeeper` that are needed here."""
 
     def read(self, ledgers: Sequence[int]) -> Ledgers:
-        """Fresh rows of these ledgers; those that are gone are left out."""
+        """Current rows of these ledgers, without those that do not exist."""
 
     def describe(self, ledger: int) -> tuple[LedgerRecord, Ledgers]:
-        """One ledger as it is now. Raises `Refused` when there is none."""
+        """Current metadata of one ledger. Raises `Refused` if it does not exist."""
 
     def remove(self, orders: Sequence[RemovalOrder]) -> list[Removed]:
-        """Delete these ledgers, each if it still is as it was ordered."""
+        """Delete these ledgers, each if it has not changed since its order."""
 
     def held(self, asked: Mapping[int, Sequence[str]]) -> dict[int, dict[str, str]]:
-        """Which of these bookies do not say that they have no such ledger, and what they say."""
+        """These bookies without those that confirm that they do not have the ledger, each with its response."""
 
     def unseen(self) -> str:
-        """Why the cluster is not seen as it is now; empty if it is."""
+        """Why the view of the cluster is not current; empty if it is."""
 
     def unlike(self, instance: str) -> str:
-        """Why this is not the cluster of this INSTANCEID; empty if it is."""
+        """Why this is not the cluster with this INSTANCEID; empty if it is."""
 
 
 class NoOwners:
@@ -61,37 +63,37 @@ class NoOwners:
         self.held = ledgers.held
 
     def find(self, ledgers: Sequence[int]) -> dict[int, Item]:
-        """Those of these ledgers that are there."""
+        """Those of these ledgers that exist."""
         return items_of(self._ledgers.read(ledgers))
 
     def start(self, run: Run) -> None:
-        """There is nothing to observe."""
+        """Nothing is observed."""
 
     def close(self) -> None:
-        """Nothing to end."""
+        """Nothing to close."""
 
     def delete(self, markers: Sequence[Deletion]) -> list[DeletionResult]:
-        """Delete these ledgers, each if its metadata did not change."""
+        """Delete these ledgers, each if its metadata has not changed."""
         return [DeletionResult(*each) for each in self._ledgers.remove([RemovalOrder(*_birth(m)) for m in markers])]
 
     def blocked_reason(self) -> str:
-        """Why nothing may be deleted now; empty if it may."""
+        """Why no deletion is possible now; empty if it is."""
         if unseen := self._ledgers.unseen():
             return unseen
         policy = self._policy()
         return "" if policy.mode == "observe" else self._ledgers.unlike(policy.instance)
 
     def nodes(self, _owner: str) -> list[Pointers]:
-        """No node points to a ledger."""
+        """No node references a ledger."""
         return []
 
     def health(self) -> tuple[bool, int, str]:
-        """Always in step."""
+        """Always synchronized."""
         return True, self._clock(), ""
 
 
 class OrderedDeletions:
-    """What was ordered, as the view of one bucket. Safe to use from several threads."""
+    """The orders, as the view of one bucket. Safe to use from several threads."""
 
     def __init__(
         self, ledgers: BookKeeper, journal: Journal, policy: Callable[[], DeletionSettings],
@@ -106,17 +108,17 @@ class OrderedDeletions:
         )
 
     def policy(self) -> DeletionSettings:
-        """The policy for what was ordered: the order was a person's yes, and it was given now."""
+        """The policy for these orders: an order is an operator's approval, and no waiting time applies."""
         now = self._policy()
         return now if now.mode == "observe" else replace(now, mode="enforce", grace_s=0.0)
 
     def load(self) -> None:
-        """Take up the orders of earlier runs."""
+        """Load the orders of earlier runs."""
         self.markers.load()
         self.markers.hear(0, 0, _leaks([]))
 
     def reconcile(self) -> None:
-        """Do what is due. What keeps it from that is told as ``markers.obstacle``."""
+        """Do what is due. A reason that blocks it is reported as ``markers.blocked_reason``."""
         with self._acting:
             try:
                 self._look()
@@ -126,8 +128,8 @@ class OrderedDeletions:
             self.markers.reconcile()
 
     def order(self, ledger: int) -> Deletion:
-        """Order a deletion; its marker, which is on the journal. Raises `Refused` for a ledger that may not go, and
-        `Retry` when nothing can be begun now."""
+        """Order a deletion; returns it once it is on the journal. Raises `Refused` for a ledger that must not be
+        deleted, and `Retry` if no deletion can start now."""
         if self._policy().mode == "observe":
             raise Refused("deletion.mode approve or enforce", "observe", "`trueup config set deletion.mode approve`")
         record, _ = self._ledgers.describe(ledger)
@@ -144,7 +146,7 @@ class OrderedDeletions:
         return marker
 
     def _look(self, *fresh: tuple[int, ...]) -> None:
-        """Have the view hold the orders that are under way as their ledgers are now, and these."""
+        """Update the view to the current state of the ledgers of pending orders, and of these."""
         known = {m.ledger: m for m in self.markers.markers.values() if m.stage is not DeletionStage.GONE}
         there = self._ledgers.read(list(known))
         rows = [
@@ -155,7 +157,7 @@ class OrderedDeletions:
 
 
 def _leaks(rows: Sequence[tuple[int, ...]]) -> Leaks:
-    """The first fields of `LEAK` as a view of closed ledgers that were ordered to go."""
+    """The leading fields of `LEAK`, as a view of closed ledgers whose deletion was ordered."""
     made = np.zeros(len(rows), LEAK)
     for at, row in enumerate(rows):
         made[at] = (*row, 0, 0, LedgerState.CLOSED, Component.UNKNOWN, Verdict.DRIFTED, _CODE)

@@ -34,14 +34,15 @@ class DeletionMetrics(Part):
             self.deletions.at(reached)
 
     def step(self, stage: str, length: int, seconds: float) -> None:
-        """Count one step of the deletion of a ledger of so many bytes; ``seconds``: since the step before."""
+        """Count one transition of the deletion of a ledger with this many bytes; ``seconds``: since the transition
+        before."""
         self.deletions.at(str(stage)).inc()
         if stage == lifecycle.DeletionStage.CONFIRMED:
             self.deleted_bytes.at().inc(length)
             self.confirmed.at().observe(max(0.0, seconds))
 
     def status(self, status: Mapping[str, Any]) -> None:
-        """Set every level, if there is such a stream."""
+        """Set all gauges, if the stream runs."""
         if status["deletion"] is not None:
             self._set(status["deletion"])
 

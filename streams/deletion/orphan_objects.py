@@ -1,7 +1,8 @@
-"""Objects of tiered storage that no owner points to: the loop of `streams.deletion.reconciler` over what listings found
-in place of what a stream did. All strays of one ledger are one deletion, which always waits for a person's yes.
+"""Objects of tiered storage that no owner references.
 
-The places of a deletion are those of its objects, each a store and a key; it is confirmed when each is gone.
+Runs the loop of `streams.deletion.reconciler` over the results of listings instead of a stream's findings. All orphan
+objects of one ledger are one deletion, which always requires an operator's approval. The places of a deletion are its
+objects, each a store and a key; it is confirmed when all of them are deleted.
 """
 
 import threading
@@ -34,20 +35,20 @@ _ORDER = {LOST: 3, UNOWNED: 2}
 
 
 class Owners(Protocol):
-    """What is needed of `streams.deletion.owners.Pulsar`."""
+    """The operations of `streams.deletion.owners.Pulsar` that are needed here."""
 
     def referenced(self) -> Referenced:
-        """All that owners point to now."""
+        """Everything that owners reference now."""
 
     def nodes(self, owner: str) -> list[Pointers]:
-        """All nodes of an owner as they are now, its own first."""
+        """Current state of all nodes of an owner, its own first."""
 
     def blocked_reason(self) -> str:
-        """Why nothing may be deleted now; empty if it may."""
+        """Why no deletion is possible now; empty if it is."""
 
 
 class OrphanObjects:
-    """What is found in all stores, and its deletions. Safe to use from several threads."""
+    """The orphan objects of all stores, and their deletions. Safe to use from several threads."""
 
     def __init__(
         self, stores: Mapping[str, ObjectStore], declared: Mapping[str, Declared], owners: Owners, journal: Journal,
@@ -70,12 +71,12 @@ class OrphanObjects:
         self.load = self.markers.load
 
     def policy(self) -> DeletionSettings:
-        """The policy for objects: none goes without a person's yes."""
+        """The policy for objects: each deletion requires an operator's approval."""
         now = self._policy()
         return replace(now, mode="approve") if now.mode == "enforce" else now
 
     def reconcile(self) -> None:
-        """List the stores whose time has come, then do what is due."""
+        """List the stores that are due, then do what is due."""
         with self._acting:
             for name in self._stores:
                 if self._due_ms[name] <= self._clock():
@@ -83,7 +84,7 @@ class OrphanObjects:
             self.markers.reconcile()
 
     def _list(self, name: str) -> None:
-        """What is wrong with a store is told, and it is asked again after a while, less and less often."""
+        """List one store. A failure is reported, and the listing is repeated with increasing delays."""
         policy, every_ms = self._policy(), int(self._declared[name].list_s * 1000)
         try:
             self._found[name] = self._searches[name].strays(self._owners.referenced)
@@ -95,12 +96,14 @@ class OrphanObjects:
         self.problems.pop(name, None)
         known = self._since.keys()
         if any(stray.rule == LOST and stray.ledger not in known for stray in self._found[name]):
-            every_ms = min(every_ms, int(policy.missing_s * 1000))  # it is looked for once more before it is told
+            every_ms = min(
+                every_ms, int(policy.missing_s * 1000)
+            )  # the next listing must confirm it before it is reported
         self._failures[name], self._due_ms[name] = 0, self._clock() + every_ms
         self._say()
 
     def _all(self) -> dict[int, Stray]:
-        """By ledger; what is lost goes before what is left, and what may not go before what may."""
+        """Findings by ledger. Missing objects rank before orphan objects, undeletable ones before deletable ones."""
         found: dict[int, Stray] = {}
         for stray in (each for some in self._found.values() for each in some):
             before = found.setdefault(stray.ledger, stray)
@@ -112,7 +115,7 @@ class OrphanObjects:
 
     def _say(self) -> None:
         if self._found.keys() != self._stores.keys():
-            return  # what was found in the others before would look as if it were gone
+            return  # without it, earlier findings in the other stores would look deleted
         found = self._all()
         now_ms = self._clock()
         self._since = {ledger: self._since.get(ledger, now_ms) for ledger in found}
@@ -130,25 +133,25 @@ class OrphanObjects:
         self.markers.hear(0, 0, Leaks(rows, tuple(names), 0))
 
     def shown(self, ledger: int) -> list[str]:
-        """Where objects of a ledger are that no owner points to, or ought to be, with their bytes."""
+        """Orphan and missing objects of a ledger, with their size."""
         found = self._all().get(ledger)
         return [f"{part.place}: {part.size} bytes, {found.rule}" for part in found.parts] if found else []
 
     def places(self, ledger: int) -> tuple[str, ...]:
-        """Where the objects of a ledger's deletion are, or were found."""
+        """Places of the objects of a ledger's deletion, now or when they were found."""
         if marker := self.markers.markers.get(ledger):
             return marker.bookies
         stray = self._all().get(ledger)
         return tuple(part.place for part in stray.parts) if stray else ()
 
     def find(self, ledgers: Sequence[int]) -> dict[int, Item]:
-        """Those of which an object is there now, with the places of all."""
+        """Those of which an object exists now, with the places of all."""
         found = {i: self.places(i) for i in ledgers}
         return {i: Item(VERSION, tuple(sorted(set(places)))) for i, places in found.items()
                 if orphan_objects.left(self._stores, places)}  # fmt: skip
 
     def delete(self, markers: Sequence[Deletion]) -> list[DeletionResult]:
-        """Delete the objects of these, each if its owner still does not point to any of them."""
+        """Delete the objects of these, each if its owner still references none of them."""
         return [self._delete(marker) for marker in markers]
 
     def _delete(self, marker: Deletion) -> DeletionResult:
@@ -157,11 +160,11 @@ class OrphanObjects:
         except TrueupError as error:
             return DeletionResult(marker.ledger, ended(error), str(error))
         return DeletionResult(
-            marker.ledger, "retry" if here else "deleted", f"still there: {', '.join(here)}" if here else ""
+            marker.ledger, "retry" if here else "deleted", f"still exists: {', '.join(here)}" if here else ""
         )
 
     def held(self, asked: Mapping[int, Sequence[str]]) -> dict[int, dict[str, str]]:
-        """Which of these places still hold something."""
+        """Those of these places that still contain an object."""
         return {
-            i: dict.fromkeys(orphan_objects.left(self._stores, places), "still there") for i, places in asked.items()
+            i: dict.fromkeys(orphan_objects.left(self._stores, places), "still exists") for i, places in asked.items()
         }

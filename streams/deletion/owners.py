@@ -1,5 +1,5 @@
-"""The owners of one BookKeeper cluster's ledgers, which Pulsar keeps beside them: capture into the journal, fresh
-reads, guarded deletion, and the bookies' word that a ledger is gone."""
+"""The owners of a BookKeeper cluster's ledgers in Pulsar's metadata: capture into the journal, current reads, guarded
+deletion, and confirmation by the bookies."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -44,35 +44,35 @@ class Pulsar:
         )
 
     def start(self, run: Run) -> None:
-        """Begin to observe."""
+        """Start to observe."""
         self._capture.start(run)
 
     def close(self) -> None:
-        """Observe nothing more, and so delete nothing more."""
+        """Stop to observe, and therefore to delete."""
         self._capture.close()
 
     def _publish(self, news: Iterable[Pointers]) -> None:
         self._journal.put([("owners", node.path.encode(), record_of(node)) for node in news])
 
     def find(self, ledgers: Sequence[int]) -> dict[int, Item]:
-        """Those of these ledgers that are there."""
+        """Those of these ledgers that exist."""
         return items_of(self._ledgers.read(ledgers))
 
     def nodes(self, owner: str) -> list[Pointers]:
-        """All nodes of an owner as they are now. Raises `Retry`."""
+        """Current state of all nodes of an owner. Raises `Retry`."""
         return self._capture.read(owner)
 
     def referenced(self) -> Referenced:
-        """All that owners point to now. Raises `Retry`."""
+        """Everything that owners reference now. Raises `Retry`."""
         return orphan_objects.referenced(self._ledgers.session(), self._paths)
 
     def health(self) -> tuple[bool, int, str]:
-        """Whether everything was read and is followed, when last (ms since the epoch), and what is wrong."""
+        """Whether all nodes are read and followed, time of the last observation (ms since the epoch), problem."""
         found = self._capture.health()
         return found.synced, found.complete_ms, found.problem
 
     def blocked_reason(self) -> str:
-        """Why nothing may be deleted now; empty if it may."""
+        """Why no deletion is possible now; empty if it is."""
         health = self._capture.health()
         if not health.connected or not health.synced:
             return f"owners of ledgers: {health.problem or 'not in step yet'}"
@@ -84,11 +84,11 @@ class Pulsar:
         return "" if policy.mode == "observe" else self._ledgers.unlike(policy.instance)
 
     def delete(self, markers: Sequence[Deletion]) -> list[DeletionResult]:
-        """Delete these ledgers, each if nothing that its marker rests on has changed."""
+        """Delete these ledgers, each if no precondition of its deletion has changed."""
         return [DeletionResult(o.ledger, o.result, o.detail) for o in self._deleter().delete(_orders(markers))]
 
     def check(self, markers: Sequence[Deletion]) -> list[DeletionResult]:
-        """Whether these ledgers could be deleted now, up to the transaction; "ready" where they could."""
+        """Check whether these ledgers could be deleted now, without the transaction; "ready" if so."""
         return [DeletionResult(o.ledger, o.result, o.detail) for o in self._deleter().check(_orders(markers))]
 
     def _deleter(self) -> Deleter:
@@ -97,12 +97,12 @@ class Pulsar:
         return Deleter(self._ledgers.session(), self._paths, paths.ledger, decode, self._clock, self._tiered.verify)
 
     def held(self, asked: Mapping[int, Sequence[str]]) -> dict[int, dict[str, str]]:
-        """Which of these bookies do not say that they have no such ledger, and what they say."""
+        """These bookies without those that confirm that they do not have the ledger, each with its response."""
         return self._ledgers.held(asked)
 
 
 def _orders(markers: Sequence[Deletion]) -> list[DeleteOrder]:
-    """What is counted as deleted has to be closed and whole; what its writer left behind need not be."""
+    """A ledger that is counted as deleted must be closed and readable; the remains of a writer need not be."""
     return [
         DeleteOrder(
             m.ledger, m.version, m.ctime_ms, Claim(Component.DATA, m.owner),
@@ -127,8 +127,8 @@ def record_of(node: Pointers) -> dict[str, object]:
 
 
 def known(journal: Journal) -> tuple[dict[str, int], int]:
-    """What the journal holds, for the capture to compare with: the mzxid of readable nodes, -1 of others; and the
-    highest zxid of all records."""
+    """The journal's state, for the capture to compare with: the mzxid of readable nodes, -1 for others; and the highest
+    zxid of all records."""
     found: dict[str, int] = {}
     reached = 0
     for record in journal.read("owners"):

@@ -1,8 +1,9 @@
-"""The deletion stream: ledgers and what points to them from the journal into the view, one packed row a bucket out.
+"""The Spark query of deletion: folds ledgers and their references from the journal into the view, and returns one
+packed row per bucket.
 
-A ledger's key says nothing about its owner, so records are first read and sorted by owner, many of one bucket into one
-blob. Ledgers that are gone go to every bucket. A topology, which every run publishes, has all buckets say all they
-know.
+A ledger's key does not contain its owner, so records are first decoded and sorted by owner, and those of one bucket are
+packed into one blob. Deleted ledgers are sent to every bucket. A topology, which every run publishes, makes all buckets
+report their whole state.
 """
 
 import struct
@@ -34,13 +35,13 @@ if TYPE_CHECKING:
 TOPICS = ("ledgers", "owners", "topology")
 LEDGER, OWNER, TOPOLOGY = range(3)
 ANSWER = "bucket int, epoch bigint, ledgers bigint, leaks binary, names string"
-"""One row for each bucket that has something to say; ``epoch`` -1: nobody asked."""
+"""One row for each bucket with an answer; ``epoch`` -1: without a request."""
 ROUTED = "bucket int, kind int, value binary"
 _EPOCH = struct.Struct("<q")
 
 
 def route(buckets: int) -> Callable[[Iterator[pd.DataFrame]], Iterator[pd.DataFrame]]:
-    """Sorts records, kind int and value binary, into ``buckets``: rows of `ROUTED`."""
+    """Sort records, kind int and value binary, into ``buckets``: rows of `ROUTED`."""
 
     def sorted_(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         for frame in frames:
@@ -81,7 +82,7 @@ def _parted(table: Table, kind: int, buckets: int) -> Iterator[tuple[int, int, b
 
 
 def folded(store: Store, frames: Iterator[pd.DataFrame]) -> dict[str, Any] | None:
-    """Fold the rows of one batch into a bucket; its row of `ANSWER`."""
+    """Fold the rows of one batch into a bucket; returns its row of `ANSWER`."""
     ledgers, nodes, epoch = split(frames)
     leaks = OwnerBucket(store).step(ledgers, nodes, epoch >= 0)
     if leaks is None:
@@ -91,7 +92,7 @@ def folded(store: Store, frames: Iterator[pd.DataFrame]) -> dict[str, Any] | Non
 
 
 def split(frames: Iterator[pd.DataFrame]) -> tuple[Table, Table, int]:
-    """Ledgers, nodes and the epoch of the newest question (-1: none) in the rows of one bucket."""
+    """Ledgers, nodes and the epoch of the newest request (-1: none) in the rows of one bucket."""
     ledgers, nodes, epoch = [NO_LEDGERS], [NO_NODES], -1
     for frame in frames:
         for kind, value in zip(frame["kind"], frame["value"], strict=True):
@@ -103,7 +104,7 @@ def split(frames: Iterator[pd.DataFrame]) -> tuple[Table, Table, int]:
 
 
 def leaks_of(row: dict[str, Any]) -> tuple[int, int, Leaks]:
-    """Bucket, epoch and what it holds, of one row of the stream."""
+    """Bucket, epoch and contents of one row of the stream."""
     rows = np.frombuffer(row["leaks"], LEAK)
     return row["bucket"], row["epoch"], Leaks(rows, tuple(row["names"].split("\n")), row["ledgers"])
 
@@ -111,17 +112,17 @@ def leaks_of(row: dict[str, Any]) -> tuple[int, int, Leaks]:
 def start(
     spark: SparkSession, journal: "Journal", chosen: "SparkSettings", sink: Sink, checkpoint: str
 ) -> StreamingQuery:
-    """Start the stream of `ANSWER` rows into ``sink``, which gets a batch and its number."""
+    """Start the query of `ANSWER` rows into ``sink``, which is called with a batch and its number."""
     rows = answers(records_of(spark, journal, TOPICS, chosen.max_records), chosen.buckets)
     return started(rows, "deletion", f"{max(EVERY_MS, chosen.trigger_ms)} milliseconds", sink, checkpoint)
 
 
-FORM = 3  # of the state in the checkpoint
-EVERY_MS = 1_000  # nothing is deleted within seconds, and a step reads a whole bucket
+FORM = 3  # version of the state in the checkpoint
+EVERY_MS = 1_000  # deletions are not urgent, and each batch reads a whole bucket
 
 
 def answers(records: DataFrame, buckets: int) -> DataFrame:
-    """The stream of `ANSWER` rows over one of records: kind int, value binary (an Avro body)."""
+    """The `ANSWER` rows over records: kind int, value binary (an Avro body)."""
     return (
         records.select("kind", "value")
         .mapInPandas(route(buckets), ROUTED)

@@ -1,8 +1,8 @@
-"""Closes the loop of deletion: what the view holds forgotten becomes markers, markers become guarded deletions, and
-deletions are confirmed by the bookies.
+"""The loop of deletion: creates deletions from the view's unreferenced ledgers, executes them, and has bookies confirm
+them.
 
-A marker is on its topic before anything is done on its behalf, so all of this may be lost at any instant: the view says
-again what is forgotten, the topic what was begun, and ZooKeeper and the bookies what became of it.
+It tolerates a crash at any point. A deletion is on its topic before any action; the view reports unreferenced ledgers
+again; ZooKeeper and the bookies show the results of actions.
 """
 
 import logging
@@ -44,14 +44,14 @@ from trueup.streams.journal.journal import Journal
 
 log = logging.getLogger(__name__)
 AT_ONCE = 500
-BURST_MS = 1000.0  # so long a time's worth of ledgers is deleted at once
+BURST_MS = 1000.0  # ledgers are deleted in parts that take about this long
 VERIFIED_AT_ONCE, VERIFYING_MS = 20, 5_000
-"""Copies in tiered storage that are verified in one turn, and how long that may take before the next turn goes on."""
+"""Maximum number of offloaded ledgers that one reconcile verifies, and the maximum time."""
 ORDERED = (DeletionStage.DELETING, DeletionStage.GONE)
 
 
 class Leak(NamedTuple):
-    """A ledger that may be deleted, as the view has it: the first fields of a `Deletion`."""
+    """A ledger that may be deleted, in the view: the leading fields of a `Deletion`."""
 
     ledger: int
     rule: str
@@ -63,7 +63,7 @@ class Leak(NamedTuple):
 
 
 class DeletionReconciler:
-    """What is forgotten, the markers, and the orders. Safe to use from several threads."""
+    """The view, the deletions, and their execution. Safe to use from several threads."""
 
     def __init__(
         self,
@@ -90,11 +90,11 @@ class DeletionReconciler:
         self.markers: dict[int, Deletion] = {}
         self.history = history or History()
         self.blocked_reason = "starting"
-        self._doubted: set[int] = set()  # what the journal holds of these may not be what holds
+        self._doubted: set[int] = set()  # the journal's state of these is uncertain after a failed write
         self._tokens = TokenBucket(policy().deletes_per_s / 1000, BURST_MS, clock())
 
     def load(self) -> None:
-        """Take up the markers of earlier runs."""
+        """Load the deletions of earlier runs."""
         for record in self._journal.read(self._topic):
             ledger = int.from_bytes(record.key, "big")
             if record.value is None:
@@ -103,24 +103,24 @@ class DeletionReconciler:
                 self.markers[ledger] = _marker(record.value)
 
     def batch(self, frame: DataFrame, _batch: int) -> None:
-        """Sink of the deletion stream. A repeated batch changes nothing."""
+        """Sink of the deletion stream; idempotent."""
         for row in frame.toArrow().to_pylist():
             self.hear(*leaks_of(row))
 
     def hear(self, bucket: int, epoch: int, leaks: Leaks) -> None:
-        """Take what one bucket says; ``epoch`` -1: nobody asked it."""
+        """Apply the answer of one bucket; ``epoch`` -1: without a request."""
         with self.lock:
             self._heard[bucket], self._view, self._said = leaks, None, None
             self._epochs[bucket] = max(epoch, self._epochs.get(bucket, -1))
 
     @property
     def complete(self) -> bool:
-        """Whether every bucket has said in this run what it knows."""
+        """Whether every bucket has reported its state in this run."""
         first = self._first_epoch()
         return first is not None and len(self._epochs) == self._buckets and min(self._epochs.values()) >= first
 
     def view(self) -> Sequence[Leaks]:
-        """What all buckets say together. What is missing is only said once it has been for ``deletion.missing_s``."""
+        """The answers of all buckets. A missing ledger is included only after ``deletion.missing_s``."""
         with self.lock:
             if self._view is None:
                 self._view = agreed(list(self._heard.values()))
@@ -128,13 +128,13 @@ class DeletionReconciler:
             return [settled(part, before_ms) for part in self._view]
 
     def forgotten(self, ledger: int | None = None) -> Iterator[tuple[Rows, str, str]]:
-        """Every `LEAK` row, or those of one ledger, with owner and cursor."""
+        """All `LEAK` rows, or those of one ledger, with owner and cursor."""
         for part in self.view():
             for row in part.rows if ledger is None else part.rows[part.rows["ledger"] == ledger]:
                 yield row, part.names[row["owner"]], part.names[row["name"]]
 
     def reconcile(self) -> None:
-        """Look at what is known now and do what is due. What keeps it from that is told as ``blocked_reason``."""
+        """Observe, and do what is due. A reason that blocks it is reported as ``blocked_reason``."""
         with self._acting:
             if not self.complete:
                 self.blocked_reason = "the view is not complete yet"
@@ -150,10 +150,10 @@ class DeletionReconciler:
             except TrueupError as error:
                 self.blocked_reason = str(error)
                 if self.blocked_reason != before:
-                    log.warning("deletions wait", extra={"problem": self.blocked_reason})
+                    log.warning("deletions are blocked", extra={"problem": self.blocked_reason})
 
     def _observe(self, now_ms: int) -> None:
-        """Fold what the view says into the markers, and begin new ones."""
+        """Apply the view to the deletions, and create new ones."""
         policy, said = self._policy(), self._due()
         looked = sorted(m.ledger for m in self.markers.values() if _unsure(m, m.ledger in said))
         there = self._target.find(looked) if looked else {}
@@ -182,8 +182,8 @@ class DeletionReconciler:
     def _verified(
         self, resting: Iterable[tuple[Deletion, Deletion]], retry_ms: int, begun_ms: int
     ) -> Iterator[Deletion]:
-        """Of ledgers that rest on a copy in tiered storage, those that are marked as it is verified, and those that
-        cannot be. The others wait for the next turn."""
+        """Of deletions that depend on an offloaded ledger, those whose offload is verified now, and those whose offload
+        is invalid. The others wait for the next reconcile."""
         for before, after in islice(resting, VERIFIED_AT_ONCE):
             (found,) = self._check([after])
             if found.result == "ready":
@@ -195,14 +195,14 @@ class DeletionReconciler:
                 return
 
     def _due(self) -> Mapping[int, Leak]:
-        """What may be deleted, by ledger."""
+        """Ledgers that may be deleted, by ledger."""
         with self.lock:
             if self._said is None:
                 self._said = {leak.ledger: leak for part in self.view() for leak in _drifted(part)}
             return self._said
 
     def _begun(self, said: Mapping[int, Leak], policy: DeletionSettings, now_ms: int) -> list[Deletion]:
-        """Markers of ledgers that are forgotten and still there, with all places that ever held them."""
+        """New deletions of unreferenced ledgers that still exist, with all places that ever stored them."""
         room = min(AT_ONCE, policy.max_markers - len(self.markers))
         if room <= 0 or len(said.keys() - self.markers.keys()) == 0:
             return []
@@ -250,17 +250,17 @@ class DeletionReconciler:
         return int(self._tokens.room(now_ms))
 
     def approve(self, ledgers: Sequence[int]) -> list[int]:
-        """An operator's yes to these marked deletions. Raises `Refused` for others."""
+        """Approve these marked deletions. Raises `Refused` for others."""
         with self._acting:
             strange = [i for i in ledgers if i not in self.markers or self.markers[i].stage is not DeletionStage.MARKED]
             if strange:
-                raise Refused("ledgers that are marked", f"{strange}", "look at `trueup plan` again")
+                raise Refused("ledgers whose deletion is marked", f"{strange}", "run `trueup plan` again")
             self._take([self.markers[i]._replace(approved=True) for i in ledgers])
             return list(ledgers)
 
     def _take(self, changed: Iterable[Deletion]) -> None:
-        """Have the journal remember these, then go on with them. Raises `Retry`, and goes on with none: what it may
-        have taken of them by then is put right before anything else is."""
+        """Write these to the journal, then apply them. Raises `Retry` and applies none; what the journal accepted of
+        them is corrected by the next write."""
         made = {marker.ledger: marker for marker in changed}
         doubted = {ledger: self.markers.get(ledger) for ledger in self._doubted}
         if not made and not doubted:
@@ -285,14 +285,14 @@ class DeletionReconciler:
         self._counted(marker.stage, marker.length, (marker.at_ms - since_ms) / 1000)
 
     def counts(self) -> Counter[str]:
-        """Markers by stage."""
+        """Deletions by stage."""
         with self.lock:
             return Counter(marker.stage.value for marker in self.markers.values())
 
 
 def _unsure(marker: Deletion, said: bool) -> bool:
-    """Whether a marker's ledger has to be looked at: the view may still have what was ordered to go, and what it has no
-    more may be gone or in use."""
+    """Whether a deletion's ledger must be read: the view may still contain it after its deletion, and a ledger that the
+    view no longer contains may be deleted or in use."""
     return said if marker.stage is DeletionStage.GONE else not said or marker.stage is DeletionStage.DELETING
 
 
@@ -304,7 +304,7 @@ def _drifted(part: Leaks) -> Iterator[Leak]:
 
 
 def entry(marker: Deletion) -> HistoryRow:
-    """A marker as a row of the history."""
+    """A deletion as a row of the history."""
     return HistoryRow(
         marker.at_ms, action_id(marker), "deletion", marker.stage.value, marker.ledger, rule=marker.rule,
         detail=marker.detail, who=ITSELF,
@@ -312,12 +312,12 @@ def entry(marker: Deletion) -> HistoryRow:
 
 
 def action_id(marker: Deletion) -> str:
-    """Name of the action that deletes a ledger as it was at a version, or objects that nobody points to."""
+    """Name of the action that deletes a version of a ledger, or unreferenced objects."""
     return action_name(marker.ledger, marker.version, marker.rule)
 
 
 def action_name(ledger: int, version: int, rule: str) -> str:
-    """The same, of what it is about."""
+    """The same name, from the identity of the ledger or objects."""
     return f"delete-objects-{ledger}" if rule in STRAYS else f"delete-{ledger}-v{version}"
 
 

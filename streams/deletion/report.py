@@ -1,4 +1,4 @@
-"""What the running application says of ledgers that nobody points to: findings, markers, plan, approvals."""
+"""Reports unreferenced ledgers: findings, deletions, plan, approvals."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -25,17 +25,17 @@ SLOW_MS = 5_000
 
 
 class Owners(Protocol):
-    """What is asked of the connector."""
+    """The operations of the connector that are needed here."""
 
     def nodes(self, owner: str) -> list[Pointers]:
-        """All nodes of an owner as they are now."""
+        """Current state of all nodes of an owner."""
 
     def health(self) -> tuple[bool, int, str]:
-        """Whether everything was read and is followed, when last (ms since the epoch), and what is wrong."""
+        """Whether all nodes are read and followed, time of the last observation (ms since the epoch), problem."""
 
 
 class DeletionReport:
-    """The deletion stream's share of `streams.web.engine.Engine`."""
+    """The deletion stream's part of `streams.web.engine.Engine`."""
 
     def __init__(
         self, policy: Callable[[], DeletionSettings], markers: DeletionReconciler, owners: Owners,
@@ -75,7 +75,7 @@ class DeletionReport:
         return counts, sizes
 
     def _known(self) -> list[Deletion]:
-        """Deletions under way."""
+        """Pending deletions."""
         found = list[Deletion]()
         for loop in self._loops:
             with loop.lock:
@@ -83,29 +83,29 @@ class DeletionReport:
         return found
 
     def not_ready(self) -> list[str]:
-        """Why nothing can be said yet."""
+        """Why findings are not reliable yet."""
         synced, _, problem = self._owners.health()
         reasons = [] if synced else [f"owners of ledgers: {problem or 'not all read yet'}"]
         return reasons if reasons or self._markers.complete else ["the deletion view is not complete yet"]
 
     def stopped(self) -> list[str]:
-        """Why nothing is deleted though it should be."""
+        """Why deletions are blocked, and which stores are not listed."""
         policy, blocked_reason = self._policy(), self._markers.blocked_reason
         stores = self._strays.problems if self._strays else {}
         told = [f"store {name} is not listed: {problem}" for name, problem in sorted(stores.items())]
         return told + (
-            [f"nothing is deleted now: {blocked_reason}"] if blocked_reason and policy.mode != "observe" else []
+            [f"deletions are blocked: {blocked_reason}"] if blocked_reason and policy.mode != "observe" else []
         )
 
     def sources(self, now_ms: int) -> list[Source]:
-        """The nodes that point to ledgers."""
+        """The nodes that reference ledgers."""
         synced, complete_ms, problem = self._owners.health()
         age_ms = now_ms - complete_ms if complete_ms else 0
         state = "down" if problem else "up" if synced and age_ms < SLOW_MS else "slow"
         return [Source("owners", state, age_ms, problem or "managed ledgers, cursors and schemas")]
 
     def rows(self, limit: int) -> Listing:
-        """Ledgers that nobody points to, longest forgotten first."""
+        """Unreferenced ledgers, oldest finding first."""
         every = [each for loop in self._loops for each in loop.forgotten()]
         found = nsmallest(limit, every, key=lambda each: each[0][["since_ms", "ledger"]].item())
         return Listing((self._row(*each) for each in found), len(every))
@@ -123,7 +123,7 @@ class DeletionReport:
         }  # fmt: skip
 
     def findings(self, wanted: Filter) -> tuple[list[Finding], int]:
-        """The same as findings."""
+        """Unreferenced ledgers as findings."""
         every = self.rows(1 << 30)
         found = [
             Finding(
@@ -135,11 +135,11 @@ class DeletionReport:
         return found[: wanted.limit], len(found)
 
     def markers(self) -> list[Row]:
-        """Deletions under way, oldest first."""
+        """Pending deletions, oldest first."""
         return [marker_row(m) for m in sorted(self._known(), key=lambda m: (m.since_ms, m.ledger))]
 
     def ledger(self, ledger: int, claim: Claim) -> Row:
-        """Whose a ledger is, as it says itself, and why it may or may not go."""
+        """Owner of a ledger according to its metadata, and why it may or may not be deleted."""
         component, owner, name = claim
         found = next((self._row(*each) for each in self._markers.forgotten(ledger)), None)
         marker = self._markers.markers.get(ledger)
@@ -153,14 +153,14 @@ class DeletionReport:
         }  # fmt: skip
 
     def order(self, ledger: int) -> Row:
-        """Have a ledger deleted because an operator says so. Raises `Refused`, and `Retry` when it cannot begin."""
+        """Delete a ledger by an operator's order. Raises `Refused`, and `Retry` if no deletion can start now."""
         if self._order is None:
             owners = self._policy().owners
-            raise Refused("deletion.owners operator", owners, f"what {owners} does not need goes by its rules alone")
+            raise Refused("deletion.owners operator", owners, f"with owners {owners}, only its rules delete ledgers")
         return marker_row(self._order(ledger))
 
     def plan(self) -> list[PlanRow]:
-        """Deletions that wait and that are under way; in mode observe what would be begun."""
+        """Deletions that wait and that are in progress; in mode observe those that would be created."""
         mode, known = self._policy().mode, self._known()
         rows = [_planned(marker, mode) for marker in known if marker.stage is not DeletionStage.GONE]
         fresh = [row for row in self.rows(1 << 30) if row["verdict"] == "drifted"] if mode == "observe" else []
@@ -168,7 +168,7 @@ class DeletionReport:
         return [*rows, *(row for row in map(_suspected, fresh) if row.id not in begun)]
 
     def approve(self, ids: Sequence[str] | None) -> list[PlanRow]:
-        """Approve deletions that wait (None: all of them); those that were approved."""
+        """Approve deletions that wait (None: all); returns the approved ones."""
         rows = waiting(self.plan(), ids)
         given = list[PlanRow]()
         for loop, ours in ((self._loops[0], False), (self._loops[-1], True)):
@@ -178,12 +178,12 @@ class DeletionReport:
 
 
 def namespace_of(owner: str) -> str:
-    """Tenant and namespace of an owner; empty for one that is not known."""
+    """Tenant and namespace of an owner; empty if it is unknown."""
     return "/".join(owner.removeprefix(SCHEMA).split("/")[:2])
 
 
 def marker_row(marker: Deletion) -> Row:
-    """One deletion under way."""
+    """One pending deletion."""
     return {
         "id": action_id(marker), "ledger": marker.ledger, "owner": marker.owner, "rule": marker.rule,
         "stage": marker.stage.value, "bytes": marker.length, "since_ms": marker.since_ms, "at_ms": marker.at_ms,
@@ -201,7 +201,7 @@ def _node(node: Pointers, ledger: int) -> Row:
 
 
 def _planned(marker: Deletion, mode: str) -> PlanRow:
-    """No objects go without a person's yes."""
+    """Deletions of objects always require an operator's approval."""
     ask = mode == "approve" or (mode == "enforce" and marker.rule in STRAYS)
     waits = ask and marker.stage is DeletionStage.MARKED and not marker.approved
     return _action(marker_row(marker), AWAITING if waits else marker.stage.value)

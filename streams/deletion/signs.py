@@ -8,7 +8,7 @@ from trueup.streams.runtime.signs import Signs
 
 
 def signs(status: Mapping[str, Any]) -> Signs:
-    """What the application's status says of unreferenced ledgers and their deletions."""
+    """Health from the unreferenced ledgers and deletions in the application's status."""
     found = status["deletion"]
     if found is None:
         return Signs()

@@ -1,4 +1,4 @@
-"""The deletion stream: ledgers and objects that no owner points to, until storage confirms that they are gone."""
+"""The deletion stream: deletes ledgers and objects that no owner references, until storage confirms the deletion."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -29,7 +29,8 @@ DELETE_S = 1.0
 
 
 class DeletionStream(Stream):
-    """Of the ledgers of one BookKeeper cluster: of those that their owners forgot, or of those that operators name."""
+    """Deletion in one BookKeeper cluster: of ledgers that their owners do not reference, or of those that operators
+    name."""
 
     name = "deletion"
 
@@ -63,17 +64,17 @@ class DeletionStream(Stream):
         return self._context.live.now.deletion
 
     def load(self) -> None:
-        """Take up the deletions of earlier runs."""
+        """Load the deletions of earlier runs."""
         (self._orders or self._markers).load()
         if self._strays:
             self._strays.load()
 
     def watch(self) -> None:
-        """Begin to observe the owners."""
+        """Start to observe the owners."""
         self._owners.start(self._context.supervisor.run)
 
     def begin(self, spark: Session) -> None:
-        """Begin the query that finds what no owner points to, and the loops that delete."""
+        """Start the query that finds unreferenced ledgers, and the loops that delete."""
         supervisor, context = self._context.supervisor, self._context
         if self._orders is None:
             supervisor.query(self.name, lambda: query.start(
@@ -85,11 +86,11 @@ class DeletionStream(Stream):
             supervisor.loop("objects", self._strays.reconcile, DELETE_S)
 
     def end(self) -> None:
-        """Observe no owner more, and so delete nothing more."""
+        """Stop to observe the owners, and therefore to delete."""
         self._owners.close()
 
     def status(self, now_ms: int) -> StreamStatus:
-        """Ledgers by namespace and rule, deletions by stage, and what is wrong."""
+        """Ledgers by namespace and rule, deletions by stage, and problems."""
         report = self._report
         found = report.status()
         return StreamStatus(
@@ -98,15 +99,15 @@ class DeletionStream(Stream):
         )  # fmt: skip
 
     def incomplete(self, noun: str) -> Sequence[str]:
-        """Why what no owner points to is not known yet."""
+        """Why the unreferenced ledgers are not known yet."""
         return self._report.not_ready() if noun in ("unreferenced", "markers", "plan") else []
 
     def rows(self, noun: str, query: Mapping[str, Any]) -> list[Row]:
-        """Ledgers that no owner points to, or deletions under way."""
+        """Unreferenced ledgers, or pending deletions."""
         return self._report.rows(query["limit"]) if noun == "unreferenced" else self._report.markers()
 
     def execute(self, verb: str, names: Mapping[str, Any], arguments: Mapping[str, Any]) -> Row:  # noqa: ARG002 - one
-        """Have a ledger deleted because an operator orders it; its row of the list of deletions."""
+        """Delete a ledger by an operator's order; returns its row of the list of deletions."""
         row = self._report.order(names["ledger"])
         now_ms = self._context.clock()
         made = HistoryRow(now_ms, row["id"], "deletion", "ordered", row["ledger"], rule=row["rule"])
@@ -114,11 +115,11 @@ class DeletionStream(Stream):
         return row
 
     def findings(self, wanted: Filter) -> tuple[Sequence[Finding], int]:
-        """Ledgers and objects that no owner points to, longest forgotten first."""
+        """Unreferenced ledgers and objects, oldest finding first."""
         return self._report.findings(wanted)
 
     def plan(self) -> list[PlanRow]:
-        """Deletions that wait and that are under way; in mode observe what would be begun."""
+        """Deletions that wait and that are in progress; in mode observe those that would be created."""
         return self._report.plan()
 
     def approve(self, ids: Sequence[str] | None) -> list[PlanRow]:

@@ -1,4 +1,4 @@
-"""What deletions are about: ledgers on bookies, or objects of ledgers in tiered storage."""
+"""Targets of deletions: ledgers on bookies, or objects of ledgers in tiered storage."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
@@ -12,11 +12,11 @@ OUTCOMES = {
     "refused": DeletionEvent.REFUSE,
     "retry": DeletionEvent.FAIL,
 }
-"""What the answer to an order means; an unknown one is left to what is observed."""
+"""Events of the results of orders; after an unknown result the next observation decides."""
 
 
 class DeletionResult(NamedTuple):
-    """What became of an order: one of `OUTCOMES`, or unknown; why, in words."""
+    """Result of an order: one of `OUTCOMES`, or unknown; ``detail``: the reason, as text."""
 
     ledger: int
     result: str
@@ -24,40 +24,40 @@ class DeletionResult(NamedTuple):
 
 
 Check = Callable[[Sequence[Deletion]], list[DeletionResult]]
-"""Looks at all that a deletion would look at, and deletes nothing; "ready" where it would."""
+"""Checks all preconditions of a deletion without deleting; "ready" if they hold."""
 
 
 def ready(markers: Sequence[Deletion]) -> list[DeletionResult]:
-    """What a cluster says in which nothing has to be looked at before the deletion itself."""
+    """The check of a cluster in which a deletion has no further preconditions."""
     return [DeletionResult(marker.ledger, "ready", "") for marker in markers]
 
 
 class Item(NamedTuple):
-    """What is to be deleted, as it is now. ``version``: changes with it, -1 where it cannot change; ``places``: all
-    that hold a part of it, and that have to say that it is gone: bookies, or stores with a key."""
+    """The current state of a target. ``version``: changes with it, -1 if it cannot change; ``places``: everything that
+    stores a part of it and must confirm the deletion: bookies, or stores with a key."""
 
     version: int
     places: tuple[str, ...]
 
 
 class Target(Protocol):
-    """What the loop needs of connectors."""
+    """The operations of connectors that the loop needs."""
 
     def find(self, ledgers: Sequence[int]) -> Mapping[int, Item]:
-        """What there is of these ledgers now; those of which nothing is there are left out."""
+        """Current state of these ledgers, without those that do not exist."""
 
     def delete(self, markers: Sequence[Deletion]) -> list[DeletionResult]:
-        """Delete these, each if nothing that its marker rests on has changed."""
+        """Delete these, each if no precondition of its deletion has changed."""
 
     def held(self, asked: Mapping[int, Sequence[str]]) -> dict[int, dict[str, str]]:
-        """Which of these places do not say that they hold nothing of it, and what they say."""
+        """These places without those that confirm that they contain nothing of it, each with its response."""
 
     def blocked_reason(self) -> str:
-        """Why nothing may be deleted now; empty if it may."""
+        """Why no deletion is possible now; empty if it is."""
 
 
 def items_of(rows: Ledgers) -> dict[int, Item]:
-    """Ledgers as their metadata have them: every bookie that an ensemble names, in order."""
+    """Ledgers according to their metadata: every bookie of any ensemble, in order."""
     places = (tuple(sorted({bookie for ensemble in rows.ensembles(at) for bookie in ensemble}))
               for at in range(len(rows)))  # fmt: skip
     return dict(zip(rows.ledger.tolist(), map(Item, rows.version.tolist(), places), strict=True))

@@ -1,1 +1,1 @@
-"""What commands are made of: options, tables, exit codes, checks, and the client of the running application."""
+"""Parts of commands: options, tables, exit codes, and the client of the running application."""

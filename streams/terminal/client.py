@@ -1,4 +1,4 @@
-"""The running application, over HTTP with short time-outs. Errors become ours."""
+"""HTTP client of the running application, with short timeouts. HTTP errors become errors of Trueup."""
 
 import getpass
 import json
@@ -20,7 +20,7 @@ CONNECT_S, READ_S = 2.0, 30.0
 
 
 class Answered(TrueupError):  # noqa: N818 - as in trueup.state.common.errors
-    """The application answered with an error. ``status`` is the HTTP status."""
+    """The application returned an error. ``status`` is the HTTP status."""
 
     def __init__(self, status: int, expected: str, found: str, todo: str) -> None:
         super().__init__(expected, found, todo)
@@ -32,8 +32,8 @@ class Answered(TrueupError):  # noqa: N818 - as in trueup.state.common.errors
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A list as the application gives it: ``total`` rows without the limit; ``incomplete``: why rows may be missing or
-    old, empty if not."""
+    """A list from the application: ``total``: number of rows without the limit; ``incomplete``: why rows may be missing
+    or outdated, empty if none are."""
 
     rows: list[dict[str, Any]]
     total: int
@@ -41,7 +41,7 @@ class Listed:
 
 
 class Api:
-    """One application. ``now_ms`` is its clock at the last answer."""
+    """The API of one application. ``now_ms``: its clock at the last response."""
 
     def __init__(self, base: str, read_s: float = READ_S) -> None:
         self.base = (base if "://" in base else f"http://{base}").rstrip("/")
@@ -50,38 +50,38 @@ class Api:
         self._pool = urllib3.PoolManager(timeout=Timeout(connect=CONNECT_S, read=read_s), retries=False)
 
     def get(self, path: str, **parameters: object) -> Any:
-        """Ask /api/PATH; parameters that are None are left out."""
+        """GET /api/PATH; parameters that are None are omitted."""
         asked = {name: value for name, value in parameters.items() if value is not None}
         return self._send("GET", f"{path}?{urlencode(asked)}" if asked else path)
 
     def rows(self, path: str, **parameters: object) -> "Listed":
-        """Ask for a list."""
+        """Get a list."""
         found = self.get(path, **parameters)
         incomplete = self._headers.get(INCOMPLETE)
         total = int(self._headers.get(TOTAL, len(found)))
         return Listed(found, total, json.loads(incomplete) if incomplete else "")
 
     def post(self, path: str, body: Mapping[str, object]) -> Any:
-        """Send a JSON object."""
+        """POST a JSON object."""
         return self._send("POST", path, body)
 
     def put(self, path: str, body: Mapping[str, object]) -> Any:
-        """Send a JSON object."""
+        """PUT a JSON object."""
         return self._send("PUT", path, body)
 
     def _send(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Any:
-        """The answer. Raises `Retry` when there is none, `Answered` or `BadSettings` when it is an error."""
+        """Returns the response. Raises `Retry` if there is none, `Answered` or `BadSettings` for an error."""
         data = None if body is None else json.dumps(body)
         headers = {USER: _user(), **({"Content-Type": "application/json"} if data else {})}
         try:
             response = self._pool.request(method, f"{self.base}/api/{path}", body=data, headers=headers)
             found = json.loads(response.data)
         except HTTPError as error:
-            todo = "start it with `trueup run`, or say where it is with --api or TRUEUP_API"
-            raise Retry(f"Trueup to answer at {self.base}", _words(error), todo) from error
+            todo = "start it with `trueup run`, or set its URL with --api or TRUEUP_API"
+            raise Retry(f"a response of Trueup at {self.base}", _words(error), todo) from error
         except ValueError as error:
-            other = f"HTTP {response.status} without JSON: something else listens there"
-            raise Retry(f"Trueup to answer at {self.base}", other, "correct --api or TRUEUP_API") from error
+            other = f"HTTP {response.status} without JSON, so another server"
+            raise Retry(f"a response of Trueup at {self.base}", other, "correct --api or TRUEUP_API") from error
         self._headers = response.headers
         if "Date" in response.headers:
             self.now_ms = int(parsedate_to_datetime(response.headers["Date"]).timestamp() * 1000)
@@ -91,7 +91,7 @@ class Api:
 
 
 def _user() -> str:
-    """Who asks, for the history."""
+    """The user who runs the command, for the history."""
     try:
         name = getpass.getuser()
     except (OSError, KeyError):
@@ -100,7 +100,7 @@ def _user() -> str:
 
 
 def segment(name: str) -> str:
-    """One part of a path."""
+    """One segment of a path, quoted."""
     return quote(name, safe="")
 
 
@@ -113,5 +113,5 @@ def _error(status: int, found: Any) -> Answered | BadSettings:
     said = found if isinstance(found, dict) else {}
     if problems := said.get("problems"):
         return BadSettings(problems)
-    expected, seen = said.get("expected", "an answer"), said.get("found", f"HTTP {status}")
-    return Answered(status, expected, seen, said.get("todo", "look at its log"))
+    expected, seen = said.get("expected", "a successful response"), said.get("found", f"HTTP {status}")
+    return Answered(status, expected, seen, said.get("todo", "see the log of Trueup"))

@@ -13,7 +13,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def default_api(env: Mapping[str, str] = os.environ) -> str:
-    """Where the application of this machine listens, by its settings in the environment or by default."""
+    """URL of the application on this machine, from the settings in the environment or the defaults."""
     http = HttpSettings()
     host = env.get("TRUEUP__HTTP__HOST", http.host)
     return f"http://{'127.0.0.1' if host in ('0.0.0.0', '::') else host}:{env.get('TRUEUP__HTTP__PORT', http.port)}"  # noqa: S104

@@ -1,4 +1,4 @@
-"""Tables for people, JSON for programs, progress on stderr for what takes long."""
+"""Output of commands: tables for people, JSON for programs, progress of long operations on stderr."""
 
 import json
 import os
@@ -28,16 +28,13 @@ QUIET_S = 2.0
 ENDLESS = 100_000
 FLEXIBLE = 14
 LONGEST = 500
-"""Characters of a cell: longer than the name of anything that can be asked for."""
+"""Maximum length of a cell: longer than the name of any resource."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: its title, what of a row it shows, whether it is a number.
-
-    On a terminal a column that ``wraps`` breaks lines and one that ``clips`` ends with an ellipsis; the others are
-    always whole.
-    """
+    """A column: title, cell of a row, and whether cells are numbers. On a terminal a column that ``wraps`` breaks lines
+    and one that ``clips`` ends with an ellipsis; the others are never shortened."""
 
     title: str
     cell: Callable[[Row], object]
@@ -47,7 +44,7 @@ class Column:
 
 
 def table(rows: Sequence[Row], columns: Sequence[Column], empty: str) -> None:
-    """Print rows, or say what it means that there are none."""
+    """Print rows, or a text if there are none."""
     if not rows:
         click.echo(empty)
         return
@@ -65,7 +62,7 @@ def table(rows: Sequence[Row], columns: Sequence[Column], empty: str) -> None:
         made.add_column(
             column.title,
             justify="right" if column.number else "left",
-            # rich makes only columns narrower that may wrap; the cells of one that clips do not.
+            # rich narrows only columns that may wrap; cells of a clipped column do not wrap.
             no_wrap=not (column.wraps or column.clips),
             overflow="ellipsis" if column.clips else "fold",
             min_width=width,
@@ -77,7 +74,7 @@ def table(rows: Sequence[Row], columns: Sequence[Column], empty: str) -> None:
 
 
 def listing(output: str, found: "Listed", columns: Sequence[Column], empty: str) -> int:
-    """Print a list, that a limit cut it, and why it may be incomplete; the exit code."""
+    """Print a list, whether a limit truncated it, and why it may be incomplete; returns the exit code."""
     shown = len(found.rows)
     if output == "json":
         whole = {"incomplete": found.incomplete, "shown": shown, "total": found.total, "rows": found.rows}
@@ -100,8 +97,8 @@ def _text(value: object) -> str:
 
 
 def show(renderable: object, least: int = 0) -> None:
-    """Print something of rich's without trailing blanks: as wide as the terminal, but not narrower than ``least``,
-    or as wide as it wants to be where there is no terminal."""
+    """Print a renderable of rich without trailing blanks: as wide as the terminal and at least ``least``; without a
+    terminal as wide as its contents."""
     from rich.console import Console
 
     console = Console(highlight=False)
@@ -116,7 +113,7 @@ def show(renderable: object, least: int = 0) -> None:
 
 
 def styled(text: str, style: str = "") -> str:
-    """A text in the style of a verdict or level; click takes colours off where stdout is no terminal."""
+    """A text in the style of a verdict or level; click removes colours if stdout is not a terminal."""
     colour = STYLES.get(style or text)
     return click.style(text, fg=colour, bold=True) if colour and not os.environ.get("NO_COLOR") else text
 
@@ -134,7 +131,7 @@ def as_json(value: object) -> None:
 
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[str], None]]:
-    """Say on stderr what is going on if it takes longer than two seconds; call the result to say it better."""
+    """Print progress on stderr if it takes longer than two seconds; call the result to update the text."""
     from rich.console import Console
 
     console = Console(stderr=True, highlight=False)
@@ -165,7 +162,7 @@ def progress(what: str) -> Iterator[Callable[[str], None]]:
 
 
 def ago(api: "Api", field: str) -> Callable[[Row], str]:
-    """A cell with the time since a field of a row, by the clock of the application."""
+    """A cell with the time since a field of a row, by the application's clock."""
     return lambda row: since(api.now_ms, row[field])
 
 

@@ -1,1 +1,1 @@
-"""The commands of `trueup`, a module each."""
+"""The commands of `trueup`, one module each."""

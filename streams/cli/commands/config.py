@@ -1,4 +1,4 @@
-"""trueup config: live keys through the running application; the file without it."""
+"""trueup config: live settings of the running application, and checks of a configuration file."""
 
 import os
 from pathlib import Path

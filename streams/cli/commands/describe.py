@@ -1,4 +1,4 @@
-"""trueup describe: everything about one thing."""
+"""trueup describe: all details of one resource."""
 
 import click
 

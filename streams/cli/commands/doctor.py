@@ -44,21 +44,21 @@ def doctor(path: Path | None, pairs: tuple[str, ...], output: str, skip_spark: b
 
 
 def _show(check: Check) -> None:
-    """One check, as soon as it is made."""
+    """Print one check as soon as its result is known."""
     said = check.found + (f" -> {check.todo}" if check.todo else "")
     click.echo(f"{out.styled(f'{check.status:4}', check.status)}  {check.name}: {said}")
 
 
 def examined(settings: Settings, progress: Callable[[str], None], skip_spark: bool) -> Iterator[Check]:
-    """Every check there is, in the order in which things are needed."""
+    """All checks, in the order in which Trueup needs the results."""
     from trueup.streams.cli import machine
 
     for name, look in machine.all_of(settings, progress):
-        progress(f"looking at {name}")
+        progress(f"checking {name}")
         yield from tried(name, look)
     for stream in STREAMS:
         progress(f"checking {stream.name}")
         yield from tried(stream.name, lambda checks=stream.checks: checks(settings))  # type: ignore[misc]
     if not skip_spark:
-        progress("trying Spark")
+        progress("checking Spark")
         yield from tried("spark", lambda: machine.spark(settings))

@@ -1,4 +1,4 @@
-"""trueup get: one row for each thing."""
+"""trueup get: lists of resources, one row each."""
 
 import click
 
@@ -98,7 +98,7 @@ def actions(api: str, output: str, limit: int) -> int:
 
 
 def full_rule(rule: str | None) -> str | None:
-    """The whole id of a rule that may have been given without its stream."""
+    """Full id of a rule, which may be given without its stream."""
     if rule is None or rules().find(rule):
         return rule
     return next((known.id for known in rules() if short(known.id) == rule), rule)

@@ -1,4 +1,4 @@
-"""trueup journal: what is done to the journal while no application runs."""
+"""trueup journal: maintenance of the journal while no application is running."""
 
 from pathlib import Path
 
@@ -39,7 +39,7 @@ def begin_anew(path: Path | None, pairs: tuple[str, ...], certain: bool) -> int:
     if not certain:
         click.echo(f"Topics to be emptied: {', '.join(anew.FORGOTTEN)}. To execute it, add --yes.")
         return codes.CHANGES
-    with out.progress("beginning anew"):
+    with out.progress("removing observations"):
         forgotten = anew.begin_anew(chosen)
-    click.echo(f"Forgotten: {', '.join(forgotten)}. `trueup run` reads everything afresh.")
+    click.echo(f"Emptied: {', '.join(forgotten)}. The next `trueup run` reads everything again.")
     return codes.OK

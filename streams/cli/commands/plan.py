@@ -45,12 +45,12 @@ def plan(api: str, output: str) -> int:
 
 
 def _next(now_ms: int, row: Row) -> str:
-    """When a ledger that a worker left as it was is tried again."""
+    """Time until the next attempt, for a ledger that a worker did not repair."""
     return f"in {since(row['next_ms'], now_ms)}" if row["next_ms"] and row["next_ms"] > now_ms else ""
 
 
 def _reason(row: Row) -> str:
-    """Why, and what keeps it from being done."""
+    """The reason of an action, and what blocks it."""
     detail = row["evidence"].get("detail")
     return f"{row['reason']} ({detail})" if detail else str(row["reason"])
 

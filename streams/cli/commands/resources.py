@@ -1,4 +1,4 @@
-"""The subcommands of `trueup get` and `trueup describe` that the streams of the catalog bring along."""
+"""The subcommands of `trueup get` and `trueup describe` that streams of the catalog define."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ _VARIABLE = re.compile(r"<(?:\w+:)?(\w+)>")
 
 
 class InOrder(click.Group):
-    """Lists its commands in the order in which they are needed."""
+    """Lists commands in the order of their definition."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """Names of the commands."""
@@ -23,14 +23,14 @@ class InOrder(click.Group):
 
 
 class Resources(InOrder):
-    """Its own commands and those of the streams. The list of streams is read for each request."""
+    """Its own commands and those of the streams. The catalog is read for each request."""
 
     def of(self, commands: Commands) -> Sequence[click.Command]:  # noqa: ARG002 - see the groups below
-        """The commands that a stream brings for this group."""
+        """The commands of a stream for this group."""
         return ()
 
     def generic(self) -> Iterator[click.Command]:
-        """A command for each noun that has none of its own."""
+        """A command for each noun without a command of its own."""
         yield from ()
 
     def _all(self) -> dict[str, click.Command]:
@@ -47,7 +47,7 @@ class Resources(InOrder):
 
 
 class Lists(Resources):
-    """Of `trueup get`."""
+    """The group `trueup get`."""
 
     def of(self, commands: Commands) -> Sequence[click.Command]:
         """The lists of a stream."""
@@ -59,26 +59,26 @@ class Lists(Resources):
 
 
 class Details(Resources):
-    """Of `trueup describe`."""
+    """The group `trueup describe`."""
 
     def of(self, commands: Commands) -> Sequence[click.Command]:
         """The descriptions of a stream."""
         return commands.describe
 
     def generic(self) -> Iterator[click.Command]:
-        """All fields, line by line, of each thing that has a title and no command of its own."""
+        """All fields, one per line, of each noun that has a title and no command of its own."""
         return (_detail(thing) for stream in STREAMS for thing in stream.things if thing.about)
 
 
 class Groups(Resources):
-    """Of `trueup` itself: commands such as `trueup link`."""
+    """The group `trueup`, with commands such as `trueup link`."""
 
     def of(self, commands: Commands) -> Sequence[click.Command]:
-        """The further commands of a stream."""
+        """Further commands of a stream."""
         return commands.groups
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Those of the streams stand before explain."""
+        """Names of the commands; those of the streams are listed before explain."""
         names = super().list_commands(ctx)
         own = list(self.commands)
         brought = [name for name in names if name not in self.commands]

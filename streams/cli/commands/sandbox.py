@@ -1,4 +1,4 @@
-"""trueup sandbox: real servers for anybody's experiments."""
+"""trueup sandbox: real servers on this machine, for experiments."""
 
 import subprocess
 import sys
@@ -68,7 +68,7 @@ def up(root: Path, racks: str, autorecovery: int, version: str, kafka: bool, det
     """
     sizes = _sizes(racks)
     if _answers(root):
-        raise Stop(f"no sandbox running in {root}", "one that answers", "use it, or `trueup sandbox down` first")
+        raise Stop(f"none in {root}", "a running sandbox", "use it, or run `trueup sandbox down` first")
     if detach:
         words = ["--racks", racks, "--autorecovery", str(autorecovery), "--version", version]
         _leave(root, [*words, *(["--kafka"] if kafka else [])])
@@ -103,7 +103,7 @@ def _answers(root: Path) -> bool:
 
 
 def _leave(root: Path, words: list[str]) -> None:
-    """Start a process of its own that supervises the servers, and wait until they answer."""
+    """Start a separate process that supervises the servers, and wait until they respond."""
     root.mkdir(parents=True, exist_ok=True)
     log = root / "sandbox.log"
     command = [sys.executable, "-m", "trueup.streams.cli.main", "sandbox", "up", "--dir", str(root), *words]
@@ -118,14 +118,14 @@ def _leave(root: Path, words: list[str]) -> None:
             better(_last_line(log) or "starting the sandbox")
             if time.monotonic() > deadline:
                 child.terminate()
-                raise Retry("the sandbox to be up", f"not after {READY_S:.0f} s", f"see {log}")
+                raise Retry("the sandbox to be up", f"not within {READY_S:.0f} s", f"see {log}")
             time.sleep(0.1)
-        child.returncode = 0  # nobody waits for it any more, and Popen would complain of that
+        child.returncode = 0  # prevents Popen's ResourceWarning: nothing waits for this process any more
     click.echo(_ready(root))
 
 
 def _configure(root: Path, zookeeper: str, script: Path, autorecovery: list[str]) -> None:
-    """A configuration of Trueup for this sandbox, made once and then the operator's own."""
+    """Write a Trueup configuration for this sandbox, if none exists; an existing one is never changed."""
     path = root / "trueup.yaml"
     if path.exists():
         return
@@ -144,11 +144,11 @@ def _last_line(log: Path) -> str:
 
 
 def _ready(root: Path) -> str:
-    return f"The sandbox is up. Watch it with\n  trueup run -c {root / 'trueup.yaml'}"
+    return f"The sandbox is up. Observe it with\n  trueup run -c {root / 'trueup.yaml'}"
 
 
 def _asking(do: str, name: str, what: str) -> Callable[[Path, str], None]:
-    """Ask the running sandbox and show what it is then."""
+    """Send a request to the running sandbox and print the new status."""
 
     def ask(root: Path, output: str) -> None:
         from trueup.connectors.sandbox.control import Remote

@@ -72,7 +72,7 @@ def _good(found: Row, said: Health, ready: bool) -> bool:
 
 
 def _awaited(api: Api, deadline: float, ready: bool, better: Callable[[str], None]) -> tuple[Row, Health]:
-    """The status once it is good, or as it is when time runs out."""
+    """The status once it is as requested, or the last one when time runs out."""
     while True:
         late = time.monotonic() >= deadline
         try:
@@ -84,7 +84,7 @@ def _awaited(api: Api, deadline: float, ready: bool, better: Callable[[str], Non
         except Retry as error:
             if late:
                 raise
-            better(f"waiting for an answer of {api.base}: {error.found}")
+            better(f"waiting for a response of {api.base}: {error.found}")
         time.sleep(POLL_S)
 
 

@@ -135,8 +135,8 @@ class FakeEngine:
         return self
 
     def forgotten(self) -> "FakeEngine":
-        """A topic forgot two ledgers: one waits for an operator, and one bookie has not confirmed the deletion of the other.
-        The topic of a third ledger is not there."""
+        """A topic forgot two ledgers: one waits for an operator, and one bookie has not confirmed the other.
+        The topic of a third ledger does not exist."""
         since_ms = NOW - 31 * DAY // 2  # the same in words however long the tests take
         owner = "public/default/persistent/orders"
         more = {"cursor": "", "component": "data", "state": "closed", "bytes": 3 << 20, "since_ms": since_ms,

@@ -92,7 +92,7 @@ def test_wrong_usage(run: Run, words: list[str]) -> None:
 def test_no_application(run: Run) -> None:
     address = f"http://127.0.0.1:{free_port()}"
     code, out, err = run("get", "ledgers", "--api", address)
-    assert (code, out, f"expected Trueup to answer at {address}" in err, "Connection refused" in err) == (
+    assert (code, out, f"expected a response of Trueup at {address}" in err, "Connection refused" in err) == (
         4,
         "",
         True,

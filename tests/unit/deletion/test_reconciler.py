@@ -73,7 +73,7 @@ def test_in_approve_only_what_was_approved_is_deleted() -> None:
 def test_only_what_is_marked_can_be_approved() -> None:
     loop = Loop("approve").hear(ONE)
     loop.reconcile()
-    with pytest.raises(Refused, match="expected ledgers that are marked"):
+    with pytest.raises(Refused, match="expected ledgers whose deletion is marked"):
         loop.markers.approve([7])
 
 

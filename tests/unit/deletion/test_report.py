@@ -164,7 +164,7 @@ def test_why_nothing_can_be_said_yet(synced: bool, problem: str, epoch: int, say
     assert loop.said.not_ready() == says
 
 
-@pytest.mark.parametrize(("mode", "says"), [("observe", []), ("enforce", ["nothing is deleted now: no INSTANCEID"])])
+@pytest.mark.parametrize(("mode", "says"), [("observe", []), ("enforce", ["deletions are blocked: no INSTANCEID"])])
 def test_why_nothing_is_deleted_though_it_should_be(mode: str, says: list[str]) -> None:
     loop = Loop(mode).hear()
     loop.cluster.problem = "no INSTANCEID"

@@ -71,7 +71,7 @@ def test_the_page_shows_what_is_forgotten_and_how_far_it_is(client: FlaskClient)
 def test_the_page_says_that_nothing_is_forgotten(client: FlaskClient, engine: FakeEngine) -> None:
     engine.state["deletion"] |= {"forgotten": [], "markers": {}, "oldest_ms": None}
     section = client.get("/api/page").get_json()["deletion"]
-    assert ("Every ledger has its owner." in section, "under way: none" in section) == (True, True)
+    assert ("No unreferenced ledgers." in section, "in progress: none" in section) == (True, True)
 
 
 def test_without_owners_the_page_says_nothing_of_them() -> None:

@@ -1,1 +1,1 @@
-"""Drills on real servers, with Trueup and without."""
+"""Demos on real servers, with and without Trueup."""

@@ -1,4 +1,4 @@
-"""Trueup as a process of its own, run as an operator runs it, and what it says over its API."""
+"""Runs Trueup in a separate process, as an operator would, and queries its API."""
 
 import json
 import subprocess
@@ -18,20 +18,20 @@ READY_S = 180.0
 
 
 class Application:
-    """`trueup run` with a settings file of its own below ``root``."""
+    """`trueup run` with its own settings file below ``root``."""
 
     def __init__(self, settings: Mapping[str, object], root: Path) -> None:
         port = free_port()
         root.mkdir(parents=True, exist_ok=True)
         self._file, self.log = root / "trueup.yaml", root / "trueup.log"
         whole = {**settings, "http": {"port": port}, "data_dir": str(root / "data")}
-        self._file.write_text(json.dumps(whole, indent=2))  # JSON is YAML too
+        self._file.write_text(json.dumps(whole, indent=2))  # JSON is valid YAML
         self._api = Api(f"http://127.0.0.1:{port}", read_s=5.0)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def pid(self) -> int:
-        """Its process id; 0 while it does not run."""
+        """Its process id; 0 if it is not running."""
         return self._process.pid if self._process is not None else 0
 
     def __enter__(self) -> Self:
@@ -52,7 +52,7 @@ class Application:
                 self._process.wait()
 
     def wait_until(self, what: str, condition: Any, timeout_s: float = READY_S) -> None:
-        """Wait for something that its status says."""
+        """Wait until the status meets a condition."""
         wait_until(lambda: (status := self.status()) is not None and condition(status), timeout_s, what)
 
     def set(self, key: str, value: object) -> None:
@@ -60,19 +60,19 @@ class Application:
         self._api.put(f"config/{key}", {"value": value})
 
     def link(self, name: str) -> dict[str, Any]:
-        """Everything about a link."""
+        """All details of a link."""
         found: dict[str, Any] = self._api.get(f"links/{name}")
         return found
 
     def refill(self, link: str) -> list[dict[str, Any]]:
-        """What the target of a link gets back, as far as that can begin now."""
+        """Refill of a link's target, if it can begin now."""
         rows: list[dict[str, Any]] = self._api.post(f"links/{link}/refill", {"certain": True})
         return rows
 
     def status(self) -> dict[str, Any] | None:
-        """Its status, None while it does not answer yet. Raises `Stop` when it ended."""
+        """Its status, None while it does not respond. Raises `Stop` if it ended."""
         if self._process is not None and self._process.poll() is not None:
-            raise Stop("Trueup to run", f"exit code {self._process.returncode}", f"read {self.log}")
+            raise Stop("Trueup to run", f"exit code {self._process.returncode}", f"see {self.log}")
         try:
             found: dict[str, Any] = self._api.get("status")
             return found
@@ -81,13 +81,13 @@ class Application:
 
 
 class Trueup(Application):
-    """Trueup on a sandbox cluster, its placement in `enforce`."""
+    """Trueup on a sandbox cluster, with placement in mode `enforce`."""
 
     def __init__(self, cluster: SandboxCluster, root: Path) -> None:
         settings = {
             "cluster": {"zookeeper": str(cluster.zookeeper.address), "name": "drill", "session_timeout_ms": 4_000},
             "racks": {"source": "script", "script": str(cluster.rack_script)},
-            # A drill loses half of its bookies on purpose, and nobody wants to wait for it.
+            # A drill loses half of the bookies intentionally; short grace and no hold keep it short.
             "placement": {"mode": "enforce", "grace_s": 1.0, "hold_share": 0.6, "decline_retry_s": 10.0},
             "journal": {"bootstrap": cluster.kafka.bootstrap},
             "spark": {"buckets": 16, "memory": "1g"},
@@ -99,17 +99,17 @@ class Trueup(Application):
         self._begun_ms = 0
 
     def begin(self) -> None:
-        """Count the time to safe from now on."""
+        """Start to measure times to safe."""
         self.safe_ms.clear()
         self._begun_ms = time.time_ns() // 1_000_000
 
     def riskiest(self, count: int) -> list[dict[str, Any]]:
-        """The first findings of its list."""
+        """The findings with the highest risk."""
         rows: list[dict[str, Any]] = self._api.get("findings", verdict="drifted", limit=count)
         return rows
 
     def look(self) -> dict[str, Any] | None:
-        """Its status, after taking note of which ledgers drifted, became safe or are blocked."""
+        """Get the status and record which ledgers are drifted, safe or blocked."""
         status = self.status()
         if status is None or not status["ready"]:
             return None
@@ -127,18 +127,18 @@ class Trueup(Application):
         return status
 
     def story(self, ledger: int) -> str:
-        """What it knows of a ledger and did about it."""
+        """Findings and actions of a ledger, as text."""
         try:
             found = self._api.get(f"ledgers/{ledger}")
         except TrueupError as error:
             return str(error)
         mark, now_ms = found["mark"], time.time_ns() // 1_000_000
         holder = mark and mark["locked_by"]
-        marked = f"its mark is held by {holder}" if holder else "its mark is there" if mark else "it has no mark"
+        marked = f"its mark is held by {holder}" if holder else "its mark exists" if mark else "it has no mark"
         past = (f"{event['event']} {(now_ms - event['at_ms']) // 1000} s ago" for event in found["history"])
-        return f"{found['verdict']}, {marked}; {', '.join(past) or 'nothing was done'}"
+        return f"{found['verdict']}, {marked}; {', '.join(past) or 'no actions'}"
 
     def actions(self) -> list[dict[str, Any]]:
-        """What it did, newest first."""
+        """Executed actions, newest first."""
         rows: list[dict[str, Any]] = self._api.get("actions", limit=10_000)
         return rows

@@ -1,8 +1,8 @@
-"""The drill itself: write, lose rack 2, get it back, lose rack 1, read everything back.
+"""The rack drill: write, lose rack 2, restart it, lose rack 1, read everything.
 
-The same steps run with Trueup and without it. Without means BookKeeper as it is shipped: its Auditor repairs lost
-copies, its placement check is off, its workers do not repair placement. It gets as long between the two losses as
-Trueup took.
+The same steps run with and without Trueup. Without Trueup, BookKeeper runs with its defaults: the Auditor repairs lost
+replicas, its placement check is disabled, and the workers do not repair placement. The time between the two losses is
+the same in both runs.
 """
 
 import statistics
@@ -23,25 +23,25 @@ from trueup.streams.demo.truth import Truth
 Say = Callable[[str], None]
 ENTRIES = 20
 SHAPES = ((2, 2), (2, 2), (2, 2), (3, 3), (4, 2))
-OPEN_SHARE = 10  # one ledger in so many is open when rack 2 dies
+OPEN_SHARE = 10  # one in this many ledgers is open when rack 2 is killed
 QUIET_S = 1.0
 TRIES = 12
 STUCK_S = 10.0
 FORGOTTEN_S = 45.0
-"""Longer than a worker rests after it failed twice, as it may have while one rack was away."""
+"""Longer than a worker waits after two failures, which are possible while a rack is lost."""
 SAY_EVERY_S = 2.0
 POLL_S = 0.25
 GIVE_UP_S = 420.0
 SETTINGS = {
-    # A worker idles this long after a repair that did not lead to an adhering ensemble (5 s by default): with one
-    # rack left that is every repair.
+    # A worker waits this long after a repair without an adhering ensemble (5 s by default): with one rack left,
+    # that is every repair.
     "rwRereplicateBackoffMs": 100,
 }
 
 
 @dataclass(slots=True)
 class DrillResult:
-    """What one drill came to. ``entries`` and ``lost`` count those of closed ledgers; times in seconds."""
+    """Result of one drill. ``entries`` and ``lost`` count entries of closed ledgers; times in seconds."""
 
     name: str
     closed: int = 0
@@ -67,7 +67,7 @@ class DrillResult:
 
 
 class Drill:
-    """One run on a cluster of its own. ``wait_s``: how long rack 2 is left alone without Trueup."""
+    """One drill on its own cluster. ``wait_s``: time between the two losses without Trueup."""
 
     def __init__(
         self, cluster: SandboxCluster, writer: LedgerWriter, truth: Truth, trueup: Trueup | None, say: Say
@@ -79,7 +79,7 @@ class Drill:
         self.result = DrillResult("with Trueup" if trueup else "without")
 
     def run(self, ledgers: int, wait_s: float) -> DrillResult:
-        """All of it."""
+        """Run all steps."""
         begun = time.monotonic()
         self._write(ledgers)
         self._lose_rack_2()
@@ -89,7 +89,7 @@ class Drill:
             self._blocked_one()
             self._let_trueup_work(self._trueup)
         else:
-            self._say(f"BookKeeper as it is shipped has {wait_s:.0f} s to itself")
+            self._say(f"waiting {wait_s:.0f} s for BookKeeper with its defaults")
             time.sleep(wait_s)
         self.result.between_s = time.monotonic() - back
         self.result.still_on_one_rack = len(self._truth.on_one_rack())
@@ -110,30 +110,30 @@ class Drill:
 
     def _lose_rack_2(self) -> None:
         self._cluster.kill("/rack2")
-        self._say("drill one: rack 2 is killed (SIGKILL)")
+        self._say("first loss: rack 2 is killed (SIGKILL)")
         for handle in self._writing:
-            # A busy writer replaces the lost bookie itself: a second fragment.
+            # An active writer replaces the lost bookie itself, with a second fragment.
             self._writer.add(handle, ENTRIES - handle.entries)
             self._writer.close(handle)
             self._closed[handle.ledger] = ENTRIES
         self.result.fragmented = len(self._writing)
         wait_until(lambda: self._truth.registered("/rack2") == 0, 180, "the bookies of rack 2 to be gone")
-        self._say("copies are made up to strength on rack 1: best effort is all BookKeeper has")
+        self._say("BookKeeper re-replicates onto rack 1, the only rack left")
         told = Told(self._say)
         while (left := len(self._truth.short_of("/rack2", 3))) and told.still_s < STUCK_S:
             self._look()
-            told(f"  {left} ledgers have a member on the dead rack", left)
+            told(f"  {left} ledgers have a member on the lost rack", left)
             time.sleep(0.25)
 
     def _get_rack_2_back(self) -> None:
         self._cluster.start("/rack2")
         wait_until(lambda: self._truth.registered("/rack2") == 3, 180, "the bookies of rack 2 to be back")
         self.result.found_on_one_rack = len(self._truth.on_one_rack())
-        self._say(f"rack 2 is back: {self.result.found_on_one_rack} closed ledgers live on one rack alone")
+        self._say(f"rack 2 is back: {self.result.found_on_one_rack} closed ledgers have all replicas on one rack")
 
     def _blocked_one(self) -> None:
-        """A ledger that no two racks can hold: three members, two copies. The two that share a rack are to be on
-        rack 2, or the next loss would prove what is shown as blocked."""
+        """Write a ledger that two racks cannot hold: three members, two replicas. The two members in the same rack must
+        be on rack 2; otherwise the next loss destroys the ledger that is expected to be blocked."""
         for _ in range(TRIES):
             ledger = self._writer.write(3, 2, 2, ENTRIES)
             if self._truth.racks(ledger).count("/rack2") == 2:
@@ -159,34 +159,32 @@ class Drill:
             calm = calm + POLL_S if done and self._truth.on_one_rack() <= set(trueup.blocked) else 0.0
             time.sleep(POLL_S)
         for ledger, reason in sorted(trueup.blocked.items()):
-            self._say(f"  ledger {ledger} is blocked and never marked: {reason}")
+            self._say(f"  ledger {ledger} is blocked and not marked: {reason}")
         for ledger in sorted(self._truth.on_one_rack() - set(trueup.blocked)):
-            self._say(f"  ledger {ledger} is on one rack still: {trueup.story(ledger)}")
+            self._say(f"  ledger {ledger} is still on one rack: {trueup.story(ledger)}")
         done_by = Counter(action["outcome"] for action in trueup.actions())
         self.result.marks, self.result.repairs = done_by["ordered"], done_by["safe"]
         self.result.blocked = len(trueup.blocked)
         self.result.time_to_safe_s = [ms / 1000 for ms in trueup.safe_ms.values()]
 
     def _restart_workers(self) -> None:
-        """As an operator would. A daemon that takes a lock in the instant of its release forgets that it holds it:
-        `ZkLedgerUnderreplicationManager.releaseUnderreplicatedLedger` deletes the znode first and its own note after.
-        """
-        self._say("  no repair ended for a while: the AutoRecovery daemons are restarted, which frees their locks")
+        """Restart the AutoRecovery daemons, as an operator would. A daemon that takes a lock while it releases it loses
+        track of the lock: `ZkLedgerUnderreplicationManager.releaseUnderreplicatedLedger` deletes the znode first and
+        its own entry afterwards."""
+        self._say("  no repair completed for a while: restarting the AutoRecovery daemons, which releases their locks")
         self._cluster.stop("autorecovery")
         self._cluster.start("autorecovery")
 
     def _tell_order(self, trueup: Trueup) -> None:
         for row in trueup.riskiest(3):
-            self._say(
-                f"  drifted, to be marked first: ledger {row['ledger']}, {row['copies']} copies on {row['racks']} rack"
-            )
+            self._say(f"  highest risk: ledger {row['ledger']}, {row['copies']} copies on {row['racks']} rack")
 
     def _look(self) -> dict[str, Any] | None:
         return self._trueup.look() if self._trueup is not None else None
 
     def _lose_rack_1(self) -> None:
         self._cluster.kill("/rack1")
-        self._say("drill two: rack 1 is killed; every entry of every closed ledger is read back")
+        self._say("second loss: rack 1 is killed (SIGKILL); every entry of every closed ledger is read")
         for ledger, entries in self._closed.items():
             found = self._writer.verify(ledger, entries)
             self.result.entries += entries
@@ -197,14 +195,14 @@ class Drill:
 
 
 class Told:
-    """Says what changed, but not too often; knows for how long nothing has."""
+    """Prints changes with a minimum interval, and measures the time since the last change."""
 
     def __init__(self, say: Say) -> None:
         self._say, self._seen, self._unsaid = say, object(), False
         self._moved = self._said = time.monotonic() - SAY_EVERY_S
 
     def __call__(self, text: str, state: object) -> None:
-        """Say ``text`` if ``state`` is another than last time."""
+        """Print ``text`` if ``state`` has changed."""
         now = time.monotonic()
         if state != self._seen:
             self._seen, self._moved, self._unsaid = state, now, True
@@ -225,7 +223,7 @@ def _line(status: dict[str, Any]) -> str:
 
 
 def drill(root: Path, with_trueup: bool, ledgers: int, wait_s: float, say: Say) -> DrillResult:
-    """Run one drill on servers of its own below ``root``."""
+    """Run one drill on its own servers below ``root``."""
     racks = {"/rack1": 3, "/rack2": 3}
     with SandboxCluster(
         root / "cluster", racks, autorecovery=2, kafka=True, worker_repairs=with_trueup, settings=SETTINGS
@@ -235,7 +233,7 @@ def drill(root: Path, with_trueup: bool, ledgers: int, wait_s: float, say: Say) 
         if not with_trueup:
             return _on(cluster, None, ledgers, wait_s, say)
         with Trueup(cluster, root / "trueup") as trueup:
-            say("starting Trueup, which takes the Auditor's place")
+            say("starting Trueup, which becomes the Auditor")
             trueup.wait_until("Trueup to hold the Auditor's vote", _holds_vote)
             return _on(cluster, trueup, ledgers, wait_s, say)
 
@@ -247,7 +245,7 @@ def _on(cluster: SandboxCluster, trueup: Trueup | None, ledgers: int, wait_s: fl
     try:
         with Truth(cluster) as truth:
             if trueup is not None:
-                trueup.wait_until("Trueup to have seen the whole cluster", lambda status: status["ready"])
+                trueup.wait_until("Trueup to be ready", lambda status: status["ready"])
             return Drill(cluster, writer, truth, trueup, say).run(ledgers, wait_s)
     finally:
         writer.shutdown()

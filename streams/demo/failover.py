@@ -1,9 +1,9 @@
-"""`trueup demo failover`: two clusters that copy each other; one dies, its readers and writers go on at the other.
+"""`trueup demo failover`: two clusters replicate each other; one is killed, and its readers and writers continue on the
+other one.
 
-What the death of a cluster may cost is told, not hidden: copying is asynchronous, so orders that it acknowledged in
-its last moments stand at it alone until it returns. They come over then, late and not lost, and are counted.
-
-In the second act the cluster dies again and returns without its data: that is noticed, and it is refilled.
+Replication is asynchronous: orders that the killed cluster acknowledged last exist only there until it returns. They
+are copied then, late but not lost, and counted. In the second part the cluster is killed again and returns without its
+data; this is detected, and it is refilled.
 """
 
 import shutil
@@ -41,7 +41,7 @@ BARS = " ▁▂▃▄▅▆▇█"
 
 @dataclass(slots=True)
 class FailoverResult:
-    """What the failover came to; records unless said otherwise. ``lag``: records behind over time, both links."""
+    """Result of the failover, in records unless stated otherwise. ``lag``: records behind over time, both links."""
 
     acknowledged: int = 0
     unanswered: int = 0
@@ -66,14 +66,14 @@ class FailoverResult:
 
     @property
     def right(self) -> bool:
-        """Nothing lost, doubled, out of order, skipped by the readers, or going round."""
+        """No record is lost, duplicated, out of order, skipped by the readers, or copied in a loop."""
         return not (
             self.lost or self.duplicates or self.disorder or self.missed or self.moving or self.unread or self.wrong
         )
 
 
 def main() -> int:
-    """Run it; 0 only when nothing acknowledged was lost, nothing doubled, and nothing goes round."""
+    """Run the demo; returns 0 only if no acknowledged record is lost or duplicated and none is copied in a loop."""
     err = Console(stderr=True, highlight=False, soft_wrap=True)
     fetch(err, (SET, line().jars))
     with tempfile.TemporaryDirectory(prefix="trueup-failover-") as place:
@@ -83,7 +83,7 @@ def main() -> int:
 
 
 def run(root: Path, say: Say) -> FailoverResult:
-    """The whole drill on servers of its own below ``root``."""
+    """Run the demo on its own servers below ``root``."""
     with Kafka(root / EAST, "256m") as east, Kafka(root / WEST, "256m") as west:
         say("starting two Kafka clusters, east and west")
         with ThreadPoolExecutor(2) as pool:
@@ -95,7 +95,7 @@ def run(root: Path, say: Say) -> FailoverResult:
 
 
 def settings(east: Kafka, west: Kafka) -> dict[str, object]:
-    """What an operator would write; the journal stands at the cluster that outlives the other."""
+    """Settings as an operator would write them; the journal is on the cluster that is not killed."""
     link = {"topics": [TOPIC], "mode": "enforce", "copy": "batches", "heartbeat_s": 1.0, "lease_s": 2.0}
     return {
         "cluster": {"name": "failover"},
@@ -110,7 +110,7 @@ def settings(east: Kafka, west: Kafka) -> dict[str, object]:
 
 
 class Failover:
-    """The steps, on clusters that run and an application that copies."""
+    """The steps, on running clusters with a running application."""
 
     def __init__(self, east: Kafka, west: Kafka, trueup: Application, say: Say) -> None:
         self._east, self._west, self._trueup, self._say = east, west, trueup, say
@@ -119,7 +119,7 @@ class Failover:
         self.result = FailoverResult()
 
     def run(self) -> FailoverResult:
-        """All of it."""
+        """Run all steps."""
         begun = time.monotonic()
         try:
             self._shop_in_east()
@@ -137,7 +137,7 @@ class Failover:
         return self.result
 
     def _shop_in_east(self) -> None:
-        self._say(f"orders are written at east, {shop.PER_S:g} a second; the group {GROUP} reads them there")
+        self._say(f"writing {shop.PER_S:g} orders per second to east; the group {GROUP} reads them there")
         self._orders.begin(EAST, self._east.bootstrap)
         self._billing.begin(EAST, self._east.bootstrap, "earliest")
         self._watch(TRAFFIC_S)
@@ -150,22 +150,22 @@ class Failover:
         wait_until(lambda: self._orders.count >= before + BURST // 2, LIMIT_S, "half of a burst to be acknowledged")
         self._east.kill()
         died = time.monotonic()
-        self._say(f"east is killed (SIGKILL), amid a burst of {BURST:,} orders")
+        self._say(f"east is killed (SIGKILL) during a burst of {BURST:,} orders")
         self._orders.end()
         self._billing.end()
         self._orders.begin(WEST, self._west.bootstrap)
         self._billing.begin(WEST, self._west.bootstrap, "error")
         self._wait("the group to read at west", lambda: len(self._billing.first[WEST]) == PARTITIONS)
         self.result.moved_s = time.monotonic() - died
-        self._say(f"writers and readers go on at west, {self.result.moved_s:.1f} s after the kill")
+        self._say(f"writers and readers continue on west, {self.result.moved_s:.1f} s after the kill")
         self.result.late = len(self._orders.acknowledged[EAST] - keys(shop.whole(self._west.bootstrap)))
-        self._say(f"{self.result.late:,} orders that east acknowledged are not at west yet")
+        self._say(f"{self.result.late:,} orders that east acknowledged are not on west yet")
         self._watch(TRAFFIC_S)
 
     def _east_returns(self) -> None:
         back = time.monotonic()
         self._east.up()
-        self._say("east is back; the link from west brings it level, and its last orders come over")
+        self._say("east is back; links copy the missing orders in both directions")
         self._watch(TRAFFIC_S / 2)
         self._orders.end()
         wanted = set().union(*self._orders.acknowledged.values())
@@ -177,22 +177,22 @@ class Failover:
     def _east_loses_its_data(self) -> None:
         self._east.kill()
         shutil.rmtree(self._east.root / "data")
-        self._say("east is killed again, and all its data are destroyed; orders are written at west")
+        self._say("east is killed again and all its data is deleted; orders are written to west")
         self._orders.begin(WEST, self._west.bootstrap)
         self._east.up()
         back = time.monotonic()
         self._wait(
-            "the loss to be noticed", lambda: any(REPLACED in copy["error"] for copy in self._copies("west-east"))
+            "the loss to be detected", lambda: any(REPLACED in copy["error"] for copy in self._copies("west-east"))
         )
         self.result.noticed_s = time.monotonic() - back
-        self._say(f"east is back, empty: noticed after {self.result.noticed_s:.1f} s, and the links stopped")
+        self._say(f"east is back without data: detected after {self.result.noticed_s:.1f} s, and the links stopped")
         begun = time.monotonic()
         self._wait("the refill to begin", self._refill)
-        self._say(f"west-east refills east with the {self.result.refilled:,} orders that west holds")
+        self._say(f"west-east refills east with {self.result.refilled:,} orders")
         self._watch(TRAFFIC_S / 2)
         self._wait("the refill to end", lambda: all(copy["refill_until"] < 0 for copy in self._copies("west-east")))
         self._orders.begin(EAST, self._east.bootstrap)
-        self._say("east has what it had lost; orders are written there again")
+        self._say("east is refilled; orders are written there again")
         self._watch(TRAFFIC_S / 2)
         self._orders.end()
         wanted = set().union(*self._orders.acknowledged.values())
@@ -213,7 +213,7 @@ class Failover:
         return all(wanted <= keys(shop.whole(broker.bootstrap)) for broker in (self._east, self._west))
 
     def _compare(self) -> None:
-        """Both logs, twice, some seconds apart: nothing may move any more."""
+        """Compare both logs, twice with some seconds in between: no more records may arrive."""
         first = [shop.ends(broker.bootstrap) for broker in (self._east, self._west)]
         time.sleep(STILL_S)
         logs = [shop.whole(broker.bootstrap) for broker in (self._east, self._west)]
@@ -241,7 +241,7 @@ class Failover:
         return shop.committed(self._west.bootstrap)
 
     def _watch(self, seconds: float) -> None:
-        """Let time pass and say how the links do."""
+        """Wait, and print the progress of the links."""
         until, said = time.monotonic() + seconds, 0.0
         while time.monotonic() < until:
             self._look()
@@ -275,7 +275,7 @@ def keys(log: Log) -> set[str]:
 
 
 def disorder(part: Sequence[str]) -> int:
-    """Places where one writer's orders do not follow each other as they were written."""
+    """Positions where one writer's orders are not in the order of their production."""
     found = 0
     for cluster in (EAST, WEST):
         numbers = [int(key.partition("-")[2]) for key in part if key.startswith(cluster)]
@@ -284,14 +284,14 @@ def disorder(part: Sequence[str]) -> int:
 
 
 def skipped(log: Log, first: dict[int, str], read: set[str]) -> int:
-    """Records before the first that a group read in each partition, which it had not read before either."""
+    """Records before the first that the group read in each partition and that it had not read on the other cluster."""
     return sum(len(set(log[number][: log[number].index(key)]) - read) for number, key in first.items())
 
 
 def screen(result: FailoverResult) -> Table:
-    """The last screen."""
+    """The final screen."""
     table = Table(
-        title="A cluster dies and returns, then returns without its data",
+        title="A cluster fails and returns, then returns without its data",
         title_justify="left",
         box=None,
         pad_edge=False,
@@ -301,25 +301,25 @@ def screen(result: FailoverResult) -> Table:
     table.add_column("", justify="right")
     bad = {
         "acknowledged orders that a cluster lacks": result.lost,
-        "orders that stand anywhere twice": result.duplicates,
+        "duplicate orders": result.duplicates,
         "orders out of order": result.disorder,
-        "orders skipped by the group as it moved": result.missed,
+        "orders skipped by the group during failover": result.missed,
         "orders never read by the group": result.unread,
-        "records still going round": result.moving,
+        "records copied in a loop": result.moving,
     }
     rows = {
         "orders acknowledged": f"{result.acknowledged:,}",
-        "orders never answered by the dying cluster": f"{result.unanswered:,}",
-        "acknowledged by it, and came over late": f"{result.late:,}",
+        "orders not acknowledged by the killed cluster": f"{result.unanswered:,}",
+        "orders acknowledged by it and copied late": f"{result.late:,}",
         **{what: f"[bold {'red' if count else 'green'}]{count:,}[/]" for what, count in bad.items()},
         "orders read again by the group": f"{result.again:,}",
-        "  that is the last reading before the kill": f"{result.again_s:.1f} s",
+        "  as reading time before the kill": f"{result.again_s:.1f} s",
         "loops prevented": f"{result.loops:,}",
-        "from the kill to reading at the other": f"{result.moved_s:.1f} s",
-        "from its return to level": f"{result.level_s:.1f} s",
-        "orders refilled after it lost its data": f"{result.refilled:,}",
-        "from its empty return to the finding": f"{result.noticed_s:.1f} s",
-        "from the refill's begin to level, at most": f"{result.refill_s:.1f} s",
+        "from the kill to reading on the other cluster": f"{result.moved_s:.1f} s",
+        "from its return to equal logs": f"{result.level_s:.1f} s",
+        "orders refilled after the loss of its data": f"{result.refilled:,}",
+        "from its return without data to detection": f"{result.noticed_s:.1f} s",
+        "from the start of the refill to equal logs, at most": f"{result.refill_s:.1f} s",
         f"records behind, at most {max(result.lag, default=0):,}": spark(result.lag),
         "the drill took": f"{result.took_s:.1f} s",
     }
@@ -331,7 +331,7 @@ def screen(result: FailoverResult) -> Table:
 
 
 def spark(values: Sequence[int], width: int = 32) -> str:
-    """Values over time as bars: the largest of each stretch."""
+    """Values over time as bars, each the maximum of its interval."""
     if not values:
         return "-"
     most, step = max(1, *values), max(1, -(-len(values) // width))

@@ -1,4 +1,5 @@
-"""`trueup demo leak`: a Pulsar broker forgets ledgers as brokers do; they are found, deleted and confirmed gone."""
+"""`trueup demo leak`: a Pulsar broker stops before it deletes ledgers; Trueup finds them, deletes them, and confirms
+the deletion."""
 
 import os
 import tempfile
@@ -29,7 +30,7 @@ TENANT = "public/default"
 FORGETTING, KEEPING, LIVE = ("clicks", "orders", "payments"), ("invoices",), "stream"
 OFFLOADED = "archive"
 STRAY, ENDS = "00000000-0000-4000-8000-000000000000", ("", "-index")
-"""UUID of an attempt to offload that came to nothing, and how the keys of data and index end."""
+"""UUID of an incomplete offload, and the suffixes of data and index."""
 MESSAGES, BYTES = 400, 4_000
 EMPTY = 2
 GRACE_S, LIMIT_S, LOOK_S = 10.0, 240.0, 0.5
@@ -40,10 +41,10 @@ Row = dict[str, Any]
 
 @dataclass(slots=True)
 class LeakResult:
-    """What it came to. ``found``: what was reported, ledgers and bytes by rule and owner; ``left``: ledgers that were
-    to be deleted and are still there; ``harmed``: ledgers that were not to be deleted and are gone. ``disk``: bytes
-    that the bookies used before and after, ``tiered``: likewise of tiered storage; ``strays``: objects left there that
-    nobody points to."""
+    """Result of the demo. ``found``: reported ledgers and bytes by rule and owner; ``left``: ledgers that should be
+    deleted and still exist; ``harmed``: ledgers that should not be deleted and do not exist. ``disk``: bytes that the
+    bookies used before and after, ``tiered``: the same for tiered storage; ``strays``: unreferenced objects that remain
+    there."""
 
     found: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
     forgotten: int = 0
@@ -61,13 +62,13 @@ class LeakResult:
 
     @property
     def right(self) -> bool:
-        """Everything that was forgotten is gone, nothing else is, and every message is there."""
+        """All unreferenced ledgers are deleted, no others are, and every message can be read."""
         done = self.confirmed == self.forgotten > 0
         return done and not (self.left or self.harmed or self.missing or self.strays) and self.live > 0
 
 
 def main() -> int:
-    """Run it; 0 only when what was forgotten is gone and nothing else."""
+    """Run the demo; returns 0 only if all unreferenced ledgers are deleted and no others."""
     err = Console(stderr=True, highlight=False, soft_wrap=True)
     fetch(err, (SET, OFFLOADER, "bookkeeper-4.17.3", "kafka-4.3.1", line().jars))
     with tempfile.TemporaryDirectory(prefix="trueup-leak-") as place:
@@ -80,7 +81,7 @@ def main() -> int:
 
 
 def run(root: Path, say: Say) -> LeakResult:
-    """All of it, on servers of its own below ``root``."""
+    """Run the demo on its own servers below ``root``."""
     with SandboxPulsar(root / "pulsar", settings={"managedLedgerMaxEntriesPerLedger": 50}, tiered=True) as pulsar:
         os.environ.update(CREDENTIALS)
         say("starting ZooKeeper, two bookies, an object store and a Pulsar broker")
@@ -90,27 +91,27 @@ def run(root: Path, say: Say) -> LeakResult:
 
 
 class Deleting(Application):
-    """Trueup, and what it says of deletion."""
+    """Trueup with queries about deletions."""
 
     def rows(self, what: str) -> list[Row]:
-        """What `trueup get` would list."""
+        """Rows as `trueup get` lists them."""
         found: list[Row] = self._api.get(what, limit=10_000)
         return found
 
     def approve(self) -> None:
-        """Say yes to objects that wait for it."""
+        """Approve objects that wait for approval."""
         rows = [row for row in self.rows("plan") if row["stage"] == "awaiting approval"]
         if rows:
             self._api.post("approve", {"ids": [row["id"] for row in rows]})
 
     def markers(self) -> dict[str, int]:
-        """Deletions under way, by stage."""
+        """Pending deletions by stage."""
         status = self.status()
         return dict(status["deletion"]["markers"]) if status and status["deletion"] else {}
 
 
 class Leak:
-    """The steps, on a cluster that runs."""
+    """The steps, on a running cluster."""
 
     def __init__(self, pulsar: SandboxPulsar, messages: Messages, root: Path, say: Say) -> None:
         self._pulsar, self._messages, self._root, self._say = pulsar, messages, root, say
@@ -121,12 +122,12 @@ class Leak:
         self.result = LeakResult()
 
     def run(self) -> LeakResult:
-        """All of it."""
+        """Run all steps."""
         begun, result = time.monotonic(), self.result
         topics = [topic(name) for name in (*FORGETTING, *KEEPING, OFFLOADED)]
         self._say(f"writing {MESSAGES} messages to each of {len(topics)} topics, 50 to a ledger")
         for name in topics:
-            # What is offloaded is all but a ledger that has a message.
+            # Offloading includes all ledgers except the last one with a message.
             self._messages.write(name, range(MESSAGES + (name == topic(OFFLOADED))), BYTES)
         with self._messages.writer(topic(LIVE), pause_s=0.01) as live:
             self._forget()
@@ -141,10 +142,10 @@ class Leak:
 
     def _forget(self) -> None:
         self._say(
-            "the topics drop their old ledgers; ZooKeeper denies the deletions, and the broker is killed (SIGKILL)"
+            "the topics remove their old ledgers; ZooKeeper denies the deletions, and the broker is killed (SIGKILL)"
         )
         self._say(
-            f"topic {OFFLOADED} is copied to tiered storage first, and counts the copies in BookKeeper as deleted"
+            f"topic {OFFLOADED} is offloaded to tiered storage; its metadata count the BookKeeper ledgers as deleted"
         )
         lists = forgetting.forget(self._pulsar, [topic(name) for name in (*FORGETTING, OFFLOADED)], _drop)
         self._strand()
@@ -154,36 +155,36 @@ class Leak:
             forgetting.plant(self._pulsar, {"application": "an-own-one"}),
             forgetting.plant(self._pulsar, forgetting.data_of(f"{TENANT}/persistent/deleted-topic")),
         }
-        # A later ledger on the list is what shows that the empty ones will never be on it.
+        # Only a later ledger on the list shows that the empty ones will never be listed.
         forgetting.unload(self._pulsar, topic(FORGETTING[0]))
         self._messages.write(topic(FORGETTING[0]), range(MESSAGES, MESSAGES + 10), BYTES)
         forgotten = {ledger for ledgers in lists.values() for ledger in ledgers}
-        self._say(f"the broker is back, and knows nothing of {len(forgotten)} ledgers that are still in BookKeeper")
+        self._say(f"the broker is back; {len(forgotten)} ledgers in BookKeeper are not referenced any more")
         self._going = forgotten | empty
         self.result.forgotten = len(self._going)
 
     def _strand(self) -> None:
-        """Leave objects behind as an attempt to offload does that its broker could not note."""
+        """Leave objects of an offload that the broker could not record."""
         key = next(o.key for page in self._store.objects() for o in page if not o.key.endswith(ENDS[1]))
         for end in ENDS:
             self._pulsar.objects.copy(BUCKET, key + end, STRAY + key[len(STRAY) :] + end)
 
     def _tiered(self) -> int:
-        """Bytes in tiered storage; counts the strays among the objects."""
+        """Bytes in tiered storage; also counts its unreferenced objects."""
         found = [o for page in self._store.objects() for o in page]
         self.result.strays = sum(o.key.startswith(STRAY) for o in found)
         return sum(o.size for o in found)
 
     def _delete(self) -> None:
         with Deleting(self._settings(), self._root / "trueup") as trueup:
-            self._say("starting Trueup; it only reports for now")
+            self._say("starting Trueup in mode observe")
             begun = time.monotonic()
             wanted = self._going | self._staying
-            wait_until(lambda: _told(trueup, wanted), LIMIT_S, "what is forgotten to be found")
+            wait_until(lambda: _told(trueup, wanted), LIMIT_S, "the unreferenced ledgers to be found")
             self.result.first_s = time.monotonic() - begun
             self._note(_rows(trueup), wanted)
-            self._say(f"mode enforce: each is deleted once it was forgotten for {GRACE_S:.0f} s and looked at again")
-            self._say("objects in tiered storage that nobody points to go after a person's yes, which is given at once")
+            self._say(f"mode enforce: each is deleted after {GRACE_S:.0f} s without reference and another check")
+            self._say("unreferenced objects in tiered storage require approval; the demo approves them at once")
             trueup.set("deletion.mode", "enforce")
             self._follow(trueup, len(self._going))
 
@@ -195,7 +196,7 @@ class Leak:
                 sizes[row["rule"], row["owner"]] += row["bytes"]
         self.result.found = {what: (count, sizes[what]) for what, count in ledgers.items()}
         for (rule, owner), (count, length) in sorted(self.result.found.items()):
-            self._say(f"  {short(rule)}: {count} ledgers, {size(length)}, of {owner or 'nobody known'}")
+            self._say(f"  {short(rule)}: {count} ledgers, {size(length)}, of {owner or 'an unknown owner'}")
 
     def _follow(self, trueup: Deleting, count: int) -> None:
         told, deadline, objects = "", time.monotonic() + LIMIT_S, list[str]()
@@ -212,7 +213,7 @@ class Leak:
             time.sleep(LOOK_S)
 
     def _verify(self, live: LiveWriter) -> None:
-        self._say("every message of every topic is read back")
+        self._say("reading every message of every topic")
         result = self.result
         for name, numbers in self._readable.items():
             found = self._messages.read(name)
@@ -225,13 +226,13 @@ class Leak:
         self._look_at_ledgers()
 
     def _look_at_ledgers(self) -> None:
-        """What ZooKeeper itself says of ledgers that were to go and to stay."""
+        """Check in ZooKeeper the ledgers that should be deleted and those that should remain."""
         listed = [
             i for name in (*FORGETTING, *KEEPING, OFFLOADED, LIVE) for i in forgetting.listed(self._pulsar, topic(name))
         ]
         with forgetting.session(self._pulsar.zookeeper.address) as zookeeper:
             self.result.left = [i for i in self._going if zookeeper.exists(forgetting.path(i))]
-            staying = {*listed, *self._staying} - self._going  # what is counted as deleted is still on a list
+            staying = {*listed, *self._staying} - self._going  # a ledger that is counted as deleted is still listed
             self.result.harmed = sorted(i for i in staying if not zookeeper.exists(forgetting.path(i)))
 
     def _disk(self) -> int:
@@ -262,7 +263,7 @@ def _drop(pulsar: SandboxPulsar, name: str) -> list[int]:
 
 
 def _told(trueup: Deleting, wanted: set[int]) -> bool:
-    """Whether these ledgers are told of, and objects too."""
+    """Whether these ledgers are reported, and objects too."""
     rows = _rows(trueup)
     return wanted <= {row["ledger"] for row in rows} and any(row["rule"] in STRAYS for row in rows)
 
@@ -275,40 +276,40 @@ def _rows(trueup: Deleting) -> list[Row]:
 
 
 def topic(name: str) -> str:
-    """A topic's whole name."""
+    """Full name of a topic."""
     return f"{TENANT}/{name}"
 
 
 def instance(zookeeper: str) -> str:
-    """INSTANCEID of the BookKeeper cluster, as an operator would read it."""
+    """INSTANCEID of the BookKeeper cluster, read as an operator would."""
     with forgetting.session(zookeeper) as client:
         return str(client.get("/ledgers/INSTANCEID")[0].decode())
 
 
 def screens(result: LeakResult) -> list[Table]:
-    """What was found, and what became of it."""
-    found = Table(title="What the broker forgot", title_justify="left", box=None, pad_edge=False)
+    """Tables of findings and results."""
+    found = Table(title="Unreferenced ledgers", title_justify="left", box=None, pad_edge=False)
     for name in ("RULE", "OWNER"):
         found.add_column(name)
     for name in ("LEDGERS", "BYTES"):
         found.add_column(name, justify="right")
     for (rule, owner), (count, length) in sorted(result.found.items()):
         found.add_row(short(rule), owner or "not known", str(count), size(length))
-    done = Table(title="What became of it", title_justify="left", box=None, pad_edge=False)
+    done = Table(title="Result", title_justify="left", box=None, pad_edge=False)
     done.add_column("")
     done.add_column("", justify="right")
     rows = [
-        ("ledgers that brokers forgot and that may be deleted", str(result.forgotten)),
-        ("deleted, and confirmed gone by every bookie", str(result.confirmed)),
-        ("still there", str(len(result.left))),
-        ("ledgers in use, or only to be reported, that are gone", str(len(result.harmed))),
-        ("messages read back", f"{result.read:,}"),
-        ("messages of the live writer among them", f"{result.live:,}"),
+        ("unreferenced ledgers that may be deleted", str(result.forgotten)),
+        ("deleted, confirmed by every bookie", str(result.confirmed)),
+        ("not deleted", str(len(result.left))),
+        ("other ledgers deleted", str(len(result.harmed))),
+        ("messages read", f"{result.read:,}"),
+        ("  of these by the live writer", f"{result.live:,}"),
         ("messages missing", f"{result.missing:,}"),
         ("entry logs of the bookies before and after", " and ".join(size(length) for length in result.disk)),
         ("tiered storage before and after", " and ".join(size(length) for length in result.tiered)),
-        ("objects left there that nobody points to", str(result.strays)),
-        ("Trueup's start to the report", seconds(result.first_s)),
+        ("unreferenced objects that remain there", str(result.strays)),
+        ("from Trueup's start to the report", seconds(result.first_s)),
         ("the demo took", seconds(result.took_s)),
     ]
     for title, cell in rows:

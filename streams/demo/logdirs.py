@@ -1,6 +1,5 @@
-"""`trueup demo logdirs`: three disks of different size under one broker; its own rule fills the small one, Trueup moves
-what is uneven away under a throttle, and new partitions go where there is room.
-"""
+"""`trueup demo logdirs`: three disks of different size under one broker. The broker's own rule fills the smallest one;
+Trueup balances them under a throttle, and new partitions are placed where space is free."""
 
 import tempfile
 import time
@@ -41,7 +40,7 @@ Say = Callable[[str], None]
 
 @dataclass(slots=True)
 class LogDirsResult:
-    """What it came to. ``new``: partitions of the last topic by disk, as it was made."""
+    """Result of the demo. ``new``: partitions of the last topic by disk at its creation."""
 
     how: str = ""
     shots: list[Shot] = field(default_factory=list)
@@ -56,13 +55,13 @@ class LogDirsResult:
 
     @property
     def right(self) -> bool:
-        """Level, nothing lost, no throttle left behind, and nothing new on the small disk."""
+        """Balanced, no data lost, no throttle left, and no new partition on the small disk."""
         level = len(self.skews) > 1 and self.skews[-1] <= TARGET
         return level and not self.lost and not self.throttle and not self.new.get("small", 0)
 
 
 def main(picture: Path) -> int:
-    """Run it; 0 only when the directories are level, nothing was lost and no throttle was left behind."""
+    """Run the demo; returns 0 only if the directories are balanced, no data was lost and no throttle remains."""
     err = Console(stderr=True, highlight=False, soft_wrap=True)
     fetch(err, (SET, line().jars))
     with tempfile.TemporaryDirectory(prefix="trueup-logdirs-") as place:
@@ -77,7 +76,7 @@ def main(picture: Path) -> int:
 
 
 def run(root: Path, say: Say) -> LogDirsResult:
-    """All of it, on servers of its own below ``root``."""
+    """Run the demo on its own servers below ``root``."""
     with Volumes(root / "disks", SIZES) as volumes, DemoBroker(root / "broker", volumes) as broker:
         say(f"starting a broker with three disks of {', '.join(f'{s >> 20} MiB' for s in SIZES.values())} "
             f"({volumes.how})")  # fmt: skip
@@ -87,21 +86,21 @@ def run(root: Path, say: Say) -> LogDirsResult:
 
 
 class Watched(Application):
-    """Trueup, and its plan."""
+    """Trueup with queries about its plan."""
 
     def plan(self) -> list[dict[str, Any]]:
-        """What it would do, and what is under way."""
+        """Planned moves and moves in progress."""
         rows: list[dict[str, Any]] = self._api.get("plan")
         return rows
 
     def moves(self) -> list[dict[str, Any]]:
-        """Moves that arrived."""
+        """Moves that have arrived."""
         rows = self._api.get("actions", limit=1_000)
         return [row for row in rows if row["kind"] == "move" and row["outcome"] == "arrived"]
 
 
 class Levelling:
-    """The steps, on a broker that runs."""
+    """The steps, on a running broker."""
 
     def __init__(self, broker: DemoBroker, disks: LogDirsClient, root: Path, say: Say) -> None:
         self._broker, self._disks, self._root, self._say = broker, disks, root, say
@@ -109,27 +108,29 @@ class Levelling:
         self.result = LogDirsResult()
 
     def run(self, how: str) -> LogDirsResult:
-        """All of it."""
+        """Run all steps."""
         begun, result = time.monotonic(), self.result
         result.how = how
-        self._say("strategy partition, the broker's own: as many partitions for each disk, whatever its size")
+        self._say(
+            "strategy partition, the broker's own: the same number of partitions on each disk, regardless of its size"
+        )
         self._fill(*OLD)
         self._shoot("Strategy partition: the small disk is nearly full")
         with Watched(self._settings(), self._root) as trueup:
             self._say(f"starting Trueup: strategy size, moves at {THROTTLE >> 20} MiB/s at most")
-            trueup.wait_until("the disks to be level", lambda _: self._level(trueup), LIMIT_S)
-            self._shoot("Moved away under a throttle")
-            self._say("somebody else makes a topic: Trueup has cordoned all but the disk with the most room")
+            trueup.wait_until("the disks to be balanced", lambda _: self._level(trueup), LIMIT_S)
+            self._shoot("Moved under a throttle")
+            self._say("creating a topic: Trueup has cordoned all disks except the one with the most free space")
             self._fill(*NEW)
-            trueup.wait_until("the disks to be level still", lambda _: self._level(trueup), LIMIT_S)
-            self._shoot("Strategy size: new partitions went where there is room")
+            trueup.wait_until("the disks to remain balanced", lambda _: self._level(trueup), LIMIT_S)
+            self._shoot("Strategy size: new partitions are placed where space is free")
             result.moves = len(trueup.moves())
         self._check()
         result.took_s = time.monotonic() - begun
         return result
 
     def _settings(self) -> dict[str, object]:
-        """What an operator would write; small disks have small headrooms."""
+        """Settings as an operator would write them; small disks need a small headroom."""
         return {
             "cluster": {"name": "logdirs"},
             "kafka": {CLUSTER: {"bootstrap": self._broker.bootstrap, "bit": 0}},
@@ -143,7 +144,7 @@ class Levelling:
         }  # fmt: skip
 
     def _fill(self, topic: str, partitions: int, each: int) -> None:
-        """Make a topic as anybody would, and write to it."""
+        """Create a topic and write to it."""
         client: dict[str, str | int | float | bool] = {"bootstrap.servers": self._broker.bootstrap, "log_level": 3}
         admin = AdminClient(client)
         admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
@@ -158,12 +159,12 @@ class Levelling:
                 except BufferError:
                     producer.poll(0.1)
         if producer.flush(60):
-            raise Stop("every record to be acknowledged", "some were not", f"read {self._broker.log}")
+            raise Stop("every record to be acknowledged", "errors", f"see {self._broker.log}")
         self.result.written += each // RECORD * partitions * RECORD
-        self._say(f"topic {topic}: {partitions} partitions of {each >> 20} MiB are written")
+        self._say(f"topic {topic}: {partitions} partitions of {each >> 20} MiB written")
 
     def _level(self, trueup: Watched) -> bool:
-        """Whether nothing is left to do; says how it goes."""
+        """Whether nothing remains to do; prints the progress."""
         plan = trueup.plan()
         going = [row for row in plan if row["stage"] in ("ordered", "copying")]
         if time.monotonic() - self._told > TELL_S:
@@ -179,7 +180,7 @@ class Levelling:
     def _seen(self) -> Seen:
         found = self._disks.look()[0]
         if found.broker is None:
-            raise Stop("the broker to tell its log directories", found.error, f"read {self._broker.log}")
+            raise Stop("the broker to describe its log directories", found.error, f"see {self._broker.log}")
         return found.broker
 
     def _homes(self, topic: str) -> list[str]:
@@ -193,7 +194,7 @@ class Levelling:
         return observed(self._seen(), 0)
 
     def _shoot(self, title: str) -> None:
-        """Take a picture, once deleted files are gone."""
+        """Take a picture after moved replicas' files are deleted."""
 
         def settled() -> bool:
             return all(d.total - d.usable - d.bytes < 8 * MB for d in self._look().directories)
@@ -205,7 +206,7 @@ class Levelling:
         self._say(f"{', '.join(_used(d) for d in seen.directories)}: skew {seen.skew:.0%}")
 
     def _check(self) -> None:
-        """What the broker holds in the end."""
+        """Check the final state of the broker."""
         rows = self._seen().replicas
         topics = (OLD[0], NEW[0])
         held = sum(int(rows.size[row]) for row in range(len(rows)) if rows.name(row)[0] in topics)
@@ -214,7 +215,7 @@ class Levelling:
 
 
 def screen(result: LogDirsResult) -> Table:
-    """The last screen."""
+    """The final screen."""
     table = Table(title="Three disks of different size", title_justify="left", box=None, pad_edge=False,
                   show_header=False)  # fmt: skip
     table.add_column("")
@@ -227,7 +228,7 @@ def screen(result: LogDirsResult) -> Table:
         "moves": f"{result.moves}",
         "new partitions by disk": ", ".join(f"{disk} {result.new.get(disk, 0)}" for disk in SIZES),
         "bytes lost": f"[bold {'red' if result.lost else 'green'}]{result.lost:,}[/]",
-        "throttle left behind": f"[bold {'red' if result.throttle else 'green'}]{result.throttle or 'none'}[/]",
+        "throttle left": f"[bold {'red' if result.throttle else 'green'}]{result.throttle or 'none'}[/]",
         "the demo took": f"{result.took_s:.1f} s",
     }
     for what, said in rows.items():

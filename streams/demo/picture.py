@@ -1,4 +1,4 @@
-"""Log directories before and after, as bars: for the terminal, and as an SVG file."""
+"""Log directories before and after as bars, for the terminal and as an SVG file."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ COLOURS = ((0.8, "#c0392b"), (0.6, "#d68910"), (0.0, "#2e86c1"))
 
 
 class Shot(NamedTuple):
-    """Directories at a moment."""
+    """Directories at one point in time."""
 
     title: str
     directories: tuple[Directory, ...]
@@ -26,7 +26,7 @@ def lines(shot: Shot) -> list[str]:
 
 
 def svg(shots: Sequence[Shot]) -> str:
-    """All of them, one below the other; bars as long as their disks are large."""
+    """All pictures, one below the other; the length of a bar is proportional to the size of its disk."""
     most = max(d.total for shot in shots for d in shot.directories)
     parts, y = [], 10
     for shot in shots:
@@ -41,7 +41,7 @@ def svg(shots: Sequence[Shot]) -> str:
 
 
 def name(d: Directory) -> str:
-    """Its last part."""
+    """The last part of its path."""
     return Path(d.path).name
 
 

@@ -1,4 +1,4 @@
-"""`trueup demo rack-drill`: the disaster drill behind BookKeeper's BP-54, with Trueup and without."""
+"""`trueup demo rack-drill`: the disaster drill of BookKeeper's BP-54, with and without Trueup."""
 
 import tempfile
 import time
@@ -18,8 +18,8 @@ SETS = ("bookkeeper-4.17.3", "kafka-4.3.1")
 
 
 def main(control: bool = False, ledgers: int = LEDGERS, control_ledgers: int = CONTROL_LEDGERS) -> int:
-    """Run it; 0 only when nothing was lost with Trueup and something without (with ``control``: when the drill
-    without it lost something)."""
+    """Run the demo; returns 0 only if nothing was lost with Trueup and something without (with ``control``: if the
+    drill without it lost something)."""
     err = Console(stderr=True, highlight=False, soft_wrap=True)
     fetch(err, (*SETS, line().jars))
     results = []
@@ -35,14 +35,14 @@ def main(control: bool = False, ledgers: int = LEDGERS, control_ledgers: int = C
 
 
 def verdict(results: list[DrillResult]) -> int:
-    """The exit code: nothing lost with Trueup, something without."""
+    """The exit code: 0 if nothing was lost with Trueup and something without."""
     kept = all(not r.lost and not r.damaged and not r.fenced for r in results if r.name == "with Trueup")
     lost = any(r.lost for r in results if r.name == "without")
     return 0 if kept and lost else 1
 
 
 def screen(results: list[DrillResult]) -> Table:
-    """Both runs side by side."""
+    """Both runs, next to each other."""
     table = Table(title="Two rack losses, one after the other", title_justify="left", box=None, pad_edge=False)
     table.add_column("")
     for result in results:
@@ -70,12 +70,12 @@ def screen(results: list[DrillResult]) -> Table:
 
 
 def seconds(value: float | None) -> str:
-    """A time, or a dash where there is none."""
+    """A time, or a dash if there is none."""
     return "-" if value is None else f"{value:.1f} s"
 
 
 def teller(err: Console) -> Callable[[str], None]:
-    """Says how far a drill is, with the seconds since it began."""
+    """Prints progress with the seconds since the start."""
     begun = time.monotonic()
 
     def say(text: str) -> None:
@@ -85,7 +85,7 @@ def teller(err: Console) -> Callable[[str], None]:
 
 
 def fetch(err: Console, sets: Sequence[str]) -> None:
-    """Get the jars of these sets."""
+    """Download the jars of these sets."""
     for name in sets:
         with err.status(f"jars: {name}") as status:
             jars(name, lambda done, total, name=name: status.update(f"jars: {name} {done >> 20} of {total >> 20} MiB"))  # type: ignore[misc]

@@ -1,7 +1,7 @@
-"""A shop on Kafka: orders written at one cluster at a time, and the group that reads them.
+"""A shop on Kafka: orders are written to one cluster at a time, and a group reads them.
 
-An order's key is ``cluster-number``. What was sent and never acknowledged is not sent again: it may or may not be
-there, so it is neither asked for nor held against anybody.
+An order's key is ``cluster-number``. An order that was sent but not acknowledged is not sent again. It may or may not
+exist, so it counts neither as lost nor as duplicate.
 """
 
 import threading
@@ -23,7 +23,7 @@ Log = dict[int, list[str]]
 
 
 class ShopOrders:
-    """The writer. Safe to move from one cluster to another while it writes."""
+    """The writer. It can move between clusters while it writes."""
 
     def __init__(self) -> None:
         self.acknowledged: dict[str, set[str]] = defaultdict(set)
@@ -34,25 +34,25 @@ class ShopOrders:
         self._thread: threading.Thread | None = None
 
     def begin(self, cluster: str, bootstrap: str) -> None:
-        """Write at this cluster from now on."""
+        """Write to this cluster from now on."""
         self.end()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(cluster, bootstrap, self._stop), daemon=True)
         self._thread.start()
 
     def end(self) -> None:
-        """Write no more; what is not acknowledged within a moment is given up."""
+        """Stop to write; orders that are not acknowledged soon are abandoned."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
 
     def burst(self, orders: int) -> None:
-        """So many at once, and from then on as before."""
+        """Write this many orders at once, then continue at the normal rate."""
         self._extra += orders
 
     @property
     def count(self) -> int:
-        """Orders acknowledged by whichever cluster."""
+        """Orders acknowledged by any cluster."""
         return sum(map(len, self.acknowledged.values()))
 
     def _run(self, cluster: str, bootstrap: str, stop: threading.Event) -> None:
@@ -82,8 +82,8 @@ class ShopOrders:
 
 
 class Billing:
-    """The consumer group: one member that commits often. ``first``: what it read first in each partition. ``again_s``:
-    seconds of reading, up to the last order that was read before the move, that were read again after it."""
+    """The consumer group: one member that commits often. ``first``: first offset read in each partition. ``again_s``:
+    reading time, up to the last order read before the move, of orders that were read again after it."""
 
     def __init__(self) -> None:
         self.read: Counter[str] = Counter()
@@ -97,7 +97,7 @@ class Billing:
         self._thread: threading.Thread | None = None
 
     def begin(self, cluster: str, bootstrap: str, reset: str) -> None:
-        """Go on at this cluster with what is committed there; ``reset`` is auto.offset.reset."""
+        """Continue on this cluster from its committed offsets; ``reset`` is auto.offset.reset."""
         self.end()
         self._left_s = self._last_s
         self.at_move, self._stop = set(self.read), threading.Event()
@@ -109,7 +109,7 @@ class Billing:
         """Leave the group."""
         self._stop.set()
         if self._thread is not None:
-            self._thread.join(LEAVE_S)  # a member whose cluster is dead may take its time; it reads nothing more
+            self._thread.join(LEAVE_S)  # closing a member of a killed cluster may take long; it reads nothing more
 
     def _run(self, cluster: str, bootstrap: str, reset: str, stop: threading.Event) -> None:
         consumer = Consumer({
@@ -123,7 +123,7 @@ class Billing:
             if message is not None:
                 self._take(cluster, message)
             if time.monotonic() >= due:
-                with suppress(KafkaException):  # nothing was read yet
+                with suppress(KafkaException):  # no record was read yet
                     consumer.commit(asynchronous=True)
                 due = time.monotonic() + COMMIT_S
         consumer.close()
@@ -141,7 +141,7 @@ class Billing:
 
 
 def whole(bootstrap: str, limit_s: float = 60.0) -> Log:
-    """The topic as it stands at a cluster."""
+    """All records of the topic on a cluster."""
     consumer = _reader(bootstrap)
     consumer.assign([TopicPartition(TOPIC, number, 0) for number in range(PARTITIONS)])
     found: Log = {number: [] for number in range(PARTITIONS)}
@@ -162,12 +162,12 @@ def whole(bootstrap: str, limit_s: float = 60.0) -> Log:
 
 
 def ends(bootstrap: str) -> list[int]:
-    """End offset of each partition. Raises `KafkaException` when the cluster does not answer."""
+    """End offset of each partition. Raises `KafkaException` if the cluster does not respond."""
     return _ask(bootstrap, lambda c, p: int(c.get_watermark_offsets(p, timeout=10)[1]))
 
 
 def committed(bootstrap: str) -> list[int]:
-    """What the group has committed in each partition; negative: nothing."""
+    """Committed offset of the group in each partition; negative: none."""
     return _ask(bootstrap, lambda c, p: int(c.committed([p], timeout=10)[0].offset))
 
 

@@ -1,4 +1,4 @@
-"""What the cluster's own metadata says, read straight from ZooKeeper and not through Trueup."""
+"""The state in the cluster's own metadata, read directly from ZooKeeper and not through Trueup."""
 
 from types import TracebackType
 from typing import Self
@@ -11,7 +11,7 @@ from trueup.state.bookkeeper.observations import LedgerState
 
 
 class Truth:
-    """Ledgers of a sandbox cluster as ZooKeeper has them."""
+    """Ledgers of a sandbox cluster in ZooKeeper."""
 
     def __init__(self, cluster: SandboxCluster) -> None:
         self._cluster = cluster
@@ -29,17 +29,17 @@ class Truth:
         self._client.shut()
 
     def ledgers(self) -> Ledgers:
-        """All ledgers as they are now."""
+        """All ledgers, from a current read."""
         batches = queries.snapshot(self._client, self._paths, 0)
         return concat([batch.ledgers for batch in batches])
 
     def registered(self, rack: str) -> int:
-        """How many bookies of a rack are registered as writable."""
+        """Number of bookies of a rack that are registered as writable."""
         writable = queries.registered(self._client, self._paths).writable
         return sum(self._rack.get(bookie) == rack for bookie in writable)
 
     def on_one_rack(self) -> set[int]:
-        """Closed ledgers that have a write set within one rack: losing that rack loses their entries."""
+        """Closed ledgers with a write set in a single rack: the loss of that rack loses entries."""
         rows = self.ledgers()
         return {
             int(rows.ledger[at])
@@ -53,7 +53,7 @@ class Truth:
         return any(len({racks[(at + k) % len(racks)] for k in range(quorum)}) == 1 for at in range(len(racks)))
 
     def short_of(self, rack: str, most: int) -> set[int]:
-        """Closed ledgers of at most so many members that have one on this rack."""
+        """Closed ledgers with at most this many members, of which one is in this rack."""
         rows = self.ledgers()
         return {
             int(rows.ledger[at])
@@ -64,7 +64,7 @@ class Truth:
         }
 
     def not_open(self, ledgers: set[int]) -> set[int]:
-        """Those of these ledgers that are not open (any more)."""
+        """Those of these ledgers that are not open."""
         rows = self.ledgers()
         still = set(rows.ledger[rows.state == LedgerState.OPEN].tolist())
         return ledgers - still

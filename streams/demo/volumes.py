@@ -1,6 +1,6 @@
-"""Small disks for a broker: tmpfs, mounted here where that is allowed, else in a name space of the broker's own.
+"""Small disks for a broker: tmpfs, mounted here if permitted, otherwise in a mount namespace of the broker.
 
-Nothing is imitated either way: the broker sees file systems of these sizes and tells them itself.
+In both cases the broker uses real file systems of these sizes and reports them itself.
 """
 
 import shutil
@@ -20,8 +20,8 @@ READY_S = 10.0
 
 
 class Volumes(Closing):
-    """``sizes``: bytes by name of a directory below ``root``. ``how`` says which way they are mounted; ``private``: not
-    here, even where that is allowed."""
+    """``sizes``: bytes by name of a directory below ``root``. ``how``: where they are mounted; ``private``: use a
+    namespace even if mounting here is permitted."""
 
     def __init__(self, root: Path, sizes: Mapping[str, int], private: bool = False) -> None:
         self.sizes = {root / name: size for name, size in sizes.items()}
@@ -32,14 +32,14 @@ class Volumes(Closing):
         if not private and self._mount():
             self.how, self.enter = "tmpfs, mounted", list[str]()
         else:
-            self.how, self.enter = "tmpfs, in a name space of the broker's own", self._hold(root)
+            self.how, self.enter = "tmpfs, in a mount namespace of the broker", self._hold(root)
 
     def path(self, path: str) -> Path:
-        """Where a path of the broker's is for us."""
+        """Path on this machine of a path of the broker."""
         return Path(f"/proc/{self._holder.pid}/root{path}") if self._holder else Path(path)
 
     def close(self) -> None:
-        """Take away what was mounted."""
+        """Unmount everything."""
         if self._holder:
             self._holder.kill()
         while self._mounted:
@@ -55,7 +55,7 @@ class Volumes(Closing):
         return True
 
     def _hold(self, root: Path) -> list[str]:
-        """Mount them in a name space that a process holds; the command that enters it."""
+        """Mount them in a namespace that a process keeps alive; returns the command that enters it."""
         pairs = [word for path, size in self.sizes.items() for word in (str(path), str(size))]
         command = ["unshare", "-Urm", "sh", "-c", _HOLD, "sh", *pairs]
         self._holder = Process("disks", command, root / "disks.log")
@@ -63,8 +63,10 @@ class Volumes(Closing):
             self._holder.start()
             self._holder.wait_ready(lambda: "mounted" in self._told(), READY_S)
         except Stop as error:
-            todo = "run it as root, or allow user name spaces"
-            raise Stop("small file systems for a broker", f"neither mount nor unshare: {error.found}", todo) from error
+            todo = "run it as root, or allow user namespaces"
+            raise Stop(
+                "permission to mount small file systems", f"neither mount nor unshare: {error.found}", todo
+            ) from error
         return ["nsenter", "-U", "-m", "--preserve-credentials", "-t", str(self._holder.pid)]
 
     def _told(self) -> str:
@@ -73,7 +75,7 @@ class Volumes(Closing):
 
 
 class OnVolumes(Kafka):
-    """A node of any cluster whose log directories are ``volumes``. Its settings take `settings_of` them."""
+    """A node of any cluster whose log directories are ``volumes``. Its settings include `settings_of` them."""
 
     volumes: Volumes
 
@@ -83,14 +85,14 @@ class OnVolumes(Kafka):
             self._format()
 
     def jvm(self, name: str, root: Path, main: Sequence[object], flags: Sequence[str]) -> Process:
-        """A Java process that sees the volumes."""
+        """A Java process in which the volumes are mounted."""
         made = super().jvm(name, root, main, flags)
         made.within(self.volumes.enter)
         return made
 
 
 class DemoBroker(OnVolumes):
-    """A broker by itself whose log directories are these volumes."""
+    """A single broker whose log directories are these volumes."""
 
     def __init__(self, root: Path, volumes: Volumes) -> None:
         self.volumes = volumes
@@ -98,9 +100,9 @@ class DemoBroker(OnVolumes):
 
 
 def settings_of(volumes: Volumes) -> dict[str, object]:
-    """Settings of a broker that fit such disks."""
+    """Settings of a broker for such disks."""
     return {
         "log.dirs": ",".join(map(str, volumes.sizes)), "log.segment.bytes": 4 << 20,
         "log.index.size.max.bytes": 1 << 16, "log.cleaner.enable": "false",
-        "log.segment.delete.delay.ms": 1_000,  # a minute by default, and nobody wants to wait for it
+        "log.segment.delete.delay.ms": 1_000,  # one minute by default, too long for a demo
     }  # fmt: skip

@@ -90,7 +90,7 @@ def owners(seen: OpenCluster) -> Iterator[Check]:
         yield fail(
             "deletion: instance",
             f"{found}, not {chosen.instance}",
-            "check that this is the right cluster; until they match nothing is deleted",
+            "check that this is the right cluster; no ledger is deleted until they match",
         )
     else:
         yield warn(

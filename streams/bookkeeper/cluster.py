@@ -154,7 +154,9 @@ class BookKeeper:
         if found == instance != "":
             return ""
         wanted = instance or "as the key deletion.instance, which is empty"
-        return f"expected INSTANCEID {wanted}; found {found or 'none'}; set deletion.instance if that is the cluster"
+        return (
+            f"expected INSTANCEID {wanted}; found {found or 'none'}; set deletion.instance if this is the right cluster"
+        )
 
     def ask_racks(self, wait_s: float) -> None:
         """Call the rack script if it is due, after at most ``wait_s`` seconds. Blocks while the script runs."""
@@ -197,10 +199,10 @@ class BookKeeper:
         """State of the Auditor's vote, as text."""
         vote = self._vote
         if vote is None:
-            return "not wanted: BookKeeper audits"
+            return "not requested: BookKeeper's Auditor is active"
         holder = vote.holder()
         if holder.role is Role.OTHER:
-            return f"held by {holder.who}; ours is next when that daemon goes"
+            return f"held by {holder.who}; Trueup is next when that daemon stops"
         return "ours" if holder.role is Role.OURS else f"waiting: {holder.problem or 'no session yet'}"
 
     def unbound(self) -> str:
@@ -209,10 +211,12 @@ class BookKeeper:
             return f"placement.hold_vote is false: {_AUDITS}; set it to true and restart Trueup"
         vote = self._vote
         if vote is None:
-            return f"mode observe leaves the vote to BookKeeper: {_AUDITS}; modes approve and enforce take it"
+            return f"mode observe does not request the vote: {_AUDITS}; modes approve and enforce do"
         holder = vote.holder()
         if holder.role is Role.OTHER:
-            return f"{holder.who} holds the Auditor's vote: {_AUDITS}; restart that daemon, and Trueup's vote is next"
+            return (
+                f"{holder.who} holds the Auditor's vote: {_AUDITS}; restart that daemon, and the vote passes to Trueup"
+            )
         if holder.role is Role.OURS:
             return ""
         return f"Trueup has no vote yet ({holder.problem or 'no session yet'}): {_AUDITS}"
@@ -221,9 +225,9 @@ class BookKeeper:
         """Why the view of the cluster is not current; empty if it is."""
         health = self._capture.health()
         if not health.connected or not health.synced:
-            return f"ZooKeeper: {health.problem or 'not in step yet'}"
+            return f"ZooKeeper: {health.problem or 'not synchronized yet'}"
         if self.blind(self._clock()):
-            return "ZooKeeper: what was observed is too old"
+            return "ZooKeeper: the last observation is too old"
         return f"changes in ZooKeeper cannot be followed: {self._capture.defect}" if self._capture.defect else ""
 
     def blocked_reason(self) -> str:
@@ -267,8 +271,8 @@ class BookKeeper:
         retired = {bookie for bookie in silent if client.look(f"{paths.cookies}/{bookie}") is None}
         return {
             ledger: {
-                bookie: "still serves it" if answer is PresenceAnswer.HELD
-                else reasons.get((ledger, bookie), "no answer")
+                bookie: "still has it" if answer is PresenceAnswer.HELD
+                else reasons.get((ledger, bookie), "no response")
                 for bookie, answer in said.items() if answer is not PresenceAnswer.GONE and bookie not in retired
             }
             for ledger, said in found.items()

@@ -40,7 +40,7 @@ class RepairWorkers:
         if not (needed or self._ever):
             return []
         if not self._looked_ms:
-            return [("autorecovery", "slow", 0, "not looked for yet")]
+            return [("autorecovery", "slow", 0, "not checked yet")]
         state, detail = present(self._found, self._named)
         age_ms = now_ms - self._looked_ms
         return [("autorecovery", "slow" if state == "up" and age_ms > LATE_MS else state, age_ms, detail)]

@@ -75,7 +75,7 @@ class Pulsar:
         """Why no deletion is possible now; empty if it is."""
         health = self._capture.health()
         if not health.connected or not health.synced:
-            return f"owners of ledgers: {health.problem or 'not in step yet'}"
+            return f"owners of ledgers: {health.problem or 'not synchronized yet'}"
         if unseen := self._ledgers.unseen():
             return unseen
         policy = self._policy()

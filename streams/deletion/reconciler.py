@@ -44,7 +44,7 @@ from trueup.streams.journal.journal import Journal
 
 log = logging.getLogger(__name__)
 AT_ONCE = 500
-BURST_MS = 1000.0  # ledgers are deleted in parts that take about this long
+BURST_MS = 1000.0  # burst of the rate limit, as a time at that rate
 VERIFIED_AT_ONCE, VERIFYING_MS = 20, 5_000
 """Maximum number of offloaded ledgers that one reconcile verifies, and the maximum time."""
 ORDERED = (DeletionStage.DELETING, DeletionStage.GONE)
@@ -195,7 +195,7 @@ class DeletionReconciler:
                 return
 
     def _due(self) -> Mapping[int, Leak]:
-        """Ledgers that may be deleted, by ledger."""
+        """Ledgers that may be deleted, by id."""
         with self.lock:
             if self._said is None:
                 self._said = {leak.ledger: leak for part in self.view() for leak in _drifted(part)}

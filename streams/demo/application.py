@@ -87,7 +87,7 @@ class Trueup(Application):
         settings = {
             "cluster": {"zookeeper": str(cluster.zookeeper.address), "name": "drill", "session_timeout_ms": 4_000},
             "racks": {"source": "script", "script": str(cluster.rack_script)},
-            # A drill loses half of the bookies intentionally; short grace and no hold keep it short.
+            # The drill kills half of its bookies: this must not cause a hold, and a short grace saves time.
             "placement": {"mode": "enforce", "grace_s": 1.0, "hold_share": 0.6, "decline_retry_s": 10.0},
             "journal": {"bootstrap": cluster.kafka.bootstrap},
             "spark": {"buckets": 16, "memory": "1g"},

@@ -42,7 +42,7 @@ from trueup.streams.placement.query import answer_of
 log = logging.getLogger(__name__)
 ORDERS_AT_ONCE = 1_000
 FIRST_WAIT_MS, LONGEST_WAIT_MS = 500, 30_000
-BURST_MS = 1000.0  # marks are written in parts that take about this long
+BURST_MS = 1000.0  # burst of the rate limit, as a time at that rate
 STRANGERS_AT_ONCE = 1_000
 LOOK_MS = 1_000  # interval of reads for marks that were not observed
 LEAST_SILENCE_MS = 30_000  # an idle query reports every 10 s

@@ -52,6 +52,6 @@ def _lines(status: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     late = f" ({status['not_judged']:,} of them not judged yet)" if status["not_judged"] else ""
     yield "Ledgers", ", ".join(f"{count:,} {verdict}" for verdict, count in counts.items()) + late
     present = [f"{len(bookies[name]):,} {name}" for name in STATUSES if bookies.get(name)]
-    yield "Bookies", ", ".join(present) or ("none" if bookies else "not seen yet")
+    yield "Bookies", ", ".join(present) or ("none" if bookies else "not observed yet")
     yield "Auditor", status["unbound"] or "Trueup holds the vote: hold and approve bind BookKeeper"
     yield "Marks", f"{marks['outstanding']:,} outstanding of {marks['cap']:,} at most, {marks['ours']:,} ours"

@@ -79,7 +79,7 @@ def seen(disks: LogDirsClient) -> Seen:
             return False
         return bool(found)
 
-    wait_until(look, 60.0, "the broker to tell its directories")
+    wait_until(look, 60.0, "the broker to describe its directories")
     return found[0]
 
 

@@ -64,7 +64,7 @@ def test_status_counts_bookies(run: Run) -> None:
 
 def test_status_before_a_bookie_was_seen(run: Run, engine: FakeEngine) -> None:
     engine.state["bookies"] = {}
-    assert "Bookies  not seen yet" in run("status").out
+    assert "Bookies  not observed yet" in run("status").out
 
 
 def test_status_of_a_healthy_cluster_is_fine(run: Run, engine: FakeEngine) -> None:

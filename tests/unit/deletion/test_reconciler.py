@@ -35,7 +35,7 @@ def test_each_step_is_counted_with_its_bytes_and_time() -> None:
     assert loop.counted == [("suspected", 100, 0.0), ("marked", 100, 60.0)]
 
 
-@pytest.mark.parametrize("problem", ["owners of ledgers: not in step yet", "expected INSTANCEID x; found y"])
+@pytest.mark.parametrize("problem", ["owners of ledgers: not synchronized yet", "expected INSTANCEID x; found y"])
 def test_an_obstacle_stops_everything(problem: str) -> None:
     loop = Loop().marked(7)
     loop.cluster.problem = problem

@@ -101,11 +101,11 @@ class BookKeeper:
             return self._client
 
     def start(self) -> None:
-        """Start to observe."""
+        """Start observing."""
         self._capture.start(self._run)
 
     def end(self) -> None:
-        """Stop to observe, and therefore to change the cluster."""
+        """Stop observing, and therefore changing the cluster."""
         self._capture.close()
 
     def close(self) -> None:
@@ -260,7 +260,7 @@ class BookKeeper:
         return remove(self.session(), self._capture.paths, orders, self._clock())
 
     def held(self, asked: Mapping[int, Sequence[str]]) -> dict[int, dict[str, str]]:
-        """These bookies without those that confirm that they do not have the ledger, each with its response."""
+        """Bookies that have not confirmed that they do not have the ledger, each with its response."""
         reasons: dict[tuple[int, str], str] = {}
         client, paths = self.session(), self._capture.paths
         found = presence(asked, Addresses(client, paths), ASK_S, reasons=reasons, tls=self._tls)

@@ -44,7 +44,7 @@ class BookKeeper(Protocol):
         """Delete these ledgers, each if it has not changed since its order."""
 
     def held(self, asked: Mapping[int, Sequence[str]]) -> dict[int, dict[str, str]]:
-        """These bookies without those that confirm that they do not have the ledger, each with its response."""
+        """Bookies that have not confirmed that they do not have the ledger, each with its response."""
 
     def unseen(self) -> str:
         """Why the view of the cluster is not current; empty if it is."""

@@ -96,9 +96,7 @@ class OrphanObjects:
         self.problems.pop(name, None)
         known = self._since.keys()
         if any(stray.rule == LOST and stray.ledger not in known for stray in self._found[name]):
-            every_ms = min(
-                every_ms, int(policy.missing_s * 1000)
-            )  # the next listing must confirm it before it is reported
+            every_ms = min(every_ms, int(policy.missing_s * 1000))  # a second listing must confirm it
         self._failures[name], self._due_ms[name] = 0, self._clock() + every_ms
         self._say()
 
@@ -115,7 +113,7 @@ class OrphanObjects:
 
     def _say(self) -> None:
         if self._found.keys() != self._stores.keys():
-            return  # without it, earlier findings in the other stores would look deleted
+            return  # findings of a store that is not listed yet would look deleted
         found = self._all()
         now_ms = self._clock()
         self._since = {ledger: self._since.get(ledger, now_ms) for ledger in found}

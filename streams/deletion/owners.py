@@ -44,11 +44,11 @@ class Pulsar:
         )
 
     def start(self, run: Run) -> None:
-        """Start to observe."""
+        """Start observing."""
         self._capture.start(run)
 
     def close(self) -> None:
-        """Stop to observe, and therefore to delete."""
+        """Stop observing, and therefore deleting."""
         self._capture.close()
 
     def _publish(self, news: Iterable[Pointers]) -> None:
@@ -97,7 +97,7 @@ class Pulsar:
         return Deleter(self._ledgers.session(), self._paths, paths.ledger, decode, self._clock, self._tiered.verify)
 
     def held(self, asked: Mapping[int, Sequence[str]]) -> dict[int, dict[str, str]]:
-        """These bookies without those that confirm that they do not have the ledger, each with its response."""
+        """Bookies that have not confirmed that they do not have the ledger, each with its response."""
         return self._ledgers.held(asked)
 
 

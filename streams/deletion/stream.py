@@ -70,7 +70,7 @@ class DeletionStream(Stream):
             self._strays.load()
 
     def watch(self) -> None:
-        """Start to observe the owners."""
+        """Start observing the owners."""
         self._owners.start(self._context.supervisor.run)
 
     def begin(self, spark: Session) -> None:
@@ -86,7 +86,7 @@ class DeletionStream(Stream):
             supervisor.loop("objects", self._strays.reconcile, DELETE_S)
 
     def end(self) -> None:
-        """Stop to observe the owners, and therefore to delete."""
+        """Stop observing the owners, and therefore deleting."""
         self._owners.close()
 
     def status(self, now_ms: int) -> StreamStatus:

@@ -50,7 +50,7 @@ class Target(Protocol):
         """Delete these, each if no precondition of its deletion has changed."""
 
     def held(self, asked: Mapping[int, Sequence[str]]) -> dict[int, dict[str, str]]:
-        """These places without those that confirm that they contain nothing of it, each with its response."""
+        """Places that have not confirmed that they contain nothing of it, each with its response."""
 
     def blocked_reason(self) -> str:
         """Why no deletion is possible now; empty if it is."""

@@ -99,7 +99,7 @@ class Trueup(Application):
         self._begun_ms = 0
 
     def begin(self) -> None:
-        """Start to measure times to safe."""
+        """Start measuring times to safe."""
         self.safe_ms.clear()
         self._begun_ms = time.time_ns() // 1_000_000
 

@@ -127,7 +127,7 @@ class Leak:
         topics = [topic(name) for name in (*FORGETTING, *KEEPING, OFFLOADED)]
         self._say(f"writing {MESSAGES} messages to each of {len(topics)} topics, 50 to a ledger")
         for name in topics:
-            # Offloading includes all ledgers except the last one with a message.
+            # All ledgers except the last one with a message are offloaded, so one more message is written.
             self._messages.write(name, range(MESSAGES + (name == topic(OFFLOADED))), BYTES)
         with self._messages.writer(topic(LIVE), pause_s=0.01) as live:
             self._forget()

@@ -41,7 +41,7 @@ class ShopOrders:
         self._thread.start()
 
     def end(self) -> None:
-        """Stop to write; orders that are not acknowledged soon are abandoned."""
+        """Stop writing; orders that are not acknowledged soon are abandoned."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()

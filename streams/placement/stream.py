@@ -48,7 +48,7 @@ class PlacementStream(Stream):
         self._reconciler.load()
 
     def watch(self) -> None:
-        """Start to observe ZooKeeper and the rack map."""
+        """Start observing ZooKeeper and the rack map."""
         if self.cluster.racks is not None:
             self._context.supervisor.loop("racks", lambda: self.cluster.ask_racks(RACKS_S))
         self.cluster.start()
@@ -75,7 +75,7 @@ class PlacementStream(Stream):
         return self._context.supervisor.runs(self.name)
 
     def end(self) -> None:
-        """Stop to observe: the query finishes its batch."""
+        """Stop observing: the query finishes its batch."""
         self.cluster.end()
 
     def close(self) -> None:

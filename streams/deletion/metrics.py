@@ -14,7 +14,7 @@ class DeletionMetrics(Part):
         where = ("namespace", "rule")
         self.forgotten = metrics.gauge("unreferenced_ledgers", "unreferenced ledgers", *where)
         self.forgotten_bytes = metrics.gauge(
-            "unreferenced_bytes", "bytes of unreferenced ledgers, each replica counted once", *where
+            "unreferenced_bytes", "length of unreferenced ledgers in bytes, without replication", *where
         )
         self.markers = metrics.gauge("markers", "deletions in progress, by stage", "stage")
         self.oldest_marker = metrics.gauge(

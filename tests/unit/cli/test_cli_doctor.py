@@ -74,7 +74,7 @@ def test_a_script_that_is_elsewhere_cannot_be_compared(tmp_path: Path) -> None:
 def test_many_differences_are_counted() -> None:
     ours = {f"b{n}": "/a" for n in range(9)}
     found = workers._compared("racks", ours, dict.fromkeys(ours, "/b")).found
-    assert found.startswith("9 bookies elsewhere: b0 in /b, here /a;")
+    assert found.startswith("different racks of 9 bookies: b0 in /b, here /a;")
     assert found.endswith("and 6 more")
 
 

@@ -64,7 +64,15 @@ def test_markers(client: FlaskClient) -> None:
 
 def test_the_page_shows_what_is_forgotten_and_how_far_it_is(client: FlaskClient) -> None:
     section = client.get("/api/page").get_json()["deletion"]
-    words = ("mode approve", "2 ledgers", "6.0 MiB", "1 marked", "1 gone-from-metadata", "public/default", "owner-gone")
+    words = (
+        "mode approve",
+        "2 unreferenced ledgers",
+        "6.0 MiB",
+        "1 marked",
+        "1 gone-from-metadata",
+        "public/default",
+        "owner-gone",
+    )
     assert [word for word in words if word not in section] == []
 
 
@@ -173,7 +181,7 @@ def test_approve_a_deletion(run: Run, engine: FakeEngine) -> None:
 def test_describe_a_ledger_that_is_in_use(run: Run, engine: FakeEngine) -> None:
     engine.judged, engine.owned = [finding(21, "drifted", "placement.lost-member", "a member is lost")], USED
     _, lines = run("describe", "ledger", "21")
-    wanted = [["Owner", OWNER], ["For", "data"], ["In", "use", "its", "owner", "points", "to", "it"]]
+    wanted = [["Owner", OWNER], ["For", "data"], ["In", "use", "its", "owner", "references", "it"]]
     assert [line for line in lines if line[:1] in (["Owner"], ["For"], ["In"])] == wanted
     assert [f"/managed-ledgers/{OWNER}", "readable", "yes", "2", "30"] in lines
     assert ["-", "archive/u-ledger-10:", "5", "bytes,", "deletion.copy-replaced"] in lines

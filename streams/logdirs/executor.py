@@ -26,7 +26,7 @@ class Levers(Protocol):
     """The requests to a broker. Calls raise a `TrueupError`."""
 
     def place(self, places: list[ReplicaLocation]) -> list[MoveOutcome]:
-        """Order moves, or cancel them."""
+        """Request moves, or cancel them."""
 
     def throttle(self, broker: int, bytes_per_s: int | None) -> None:
         """Set the rate limit of moves; None removes it."""

@@ -32,7 +32,7 @@ class Client(Protocol):
         """Describe these brokers, or all."""
 
     def place(self, places: list[ReplicaLocation]) -> list[MoveOutcome]:
-        """Order moves, or cancel them."""
+        """Request moves, or cancel them."""
 
     def throttle(self, broker: int, bytes_per_s: int | None) -> None:
         """Set the rate limit of moves; None removes it."""

@@ -51,15 +51,15 @@ class LogDirsStream(Stream):
         """Problems of clusters whose directories may be missing or outdated."""
         return self.logdirs.incomplete() if noun in ("directories", "plan") else []
 
-    def rows(self, noun: str, query: Mapping[str, Any]) -> list[Row]:  # noqa: ARG002 - directories alone
+    def rows(self, noun: str, query: Mapping[str, Any]) -> list[Row]:  # noqa: ARG002 - its only noun is directories
         """All log directories."""
         return self.logdirs.directories()
 
-    def describe(self, noun: str, names: Mapping[str, Any]) -> Mapping[str, Any]:  # noqa: ARG002 - brokers alone
+    def describe(self, noun: str, names: Mapping[str, Any]) -> Mapping[str, Any]:  # noqa: ARG002 - its only noun is broker
         """The details of the log directories of one broker."""
         return self.logdirs.broker(names["kafka"], names["broker"])
 
-    def execute(self, verb: str, names: Mapping[str, Any], arguments: Mapping[str, Any]) -> list[Row]:  # noqa: ARG002 - one
+    def execute(self, verb: str, names: Mapping[str, Any], arguments: Mapping[str, Any]) -> list[Row]:  # noqa: ARG002
         """Create a topic in directories selected by the strategy."""
         return self.logdirs.create_topic(names["kafka"], **arguments)
 

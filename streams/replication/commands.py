@@ -94,7 +94,7 @@ def _paused(patterns: list[str], topics: tuple[str, ...], paused: bool) -> list[
     if paused:
         return [*left, *topics]
     if held := sorted(topic for topic in topics if matches(left, topic)):
-        todo = "set links.NAME.paused_topics without the expression"
+        todo = "remove the expression from links.NAME.paused_topics"
         raise Refused("topics paused by name", f"{', '.join(held)}, paused by {', '.join(left)}", todo)
     return left
 

@@ -58,7 +58,7 @@ class Verb:
 
 
 def certain(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The arguments of a request that only has to be confirmed with {"certain": true}: none."""
+    """The empty arguments of a request that is confirmed with {"certain": true}; None without the confirmation."""
     return {} if body == {"certain": True} else None
 
 

@@ -47,5 +47,5 @@ def first(names: Sequence[str]) -> str:
 
 
 def lost(names: Sequence[str], what: str) -> Iterable[str]:
-    """A reason for attention if anything of that kind is lost."""
+    """A reason for attention if any resource of this kind is lost."""
     return [f"{many(len(names), what)} lost: {first(names)}"] if names else []

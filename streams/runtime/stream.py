@@ -36,7 +36,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class StreamStatus:
-    """A stream at a glance.
+    """The status of a stream.
 
     ``counts``: resources by verdict or state. ``oldest_ms``: age of the oldest difference, None without one.
     ``not_ready``: reasons why its findings are not reliable; ``problems``: other problems. ``query``: the query whose
@@ -120,7 +120,7 @@ class Stream(ABC):
         """Start to observe; Spark is not running yet."""
         return
 
-    def begin(self, spark: Session) -> None:  # noqa: ARG002 - of those that have no query
+    def begin(self, spark: Session) -> None:  # noqa: ARG002 - for streams that have a query
         """Start queries and loops."""
         return
 
@@ -156,11 +156,11 @@ class Stream(ABC):
         """Execute one of its verbs. ``names``: the variables of its path. Raises `Refused`."""
         raise LookupError(f"the stream {self.name} has no verb {verb}: {dict(names)}, {dict(arguments)}")
 
-    def incomplete(self, noun: str) -> Sequence[str]:  # noqa: ARG002 - of those that always know all
+    def incomplete(self, noun: str) -> Sequence[str]:  # noqa: ARG002 - for streams whose rows may be incomplete
         """Reasons why the rows of this noun may be incomplete or outdated."""
         return ()
 
-    def findings(self, wanted: Filter) -> tuple[Sequence[Finding], int]:  # noqa: ARG002 - of those without findings
+    def findings(self, wanted: Filter) -> tuple[Sequence[Finding], int]:  # noqa: ARG002 - for streams that have findings
         """Findings, the most urgent first, and their number without the limit."""
         return (), 0
 
@@ -170,7 +170,7 @@ class Stream(ABC):
 
     def approve(self, ids: Sequence[str] | None) -> list[PlanRow]:
         """Approve these actions of its plan, or all that wait, and return them. Raises `Refused`."""
-        raise Refused("actions that wait for approval", f"none of the stream {self.name}: {ids}", "see `trueup plan`")
+        raise Refused("actions that wait for approval", f"none in the stream {self.name}: {ids}", "see `trueup plan`")
 
 
 def waiting(rows: Sequence[PlanRow], ids: Sequence[str] | None) -> list[PlanRow]:

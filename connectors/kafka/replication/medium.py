@@ -136,11 +136,19 @@ class KafkaWriter:
         behind it would be written.
         """
         new = {log: columns.cut(0, 1) for log, columns in batches.items() if log not in self._known}
+        if new and (doubts := self._connected(batches)):
+            return {log: Written((), error=doubts.get(log, _unsent())) for log in batches}
         first = self._send(new) if new else {}
         self._known |= {log for log, one in first.items() if one.offsets and self._producer is not None}
         rest = {log: columns.cut(log in new) for log, columns in batches.items() if log in self._known}
         written = self._send(rest) if rest else {}
         return {log: _joined(len(batches[log].offsets), first.get(log), written.get(log)) for log in batches}
+
+    def _connected(self, logs: Iterable[LogId]) -> dict[LogId, TrueupError]:
+        """Wait until a new producer is connected, which may take long enough for a topic to be recreated. Returns the
+        logs that it must not write to."""
+        _cluster_id(self._client(), self._lease.target.name)
+        return self._identity.unsure(logs)
 
     def _send(self, batches: Mapping[LogId, Columns]) -> dict[LogId, Written]:
         """Produce to several partitions and wait for all responses. If one is missing the producer is replaced."""
@@ -156,6 +164,7 @@ class KafkaWriter:
             dropped(client)
             self._producer = None
             self._known.clear()
+            self._client()  # it connects while the target is read
         return {log: one.written(failed) for log, one in answers.items()}
 
     def _answered(self, client: Producer, answers: Mapping[LogId, "Answers"]) -> KafkaError | None:
@@ -215,6 +224,11 @@ class Answers:
         return Written(found)
 
 
+def _unsent() -> Retry:
+    """The error of records that were not sent, because records of another partition failed."""
+    return Retry("acknowledged records", "a failure in another partition", "their presence at the target is checked")
+
+
 def _joined(count: int, *parts: Written | None) -> Written:
     """The outcome of ``count`` records that were sent in parts; an unsent part is missing."""
     sent = [part for part in parts if part is not None]
@@ -222,9 +236,7 @@ def _joined(count: int, *parts: Written | None) -> Written:
     refused = next((part.refused for part in sent if part.refused), "")
     error = next((part.error for part in sent if part.error is not None), None)
     if not refused and error is None and len(offsets) < count:
-        error = Retry(
-            "acknowledged records", "a failure in another partition", "their presence at the target is checked"
-        )
+        error = _unsent()
     return Written(offsets, refused, error)
 
 

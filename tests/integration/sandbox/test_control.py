@@ -16,9 +16,9 @@ pytestmark = pytest.mark.servers
 SUPERVISOR = """
 import sys
 from pathlib import Path
-from trueup.connectors.sandbox.cluster import Cluster
+from trueup.connectors.sandbox.cluster import SandboxCluster
 from trueup.connectors.sandbox.control import serve
-with Cluster(Path(sys.argv[1]), {"/rack1": 1}, autorecovery=0) as cluster:
+with SandboxCluster(Path(sys.argv[1]), {"/rack1": 1}, autorecovery=0) as cluster:
     cluster.up()
     serve(cluster)
 """

@@ -14,7 +14,7 @@ _TYPES = {
 _LABELS = {"required": _Field.LABEL_REQUIRED, "optional": _Field.LABEL_OPTIONAL, "repeated": _Field.LABEL_REPEATED}
 _WIRES = {_Field.TYPE_BYTES: 2, _Field.TYPE_STRING: 2, _Field.TYPE_MESSAGE: 2}  # all other types used here are varints
 _FIXED = {1: 8, 5: 4}
-_ESCAPE = re.compile(rb"\\(.?)", re.DOTALL)
+_ESCAPE = re.compile(rb"\\([0-7]{1,3}|.?)", re.DOTALL)
 _ESCAPES = frozenset(b"abfnrtvxX?'\"\\01234567")
 
 
@@ -57,8 +57,8 @@ class TextError(ValueError):
 def read_text(data: bytes, message: Any, strange: bool) -> None:
     """Fill a message from text protobuf. ``strange``: skip unknown fields. Raises `TextError`."""
     for escape in _ESCAPE.finditer(data):
-        # Python only warns about invalid escapes.
-        if not escape[1] or escape[1][0] not in _ESCAPES:
+        # Python only warns about invalid escapes, and about octal ones beyond a byte.
+        if not escape[1] or escape[1][0] not in _ESCAPES or (escape[1].isdigit() and int(escape[1], 8) > 0o377):
             raise TextError(escape.start())
     try:
         text_format.Merge(data.decode(), message, allow_unknown_field=strange)

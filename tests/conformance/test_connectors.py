@@ -356,7 +356,7 @@ def test_a_refused_record_stops_its_partition_and_no_other(harness: Harness) -> 
     assert contents(harness.read("west", topic, 1)) == numbered(2_000)
 
 
-@pytest.mark.parametrize("records", [*PUMPED, "records"], indirect=True)
+@pytest.mark.parametrize("records", PUMPED, indirect=True)
 def test_nothing_behind_a_refused_record_is_written_by_a_new_copier(records: Harness) -> None:
     for _ in range(REPEATED):  # on a race between requests
         topic = records.narrow_topic()

@@ -151,6 +151,11 @@ def test_text_that_each_version_refuses_for_another_reason_is_refused(lines: byt
     assert refused(HEAD + b"2\n" + lines).wanted == "ledger metadata as text"
 
 
+def test_an_octal_escape_beyond_a_byte_is_named_by_its_byte() -> None:
+    data = HEAD + b"2\n" + V2.replace(b"\\000", b"\\400")
+    assert refused(data).at == data.index(b"\\400")
+
+
 @pytest.mark.parametrize("escape", [b"\\ ", b"\\q", b"\\u00e9"])
 def test_an_escape_that_java_does_not_know_is_named_by_its_byte(escape: bytes) -> None:
     data = HEAD + b"2\n" + V2.replace(b"\\000", escape)

@@ -56,10 +56,6 @@ RECOVERIES = 5
 _LOST = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 
 
-Run = tuple[Flow, list[Message]]
-"""Consecutive records of a partition."""
-
-
 class Records:
     """The connector."""
 
@@ -93,7 +89,6 @@ class RecordCopier:
         self._tails = KafkaTails(lease.target)
         self._resume = Resume(partial(bounds, lease.source), TargetEnds(lease.target, target), self._tails)
         self._producer: Producer | None = None
-        self._introduced: set[LogId] = set()  # targets whose leaders know the producer
         self._consumer: Consumer = consumer(lease.source, lease.limits, self._heard("source"))
         try:
             self._begin([*self._flows.values()], ours=False)
@@ -287,53 +282,16 @@ class RecordCopier:
         if said:
             messages = [m for m in messages if m.error() is None]
         self._rate.take(len(messages), sum(map(len, messages)))
-        runs = [(self._by_place[_place(run[0])], run) for run in self._runs(messages)]  # type: ignore[index]
         try:
-            for flow, run in self._introduce(runs):
+            for place, group in groupby(messages, _place if self._many else _number):
+                run = list(group)
+                flow = self._by_place[place if self._many else _place(run[0])]  # type: ignore[index]
                 if not flow.stopped and flow.known:
                     self._send(flow, run)
         except KafkaException as error:
             self._failed.append((None, error.args[0]))
         for message in said:
             self._heed(message)
-
-    def _runs(self, messages: list[Message]) -> Iterator[list[Message]]:
-        """Consecutive records of one partition."""
-        return (list(group) for _, group in groupby(messages, _place if self._many else _number))
-
-    def _introduce(self, runs: Sequence[Run]) -> Sequence[Run]:
-        """Send the first record to each target that has none of this producer yet, and wait for the results. Returns
-        what is left to send.
-
-        A leader accepts any sequence number of an unknown producer: if the first request were refused, requests in
-        flight behind it would be written, and the tail would show more progress than there is.
-        """
-        left, waiting = list[Run](), dict[LogId, Flow]()
-        for flow, run in runs:
-            target, rest = flow.lane.target, run
-            while rest and target not in waiting and self._is_new(flow):
-                try:
-                    self._send_many(flow, rest[:1])
-                except Broken:  # `_send` handles it
-                    break
-                rest = rest[1:]
-                waiting |= {target: flow} if flow.pending else {}
-            left.append((flow, rest))
-        if not waiting:
-            return left
-        deadline = time.monotonic() + GRACE_S
-        while not self._failed and any(flow.pending for flow in waiting.values()):
-            if time.monotonic() > deadline:
-                self._failed.append((None, KafkaError(KafkaError._TIMED_OUT)))
-            self._hear(0.02)
-        if self._failed:  # what is left is read again
-            return []
-        self._introduced |= waiting.keys()
-        return [(flow, run) for flow, run in left if run]
-
-    def _is_new(self, flow: Flow) -> bool:
-        usable = flow.known and not flow.stopped and flow.careful <= 0
-        return usable and flow.lane.target not in self._introduced
 
     def _heed(self, message: Message) -> None:
         flow, error = self._by_place[_place(message)], message.error()  # type: ignore[index]
@@ -437,7 +395,6 @@ class RecordCopier:
         if self._producer is not None:
             dropped(self._producer)
             self._producer = None
-            self._introduced.clear()
 
     def _hear(self, wait_s: float) -> None:
         """Process the target's results, waiting up to ``wait_s`` for the first. A fatal error is one, too."""

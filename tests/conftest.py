@@ -30,10 +30,7 @@ _PYSPARK = "pyspark-shell"
 
 DURATIONS = HERE / "durations.json"
 """Seconds that each file of tests took, on a quiet machine; `--record-durations` writes it anew."""
-_STOPPED = "tests/conformance/test_connectors.py::test_what_was_stopped_goes_on_when_the_target_takes_the_record"
-RACES: dict[str, str] = {
-    f"{_STOPPED}[records]": "a limit of the product (docs/limits.md): a request in flight behind a refused one",
-}
+RACES: dict[str, str] = {}
 """Tests that are run once more when they fail, by node id, each with the race that is the reason."""
 
 

@@ -29,6 +29,8 @@ TODAY_MS = int(time.time() * 1000)
 POISON = Written(b"poison", random.Random(1).randbytes(TOO_LARGE), TODAY_MS)
 AROUND_POISON = [*numbered(300, since_ms=TODAY_MS), POISON, *numbered(300, 300, since_ms=TODAY_MS)]
 """Of today: what stands behind a refused batch is refused as long as the target remembers the producer."""
+LONG = [Written(b"%d" % number, bytes(10_000), TODAY_MS) for number in range(500)]
+"""Several requests of every path."""
 REPEATED = 10
 CHOSEN = Position(0, chosen=True)
 PUMP = "tests.conformance.memory:pump"
@@ -356,11 +358,10 @@ def test_a_refused_record_stops_its_partition_and_no_other(harness: Harness) -> 
     assert contents(harness.read("west", topic, 1)) == numbered(2_000)
 
 
-@pytest.mark.parametrize("records", PUMPED, indirect=True)
 def test_nothing_behind_a_refused_record_is_written_by_a_new_copier(records: Harness) -> None:
     for _ in range(REPEATED):  # on a race between requests
         topic = records.narrow_topic()
-        records.write("east", topic, {0: [POISON, *numbered(999, since_ms=TODAY_MS)]})
+        records.write("east", topic, {0: [POISON, *LONG]})
         records.copy(records.lease(topic)).to_the_end()
         assert records.read("west", topic) == []
 

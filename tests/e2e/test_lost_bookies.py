@@ -3,11 +3,12 @@ daemon does, so that marks stand until somebody looks."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.trueup import SETTINGS, Trueup, Witness
+from tests.e2e.trueup import SETTINGS, Trueup, Witness, until
 from trueup.connectors.sandbox.cluster import SandboxCluster
 from trueup.connectors.sandbox.writer import Handle, LedgerWriter
 from trueup.streams.demo.truth import Truth
@@ -79,6 +80,12 @@ def holding(truth: Truth, bookie: str) -> set[int]:
     """Ledgers that name this bookie."""
     rows = truth.ledgers()
     return {int(rows.ledger[at]) for at in range(len(rows)) if any(bookie in members for members in rows.ensembles(at))}
+
+
+def left(cluster: SandboxCluster, witness: Witness, truth: Truth, bookie: str) -> str:
+    """What helps when BookKeeper repairs nothing."""
+    logs = "\n".join(f"{daemon.name}\n{daemon.process.tail(60)}" for daemon in cluster.autorecoveries)
+    return f"ledgers of {bookie} {holding(truth, bookie)}\nmarks {witness.marks()}\nvotes {witness.votes()}\n{logs}"
 
 
 def gone(trueup: Trueup, bookie: str, status: str) -> None:
@@ -269,5 +276,6 @@ def test_when_it_ends_bookkeepers_auditor_takes_over(
     number = next(n for n in cluster.bookies if holding(truth, cluster.bookie_id(n)))
     cluster.kill(f"bookie{number}")
     name = cluster.bookie_id(number)
-    trueup.until("BookKeeper's own repair", lambda: not holding(truth, name))
+    said = partial(left, cluster, witness, truth, name)
+    until(lambda: not holding(truth, name), LONG_S, "BookKeeper's own repair", said)
     assert (code, auditor.startswith("autorecovery")) == (0, True), trueup.told()

@@ -1,7 +1,9 @@
 """The records path alone: transforms, many topics into one, what batches of the other path forbid, ends of sources."""
 
+import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,13 +11,14 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from tests.conformance.harness import Harness, contents, numbered, untrue
+from tests.conformance.harness import TOO_LARGE, Harness, Written, contents, numbered, untrue
 from tests.conformance.kafka import kafka_harness
 from tests.replication.pair import Copy, Pair
 from trueup.connectors.contract import Assignment, LogId, Position
 from trueup.connectors.kafka.replication.connector import Batches
 from trueup.connectors.kafka.replication.records.copier import Records
-from trueup.state.common.errors import BadSettings, Stop
+from trueup.connectors.kafka.replication.records.source_guard import Guard
+from trueup.state.common.errors import BadSettings, Retry, Stop, TrueupError
 
 pytestmark = pytest.mark.servers
 
@@ -83,6 +86,27 @@ def test_runs_of_topics_that_share_a_target_are_exact(records: Harness) -> None:
     copier.close()
     there = records.read("west", target)
     assert [untrue(runs[s], records.read("east", s), there) for s in sources] == [[], []]
+
+
+def test_an_error_within_a_recovery_leaves_no_hole(records: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    topic = records.narrow_topic()
+    poison = Written(b"poison", random.Random(1).randbytes(TOO_LARGE), 1)
+    records.write("east", topic, {0: [*numbered(300), poison, *numbered(300, 300)]})
+    errors = [Retry("an answer", "none", "wait")]
+
+    def obstacles(guard: Guard, partitions: Iterable[LogId]) -> dict[LogId, TrueupError]:
+        if errors:
+            raise errors.pop()
+        return {}
+
+    with closing(Records().open(records.lease(topic))) as copier:
+        monkeypatch.setattr(Guard, "obstacles", obstacles)
+        with pytest.raises(Retry):
+            copier.copy(time.monotonic() + 60.0)
+        copier.copy(time.monotonic() + 5.0)
+        [row] = copier.progress()
+    assert (row.stopped, row.position.offset) == (True, 300)
+    assert contents(records.read("west", topic)) == numbered(300)
 
 
 def test_batches_that_may_not_go_on_stop_the_partition(pair: Pair, records: Harness) -> None:

@@ -10,7 +10,7 @@ arrives even later is written twice and counted in ``repeated`` by the next copi
 import gc
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from itertools import groupby, repeat, starmap
 
@@ -53,6 +53,8 @@ IDENTIFY_S = 0.1
 CAREFUL = 1_000
 RECOVERIES = 5
 """Maximum failures in one call; then the link is retried later."""
+KNOWN_S = 60.0
+"""Leaders know the producer for this time after a write: less than any usual producer.id.expiration.ms."""
 _LOST = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 
 
@@ -89,6 +91,9 @@ class RecordCopier:
         self._tails = KafkaTails(lease.target)
         self._resume = Resume(partial(bounds, lease.source), TargetEnds(lease.target, target), self._tails)
         self._producer: Producer | None = None
+        self._assigned = False
+        self._known: dict[LogId, float] = {}
+        self._first: dict[LogId, Flow] = {}
         self._consumer: Consumer = consumer(lease.source, lease.limits, self._heard("source"))
         try:
             self._begin([*self._flows.values()], ours=False)
@@ -104,7 +109,7 @@ class RecordCopier:
     def _copy(self, until_s: float, pulse: Callable[[], bool]) -> None:
         recoveries = 0
         away = [flow for flow in self._flows.values() if not flow.known and not flow.stopped]
-        if away or self._producer is None:
+        if away or not self._assigned:
             self._begin(away, ours=True)
         while (now := time.monotonic()) < until_s and pulse():
             if self._failed:
@@ -136,6 +141,7 @@ class RecordCopier:
 
     def _begin(self, flows: Sequence[Flow], ours: bool) -> None:
         """Read the positions of partitions and continue there. ``ours``: this copier wrote to them before."""
+        self._assigned = False
         if self._producer is None:
             self._producer = producer(self._lease.target, self._lease.limits, self._heard("target"), self._batch_bytes)
         try:
@@ -150,7 +156,10 @@ class RecordCopier:
         for source, blocked_reason in self._guard.obstacles(flow.source for flow in self._active()).items():
             self._flows[source].miss(blocked_reason)
         self._guarded = time.monotonic()
+        for flow in self._flows.values():
+            flow.held.clear()
         self._consumer.assign([TopicPartition(*flow.source[:2], flow.reached) for flow in self._active()])
+        self._assigned = True
 
     def _meant(self, flows: Sequence[Flow]) -> list[Flow]:
         """Partitions whose topics were not recreated. Other errors show when their logs are read."""
@@ -220,20 +229,22 @@ class RecordCopier:
     def _turn(self, now: float, until_s: float) -> None:
         """Read the available records and send them, or wait for the obstacle."""
         assert self._producer is not None, "copies only between opening and losing its producer"
+        if released := self._released():
+            self._take(released)
         room = self._rate.records(now, BATCH)
-        if room < 1 or len(self._producer) > AHEAD or self._waiting() > AHEAD_BYTES:
+        if room < 1 or self._full(self._producer):
             self._hear(min(IDLE_S, until_s - now, max(0.001, self._rate.wait_s(now))))
             return
         messages = self._consumer.consume(room, 0)
         if not messages:
-            self._hear(0)
-            one = self._consumer.poll(min(IDLE_S, until_s - now))
+            idle_s = min(IDLE_S, until_s - now)
+            self._hear(idle_s if self._first else 0)
+            one = self._consumer.poll(0 if self._first else idle_s)
             messages = [one] if one is not None else []
         if messages:
             self._down.pop("source", None)
-            sure = self._sure(messages)
-            if not self._failed:  # otherwise all are read again
-                self._take(sure)
+            self._rate.take(len(messages), sum(map(len, messages)))
+            self._take(messages)
             self._hear(0)
 
     def _sure(self, messages: list[Message]) -> list[Message]:
@@ -270,18 +281,26 @@ class RecordCopier:
             self._stop(flow, str(error))
             return
         flow.error = str(error)
-        with suppress(KafkaException):  # an assignment reads from there anyway
+        flow.held.clear()
+        try:
             self._consumer.seek(TopicPartition(*flow.source[:2], flow.reached))
+        except KafkaException as failed:
+            self._failed.append((flow, failed.args[0]))
 
-    def _waiting(self) -> int:
-        return sum(chunk.size for flow in self._flows.values() for chunk in flow.pending)
+    def _full(self, target: Producer) -> bool:
+        """Whether enough records wait for the target."""
+        held = [message for flow in self._flows.values() for message in flow.held] if self._first else []
+        size = sum(chunk.size for flow in self._flows.values() for chunk in flow.pending) + sum(map(len, held))
+        return len(target) + len(held) > AHEAD or size > AHEAD_BYTES
 
     def _take(self, messages: list[Message]) -> None:
-        """Send records, and handle errors between them."""
+        """Send records, and handle errors between them. After a failure all are read again."""
+        messages = self._sure(messages)
+        if self._failed:
+            return
         said = [m for m in messages if m.error() is not None] if any(map(_error, messages)) else []
         if said:
             messages = [m for m in messages if m.error() is None]
-        self._rate.take(len(messages), sum(map(len, messages)))
         try:
             for place, group in groupby(messages, _place if self._many else _number):
                 run = list(group)
@@ -299,7 +318,9 @@ class RecordCopier:
         if flow.stopped or not flow.known:
             return
         if error.code() == KafkaError._PARTITION_EOF:
-            if not self._failed:  # otherwise records before the end may be unsent
+            if flow.held:
+                flow.held.append(message)
+            elif not self._failed:  # otherwise records before the end may be unsent
                 flow.end(message.offset() or 0)
         elif error.code() in _LOST:
             self._failed.append((flow, error))
@@ -316,20 +337,57 @@ class RecordCopier:
 
     def _send(self, flow: Flow, messages: list[Message]) -> None:
         """Send records of one partition, one by one if one was refused before."""
+        messages = _unread(flow, messages)
         if flow.careful <= 0:
             try:
-                self._send_many(flow, messages)
+                if ready := self._introduced(flow, messages):
+                    self._send_many(flow, ready)
                 return
             except Broken:
                 flow.careful = len(messages)
                 if not self._drained():
                     self._failed.append((flow, KafkaError(KafkaError._TIMED_OUT)))
                     return
-        for message in messages:
+        for message in _unread(flow, messages):
             if flow.stopped or not flow.known:
                 return
             self._alone.send(flow, message, time.monotonic() + GRACE_S)
             flow.careful -= 1
+
+    def _introduced(self, flow: Flow, messages: list[Message]) -> list[Message]:
+        """Those of ``messages`` that may be sent now. The first record of a producer is sent to a target alone, and the
+        others are held until its result.
+
+        A leader accepts any sequence number of a producer that it does not know. If it refused the first request, it
+        would write those in flight behind it, and the tail would show more progress than there is.
+        """
+        target, now = flow.lane.target, time.monotonic()
+        while messages and target not in self._first and self._known.get(target, 0.0) < now:
+            self._send_many(flow, messages[:1])
+            messages = messages[1:]
+            if flow.pending:
+                self._first[target] = flow
+        if target in self._first:
+            flow.held += messages
+            return []
+        if messages:
+            self._known[target] = now + KNOWN_S
+        return messages
+
+    def _released(self) -> list[Message]:
+        """Held messages whose targets have the first record."""
+        done = [target for target, flow in self._first.items() if not flow.pending]
+        if not done or self._failed:
+            return []
+        for target in done:
+            del self._first[target]
+            self._known[target] = time.monotonic() + KNOWN_S
+        released = list[Message]()
+        for flow in self._flows.values():
+            if flow.held and flow.lane.target not in self._first:
+                released += flow.held
+                flow.held.clear()
+        return released
 
     def _send_many(self, flow: Flow, messages: list[Message]) -> None:
         shaped = self._shape.many(flow.prefix, messages)
@@ -394,7 +452,9 @@ class RecordCopier:
     def _drop_producer(self) -> None:
         if self._producer is not None:
             dropped(self._producer)
-            self._producer = None
+            self._producer, self._assigned = None, False
+            self._known.clear()
+            self._first.clear()
 
     def _hear(self, wait_s: float) -> None:
         """Process the target's results, waiting up to ``wait_s`` for the first. A fatal error is one, too."""
@@ -434,3 +494,10 @@ _error, _number = Message.error, Message.partition
 
 def _place(message: Message) -> tuple[str | None, int | None]:
     return message.topic(), message.partition()
+
+
+def _unread(flow: Flow, messages: list[Message]) -> list[Message]:
+    """``messages`` without those that were handled before: a seek may repeat them."""
+    if not messages or (messages[0].offset() or 0) >= flow.reached:
+        return messages
+    return [message for message in messages if (message.offset() or 0) >= flow.reached]

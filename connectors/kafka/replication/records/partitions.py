@@ -87,7 +87,7 @@ class Chunk:
 
 
 class Flow(LogTrack):
-    """One source partition. ``pending``: chunks in flight, in order."""
+    """One source partition. ``pending``: chunks in flight, in order; ``held``: messages after them."""
 
     def __init__(
         self, assignment: Assignment, lane: Lane, flow: int, failed: "list[tuple[Flow | None, KafkaError]]"
@@ -95,6 +95,7 @@ class Flow(LogTrack):
         super().__init__(assignment, lane, flow)
         self._failed = failed
         self.pending: deque[Chunk] = deque()
+        self.held: list[Message] = []
 
     def chunk(self, after: int, stamp: int, offsets: Sequence[int]) -> Chunk:
         """A new chunk after the others."""

@@ -74,6 +74,9 @@ def _sort(
         return
     if error is None and offset < spans[target][1] and (mark := mark_of(cast("Headers | None", message.headers()))):
         found[target].append((mark[0], Met(mark[1], offset)))
+    if error is not None and offset < spans[target][1]:
+        low, high = spans[target]
+        raise Retry(f"the tail of {target}, {low} to {high}", f"that it ends at {offset}", "wait for its new leader")
     if error is not None or offset >= spans[target][1] - 1:
         left.discard(target)
 

@@ -41,7 +41,7 @@ from trueup.streams.deletion import query as stream
 from trueup.streams.deletion.owners import record_of
 from trueup.streams.journal.codec import ledger_key, topology_record
 from trueup.streams.journal.journal import Journal
-from trueup.streams.runtime.session import session
+from trueup.streams.runtime.spark.session import session
 from trueup.streams.runtime.supervisor import drain
 
 RESULTS = Path(__file__).parent / "results" / "deletion.json"

@@ -13,7 +13,7 @@ from trueup.streams.journal.history import History
 from trueup.streams.journal.history_row import HistoryRow
 from trueup.streams.journal.journal import Journal
 from trueup.streams.runtime.descriptor import Descriptor
-from trueup.streams.runtime.listener import Listener
+from trueup.streams.runtime.spark.listener import Listener
 from trueup.streams.runtime.stream import (
     AWAITING,
     Filter,

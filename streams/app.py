@@ -22,14 +22,14 @@ from trueup.streams.catalog import STREAMS, all_metrics, declare_topics
 from trueup.streams.config.live import Live
 from trueup.streams.journal.history import SAVE_S, History
 from trueup.streams.journal.journal import Journal
-from trueup.streams.replication.worker import SWITCH_S
+from trueup.streams.replication.links.worker import SWITCH_S
 from trueup.streams.runtime import logs
 from trueup.streams.runtime.context import Context
-from trueup.streams.runtime.driver import Driver
 from trueup.streams.runtime.ending import BATCHES_S, CLOSED_S, KILL_S, QUIET_S, SAVED_S, Ending
-from trueup.streams.runtime.listener import Listener
 from trueup.streams.runtime.lock import alone
-from trueup.streams.runtime.session import session
+from trueup.streams.runtime.spark.driver import Driver
+from trueup.streams.runtime.spark.listener import Listener
+from trueup.streams.runtime.spark.session import session
 from trueup.streams.runtime.stream import Stream
 from trueup.streams.runtime.supervisor import Supervisor
 from trueup.streams.web.api import create_app

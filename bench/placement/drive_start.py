@@ -38,8 +38,8 @@ from trueup.streams.journal.journal import Journal
 from trueup.streams.placement.metrics import PlacementMetrics
 from trueup.streams.placement.query import start
 from trueup.streams.placement.reconciler import PlacementReconciler
-from trueup.streams.replication.worker import SWITCH_S
-from trueup.streams.runtime.session import session
+from trueup.streams.replication.links.worker import SWITCH_S
+from trueup.streams.runtime.spark.session import session
 from trueup.streams.runtime.supervisor import Supervisor, drain
 
 LIMIT_S = 300.0

@@ -26,7 +26,7 @@ from trueup.state.settings.settings import Settings, parse
 from trueup.streams.journal.codec import topology_record
 from trueup.streams.journal.journal import Journal
 from trueup.streams.placement.query import answer_of, start
-from trueup.streams.runtime.session import session
+from trueup.streams.runtime.spark.session import session
 from trueup.streams.runtime.supervisor import drain
 
 LIMIT_S = 600.0

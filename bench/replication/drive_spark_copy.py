@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from trueup.state.settings.settings import parse
-from trueup.streams.runtime.session import session
+from trueup.streams.runtime.spark.session import session
 
 PER_TRIGGER = 500_000
 SINK: dict[str, str | int] = {

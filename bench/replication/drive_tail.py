@@ -16,9 +16,9 @@ from typing import Any
 from bench.replication.drive_copy import lease_of
 from trueup.state.settings.settings import parse
 from trueup.streams.replication.clusters import KAFKA, connector_of
+from trueup.streams.replication.links.worker import Answer, Order
 from trueup.streams.replication.query import Replication
-from trueup.streams.replication.worker import Answer, Order
-from trueup.streams.runtime.session import session
+from trueup.streams.runtime.spark.session import session
 
 SETTINGS: dict[str, Any] = {"cluster": {"zookeeper": "127.0.0.1:1"}, "spark": {"master": "local[2]", "memory": "512m"}}
 

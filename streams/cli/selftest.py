@@ -12,7 +12,7 @@ from trueup.state.common.errors import Stop
 from trueup.state.settings.settings import Settings
 from trueup.streams.journal.codec import encode, ledger_key, topology_bytes
 from trueup.streams.placement.query import LEDGER, TOPOLOGY, answer_of, fold
-from trueup.streams.runtime.session import session
+from trueup.streams.runtime.spark.session import session
 
 _LEDGER = {
     "ledger": 1, "mzxid": 1, "version": 0, "ctime_ms": 0, "seen_ms": 0, "state": 3, "ensemble": 2, "quorum": 2,

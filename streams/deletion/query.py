@@ -24,9 +24,9 @@ from trueup.state.deletion.verdicts import LEAK
 from trueup.state.deletion.view import CELLS, Leaks, OwnerBucket
 from trueup.streams.deletion.journal import node_rows, owned_rows
 from trueup.streams.journal.decode import Bodies
-from trueup.streams.runtime.processor import Buckets
-from trueup.streams.runtime.queries import Sink, started
-from trueup.streams.runtime.spark_store import records_of
+from trueup.streams.runtime.spark.processor import Buckets
+from trueup.streams.runtime.spark.queries import Sink, started
+from trueup.streams.runtime.spark.spark_store import records_of
 
 if TYPE_CHECKING:
     from trueup.state.settings.settings import SparkSettings as SparkSettings

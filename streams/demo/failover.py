@@ -26,7 +26,7 @@ from trueup.streams.demo import shop
 from trueup.streams.demo.application import Application
 from trueup.streams.demo.rack_drill import fetch, teller
 from trueup.streams.demo.shop import GROUP, PARTITIONS, TOPIC, Billing, Log, ShopOrders
-from trueup.streams.runtime.session import line
+from trueup.streams.runtime.spark.session import line
 
 Say = Callable[[str], None]
 EAST, WEST = "east", "west"

@@ -24,7 +24,7 @@ from trueup.state.deletion.orphan_objects import STRAYS
 from trueup.streams.demo.application import Application
 from trueup.streams.demo.rack_drill import fetch, seconds, teller
 from trueup.streams.runtime.format import short, size
-from trueup.streams.runtime.session import line
+from trueup.streams.runtime.spark.session import line
 
 TENANT = "public/default"
 FORGETTING, KEEPING, LIVE = ("clicks", "orders", "payments"), ("invoices",), "stream"

@@ -26,7 +26,7 @@ from trueup.streams.demo.application import Application
 from trueup.streams.demo.picture import Shot, lines, name, svg
 from trueup.streams.demo.rack_drill import fetch, teller
 from trueup.streams.demo.volumes import DemoBroker, Volumes
-from trueup.streams.runtime.session import line
+from trueup.streams.runtime.spark.session import line
 
 MB = 1 << 20
 SIZES = {"small": 128 * MB, "medium": 192 * MB, "large": 384 * MB}

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from trueup.connectors.sandbox.jvm.jars import jars
 from trueup.streams.demo.drill import DrillResult, drill
-from trueup.streams.runtime.session import line
+from trueup.streams.runtime.spark.session import line
 
 LEDGERS, CONTROL_LEDGERS = 120, 40
 CONTROL_WAIT_S = 15.0

@@ -25,7 +25,7 @@ from trueup.streams.logdirs.metrics import LogDirMetrics
 from trueup.streams.logdirs.reconciler import Client, Dirs, Known, observed_of, observed_record
 from trueup.streams.logdirs.report import cluster_row, directory_row, plan_rows, strategy_of
 from trueup.streams.runtime.format import many
-from trueup.streams.runtime.queries import turns
+from trueup.streams.runtime.spark.queries import turns
 from trueup.streams.runtime.stream import Filter, Finding, PlanRow, Source, plan_json, waiting
 from trueup.streams.runtime.supervisor import Supervisor
 

@@ -21,9 +21,9 @@ from trueup.state.placement.fencing import Former
 from trueup.state.placement.view import CELLS, FINDING, MARK, NO_MARKS, Bucket, BucketAnswer, Rows
 from trueup.streams.journal.codec import topology_bytes, topology_from
 from trueup.streams.journal.decode import ledger_rows, mark_rows
-from trueup.streams.runtime.processor import Buckets
-from trueup.streams.runtime.queries import Sink, started
-from trueup.streams.runtime.spark_store import records_of
+from trueup.streams.runtime.spark.processor import Buckets
+from trueup.streams.runtime.spark.queries import Sink, started
+from trueup.streams.runtime.spark.spark_store import records_of
 
 if TYPE_CHECKING:  # every Python worker imports this module
     import pandas as pd

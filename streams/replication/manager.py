@@ -18,18 +18,18 @@ from trueup.streams.config.live import Live
 from trueup.streams.journal.history import History
 from trueup.streams.journal.history_row import HistoryRow
 from trueup.streams.journal.journal import Journal, Record
-from trueup.streams.replication import checkpoints
 from trueup.streams.replication.clusters import connector_of
-from trueup.streams.replication.link import COUNTED, Link
+from trueup.streams.replication.links import checkpoints
+from trueup.streams.replication.links.link import COUNTED, Link
+from trueup.streams.replication.links.monitor import LinkMonitor, Sides
+from trueup.streams.replication.links.orders import Reporting
+from trueup.streams.replication.links.refill import Refilling, undecided
+from trueup.streams.replication.links.snapshot import NOTHING
+from trueup.streams.replication.links.status import beat_error
 from trueup.streams.replication.metrics import LinkMetrics
-from trueup.streams.replication.monitor import LinkMonitor, Sides
-from trueup.streams.replication.orders import Reporting
 from trueup.streams.replication.query import Replication
-from trueup.streams.replication.refill import Refilling, undecided
 from trueup.streams.replication.reports import TOPIC, heard_of
 from trueup.streams.replication.rows import by_topic, checkpoint, partition, remedies
-from trueup.streams.replication.snapshot import NOTHING
-from trueup.streams.replication.status import beat_error
 from trueup.streams.runtime.stream import Filter, Finding, PlanRow, Source, waiting
 from trueup.streams.runtime.supervisor import Supervisor
 

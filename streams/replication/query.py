@@ -1,7 +1,7 @@
 """Replication: one streaming query per link, whose micro-batches are rounds of leases.
 
 No record passes through Spark. A clock triggers the batches. The driver computes the leases of a round from the current
-settings and observations, each task executes one (`streams.replication.worker`), and the acknowledged positions are
+settings and observations, each task executes one (`links.worker`), and the acknowledged positions are
 written to the journal before the next round. If a task or this process fails, the positions of one lease are lost; the
 next copier recovers them from the target.
 """
@@ -16,8 +16,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from trueup.streams.replication.worker import Answer, Order, hold
-from trueup.streams.runtime.queries import turns
+from trueup.streams.replication.links.worker import Answer, Order, hold
+from trueup.streams.runtime.spark.queries import turns
 
 ANSWERS = "body binary"
 EVERY = "1 second"

@@ -8,9 +8,9 @@ from trueup.connectors.contract import LogId
 from trueup.connectors.replication.group_sync import Checkpoint
 from trueup.state.replication.rules import LINK_RULES
 from trueup.state.replication.status import PartitionStage
-from trueup.streams.replication.checkpoints import Copy
-from trueup.streams.replication.link import Link
-from trueup.streams.replication.status import Row as Observed
+from trueup.streams.replication.links.checkpoints import Copy
+from trueup.streams.replication.links.link import Link
+from trueup.streams.replication.links.status import Row as Observed
 
 Row = dict[str, Any]
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trueup.streams.replication.ends import Ends
+from trueup.streams.replication.links.ends import Ends
 from trueup.streams.replication.manager import LinkManager
 from trueup.streams.replication.metrics import LinkMetrics
 from trueup.streams.runtime.context import Context

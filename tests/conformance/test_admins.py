@@ -22,7 +22,7 @@ from trueup.state.replication.config_sync import Policy, diff
 from trueup.state.replication.offset_map import OffsetMap
 from trueup.state.replication.settings import Start
 from trueup.streams.replication.clusters import admin_of
-from trueup.streams.replication.snapshot import pairs
+from trueup.streams.replication.links.snapshot import pairs
 
 pytestmark = pytest.mark.servers
 

@@ -13,10 +13,10 @@ from trueup.connectors.sandbox.jvm.gateway import Gateway
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.state.common.errors import Stop
 from trueup.state.settings.settings import parse
-from trueup.streams.runtime.driver import Driver, _process
-from trueup.streams.runtime.listener import Listener
-from trueup.streams.runtime.queries import turns
-from trueup.streams.runtime.session import session
+from trueup.streams.runtime.spark.driver import Driver, _process
+from trueup.streams.runtime.spark.listener import Listener
+from trueup.streams.runtime.spark.queries import turns
+from trueup.streams.runtime.spark.session import session
 from trueup.streams.runtime.supervisor import drain
 
 pytestmark = pytest.mark.servers

@@ -20,7 +20,7 @@ from trueup.state.settings.settings import parse
 from trueup.streams.journal.codec import topology_of, topology_record
 from trueup.streams.journal.journal import Journal
 from trueup.streams.placement.query import answer_of, answers
-from trueup.streams.runtime.session import session
+from trueup.streams.runtime.spark.session import session
 from trueup.streams.runtime.supervisor import drain
 
 

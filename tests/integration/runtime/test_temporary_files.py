@@ -18,7 +18,7 @@ import threading
 from pathlib import Path
 from trueup.state.settings.settings import parse
 from trueup.streams.cli.selftest import try_operator
-from trueup.streams.runtime.session import session
+from trueup.streams.runtime.spark.session import session
 
 data, work = map(Path, sys.argv[1:])
 settings = {"kafka": {"east": {"bootstrap": "none:1", "bit": 0}}, "logdirs": {"east": {}}}

@@ -12,7 +12,7 @@ from trueup.streams.bookkeeper import worker_checks as workers
 from trueup.streams.cli import machine
 from trueup.streams.cli.main import invoke
 from trueup.streams.runtime.checks import Check, ok, tried
-from trueup.streams.runtime.session import LINES
+from trueup.streams.runtime.spark.session import LINES
 
 ZOOKEEPER = {"cluster": {"zookeeper": "zk:2181"}}
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.house.test_tidy import ROOT, shown, sources, trees
 
-LINK = "streams/replication/link.py"
+LINK = "streams/replication/links/link.py"
 ROOMS = ("state/replication", "streams/replication")
 NAMES_SYSTEMS = "streams/replication/clusters.py"
 """Says which system has which modules: the one place of replication that has to."""

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from trueup.streams.runtime.spark_store import SparkStore
+from trueup.streams.runtime.spark.spark_store import SparkStore
 
 CELLS = ("a", "b")
 

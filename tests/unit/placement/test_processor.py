@@ -5,6 +5,8 @@ HEAVY = ("numpy", "pandas", "pyarrow", "fastavro", "state")
 
 
 def test_who_asks_which_state_there_is_imports_nothing_heavy():
-    code = f"import sys, trueup.streams.runtime.processor; print([name for name in {HEAVY} if name in sys.modules])"
+    code = (
+        f"import sys, trueup.streams.runtime.spark.processor; print([name for name in {HEAVY} if name in sys.modules])"
+    )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert said.stdout == "[]\n"

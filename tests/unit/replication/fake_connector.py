@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from trueup.connectors.contract import Assignment, Endpoint, Lease, Limits, LogId, Position, Progress, Run
 from trueup.state.common.errors import TrueupError
-from trueup.streams.replication.worker import Order
+from trueup.streams.replication.links.worker import Order
 
 NAME = "tests.unit.replication.fake_connector:Fake"
 EAST, WEST = Endpoint("east", "east:9092", 0), Endpoint("west", "west:9092", 1)

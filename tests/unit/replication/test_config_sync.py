@@ -11,8 +11,8 @@ from trueup.connectors.replication.config_sync import Outcome, Seen
 from trueup.state.common.errors import Retry
 from trueup.state.replication.config_sync import Action, ChangeKind, Right, Setting, Topic
 from trueup.state.replication.settings import LinkSettings as Declared
-from trueup.streams.replication.config_sync import Aligner, Made, rights_from
-from trueup.streams.replication.snapshot import Changes, Hold, LinkFacts, LinkSnapshot, Side
+from trueup.streams.replication.links.config_sync import Aligner, Made, rights_from
+from trueup.streams.replication.links.snapshot import Changes, Hold, LinkFacts, LinkSnapshot, Side
 
 READER = Right("topic", "literal", "orders", "User:alice", "*", "read", "allow")
 GOOD = {"retention.ms": Setting("1000", True)}

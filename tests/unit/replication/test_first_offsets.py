@@ -7,7 +7,7 @@ import pytest
 from tests.unit.replication.test_link import ZERO, Rig, facts
 from trueup.connectors.contract import LogId
 from trueup.state.replication.settings import LinkSettings as Declared
-from trueup.streams.replication.snapshot import LinkFacts
+from trueup.streams.replication.links.snapshot import LinkFacts
 
 
 class Starts:

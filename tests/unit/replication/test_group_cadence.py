@@ -11,8 +11,8 @@ from trueup.connectors.contract import LogId, Position, Progress, Run
 from trueup.connectors.replication.group_sync import Groups
 from trueup.state.common.errors import Retry
 from trueup.state.replication.offset_map import OffsetMap
-from trueup.streams.replication.checkpoints import Copy
-from trueup.streams.replication.group_sync import PART, Mover, ways
+from trueup.streams.replication.links.checkpoints import Copy
+from trueup.streams.replication.links.group_sync import PART, Mover, ways
 from trueup.streams.replication.reports import Heard, Report
 
 ZERO = LogId("orders", 0)

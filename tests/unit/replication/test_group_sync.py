@@ -8,8 +8,8 @@ import pytest
 
 from trueup.connectors.contract import LogId
 from trueup.connectors.replication.group_sync import Checkpoint, Commits
-from trueup.streams.replication import group_sync
-from trueup.streams.replication.group_sync import Mover
+from trueup.streams.replication.links import group_sync
+from trueup.streams.replication.links.group_sync import Mover
 
 
 class Rig:

@@ -14,13 +14,13 @@ from trueup.state.replication.settings import LinkSettings as Declared
 from trueup.state.replication.status import LinkState, PartitionStage
 from trueup.state.settings.settings import Settings, change, parse
 from trueup.streams.journal.journal import Record
-from trueup.streams.replication.checkpoints import Copy, load
-from trueup.streams.replication.link import Link
-from trueup.streams.replication.orders import Reporting
+from trueup.streams.replication.links.checkpoints import Copy, load
+from trueup.streams.replication.links.link import Link
+from trueup.streams.replication.links.orders import Reporting
+from trueup.streams.replication.links.snapshot import Hold, LinkFacts, Side, look
+from trueup.streams.replication.links.status import LinkStatus
+from trueup.streams.replication.links.worker import ALONE_S, Answer, Order
 from trueup.streams.replication.reports import Report
-from trueup.streams.replication.snapshot import Hold, LinkFacts, Side, look
-from trueup.streams.replication.status import LinkStatus
-from trueup.streams.replication.worker import ALONE_S, Answer, Order
 
 ZERO, ONE = LogId("orders", 0), LogId("orders", 1)
 NOW = 1_000_000

@@ -4,8 +4,8 @@ import pytest
 
 from tests.unit.replication.test_link import Rig
 from trueup.connectors.contract import Position, Progress, Run
+from trueup.streams.replication.links.worker import Answer, Order
 from trueup.streams.replication.reports import Heard, Report
-from trueup.streams.replication.worker import Answer, Order
 
 
 @pytest.fixture

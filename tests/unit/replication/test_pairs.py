@@ -3,8 +3,8 @@
 import pytest
 
 from trueup.connectors.contract import LogId, log_of
-from trueup.streams.replication.checkpoints import Copy
-from trueup.streams.replication.snapshot import Settled, pairs
+from trueup.streams.replication.links.checkpoints import Copy
+from trueup.streams.replication.links.snapshot import Settled, pairs
 
 HERE = [LogId("orders", number) for number in (3, 70, 4_096)]
 THERE = [LogId("copied", number) for number in range(3)]

@@ -12,13 +12,13 @@ from trueup.state.common.errors import Refused
 from trueup.state.replication.anomalies import Choice
 from trueup.state.replication.provenance import Refill
 from trueup.state.settings.settings import parse
-from trueup.streams.replication.checkpoints import Copy, load
-from trueup.streams.replication.link import Link
-from trueup.streams.replication.monitor import LinkMonitor
-from trueup.streams.replication.refill import Refilling, undecided
+from trueup.streams.replication.links.checkpoints import Copy, load
+from trueup.streams.replication.links.link import Link
+from trueup.streams.replication.links.monitor import LinkMonitor
+from trueup.streams.replication.links.refill import Refilling, undecided
+from trueup.streams.replication.links.snapshot import LinkFacts, Side
+from trueup.streams.replication.links.worker import Answer
 from trueup.streams.replication.reports import Report
-from trueup.streams.replication.snapshot import LinkFacts, Side
-from trueup.streams.replication.worker import Answer
 
 ZERO, BILLS = LogId("orders", 0), LogId("bills", 0)
 WHOLE = {ZERO: (0, 500), BILLS: (0, 200)}
@@ -49,7 +49,7 @@ class World:
 
 
 class FakeSides:
-    """Implements what `streams.replication.monitor.Sides` is asked for here."""
+    """Implements what `streams.replication.links.monitor.Sides` is asked for here."""
 
     def __init__(self, world: World, source: str, target: str) -> None:
         self._world, self._ends = world, (source, target)

@@ -1,7 +1,7 @@
 from trueup.connectors.contract import LogId, Position, Progress
 from trueup.state.replication.anomalies import Look, anomalies
-from trueup.streams.replication.checkpoints import Copy
-from trueup.streams.replication.snapshot import NOTHING, LinkFacts, Side, look, seen
+from trueup.streams.replication.links.checkpoints import Copy
+from trueup.streams.replication.links.snapshot import NOTHING, LinkFacts, Side, look, seen
 
 ORDERS = LogId("orders", 0)
 

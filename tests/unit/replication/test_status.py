@@ -10,9 +10,9 @@ from trueup.state.common.errors import Stop
 from trueup.state.replication.rules import LINK_RULES
 from trueup.state.replication.status import MEANINGS, STAGES, LinkState, Part, PartitionStage, Signs, stage_of, state_of
 from trueup.state.replication.waits import Wait
-from trueup.streams.replication.monitor import LinkMonitor
+from trueup.streams.replication.links.monitor import LinkMonitor
+from trueup.streams.replication.links.status import beat_error
 from trueup.streams.replication.rows import remedies
-from trueup.streams.replication.status import beat_error
 
 NOW = 1_000_000
 WELL = Signs(parts=[Part("orders-0"), Part("orders-1", left=5)], arrived_ms=NOW - 1_000, told_ms=NOW - 10, since_ms=1)

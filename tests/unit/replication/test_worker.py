@@ -15,9 +15,10 @@ from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.state.common.errors import Retry, Stop
 from trueup.streams.journal.channel import Channel
 from trueup.streams.journal.codec import decode, encode
-from trueup.streams.replication import reports, worker
+from trueup.streams.replication import reports
+from trueup.streams.replication.links import worker
+from trueup.streams.replication.links.worker import Answer, hold, release
 from trueup.streams.replication.reports import Heard
-from trueup.streams.replication.worker import Answer, hold, release
 
 ORDERS = LogId("orders", 0)
 

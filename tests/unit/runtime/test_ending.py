@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from trueup.streams import app
-from trueup.streams.runtime import driver, ending
-from trueup.streams.runtime.driver import Driver
+from trueup.streams.runtime import ending
 from trueup.streams.runtime.ending import Ending
-from trueup.streams.runtime.listener import Listener
+from trueup.streams.runtime.spark import driver
+from trueup.streams.runtime.spark.driver import Driver
+from trueup.streams.runtime.spark.listener import Listener
 from trueup.streams.runtime.supervisor import Supervisor, drain
 
 WAIT_S = 60.0

@@ -1,7 +1,7 @@
 from types import SimpleNamespace
 from typing import Any
 
-from trueup.streams.runtime.listener import Listener
+from trueup.streams.runtime.spark.listener import Listener
 
 
 def test_a_query_without_input_is_alive():

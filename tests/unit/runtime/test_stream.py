@@ -22,8 +22,8 @@ from trueup.streams.journal.history import History
 from trueup.streams.runtime.checks import ok
 from trueup.streams.runtime.context import Context
 from trueup.streams.runtime.descriptor import Descriptor, Noun, Thing, Verb
-from trueup.streams.runtime.listener import Listener
 from trueup.streams.runtime.metrics import Metrics, Part
+from trueup.streams.runtime.spark.listener import Listener
 from trueup.streams.runtime.stream import (
     AWAITING,
     Filter,

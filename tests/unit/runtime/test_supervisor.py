@@ -19,9 +19,9 @@ from trueup.connectors.zookeeper.follower import Watcher
 from trueup.state.common.errors import Retry
 from trueup.streams.api import Application
 from trueup.streams.config.live import Live
-from trueup.streams.replication.monitor import LinkMonitor
+from trueup.streams.replication.links.monitor import LinkMonitor
 from trueup.streams.runtime import supervisor as module
-from trueup.streams.runtime.listener import Listener
+from trueup.streams.runtime.spark.listener import Listener
 from trueup.streams.runtime.supervisor import Supervisor
 from trueup.streams.web.server import Server, claim
 
@@ -124,7 +124,7 @@ def test_loops_of_links_outlive_defects(supervisor: Supervisor, kind: str, monke
         monkeypatch.setattr(LinkMonitor, method, flaky if name == kind else lambda *_: None)
     watch = object.__new__(LinkMonitor)
     watch.link = SimpleNamespace(name="east-west", declared=SimpleNamespace(heartbeat_s=0.001))  # type: ignore[assignment]
-    monkeypatch.setattr("trueup.streams.replication.monitor.LOOK_S", 0.001)
+    monkeypatch.setattr("trueup.streams.replication.links.monitor.LOOK_S", 0.001)
     watch.begin(supervisor)
     assert seen_to(supervisor, f"{kind} of east-west", flaky, flaky.tried.is_set) == (True, True)
 

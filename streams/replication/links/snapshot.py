@@ -10,7 +10,7 @@ from typing import NamedTuple, TypedDict
 
 from trueup.connectors.contract import LogId
 from trueup.state.replication.anomalies import Choice, Look
-from trueup.streams.replication.checkpoints import Copy
+from trueup.streams.replication.links.checkpoints import Copy
 
 
 class Side(NamedTuple):

@@ -30,7 +30,7 @@ class Buckets(StatefulProcessor):
         """Fold the rows of one batch into the bucket."""
         import pandas as pd
 
-        from trueup.streams.runtime.spark_store import SparkStore
+        from trueup.streams.runtime.spark.spark_store import SparkStore
 
         store = SparkStore(self._log, self._cells, self._names)
         row = import_module(self._module).folded(store, rows)

@@ -21,13 +21,13 @@ from trueup.state.replication.provenance import Refill
 from trueup.state.replication.settings import LinkSettings as Declared
 from trueup.state.settings.settings import Settings
 from trueup.streams.journal.journal import Journal
-from trueup.streams.replication.checkpoints import Copy, Unsaved
 from trueup.streams.replication.clusters import connector_of
-from trueup.streams.replication.first_offsets import FirstOffsets, Starts
-from trueup.streams.replication.orders import UNHEARD, LinkOrders, Reporting, Round
+from trueup.streams.replication.links.checkpoints import Copy, Unsaved
+from trueup.streams.replication.links.first_offsets import FirstOffsets, Starts
+from trueup.streams.replication.links.orders import UNHEARD, LinkOrders, Reporting, Round
+from trueup.streams.replication.links.snapshot import Changes, LinkSnapshot, ids, pairs
+from trueup.streams.replication.links.worker import ALONE_S, Answer, Order
 from trueup.streams.replication.reports import Heard, Report
-from trueup.streams.replication.snapshot import Changes, LinkSnapshot, ids, pairs
-from trueup.streams.replication.worker import ALONE_S, Answer, Order
 
 log = logging.getLogger(__name__)
 SAFE = frozenset({"batches"})

@@ -9,9 +9,9 @@ from trueup.connectors.replication.heartbeat import Beat
 from trueup.state.common.patterns import matches
 from trueup.state.replication.status import MOVING, LinkState, Part, PartitionStage, Reason, Signs, stage_of, state_of
 from trueup.state.replication.waits import Wait
-from trueup.streams.replication.checkpoints import Copy
-from trueup.streams.replication.link import LATE_MS, Link
-from trueup.streams.replication.snapshot import NOTHING
+from trueup.streams.replication.links.checkpoints import Copy
+from trueup.streams.replication.links.link import LATE_MS, Link
+from trueup.streams.replication.links.snapshot import NOTHING
 
 
 def beat_error(beat: Beat) -> str:

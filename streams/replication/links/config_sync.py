@@ -12,8 +12,8 @@ from zlib import crc32
 from trueup.connectors.replication.config_sync import Alignment, Outcome, Seen
 from trueup.state.replication.config_sync import Action, ChangeKind, Policy, Right, Scope, diff, diff_rights, disputed
 from trueup.state.replication.settings import LinkSettings as Declared
-from trueup.streams.replication.link import Link, Note
-from trueup.streams.replication.snapshot import Hold
+from trueup.streams.replication.links.link import Link, Note
+from trueup.streams.replication.links.snapshot import Hold
 from trueup.streams.runtime.stream import AWAITING, PlanRow
 
 log = logging.getLogger(__name__)

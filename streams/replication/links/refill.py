@@ -14,9 +14,9 @@ from typing import Any
 from trueup.connectors.contract import LogId
 from trueup.state.common.errors import Refused
 from trueup.state.replication.provenance import Refill
-from trueup.streams.replication.checkpoints import Copy
-from trueup.streams.replication.link import Link
-from trueup.streams.replication.monitor import LinkMonitor
+from trueup.streams.replication.links.checkpoints import Copy
+from trueup.streams.replication.links.link import Link
+from trueup.streams.replication.links.monitor import LinkMonitor
 
 Row = dict[str, Any]
 SAID = "refill"

@@ -13,12 +13,12 @@ from trueup.state.replication.anomalies import PartitionFacts as Qualities
 from trueup.state.replication.settings import LinkSettings as Declared
 from trueup.state.replication.settings import Start, start_of
 from trueup.streams.replication.clusters import admin_of, hardest, paths_of
-from trueup.streams.replication.link import Link
-from trueup.streams.replication.snapshot import NOTHING, LinkFacts, Side
+from trueup.streams.replication.links.link import Link
+from trueup.streams.replication.links.snapshot import NOTHING, LinkFacts, Side
 
 
 class Ends:
-    """Implements `streams.replication.monitor.Sides` over the `ClusterAdmin` of each end."""
+    """Implements `streams.replication.links.monitor.Sides` over the `ClusterAdmin` of each end."""
 
     def __init__(self, link: Link, admins: Callable[[Endpoint], ClusterAdmin] = admin_of) -> None:
         self._link, self._make = link, admins

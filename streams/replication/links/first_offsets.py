@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from trueup.connectors.contract import LogId
 from trueup.state.replication.settings import LinkSettings as Declared
-from trueup.streams.replication.snapshot import LinkFacts
+from trueup.streams.replication.links.snapshot import LinkFacts
 
 Starts = Callable[[Declared, Sequence[LogId]], Mapping[LogId, int]]
 """The first offsets of partitions that were never copied, according to the link's ``start``. Raises a `TrueupError`."""

@@ -16,8 +16,8 @@ from trueup.connectors.contract import LogId
 from trueup.connectors.replication.group_sync import Checkpoint, Commits, Groups, OffsetMapping
 from trueup.state.common.errors import Retry
 from trueup.state.common.patterns import matches
-from trueup.streams.replication.checkpoints import Copy
-from trueup.streams.replication.link import Link, Note
+from trueup.streams.replication.links.checkpoints import Copy
+from trueup.streams.replication.links.link import Link, Note
 from trueup.streams.runtime.format import many
 from trueup.streams.runtime.stream import AWAITING, PlanRow
 

@@ -8,9 +8,9 @@ from trueup.state.replication.leases import divide, flow_of
 from trueup.state.replication.settings import LinkSettings as Declared
 from trueup.state.settings.settings import Settings
 from trueup.streams.journal.channel import Channel
-from trueup.streams.replication.checkpoints import Copy
 from trueup.streams.replication.clusters import connector_of
-from trueup.streams.replication.worker import Order
+from trueup.streams.replication.links.checkpoints import Copy
+from trueup.streams.replication.links.worker import Order
 
 
 class Reporting(NamedTuple):

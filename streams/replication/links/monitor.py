@@ -21,12 +21,12 @@ from trueup.state.replication.anomalies import Anomaly, Look, anomalies, bare, c
 from trueup.state.replication.anomalies import PartitionFacts as Qualities
 from trueup.state.replication.settings import LinkSettings as Declared
 from trueup.state.replication.topology import meeting, routes_of, second_ways
-from trueup.streams.replication.checkpoints import Copy
-from trueup.streams.replication.config_sync import Aligner, Made, rights_from
-from trueup.streams.replication.group_sync import Mover
-from trueup.streams.replication.link import Link, Note
-from trueup.streams.replication.snapshot import NOTHING, LinkFacts, Settled, ids, look, seen
-from trueup.streams.replication.status import LinkStatus
+from trueup.streams.replication.links.checkpoints import Copy
+from trueup.streams.replication.links.config_sync import Aligner, Made, rights_from
+from trueup.streams.replication.links.group_sync import Mover
+from trueup.streams.replication.links.link import Link, Note
+from trueup.streams.replication.links.snapshot import NOTHING, LinkFacts, Settled, ids, look, seen
+from trueup.streams.replication.links.status import LinkStatus
 from trueup.streams.runtime.stream import PlanRow
 from trueup.streams.runtime.supervisor import Supervisor
 

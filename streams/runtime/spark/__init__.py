@@ -1,0 +1,1 @@
+"""The Spark session, its queries, and what its Python processes run."""

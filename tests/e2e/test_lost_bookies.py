@@ -1,7 +1,6 @@
 """Bookies that go, return, or go for good, under an application in enforce. The first tests run while no AutoRecovery
 daemon does, so that marks stand until somebody looks."""
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -19,8 +18,6 @@ ENTRIES = 10
 GRACE_S = 1
 TOGETHER_S = 5
 LONG_S = 600
-ORDER_S = 60
-"""An Auditor drops an audit that met an error, until the next one is ordered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,19 +271,15 @@ def test_when_the_rack_is_back_every_ledger_becomes_true(
 def test_when_it_ends_bookkeepers_auditor_takes_over(
     cluster: SandboxCluster, trueup: Trueup, witness: Witness, truth: Truth
 ) -> None:
+    # A daemon can keep a lock that it no longer knows: the timer that releases a deferred ledger's lock
+    # (ZkLedgerUnderreplicationManager) also forgets the one that the worker takes in that moment.
+    cluster.kill("autorecovery")
+    cluster.start("autorecovery")
     code = trueup.end()
     auditor = trueup.until("their vote", lambda: votes[0] if (votes := witness.votes()) else None)
     number = next(n for n in cluster.bookies if holding(truth, cluster.bookie_id(n)))
     cluster.kill(f"bookie{number}")
     name = cluster.bookie_id(number)
-    ordered_s = [time.monotonic()]
-
-    def repaired() -> bool:
-        if time.monotonic() > ordered_s[-1] + ORDER_S:
-            witness.client.put(witness.paths.delay, b"0", -1)
-            ordered_s.append(time.monotonic())
-        return not holding(truth, name)
-
     said = partial(left, cluster, witness, truth, name)
-    until(repaired, LONG_S, "BookKeeper's own repair", said)
+    until(lambda: not holding(truth, name), LONG_S, "BookKeeper's own repair", said)
     assert (code, auditor.startswith("autorecovery")) == (0, True), trueup.told()

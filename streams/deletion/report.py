@@ -124,7 +124,8 @@ class DeletionReport:
 
     def findings(self, wanted: Filter) -> tuple[list[Finding], int]:
         """Unreferenced ledgers as findings."""
-        every = self.rows(1 << 30)
+        all_wanted = wanted.verdict is None and wanted.rule is None
+        every = self.rows(wanted.limit if all_wanted else 1 << 30)
         found = [
             Finding(
                 {"ledger": row["ledger"]}, row["verdict"], row["rule"], row["reason"], row["since_ms"], row["stage"],
@@ -132,7 +133,7 @@ class DeletionReport:
             )
             for row in every if wanted.verdict in (None, row["verdict"]) and wanted.rule in (None, row["rule"])
         ]  # fmt: skip
-        return found[: wanted.limit], len(found)
+        return found[: wanted.limit], every.total if all_wanted else len(found)
 
     def markers(self) -> list[Row]:
         """Pending deletions, oldest first."""

@@ -59,15 +59,19 @@ class Page:
         return {
             "status": status, "now": status["now_ms"], "health": health(status), "parts": parts,
             "data": {name: self._data(section) for name, section in parts.items()},
-            "findings": _or_none(lambda: self._engine.findings(None, None, FINDINGS)),
+            "findings": {stream.name: rows for stream in STREAMS if (rows := self._findings(stream.name))},
             "incomplete": self._engine.incomplete("findings"),
             "actions": _or_none(lambda: self._engine.actions(ACTIONS)),
         }  # fmt: skip
 
+    def _findings(self, stream: str) -> list[Row]:
+        """The first findings of a stream."""
+        return _or_none(lambda: self._engine.findings(None, None, FINDINGS, stream))
+
     def _data(self, section: Section) -> list[Row]:
         """The rows of a section."""
         if section.template == GENERIC:
-            return _or_none(lambda: self._engine.findings(None, None, FINDINGS, section.name))
+            return self._findings(section.name)
         return (
             section.shape(_or_none(lambda: self._engine.rows(section.noun, {})))[: section.limit]
             if section.noun

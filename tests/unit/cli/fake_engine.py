@@ -92,6 +92,7 @@ class FakeEngine:
         self.state = healthy_status()
         self.upcoming: list[dict[str, Any]] = []
         self.judged: list[dict[str, Any]] = []
+        self.found: dict[str, list[dict[str, Any]]] = {}
         self.members = [
             {"bookie": f"127.0.0.{n}:3181", "rack": "/rack1" if n <= 3 else "/rack2", "status": "writable",
              "since_ms": NOW - 60 * MINUTE, "ledgers": None} for n in range(1, 7)
@@ -220,7 +221,8 @@ class FakeEngine:
 
     def findings(self, verdict: str | None, rule: str | None, limit: int, stream: str = "placement") -> Listing:
         self._check()
-        found = [r for r in self.judged if verdict in (None, r["verdict"]) and rule in (None, r["rule"])]
+        rows = self.judged if stream == "placement" else self.found.get(stream, [])
+        found = [r for r in rows if verdict in (None, r["verdict"]) and rule in (None, r["rule"])]
         return Listing(found[:limit], len(found))
 
     def incomplete(self, noun: str) -> str:

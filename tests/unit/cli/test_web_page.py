@@ -10,6 +10,7 @@ from tests.unit.cli.fake_engine import FakeEngine
 from trueup.state.common.errors import Refused
 from trueup.streams.catalog import all_metrics
 from trueup.streams.placement.page import CHIPS_OF_MANY, racks
+from trueup.streams.runtime.stream import Finding, finding_json
 from trueup.streams.web.api import create_app
 from trueup.streams.web.page import SHARED, sections
 
@@ -92,6 +93,14 @@ def test_links_are_told(client: FlaskClient, engine: FakeEngine) -> None:
     engine.linked()
     said = client.get("/api/page").get_json()["links"]
     assert [word for word in ("east-west", "1,200", "1 stopped", "too large") if word not in said] == []
+
+
+def test_findings_of_every_stream_need_attention(client: FlaskClient, engine: FakeEngine) -> None:
+    finding = Finding({"link": "east-west"}, "drifted", "links.behind", "the target is behind", None)
+    engine.found["replication"] = [finding_json(finding)]
+    attention = client.get("/api/page").get_json()["attention"]
+    wanted = ("ledger ", "east-west", "the target is behind", "trueup get findings --stream replication")
+    assert [word for word in wanted if word not in attention] == []
 
 
 def test_what_others_wrote_stays_text(client: FlaskClient, engine: FakeEngine) -> None:

@@ -1,1 +1,1 @@
-"""Trueup beside the programs that operators have today, on real servers: `python -m bench.placement`."""
+"""Benchmarks of Trueup and of existing programs on real servers: `python -m bench.placement`."""

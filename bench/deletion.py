@@ -2,8 +2,8 @@
 
     python -m bench.deletion [--quick] [--only diff|report|delete] [-o table|json]
 
-Ledgers are real records of ten thousand owners. The report goes through Kafka and the stream as they are; deletions go
-to a real ZooKeeper, beside the same transactions sent without looking at anything. Writes bench/results/deletion.json.
+Ledgers are generated records of 10,000 owners. The report is measured through Kafka and the stream. Deletions run on a
+real ZooKeeper; the peer sends the same transactions without reads or checks. Writes bench/results/deletion.json.
 """
 
 import argparse
@@ -53,7 +53,7 @@ MEMBERS = ("127.0.0.1:3181", "127.0.0.2:3181")
 
 
 def main() -> int:
-    """Measure, print, keep."""
+    """Measure, print, and write the results."""
     chosen = _arguments()
     parts = {"diff": diff, "report": report, "delete": deletes}
     found = [row for name, part in parts.items() if chosen.only in (None, name) for row in part(chosen.quick)]
@@ -64,12 +64,12 @@ def main() -> int:
 
 
 def owner(number: int) -> str:
-    """A managed ledger's name, as long as they are in the field."""
+    """A managed ledger's name of realistic length."""
     return f"tenant-{number % 40}/namespace-{number % 400}/persistent/topic-{number:06d}"
 
 
 def diff(quick: bool) -> Iterator[Row]:
-    """Everything at once, bucket after bucket, one ledger in a thousand forgotten."""
+    """Compare all buckets, one after the other. One ledger in 1,000 is not listed by its owner."""
     for size in SIZES[: 1 if quick else None]:
         made = [bucket(number, size) for number in range(BUCKETS)]
         held = sum(len(ledgers.to_bytes()) + len(nodes.to_bytes()) for ledgers, nodes in made)
@@ -87,7 +87,7 @@ def diff(quick: bool) -> Iterator[Row]:
 
 
 def bucket(number: int, size: int) -> tuple[Table, Table]:
-    """Ledgers and nodes of the owners of one bucket."""
+    """Ledgers and owner nodes of one bucket."""
     mine, each = range(number, OWNERS, BUCKETS), size // OWNERS
     names = ("", *(owner(n) for n in mine))
     table = np.zeros(len(mine) * each, OWNED)
@@ -106,7 +106,7 @@ def _node(name: str, ledgers: Sequence[int], version: int = 1) -> Pointers:
 
 
 def report(quick: bool) -> Iterator[Row]:
-    """From an owner's node on its way into the journal, one ledger shorter, to the finding in the driver."""
+    """Time from the publication of an owner node with one ledger fewer to the finding in the driver."""
     size = LEDGERS // 10 if quick else LEDGERS
     with tempfile.TemporaryDirectory(prefix="trueup-bench-") as place, Kafka(Path(place) / "kafka") as kafka:
         kafka.up()
@@ -163,7 +163,7 @@ def _record(ledger: int) -> LedgerRecord:
 
 
 def deletes(quick: bool) -> Iterator[Row]:
-    """Ours reads every owner and every ledger afresh; the floor only sends the transactions."""
+    """Trueup reads every owner and every ledger again. The peer only sends the transactions."""
     count, ours, floor = DELETED // 5 if quick else DELETED, [], []
     with tempfile.TemporaryDirectory(prefix="trueup-bench-") as place, ZooKeeper(Path(place)) as server:
         server.up()
@@ -180,7 +180,7 @@ def deletes(quick: bool) -> Iterator[Row]:
 
 
 class Site:
-    """Ledgers of a hundred owners that list none of them."""
+    """Ledgers of 100 owners. No owner lists them."""
 
     def __init__(self, client: ZooKeeperClient) -> None:
         self._client, self._paths, self._ledgers = client, PulsarPaths(), LedgerPaths("/ledgers")
@@ -190,7 +190,7 @@ class Site:
             client.make(path, messages.ManagedLedger(ledgerInfo=[{"ledgerId": 1 << 30}]).SerializeToString())
 
     def fill(self, ids: Sequence[int]) -> None:
-        """Have these ledgers."""
+        """Create these ledgers."""
         for parent in sorted({self._ledgers.ledger(i).rpartition("/")[0] for i in ids}):
             self._client.ensure_path(parent)
         made = [self._client.creation(self._ledgers.ledger(i), encoded_for(i)) for i in ids]
@@ -199,7 +199,7 @@ class Site:
                 raise Failed(f"could not write ledgers: {answer}")
 
     def floor(self, ids: Sequence[int]) -> float:
-        """Deletions a second of transactions that are known beforehand."""
+        """Deletions per second of prepared transactions."""
         self.fill(ids)
         batches = [[check(self._paths.node(owner(i % 100)), 0), deletion(self._ledgers.ledger(i), 0)] for i in ids]
         begun = time.monotonic()
@@ -208,7 +208,7 @@ class Site:
         return len(ids) / (time.monotonic() - begun)
 
     def ours(self, ids: Sequence[int]) -> float:
-        """Deletions a second in portions of 500, as the stream orders them."""
+        """Deletions per second in portions of 500, the portion of the stream."""
         self.fill(ids)
         deleter = Deleter(self._client, self._paths, self._ledgers.ledger, self._decode, lambda: 1, Tiered({}).verify)
         orders = [DeleteOrder(i, 0, 7, Claim(Component.DATA, owner(i % 100))) for i in ids]
@@ -225,7 +225,7 @@ class Site:
 
 
 def encoded_for(ledger: int) -> bytes:
-    """Metadata of a ledger as its znode has them."""
+    """The metadata of a ledger, as stored in its znode."""
     return metadata.encode({**_record(ledger), "custom": _record(ledger % 100)["custom"], "ctime_ms": 7})
 
 

@@ -2,10 +2,11 @@
 
     python -m bench.logdirs [--brokers 1000] [-o table|json]
 
-The same uneven brokers (10 directories and 2,000 replicas each, sizes of a Pareto distribution) go to both rules, each
-aiming at the same band: Cruise Control's is the average of the broker, give or take 9 % of it (disk.balance.threshold
-1.1 and its margin 0.9). Its rule is computed here from its published source
-(IntraBrokerDiskUsageDistributionGoal), movements and swaps; no server is started. Writes bench/results/logdirs.json.
+Both rules get the same unevenly filled brokers: 10 directories and 2,000 replicas each, sizes from a Pareto
+distribution. Both use the same target band: the average of the broker, plus or minus 9 % (Cruise Control's
+disk.balance.threshold 1.1 with its margin 0.9). Its rule is implemented here from its published source
+(IntraBrokerDiskUsageDistributionGoal), with movements and swaps. No server is started. Writes
+bench/results/logdirs.json.
 """
 
 import argparse
@@ -29,14 +30,14 @@ SECONDS = 10.0
 
 
 class Moved(NamedTuple):
-    """What a rule moved: bytes, and the skew afterwards."""
+    """The result of a rule: bytes moved, and the skew afterwards."""
 
     bytes: int
     skew: float
 
 
 def main() -> int:
-    """Measure, print, keep."""
+    """Measure, print, and write the results."""
     chosen = _arguments()
     rng = np.random.default_rng(1)
     brokers = [uneven(number, rng) for number in range(chosen.brokers)]
@@ -55,7 +56,7 @@ def main() -> int:
 
 
 def compared(brokers: list[Broker], ours: list[Moved], theirs: list[Moved]) -> list[Row]:
-    """Both rules on the same brokers."""
+    """Rows that compare both rules on the same brokers."""
     least = [fewest_bytes(*used(b), _policy(b).target)[0] for b in brokers]
     over = [[moved.bytes / low for moved, low in zip(rule, least, strict=False)] for rule in (theirs, ours)]
     before = median(spread(*used(b)) for b in brokers)
@@ -68,7 +69,7 @@ def compared(brokers: list[Broker], ours: list[Moved], theirs: list[Moved]) -> l
 
 
 def uneven(number: int, rng: np.random.Generator) -> Broker:
-    """A broker whose directories were filled by the number of partitions, not by size."""
+    """A broker whose directories were filled by number of partitions, regardless of size."""
     home = rng.integers(0, DIRS, REPLICAS).astype(np.int32)
     size = np.minimum((rng.pareto(1.3, REPLICAS) * 2e8).astype(np.int64), 50 << 30)
     held = np.bincount(home, weights=size, minlength=DIRS).astype(np.int64)
@@ -81,13 +82,14 @@ def uneven(number: int, rng: np.random.Generator) -> Broker:
 
 
 def goal(broker: Broker) -> Moved:
-    """What Cruise Control's goal would move on one broker."""
+    """The moves of Cruise Control's goal on one broker."""
     return _Goal(broker).run()
 
 
 class _Goal:
-    """For each disk in turn: largest replicas out to the emptier ones or in from the fuller ones while a move keeps
-    both within (or closer to) the band and makes the two more alike; where that is not enough, swaps."""
+    """For each disk, moves the largest replicas to emptier disks, or replicas of fuller disks to it, while a move
+    keeps both disks within (or closer to) the band and reduces their difference. If that is not sufficient, swaps
+    replicas."""
 
     def __init__(self, broker: Broker) -> None:
         self._after, self._total = (column.astype(float) for column in used(broker))
@@ -110,7 +112,7 @@ class _Goal:
         return Moved(self._bytes, spread(self._after, self._total))
 
     def _moves(self, disk: int, out: bool) -> bool:
-        """Whether the disk got into the band."""
+        """Whether the disk reached the band."""
         others = sorted(self._beyond(disk, out), key=lambda at: self._shares[at] if out else -self._shares[at])
         for other in others:
             source, target = (disk, other) if out else (other, disk)
@@ -148,7 +150,7 @@ class _Goal:
         return self._good(disk, other, delta) if out else delta < 0 and self._good(other, disk, -delta)
 
     def _good(self, source: int, target: int, size: float) -> bool:
-        """Whether neither disk leaves the band by it, and the two get more alike."""
+        """Whether the move keeps both disks in the band and reduces their difference."""
         spare = self._after[source] - self._lower * self._total[source]
         room = self._upper * self._total[target] - self._after[target]
         if size <= 0 or 0 <= spare < size or 0 <= room < size:
@@ -167,7 +169,7 @@ class _Goal:
 
 
 def _policy(broker: Broker) -> Balance:
-    """Ours, aiming at a band as wide as theirs."""
+    """Trueup's policy with a band of the same width."""
     after, total = used(broker)
     return Balance(target=float(2 * BAND * after.sum() / total.sum()), headroom_bytes=0, least_bytes=1)
 

@@ -1,4 +1,4 @@
-"""Real servers for tests, and a guard that no test leaves a process behind."""
+"""Real servers for tests, and a check that no test leaves a process behind."""
 
 import ctypes
 import json
@@ -19,19 +19,19 @@ from trueup.connectors.sandbox.servers.kafka import Kafka
 from trueup.connectors.sandbox.servers.zookeeper import ZooKeeper
 from trueup.state.common.errors import Retry
 
-# The machine may be busy with something else.
+# The load of the machine varies.
 hypothesis.settings.register_profile("no deadline", deadline=None)
 hypothesis.settings.load_profile("no deadline")
 HERE = Path(__file__).parent
 _PR_SET_CHILD_SUBREAPER = 36
 _PYSPARK = "pyspark-shell"
-"""The JVM of pyspark serves every session of this process and ends with it."""
+"""The JVM of pyspark. It serves every session of this process and ends with it."""
 
 
 DURATIONS = HERE / "durations.json"
-"""Seconds that each file of tests took, on a quiet machine; `--record-durations` writes it anew."""
+"""Seconds per test file on an idle machine. `--record-durations` rewrites the file."""
 RACES: dict[str, str] = {}
-"""Tests that are run once more when they fail, by node id, each with the race that is the reason."""
+"""Tests that are rerun once after a failure: node id and the race that is the reason."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -39,7 +39,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files that take longest begin first, so that no worker of `pytest -n` is left with a long one in the end."""
+    """Start the slowest files first, so that no worker of `pytest -n` finishes much later than the others."""
     known = json.loads(DURATIONS.read_text())
     items.sort(key=lambda item: -known.get(_file(item.nodeid), 1.0))
     for item in items:
@@ -48,7 +48,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Files that took longer than a second are recorded, if that is asked for; others keep what they had."""
+    """With `--record-durations`, record files that took longer than a second. Other files keep their entries."""
     if not config.getoption("--record-durations"):
         return
     took: Counter[str] = Counter()
@@ -61,21 +61,21 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 
 def _file(nodeid: str) -> str:
-    """The file of a test, within the folder of tests."""
+    """The file of a test, relative to the tests folder."""
     return nodeid.partition("::")[0].removeprefix("tests/")
 
 
 def pytest_configure() -> None:
-    """Orphans of our children become our children, so that the guard sees them; JVMs start cheaply."""
+    """Become the subreaper, so that the check finds orphaned processes, and reduce the start cost of JVMs."""
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    # A JVM that lives for a minute spends more in its second compiler than it gains.
+    # The second compiler costs more than it saves in a JVM that runs for a minute.
     os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
     archives.use()
 
 
 @pytest.fixture(scope="module")
 def new_root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Path]]:
-    """Makes empty directories for servers. Afterwards only their logs are kept."""
+    """Creates empty directories for servers. Afterwards only their logs are kept."""
     roots = []
 
     def make() -> Path:
@@ -89,9 +89,9 @@ def new_root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], 
 
 @pytest.fixture(scope="module")
 def start_cluster(new_root: Callable[[], Path]) -> Iterator[Callable[..., SandboxCluster]]:
-    """Starts clusters, ``start_cluster(racks=..., kafka=True ...)``, that go with the module.
+    """Starts clusters, ``start_cluster(racks=..., kafka=True ...)``, and closes them at the end of the module.
 
-    With ``daemons=False`` their AutoRecovery daemons wait for ``cluster.start("autorecovery")``.
+    With ``daemons=False``, ``cluster.start("autorecovery")`` starts their AutoRecovery daemons.
     """
     started = []
 
@@ -108,7 +108,7 @@ def start_cluster(new_root: Callable[[], Path]) -> Iterator[Callable[..., Sandbo
 
 @pytest.fixture(scope="module")
 def kafka(new_root: Callable[[], Path]) -> Iterator[Kafka]:
-    """A broker of this module."""
+    """A broker for this module."""
     with Kafka(new_root()) as server:
         server.up()
         yield server
@@ -116,7 +116,7 @@ def kafka(new_root: Callable[[], Path]) -> Iterator[Kafka]:
 
 @pytest.fixture(scope="module")
 def zookeeper(new_root: Callable[[], Path]) -> Iterator[ZooKeeper]:
-    """A ZooKeeper of this module, without BookKeeper's znodes."""
+    """A ZooKeeper for this module, without BookKeeper's znodes."""
     with ZooKeeper(new_root()) as server:
         server.up()
         yield server
@@ -129,7 +129,7 @@ def _known_commands() -> set[tuple[str, ...]]:
 
 @pytest.fixture(autouse=True)
 def _no_process_left(_known_commands: set[tuple[str, ...]]) -> Iterator[None]:
-    """Fails a test that leaves a child process, unless it only restarted a server of its module."""
+    """Fails a test that leaves a child process, unless the test only restarted a server of its module."""
     _known_commands |= set(_children().values())
     yield
     try:
@@ -139,9 +139,9 @@ def _no_process_left(_known_commands: set[tuple[str, ...]]) -> Iterator[None]:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Module fixtures are checked once everything ought to be gone, by whoever ran tests."""
+    """Check for processes of module fixtures at the end, in the process that ran the tests."""
     if session.config.getoption("numprocesses", None):
-        return  # the workers of pytest-xdist are our children
+        return  # pytest-xdist's workers are child processes
     try:
         wait_until(lambda: not _children(), 60.0, "no child process left")
     except Retry:

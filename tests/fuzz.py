@@ -1,4 +1,4 @@
-"""Mutations of bytes, from a seed: the same in every run. TRUEUP_FUZZ says how many, TRUEUP_FUZZ_SEED which."""
+"""Mutations of bytes from a seed, the same in every run. TRUEUP_FUZZ is the number, TRUEUP_FUZZ_SEED the seed."""
 
 import os
 import random
@@ -21,7 +21,7 @@ _VARINTS = [
 
 
 def mutated(seeds: Sequence[bytes], count: int, salt: str) -> Iterator[bytes]:
-    """``count`` mutations (or TRUEUP_FUZZ) of these seeds: bits, numbers and pieces replaced, cut, doubled, joined."""
+    """``count`` (or TRUEUP_FUZZ) mutations: bits, numbers and pieces are replaced, cut, doubled or joined."""
     rng = random.Random(f"{salt} {SEED}")
     for _ in range(COUNT or count):
         body = bytearray(rng.choice(seeds))

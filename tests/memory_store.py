@@ -1,4 +1,4 @@
-"""What keeps a bucket of a view in tests."""
+"""A store for the bucket of a view in tests."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""The two objects of an offloaded ledger, written as Pulsar's offloader does (BlobStoreManagedLedgerOffloader)."""
+"""The two objects of an offloaded ledger in the format of Pulsar's offloader (BlobStoreManagedLedgerOffloader)."""
 
 import struct
 from collections.abc import Sequence
@@ -22,8 +22,8 @@ def offloaded(
     entries: Sequence[bytes], block: int = 1 << 20, owner: str = "t/ns/persistent/a",
     last: int | None = None, length: int | None = None, stops: bool = False,
 ) -> Written:  # fmt: skip
-    """A ledger with these entries. A block has at most ``block`` bytes; ``stops``: where an entry fits into none, it
-    ends there and is completed all the same. ``last``, ``length``: as the index has the ledger."""
+    """A ledger with these entries. A block has at most ``block`` bytes. ``stops``: an entry that fits into no block
+    ends the ledger, which is completed anyway. ``last``, ``length``: values in the index."""
     data, blocks, at = bytearray(), list[tuple[int, int]](), 0
     while at < len(entries):
         left = sum(len(entry) + 12 for entry in entries[at:]) + 128

@@ -1,4 +1,4 @@
-"""A listener that answers with given bytes, for what no real server can be made to say."""
+"""A listener that sends given bytes, for responses that real servers cannot be made to send."""
 
 import socket
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -7,7 +7,7 @@ WAIT_S = 20.0
 
 
 class Peer:
-    """What listens where a bookie should: reads what is expected and answers with given bytes."""
+    """A listener in place of a bookie. Reads expected requests and sends given bytes."""
 
     def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -16,7 +16,7 @@ class Peer:
         self.asked: Future[str] | None = None
 
     def answers(self, size: int, *said: str) -> None:
-        """Read so many bytes, send frames with these bodies (hex), hang up."""
+        """Read ``size`` bytes, send frames with these bodies (hex), and close the connection."""
         self.asked = self._pool.submit(self._serve, size, [bytes.fromhex(body) for body in said])
 
     def heard(self) -> str:

@@ -1,4 +1,4 @@
-"""A TCP relay to one server, to lose connections and answers with."""
+"""A TCP relay to one server that can drop connections and responses."""
 
 import contextlib
 import select
@@ -12,8 +12,8 @@ _BYTES = 1 << 16
 class Proxy:
     """Relays to ``target`` (host:port) until closed.
 
-    ``open`` False: connections are cut at once. ``deaf`` True: what the server says is thrown away. ``change`` makes
-    other bytes of what is "asked" or "said"; a connection of which it leaves nothing is cut.
+    ``open`` False: connections are closed immediately. ``deaf`` True: data from the server is discarded. ``change``
+    modifies bytes that are "asked" or "said". If it returns no bytes, the connection is closed.
     """
 
     def __init__(self, target: str) -> None:
@@ -34,7 +34,7 @@ class Proxy:
         return f"127.0.0.1:{self._listener.getsockname()[1]}"
 
     def cut(self) -> None:
-        """Lose every connection there is."""
+        """Close all current connections."""
         with self._lock:
             for pair in self._pairs:
                 _close(pair)
@@ -67,7 +67,7 @@ class Proxy:
             try:
                 ready, _, _ = select.select([self._listener, self._wake_read, *ends], [], [], 1.0)
             except (OSError, ValueError):
-                continue  # cut while waiting
+                continue  # the connection was cut during the wait
             for near in ready:
                 if near is self._listener:
                     self._accept()
@@ -86,7 +86,7 @@ class Proxy:
             client.close()
             return
         server.settimeout(None)
-        for end in (client, server):  # as clients and servers have it: small messages are not held back
+        for end in (client, server):  # as clients and servers configure it: small messages are not delayed
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         with self._lock:
             self._pairs.append((client, server))

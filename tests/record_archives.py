@@ -1,6 +1,7 @@
-"""`python -m tests.record_archives`: makes the class-data archives that servers and Spark of the suite start with.
+"""`python -m tests.record_archives`: creates the class-data archives for the servers and Spark of the suite.
 
-Only what is missing is made. Every server is started once and shut down in order: only then a JVM writes its archive.
+Only missing archives are created. Each server is started once and shut down in order, because a JVM writes its archive
+only at an orderly exit.
 """
 
 import hashlib
@@ -35,7 +36,7 @@ END_S = 120.0
 
 
 def record_servers(root: Path) -> None:
-    """BookKeeper with a client and Kafka, then Pulsar: started, used and shut down."""
+    """Start, use and shut down BookKeeper with a client and Kafka, then Pulsar."""
     with archive.recording():
         with SandboxCluster(root / "bookkeeper", {"/rack1": 1}, autorecovery=1, kafka=True) as cluster:
             cluster.up()
@@ -51,7 +52,7 @@ def record_servers(root: Path) -> None:
 
 
 def record_spark(root: Path) -> None:
-    """The driver of the placement stream on a journal of some ledgers."""
+    """Run the driver of the placement stream on a journal with some ledgers."""
     draft = spark_archive().with_suffix(f".{os.getpid()}")
     with Kafka(root / "journal") as broker:
         broker.up()
@@ -68,7 +69,7 @@ def record_spark(root: Path) -> None:
 
 
 def main() -> None:
-    """What is missing. Without an archive everything starts as well, only slower, so that a failure is told alone."""
+    """Create the missing archives. A failure is only reported: without an archive, everything starts, but slower."""
     locks = hashlib.sha256("".join(map(lock_text, sets())).encode()).hexdigest()[:16]
     done = cache_dir() / "classes" / f"made-{locks}-{java().resolve().stat().st_mtime_ns}"
     with tempfile.TemporaryDirectory() as root:
@@ -83,7 +84,7 @@ def main() -> None:
 
 
 def _running(draft: Path) -> bool:
-    """Whether a process is there that writes this."""
+    """Whether a process that writes this file is running."""
     return any(str(draft) in " ".join(found.info["cmdline"] or ()) for found in psutil.process_iter(["cmdline"]))
 
 

@@ -1,4 +1,4 @@
-"""Draws docs/structure.md, the rooms of each floor and who imports whom: `python -m tests.structure`."""
+"""Draws docs/structure.md, the packages of each layer and the imports between them: `python -m tests.structure`."""
 
 import importlib
 import pkgutil
@@ -25,7 +25,7 @@ def page() -> str:
 
 
 def _floor(graph: grimp.ImportGraph, floor: str) -> str:
-    """One floor: its rooms with what is in them, and the arrows between them."""
+    """One layer: its packages with their modules, and the imports between them."""
     name = f"{PACKAGE}.{floor}"
     rooms = [*_rooms(name)]
     table = ["| room | holds |", "|---|---|"]
@@ -41,7 +41,7 @@ def _rooms(package: str) -> Iterator[str]:
 
 
 def _imports(graph: grimp.ImportGraph, floor: str) -> Iterator[tuple[str, str]]:
-    """Rooms of importer and imported, for each import inside a floor."""
+    """Importing and imported package of each import inside a layer."""
     for importer in graph.find_descendants(floor):
         for imported in graph.find_modules_directly_imported_by(importer):
             if imported.startswith(f"{floor}."):
@@ -53,7 +53,7 @@ def _room(module: str) -> str:
 
 
 def _about(module: str) -> str:
-    """The first paragraph of its docstring, in one line."""
+    """The first paragraph of the module's docstring, in one line."""
     return " ".join((importlib.import_module(module).__doc__ or "").split("\n\n")[0].split())
 
 

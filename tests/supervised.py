@@ -1,4 +1,4 @@
-"""How tests run what the application has run by its supervisor."""
+"""Runs tasks in tests as the application's supervisor runs them."""
 
 import threading
 

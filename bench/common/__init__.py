@@ -1,1 +1,1 @@
-"""What every benchmark needs."""
+"""Parts that all benchmarks share."""

@@ -1,4 +1,4 @@
-"""The running application, `trueup run`, as an operator starts it: a process of its own with a settings file."""
+"""The application, `trueup run`, in a separate process with a settings file."""
 
 import json
 import sys
@@ -16,7 +16,7 @@ NO_LIMIT = 1_000_000_000
 
 
 class Application:
-    """Trueup over a site: it enforces, without grace, hold or limits. Its data outlast it."""
+    """Trueup on a site, in mode enforce, without grace, hold or limits. Its data directory remains after the exit."""
 
     def __init__(self, site: Site) -> None:
         self._root = site.root / "trueup"
@@ -38,7 +38,7 @@ class Application:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """The process id."""
         return self._process.pid or 0
 
     def __enter__(self) -> Self:
@@ -52,7 +52,7 @@ class Application:
         self._process.stop(60.0 if kind is None else 0.0)
 
     def wait_quiet(self, marks: int, limit_s: float) -> None:
-        """Wait until it sees this many marks in the cluster and has its Auditor parked."""
+        """Wait until the view contains this number of marks and the Auditor is disabled by Trueup's vote."""
         wait_until(lambda: self._sees(marks), limit_s, f"{marks} marks in the view")
 
     def _sees(self, marks: int) -> bool:
@@ -61,7 +61,7 @@ class Application:
         return status is not None and status["marks"]["outstanding"] == marks and sources["vote"] == "ours"
 
     def _ask(self, path: str) -> Any:
-        """What it answers, None unless it is 200."""
+        """The body of the response, None if the status is not 200."""
         try:
             answer = urllib3.request("GET", f"http://127.0.0.1:{self._port}{path}", timeout=10.0, retries=False)
         except urllib3.exceptions.HTTPError:

@@ -1,4 +1,4 @@
-"""Drivers of a benchmark as processes of their own: a job in, lines of figures out."""
+"""Drivers of a benchmark in separate processes. A driver reads a job file and prints one line for each result."""
 
 import json
 import sys
@@ -12,7 +12,7 @@ from trueup.state.common.errors import Retry
 
 
 def run(module: str, job: Mapping[str, object], root: Path, limit_s: float) -> list[dict[str, Any]]:
-    """Run `python -m module` on a job; what it said, told on stderr as it comes. Raises `Failed`."""
+    """Run `python -m module` on a job, print its results to stderr as they arrive, and return them. Raises `Failed`."""
     process = driver(module, job, root)
     said: list[dict[str, Any]] = []
 

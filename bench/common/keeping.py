@@ -1,4 +1,4 @@
-"""What every benchmark on real servers does around its measuring: a directory, a table, a file for programs."""
+"""Common steps of a benchmark on real servers: a temporary directory, a table, and a results file."""
 
 import shutil
 import sys
@@ -13,7 +13,7 @@ from trueup.state.common.errors import TrueupError
 
 
 def keep(measure: Callable[[Path], list[Row]], results: Path, output: str) -> int:
-    """Measure in a new directory, write ``results``, print; the exit code."""
+    """Measure in a new directory, write ``results``, and print. Returns the exit code."""
     root, before = Path(tempfile.mkdtemp(prefix="trueup-bench-")), load()
     try:
         found = measure(root)

@@ -1,4 +1,4 @@
-"""What a measurement needs: CPU seconds of process trees, the load of the machine, progress on stderr."""
+"""Helpers for measurements: CPU seconds of process trees, load of the machine, progress on stderr."""
 
 import os
 import platform
@@ -12,12 +12,12 @@ import psutil
 STARTED = time.monotonic()
 
 
-class Failed(Exception):  # noqa: N818 - it says that there is no figure
-    """A figure that could not be measured, and why."""
+class Failed(Exception):  # noqa: N818 - the name states the outcome
+    """A figure could not be measured. The message states the reason."""
 
 
 def cpu_s(*roots: int) -> float:
-    """User and system seconds of these processes, of what they started, and of what these waited for."""
+    """User and system CPU seconds of these processes, their descendants, and the children that these waited for."""
     total = 0.0
     for process in _trees(roots):
         with suppress(psutil.NoSuchProcess):
@@ -39,12 +39,12 @@ def load() -> float:
 
 
 def tell(message: str) -> None:
-    """Say on stderr how far things are."""
+    """Print progress to stderr."""
     spent = int(time.monotonic() - STARTED)
     print(f"{spent // 60:3d}:{spent % 60:02d}  load {load():4.1f}  {message}", file=sys.stderr, flush=True)
 
 
 def machine() -> str:
-    """What it was measured on."""
+    """A description of the machine."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
     return f"{os.cpu_count()} cores, {memory} GB, Linux {platform.release()}"

@@ -1,9 +1,9 @@
-"""A connection that can be lost, in a process of its own: what passes through it costs the measured process nothing.
+"""A TCP relay in a separate process. Its CPU time does not count for the measured process.
 
     python -m bench.common.relay HOST:PORT
 
-Standard output gets the address that leads there, then a line for each line of standard input that was obeyed:
-"cut" loses all connections and takes no others, "open" takes them again.
+The first line of standard output is the address of the relay. Standard input takes commands: "cut" closes all
+connections and rejects new ones, "open" accepts connections again. Each completed command is printed.
 """
 
 import subprocess
@@ -15,7 +15,7 @@ from tests.proxy import Proxy
 
 
 class Relay:
-    """The process, for whoever measures."""
+    """Starts and controls the relay process."""
 
     def __init__(self, target: str) -> None:
         command = [sys.executable, "-m", "bench.common.relay", target]
@@ -31,11 +31,11 @@ class Relay:
         self._process.communicate()
 
     def cut(self) -> None:
-        """Lose every connection, and take no more."""
+        """Close all connections and reject new ones."""
         self._tell("cut")
 
     def open(self) -> None:
-        """Take connections again."""
+        """Accept connections again."""
         self._tell("open")
 
     def _tell(self, order: str) -> None:

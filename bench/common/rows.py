@@ -1,4 +1,4 @@
-"""Rows of a benchmark: what was measured, beside whom, and whether the target is reached."""
+"""Rows of a benchmark: the metric, the values of Trueup and of the peer, and whether the target is reached."""
 
 import json
 from collections.abc import Sequence
@@ -14,9 +14,10 @@ WIDTH = 100
 
 
 class Row(NamedTuple):
-    """One figure. ``ratio`` >= ``target`` means reached; a target of 0 only reports.
+    """One figure. The target is reached if ``ratio`` >= ``target``. A target of 0 means that the figure is only
+    reported.
 
-    ``ratio`` says how many times better we are: peer / ours where less is better, ours / peer where more is.
+    ``ratio`` is peer / ours if lower is better, and ours / peer if higher is better.
     """
 
     what: str
@@ -28,19 +29,19 @@ class Row(NamedTuple):
 
 
 def less(what: str, unit: str, peer: Sequence[float], ours: Sequence[float], target: float = 0.0) -> Row:
-    """A figure of which less is better, as medians."""
+    """A figure for which lower is better. Values are medians."""
     theirs, own = median(peer), median(ours)
     return Row(what, unit, round(theirs, 3), round(own, 3), round(theirs / max(own, 1e-9), 2), target)
 
 
 def more(what: str, unit: str, peer: Sequence[float], ours: Sequence[float], target: float = 0.0) -> Row:
-    """A figure of which more is better, as medians."""
+    """A figure for which higher is better. Values are medians."""
     theirs, own = median(peer), median(ours)
     return Row(what, unit, round(theirs, 3), round(own, 3), round(own / max(theirs, 1e-9), 2), target)
 
 
 def alone(what: str, unit: str, ours: Sequence[float]) -> Row:
-    """A figure that nobody else has, as median."""
+    """A figure without a peer, as median."""
     return Row(what, unit, 0.0, round(median(ours), 3), 0.0, 0.0)
 
 
@@ -50,13 +51,13 @@ def text(rows: Sequence[Row]) -> str:
 
 
 def write(path: Path, rows: Sequence[Row]) -> None:
-    """Keep the rows for programs."""
+    """Write the rows as JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text(rows))
 
 
 def show(rows: Sequence[Row], note: str) -> None:
-    """Print the rows as one table."""
+    """Print the rows as a table."""
     made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     made.add_column("what")
     made.add_column("unit", no_wrap=True)
@@ -74,5 +75,5 @@ def show(rows: Sequence[Row], note: str) -> None:
 
 
 def figure(value: float) -> str:
-    """A number with three digits that say something."""
+    """A number with about three significant digits."""
     return f"{value:,.0f}" if value >= 1_000 else f"{value:.1f}" if value >= 100 else f"{value:.2f}"

@@ -1,1 +1,1 @@
-"""Placement beside BookKeeper's own Auditor: `python -m bench.placement`."""
+"""Placement compared with BookKeeper's Auditor: `python -m bench.placement`."""

@@ -1,9 +1,9 @@
-"""Trueup's placement stream beside BookKeeper's own Auditor and Spark's own Kafka source, on real servers.
+"""Trueup's placement stream compared with BookKeeper's Auditor and Spark's Kafka source, on real servers.
 
     python -m bench.placement [--only lost-bookie|stream|snapshot] [--quick] [-o table|json]
 
-Prints one table and writes bench/results/placement.json. Exit 0 when everything was measured, whether or not the
-targets are reached; 1 when something could not be.
+Prints one table and writes bench/results/placement.json. The exit code is 0 if everything was measured, even if targets
+are missed, and 1 if a measurement failed.
 """
 
 import argparse
@@ -24,7 +24,7 @@ ROUNDS = 3
 
 
 def main() -> int:
-    """Measure, print, keep."""
+    """Measure, print, and write the results."""
     chosen = _arguments()
     return keep(lambda root: _measure(chosen, root), RESULTS, chosen.output)
 

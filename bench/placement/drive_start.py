@@ -1,11 +1,11 @@
-"""The parts of the running application from an empty journal to a complete view, and through a lost connection.
+"""Start of the application's parts from an empty journal to a complete view, and recovery from a lost connection.
 
     python -m bench.placement.drive_start JOB.json
 
-The job holds: zookeeper, racks (the script that maps them), data, ledgers, starts, losses, changes, touched (ledger:
-its metadata in hexadecimal).
-Standard output gets one JSON object a line. One Spark session serves all starts; each has a journal, a view and
-sessions of its own. Connections are lost by one more start, which goes through a relay and is not measured itself.
+The job contains: zookeeper, racks (the rack script), data, ledgers, starts, losses, changes, and touched (metadata by
+ledger, in hexadecimal). Standard output contains one JSON object per line. One Spark session serves all starts. Each
+start has its own journal, view and ZooKeeper sessions. Lost connections are measured in one additional start through a
+relay.
 """
 
 import json
@@ -46,7 +46,7 @@ LIMIT_S = 300.0
 
 
 class Start:
-    """Journal, capture, keeper, stream and reconciler of one start, put together as `streams.app` does."""
+    """Journal, capture, keeper, stream and reconciler of one start, connected as in `streams.app`."""
 
     def __init__(self, settings: Settings, bootstrap: str) -> None:
         self._settings = settings
@@ -71,7 +71,7 @@ class Start:
         )  # fmt: skip
 
     def taken(self, query: StreamingQuery, ledgers: int) -> bool:
-        """Whether the view is complete: every bucket has spoken, and every ledger was in a batch that is done."""
+        """Whether the view is complete: every bucket answered, and completed batches contain every ledger."""
         if not self.reconciler.complete:
             if query.exception() is not None:
                 raise SystemExit(str(query.exception()))
@@ -83,13 +83,13 @@ class Start:
         return sum(sum((end or {}).get(topic, {}).values()) for end in read) >= ledgers
 
     def written(self) -> int:
-        """Records that the topic of ledgers was given so far."""
+        """Number of records written to the ledgers topic so far."""
         return sum(self._journal.ends("ledgers").values())
 
 
 @contextmanager
 def started(job: dict[str, Any], number: int, broker: Kafka, spark: SparkSession, address: str) -> Iterator[Start]:
-    """One start, measured until its view is complete. ``address``: of ZooKeeper or of a relay to it."""
+    """One start, measured until its view is complete. ``address``: ZooKeeper or a relay to it."""
     settings = parse({
         "cluster": {"zookeeper": address, "name": f"start{number}"},
         "racks": {"source": "script", "script": job["racks"]},
@@ -111,8 +111,8 @@ def started(job: dict[str, Any], number: int, broker: Kafka, spark: SparkSession
 
 
 def lose(start: Start, relay: Relay, direct: ZooKeeperClient, touched: dict[str, str]) -> None:
-    """Cut the connection, change ledgers meanwhile, and measure from its return until all of it is in the journal, and
-    nothing else."""
+    """Cut the connection, change ledgers, and restore the connection. Measures from the restoration until the journal
+    contains exactly these changes."""
     before, written = start.cluster.health().resyncs, start.written()
     relay.cut()
     wait_until(lambda: not start.cluster.health().connected, LIMIT_S, "the loss to be noticed")

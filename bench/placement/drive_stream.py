@@ -1,8 +1,8 @@
-"""The placement stream as a process of its own: fills it, loses bookies, and writes down how long that took.
+"""The placement stream in a separate process: loads ledgers, removes bookies, and reports the durations.
 
     python -m bench.placement.drive_stream JOB.json
 
-The job holds: bootstrap, data, sizes, deaths. Standard output gets one JSON object a line.
+The job contains: bootstrap, data, sizes, deaths. Standard output contains one JSON object per line.
 """
 
 import json
@@ -33,7 +33,7 @@ LIMIT_S = 600.0
 
 
 class Drive:
-    """One view that grows, in one session."""
+    """One growing view in one Spark session."""
 
     def __init__(self, settings: Settings, bootstrap: str, data: Path) -> None:
         self._settings, self._data = settings, data
@@ -51,7 +51,7 @@ class Drive:
             say(what="published", ledgers=size - self._ledgers, s=time.monotonic() - begun)
             before, self._ledgers = self._ledgers, size
             query = self._ingest(size - before)
-            self._settle(None)  # the first of a run also loads code
+            self._settle(None)  # the first settlement of a run also loads code
             for number in range(deaths):
                 self._die(3 * number + 7)
             drain(query)
@@ -73,7 +73,7 @@ class Drive:
         return query
 
     def _taken(self, query: StreamingQuery) -> bool:
-        """Whether every ledger record was read in a batch that is done."""
+        """Whether completed batches contain every ledger record."""
         if query.exception() is not None:
             raise SystemExit(str(query.exception()))
         last: Any = query.lastProgress
@@ -87,7 +87,7 @@ class Drive:
         return start(self._spark, self._journal, self._settings.spark, self._take, checkpoint)
 
     def _plain(self) -> StreamingQuery:
-        """Spark's own Kafka source into nothing."""
+        """Spark's Kafka source without a sink."""
         return (
             self._spark.readStream.format("kafka")
             .option("kafka.bootstrap.servers", self._journal.bootstrap)
@@ -109,7 +109,7 @@ class Drive:
             self._changed.notify_all()
 
     def _die(self, bookie: int) -> None:
-        """Lose a bookie until its ledgers are listed, and have it back."""
+        """Remove a bookie until its ledgers are reported, then add it again."""
         spent, queue = cpu_s(_me()), load()
         taken = self._settle(bookie)
         found, wanted = len(self._board.findings), records.holding(bookie, self._ledgers)
@@ -119,7 +119,7 @@ class Drive:
         self._settle(None)
 
     def _settle(self, lost: int | None) -> float:
-        """Seconds from a new topology on its way into the journal to the answers of all buckets on the board."""
+        """Seconds from the publication of a new topology until the board has the answers of all buckets."""
         begun = time.monotonic()
         self._put(records.topology(self._epoch + 1, lost))
         buckets = self._settings.spark.buckets
@@ -138,7 +138,7 @@ def _me() -> int:
 
 
 def say(**figures: object) -> None:
-    """One line for whoever started us."""
+    """Print one result line for the parent process."""
     print(json.dumps(figures), flush=True)
 
 

@@ -1,8 +1,9 @@
-"""Bookie lost to all of its ledgers marked: BookKeeper's Auditor beside Trueup, in turns on one cluster.
+"""Time from the loss of a bookie until all of its ledgers are marked: BookKeeper's Auditor and Trueup, alternating on
+one cluster.
 
-Time runs from the end of the bookie's registration to the last mark, as ZooKeeper's own clock stamped it, so that
-nobody pays for being watched. Both are warm: each just handled the loss of another bookie. While one is measured the
-other is down (the Auditor, in the same process as the worker, is parked by Trueup's vote).
+Time is measured from the end of the bookie's registration to the last mark, by ZooKeeper's timestamps, so that the
+observer adds no delay. Both are warm: each has already handled the loss of another bookie. Only one is active at a
+time. The Auditor runs in the worker's process and is disabled by Trueup's vote.
 """
 
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ TARGETS = {20_000: 5.0, 200_000: 15.0}
 
 @dataclass(slots=True)
 class Rounds:
-    """What was measured at one size. ``index_s``: the Auditor's bookie-to-ledgers index, seconds each."""
+    """Measurements at one size. ``index_s``: seconds of each build of the Auditor's bookie-to-ledgers index."""
 
     ledgers: int
     peer: list[Loss] = field(default_factory=list)
@@ -27,7 +28,7 @@ class Rounds:
 
 
 def run(site: Site, ledgers: int, rounds: int) -> Rounds:
-    """Alternate peer and ours."""
+    """Measure the peer and Trueup alternately."""
     site.fill(ledgers)
     made = Rounds(ledgers)
     for number in range(1, rounds + 1):
@@ -40,7 +41,7 @@ def run(site: Site, ledgers: int, rounds: int) -> Rounds:
 
 
 def auditor(site: Site, index_s: list[float]) -> Loss:
-    """One round of BookKeeper's own; how long its index took is put to ``index_s``."""
+    """One round of BookKeeper's Auditor. Appends the duration of its index to ``index_s``."""
     site.cluster.start("autorecovery")
     tell(f"warming up: {_said(site.lose(WARM, site.daemon))}")
     _settle(site, WARM)
@@ -51,7 +52,7 @@ def auditor(site: Site, index_s: list[float]) -> Loss:
 
 
 def indexes(site: Site, rounds: int) -> list[float]:
-    """Seconds that a warm Auditor takes to read all metadata into its index, each time a bookie is lost."""
+    """Seconds in which a warm Auditor reads all metadata into its index, for each lost bookie."""
     index_s: list[float] = []
     site.cluster.start("autorecovery")
     for _ in range(rounds + 1):
@@ -72,7 +73,7 @@ def _indexed(site: Site, lost: int, index_s: list[float]) -> Loss:
 
 
 def trueup(site: Site) -> Loss:
-    """One round of ours."""
+    """One round of Trueup."""
     with Application(site) as application:
         site.cluster.start("autorecovery")
         application.wait_quiet(0, LIMIT_S)
@@ -83,13 +84,13 @@ def trueup(site: Site) -> Loss:
         application.wait_quiet(0, LIMIT_S)
         tell("Trueup has withdrawn these marks")
         loss = site.lose(LOST, application.pid)
-        site.cluster.kill("autorecovery")  # its Auditor would begin once Trueup gives the vote back
+        site.cluster.kill("autorecovery")  # its Auditor would start when Trueup releases the vote
     _restore(site, LOST)
     return loss
 
 
 def _settle(site: Site, bookie: int) -> None:
-    """Have a bookie back, and no marks, under an Auditor that goes on."""
+    """Restart a bookie and remove all marks while the Auditor runs."""
     site.bring_back(bookie)
     site.wait_audited()
     site.znodes.clear_marks()
@@ -108,7 +109,7 @@ def _said(loss: Loss) -> str:
 
 
 def rows(made: Rounds) -> list[Row]:
-    """The figures of one size."""
+    """The rows of one size."""
     size = f"{made.ledgers:,} ledgers"
     what = f"Bookie lost to its {made.ours[0].marks:,} ledgers marked, {size}"
     return [

@@ -1,6 +1,6 @@
-"""Ledger records by the million, as the journal holds them: Avro bodies put together from pieces made once.
+"""Generates millions of ledger records in the journal's format. Avro bodies are joined from precomputed pieces.
 
-The ids of a block share all but their low 13 bits, so what is left to do for a record is joining four pieces.
+The ids of a block differ only in their low 13 bits. Each record is joined from four pieces.
 """
 
 from collections.abc import Iterator
@@ -14,24 +14,24 @@ from trueup.streams.journal.journal import Journal
 BOOKIES, RACKS, ENSEMBLES = 201, 3, 4_099
 BLOCK = 1 << 13
 FIRST = BLOCK
-"""Ids start here: below, an id is shorter than its two low bytes."""
+"""The first id. A smaller id is shorter than its two low bytes."""
 ZXIDS = 1 << 40
 _AGO_MS = 1_750_000_000_000
 
 
 def bookie(number: int) -> str:
-    """A name as long as they are in the field."""
+    """A bookie name of realistic length."""
     return f"bookie-{number}.bookie.pulsar.svc.cluster.local:3181"
 
 
 def members(at: int) -> list[int]:
-    """Bookies of the n-th ensemble: one of each of three racks."""
+    """Bookies of the n-th ensemble, one in each of three racks."""
     step = BOOKIES // RACKS
     return [RACKS * ((at * (7 + rack) + at // step) % step) + rack for rack in range(RACKS)]
 
 
 def topology(epoch: int, lost: int | None = None) -> Topology:
-    """All bookies in three racks, at most one of them lost."""
+    """All bookies in three racks. ``lost``: the bookie that is lost."""
     bookies = (
         Bookie(bookie(n), f"/rack{n % RACKS}", Status.LOST if n == lost else Status.WRITABLE, _AGO_MS)
         for n in range(BOOKIES)
@@ -40,7 +40,7 @@ def topology(epoch: int, lost: int | None = None) -> Topology:
 
 
 def holding(lost: int, ledgers: int) -> int:
-    """How many of the first so many ledgers a bookie holds."""
+    """Number of the first ``ledgers`` ledgers that a bookie stores."""
     hits = [at for at in range(ENSEMBLES) if lost in members(at)]
     return sum(len(range(at, ledgers, ENSEMBLES)) for at in hits)
 
@@ -76,7 +76,7 @@ def _varint(value: int) -> bytes:
 
 
 def publish(journal: Journal, start: int, end: int) -> None:
-    """Put ledgers into the journal and wait until the broker has them."""
+    """Write ledgers to the journal and wait for the broker's acknowledgement."""
     topic = journal.topic("ledgers")
     assert next(bodies(start, start + 1))[1] == _body(FIRST + start, ZXIDS + FIRST + start, start % ENSEMBLES)
     producer = Producer({**journal.topics.client, "compression.type": "lz4", "linger.ms": 20, "batch.size": 500_000,

@@ -1,7 +1,7 @@
-"""The cluster that is measured: ZooKeeper, four bookies in two racks and one AutoRecovery daemon, as real servers.
+"""The measured cluster: ZooKeeper, four bookies in two racks and one AutoRecovery daemon, as real servers.
 
-All JVMs run with Java's own heap and compiler settings. The daemon's worker cannot read the ledgers (they are metadata
-alone), so after its first try it would sleep; it is told to sleep longer than any round.
+All JVMs use Java's default heap and compiler settings. The ledgers consist of metadata only, so the daemon's worker
+cannot read them. Its backoff after the first attempt is set longer than any round.
 """
 
 import re
@@ -21,14 +21,14 @@ from trueup.connectors.sandbox.jvm.server import DEFAULT_JVM
 
 BACKOFF_MS = 3_600_000
 LOST, WARM = 4, 2
-"""The bookie whose loss is measured holds a quarter of the ledgers; the one lost to warm up, one in a hundred."""
+"""The lost bookie stores a quarter of the ledgers. The warm-up bookie stores one in 100."""
 LIMIT_S = 900.0
 IDLE_S = 3.0
 INDEX_TIME = "BOOKIE_TO_LEDGERS_MAP_CREATION_TIME"
 
 
 class Loss(NamedTuple):
-    """One bookie lost: seconds from the end of its registration to the first and the last mark, CPU seconds."""
+    """The loss of one bookie: CPU seconds, and seconds from the end of its registration to the first and last mark."""
 
     marks: int
     first_s: float
@@ -38,7 +38,7 @@ class Loss(NamedTuple):
 
 
 class Site:
-    """The cluster, and the ledgers in it."""
+    """The cluster and its ledgers."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -66,23 +66,23 @@ class Site:
         return self.cluster.autorecoveries[0].pid or 0
 
     def fill(self, ledgers: int) -> None:
-        """Have this many ledgers."""
+        """Create ledgers up to this number."""
         if ledgers > self.ledgers:
             tell(f"writing ledgers up to {ledgers:,}")
             self.znodes.write(range(self.ledgers, ledgers), self.members)
             self.ledgers = ledgers
 
     def members(self, ledger: int) -> Sequence[str]:
-        """Ensemble of a ledger: one bookie of each rack, so that all of them adhere."""
+        """Ensemble of a ledger: one bookie in each rack, so that every ledger adheres to the policy."""
         first = self.cluster.bookie_id(WARM if ledger % 100 == 1 else 1)
         return first, self.cluster.bookie_id(LOST if ledger % 4 == 0 else 3)
 
     def holding(self, bookie: int) -> set[int]:
-        """The ledgers of the bookie to be lost, or of the one to warm up with; no ledger has both."""
+        """Ledgers of the lost bookie or of the warm-up bookie. No ledger has both."""
         return set(range(1, self.ledgers, 100) if bookie == WARM else range(0, self.ledgers, 4))
 
     def lose(self, bookie: int, root: int) -> Loss:
-        """Kill a bookie and wait until all of its ledgers are marked; CPU of the tree under process ``root``."""
+        """Kill a bookie and wait until all of its ledgers are marked. CPU is measured below process ``root``."""
         wanted, before = self.holding(bookie), self.znodes.count()
         zookeeper = self.cluster.zookeeper.pid or 0
         spent, zookeeper_spent, killed = cpu_s(root), cpu_s(zookeeper), time.time()
@@ -99,7 +99,7 @@ class Site:
         self.cluster.start(f"bookie{bookie}")
 
     def wait_audited(self) -> None:
-        """Wait until the Auditor has no audit under way: it audits once more for every change it hears of."""
+        """Wait until the Auditor has no running audit. It runs one audit for every change that it observes."""
         wait_until(self._idle, LIMIT_S, "the Auditor to be done")
 
     def _idle(self) -> bool:
@@ -112,12 +112,12 @@ class Site:
         return said.count("Starting auditBookies"), said.count("Completed auditBookies")
 
     def index_s(self) -> tuple[float, int]:
-        """Seconds that the Auditor has spent on its bookie-to-ledgers index since it started, and how often."""
+        """Total seconds and number of the Auditor's bookie-to-ledgers index builds since its start."""
         said = urllib3.request("GET", f"{self.cluster.autorecovery_urls[0]}/metrics", timeout=5.0).data.decode()
         return _metric(said, "sum") / 1000, int(_metric(said, "count"))
 
 
 def _metric(said: str, part: str) -> float:
-    """A part of the summary of successful indexings (ms), 0 before the first."""
+    """One part of the summary of successful index builds (ms), 0 before the first."""
     found = re.findall(rf'^\S*{INDEX_TIME}_{part}{{[^}}]*success="true"[^}}]*}} (\S+)$', said, re.MULTILINE)
     return sum(map(float, found))

@@ -1,7 +1,7 @@
 """Reading a whole cluster: into columns, into the view of a cold stream, and again after a lost connection.
 
-The peer is the Auditor's bookie-to-ledgers index, BookKeeper's own reading of all metadata, as its metric tells it
-(BOOKIE_TO_LEDGERS_MAP_CREATION_TIME), warm.
+The peer is BookKeeper's own read of all metadata, the warm Auditor's bookie-to-ledgers index, as reported by its metric
+BOOKIE_TO_LEDGERS_MAP_CREATION_TIME.
 """
 
 import time
@@ -22,7 +22,7 @@ LIMIT_S = 900.0
 
 
 def run(site: Site, root: Path, ledgers: int, index_s: list[float]) -> list[Row]:
-    """``index_s``: what the Auditor took, if that was measured on this site already."""
+    """``index_s``: index times of the Auditor, if already measured on this site."""
     site.fill(ledgers)
     peer = index_s or indexes(site, ROUNDS)
     tell(f"the Auditor's index of {ledgers:,} ledgers: {', '.join(f'{s:.2f}' for s in peer)} s")

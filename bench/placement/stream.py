@@ -1,4 +1,4 @@
-"""The placement stream by itself: how long a lost bookie takes as the view grows, and what a record costs."""
+"""The placement stream alone: time to report a lost bookie by size of the view, and cost per record."""
 
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ Said = list[dict[str, Any]]
 
 
 def run(root: Path, sizes: tuple[int, ...] = SIZES, deaths: int = 3) -> list[Row]:
-    """Fill the view to each size and lose bookies there."""
+    """Load the view to each size and lose bookies there."""
     tell(f"the stream with {', '.join(f'{size:,}' for size in sizes)} ledgers")
     with Kafka(root / "journal") as broker:
         broker.up()

@@ -1,4 +1,4 @@
-"""BookKeeper's znodes for a benchmark: ledgers written by hand, marks told and removed, by a session of its own."""
+"""BookKeeper's znodes for a benchmark: writes ledgers, reads and removes marks, in a separate session."""
 
 import socket
 import threading
@@ -44,13 +44,13 @@ class Znodes:
                 self._heard.set()
 
     def write(self, ids: Sequence[int], members: Members) -> None:
-        """Create closed ledgers of one fragment, 100 in a transaction."""
+        """Create closed ledgers of one fragment, 100 per transaction."""
         for parent in sorted({self.paths.ledger(i).rpartition("/")[0] for i in ids}):
             self.client.ensure_path(parent)
         self._commit(self.client.creation(self.paths.ledger(i), encoded(i, members(i))) for i in ids)
 
     def touch(self, ids: Iterable[int], members: Members) -> None:
-        """Write ledgers once more as they are: the change is in the version."""
+        """Write ledgers again unchanged. Only their version changes."""
         for ledger in ids:
             self.client.put(self.paths.ledger(ledger), encoded(ledger, members(ledger)), -1)
 
@@ -61,7 +61,7 @@ class Znodes:
                 raise Failed(f"could not write znodes: {answer}")
 
     def gone_s(self, bookie: str, after_s: float) -> float:
-        """When the registration of a bookie went, seconds since the epoch; waits for it."""
+        """Time at which the registration of a bookie ended, in seconds since the epoch. Waits for it."""
         path, deadline = f"{self.paths.available}/{bookie}", time.monotonic() + 60
         while self._gone.get(path, 0.0) < after_s:
             self._heard.clear()
@@ -70,7 +70,7 @@ class Znodes:
         return self._gone[path]
 
     def count(self) -> int:
-        """How many znodes there are: a number that costs the server nothing to say."""
+        """Number of znodes. The server answers this request at low cost."""
         host, port = self._address.split(":")
         with socket.create_connection((host, int(port)), 5.0) as connection:
             connection.sendall(b"mntr")
@@ -78,7 +78,7 @@ class Znodes:
         return int(next(line.split()[1] for line in said.splitlines() if line.startswith("zk_znode_count")))
 
     def marked_s(self, wanted: Set[int]) -> Times:
-        """When the marks of these ledgers were created by ZooKeeper's own clock, seconds since the epoch, in order."""
+        """Creation times of the marks of these ledgers by ZooKeeper's clock, in seconds since the epoch, sorted."""
         below = len(ROOT) + 1
         ids = sorted(wanted & queries.marked(self.client, self.paths))
         names = [self.paths.mark(i)[below:].encode() for i in ids]
@@ -87,8 +87,8 @@ class Znodes:
         return np.sort(np.array(times, np.float64))
 
     def wait_marks(self, wanted: Set[int], znodes_before: int, limit_s: float) -> Times:
-        """Wait until these ledgers are marked, without asking before they can be: when each mark was created."""
-        # A mark is two znodes: itself and the last level above it.
+        """Wait until these ledgers are marked and return the times. Sends no read before all marks can exist."""
+        # A mark has two znodes: itself and the last level above it.
         wait_until(lambda: self.count() >= znodes_before + 2 * len(wanted) - TOGETHER, limit_s, f"{len(wanted)} marks")
         deadline = time.monotonic() + 30
         while len(found := self.marked_s(wanted)) < len(wanted):
@@ -98,8 +98,8 @@ class Znodes:
         return found
 
     def clear_marks(self) -> None:
-        """Remove all marks with their parents, as workers do after a repair."""
-        for together in (TOGETHER, 1):  # a worker that took one of a transaction away spoils it
+        """Remove all marks and their parents, as workers do after a repair."""
+        for together in (TOGETHER, 1):  # a transaction fails if a worker removed one of its marks
             ids = sorted(queries.marked(self.client, self.paths))
             removals = [op for i in ids for op in self._removal(self.paths.mark(i))]
             step = 2 * together
@@ -113,7 +113,7 @@ class Znodes:
 
 
 def encoded(ledger: int, members: Sequence[str]) -> bytes:
-    """Metadata of a closed ledger as BookKeeper writes it (LedgerMetadataSerDe, version 3)."""
+    """Metadata of a closed ledger in BookKeeper's format (LedgerMetadataSerDe, version 3)."""
     record: LedgerRecord = {
         "ledger": ledger, "mzxid": 0, "version": 0, "ctime_ms": 1_700_000_000_000 + ledger, "seen_ms": 0,
         "state": int(LedgerState.CLOSED), "ensemble": len(members), "quorum": 2, "ack_quorum": 2, "last_entry": 999,

@@ -1,1 +1,1 @@
-"""Links beside MirrorMaker 2: `python -m bench.replication`."""
+"""Links compared with MirrorMaker 2: `python -m bench.replication`."""

@@ -1,9 +1,9 @@
-"""Links beside MirrorMaker 2 and Spark's own connector, on the same two brokers, in turn.
+"""Links compared with MirrorMaker 2 and Spark's Kafka connector, on the same two brokers, one after the other.
 
     python -m bench.replication [--only copy|latency|groups] [--quick] [-o table|json]
 
-Prints one table and writes bench/results/replication.json, where what was not measured stays as it is. Exit 0 when
-everything was measured, whether or not the targets are reached; 1 when something could not be.
+Prints one table and writes bench/results/replication.json. Results of parts that were not measured are kept. The exit
+code is 0 if everything was measured, even if targets are missed, and 1 if a measurement failed.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from bench.replication.latency import Lags
 RESULTS = Path(__file__).parents[1] / "results" / "replication.json"
 PARTS = ("copy", "latency", "groups")
 HEADS = {"latency": "Latency", "groups": "Groups"}
-"""How the first row of a figure begins; all others are of copies."""
+"""Prefix of the first row of a part. All other rows belong to copies."""
 PROMISE_S = 2.0
 LARGE, SMALL = 900, 10
 LOADS = (Load(100, LARGE, 2_700_000), Load(100, SMALL, 1_000_000), Load(1_000, LARGE, 700_000),
@@ -44,20 +44,20 @@ CONTENDERS: Mapping[str, Contender] = {
     "Spark's Kafka connector": contenders.spark,
 }
 FOR_ALL = ("MirrorMaker 2, tuned", "batches", "records", "auto")
-"""The others are measured with the first load alone: they take long."""
+"""The other contenders run only with the first load because they take long."""
 WORSE = 1.15
-"""At most so many times what the better path needs."""
+"""Maximum ratio to the better path."""
 PATHS = ("batches", "records")
 
 
 def main() -> int:
-    """Measure, print, keep."""
+    """Measure, print, and write the results."""
     chosen = _arguments()
     return keep(lambda root: _beside_others(_measure(chosen, root), chosen.only or PARTS), RESULTS, chosen.output)
 
 
 def _beside_others(found: Sequence[Row], parts: Sequence[str]) -> list[Row]:
-    """The rows with those of earlier runs of the parts that were not measured."""
+    """The new rows, and the rows of earlier runs for the parts that were not measured."""
     kept: dict[str, list[Row]] = {part: [] for part in PARTS}
     before = [Row(**row) for row in json.loads(RESULTS.read_text())] if RESULTS.exists() else []
     for rows, mine in ((before, False), (found, True)):
@@ -90,7 +90,7 @@ def _measure(chosen: argparse.Namespace, root: Path) -> list[Row]:
 
 
 def copies(clusters: Clusters, each: Load, names: Sequence[str], rounds: int, root: Path) -> Runs:
-    """Every contender so many times, in an order of its own each time: what one leaves behind slows the next."""
+    """Run every contender in each round, in a different order each time, because leftovers of one run slow the next."""
     clusters.fill(each)
     found = defaultdict(list)
     for number in range(rounds):
@@ -118,7 +118,7 @@ def _rows(each: Load, runs: Runs) -> list[Row]:
 
 
 def _choice(what: str, runs: Runs) -> list[Row]:
-    """The path that was chosen beside the better one: that which takes less CPU, of copier and brokers together."""
+    """The chosen path compared with the path that uses less CPU, of copier and brokers together."""
     better = runs[min(PATHS, key=lambda path: median(c.total_us for c in runs[path]))]
     auto = runs["auto"]
     return [
@@ -129,7 +129,7 @@ def _choice(what: str, runs: Runs) -> list[Row]:
 
 
 def _beside(what: str, peer: Sequence[Copied], own: Sequence[Copied], cpu: float, rate: float, each: Load) -> list[Row]:
-    """Client CPU, the brokers' CPU, and rates of two contenders."""
+    """Client CPU, broker CPU, and rates of two contenders."""
     megabyte = each.size / 1e6
     return [
         less(what, "us/record", [c.cpu_us for c in peer], [c.cpu_us for c in own], cpu),
@@ -140,7 +140,7 @@ def _beside(what: str, peer: Sequence[Copied], own: Sequence[Copied], cpu: float
 
 
 def lags(clusters: Clusters, rounds: int, root: Path) -> Mapping[str, Sequence[Lags]]:
-    """Every contender in turn, so many times; MirrorMaker 2 as tuned for throughput, which is slower here, once."""
+    """Run the contenders in turn. MirrorMaker 2 tuned for throughput is slower in this measurement and runs once."""
     found = defaultdict(list)
     for number in range(rounds):
         for tuned, name in ((False, "MirrorMaker 2 as shipped"), (True, "MirrorMaker 2, tuned")):
@@ -172,7 +172,7 @@ def _lag_rows(found: Mapping[str, Sequence[Lags]]) -> list[Row]:
 
 
 def followed(clusters: Clusters, size: Size, rounds: int, root: Path) -> Mapping[str, Sequence[Waits]]:
-    """Groups through both, in turn."""
+    """Run consumer groups through both contenders in turn."""
     found = defaultdict(list)
     for number in range(rounds):
         for name, contender in (("ours", groups.ours), ("mirror", groups.mirror)):

@@ -1,4 +1,4 @@
-"""Two Kafka clusters of one broker each, topics to copy between them, and what stands at the target."""
+"""Two Kafka clusters of one broker each, topics to copy between them, and the end offsets at the target."""
 
 import os
 import random
@@ -24,7 +24,7 @@ _WORDS = (b"order", b"ledger", b"amount", b"status", b"PENDING", b"account", b"c
 
 
 class Load(NamedTuple):
-    """A topic to copy: so many records of ``size`` bytes in batches of ``batch``."""
+    """A topic to copy: ``records`` records of ``size`` bytes in batches of ``batch``."""
 
     size: int
     batch: int
@@ -40,7 +40,7 @@ class Load(NamedTuple):
 
 
 class Clusters:
-    """The source and the target, on JVMs of the same settings."""
+    """The source and the target, with the same JVM settings."""
 
     def __init__(self, root: Path) -> None:
         self.source, self.target = Kafka(root / "source", "512m"), Kafka(root / "target", "512m")
@@ -68,7 +68,7 @@ class Clusters:
         return cpu_s(*self.pids)
 
     def fill(self, load: Load) -> None:
-        """Write a load once, lz4, with keys, one header and timestamps of its own."""
+        """Write a load once, with lz4, keys, one header and explicit timestamps."""
         tell(f"writing {load.records:,} records of {load.name}")
         self.create(self.source, load.topic)
         self._kept.add(load.topic)
@@ -97,7 +97,7 @@ class Clusters:
         admin.create_topics([NewTopic(topic, PARTITIONS, 1, config=TOPIC)])[topic].result(60)
 
     def clean(self) -> None:
-        """Delete every topic but the loads: the next one starts from nothing, and pays for nobody's writing."""
+        """Delete all topics except the loads, so that the next run starts empty and without pending disk writes."""
         for broker in (self.source, self.target):
             admin = AdminClient({"bootstrap.servers": broker.bootstrap})
             doomed = [topic for topic in admin.list_topics(timeout=60).topics if not self._spared(topic)]
@@ -110,14 +110,14 @@ class Clusters:
 
 
 class Ends:
-    """The end offsets of a topic, asked often."""
+    """The end offsets of a topic, for frequent polling."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self._consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "bench", "log_level": 0})
         self._partitions = [TopicPartition(topic, number) for number in range(PARTITIONS)]
 
     def records(self) -> int:
-        """How many stand there, 0 before the topic is there."""
+        """Number of records, 0 before the topic exists."""
         total = 0
         for partition in self._partitions:
             with suppress(KafkaException):
@@ -134,7 +134,7 @@ def _settle(futures: Iterable["Future[None]"]) -> None:
 
 
 def _values(size: int) -> Sequence[bytes]:
-    """Half chance, half words: lz4 makes about two thirds of it."""
+    """Half random, half words. lz4 compresses it to about two thirds."""
     dice = random.Random(7)
     found = []
     for _ in range(_VALUES):

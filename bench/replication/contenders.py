@@ -1,8 +1,8 @@
-"""Who copies: MirrorMaker 2 as shipped and tuned, Spark's own connector, and our workers.
+"""The contenders: MirrorMaker 2 as shipped and tuned, Spark's Kafka connector, and Trueup's workers.
 
-Ours count from the first connection to the last acknowledgement. Of the others only the steady part counts, so that
-neither the start of a JVM nor its warming up is held against them: it begins when a fifth of the records stand at the
-target, or `SETTLE_S` after the first one did, and ends with the last record, or after `WINDOW_S`.
+Trueup's worker is measured from the first connection to the last acknowledgement. For the others, only the steady part
+is measured, so that the start and the warm-up of a JVM do not count. The steady part begins when the target has a fifth
+of the records, or `SETTLE_S` after the first record. It ends with the last record, or after `WINDOW_S`.
 """
 
 import time
@@ -23,7 +23,7 @@ TO = "copy"
 
 
 class Copied(NamedTuple):
-    """What one copy came to. Seconds of CPU of whoever copied, and of both brokers."""
+    """The result of one copy: CPU seconds of the copier, and of both brokers."""
 
     records: int
     s: float
@@ -36,7 +36,7 @@ class Copied(NamedTuple):
 
     @property
     def cpu_us(self) -> float:
-        """Of a record; the same number as seconds of a million."""
+        """Microseconds of CPU per record."""
         return self.cpu_s / self.records * 1e6
 
     @property
@@ -50,7 +50,7 @@ class Copied(NamedTuple):
 
 Contender = Callable[[Clusters, Load, Path], Copied]
 Runs = Mapping[str, Sequence[Copied]]
-"""Every run of each contender, by name."""
+"""All runs of each contender, by name."""
 
 
 class Running(Protocol):
@@ -63,7 +63,7 @@ class Running(Protocol):
 
 
 def mirror(tuned: bool) -> Contender:
-    """MirrorMaker 2, with four tasks."""
+    """MirrorMaker 2 with four tasks."""
 
     def run(clusters: Clusters, load: Load, root: Path) -> Copied:
         made = mirror_of(clusters, load.topic, tuned, root)
@@ -78,7 +78,7 @@ def mirror_of(clusters: Clusters, topic: str, tuned: bool, root: Path) -> Mirror
 
 
 def spark(clusters: Clusters, load: Load, root: Path) -> Copied:
-    """Spark's own Kafka source into its Kafka sink, 500,000 records a batch."""
+    """Spark's Kafka source and Kafka sink, 500,000 records per batch."""
     clusters.create(clusters.target, TO)
     job = {
         "source": clusters.source.bootstrap, "target": clusters.target.bootstrap, "topic": load.topic, "to": TO,
@@ -88,7 +88,7 @@ def spark(clusters: Clusters, load: Load, root: Path) -> Copied:
 
 
 def ours(path: str) -> Contender:
-    """One of our workers, all partitions in one lease."""
+    """One Trueup worker with all partitions in one lease."""
 
     def run(clusters: Clusters, load: Load, root: Path) -> Copied:
         clusters.create(clusters.target, TO)
@@ -100,7 +100,7 @@ def ours(path: str) -> Contender:
 
 
 def job_of(clusters: Clusters, topic: str, to: str, path: str) -> dict[str, object]:
-    """What `bench.replication.drive_copy` is told of the clusters."""
+    """The job of `bench.replication.drive_copy` for these clusters."""
     return {
         "source": clusters.source.bootstrap, "target": clusters.target.bootstrap, "brokers": clusters.pids,
         "topic": topic, "to": to, "path": path,
@@ -117,7 +117,7 @@ class Look(NamedTuple):
 
 
 def steady(clusters: Clusters, load: Load, running: Running, to: str) -> Copied:
-    """Start it, look at the target until it is done, and end it; what its steady part came to."""
+    """Start the contender, poll the target until the copy ends, and return the result of the steady part."""
     ends, looks = Ends(clusters.target.bootstrap, to), list[Look]()
     running.start()
     begun = time.monotonic()
@@ -135,7 +135,7 @@ def steady(clusters: Clusters, load: Load, running: Running, to: str) -> Copied:
 
 
 def between(first: Look, last: Look) -> Copied:
-    """What happened from one look to another. Raises `Failed` when that is nothing."""
+    """The difference between two looks. Raises `Failed` if no record was copied in between."""
     if last.records <= first.records:
         raise Failed(f"a copy that moves; it stood still at {last.records:,} records")
     spent = (later - earlier for earlier, later in zip(first, last, strict=True))
@@ -145,7 +145,7 @@ def between(first: Look, last: Look) -> Copied:
 
 
 def _begin(looks: Sequence[Look], load: Load) -> int:
-    """The look that the steady part begins with; the last one before there is any."""
+    """The index of the look at which the steady part begins, or of the last look if it has not begun."""
     return next(
         (at for at, look in enumerate(looks)
          if look.records >= SHARE * load.records or look.at - looks[0].at >= SETTLE_S),

@@ -1,4 +1,4 @@
-"""What the choice of a path assumes that copying costs, and what it costs as measured now."""
+"""The copy costs that the choice of a path assumes, compared with the measured costs."""
 
 from collections.abc import Mapping
 from statistics import mean, median
@@ -11,7 +11,7 @@ from trueup.state.replication.anomalies import BATCH_US, BYTE_US, RECORD_US
 
 
 class Costs(NamedTuple):
-    """Microseconds of CPU, of the copier and of both brokers: see `trueup.state.replication.anomalies.BATCH_US`."""
+    """Microseconds of CPU, of the copier and both brokers: see `trueup.state.replication.anomalies.BATCH_US`."""
 
     batch: float
     record: float
@@ -19,7 +19,7 @@ class Costs(NamedTuple):
 
 
 def rows(runs: Mapping[Load, Runs]) -> list[Row]:
-    """What is assumed beside what was measured; nothing where records of one size alone were copied."""
+    """Assumed costs compared with measured costs. Empty if the records of all loads have the same size."""
     totals = {load: {path: median(run.total_us for run in found[path]) for path in ("batches", "records")}
               for load, found in runs.items()}  # fmt: skip
     now = costs({(load.size, load.batch): (each["batches"], each["records"]) for load, each in totals.items()})
@@ -33,11 +33,11 @@ def rows(runs: Mapping[Load, Runs]) -> list[Row]:
 
 
 def costs(totals: Mapping[tuple[int, int], tuple[float, float]]) -> Costs | None:
-    """The costs, from microseconds a record of batches and of records for each (bytes of a record, records in a batch);
-    None for less than two sizes of both.
+    """The costs per batch, record and byte. ``totals`` maps (bytes of a record, records in a batch) to the microseconds
+    per record of both paths: batches, records. None if fewer than two record sizes have two batch sizes.
 
-    A record in a batch of ``n`` costs a share of the batch, 1/n of it, and what any record costs on that path. So two
-    batch sizes give what a batch costs, and what is left is what a record costs more when it is copied by itself.
+    A record in a batch of ``n`` costs 1/n of the cost per batch, and the cost of any record on that path. Two batch
+    sizes give the cost per batch. The remainder is the additional cost of a record on the records path.
     """
     found: dict[int, tuple[float, float]] = {}
     for size in {size for size, _ in totals}:

@@ -1,9 +1,9 @@
-"""One worker of ours as a process of its own: copies a topic and says what that took.
+"""One Trueup worker in a separate process: copies a topic and reports the costs.
 
     python -m bench.replication.drive_copy JOB.json
 
-The job holds: source, target (bootstrap), brokers (process ids), topic, to, path, records, limit_s. Standard output
-gets one JSON object.
+The job contains: source, target (bootstrap), brokers (process ids), topic, to, path, records, limit_s. Standard output
+contains one JSON object.
 """
 
 import importlib
@@ -27,7 +27,7 @@ LOOK_S = 0.05
 
 
 def copy(job: dict[str, Any]) -> None:
-    """From the first connection to the last acknowledgement, or for ``limit_s``. CPU is this process's."""
+    """Copy from the first connection to the last acknowledgement, or for ``limit_s``. CPU is that of this process."""
     connectors = {path: imported(path) for path in paths_of(KAFKA, KAFKA)}
     begun, spent, brokers = time.monotonic(), time.process_time(), cpu_s(*job["brokers"])
     ends, connector = Ends(job["target"], job["to"]), connectors[path_of(job)]()
@@ -45,7 +45,7 @@ def copy(job: dict[str, Any]) -> None:
 
 
 class Watch:
-    """Looks at the target beside the copy, so that idle time after the last record is not counted."""
+    """Polls the target during the copy, so that idle time after the last record does not count."""
 
     def __init__(self, ends: Ends, wanted: int) -> None:
         self.done = threading.Event()
@@ -55,7 +55,7 @@ class Watch:
         self._thread.start()
 
     def close(self) -> dict[str, Any]:
-        """Records at the target, and time and CPU when they were all there."""
+        """The number of records at the target, and the time and CPU when all had arrived."""
         self._stop.set()
         self._thread.join()
         return self._last
@@ -71,14 +71,14 @@ class Watch:
 
 
 def imported(path: str) -> Callable[[], Connector]:
-    """What makes the connector of a path."""
+    """The factory of the connector of a path."""
     module, _, name = connector_of(KAFKA, KAFKA, path).partition(":")
     made: Callable[[], Connector] = getattr(importlib.import_module(module), name)
     return made
 
 
 def path_of(job: dict[str, Any]) -> str:
-    """The path of the job; for auto that which the application chooses, told to the job as well."""
+    """The path of the job. For auto, the path that the application would choose, which is also stored in the job."""
     if job["path"] == "auto":
         endpoint = Endpoint("source", job["source"], 0)
         found = sample(endpoint, [LogId(job["topic"], number) for number in range(PARTITIONS)])
@@ -88,7 +88,7 @@ def path_of(job: dict[str, Any]) -> str:
 
 
 def lease_of(job: dict[str, Any]) -> Lease:
-    """All partitions, from the start."""
+    """A lease of all partitions, from the start."""
     assignments = tuple(
         Assignment(LogId(job["topic"], number), LogId(job["to"], number), Position(), 0) for number in range(PARTITIONS)
     )

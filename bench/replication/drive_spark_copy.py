@@ -1,9 +1,9 @@
-"""Spark's own Kafka source and sink as a process of its own, copying one topic to another.
+"""Spark's Kafka source and sink in a separate process, copying one topic to another.
 
     python -m bench.replication.drive_spark_copy JOB.json
 
-The job holds: source, target (bootstrap), topic, to, data. It copies until it is killed; whoever started it watches the
-target. The sink sends no timestamps: what it copies carries the time of copying.
+The job contains: source, target (bootstrap), topic, to, data. The process copies until it is killed; its parent polls
+the target. The sink sends no timestamps, so copied records carry the time of the copy.
 """
 
 import json
@@ -21,7 +21,7 @@ SINK: dict[str, str | int] = {
 }  # fmt: skip
 SETTINGS: dict[str, Any] = {
     "cluster": {"zookeeper": "127.0.0.1:1"},
-    # Both of the JVM's compilers, unlike the application: here Java does all the work.
+    # Both compilers of the JVM, unlike in the application, because Java does all the work here.
     "spark": {"master": "local[2]", "memory": "1500m",
               "conf": {"spark.driver.extraJavaOptions": "-Djava.net.preferIPv4Stack=true"}},
 }  # fmt: skip

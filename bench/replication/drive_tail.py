@@ -1,9 +1,9 @@
-"""One link of ours as the application runs it, leases of a streaming query in Spark's workers, as a process of its own.
+"""One Trueup link as in the application, with leases in the Spark workers of a streaming query, in a separate process.
 
     python -m bench.replication.drive_tail JOB.json
 
-The job is that of `bench.replication.drive_copy`, with lease_s and data. It copies until it is killed; whoever started
-it watches the target.
+The job is the job of `bench.replication.drive_copy` with lease_s and data added. The process copies until it is killed;
+its parent polls the target.
 """
 
 import json
@@ -24,8 +24,7 @@ SETTINGS: dict[str, Any] = {"cluster": {"zookeeper": "127.0.0.1:1"}, "spark": {"
 
 
 class Rounds:
-    """Implements `streams.replication.query.Leasing`: one lease, again and again, each from where the last one
-    ended."""
+    """Implements `streams.replication.query.Leasing` with one lease. It repeats from where the last one ended."""
 
     name = "bench"
 
@@ -33,7 +32,7 @@ class Rounds:
         self._lease, self._lease_s, self._number = lease_of(job), job["lease_s"], 0
 
     def begin(self) -> None:
-        """There is one term."""
+        """There is only one term."""
 
     def orders(self) -> list[Order]:
         """The next lease."""
@@ -42,7 +41,7 @@ class Rounds:
         return [Order(self._lease, connector, self.name, self._number, 0, self._lease_s, lingers=True, last=False)]
 
     def take(self, answers: Sequence[Answer]) -> None:
-        """Where the next one begins. An error ends the process."""
+        """Store where the next lease begins. An error ends the process."""
         if answers[0].error is not None:
             raise answers[0].error
         positions = {row.source: row.position for row in answers[0].progress}
@@ -50,7 +49,7 @@ class Rounds:
         self._lease = replace(self._lease, assignments=tuple(held))
 
     def rest(self) -> None:
-        """There is always something to do."""
+        """Does not wait: a lease is always due."""
 
 
 def main(job: dict[str, Any]) -> None:

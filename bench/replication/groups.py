@@ -1,9 +1,9 @@
-"""How long a commit of a consumer group takes from the source to the target: every group commits every partition about
-once a second, one group after the other, while records are written and copied.
+"""Delay of consumer group commits from the source to the target. Each group commits all partitions about once per
+second, one group after the other, while records are written and copied.
 
-Nobody polls for it. The clusters' own topics of commits hold each with the time at which it was made, and are read
-afterwards. A commit has arrived once the same offset, or a further one, is committed at the target: both contenders
-begin with empty topics, so that a record has the same offset on both sides.
+The measurement does not poll. The clusters' offsets topics contain every commit with its timestamp and are read
+afterwards. A commit has arrived when the same or a higher offset is committed at the target. Both contenders begin with
+empty topics, so a record has the same offset on both sides.
 """
 
 import struct
@@ -33,7 +33,7 @@ from trueup.streams.demo.application import Application
 TOPIC, COMMITS = "followed", "__consumer_offsets"
 PER_S = 1_000
 SKIP_S, AFTER_S = 5.0, 5.0
-"""For how long groups commit before and after what is counted, as the last commits take their time."""
+"""Seconds of commits before and after the measured period, because the last commits need time to arrive."""
 START_S = 240.0
 TIGHTEST: Mapping[str, object] = {
     "emit.checkpoints.interval.seconds": 1, "sync.group.offsets.enabled": "true",
@@ -42,11 +42,11 @@ TIGHTEST: Mapping[str, object] = {
     "groups": "group-.*",
 }  # fmt: skip
 Commits = dict[tuple[str, int], list[tuple[int, int]]]
-"""Of a group in a partition: time in ms and offset, in order."""
+"""Time in ms and offset of each commit, in order, by group and partition."""
 
 
 class Size(NamedTuple):
-    """Groups, partitions of the topic that each of them reads, and for how many seconds they commit."""
+    """Number of groups, partitions of the topic that each group reads, and seconds of commits."""
 
     groups: int
     partitions: int
@@ -61,7 +61,7 @@ FULL, QUICK = Size(100, 100, 20.0), Size(10, 10, 15.0)
 
 
 class Waits(NamedTuple):
-    """Seconds, and seconds of CPU for each second. What never arrived has waited until the end."""
+    """Delays in seconds, and CPU seconds per second. A commit that never arrives counts as delayed until the end."""
 
     p50: float
     p99: float
@@ -69,7 +69,7 @@ class Waits(NamedTuple):
 
 
 def mirror(clusters: Clusters, size: Size, root: Path) -> Waits:
-    """Through MirrorMaker 2, every interval at its least."""
+    """Groups through MirrorMaker 2 with minimum intervals."""
     _prepare(clusters.source, size)
     with Mirror(root, clusters.source.bootstrap, clusters.target.bootstrap, TOPIC, TIGHTEST) as running:
         running.start()
@@ -77,7 +77,7 @@ def mirror(clusters: Clusters, size: Size, root: Path) -> Waits:
 
 
 def ours(clusters: Clusters, size: Size, root: Path) -> Waits:
-    """Through a link of the application, with leases of the default length."""
+    """Groups through a Trueup link with leases of the default length."""
     for broker in (clusters.source, clusters.target):
         _prepare(broker, size)
     kafka = {
@@ -129,14 +129,14 @@ def _groups(name: str, bootstrap: str) -> Committed:
 def _all_at(there: Committed, size: Size, to: str) -> bool:
     """Whether every group has an offset in every partition."""
     places = [LogId(to, number) for number in range(size.partitions)]
-    with suppress(TrueupError):  # its coordinator is not there before the first commit
+    with suppress(TrueupError):  # the coordinator does not exist before the first commit
         told = there.offsets(size.names).values()
         return all(not isinstance(o, TrueupError) and all(o.get(p, 0) for p in places) for o in told)
     return False
 
 
 class Writer(Closing):
-    """Writes records, and commits for every group what was acknowledged."""
+    """Writes records, and commits the acknowledged offsets for every group."""
 
     def __init__(self, bootstrap: str, size: Size) -> None:
         self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "log_level": 0})
@@ -145,18 +145,18 @@ class Writer(Closing):
         self._sent = self._moved = 0
 
     def close(self) -> None:
-        """Send what is left and let go of the connections for commits."""
+        """Flush the producer and close the connections for commits."""
         self._producer.flush(10)
         self._groups.close()
 
     def accepted(self) -> bool:
-        """Whether the source takes a commit of every group by now."""
+        """Whether the source accepts a commit of every group."""
         with suppress(TrueupError):
             return not any(self._commit(name) for name in self._size.names)
         return False
 
     def write(self, seconds: float) -> None:
-        """Write for so long at the rate, and commit one group after the other, each about once a second."""
+        """Write at the fixed rate for this time. Each group commits about once per second, one after the other."""
         begun, sent, moved = time.monotonic(), 0, 0
         while (spent := time.monotonic() - begun) < seconds:
             for _ in range(int(spent * PER_S) - sent):
@@ -172,7 +172,7 @@ class Writer(Closing):
                 time.sleep(0.002)
 
     def _commit(self, group: str) -> str:
-        """Commit every partition; why one was refused."""
+        """Commit every partition. Returns the error of a rejected commit."""
         places = {LogId(TOPIC, number): end for number, end in enumerate(self._ends)}
         told = self._groups.commit({group: places})[group]
         return str(told) if isinstance(told, TrueupError) else next(filter(None, told.values()), "")
@@ -183,7 +183,7 @@ class Writer(Closing):
 
 
 def waits(here: Commits, there: Commits, counted_ms: range, end_ms: int) -> list[int]:
-    """How long each commit took, in ms: of those that a group made in the time that counts and that went on."""
+    """Delay of each commit in ms, for commits within ``counted_ms`` that advanced the offset."""
     found = []
     for key, made in here.items():
         arrived = iter(there.get(key, ()))
@@ -198,7 +198,7 @@ def waits(here: Commits, there: Commits, counted_ms: range, end_ms: int) -> list
 
 
 def commits(bootstrap: str, topic: str, since_ms: int) -> Commits:
-    """Every commit of a topic's offsets since a moment that a cluster holds."""
+    """Every commit of a topic's offsets since a time, in this cluster."""
     found: Commits = defaultdict(list)
     for key, value, stamp_ms in _read(bootstrap, since_ms):
         version, size = struct.unpack_from(">hh", key)
@@ -213,7 +213,7 @@ def commits(bootstrap: str, topic: str, since_ms: int) -> Commits:
 
 
 def _read(bootstrap: str, since_ms: int) -> Iterator[tuple[bytes, bytes, int]]:
-    """Keys, values and times of what the topic of commits holds since a moment, and no further than now."""
+    """Keys, values and timestamps of the offsets topic from a time up to its current end."""
     reader = Consumer({"bootstrap.servers": bootstrap, "group.id": "bench", "enable.auto.commit": False})
     numbers = reader.list_topics(COMMITS, timeout=30).topics[COMMITS].partitions
     ends = {n: reader.get_watermark_offsets(TopicPartition(COMMITS, n), timeout=30)[1] for n in numbers}

@@ -1,4 +1,4 @@
-"""How long a record takes from a producer at the source to a consumer at the target, at a steady 1,000 a second."""
+"""Delay of a record from a producer at the source to a consumer at the target, at 1,000 records per second."""
 
 import struct
 import threading
@@ -19,14 +19,14 @@ TOPIC = "steady"
 PER_S = 1_000
 SECONDS = 11.0
 SKIP_S = 4.0
-"""What is not counted at the beginning: JVMs warm up."""
+"""Seconds at the beginning that do not count, because JVMs warm up."""
 LEASE_S = 3.0
-"""Shorter than what is counted, so that two hand-overs at least are part of it."""
+"""Shorter than the measured time, so that it includes at least two hand-overs between leases."""
 START_S = 240.0
 
 
 class Lags(NamedTuple):
-    """Milliseconds, and seconds of CPU for each second."""
+    """Delays in milliseconds, and CPU seconds per second."""
 
     p50: float
     p99: float
@@ -34,7 +34,7 @@ class Lags(NamedTuple):
 
 
 def mirror(clusters: Clusters, tuned: bool, root: Path) -> Lags:
-    """Through MirrorMaker 2."""
+    """Records through MirrorMaker 2."""
     clusters.create(clusters.source, TOPIC)
     with mirror_of(clusters, TOPIC, tuned, root) as running:
         running.start()
@@ -44,7 +44,7 @@ def mirror(clusters: Clusters, tuned: bool, root: Path) -> Lags:
 
 
 def ours(clusters: Clusters, path: str, root: Path) -> Lags:
-    """Through a link as the application runs it. Hand-overs between leases are among what is counted."""
+    """Records through a link as in the application. Hand-overs between leases are included."""
     for broker, topic in ((clusters.source, TOPIC), (clusters.target, TO)):
         clusters.create(broker, topic)
     job = {**job_of(clusters, TOPIC, TO, path), "lease_s": LEASE_S, "data": str(root / "data")}
@@ -58,7 +58,7 @@ def ours(clusters: Clusters, path: str, root: Path) -> Lags:
 
 
 def measure(clusters: Clusters, to: str, pid: int) -> Lags:
-    """Write for `SECONDS`, read at the other end, leave out the beginning."""
+    """Write for `SECONDS` and read at the target. The first `SKIP_S` seconds do not count."""
     reader = Reader(clusters.target.bootstrap, to)
     spent, begun = cpu_s(pid), time.monotonic()
     written = _write(clusters.source.bootstrap)
@@ -72,7 +72,7 @@ def measure(clusters: Clusters, to: str, pid: int) -> Lags:
 
 
 class Reader:
-    """Reads what arrives from now on, in a thread; how long each record took in seconds."""
+    """Reads new records in a thread and stores the delay of each record in seconds."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self.waits_s: list[float] = []
@@ -99,7 +99,7 @@ class Reader:
 
 
 def _first(clusters: Clusters, to: str) -> None:
-    """Wait until records go through every partition."""
+    """Wait until records of every partition arrive."""
     ends, producer = Ends(clusters.target.bootstrap, to), Producer({"bootstrap.servers": clusters.source.bootstrap})
 
     def through() -> bool:
@@ -118,7 +118,7 @@ def _first(clusters: Clusters, to: str) -> None:
 
 
 def _write(bootstrap: str) -> int:
-    """Records of 100 B, each with its time, sent at once."""
+    """Send records of 100 B without batching, each with its timestamp. Returns their number."""
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
     begun, sent = time.monotonic(), 0
     while (spent := time.monotonic() - begun) < SECONDS:

@@ -1,1 +1,1 @@
-"""What every connector has to keep of `connectors.contract`, whatever system it is for."""
+"""The contract of `connectors.contract`, tested for every connector of every system."""

@@ -1,4 +1,4 @@
-"""What the suite has to be able to do with a system: two clusters, east and west, with logs in topics."""
+"""Operations that the suite needs from a system: two clusters, east and west, and topics with logs."""
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
@@ -11,13 +11,13 @@ from tests.replication.worker import Worker
 from trueup.connectors.contract import Assignment, Connector, Endpoint, Lease, LogId, Position, Run
 
 TOO_LARGE = 60_000
-"""Bytes of a value that no target of `Harness.narrow_topic` takes, and that every source does."""
+"""Size of a value in bytes that every source accepts and no target of `Harness.narrow_topic` accepts."""
 CLUSTERS = {"east": 0, "west": 1}
 _topics = itertools.count(1)
 
 
 class Written(NamedTuple):
-    """A record without its place. ``timestamp`` in ms since 1970."""
+    """A record without its offset. ``timestamp`` is in ms since 1970."""
 
     key: bytes | None
     value: bytes | None
@@ -26,39 +26,39 @@ class Written(NamedTuple):
 
 
 class Cluster(Protocol):
-    """A running cluster of some system. Logs of a topic are told by their index, 0, 1 ..."""
+    """A running cluster of a system. The logs of a topic are identified by index: 0, 1 ..."""
 
     def endpoint(self) -> Endpoint:
-        """As a side of a link."""
+        """The cluster as a side of a link."""
 
     def log(self, topic: str, index: int) -> LogId:
-        """What the system calls a log."""
+        """The system's identifier of a log."""
 
     def create(self, topic: str, logs: int, narrow: bool = False) -> None:
-        """Make a topic; ``narrow``: it refuses values of `TOO_LARGE` bytes."""
+        """Create a topic. If ``narrow``, it rejects values of `TOO_LARGE` bytes."""
 
     def write(self, topic: str, records: Mapping[int, Sequence[Written]]) -> None:
-        """Write to logs; acknowledged when it returns."""
+        """Write to logs. Returns when all records are acknowledged."""
 
     def read(self, topic: str, index: int) -> list[tuple[int, Written]]:
         """All records with their offsets, without the headers that links add."""
 
     def end(self, log: LogId) -> int:
-        """The offset after the last record acknowledged."""
+        """The offset after the last acknowledged record."""
 
     def remake(self, topic: str) -> None:
-        """Delete a topic of one log and make it anew at once, under the same name."""
+        """Delete a topic with one log and immediately recreate it with the same name."""
 
     def kill(self) -> None:
-        """As a crash."""
+        """Stop the cluster without a shutdown."""
 
     def up(self) -> None:
-        """Start it again, with what it acknowledged."""
+        """Start the cluster again. Acknowledged records are still present."""
 
 
 @dataclass
 class Harness:
-    """A connector, called ``name`` in workers, between two running clusters."""
+    """A connector between two running clusters. Workers import it as ``name``."""
 
     east: Cluster
     west: Cluster
@@ -71,7 +71,7 @@ class Harness:
         return self._topic(logs, narrow=False)
 
     def narrow_topic(self, logs: int = 1) -> str:
-        """A new topic whose west refuses values of `TOO_LARGE` bytes."""
+        """A new topic on both sides. West rejects values of `TOO_LARGE` bytes."""
         return self._topic(logs, narrow=True)
 
     def _topic(self, logs: int, narrow: bool) -> str:
@@ -81,11 +81,11 @@ class Harness:
         return topic
 
     def side(self, name: str) -> Cluster:
-        """East or west."""
+        """The cluster east or west."""
         return self.east if name == "east" else self.west
 
     def write(self, side: str, topic: str, records: Mapping[int, Sequence[Written]]) -> None:
-        """Write to logs of one side; acknowledged when it returns."""
+        """Write to logs of one side. Returns when all records are acknowledged."""
         self.side(side).write(topic, records)
 
     def read(self, side: str, topic: str, index: int = 0) -> list[tuple[int, Written]]:
@@ -93,12 +93,12 @@ class Harness:
         return self.side(side).read(topic, index)
 
     def assignment(self, topic: str, index: int = 0, back: bool = False) -> Assignment:
-        """A log that was never copied, and the one of its index at the other side."""
+        """A log that was never copied, assigned to the log of the same index on the other side."""
         east, west = self.east.log(topic, index), self.west.log(topic, index)
         return Assignment(west if back else east, east if back else west, Position(), 0)
 
     def lease(self, topic: str, logs: int = 1, back: bool = False, **more: object) -> Lease:
-        """East to west, or ``back``."""
+        """A lease from east to west, or west to east if ``back``."""
         east, west = self.east.endpoint(), self.west.endpoint()
         lease = Lease(
             "west-east" if back else "east-west", west if back else east, east if back else west,
@@ -108,19 +108,19 @@ class Harness:
         return replace(lease, **more)  # type: ignore[arg-type]
 
     def copy(self, lease: Lease) -> Copy:
-        """A copy in this process that was not begun."""
+        """A copy in this process, not started."""
         return Copy(self.connector, lease, self.side(lease.source.name).end)
 
     def worker(self, root: Path, lease: Lease, lease_s: float) -> Worker:
-        """A process that copies, to be killed."""
+        """A process that copies and can be killed."""
         return Worker(root, lease, self.name, lease_s)
 
     def remake(self, side: str, topic: str) -> None:
-        """Delete a topic of one log at one side and make it anew at once, under the same name."""
+        """Delete a topic with one log on one side and immediately recreate it with the same name."""
         self.side(side).remake(topic)
 
     def without_target(self, during: Callable[[], None]) -> None:
-        """Do something while the target is killed, and start it again."""
+        """Run ``during`` while the target is down, then start the target again."""
         self.west.kill()
         try:
             during()
@@ -132,7 +132,7 @@ LONG_AGO_MS = 1_700_000_000_000
 
 
 def numbered(count: int, first: int = 0, name: bytes = b"", since_ms: int = LONG_AGO_MS) -> list[Written]:
-    """Records that all differ, by default so old that brokers forget their producers as soon as they look."""
+    """Distinct records. With the default timestamps, brokers expire their producers at the next check."""
     return [
         Written(name + b"%d" % n, b"value %d" % n, since_ms + n, (("n", b"%d" % n),))
         for n in range(first, first + count)
@@ -140,14 +140,14 @@ def numbered(count: int, first: int = 0, name: bytes = b"", since_ms: int = LONG
 
 
 def contents(placed: Sequence[tuple[int, Written]]) -> list[Written]:
-    """Without offsets."""
+    """The records without their offsets."""
     return [record for _, record in placed]
 
 
 def untrue(
     runs: Sequence[Run], source: Sequence[tuple[int, Written]], target: Sequence[tuple[int, Written]]
 ) -> list[Run]:
-    """Runs that say of some record a place where another one is, or none."""
+    """Runs that map a record to an offset with a different record or without one."""
     here, there = dict(source), dict(target)
     return [
         run for run in runs

@@ -1,4 +1,4 @@
-"""Operators' code: what becomes of refused records."""
+"""Hooks for rejected records, as operators write them."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Kafka in the suite."""
+"""The Kafka harness of the suite."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ KEEP = {"retention.ms": "-1"}
 
 
 class KafkaCluster:
-    """One broker. Implements `tests.conformance.harness.Cluster`."""
+    """A cluster of one broker. Implements `tests.conformance.harness.Cluster`."""
 
     def __init__(self, name: str, broker: Kafka) -> None:
         self._name, self._broker = name, broker
@@ -38,8 +38,8 @@ class KafkaCluster:
         create(self._broker, topic, logs, {**KEEP, **({"max.message.bytes": str(TOO_LARGE // 2)} if narrow else {})})
 
     def write(self, topic: str, records: Mapping[int, Sequence[Written]]) -> None:
-        # One request at a time: a batch that is sent again, as to a topic so new that its leader refuses it, would else
-        # be written after the next one. Idempotence does not help, as brokers forget the producers of old records.
+        # One request at a time. Otherwise a retried batch, for example of a topic whose leader is not ready, is written
+        # after the next one. Idempotence does not help because brokers expire the producers of old records.
         small = {"linger.ms": 2, "batch.num.messages": 10, "max.in.flight": 1}
         producer = Producer({"bootstrap.servers": self._address, **small})
         for row in itertools.zip_longest(*([(number, each) for each in rs] for number, rs in records.items())):
@@ -98,6 +98,6 @@ class KafkaCluster:
 
 
 def kafka_harness(pair: Pair, path: str) -> Harness:
-    """A path of Kafka's own between two brokers."""
+    """A fused Kafka path between two brokers."""
     name = connector_of(KAFKA, KAFKA, path)
     return Harness(KafkaCluster("east", pair.east), KafkaCluster("west", pair.west), path, name, imported(name)())

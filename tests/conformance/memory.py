@@ -1,8 +1,8 @@
-"""A log system in memory, as unlike Kafka as the ports allow: numbers of logs are sparse and belong to a place, an end
-lags what was acknowledged, topics have no ids.
+"""A log system in memory that differs from Kafka as far as the ports allow: log numbers are sparse and belong to a
+place, ends lag behind acknowledged records, topics have no ids.
 
-`MemoryServer` serves one cluster from a thread of the process that makes it, and keeps its records over `kill` and `up`
-as a replicated store would. Everything else connects to it, from any process.
+`MemoryServer` serves one cluster from a thread of the process that creates it. It keeps its records over `kill` and
+`up`, like a replicated store. All other parts connect to it, from any process.
 """
 
 import threading
@@ -40,13 +40,13 @@ from trueup.streams.replication.clusters import KAFKA, MEDIA, imported
 
 SYSTEM, KEY = "memory", b"tests"
 LAG_S = 0.15
-"""An end, and what readers see, is so much older than what was acknowledged."""
+"""Delay in seconds until an acknowledged record appears in ends and reads."""
 TAIL = 100
 Headers = Sequence[tuple[str, bytes | None]]
 
 
 class Row(NamedTuple):
-    """A record. ``at_s``: when it was acknowledged, by the monotonic clock."""
+    """A record. ``at_s``: time of the acknowledgement, on the monotonic clock."""
 
     key: bytes | None
     value: bytes | None
@@ -56,12 +56,12 @@ class Row(NamedTuple):
 
 
 def log_name(topic: str, index: int) -> LogId:
-    """The log at this index of a topic: three places in turn, numbers with gaps."""
+    """The log at this index of a topic. Three places alternate, and the numbers have gaps."""
     return LogId(topic, 7 + 1_000 * index, f"store-{index % 3}")
 
 
 class MemoryServer:
-    """One cluster. ``address``: port at the loopback."""
+    """One cluster. ``address``: a port on loopback."""
 
     def __init__(self, name: str) -> None:
         self.name, self.id = name, f"memory-{name}"
@@ -74,12 +74,12 @@ class MemoryServer:
         self._serve(self._listener)
 
     def up(self) -> None:
-        """Listen again where it did before."""
+        """Listen again on the same port."""
         self._listener = Listener(("127.0.0.1", self.port), authkey=KEY)
         self._serve(self._listener)
 
     def kill(self) -> None:
-        """Break every connection, whatever is under way."""
+        """Close every connection, including those with requests in progress."""
         with self._lock:
             listener, self._listener = self._listener, None
             if listener is not None:
@@ -104,7 +104,7 @@ class MemoryServer:
             threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
 
     def _answer(self, connection: Connection) -> None:
-        with suppress(OSError, EOFError, TypeError):  # TypeError: closed by another thread within a call
+        with suppress(OSError, EOFError, TypeError):  # TypeError: another thread closed the connection during a call
             while True:
                 what, given = connection.recv()
                 with self._lock:
@@ -114,12 +114,12 @@ class MemoryServer:
                 connection.send(answer)
 
     def ask(self, what: str, *given: object) -> Any:
-        """An answer without a connection, also while it is killed."""
+        """The response to a request without a connection. Also works while the server is killed."""
         with self._lock:
             return getattr(self, f"do_{what}")(*given)
 
     def do_all(self, log: LogId) -> list[Row]:
-        """What was acknowledged."""
+        """All acknowledged records."""
         return list(self._rows(log) or [])
 
     def do_id(self) -> str:
@@ -141,11 +141,11 @@ class MemoryServer:
         return sorted(self._topics.get(topic, {}))
 
     def do_ends(self, logs: Sequence[LogId]) -> list[tuple[int, int] | None]:
-        """Start and end of each, as it is told; None: there is no such log."""
+        """Visible start and end of each log. None if the log does not exist."""
         return [(0, len(self._shown(log))) if self._rows(log) is not None else None for log in logs]
 
     def do_count(self, log: LogId) -> int:
-        """Records that were acknowledged."""
+        """Number of acknowledged records."""
         return len(self._rows(log) or [])
 
     def do_read(self, log: LogId, offset: int, most: int) -> list[Row] | None:
@@ -153,7 +153,7 @@ class MemoryServer:
         return None if self._rows(log) is None or offset > len(self._rows(log) or []) else shown[offset : offset + most]
 
     def do_write(self, log: LogId, rows: Sequence[Row]) -> tuple[list[int], str]:
-        """Offsets of what was taken, and why the next record was not."""
+        """Offsets of the accepted records, and the reason why the next record was rejected."""
         held, offsets = self._rows(log), list[int]()
         if held is None:
             return [], f"there is no log {log}"
@@ -180,7 +180,7 @@ class MemoryServer:
 
 
 class MemoryLink:
-    """Calls of one client. Raises `Retry` when the cluster does not answer."""
+    """Requests of one client. Raises `Retry` if the cluster does not respond."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
@@ -210,7 +210,7 @@ class MemoryLink:
 
 
 class MemoryEnd(Closing):
-    """What both ends of the records' way have in common."""
+    """Common part of the reader, the writer and the admin."""
 
     lag_s = LAG_S
 
@@ -228,7 +228,7 @@ class MemoryEnd(Closing):
         }
 
     def unsure(self, logs: Iterable[LogId]) -> dict[LogId, TrueupError]:
-        """Topics have no ids."""
+        """Empty, because topics have no ids."""
         del logs
         return {}
 
@@ -304,7 +304,7 @@ class MemoryTails:
                 search.read(span[0], [(mark[0], Met(mark[1], at)) for mark, at in marks if mark is not None])
 
     def close(self) -> None:
-        """The link belongs to the writer."""
+        """Does nothing. The link belongs to the writer."""
 
 
 class MemoryAdmin(MemoryEnd):
@@ -442,7 +442,7 @@ def _columns(offset: int, rows: Sequence[Row]) -> Columns:
 
 
 def pump() -> Pump:
-    """The generic connector, also for this system."""
+    """The generic connector, which also supports this system."""
     return Pump({KAFKA: imported(MEDIA[KAFKA]), SYSTEM: Medium(MemoryReader, MemoryWriter)})
 
 

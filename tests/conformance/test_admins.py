@@ -1,4 +1,4 @@
-"""The administrative port: what links need of a cluster beside its records, each pair of systems."""
+"""The administrative port: cluster operations that links need besides records, for each pair of systems."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -30,7 +30,7 @@ PAIRS = ["memory>memory", "memory>kafka", "kafka>memory"]
 
 
 class Sides:
-    """Two clusters and their admins; a topic of three logs at east."""
+    """Two clusters and their admins, with a topic of three logs at east."""
 
     def __init__(self, east: Cluster, west: Cluster, stack: ExitStack) -> None:
         self.east, self.west = east, west

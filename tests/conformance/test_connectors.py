@@ -1,4 +1,4 @@
-"""The suite. Each test says one thing that `connectors.contract` promises."""
+"""The conformance suite. Each test checks one guarantee of `connectors.contract`."""
 
 import itertools
 import os
@@ -28,9 +28,9 @@ FEW_KILLS, MANY_KILLS, REFILL_KILLS, LEASE_S = 4, 20, 4, 0.7
 TODAY_MS = int(time.time() * 1000)
 POISON = Written(b"poison", random.Random(1).randbytes(TOO_LARGE), TODAY_MS)
 AROUND_POISON = [*numbered(300, since_ms=TODAY_MS), POISON, *numbered(300, 300, since_ms=TODAY_MS)]
-"""Of today: what stands behind a refused batch is refused as long as the target remembers the producer."""
+"""Timestamps are of today: the target rejects records after a rejected batch only until it expires the producer."""
 LONG = [Written(b"%d" % number, bytes(10_000), TODAY_MS) for number in range(500)]
-"""Several requests of every path."""
+"""Large enough for several requests on every path."""
 REPEATED = 10
 CHOSEN = Position(0, chosen=True)
 PUMP = "tests.conformance.memory:pump"
@@ -53,7 +53,7 @@ def memory() -> Iterator[Mapping[str, MemoryCluster]]:
 
 
 def made_of(kind: str, pair: Pair, memory: Mapping[str, MemoryCluster]) -> Harness:
-    """A fused path of Kafka's by its name, or the generic pump between two systems."""
+    """A fused Kafka path by its name, or the generic pump between two systems."""
     if ">" not in kind:
         return kafka_harness(pair, kind)
     systems = dict(zip(CLUSTERS, kind.split(">"), strict=True))
@@ -71,19 +71,19 @@ def harness(pair: Pair, memory: Mapping[str, MemoryCluster], request: pytest.Fix
 
 @pytest.fixture(params=["records", "batches", "kafka>kafka", "kafka>memory"])
 def from_ids(pair: Pair, memory: Mapping[str, MemoryCluster], request: pytest.FixtureRequest) -> Harness:
-    """The source tells a topic that was made anew from the former one."""
+    """Paths whose source detects a recreated topic."""
     return made_of(request.param, pair, memory)
 
 
 @pytest.fixture(params=["records", "batches", "kafka>kafka", "memory>kafka"])
 def to_ids(pair: Pair, memory: Mapping[str, MemoryCluster], request: pytest.FixtureRequest) -> Harness:
-    """The target tells a topic that was made anew from the former one."""
+    """Paths whose target detects a recreated topic."""
     return made_of(request.param, pair, memory)
 
 
 @pytest.fixture(params=["records", *PUMPED])
 def records(pair: Pair, memory: Mapping[str, MemoryCluster], request: pytest.FixtureRequest) -> Harness:
-    """Paths that can deal with single records."""
+    """Paths that can handle single records."""
     return made_of(request.param, pair, memory)
 
 
@@ -250,7 +250,7 @@ def test_a_copier_survives_the_death_of_its_target(harness: Harness) -> None:
 
 
 def until_each_ends(copier: Copier, topics: Iterable[str], then: Callable[[], None]) -> None:
-    """Copy, and do something meanwhile, until every topic stopped or is known to have been made anew."""
+    """Copy while ``then`` runs, until every topic stopped or was reported as recreated."""
     ended, over = threading.Event(), set[str]()
 
     def copy() -> None:
@@ -311,12 +311,12 @@ def test_nothing_is_written_into_a_target_topic_made_anew(to_ids: Harness) -> No
 
 
 def of_all(harness: Harness, topics: Sequence[str]) -> Lease:
-    """A lease of the first log of all these topics."""
+    """A lease of the first log of each topic."""
     return harness.lease(topics[0], assignments=tuple(harness.assignment(topic) for topic in topics))
 
 
 def begun(copier: Copier, partitions: int) -> bool:
-    """Whether records of so many partitions were acknowledged."""
+    """Whether records of this number of partitions were acknowledged."""
     copier.copy(time.monotonic() + 0.1)
     return sum(row.position.offset > 0 for row in copier.progress()) == partitions
 
@@ -335,7 +335,7 @@ def test_a_limit_is_kept(harness: Harness) -> None:
     wait_until(enough, 180.0, "three seconds' worth of records")
     took = time.monotonic() - begun
     copier.close()
-    overdraft = 2 * 10  # a whole batch of each partition
+    overdraft = 2 * 10  # one full batch per partition
     assert sum(row.copied for row in told) <= limit * (took + BURST_S) + overdraft
 
 
@@ -359,7 +359,7 @@ def test_a_refused_record_stops_its_partition_and_no_other(harness: Harness) -> 
 
 
 def test_nothing_behind_a_refused_record_is_written_by_a_new_copier(records: Harness) -> None:
-    for _ in range(REPEATED):  # on a race between requests
+    for _ in range(REPEATED):  # the order of requests varies
         topic = records.narrow_topic()
         records.write("east", topic, {0: [POISON, *LONG]})
         records.copy(records.lease(topic)).to_the_end()

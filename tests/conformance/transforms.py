@@ -1,10 +1,10 @@
-"""Operators' code: what is written for a record."""
+"""Transforms, as operators write them."""
 
 from trueup.connectors.replication.transforms import Record
 
 
 def even_shouted(record: Record) -> Record | None:
-    """Values in capitals; records with an odd offset are left out."""
+    """Converts values to capitals and drops records with an odd offset."""
     return None if record.offset % 2 else record._replace(value=(record.value or b"").upper())
 
 

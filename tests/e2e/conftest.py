@@ -1,4 +1,4 @@
-"""Who writes to the cluster of a module, and who looks at it independently of Trueup."""
+"""Fixtures for each module: clients that write to the cluster, and clients that check it independently of Trueup."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Secrets planted in what an application is given, and everywhere that others could read them."""
+"""Secrets in an application's settings, and a search of every place that other users can read."""
 
 import mmap
 import re
@@ -10,19 +10,19 @@ import urllib3
 from tests.e2e.trueup import Trueup, words
 
 MARK = b"planted-secret"
-"""In every secret; what is not a whole one is one too."""
+"""Part of every secret. Its presence alone counts as a disclosed secret."""
 _SHOWN = {"arguments": b"SparkSubmit", "files": b"", "api": b"placement.mode", "spark": b"spark.planted"}
 _PAGES = ("environment", "jobs", "stages", "storage", "executors", "SQL", "StreamingQuery")
 
 
 def secret(what: str) -> str:
-    """A secret, to be given as this."""
+    """The secret for this setting."""
     return f"{MARK.decode()}-{what}"
 
 
 def shown(trueup: Trueup) -> dict[str, list[str]]:
-    """Where secrets can be read, by kind of place: arguments of processes, files, the API, Spark's pages. Fails where
-    a kind does not show what it must, as then nothing was looked at."""
+    """Places that contain a secret, by kind: process arguments, files, the API, Spark's pages. Fails if a kind does not
+    contain its expected text, because then the search was incomplete."""
     http = urllib3.PoolManager(timeout=30.0)
     kinds = {
         "arguments": ((str(at.pid), " ".join(words(at)).encode()) for at in trueup.processes()),
@@ -39,18 +39,18 @@ def shown(trueup: Trueup) -> dict[str, list[str]]:
 
 
 def _files(trueup: Trueup) -> Iterator[tuple[Path, bytes]]:
-    """Its log, and what it keeps: journal, checkpoints, logs of Spark and what Spark spills."""
+    """The log, and all files in the data directory: journal, checkpoints, Spark logs and spill files."""
     for path in [trueup.process.log, *trueup.data.rglob("*")]:
         try:
             if path.is_file() and path.stat().st_size:
                 with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
                     yield path, MARK if content.find(MARK) >= 0 else b""
-        except FileNotFoundError:  # Spark takes old ones away
+        except FileNotFoundError:  # Spark removes old files
             continue
 
 
 def _addresses(trueup: Trueup) -> list[str]:
-    """Addresses without a name in them that the index of the API lists, and the pages."""
+    """The pages, and the addresses in the API's index that contain no placeholder."""
     listed = re.findall(r"/((?:api|metrics|healthz|readyz)[\w/-]*)(?=[\" ])", trueup.get("api")[1])
     return ["", "api", "metrics", *(path for path in listed if path != "api/events")]
 

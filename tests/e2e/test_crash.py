@@ -1,4 +1,4 @@
-"""SIGKILL of the application, of ZooKeeper and of the journal, in the middle of work. The tests build on each other."""
+"""SIGKILL of the application, ZooKeeper and the journal during repairs. The tests depend on their order."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -34,13 +34,13 @@ def narrow(cluster: SandboxCluster, writer: LedgerWriter) -> list[int]:
 
 @pytest.fixture(scope="module")
 def workers(cluster: SandboxCluster, trueup: Trueup) -> None:
-    """They start when nothing is marked yet."""
+    """Starts the AutoRecovery daemons before any ledger is marked."""
     cluster.start("autorecovery")
 
 
 @pytest.fixture(scope="module")
 def trueup(cluster: SandboxCluster, narrow: list[int], new_root: Callable[[], Path]) -> Iterator[Trueup]:
-    # Few marks at a time, so that there is a middle to be killed in.
+    # A low mark rate, so that a kill happens during the repairs.
     slow = {"mode": "enforce", "grace_s": 60, "max_marks": 6, "marks_per_s": 6, "stale_s": STALE_S, "paused": True}
     with Trueup(cluster, new_root(), placement=slow, journal={"bootstrap": cluster.kafka.bootstrap}) as made:
         made.start()
@@ -50,11 +50,11 @@ def trueup(cluster: SandboxCluster, narrow: list[int], new_root: Callable[[], Pa
 
 @pytest.fixture
 def well(cluster: SandboxCluster, trueup: Trueup, workers: None, witness: Witness, truth: Truth) -> int:
-    """Whatever a test before left behind, everything is up and every ledger is true; how many there are."""
+    """Restores the initial state: all servers are up and every ledger is true. Returns the number of ledgers."""
     for server in (cluster.zookeeper, cluster.kafka):
         if not server.alive:
             server.up()
-    # After a loss of ZooKeeper BookKeeper's own Auditor may mark what bookies hold that are not registered yet.
+    # After a loss of ZooKeeper, BookKeeper's Auditor may mark ledgers of bookies that are not registered yet.
     trueup.until("every bookie and no mark", lambda: all_registered(cluster, truth) and not witness.marks())
     if not trueup.process.alive:
         trueup.start()
@@ -66,7 +66,7 @@ def well(cluster: SandboxCluster, trueup: Trueup, workers: None, witness: Witnes
 
 
 def all_registered(cluster: SandboxCluster, truth: Truth) -> bool:
-    """Servers whose sessions ended with ZooKeeper register again by and by; one that could not in time ends itself."""
+    """Start all servers and check their registrations. After an expired session, a server registers again or exits."""
     cluster.start("bookies")
     cluster.start("autorecovery")
     try:
@@ -76,14 +76,14 @@ def all_registered(cluster: SandboxCluster, truth: Truth) -> bool:
 
 
 def true(status: dict[str, Any], ledgers: int) -> bool:
-    """Whether so many ledgers are true, nothing is being repaired, and every source is there."""
+    """Whether this number of ledgers is true, no repair is in progress, and every source is up."""
     heard = source_of(status, "journal")["state"] == "up" == source_of(status, "zookeeper")["state"]
     done = status["counts"]["true"] == ledgers == status["ledgers"] and not status["marks"]["outstanding"]
     return bool(status["ready"] and heard and done)
 
 
 def written(writer: LedgerWriter) -> bool:
-    """Whether a ledger could be written: a client that lost ZooKeeper finds its bookies again by and by."""
+    """Whether a ledger could be written. A client that lost ZooKeeper needs some time to find its bookies again."""
     try:
         writer.write(2, 2, 2, ENTRIES)
     except Unknown:
@@ -137,7 +137,7 @@ def test_when_zookeeper_is_back_all_is_as_before(
     cluster: SandboxCluster, trueup: Trueup, well: int, witness: Witness
 ) -> None:
     trueup.until("readiness", lambda: trueup.get("readyz")[0] == 200)
-    # BookKeeper's Auditor, elected anew, may mark what it looked at before every bookie had registered again.
+    # A newly elected BookKeeper Auditor may mark ledgers that it checked before every bookie had registered again.
     trueup.until("no mark", lambda: not witness.marks())
     assert trueup.api("status")["ledgers"] == well
 

@@ -1,5 +1,5 @@
 """Deletion in the application, end to end: a Pulsar whose broker forgets ledgers, `trueup run`, an operator, a live
-writer, SIGKILL, and a bookie that is away. Each test has topics of its own and begins in mode observe."""
+writer, SIGKILL, and an unavailable bookie. Each test uses its own topics and starts in mode observe."""
 
 import os
 import time
@@ -40,7 +40,7 @@ def cluster(new_root: Callable[[], Path]) -> Iterator[SandboxPulsar]:
 
 @pytest.fixture(scope="module")
 def reported(cluster: SandboxPulsar, messages: Messages) -> dict[int, str]:
-    """Ledgers that may never be deleted, with the rule that says so."""
+    """Ledgers that must never be deleted, with the rule that reports them."""
     messages.write(topic("quiet"), range(PER_LEDGER * 2), SIZE)
     return {
         plant(cluster, {"application": "somebody"}): "deletion.unknown-owner",
@@ -69,7 +69,7 @@ def trueup(cluster: SandboxPulsar, reported: dict[int, str], new_root: Callable[
 
 @pytest.fixture(autouse=True)
 def calm(trueup: Trueup) -> None:
-    """Whatever a test before left behind."""
+    """Resets the state that the previous test left."""
     if not trueup.process.alive:
         trueup.start()
     if trueup.api("status")["deletion"]["mode"] != "observe":
@@ -77,7 +77,7 @@ def calm(trueup: Trueup) -> None:
 
 
 def of(component: str, **said: str) -> dict[str, str]:
-    """Custom metadata of a ledger that is not a topic's data."""
+    """Custom metadata of a ledger that does not contain a topic's data."""
     return {"application": "pulsar", "component": component, **{f"pulsar/{key}": value for key, value in said.items()}}
 
 
@@ -91,7 +91,7 @@ def owner(name: str) -> str:
 
 
 def compacted(cluster: SandboxPulsar, before: int) -> int:
-    """The ledger that a compaction of `COMPACTED` made, which had ``before`` until then."""
+    """The ledger that a new compaction of `COMPACTED` creates. ``before``: the previous compacted ledger."""
     with closing(
         library.Client(cluster.service_url, logger=library.FileLogger(library.LoggerLevel.Warn, os.devnull))
     ) as c:
@@ -108,7 +108,7 @@ def compacted(cluster: SandboxPulsar, before: int) -> int:
 
 
 def planted(cluster: SandboxPulsar, messages: Messages, name: str, count: int) -> list[int]:
-    """Empty ledgers that a topic never listed and, as it went on, never will."""
+    """Empty ledgers that a topic never listed. The topic already has later ledgers, so it will not list them."""
     messages.write(topic(name), range(1), SIZE)
     made = [plant(cluster, data_of(owner(name))) for _ in range(count)]
     unload(cluster, topic(name))
@@ -117,27 +117,27 @@ def planted(cluster: SandboxPulsar, messages: Messages, name: str, count: int) -
 
 
 def written(cluster: SandboxPulsar, messages: Messages, *names: str) -> list[int]:
-    """Ledgers with messages that topics forgot."""
+    """Ledgers with messages that topics no longer list."""
     for name in names:
         messages.write(topic(name), range(PER_LEDGER * 3 + 1), SIZE)
     return [ledger for lost in forget(cluster, map(topic, names)).values() for ledger in lost]
 
 
 def found(trueup: Trueup, ledgers: Sequence[int]) -> dict[int, Row] | None:
-    """What is said of ledgers that nobody points to, if it is said of all of these."""
+    """Rows of these unreferenced ledgers, None until all of them are reported."""
     rows = {row["ledger"]: row for row in trueup.api("unreferenced?limit=10000")}
     return {ledger: rows[ledger] for ledger in ledgers} if rows.keys() >= set(ledgers) else None
 
 
 def waiting(trueup: Trueup, ledgers: Sequence[int]) -> dict[int, str] | None:
-    """Actions that wait for an operator, by ledger, if those of all of these do."""
+    """Actions that await approval, by ledger. None until those of all ledgers do."""
     rows = [row for row in trueup.api("plan") if row["kind"] == "delete" and row["stage"] == "awaiting approval"]
     ids = {row["ledger"]: row["id"] for row in rows}
     return ids if ids.keys() >= set(ledgers) else None
 
 
 def reached(trueup: Trueup, outcome: str) -> set[int]:
-    """Ledgers whose deletion came this far in this run."""
+    """Ledgers whose deletion reached this outcome in this run."""
     rows = trueup.api("actions?limit=10000")
     return {row["ledger"] for row in rows if row["kind"] == "deletion" and row["outcome"] == outcome}
 
@@ -147,13 +147,13 @@ def confirmed(trueup: Trueup, ledgers: Sequence[int]) -> bool:
 
 
 def marked(trueup: Trueup, ledgers: Sequence[int]) -> set[int]:
-    """Those whose deletion is under way."""
+    """Ledgers whose deletion is in progress."""
     return {row["ledger"] for row in trueup.api("markers")} & set(ledgers)
 
 
 def missed(trueup: Trueup, ledgers: Sequence[int], bookie: str) -> list[int] | None:
-    """Those of these ledgers of which only this bookie has not said, more than once, that they are gone; None while
-    others are not confirmed."""
+    """Ledgers that, after several attempts, only this bookie has not confirmed as deleted. None until all others are
+    confirmed as deleted."""
     rows = [row for row in trueup.api("markers") if row["ledger"] in ledgers]
     kept = [r["ledger"] for r in rows if r["pending"] == [bookie] and r["attempts"] > 1]
     others = set(ledgers) - set(kept)
@@ -161,19 +161,19 @@ def missed(trueup: Trueup, ledgers: Sequence[int], bookie: str) -> list[int] | N
 
 
 def standing(witness: Witness, ledgers: Sequence[int]) -> list[int]:
-    """Those whose metadata are in ZooKeeper."""
+    """Ledgers whose metadata exists in ZooKeeper."""
     return [ledger for ledger in ledgers if witness.client.look(witness.paths.ledger(ledger)) is not None]
 
 
 def asked(witness: Witness, ledgers: Sequence[int], bookie: str) -> set[PresenceAnswer]:
-    """What a bookie says of them, to us."""
+    """Responses of a bookie about these ledgers, requested by the test."""
     said = presence({ledger: [bookie] for ledger in ledgers}, Addresses(witness.client, witness.paths), 5.0)
     return {answers[bookie] for answers in said.values()}
 
 
 @contextmanager
 def another_instance(witness: Witness) -> Iterator[None]:
-    """Within this the cluster says that it is another."""
+    """Inside this context, the cluster has a different INSTANCEID."""
     path = f"{witness.paths.root}/INSTANCEID"
     before = witness.client.look(path)
     assert before is not None
@@ -185,7 +185,7 @@ def another_instance(witness: Witness) -> Iterator[None]:
 
 
 def outlives(trueup: Trueup, row: Mapping[str, Any]) -> bool:
-    """Whether the grace of what was found is long over."""
+    """Whether the grace period of a finding ended long ago."""
     return bool(trueup.api("status")["now_ms"] - row["since_ms"] > 3_000 * GRACE_S)
 
 

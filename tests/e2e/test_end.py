@@ -1,4 +1,4 @@
-"""The application with every stream and ten links, put to sleep with its machine, and told to end."""
+"""The application with every stream and ten links: suspension of its machine, and shutdown."""
 
 import signal
 import time
@@ -21,7 +21,7 @@ EACH, RECORDS = 5, 200
 NETWORK_S = 12
 SLEEP_S = 2.0 * NETWORK_S
 AWAKE_S, END_S = 110.0, 20.0
-"""A minute and ten seconds, on a machine that has twice as much to do as it can."""
+"""Limits of one minute and of ten seconds, for a machine with twice the load that it can handle."""
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def pair(new_root: Callable[[], Path]) -> Iterator[Pair]:
 
 @pytest.fixture(scope="module")
 def copies(pair: Pair) -> dict[str, tuple[Site, Site]]:
-    """Where each link reads and writes, by its name: half of them one way, half the other."""
+    """Source and target of each link, by link name. Half of the links copy in each direction."""
     made = {}
     for here, there in (("east", "west"), ("west", "east")):
         for number in range(EACH):
@@ -55,8 +55,8 @@ def trueup(
     kafka = {
         name: {"bootstrap": getattr(pair, name).bootstrap, "bit": bit} for bit, name in enumerate(("east", "west"))
     }
-    # Two minutes without a heartbeat end Spark by default. Whether those that are overdue after a sleep come before
-    # their absence is noticed is a race: with the metrics of all processes in them they come later.
+    # By default, Spark ends after two minutes without a heartbeat. After a suspension, overdue heartbeats may arrive
+    # before the timeout check. Heartbeats with the metrics of all processes arrive later.
     conf = {
         "spark.executor.heartbeatInterval": "4s", "spark.network.timeout": f"{NETWORK_S}s",
         "spark.network.timeoutInterval": "1s", "spark.executor.processTreeMetrics.enabled": "true",
@@ -71,7 +71,7 @@ def trueup(
 
 
 def written(copies: dict[str, tuple[Site, Site]]) -> None:
-    """Records for every link."""
+    """Write records for every link."""
     for here, _ in copies.values():
         producer = Producer({"bootstrap.servers": here.bootstrap})
         for number in range(RECORDS):
@@ -84,7 +84,7 @@ def arrived(copies: dict[str, tuple[Site, Site]]) -> bool:
 
 
 def told(trueup: Trueup, text: str) -> int:
-    """How often its log says so."""
+    """Number of log lines with this text."""
     return trueup.process.output().count(text)
 
 

@@ -1,6 +1,6 @@
-"""A link in the application, end to end: two Kafka clusters, `trueup run`, SIGKILL, and an operator who tunes it.
+"""A link in the application, end to end: two Kafka clusters, `trueup run`, SIGKILL, and changes by an operator.
 
-Each test begins with both links copying, at the end of what was written, and knowing it.
+At the start of each test, both links have copied all records and report this.
 """
 
 import time
@@ -21,9 +21,9 @@ pytestmark = pytest.mark.servers
 PARTITIONS = 2
 LEASE_S, SLOW_S = 2, 1.5
 NOTICED_S = LEASE_S + SLOW_S + 4.0
-"""A record is seen, may have been copied by a lease that has not told it yet, and then is late."""
+"""Time to observe a record, to end a lease that may have copied it without a report, and to exceed the delay."""
 END_S = 40.0
-"""Ten seconds, on a machine that has four times as much to do."""
+"""Ten seconds on a machine with four times the load that it can handle."""
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def trueup(pair: Pair, topics: dict[str, str], new_root: Callable[[], Path]) -> 
 
 
 class Stream:
-    """What is written to a topic of one cluster, and what arrives at the other."""
+    """Records written to a topic of one cluster, and their copies at the other."""
 
     def __init__(self, pair: Pair, topic: str, back: bool = False) -> None:
         self.topic = topic
@@ -69,7 +69,7 @@ class Stream:
         self._written = 0
 
     def write(self, records: int) -> None:
-        """In batches of a hundred, so that the batches path has something to do."""
+        """Write in batches of 100, so that the batches path has batches to copy."""
         for number in range(self._written, self._written + records):
             key = f"{self.here.name}|idempotent|{number}".encode()
             self._producer.produce(self.topic, b"x" * 100, key, number // 100 % PARTITIONS)
@@ -79,11 +79,11 @@ class Stream:
         self._written += records
 
     def arrived(self) -> bool:
-        """Whether as much is there as here."""
+        """Whether the target has at least as many records as the source."""
         return sum(ends(self.there)) >= sum(ends(self.here))
 
     def same(self) -> bool:
-        """Whether both hold the same records in the same order, each once."""
+        """Whether both sides contain the same records in the same order, each once."""
         return read(self.here) == read(self.there) and ends(self.here) == ends(self.there)
 
 
@@ -105,7 +105,7 @@ def stream(request: pytest.FixtureRequest) -> Stream:
 
 @pytest.fixture(autouse=True)
 def calm(trueup: Trueup, whole: Stream, single: Stream) -> None:
-    """Whatever a test before left behind. A link that was just started knows its lag after its first lease."""
+    """Resets the state that the previous test left. A new link reports its lag after its first lease."""
     if not trueup.process.alive:
         trueup.start()
     if link(trueup, "whole")["paused"]:
@@ -120,7 +120,7 @@ def link(trueup: Trueup, name: str) -> dict[str, Any]:
 
 
 def caught_up(trueup: Trueup, name: str, stream: Stream) -> bool:
-    """Whether a link has copied everything and its positions were taken in."""
+    """Whether a link has copied all records and the application has its positions."""
     found = link(trueup, name)
     return found["rounds"] > 0 and found["lag_records"] == 0 and stream.arrived()
 
@@ -172,7 +172,7 @@ def test_a_killed_worker_doubles_and_loses_nothing(trueup: Trueup, stream: Strea
 
 @pytest.fixture(scope="module")
 def before_the_kill(trueup: Trueup) -> dict[str, Any]:
-    """What was done first, in an earlier run."""
+    """Actions of an earlier run."""
     found: dict[str, Any] = trueup.json("get", "actions", "--limit", "10000")[-1]
     return found
 
@@ -237,12 +237,12 @@ def test_a_reset_is_a_record_and_holds(trueup: Trueup, whole: Stream) -> None:
 def test_a_reset_fills_a_deleted_target_topic(trueup: Trueup, pair: Pair, whole: Stream, single: Stream) -> None:
     streams = {"whole": whole, "single": single}
     topics = [stream.topic for stream in streams.values()]
-    admin = AdminClient({"bootstrap.servers": pair.west.bootstrap})  # a client that nobody holds ends its requests
+    admin = AdminClient({"bootstrap.servers": pair.west.bootstrap})  # unreferenced clients cancel requests
     for deleted in admin.delete_topics(topics).values():
         deleted.result(30)
 
     def excluded(name: str) -> bool:
-        """Whether the link stopped because its target topic is another one."""
+        """Whether the link stopped because its target topic was replaced."""
         return all("recreated" in copy["error"] for copy in link(trueup, name)["copies"])
 
     for name, stream in streams.items():

@@ -1,6 +1,6 @@
-"""What an operator may choose for a link, end to end: many topics into one, a yes to every change, rights, consumer
-groups, what becomes of records that the target refuses, and settings of topics that are copied both ways; and what is
-shown of links whose records cannot move."""
+"""Options of a link, end to end: many topics into one, approval of every change, rights, consumer groups, handling of
+records that the target rejects, settings of topics that are copied both ways, and the reported state of links whose
+records cannot be copied."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -18,14 +18,13 @@ from trueup.state.replication.config_sync import Action, ChangeKind, Right
 
 pytestmark = pytest.mark.servers
 SMALL = 20_000
-"""Largest batch that the target takes of topics whose records it refuses, in bytes."""
+"""Largest batch in bytes that the target accepts in topics with rejected records."""
 GROUP = "billing"
 READER = Right("topic", "literal", "asked", "User:guest", "*", "read", "allow")
 BOTH_WAYS, CHANGED = ("made", "disputed"), "9000000"
-"""Topics that links copy both ways: one that a link made, and one that was there on both sides."""
+"""Topics that links copy both ways: one that a link created, and one that existed on both sides."""
 BARRED = {"stranger": ("guest", "SASL_PLAINTEXT"), "reader": ("link", "SASL_SSL")}
-"""Links that may not write, and who they are at the target, by which listener: a user without any right, and one
-without WRITE."""
+"""Links without permission to write, with user and listener at the target. One user has no rights, one lacks WRITE."""
 READABLE = [
     Right("topic", "literal", "reader", "User:link", "*", what, "allow") for what in ("read", "describe_configs")
 ]
@@ -41,24 +40,24 @@ class Place:
     west: Side
     trueup: Trueup
     seen: list[tuple[float, Any]]
-    """Rows of all links, over and over."""
+    """Repeated samples of the rows of all links."""
 
     def values(self, topic: str) -> list[str]:
-        """What stands in partition 0 at the target."""
+        """Values in partition 0 at the target."""
         return [value for _, value, _ in self.west.read(topic)]
 
     def arrives(self, topic: str, *values: str) -> None:
-        """Wait until the target has just these, in whatever order."""
+        """Wait until the target has exactly these values, in any order."""
         self.trueup.until(f"{len(values)} records in {topic}", lambda: len(self.values(topic)) >= len(values))
         assert sorted(self.values(topic)) == sorted(values)
 
     def waiting(self, kind: str) -> list[str]:
-        """Names of the actions of a kind that wait for a yes."""
+        """Ids of the actions of a kind that await approval."""
         rows = self.trueup.json("plan")
         return [row["id"] for row in rows if (row["kind"], row["stage"]) == (kind, "awaiting approval")]
 
     def approve(self, kind: str) -> None:
-        """Say yes to what is asked about, once it is."""
+        """Wait for actions of a kind that await approval, and approve them."""
         names = self.trueup.until(f"{kind} to be asked for", lambda: self.waiting(kind))
         said = self.trueup.run("approve", *names)
         assert said.code == 0, said
@@ -68,7 +67,7 @@ class Place:
         return found
 
     def waited(self, link: str, since: int = 0) -> set[str]:
-        """The states that a link was shown in while records waited and none was copied in that run."""
+        """States that a link reported while records waited and none was copied in that run."""
         rows = [row for _, rows in self.seen[since:] for row in rows if row["link"] == link]
         return {row["state"] for row in rows if row["lag_records"] and not row["copied"]}
 
@@ -77,7 +76,7 @@ class Place:
         return found[topic].configs["retention.ms"].value if topic in found else ""
 
     def retain(self, side: Side, *topics: str) -> None:
-        """Another retention, as an operator of that cluster sets it."""
+        """Set a different retention, as an operator of that cluster."""
         new = [Action(ChangeKind.SET, topic, "", "", configs={"retention.ms": CHANGED}) for topic in topics]
         Alignment(side.cluster, side.cluster).apply(new)
 
@@ -211,7 +210,7 @@ def test_a_link_is_not_up_before_spark_is_there(place: Place) -> None:
 
 
 def test_settings_of_a_copy_do_not_go_back_to_its_origin(place: Place) -> None:
-    """Another setting that the same link carries shows that it has looked since."""
+    """A second changed setting on the same link proves that the link has compared settings since."""
     place.trueup.set("links.there.mode", "observe")
     try:
         place.retain(place.west, "made", "western")

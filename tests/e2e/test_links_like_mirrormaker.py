@@ -1,4 +1,4 @@
-"""What MirrorMaker's own integration tests ask of a data path, asked of links: `trueup run` between two clusters."""
+"""Scenarios of MirrorMaker's integration tests for a data path, with links: `trueup run` between two clusters."""
 
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -38,7 +38,7 @@ def backup(new_root: Callable[[], Path]) -> Iterator[Kafka]:
 
 @pytest.fixture(scope="module", autouse=True)
 def trueup(new_root: Callable[[], Path], primary: Kafka, backup: Kafka) -> Iterator[Trueup]:
-    """A link from the primary to the backup cluster, and one back."""
+    """A link from the primary to the backup cluster, and one in the opposite direction."""
     common = {"topics": ["/test-.*/"], "mode": "enforce", "lease_s": 2}
     kafka = {"primary": {"bootstrap": primary.bootstrap, "bit": 0}, "backup": {"bootstrap": backup.bootstrap, "bit": 1}}
     links = {
@@ -63,7 +63,7 @@ def admin(broker: Kafka) -> AdminClient:
 
 @cache
 def _admin(bootstrap: str) -> AdminClient:
-    # A client that is collected before its futures fails them.
+    # A client that is garbage-collected before its futures complete fails them.
     return AdminClient({"bootstrap.servers": bootstrap})
 
 
@@ -88,7 +88,7 @@ def write(broker: Kafka, topic: str, numbers: range, partitions: int = 3) -> Non
 
 
 def read(broker: Kafka, topic: str) -> dict[int, list[tuple[Any, ...]]]:
-    """Key, value, timestamp and headers (the link's left out) of each partition."""
+    """Key, value, timestamp and headers (without those of the link) of each partition."""
     found: dict[int, list[tuple[Any, ...]]] = {number: [] for number in range(partitions_of(broker, topic))}
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "test", "enable.partition.eof": True})
     consumer.assign([TopicPartition(topic, number, 0) for number in found])

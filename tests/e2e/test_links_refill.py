@@ -1,4 +1,4 @@
-"""A cluster loses all its data and returns: noticed, refilled on both paths through kills while writers go on."""
+"""A cluster loses all its data: the loss is detected, and both paths refill it through kills while writers continue."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -17,13 +17,13 @@ from tests.replication.writers import Site, Writers
 pytestmark = pytest.mark.servers
 PATHS = {"whole": "batches", "single": "records"}
 SLOW = 20
-"""Records a second, so that the kills come in the midst of the refill."""
+"""Records per second, so that the kills happen during the refill."""
 GROUP, PLACE = "readers", 20
 SETTINGS = {"retention.ms": "-1", "max.message.bytes": "2097152"}
 
 
 class World:
-    """Two clusters with a topic for each path, a link each way for each topic, and the application."""
+    """Two clusters with a topic for each path, two opposite links for each topic, and the application."""
 
     def __init__(self, pair: Pair, root: Path) -> None:
         self.pair = pair
@@ -42,7 +42,7 @@ class World:
         return [self.pair.site(side, self.topics[name], 2) for side in ("east", "west")]
 
     def writers(self, kinds: tuple[str, ...], sides: slice = slice(None)) -> Writers:
-        """On both topics."""
+        """Writers on both topics."""
         return Writers([site for name in PATHS for site in self.sites(name)[sides]], kinds, 60.0)
 
     def link(self, name: str) -> dict[str, Any]:
@@ -50,7 +50,7 @@ class World:
         return found
 
     def lose_east(self) -> None:
-        """It comes back as a new cluster without a topic."""
+        """Restart east as a new cluster without topics."""
         shutil.rmtree(self.pair.east.root / "data")
         self.pair.east.up()
 
@@ -59,11 +59,11 @@ class World:
             self.trueup.set(f"links.{name}-back.records_per_s", records_per_s)
 
     def copied(self, name: str) -> int:
-        """How far every partition of a path is refilled."""
+        """The lowest refilled offset of the partitions of a path."""
         return min(copy["offset"] for copy in self.link(f"{name}-back")["copies"])
 
     def refilling(self) -> list[str]:
-        """Paths on which something is left to refill."""
+        """Paths whose refill is not complete."""
         return [name for name in PATHS if any(c["refill_until"] >= 0 for c in self.link(f"{name}-back")["copies"])]
 
 
@@ -78,7 +78,7 @@ def world(new_root: Callable[[], Path]) -> Iterator[World]:
 
 @pytest.fixture(scope="module")
 def lost(world: World) -> dict[str, set[tuple[object, ...]]]:
-    """East lost its data, which the links have noticed; what both clusters held of each topic before."""
+    """East lost its data and the links detected it. Returns the previous content of each topic."""
     with world.writers(("idempotent", "transactional")) as writers:
         writers.wait_acknowledged(100)
     world.trueup.until("both clusters to be level", lambda: all(level(world.sites(name)) for name in PATHS))
@@ -95,13 +95,13 @@ def lost(world: World) -> dict[str, set[tuple[object, ...]]]:
 
 @pytest.fixture(scope="module")
 def refilled(world: World, lost: dict[str, set[tuple[object, ...]]]) -> Writers:
-    """East got its data again, while new records were written on both sides and everything was killed; the writers."""
+    """The refill of east is complete, despite kills and with concurrent writers on both sides. Returns the writers."""
     trueup = world.trueup
     world.limit(SLOW)
     for name in PATHS:
         answer = trueup.run("link", "refill", f"{name}-back", "--yes", "--wait", "240")
         assert answer.code == 0, (answer, trueup.told())
-    # What is written at east from here on stands behind the record that the group reads next.
+    # New records at east come after the next record of the group.
     trueup.until("the groups to follow", lambda: all(committed(world.sites(name)[0]) > 0 for name in PATHS))
     trueup.until("the groups' place to be copied", lambda: all(world.copied(name) > PLACE for name in PATHS))
     with world.writers(("leader-only",)) as writers:
@@ -113,7 +113,7 @@ def refilled(world: World, lost: dict[str, set[tuple[object, ...]]]) -> Writers:
         world.pair.east.restart()
         assert world.refilling() == [*PATHS], "it was over before the kills: copy more slowly"
         world.limit(0)
-        # Until then west holds records of east that east does not, which no audit waits for.
+        # Before that, west contains records of east that east does not have. The audit does not wait for these.
         trueup.until("the refill to end", lambda: not world.refilling())
     return writers
 
@@ -168,19 +168,19 @@ def level(sites: list[Site]) -> bool:
 
 
 def commit(bootstrap: str, topic: str) -> None:
-    """As a group that read so far."""
+    """Commit the group at `PLACE`."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     place = ConsumerGroupTopicPartitions(GROUP, [TopicPartition(topic, 0, PLACE)])
     admin.alter_consumer_group_offsets([place])[GROUP].result(60)
 
 
 def committed(site: Site) -> int:
-    """Negative: nothing. A consumer asks: librdkafka's admin client ends the process (rd_kafka_handle_OffsetFetch)
-    where the coordinator is still being elected."""
+    """The committed offset, negative if none. Uses a consumer, because librdkafka's admin client aborts the process
+    (rd_kafka_handle_OffsetFetch) during the election of the coordinator."""
     consumer = Consumer({"bootstrap.servers": site.bootstrap, "group.id": GROUP, "log_level": 0})
     try:
         (place,) = consumer.committed([TopicPartition(site.topic, 0)], 60)
-    except KafkaException:  # a coordinator that still begins
+    except KafkaException:  # the coordinator is starting
         return -1
     finally:
         consumer.close()
@@ -188,7 +188,7 @@ def committed(site: Site) -> int:
 
 
 def key_at(site: Site, offset: int) -> bytes | None:
-    """The key of the record that a reader meets first from an offset on."""
+    """The key of the first record that a consumer reads from this offset."""
     consumer = Consumer({
         "bootstrap.servers": site.bootstrap, "group.id": "look", "isolation.level": "read_committed", "log_level": 0,
     })  # fmt: skip

@@ -1,5 +1,4 @@
-"""Log directories in the application, end to end: a broker with disks of different size, `trueup run`, and SIGKILL of
-either amid a move."""
+"""Log directories in the application, end to end: disks of different size, and SIGKILL of either side during a move."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -43,7 +42,7 @@ def broker(volumes: Volumes, new_root: Callable[[], Path]) -> Iterator[DemoBroke
 
 @pytest.fixture(scope="module")
 def disks(broker: DemoBroker, small: str) -> Iterator[LogDirsClient]:
-    """All of a topic stands on the small disk."""
+    """All partitions of a topic are on the small disk."""
     with LogDirsClient(Endpoint("east", broker.bootstrap, 0)) as made:
         made.place([ReplicaLocation(NODE, TOPIC, number, small) for number in range(PARTITIONS)])
         made.create_topic(TOPIC, {number: [NODE] for number in range(PARTITIONS)}, {})
@@ -69,7 +68,7 @@ def write(broker: DemoBroker, partition: int, size: int) -> None:
 
 
 def seen(disks: LogDirsClient) -> Seen:
-    """What the broker says; waits for one that has just been started."""
+    """The broker's description of its directories. Waits for a broker that is starting."""
     found: list[Seen] = []
 
     def look() -> bool:
@@ -92,7 +91,7 @@ def homes(disks: LogDirsClient, topic: str = TOPIC) -> dict[int, str]:
 
 
 def left(disks: LogDirsClient, small: str) -> int:
-    """Partitions on the small disk."""
+    """Number of partitions on the small disk."""
     return list(homes(disks).values()).count(small)
 
 
@@ -101,7 +100,7 @@ def moving(disks: LogDirsClient) -> int:
 
 
 def waiting(trueup: Trueup) -> str:
-    """The first move that waits for an operator."""
+    """Id of the first move that awaits approval."""
     return str(trueup.until(
         "a move to wait",
         lambda: [r["id"] for r in trueup.json("plan") if r["stage"] == "awaiting approval" and r["kind"] == "move"],
@@ -109,14 +108,14 @@ def waiting(trueup: Trueup) -> str:
 
 
 def level(trueup: Trueup, disks: LogDirsClient) -> bool:
-    """Whether nothing is left to do, and nothing of ours but cordons is left. What moves left behind does not count: a
-    broker deletes nothing for half a minute after its start."""
+    """Whether the disks are balanced, and no move, throttle or plan is left. Cordons and leftover files of moves are
+    ignored: a broker deletes no files in the first 30 seconds after its start."""
     even = trueup.api("status")["logdirs"][0]["skew"] <= TARGET
     return even and not moving(disks) and not disks.throttled([NODE]) and not trueup.api("plan")
 
 
 def told(trueup: Trueup, outcome: str) -> int:
-    """How often moves reached a stage in this run."""
+    """Number of moves that reached this stage in this run."""
     return sum(row["outcome"] == outcome and row["kind"] == "move" for row in trueup.api("actions?limit=1000") or [])
 
 
@@ -162,7 +161,7 @@ def test_a_move_that_the_killed_broker_forgot_is_ordered_again(
     write(broker, next(number for number, path in homes(disks).items() if path == small), EACH)
     trueup.until("a move", lambda: moving(disks) == 1)
     broker.kill()
-    for path in volumes.sizes:  # as if it had been killed before this file had its name
+    for path in volumes.sizes:  # the state after a kill before this file was renamed
         for file in volumes.path(str(path)).glob("*-future/partition.metadata"):
             file.unlink()
     broker.up()

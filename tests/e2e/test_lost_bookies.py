@@ -1,5 +1,5 @@
-"""Bookies that go, return, or go for good, under an application in enforce. The first tests run while no AutoRecovery
-daemon does, so that marks stand until somebody looks."""
+"""Bookies that fail, return or stay lost, with an application in mode enforce. The first tests run without an
+AutoRecovery daemon, so that marks remain until they are checked."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ def content(cluster: SandboxCluster, writer: LedgerWriter) -> Content:
 
 @pytest.fixture(scope="module")
 def lost(cluster: SandboxCluster, content: Content, truth: Truth) -> int:
-    """A bookie that closed ledgers and the tail of the open one have among their members."""
+    """A bookie that is a member of several closed ledgers and of the tail of the open one."""
     rows = truth.ledgers()
     members = {int(rows.ledger[at]): rows.ensembles(at)[-1] for at in range(len(rows))}
     return next(
@@ -70,31 +70,31 @@ def trueup(cluster: SandboxCluster, content: Content, new_root: Callable[[], Pat
 
 @pytest.fixture(scope="module")
 def workers(cluster: SandboxCluster, trueup: Trueup, lost: int) -> None:
-    """AutoRecovery daemons, which start when marks wait for them: a bookie is lost for good."""
+    """AutoRecovery daemons, started after marks exist. The bookie stays lost."""
     cluster.kill(f"bookie{lost}")
     trueup.until("marks", lambda: trueup.api("marks"))
     cluster.start("autorecovery")
 
 
 def holding(truth: Truth, bookie: str) -> set[int]:
-    """Ledgers that name this bookie."""
+    """Ledgers with this bookie in an ensemble."""
     rows = truth.ledgers()
     return {int(rows.ledger[at]) for at in range(len(rows)) if any(bookie in members for members in rows.ensembles(at))}
 
 
 def left(cluster: SandboxCluster, witness: Witness, truth: Truth, bookie: str) -> str:
-    """What helps when BookKeeper repairs nothing."""
+    """Diagnostics for the case that BookKeeper repairs nothing."""
     logs = "\n".join(f"{daemon.name}\n{daemon.process.tail(60)}" for daemon in cluster.autorecoveries)
     return f"ledgers of {bookie} {holding(truth, bookie)}\nmarks {witness.marks()}\nvotes {witness.votes()}\n{logs}"
 
 
 def gone(trueup: Trueup, bookie: str, status: str) -> None:
-    """Wait until the application calls a bookie this."""
+    """Wait until the application reports this status of a bookie."""
     trueup.until(f"{bookie} to be {status}", lambda: trueup.statuses().get(bookie) == status)
 
 
 def overdue(trueup: Trueup, bookie: str, grace_s: float) -> None:
-    """Wait until a bookie has been away for longer than this by the application's own clock."""
+    """Wait until a bookie has been absent for longer than ``grace_s`` by the application's clock."""
 
     def passed() -> bool:
         row = next(row for row in trueup.api("bookies") if row["bookie"] == bookie)
@@ -105,7 +105,7 @@ def overdue(trueup: Trueup, bookie: str, grace_s: float) -> None:
 
 @pytest.fixture
 def well(cluster: SandboxCluster, trueup: Trueup, witness: Witness) -> None:
-    """Whatever a test before left behind: nothing is missing, forbidden, postponed or marked."""
+    """Resets the state that the previous test left: nothing is missing, disabled, postponed or marked."""
     allow(witness)
     cluster.start("bookies")
     trueup.wait("all to be true", lambda s: s["counts"]["true"] == s["ledgers"] and not s["marks"]["outstanding"])
@@ -113,7 +113,7 @@ def well(cluster: SandboxCluster, trueup: Trueup, witness: Witness) -> None:
 
 @pytest.fixture
 def postponed(cluster: SandboxCluster, trueup: Trueup, lost: int, witness: Witness) -> str:
-    """A bookie that died and is not missed yet, as BookKeeper's own delay is long; its name."""
+    """Name of a dead bookie that is still pending because of BookKeeper's recovery delay."""
     name = cluster.bookie_id(lost)
     if trueup.statuses()[name] != "pending":
         cluster.start(f"bookie{lost}")
@@ -126,7 +126,7 @@ def postponed(cluster: SandboxCluster, trueup: Trueup, lost: int, witness: Witne
 
 @pytest.fixture
 def marked(cluster: SandboxCluster, trueup: Trueup, content: Content, lost: int, witness: Witness, truth: Truth) -> str:
-    """A bookie that died and whose closed ledgers are marked; its name."""
+    """Name of a dead bookie whose closed ledgers are marked."""
     allow(witness)
     cluster.kill(f"bookie{lost}")
     wanted = holding(truth, cluster.bookie_id(lost)) & set(content.closed)
@@ -136,15 +136,15 @@ def marked(cluster: SandboxCluster, trueup: Trueup, content: Content, lost: int,
 
 @pytest.fixture
 def held(cluster: SandboxCluster, trueup: Trueup) -> None:
-    """A rack that died at once, which is held."""
-    # Sessions that end together may be seen to end a second apart.
+    """The simultaneous loss of a rack, which is held."""
+    # Sessions that end together may be observed up to a second apart.
     trueup.set("placement.grace_s", TOGETHER_S)
     cluster.kill("/rack2")
     trueup.wait("the hold", lambda status: status["held"])
 
 
 def allow(witness: Witness) -> None:
-    """Let BookKeeper's own switches keep nothing back. Writing the delay orders an audit, so it is not done in vain."""
+    """Enable replication and remove BookKeeper's delay. It is written only if necessary: a write triggers an audit."""
     if witness.client.look(witness.paths.disable):
         witness.client.drop(witness.paths.disable, -1)
     found = witness.client.look(witness.paths.delay)
@@ -177,7 +177,7 @@ def test_the_recovery_delay_of_bookkeeper_is_waited_for(trueup: Trueup, postpone
 def test_while_replication_is_disabled_nothing_is_marked(trueup: Trueup, postponed: str, witness: Witness) -> None:
     witness.client.make(witness.paths.disable)
     trueup.wait("the switch to be seen", lambda s: any("disabled" in problem for problem in s["problems"]))
-    witness.client.put(witness.paths.delay, b"0", -1)  # an order to audit now
+    witness.client.put(witness.paths.delay, b"0", -1)  # triggers an audit
     gone(trueup, postponed, "lost")
     trueup.until("drift", lambda: trueup.findings("lost-member"))
     assert witness.marks() == {}
@@ -271,8 +271,8 @@ def test_when_the_rack_is_back_every_ledger_becomes_true(
 def test_when_it_ends_bookkeepers_auditor_takes_over(
     cluster: SandboxCluster, trueup: Trueup, witness: Witness, truth: Truth
 ) -> None:
-    # A daemon can keep a lock that it no longer knows: the timer that releases a deferred ledger's lock
-    # (ZkLedgerUnderreplicationManager) also forgets the one that the worker takes in that moment.
+    # A daemon can keep a lock that it no longer tracks: the timer that releases a deferred ledger's lock
+    # (ZkLedgerUnderreplicationManager) also removes the entry of a lock that the worker acquires at the same time.
     cluster.kill("autorecovery")
     cluster.start("autorecovery")
     code = trueup.end()

@@ -1,5 +1,5 @@
-"""From observe over approve to enforce on one running application, with an embedded journal: what an operator sees,
-does and is refused. The modes follow on each other."""
+"""The modes observe, approve and enforce on one running application with an embedded journal: output, commands and
+rejected requests. The tests depend on their order."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ UNBOUND = "BookKeeper's Auditor marks the ledgers of lost bookies, and neither h
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """Ledgers by what is to be said of them."""
+    """Ledgers by expected verdict."""
 
     narrow: tuple[int, ...]
     blocked: int
@@ -66,7 +66,7 @@ def approving(trueup: Trueup) -> None:
 
 
 class Approved(NamedTuple):
-    """An action that was approved and done. ``marked``: how often each ledger was marked meanwhile."""
+    """An approved and completed action. ``marked``: number of marks per ledger during the action."""
 
     row: dict[str, Any]
     said: Said
@@ -267,7 +267,7 @@ def test_after_bad_records_a_good_one_is_heard_and_ends_the_complaint(trueup: Tr
 
 def test_in_enforce_all_that_can_becomes_true(trueup: Trueup, content: Content, truth: Truth) -> None:
     trueup.set("placement.mode", "enforce")
-    # A ledger that was just changed is unknown until it is judged.
+    # The verdict of a ledger that just changed is unknown until the next evaluation.
     trueup.wait(
         "nothing to drift",
         lambda status: not (status["counts"]["drifted"] or status["not_judged"] or status["marks"]["ours"]),

@@ -1,5 +1,5 @@
-"""`trueup delete ledger` on a BookKeeper without Pulsar: what an operator orders is gone from every bookie. At the end
-the cluster's ZooKeeper is put back to an older copy, and `trueup journal begin-anew` is what helps."""
+"""`trueup delete ledger` on a BookKeeper without Pulsar: the ordered ledger is deleted from every bookie. The last test
+restores an older copy of the cluster's ZooKeeper and runs `trueup journal begin-anew`."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ def trueup(cluster: SandboxCluster, new_root: Callable[[], Path]) -> Iterator[Tr
 
 
 def held(witness: Witness, ledger: int, bookies: list[str]) -> set[str]:
-    """Bookies that do not say that they have no such ledger."""
+    """Bookies that do not confirm the absence of the ledger."""
     found = presence({ledger: bookies}, Addresses(witness.client, witness.paths), 5.0)[ledger]
     return {bookie for bookie, answer in found.items() if answer is not PresenceAnswer.GONE}
 

@@ -1,4 +1,4 @@
-"""Every command of the README is executed, in its order, as a newcomer would; all but `make test`, which this is."""
+"""Runs every command of the README, in order, except `make test`, which runs this test."""
 
 import os
 import re
@@ -22,11 +22,11 @@ BLOCKS = [
 ]
 THIS = "make test"
 EXPECTED = {"trueup plan": 3, "trueup doctor": 1}
-"""Exit codes other than 0: a plan that holds changes, and a check of servers that are not there."""
+"""Exit codes other than 0: a plan with changes, and a check of servers that do not exist."""
 
 
 def section(title: str) -> list[str]:
-    """The commands below one heading."""
+    """The commands in the section with this heading."""
     text = README.split(f"## {title}\n")[1].split("\n## ")[0]
     return [command for block in BLOCKS for command in block if f"$ {command}\n" in text]
 
@@ -36,7 +36,7 @@ def wanted(command: str) -> int:
 
 
 class Shell:
-    """A shell in a folder of its own, with what runs in its background."""
+    """A shell in a temporary folder, and its background processes."""
 
     def __init__(self, place: Path) -> None:
         self._place = place
@@ -103,7 +103,7 @@ def test_the_steps_by_hand_find_and_repair_what_is_wrong(shell: Shell, tmp_path:
         check(done, command, tmp_path)
         said[command] = done.stdout
     first, last = said["trueup status --wait 120 --ready"], said["trueup status --wait 120"]
-    # All six are told before anybody is told that all is well, and that BookKeeper's Auditor is not bound.
+    # The first status reports all six findings and that BookKeeper's Auditor is not bound.
     assert ("6 ledgers drifted" in first, "neither hold nor approve binds it" in first) == (True, True), first
     assert (last.startswith("Healthy: 6 ledgers true"), "Trueup holds the vote" in last) == (True, True), last
     assert "safe" in said["trueup get actions"]

@@ -1,5 +1,5 @@
-"""Offloaded ledgers in the application, end to end: a Pulsar that offloads to an object store and forgets what it
-counts as deleted, `trueup run`, and copies that are whole, cut and gone."""
+"""Offloaded ledgers in the application, end to end: a Pulsar with an object store that forgets ledgers marked as
+deleted, `trueup run`, and copies that are complete, truncated or missing."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,7 +19,7 @@ from trueup.streams.demo.leak import instance
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(900)]
 PER_LEDGER, COUNT = 120, 241
 BLOCKS = ("blocks", 100_000)
-"""A topic whose ledgers take more than one block, and the size of its messages."""
+"""A topic whose ledgers need more than one block, and its message size."""
 SECRET = "e2e-secret-key"
 STRANGE, ENDS = "00000000-0000-4000-8000-000000000000", ("", "-index")
 
@@ -33,7 +33,7 @@ def cluster(new_root: Callable[[], Path]) -> Iterator[SandboxPulsar]:
 
 @pytest.fixture(scope="module")
 def lost(cluster: SandboxPulsar, messages: Messages) -> dict[str, list[int]]:
-    """Ledgers by topic that are offloaded, count as deleted, and are there."""
+    """Ledgers by topic that are offloaded and marked as deleted in BookKeeper, but exist there."""
     for name, size in (BLOCKS, ("small", 1_000), ("broken", 1_000)):
         messages.write(topic(name), range(COUNT), size)
     names = [topic(name) for name in (BLOCKS[0], "small", "broken")]
@@ -42,7 +42,7 @@ def lost(cluster: SandboxPulsar, messages: Messages) -> dict[str, list[int]]:
 
 @pytest.fixture(scope="module")
 def client(cluster: SandboxPulsar) -> Any:
-    """The store as an operator sees it."""
+    """A client of the object store, as an operator uses it."""
     return boto3.client(
         "s3", endpoint_url=cluster.objects.endpoint, region_name=REGION, aws_access_key_id="x",
         aws_secret_access_key="y",
@@ -69,7 +69,7 @@ def trueup(cluster: SandboxPulsar, lost: dict[str, list[int]], new_root: Callabl
 
 
 def blocked(trueup: Trueup, ledger: int) -> str | None:
-    """Why a deletion waits."""
+    """The reason why a deletion is blocked."""
     rows = [row for row in trueup.api("markers") if row["ledger"] == ledger and row["stage"] == "blocked"]
     return rows[0]["detail"] if rows else None
 
@@ -121,7 +121,7 @@ def test_objects_that_nobody_points_to_are_told_and_go_after_a_persons_yes_alone
     key = key_of(client, lost["small"][0])
     before, strange = {one for one in keys(client) if not one.startswith(STRANGE)}, f"{STRANGE}{key[36:]}"
     size = sum(client.head_object(Bucket=BUCKET, Key=key + end)["ContentLength"] for end in ENDS)
-    trueup.set("deletion.mode", "observe")  # what is marked is what was there by then: both of them, here
+    trueup.set("deletion.mode", "observe")  # the next mode change acts on both objects
     for end in ENDS:
         source = {"Bucket": BUCKET, "Key": key + end}
         client.copy_object(Bucket=BUCKET, Key=strange + end, CopySource=source)
@@ -143,13 +143,13 @@ def test_no_secret_is_shown_or_written(trueup: Trueup) -> None:
 
 
 def replaced(trueup: Trueup, size: int) -> list[Any]:
-    """All objects that newer ones replaced, once these have so many bytes."""
+    """All replaced objects, once their total size is ``size``."""
     told = [row for row in trueup.json("get", "ledgers", "--unreferenced") if row["rule"] == "deletion.copy-replaced"]
     return told if sum(row["bytes"] for row in told) == size else []
 
 
 def waiting_objects(trueup: Trueup) -> list[Any]:
-    """Deletions of objects that wait for an operator."""
+    """Deletions of objects that await approval."""
     rows = trueup.api("plan")
     return [row for row in rows if row["stage"] == "awaiting approval" and row["rule"].startswith("deletion.copy")]
 
@@ -159,7 +159,7 @@ def keys(client: Any) -> set[str]:
 
 
 def stored(client: Any, ledger: int) -> dict[str, Any]:
-    """The data object of a ledger, with what its writer said of it: brokers read none that does not say its form."""
+    """The data object of a ledger with its metadata. Brokers do not read an object whose metadata lacks the format."""
     found = client.get_object(Bucket=BUCKET, Key=key_of(client, ledger))
     return {"Body": found["Body"].read(), "Metadata": found["Metadata"]}
 

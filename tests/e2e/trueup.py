@@ -1,4 +1,4 @@
-"""`trueup run` as a process of its own, the command line beside it, and what ZooKeeper says to somebody else."""
+"""`trueup run` in a separate process, its command line, and an independent ZooKeeper client."""
 
 import json
 import subprocess
@@ -25,10 +25,10 @@ from trueup.connectors.zookeeper.client import NodeEvent, ZooKeeperClient
 from trueup.connectors.zookeeper.connection import Events
 
 WAIT_S = 420.0
-"""What a machine with four times as much to do as it can still keeps; what cannot come right any more ends at once."""
+"""Sufficient on a machine with four times the load that it can handle. Permanent failures end a wait immediately."""
 LOOK_S = 0.2
 SETTINGS = {
-    # A worker idles this long after a repair that did not lead to an adhering ensemble (5 s by default).
+    # Idle time of a worker after a repair that did not produce an adhering ensemble (5 s by default).
     "rwRereplicateBackoffMs": 100,
 }
 TRUEUP = [sys.executable, "-m", "trueup.streams.cli.main"]
@@ -36,7 +36,7 @@ TRUEUP = [sys.executable, "-m", "trueup.streams.cli.main"]
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What one command came to."""
+    """The result of one command."""
 
     code: int
     out: str
@@ -44,16 +44,16 @@ class Said:
 
 
 def command(*words: str) -> Said:
-    """Run `trueup` with these words."""
+    """Run `trueup` with these arguments."""
     done = subprocess.run([*TRUEUP, *words], capture_output=True, text=True, timeout=WAIT_S, check=False)
     return Said(done.returncode, done.stdout, done.stderr)
 
 
 class Trueup:
-    """One application on a sandbox cluster, or on none. ``sections`` go over the settings that fit the cluster."""
+    """One application on a sandbox cluster, or without one. ``sections`` override the settings that fit the cluster."""
 
     def __init__(self, cluster: SandboxCluster | None, root: Path, /, **sections: Mapping[str, object]) -> None:
-        self._kept = Port()  # other workers look for ports too
+        self._kept = Port()  # other test workers also search for ports
         self.port = self._kept.number
         watched: dict[str, dict[str, object]] = {} if cluster is None else {
             "cluster": {"zookeeper": cluster.zookeeper.address, "name": "e2e", "session_timeout_ms": 8_000},
@@ -68,14 +68,14 @@ class Trueup:
         settings = {name: {**fitting.get(name, {}), **sections.get(name, {})} for name in {**fitting, **sections}}
         root.mkdir(parents=True, exist_ok=True)
         self.data, self.file = root / "data", root / "trueup.yaml"
-        self.file.write_text(json.dumps({**settings, "data_dir": str(self.data)}, indent=2))  # JSON is YAML too
+        self.file.write_text(json.dumps({**settings, "data_dir": str(self.data)}, indent=2))  # JSON is valid YAML
         self.process = Process("trueup", [*TRUEUP, "run", "-c", self.file], root / "trueup.log")
         self._http = urllib3.PoolManager(timeout=10.0, retries=False)
         self.url = f"http://127.0.0.1:{self.port}"
         self._wanted = False
 
     def start(self) -> None:
-        """Start it, and wait until its view is complete."""
+        """Start the application and wait until its view is complete."""
         self.process.start()
         self._wanted = True
         self.wait("ready", lambda status: status["ready"])
@@ -90,19 +90,19 @@ class Trueup:
         self._kept.release()
 
     def kill(self) -> None:
-        """SIGKILL Python and Spark's JVM; an embedded journal dies with them."""
+        """SIGKILL Python and Spark's JVM. An embedded journal also ends."""
         self._wanted = False
         self.process.kill()
 
     def end(self, limit_s: float = WAIT_S) -> int | None:
-        """SIGTERM; its exit code."""
+        """Send SIGTERM and return the exit code."""
         self._wanted = False
         self.process.terminate()
         until(lambda: not self.process.alive, limit_s, "the application to end", self.told)
         return self.process.exit_code
 
     def get(self, path: str) -> tuple[int, str]:
-        """HTTP status and text of an address; 0 if nobody answers."""
+        """HTTP status and text of a response. The status is 0 without a response."""
         try:
             response = self._http.request("GET", f"{self.url}/{path}")
         except HTTPError as error:
@@ -110,7 +110,7 @@ class Trueup:
         return response.status, response.data.decode()
 
     def api(self, path: str) -> Any:
-        """What the API says; waited for, as a busy machine may keep it from answering in time."""
+        """The API's response. Repeats the request, because a busy machine may delay the response."""
 
         def asked() -> str | None:
             code, text = self.get(f"api/{path}")
@@ -125,22 +125,22 @@ class Trueup:
         return found
 
     def run(self, *words: str) -> Said:
-        """Run a command against it."""
+        """Run a command against the application."""
         return command(*words, "--api", self.url)
 
     def json(self, *words: str) -> Any:
-        """What a command says with -o json."""
+        """The output of a command with -o json."""
         said = self.run(*words, "-o", "json")
         assert said.out, f"trueup {' '.join(words)}: exit code {said.code}, {said.err}"
         return json.loads(said.out)
 
     def set(self, key: str, value: object) -> None:
-        """trueup config set."""
+        """Run trueup config set."""
         said = self.run("config", "set", key, str(value))
         assert said.code == 0, said
 
     def wait(self, what: str, condition: Callable[[dict[str, Any]], object], limit_s: float = WAIT_S) -> Any:
-        """Wait until this holds of its status; the status then."""
+        """Wait until the condition holds for the status, and return that status."""
 
         def look() -> Any:
             status = self._status()
@@ -149,7 +149,7 @@ class Trueup:
         return self.until(what, look, limit_s)
 
     def until(self, what: str, condition: Callable[[], Any], limit_s: float = WAIT_S) -> Any:
-        """Wait for anything; when it does not come, or the application ended unasked, say what that was about."""
+        """Wait for a condition. Fails with diagnostics after the limit, or if the application ends unexpectedly."""
 
         def look() -> Any:
             ended = self._wanted and not self.process.alive
@@ -160,7 +160,7 @@ class Trueup:
 
     @contextmanager
     def sampled(self, path: str) -> Iterator[list[tuple[float, Any]]]:
-        """What the API says at a path, over and over, and when it was asked (monotonic); nothing while it is down."""
+        """Repeated API responses for a path with their request times (monotonic), while the application is up."""
         seen: list[tuple[float, Any]] = []
         done = threading.Event()
 
@@ -189,11 +189,11 @@ class Trueup:
         return {row["bookie"]: row["status"] for row in self.api("bookies")}
 
     def source(self, name: str) -> dict[str, Any]:
-        """One of its sources."""
+        """One source of the status."""
         return source_of(self.api("status"), name)
 
     def metric(self, name: str, **labels: str) -> float:
-        """The value of one series."""
+        """The value of one time series."""
         wanted = {f'{label}="{value}"' for label, value in labels.items()}
         for line in self.get("metrics")[1].splitlines():
             series, _, value = line.rpartition(" ")
@@ -203,8 +203,8 @@ class Trueup:
         raise AssertionError(f"no series {name} {labels}")
 
     def processes(self) -> list[psutil.Process]:
-        """It and all that it started; none when it does not run."""
-        if self.process.pid is None:  # which is this process for psutil
+        """The application's process and all its descendants. Empty if it does not run."""
+        if self.process.pid is None:  # psutil reads None as this process
             return []
         try:
             root = psutil.Process(self.process.pid)
@@ -213,23 +213,23 @@ class Trueup:
             return []
 
     def jvm(self) -> psutil.Process:
-        """Spark's driver. A process that it starts has its command line for a moment, and comes behind it."""
+        """Spark's driver. A child has the same command line until its exec, but is listed after it."""
         return next(process for process in self.processes() if "pyspark-shell" in words(process))
 
     def workers(self) -> list[psutil.Process]:
-        """Python processes of Spark's that hold leases."""
+        """Python workers of Spark that hold leases."""
         daemons = [process for process in self.processes() if "pyspark.daemon" in " ".join(words(process))]
         return [child for child in daemons if child.ppid() in {daemon.pid for daemon in daemons}]
 
     def told(self) -> str:
-        """What helps when a test fails: status, findings, and the end of the log."""
+        """Diagnostics for a failed test: status, findings, and the end of the log."""
         status, findings = self.get("api/status")[1], self.get("api/findings?limit=5")[1]
         plan = self.get("api/plan")[1][:2000]
         return f"status {status}\nfindings {findings}\nplan {plan}\nlog\n{self.process.tail(40)}"
 
 
 def words(process: psutil.Process) -> list[str]:
-    """What a process was started with; nothing of one that ended."""
+    """The command line of a process, empty if it ended."""
     try:
         return process.cmdline()
     except psutil.NoSuchProcess:
@@ -243,7 +243,7 @@ def source_of(status: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def until(condition: Callable[[], Any], limit_s: float, what: str, told: Callable[[], str]) -> Any:
-    """Wait until this is true, and give it back; fails with what ``told`` says."""
+    """Wait until the condition is true, and return its value. Fails with the text of ``told``."""
     deadline = time.monotonic() + limit_s
     while not (found := condition()):
         assert time.monotonic() < deadline, f"not so after {limit_s:g} s: {what}\n{told()}"
@@ -252,7 +252,7 @@ def until(condition: Callable[[], Any], limit_s: float, what: str, told: Callabl
 
 
 class Witness:
-    """Another client of the same ZooKeeper: what stands there, and every mark that was ever created."""
+    """An independent client of the same ZooKeeper. Reads the current state and counts all created marks."""
 
     def __init__(self, cluster: SandboxCluster) -> None:
         self._address = cluster.zookeeper.address
@@ -260,7 +260,7 @@ class Witness:
         self.paths: BookKeeperPaths = queries.paths_of(self.client, "/ledgers")
 
     def marks(self) -> dict[int, mark_codec.Mark]:
-        """Marks that stand now. Waits for a connection."""
+        """The current marks. Waits for a connection."""
         until(lambda: self.client.connected, WAIT_S, "the witness to be connected", lambda: "")
         found = {
             ledger: self.client.look(self.paths.mark(ledger)) for ledger in queries.marked(self.client, self.paths)
@@ -268,14 +268,14 @@ class Witness:
         return {ledger: mark_codec.decode(seen[0]) for ledger, seen in found.items() if seen is not None}
 
     def votes(self) -> list[str]:
-        """Who votes for the Auditor's place, lowest first."""
+        """Candidates of the Auditor election, lowest first."""
         names = sorted(self.client.get_children(self.paths.election), key=lambda name: int(name.rpartition("_")[2]))
         found = [self.client.look(f"{self.paths.election}/{name}") for name in names]
         return [mark_codec.holder(seen[0]) for seen in found if seen is not None]
 
     @contextmanager
     def counting(self) -> Iterator[Counter[int]]:
-        """Counts how often each ledger was marked, with a recursive watch of a session of its own."""
+        """Counts the marks of each ledger, with a recursive watch in a separate session."""
         created: Counter[int] = Counter()
 
         def heard(events: Events) -> None:
@@ -288,7 +288,7 @@ class Witness:
         watcher.add_watch(self.paths.replication)
         try:
             yield created
-            # An answer comes after all events up to its zxid.
+            # A response arrives after all events up to its zxid.
             watcher.settle(self.paths.replication)
             watcher.look(self.paths.replication)
         finally:

@@ -1,4 +1,4 @@
-"""Sessions with the ZooKeeper of a module, and a part of its tree for each test."""
+"""ZooKeeper sessions for each module, and a separate part of the tree for each test."""
 
 from collections.abc import Iterator
 
@@ -18,7 +18,7 @@ def client(zookeeper: ZooKeeper) -> Iterator[ZooKeeperClient]:
 
 @pytest.fixture
 def own_root(request: pytest.FixtureRequest) -> str:
-    """A path that no other test writes below."""
+    """A path that no other test uses."""
     return "/" + "".join(c if c.isalnum() else "-" for c in request.node.name)
 
 

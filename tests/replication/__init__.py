@@ -1,1 +1,1 @@
-"""Proof of replication: writers of every kind, faults, and an audit that compares whole logs."""
+"""Verification of replication: all kinds of writers, faults, and an audit that compares whole logs."""

@@ -1,4 +1,4 @@
-"""When a record of another cluster last arrived: whether links copy, from the logs alone."""
+"""The last arrival of a record from another cluster, read from the logs only. Shows whether links copy."""
 
 import threading
 import time
@@ -22,7 +22,7 @@ class Way(NamedTuple):
 
 
 class Arrivals:
-    """Tails the topics of all sites, each in a thread."""
+    """Tails the topics of all sites, one thread per site."""
 
     def __init__(self, sites: Iterable[Site]) -> None:
         self._sites = list(sites)
@@ -43,11 +43,11 @@ class Arrivals:
             thread.join()
 
     def silent_since(self, since_s: float) -> list[Way]:
-        """Ways on which nothing has arrived since this moment of the monotonic clock."""
+        """Ways without a record written at or after this time, in seconds since the epoch."""
         return sorted(way for way, newest in self._newest.items() if newest < since_s)
 
     def wait_all(self, limit_s: float, what: str) -> None:
-        """Wait until a record that was written from now on has arrived everywhere. Raises `Retry`."""
+        """Wait until every way has a record written after the call. Raises `Retry`."""
         begun = time.time()
         wait_until(lambda: not self.silent_since(begun), limit_s, f"records to arrive {what}")
 
@@ -64,7 +64,7 @@ class Arrivals:
 
 
 def _written(consumer: Consumer, own: bytes) -> Sequence[float]:
-    """When the records that were born elsewhere were written, s since the epoch."""
+    """Write times of records from other clusters, in seconds since the epoch."""
     messages = [message for message in consumer.consume(BATCH, POLL_S) if message.error() is None]
     foreign = [message for message in messages if not (message.key() or own).startswith(own)]
     return [message.timestamp()[1] / 1000 for message in foreign] or [0.0]

@@ -1,7 +1,7 @@
-"""Whole logs compared: what each cluster's own writers wrote has to stand at every other cluster, once, in order.
+"""Comparison of whole logs: every record of a cluster's writers must exist at every other cluster, once and in order.
 
-The truth about a record is the log of the cluster it was born at, read with read_committed, because that is what a
-link has to copy; that this log itself keeps what it acknowledged is checked beside.
+The reference for a record is the log of its origin cluster, read with read_committed, because a link must copy these
+records. A separate check verifies that this log keeps its acknowledged records.
 """
 
 import time
@@ -18,14 +18,14 @@ from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.state.common.errors import Retry
 
 OURS = "trueup-"
-"""Headers of links begin so; they are not the writer's."""
+"""Prefix of the headers that links add. They are not compared."""
 LIMIT_S = 420.0
 STILL_S, AFTER_S = 2.0, 6.0
-"""So long no end moves before logs are read, and after they were found complete: longer than a lease of a worker."""
+"""Seconds without a change of the ends: before logs are read, and after they are complete (more than a lease)."""
 
 
 class Stream(NamedTuple):
-    """Records of one writer in one partition: their order must be the same everywhere."""
+    """Records of one writer in one partition. Their order must be the same at every cluster."""
 
     origin: str
     kind: str
@@ -33,7 +33,7 @@ class Stream(NamedTuple):
 
 
 class Content(NamedTuple):
-    """All of a record but its offset."""
+    """A record without its offset."""
 
     number: int
     value: bytes
@@ -45,8 +45,8 @@ Log = dict[Stream, list[Content]]
 
 
 class Verdict(NamedTuple):
-    """What is wrong at one cluster; all 0 is right. ``lost``: acknowledged at this cluster by its own writers, and
-    not there. ``extra``: stands here and not where it was born."""
+    """Faults found at one cluster, all 0 if there are none. ``lost``: acknowledged by this cluster to its writers, but
+    missing. ``extra``: present here but not at the origin."""
 
     records: int
     missing: int = 0
@@ -62,7 +62,7 @@ class Verdict(NamedTuple):
 
 
 class Audit(NamedTuple):
-    """Verdict of every cluster, and whether their ends stayed still afterwards."""
+    """The verdict of each cluster, and whether their ends did not change afterwards."""
 
     clusters: Mapping[str, Verdict]
     still: bool
@@ -73,8 +73,8 @@ class Audit(NamedTuple):
 
 
 def audit(sites: Sequence[Site], writers: Writers) -> Audit:
-    """Stop the writers, wait until nothing is missing, and compare. The links must be running; after the death of a
-    broker they may rest. A fault that copying more cannot mend ends the wait."""
+    """Stop the writers, wait until no record is missing, and compare. The links must be running. They may pause after a
+    broker was killed. The wait ends early at a fault that further copying cannot correct."""
     writers.stop()
     verdicts: dict[str, Verdict] = {}
     before: list[list[int]] = []
@@ -86,16 +86,16 @@ def audit(sites: Sequence[Site], writers: Writers) -> Audit:
         verdicts.update((site.name, judge(site.name, logs, writers.acknowledged(site.name))) for site in sites)
         if any(verdict.faults > verdict.missing for verdict in verdicts.values()):
             return True
-        # What a link brings after a rest that was longer than ours came between the ends and the logs.
+        # A link with a longer pause may write between the read of the ends and of the logs.
         return not any(verdict.missing for verdict in verdicts.values()) and _all_ends(sites) == before
 
-    with suppress(Retry):  # what is missing then is told by the verdict
+    with suppress(Retry):  # the verdict contains the missing records
         wait_until(settled, LIMIT_S, "nothing to be missing")
     return Audit(verdicts, wait_still(sites, AFTER_S) == before)
 
 
 def judge(name: str, logs: Mapping[str, Log], acknowledged: Collection[bytes] = ()) -> Verdict:
-    """What one cluster's log lacks, has twice, has in another order or has changed."""
+    """Missing, duplicate, reordered, altered, extra and lost records of one cluster's log."""
     log = logs[name]
     born = {s: records for origin, other in logs.items() for s, records in other.items() if s.origin == origin}
     parts = [_compare(born.get(stream, []), log.get(stream, [])) for stream in born.keys() | log.keys()]
@@ -105,10 +105,10 @@ def judge(name: str, logs: Mapping[str, Log], acknowledged: Collection[bytes] = 
 
 
 def _compare(wanted: Sequence[Content], found: Sequence[Content]) -> tuple[int, int, int, int, int]:
-    """Missing, duplicates, order breaks, altered, extra."""
+    """Counts of missing, duplicate, reordered, altered and extra records."""
     seen = Counter(record.number for record in found)
     right = {record.number: record for record in wanted}
-    # The order is that of the log where they were born: a writer that is not idempotent may break its own.
+    # The order is that of the origin's log, because a writer without idempotence may reorder its own records.
     order = {record.number: at for at, record in enumerate(wanted)}
     places = [order[record.number] for record in found if record.number in order]
     return (
@@ -165,7 +165,7 @@ def _all_ends(sites: Sequence[Site]) -> list[list[int]]:
 
 
 def wait_still(sites: Sequence[Site], still_s: float = STILL_S) -> list[list[int]]:
-    """The ends of all sites once they have not moved for a while. Raises `Retry` when they never stop moving."""
+    """The ends of all sites after ``still_s`` seconds without a change. Raises `Retry` if they keep changing."""
     last: list[list[int]] = []
     since = 0.0
 

@@ -1,4 +1,4 @@
-"""Faults at random moments, from a seed: SIGKILL of whatever one names, and its return."""
+"""Faults at random times, from a seed."""
 
 import random
 import threading
@@ -14,9 +14,9 @@ from trueup.state.common.errors import TrueupError
 class Faults:
     """Runs one of the ``kinds`` after another in a thread, ``every_s`` seconds apart on average.
 
-    A kind is a function that hurts something and heals it again; ``weights`` tells how often it comes before all came
-    (default once). ``works`` returns once everything works: it is called before and after each fault, so that every
-    fault that is counted hurt what worked, and that works again. What goes wrong is raised at the end.
+    A kind is a function that injects a fault and removes it. ``weights`` is the number of its runs per round (default
+    one). ``works`` returns when everything works. It is called before and after each fault, so each counted fault began
+    in a working system, which worked again afterwards. Errors are raised at the exit.
     """
 
     def __init__(
@@ -47,11 +47,11 @@ class Faults:
             raise self._error
 
     def wait_done(self, times: int, limit_s: float = 420.0) -> None:
-        """Let it rage until so much was hurt and healed. What went wrong in that is raised by the exit."""
+        """Wait until this number of faults is complete. The exit raises errors of the faults."""
         wait_until(lambda: self._error or sum(self.done.values()) >= times, limit_s, f"{times} faults")
 
     def wait_failed(self, limit_s: float) -> bool:
-        """Let it rage for so long; whether something went wrong."""
+        """Wait for this time or until a fault raises an error. Returns whether one did."""
         return self._failed.wait(limit_s)
 
     def _run(self) -> None:
@@ -68,7 +68,7 @@ class Faults:
             self._failed.set()
 
     def _names(self) -> Iterator[str]:
-        """Kinds without end, each as often as the others within a turn of the deck."""
+        """Kinds without end. Each round contains all kinds by weight, in random order."""
         while True:
             self._random.shuffle(self._deck)
             yield from self._deck

@@ -24,21 +24,21 @@ QUICK: Mapping[str, object] = {
     "log.retention.check.interval.ms": 500,
     "producer.id.expiration.check.interval.ms": 500,
 }
-"""A broker that cleans, deletes and forgets at once what it may, and is back soon after a kill."""
+"""A broker that compacts, deletes and expires producers without delay, and restarts quickly after a kill."""
 COUNTS = ("copied", "bytes", "dropped", "skipped", "dismissed", "filtered", "lost", "foreign", "repeated")
 EAST_TO_WEST, WEST_TO_EAST = 7, 8
-"""Flows."""
+"""Ids of flows."""
 
 
 class Pair:
-    """Clusters east and west."""
+    """The clusters east and west."""
 
     def __init__(self, new_root: Callable[[], Path]) -> None:
         self.east, self.west = self.broker(new_root()), self.broker(new_root())
         self._topics = 0
 
     def broker(self, root: Path) -> Kafka:
-        """The one broker of a cluster."""
+        """The broker of a cluster."""
         return Kafka(root, settings=QUICK)
 
     def __enter__(self) -> Self:
@@ -55,7 +55,7 @@ class Pair:
         self.west.close()
 
     def topic(self, partitions: int = 1, **settings: Mapping[str, str]) -> str:
-        """A new topic on both; settings of ``east=`` and ``west=`` alone."""
+        """A new topic on both clusters. ``east=`` and ``west=`` are settings of one side."""
         self._topics += 1
         name = f"topic{self._topics}"
         for side, broker in (("east", self.east), ("west", self.west)):
@@ -66,7 +66,7 @@ class Pair:
         return Site(side, getattr(self, side).bootstrap, topic, partitions)
 
     def lease(self, topic: str, partitions: int = 1, back: bool = False, **more: object) -> Lease:
-        """East to west, or ``back``."""
+        """A lease from east to west, or west to east if ``back``."""
         east, west = Endpoint("east", self.east.bootstrap, 0), Endpoint("west", self.west.bootstrap, 1)
         each = (LogId(topic, number) for number in range(partitions))
         lease = Lease(
@@ -77,7 +77,7 @@ class Pair:
 
 
 class Copy:
-    """What came of copying a lease here, over all partitions."""
+    """A copy of a lease in this process, and its result over all partitions."""
 
     def __init__(self, connector: Connector, lease: Lease, end: Callable[[LogId], int] | None = None) -> None:
         self.lease = lease
@@ -88,7 +88,7 @@ class Copy:
         self._connector = connector
 
     def to_the_end(self, limit_s: float = 60.0) -> Self:
-        """Copy all that the source has now, or until a partition stops; then let the lease go."""
+        """Copy all records that the source has now, or until a partition stops. Then close the copier."""
         wanted = {a.source: self._end(a.source) for a in self.lease.assignments}
         copier = self._connector.open(self.lease)
         try:
@@ -110,7 +110,7 @@ class Copy:
         return self
 
     def next_lease(self, **more: object) -> "Copy":
-        """A lease that goes on from where this one ended."""
+        """A copy that continues where this one ended."""
         held = (
             each._replace(position=self.rows[each.source].position) if each.source in self.rows else each
             for each in self.lease.assignments
@@ -140,7 +140,7 @@ class Copy:
 
 
 def create(broker: Kafka, topic: str, partitions: int, settings: Mapping[str, str]) -> None:
-    """A topic at one cluster, there for every client."""
+    """Create a topic at one cluster and wait until it is visible."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.create_topics([NewTopic(topic, partitions, 1, config=dict(settings))])[topic].result(30)
     wait_until(lambda: topic in admin.list_topics(timeout=30).topics, 180.0, f"topic {topic}")

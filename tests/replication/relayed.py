@@ -1,4 +1,4 @@
-"""A broker that can also be reached through a relay, which refuses, loses and delays."""
+"""A broker that is also reachable through a relay that can reject, drop and delay data."""
 
 import time
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ PROTOCOLS = ",".join(f"{listener}:PLAINTEXT" for listener in ("CONTROLLER", "PLA
 
 
 class Relayed(Kafka):
-    """Clients of `bootstrap` speak to the broker itself, clients of `relayed` come through the relay."""
+    """`bootstrap` connects to the broker directly, `relayed` connects through the relay."""
 
     def __init__(self, root: Path, settings: Mapping[str, object]) -> None:
         self._behind = Port()
@@ -37,21 +37,21 @@ class Relayed(Kafka):
         self._behind.release()
 
     def refuse(self, for_s: float) -> None:
-        """Cut all connections, and every new one, for a while."""
+        """Close all connections and reject new ones for ``for_s`` seconds."""
         self.relay.open = False
         self.relay.cut()
         time.sleep(for_s)
         self.relay.open = True
 
     def lose(self, for_s: float) -> None:
-        """Take requests and lose the answers for a while; then cut the connections."""
+        """Forward requests and drop responses for ``for_s`` seconds, then close the connections."""
         self.relay.deaf = True
         time.sleep(for_s)
         self.relay.cut()
         self.relay.deaf = False
 
     def delay(self, for_s: float) -> None:
-        """Hold back every piece of data for a while."""
+        """Delay all data for ``for_s`` seconds."""
         self.relay.change = _late
         time.sleep(for_s)
         self.relay.change = _unchanged

@@ -1,14 +1,14 @@
-"""Links for as long as one likes, under faults of workers, brokers, connections and the application: is every record
-there once?
+"""Links under faults of workers, brokers, connections and the application, for a chosen time: does every record exist
+exactly once?
 
     python -m tests.replication.soak [--minutes N] [--every-s N] [--per-s N] [--seed N] [-o table|json]
 
-Two clusters, and a topic of the same name for each path: writers of all kinds write to both of both, four links copy
-both ways. Links reach the clusters through relays. A fault is counted when records arrived on all four ways before it
-and again after it. Workers are killed as often as brokers are killed or stopped. In the second half the application
-itself is left alone, so that what it takes of memory can be compared. Then all logs are compared, record by record.
-Writes bench/results/soak.json. Exit 1 when anything is lost, doubled, out of order or changed, or when records do not
-arrive again after a fault.
+Two clusters have a topic of the same name for each path. All kinds of writers write to both topics on both clusters,
+and four links copy in both directions. Links connect to the clusters through relays. A fault is counted if records
+arrived on all four ways before it and after it. Workers are killed as often as brokers are killed or stopped. The
+application is not killed in the second half, so that its memory can be compared. Finally, all logs are compared record
+by record. Writes bench/results/soak.json. The exit code is 1 if a record is lost, duplicated, reordered or altered, or
+if no records arrive after a fault.
 """
 
 import argparse
@@ -46,21 +46,21 @@ PARTITIONS = 2
 LOOK_S = 60.0
 FREEZE_S, RELAY_S = 12.0, 8.0
 BACK_S = 240.0
-"""Links have to copy again so long after a fault."""
+"""Maximum seconds until links copy again after a fault."""
 WEIGHTS = {"worker": 4}
 """Workers as often as both brokers, which are killed and stopped."""
 FLAT = 0.9
 
 
 class Size(NamedTuple):
-    """What the application and all it started take."""
+    """Memory and open files of the application and its child processes."""
 
     megabytes: float
     files: int
 
 
 def main() -> int:
-    """Run, print, keep."""
+    """Run, print, and write the results."""
     chosen = _arguments()
     return keep(lambda root: _soak(chosen, root), RESULTS, chosen.output)
 
@@ -92,7 +92,7 @@ class RelayedPair(Pair):
 
 
 def _kinds(pair: Pair, trueup: Trueup) -> dict[str, Callable[[], None]]:
-    """What is done to what. Each returns when it is over."""
+    """The faults by name. Each function returns when its fault is over."""
     kinds: dict[str, Callable[[], None]] = {
         "worker": lambda: _kill_worker(trueup), "application": lambda: _kill(trueup),
     }  # fmt: skip
@@ -128,7 +128,7 @@ def _linked(pair: Pair, sites: dict[str, list[Site]], root: Path) -> Iterator[Tr
 
 
 def _watch(trueup: Trueup, sites: dict[str, list[Site]], faults: Faults, for_s: float) -> list[Size]:
-    """Say every minute how things are; what the application takes at each look. Ends early when a fault went wrong."""
+    """Print the state every minute. Returns the sizes of the application. Ends early if a fault raised an error."""
     until_s, sizes = time.monotonic() + for_s, []
     while (left_s := until_s - time.monotonic()) > 0 and not faults.wait_failed(min(LOOK_S, left_s)):
         there = "; ".join(f"{path} {_standing(each)}" for path, each in sites.items())
@@ -141,7 +141,7 @@ def _watch(trueup: Trueup, sites: dict[str, list[Site]], faults: Faults, for_s: 
 def _standing(sites: list[Site]) -> str:
     try:
         return " and ".join(f"{sum(ends(site)):,}" for site in sites)
-    except KafkaException as error:  # of a broker that was just killed
+    except KafkaException as error:  # the broker was just killed
         return str(error.args[0])
 
 
@@ -156,7 +156,7 @@ def _kill(trueup: Trueup) -> None:
 
 
 def _freeze(broker: Kafka) -> None:
-    """SIGSTOP a broker for a while."""
+    """SIGSTOP a broker for `FREEZE_S` seconds."""
     assert broker.pid is not None
     os.kill(broker.pid, signal.SIGSTOP)
     time.sleep(FREEZE_S)
@@ -164,7 +164,7 @@ def _freeze(broker: Kafka) -> None:
 
 
 def _size(trueup: Trueup) -> Size:
-    """0 of a process that ends meanwhile."""
+    """Total size of the application. A process that ends meanwhile counts as 0."""
     megabytes, files = 0.0, 0
     for process in trueup.processes():
         try:

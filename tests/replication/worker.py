@@ -1,6 +1,6 @@
-"""A worker by itself: leases of one link copied in turn, positions kept in a file as the driver would keep them.
+"""A standalone worker: copies leases of one link in turn and stores positions in a file, in the role of the driver.
 
-``python -m tests.replication.worker JOB`` where JOB is a file made by `Worker`. It may be killed at any moment.
+``python -m tests.replication.worker JOB`` where JOB is a file created by `Worker`. It may be killed at any time.
 """
 
 import importlib
@@ -20,7 +20,7 @@ AGAIN_S = 0.5
 
 
 class Job(NamedTuple):
-    """What a worker is told. ``connector``: module:name of a class without arguments."""
+    """The input of a worker. ``connector``: module:name of a class without arguments."""
 
     lease: Lease
     connector: str
@@ -28,7 +28,7 @@ class Job(NamedTuple):
 
 
 class Worker:
-    """The process that copies a lease for ever, ``lease_s`` seconds at a time."""
+    """The process that copies a lease repeatedly, ``lease_s`` seconds at a time."""
 
     def __init__(self, root: Path, lease: Lease, connector: str, lease_s: float = 3.0) -> None:
         root.mkdir(parents=True, exist_ok=True)
@@ -40,7 +40,7 @@ class Worker:
         self.process.start()
 
     def crash(self) -> None:
-        """SIGKILL it, and start it again with the positions of the last lease that ended."""
+        """SIGKILL the process and restart it with the positions of the last completed lease."""
         assert self.process.alive, f"the worker ended by itself with {self.process.exit_code}\n{self.process.tail()}"
         self.process.kill()
         self.process.start()
@@ -58,7 +58,7 @@ def main(path: Path) -> None:
     while True:
         positions = pickle.loads(kept.read_bytes()) if kept.exists() else {}
         lease = _from(job.lease, positions)
-        # What a copier finds at the target for a chosen position is kept before anything is copied.
+        # The position that a copier derives from the target for a chosen position is stored before anything is copied.
         chosen = any(each.position.chosen for each in lease.assignments)
         try:
             found = _hold(connector, lease, 0.0 if chosen else job.lease_s)
@@ -72,7 +72,7 @@ def main(path: Path) -> None:
 
 
 def _hold(connector: Connector, lease: Lease, lease_s: float) -> dict[LogId, Position]:
-    """One lease; where each partition stands afterwards."""
+    """Run one lease and return the position of each partition."""
     copier = connector.open(lease)
     try:
         copier.copy(time.monotonic() + lease_s)
@@ -94,5 +94,5 @@ def _say(what: object) -> None:
 
 
 if __name__ == "__main__":
-    # A job names this class by the module's name, so it has to be imported under that name too.
+    # The job file refers to this class by the module's name, so the module is imported under that name.
     importlib.import_module("tests.replication.worker").main(Path(sys.argv[1]))

@@ -1,7 +1,7 @@
-"""Writers of the kinds that are met in the field, each at its own cluster.
+"""Writers of the common kinds, each at its own cluster.
 
-A record's key is ``cluster|kind|number``; numbers grow in each partition in the order of writing. A record whose
-transaction is aborted has the kind ``dead``. No writer repeats a record by itself: a key seen twice was doubled.
+A record's key is ``cluster|kind|number``. Numbers grow in each partition in the order of writing. A record of an
+aborted transaction has the kind ``dead``. No writer sends a record twice, so a repeated key is a duplicate.
 """
 
 import threading
@@ -24,7 +24,7 @@ KINDS: Mapping[str, Mapping[str, object]] = MappingProxyType(
     }
 )
 SURE = ("idempotent", "zipped")
-"""What these have acknowledged stays at its cluster, whichever broker dies."""
+"""The cluster keeps the acknowledged records of these kinds, whichever broker dies."""
 PAUSE_S = 0.02
 
 
@@ -38,7 +38,7 @@ class Site(NamedTuple):
 
 
 class Writer:
-    """Writes ``per_s`` records a second of one kind at one cluster, in a thread."""
+    """Writes ``per_s`` records per second of one kind at one cluster, in a thread."""
 
     def __init__(self, site: Site, kind: str, per_s: float) -> None:
         self.site, self.kind, self._per_s = site, kind, per_s
@@ -51,7 +51,7 @@ class Writer:
         self._thread.start()
 
     def stop(self) -> None:
-        """End it and wait until everything was answered."""
+        """Stop and wait until all requests are answered."""
         self._stop.set()
         self._thread.join()
 
@@ -59,7 +59,7 @@ class Writer:
         write = self._in_transactions if self.kind == "transactional" else self._plainly
         begun = time.monotonic()
         while not self._stop.is_set():
-            with suppress(KafkaException):  # a transaction that a broker's death ended: go on with a new producer
+            with suppress(KafkaException):  # a broker's death ended the transaction: continue with a new producer
                 write(begun)
 
     def _producer(self) -> Producer:
@@ -75,7 +75,7 @@ class Writer:
         producer.flush(120)
 
     def _in_transactions(self, begun: float) -> None:
-        """Every third transaction is aborted, after its records reached the log."""
+        """Write transactions. Every third is aborted after its records reached the log."""
         producer = self._producer()
         producer.init_transactions(60)
         turn = 0
@@ -111,11 +111,11 @@ class Writers:
         self.all = [Writer(site, kind, per_s) for site in sites for kind in kinds]
 
     def acknowledged(self, site: str) -> set[bytes]:
-        """Keys that this cluster promised to keep."""
+        """Keys that this cluster acknowledged and must keep."""
         return {key for w in self.all if w.site.name == site and w.kind in SURE for key in w.acknowledged}
 
     def wait_acknowledged(self, records: int, limit_s: float = 120.0) -> None:
-        """Wait until every writer that knows has so many acknowledged."""
+        """Wait until each writer of the kinds in `SURE` has this number of acknowledged records."""
         sure = [writer for writer in self.all if writer.kind in SURE]
         wait_until(lambda: all(len(w.acknowledged) >= records for w in sure), limit_s, f"{records} records of each")
 
@@ -130,6 +130,6 @@ class Writers:
         self.stop()
 
     def stop(self) -> None:
-        """End all; may be called twice."""
+        """Stop all writers. May be called twice."""
         for writer in self.all:
             writer.stop()

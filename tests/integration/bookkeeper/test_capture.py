@@ -1,4 +1,4 @@
-"""The capture on a real ZooKeeper: complete at first, then change by change, through every way to lose a connection."""
+"""The capture on a real ZooKeeper: the first snapshot, each change, and recovery from all kinds of lost connections."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ SESSION_S = 30.0
 
 @dataclass
 class Setting(Watched):
-    """One cluster of znodes, watched by a capture through a proxy."""
+    """The znodes of one cluster, observed by a capture through a proxy."""
 
     tree: Tree
     proxy: Proxy
@@ -53,7 +53,7 @@ class Setting(Watched):
         return self.in_step(made)
 
     def settled(self) -> None:
-        """Wait until the journal tells what ZooKeeper tells."""
+        """Wait until the journal's content equals ZooKeeper's."""
         wait_until(lambda: self.journal.standing() == self.tree.actual(), WAIT_S, "the journal to be complete")
 
 
@@ -68,7 +68,7 @@ def setting(zookeeper: ZooKeeper, client: ZooKeeperClient, own_root: str) -> Ite
 
 
 def expire(setting: Setting, capture: BookKeeperCapture) -> None:
-    """End the session on the server: whoever closes it need only know its id and password."""
+    """End the session on the server with a second client that uses the session's id and password."""
     client = capture._client
     assert client is not None
     client_id = client.client_id

@@ -1,4 +1,4 @@
-"""Real bookies are asked whether they still hold a ledger, before and after it was deleted."""
+"""Presence requests to real bookies, before and after the deletion of a ledger."""
 
 from collections.abc import Callable, Iterator
 
@@ -106,7 +106,7 @@ def test_a_bookie_that_is_not_registered_is_not_asked(writer: LedgerWriter, ask:
 
 @pytest.fixture(scope="module")
 def older_storage(start_cluster: Callable[..., SandboxCluster]) -> SandboxCluster:
-    """A bookie that keeps what was written in memory for minutes."""
+    """A bookie that keeps written entries in memory for minutes."""
     storage = "org.apache.bookkeeper.bookie.SortedLedgerStorage"
     settings = {"gcWaitTime": 1_000, "flushInterval": 600_000, "ledgerStorageClass": storage}
     return start_cluster(racks={"/rack1": 1}, autorecovery=0, settings=settings)

@@ -1,4 +1,4 @@
-"""Ledgers that BookKeeper's own client wrote, read from real bookies, also damaged, missing and silent ones."""
+"""Ledgers written by BookKeeper's client and read from real bookies, with damaged, missing and unresponsive copies."""
 
 from collections.abc import Callable, Iterator
 
@@ -42,7 +42,7 @@ def client(cluster: SandboxCluster) -> Iterator[ZooKeeperClient]:
 
 
 class Site:
-    """Readers of the cluster's ledgers; ``moved``: bookies that are reached at other addresses."""
+    """Readers of the cluster's ledgers. ``moved``: bookies that are reached at other addresses."""
 
     def __init__(self, client: ZooKeeperClient) -> None:
         self._client, self._paths = client, queries.paths_of(client, "/ledgers")
@@ -99,7 +99,7 @@ def written(ledger: int, first: int, last: int) -> dict[int, bytes]:
 
 
 def flipped(ledger: int, entry: int) -> Callable[[str, bytes], bytes]:
-    """What turns a byte of this entry's payload into another."""
+    """A function that changes one byte of this entry's payload."""
     good = payload(ledger, entry)
     return lambda _way, data: data.replace(good, bytes([good[0] ^ 1]) + good[1:])
 
@@ -145,10 +145,10 @@ def test_each_bookie_holds_its_stripe(writer: LedgerWriter, site: Site) -> None:
 def test_an_open_ledger_is_read_up_to_what_is_confirmed(writer: LedgerWriter, site: Site) -> None:
     handle = writer.create(2, 2, 2)
     writer.add(handle, 30)
-    writer.add(handle, 1)  # tells that those before it are confirmed
+    writer.add(handle, 1)  # confirms the previous entries
     reader = site.reader(handle.ledger)
     assert (site.read(handle.ledger), reader.last()) == (written(handle.ledger, 0, 29), 29)
-    writer.add(handle, 1)  # nobody fenced it
+    writer.add(handle, 1)  # fails if the ledger was fenced
     writer.close(handle)
 
 

@@ -1,4 +1,4 @@
-"""Deleting ledgers that nobody owns, on a real ZooKeeper: each only as it was ordered."""
+"""Deletion of ledgers without an owner on a real ZooKeeper. Each ledger is deleted only in its ordered version."""
 
 import pytest
 from kazoo.security import ACL, ANYONE_ID_UNSAFE, Permissions
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.servers
 
 
 def order(tree: Tree, ledger: int) -> RemovalOrder:
-    """To delete a ledger as it is now."""
+    """An order to delete a ledger in its current version."""
     found = one(tree.client, tree.paths, ledger, 0)
     assert found is not None
     return RemovalOrder(ledger, found[0]["version"], found[0]["ctime_ms"])

@@ -1,4 +1,4 @@
-"""A real bookie with a name for an id and a certificate: found by its registration, read over TLS."""
+"""A real bookie with a name as id and a certificate, located by its registration and read over TLS."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The Auditor's vote on a real ZooKeeper: taken, kept through lost sessions, shared, given back."""
+"""The Auditor vote on a real ZooKeeper: acquired, kept through lost sessions, shared and released."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field

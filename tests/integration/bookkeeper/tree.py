@@ -1,4 +1,4 @@
-"""BookKeeper's znodes written by hand under a root of their own, and a journal in memory."""
+"""Creates BookKeeper's znodes under a separate root. Also contains a journal in memory."""
 
 import threading
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ PASSWORD = b"~password~"
 
 
 class Tree:
-    """Writes through ``client``, which no test cuts."""
+    """Writes through ``client``, which no test disconnects."""
 
     def __init__(self, client: ZooKeeperClient, root: str) -> None:
         self.client, self.paths = client, BookKeeperPaths(root)
@@ -25,7 +25,7 @@ class Tree:
         self.make(f"{root}/LAYOUT", LAYOUT)
 
     def make(self, path: str, data: bytes = b"") -> None:
-        """Create a znode and its parents."""
+        """Create a znode and its parents, or overwrite it."""
         parent = path.rpartition("/")[0]
         if parent and self.client.look(parent) is None:
             self.make(parent)
@@ -35,11 +35,11 @@ class Tree:
             self.client.put(path, data, -1)
 
     def ledger(self, ledger: int, *bookies: str, state: LedgerState = LedgerState.CLOSED, length: int = 0) -> None:
-        """Write a ledger's metadata, whether it is there or not."""
+        """Write a ledger's metadata, whether the ledger exists or not."""
         self.make(self.paths.ledger(ledger), encoded(ledger, bookies or ("a:1", "b:1"), state, length))
 
     def ledgers(self, ids: Iterable[int]) -> None:
-        """Create many ledgers at once."""
+        """Create many ledgers in a few transactions."""
         wanted = list(ids)
         for parent in sorted({self.paths.ledger(i).rpartition("/")[0] for i in wanted}):
             self.make(parent)
@@ -58,7 +58,7 @@ class Tree:
         self.make(self.paths.lock(ledger), mark_codec.vote(worker))
 
     def actual(self) -> dict[int, tuple[int, int]]:
-        """mzxid and state of every ledger there is."""
+        """mzxid and state of every existing ledger."""
         return {
             record["ledger"]: (record["mzxid"], record["state"])
             for batch in queries.snapshot(self.client, self.paths, 0)
@@ -67,7 +67,7 @@ class Tree:
 
 
 def encoded(ledger: int, bookies: Iterable[str], state: LedgerState = LedgerState.CLOSED, length: int = 0) -> bytes:
-    """Metadata of a ledger of one fragment."""
+    """Metadata of a ledger with one fragment."""
     members = list(bookies)
     record: LedgerRecord = {
         "ledger": ledger, "mzxid": 0, "version": 0, "ctime_ms": 7, "seen_ms": 0, "state": int(state),
@@ -78,7 +78,7 @@ def encoded(ledger: int, bookies: Iterable[str], state: LedgerState = LedgerStat
 
 
 class MemoryJournal:
-    """Folds what is published, newest version first; may be told to fail."""
+    """Keeps the newest version of each published record. Fails the next ``failures`` calls of publish."""
 
     def __init__(self) -> None:
         self.all: list[Observation] = []
@@ -111,5 +111,5 @@ class MemoryJournal:
         return {i: (r["mzxid"], r["state"]) for i, r in known.items() if r["state"] != LedgerState.GONE}
 
     def published(self, topic: str = "ledgers") -> list[int]:
-        """Ids in the order in which they were published."""
+        """Ids in order of publication."""
         return [int.from_bytes(key, "big") for name, key, _ in self.all if name == topic]

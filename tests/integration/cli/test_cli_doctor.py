@@ -1,4 +1,4 @@
-"""trueup doctor on a real cluster: silent when all is well, exact when something is not, and it leaves nothing."""
+"""trueup doctor on a real cluster: no findings if it is healthy, exact findings otherwise, and nothing left behind."""
 
 import json
 import socket
@@ -39,7 +39,7 @@ def zookeeper(cluster: SandboxCluster) -> Iterator[KazooClient]:
 
 @pytest.fixture
 def doctor(cluster: SandboxCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Doctor:
-    """Runs it with the settings that fit the cluster and those given; exit code and rows by name."""
+    """Runs the command with settings that fit the cluster and ``given``. Returns the exit code and rows by name."""
     fitting = {
         "cluster.zookeeper": cluster.zookeeper.address,
         "cluster.autorecovery": json.dumps(cluster.autorecovery_urls),

@@ -1,4 +1,4 @@
-"""What `trueup doctor` says of links between real clusters."""
+"""The rows of `trueup doctor` for links between real clusters."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""trueup sandbox: up in the background, looked at, hurt, mended, shut down."""
+"""trueup sandbox: start in the background, status, faults, repair, and shutdown."""
 
 import json
 from collections.abc import Callable, Iterator

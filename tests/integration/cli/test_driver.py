@@ -1,4 +1,4 @@
-"""Spark's session ends in several ways, and another takes its place in the same process."""
+"""A Spark session that ends in different ways, and its replacement in the same process."""
 
 import os
 import time
@@ -40,7 +40,7 @@ def driver(new_root: Callable[[], Path], heard: list[str]) -> Iterator[Driver]:
     made.begin()
     yield made
     made.close(time.monotonic() + CLOSE_S)
-    # The session names an interpreter within ``root``, which goes; sessions of other tests would look for it.
+    # The session sets an interpreter below ``root``, which is deleted. Sessions of other tests would use its path.
     os.environ.clear()
     os.environ.update(before)
 
@@ -50,7 +50,7 @@ def killed(process: "Popen[bytes]") -> None:
 
 
 def stopped(_: "Popen[bytes]") -> None:
-    """As Spark does where its heartbeats went unanswered, because the machine slept."""
+    """Stop the context, as Spark does after missed heartbeats, for example after the machine was suspended."""
     context = SparkContext._active_spark_context
     assert context is not None
     context._jsc.stop()
@@ -81,14 +81,14 @@ def test_the_end_of_the_session_leaves_exceptions_of_other_jvms_readable(
     driver.close(time.monotonic() + CLOSE_S)
     other = Gateway("other", new_root(), "bookkeeper-4.17.3")
     try:
-        # py4j ends a loop by Java's NoSuchElementException.
+        # py4j ends a loop with Java's NoSuchElementException.
         assert list(other.java.java.util.ArrayList()) == []
     finally:
         other.close()
 
 
 def test_settings_that_spark_refuses_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYSPARK_PYTHON", "python3")  # which a session sets for good
+    monkeypatch.setenv("PYSPARK_PYTHON", "python3")  # a session sets this for the whole process
     settings = parse({
         "kafka": {"east": {"bootstrap": "none:1", "bit": 0}}, "logdirs": {"east": {}},
         "spark": {"memory": "512m", "master": "local[1]", "conf": {"spark.network.timeout": "1s"}},

@@ -1,4 +1,4 @@
-"""Pulsar's and BookKeeper's znodes written by hand under a root of their own, and a journal of owners in memory."""
+"""Creates Pulsar's and BookKeeper's znodes under a separate root. Also contains a journal of owners in memory."""
 
 import threading
 from collections.abc import Iterable, Mapping
@@ -25,7 +25,7 @@ DATA = {
 
 
 class Owners:
-    """Writes through ``client``, which no test cuts."""
+    """Writes through ``client``, which no test disconnects."""
 
     def __init__(self, client: ZooKeeperClient, root: str) -> None:
         self.client, self.paths, self.ledgers = client, PulsarPaths(root), LedgerPaths(f"{root}/ledgers")
@@ -33,7 +33,7 @@ class Owners:
             self.make(path)
 
     def make(self, path: str, data: bytes = b"") -> str:
-        """Create a znode and its parents, or write it."""
+        """Create a znode and its parents, or overwrite it."""
         parent = path.rpartition("/")[0]
         if parent and self.client.look(parent) is None:
             self.make(parent)
@@ -46,7 +46,7 @@ class Owners:
     def managed_ledger(
         self, *ledgers: int, owner: str = TOPIC, copies: Mapping[int, tuple[bool, bool]] = MappingProxyType({})
     ) -> str:
-        """A managed ledger that lists these. ``copies``: complete and bookkeeperDeleted of those in tiered storage."""
+        """A managed ledger with these ledgers. ``copies``: the flags complete and bookkeeperDeleted, if offloaded."""
         message = messages.ManagedLedger(ledgerInfo=[{"ledgerId": ledger} for ledger in ledgers])
         for info in message.ledgerInfo:
             if info.ledgerId in copies:
@@ -57,7 +57,7 @@ class Owners:
         return self.make(self.paths.node(owner), message.SerializeToString())
 
     def cursor(self, name: str, ledger: int = -1, compacted: int = -1, owner: str = TOPIC) -> str:
-        """A cursor of it."""
+        """A cursor of the managed ledger."""
         message = messages.Cursor(cursorsLedgerId=ledger)
         message.properties.add(name=b"CompactedTopicLedger", value=compacted)
         return self.make(f"{self.paths.node(owner)}/{name}", message.SerializeToString())
@@ -72,7 +72,7 @@ class Owners:
     def ledger(
         self, ledger: int, state: LedgerState = LedgerState.CLOSED, custom: dict[str, bytes] = DATA, ctime_ms: int = 7
     ) -> str:
-        """A ledger of the topic's data."""
+        """A ledger with the topic's data."""
         record: LedgerRecord = {
             "ledger": ledger, "mzxid": 0, "version": 0, "ctime_ms": ctime_ms, "seen_ms": 0, "state": int(state),
             "ensemble": 1, "quorum": 1, "ack_quorum": 1, "last_entry": 9, "length": 99,
@@ -94,7 +94,7 @@ class Owners:
         return {top}.union(*(self.all(f"{top}/{name.decode()}") for name in self.client.listing(top)[0]))
 
     def actual(self) -> dict[str, tuple[int, tuple[int, ...]]]:
-        """mzxid and ledgers of every node that points to some, or may."""
+        """mzxid and ledgers of every node that may point to ledgers."""
         found = {}
         for path in self.all(self.paths.ledgers) | (self.all(self.paths.schemas) if self._schemas() else set()):
             looked = self.client.look(path)
@@ -110,7 +110,7 @@ class Owners:
 
 
 class OwnersJournal:
-    """Folds what is published, newest version first; may be told to fail."""
+    """Keeps the newest version of each published node. Fails the next ``failures`` calls of publish."""
 
     def __init__(self) -> None:
         self.all: list[Pointers] = []
@@ -134,5 +134,5 @@ class OwnersJournal:
         return {path: (n.mzxid, n.ledgers) for path, n in known.items() if n.status is not OwnerStatus.GONE}
 
     def status(self, path: str) -> OwnerStatus | None:
-        """What was said last of a node."""
+        """The last published status of a node."""
         return self.nodes[path].status if path in self.nodes else None

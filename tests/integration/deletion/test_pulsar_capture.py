@@ -1,4 +1,4 @@
-"""The capture of owners on a real ZooKeeper: complete at first, then change by change, through lost connections."""
+"""The capture of owners on a real ZooKeeper: the first snapshot, each change, and recovery from lost connections."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ HIDDEN = [ACL(Permissions.ALL & ~Permissions.READ, ANYONE_ID_UNSAFE)]
 
 @dataclass
 class Setting(Watched):
-    """Owners of one cluster, watched by a capture through a proxy. ``now_ms``: what its clock shows."""
+    """The owners of one cluster, observed by a capture through a proxy. ``now_ms``: the capture's clock."""
 
     owners: Owners
     proxy: Proxy
@@ -47,11 +47,11 @@ class Setting(Watched):
         return self.in_step(made)
 
     def settled(self) -> None:
-        """Wait until the journal tells what ZooKeeper tells."""
+        """Wait until the journal's content equals ZooKeeper's."""
         wait_until(lambda: self.journal.standing() == self.owners.actual(), WAIT_S, "the journal to be complete")
 
     def told(self, path: str, status: OwnerStatus) -> None:
-        """Wait until this was said of a node."""
+        """Wait until this status of a node is published."""
         wait_until(lambda: self.journal.status(path) is status, WAIT_S, f"{path} to be {status.name}")
 
 

@@ -1,4 +1,4 @@
-"""Deleting ledgers on a real ZooKeeper: only what its owner has long let go of, whatever happens in between."""
+"""Deletion of ledgers on a real ZooKeeper: only unreferenced ledgers are deleted, despite concurrent changes."""
 
 import threading
 from collections.abc import Callable
@@ -30,7 +30,7 @@ SECRET = [make_digest_acl("else", "secret", all=True)]
 
 @pytest.fixture
 def owners(client: ZooKeeperClient, own_root: str) -> Owners:
-    """A forgotten ledger, closed, of a topic that lists a later one and has a cursor."""
+    """A closed ledger that its topic no longer lists. The topic lists a later ledger and has a cursor."""
     made = Owners(client, own_root)
     made.ledger(LEDGER)
     made.managed_ledger(8, 9)
@@ -46,7 +46,7 @@ def deleter(
     owners: Owners, client: ZooKeeperClient | None = None, meanwhile: Callable[[], Any] = lambda: None,
     verify: Verify = unverified,
 ) -> Deleter:  # fmt: skip
-    """``meanwhile`` happens after owner and ledger were read and before the transaction."""
+    """``meanwhile`` runs after the owner and the ledger were read and before the transaction."""
 
     def decode(ledger: int, data: bytes, stat: Stat) -> LedgerRecord:
         meanwhile()
@@ -262,7 +262,7 @@ DROPPED = ORDER._replace(dropped=True)
 
 
 class Verified:
-    """Takes every copy for verified, or raises; keeps what it was asked."""
+    """Verifies every copy successfully, or raises ``error``. Records all requests."""
 
     def __init__(self, error: TrueupError | None = None) -> None:
         self.error, self.asked = error, list[tuple[OffloadedCopy, OffloadFacts]]()

@@ -1,4 +1,4 @@
-"""A real Pulsar: every ledger of the cluster is one that a node of the owner that it names points to."""
+"""A real Pulsar: every ledger of the cluster is referenced by a node of the owner that its metadata names."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -41,7 +41,7 @@ READ_OWNER, COMPACTED_OWNER = "public/default/persistent/a%3Ab", "public/default
 
 @pytest.fixture(scope="module", params=[{}, COMPRESSED], ids=["plain", "compressed"])
 def cluster(request: pytest.FixtureRequest, new_root: Callable[[], Path]) -> Iterator[SandboxPulsar]:
-    """A topic with a cursor that has a ledger, one that has a schema and was compacted, one of delayed messages."""
+    """A topic with a cursor ledger, a compacted topic with a schema, and a topic with delayed messages."""
     with SandboxPulsar(new_root(), settings=DELAYING | request.param) as made:
         made.up()
         with Messages(made.service_url) as messages:
@@ -63,7 +63,7 @@ def cluster(request: pytest.FixtureRequest, new_root: Callable[[], Path]) -> Ite
 
 
 def delay(client: library.Client) -> None:
-    """Write messages for later, so many that some of their indexes go to ledgers."""
+    """Write enough delayed messages that some of their indexes are stored in ledgers."""
     client.subscribe(f"persistent://{DELAYED}", "sub/x", consumer_type=library.ConsumerType.Shared)
     producer = client.create_producer(f"persistent://{DELAYED}", batching_enabled=False)
     for _ in range(150):
@@ -83,20 +83,20 @@ def compacted_ledger(cluster: SandboxPulsar) -> int:
 
 
 def nodes(client: ZooKeeperClient) -> list[Pointers]:
-    """Everything that points to ledgers."""
+    """All nodes that point to ledgers."""
     found = chain.from_iterable(below(client, [PATHS.ledgers, PATHS.schemas]))
     told = (pointers_of(PATHS, node.path, node.data, node.stat, 0) for node in found if node.stat)
     return [node for node in told if node]
 
 
 def claims(client: ZooKeeperClient) -> dict[int, Claim]:
-    """What every ledger of the cluster says of itself."""
+    """The owner that each ledger's metadata names."""
     batches = snapshot(client, LedgerPaths("/ledgers"), 0)
     return {record["ledger"]: claim_of(record["custom"]) for batch in batches for record in batch.records()}
 
 
 def unowned(client: ZooKeeperClient) -> dict[int, Claim]:
-    """Ledgers that no node of their owner points to, or another cursor than they say."""
+    """Ledgers that no node of their owner references, or only a cursor other than the one in their metadata."""
     said = claims(client)
     owners = owned(client, PATHS, {claim.owner for claim in said.values() if claim.owner}, 0)
     return {
@@ -134,7 +134,7 @@ def test_a_cursor_with_a_ledger_of_its_own_points_to_it(
 
 @pytest.fixture(scope="module")
 def unloaded(cluster: SandboxPulsar, zookeeper_client: ZooKeeperClient) -> tuple[int, Pointers]:
-    """The compacted ledger, and what its cursor said until the topic was unloaded."""
+    """The compacted ledger, and its cursor's node before the topic was unloaded."""
     ledger = compacted_ledger(cluster)
     (cursor,) = owned(zookeeper_client, PATHS, [COMPACTED_OWNER], 0)[COMPACTED_OWNER][1:]
     unload(cluster, COMPACTED)

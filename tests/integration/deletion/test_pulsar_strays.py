@@ -1,5 +1,5 @@
-"""Objects in a real store that no owner points to: found, told by owner, and deleted only after a person's yes and one
-more look; whatever is in use stays, also when a listing lies."""
+"""Objects in a real store that no owner references: they are reported by owner, and deleted only after an approval and
+another check. Objects in use remain, even if a listing is wrong."""
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -35,7 +35,7 @@ def objects(new_root: Callable[[], Path]) -> Iterator[Objects]:
 
 
 class Owned:
-    """Owners in memory: what each lists, with the copies that it points to. ``meanwhile`` happens at a fresh look."""
+    """Owners in memory with their ledgers and referenced copies. ``meanwhile`` runs at each fresh read."""
 
     def __init__(self) -> None:
         self.owners: dict[str, Pointers] = {}
@@ -62,7 +62,7 @@ class Owned:
 
 
 class Setting:
-    """A bucket, owners, and the loop over both at a time of its own, in hours to come."""
+    """A bucket, owners, and the reconciler with a clock that is years ahead."""
 
     def __init__(
         self, objects: Objects, name: str, kind: type[ObjectStore] = ObjectStore, mode: str = "enforce"
@@ -237,7 +237,7 @@ def test_what_changed_after_the_yes_stays(make: Any, meanwhile: Callable[[Settin
 
 
 class Lying(ObjectStore):
-    """Lists what is not there, and not all that is."""
+    """Lists objects that do not exist, and omits objects that exist."""
 
     def objects(self) -> Iterator[list[Object]]:
         ghost = Pair(UIDS[3], 9)

@@ -1,4 +1,4 @@
-"""Copies in an object store: one that is whole is verified, and every other says what is wrong with it."""
+"""Copies in an object store: complete copies are verified, and each other copy is reported with its defect."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -38,7 +38,7 @@ def client(objects: Objects) -> Any:
 
 
 class Counting(ObjectStore):
-    """Counts what is read."""
+    """Counts the bytes that are read."""
 
     read_bytes = 0
 

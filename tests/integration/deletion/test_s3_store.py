@@ -1,4 +1,4 @@
-"""A real object store on loopback: what is there is told, what is deleted is looked for, errors say what to do."""
+"""A real object store on loopback: listings, confirmed deletions, and errors that state the remedy."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -38,7 +38,7 @@ def store(objects: Objects, request: pytest.FixtureRequest) -> ObjectStore:
 
 
 def raw(store: ObjectStore) -> "boto3.client":
-    """Another client, as a broker is one."""
+    """A second client, in the role of a broker."""
     return boto3.client(
         "s3", endpoint_url=store.place.endpoint, region_name=REGION, aws_access_key_id="x", aws_secret_access_key="y"
     )
@@ -140,7 +140,7 @@ def test_a_store_that_does_not_answer_is_asked_again_and_a_deletion_is_doubted(
 
 
 class Answering(BaseHTTPRequestHandler):
-    """Says one thing to everything, and repeats who asked."""
+    """Sends the same error to every request, with the request's credentials in the message."""
 
     status, code = 503, "SlowDown"
 

@@ -1,4 +1,4 @@
-"""Log directories of brokers that go away and come back, or lose a disk, beside brokers that stay."""
+"""Log directories of brokers that restart or lose a disk, while other brokers keep running."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -26,12 +26,12 @@ MB = 1 << 20
 STAYS, GOES = 1, 2
 TOPIC, EACH = "orders", 10 * MB
 FILLED = 1
-"""A partition of the broker that goes."""
+"""A partition of the broker that is killed."""
 SLOW, FAST = 300_000, 100 * MB
 WALL = "replication-offset-checkpoint.tmp"
-"""The broker writes a file of this name into each directory twice a second, and takes one offline where it cannot."""
+"""The broker writes this file to each directory twice per second. A failed write takes the directory offline."""
 SOON_S = 20.0
-"""A broker that is back is seen again within this; metadata of clients are read anew after five minutes."""
+"""A restarted broker is observed within this time. Clients refresh their metadata only after five minutes."""
 
 
 class Disked(OnVolumes, KafkaNode):
@@ -44,7 +44,7 @@ class Disked(OnVolumes, KafkaNode):
 
 
 class Loop:
-    """What `trueup run` does for one cluster, turn by turn."""
+    """The reconcile loop of `trueup run` for one cluster, run step by step."""
 
     def __init__(self, bootstrap: str) -> None:
         self.policy = Policy(mode="enforce", headroom_bytes=0, throttle_bytes_per_s=SLOW)
@@ -59,7 +59,7 @@ class Loop:
         self.policy = replace(self.policy, **policy)  # type: ignore[arg-type]
 
     def until(self, what: str, condition: Callable[[], object], limit_s: float = 120.0) -> None:
-        """Make turns until this holds after one."""
+        """Reconcile until the condition holds."""
 
         def turn() -> object:
             self.dirs.reconcile()
@@ -77,7 +77,7 @@ class Loop:
         return any(move.copied for move in self.ours(broker).moves)
 
     def idle(self, *brokers: int) -> bool:
-        """Whether nothing is left to do there, and nothing of ours but cordons is left."""
+        """Whether these brokers have no planned moves, and nothing of Trueup's except cordons."""
         seen = [(self.known(broker).decision, self.ours(broker)) for broker in brokers]
         return all(decision and not (decision.moves or ours.moves or ours.throttles) for decision, ours in seen)
 
@@ -93,7 +93,7 @@ def volumes(new_root: Callable[[], Path]) -> Iterator[dict[int, Volumes]]:
 
 @pytest.fixture(scope="module")
 def brokers(volumes: dict[int, Volumes], new_root: Callable[[], Path]) -> Iterator[Brokers]:
-    # Half a minute by default until a broker deletes for the first time.
+    # By default, a broker deletes no files in its first 30 seconds.
     settings = {"replica.high.watermark.checkpoint.interval.ms": 500, "log.initial.task.delay.ms": 500}
     with Brokers(new_root(), len(volumes), settings) as made:
         for plain in made.brokers.values():
@@ -110,7 +110,7 @@ def paths(volumes: dict[int, Volumes]) -> dict[int, list[str]]:
 
 @pytest.fixture(scope="module")
 def disks(brokers: Brokers, paths: dict[int, list[str]]) -> Iterator[LogDirsClient]:
-    """An operator's client. All of a topic is on the small disks; that of one broker was cordoned by hand."""
+    """An operator's client. All partitions of a topic are on the small disks. One of these is cordoned by hand."""
     with LogDirsClient(Endpoint("east", brokers.bootstrap, 0)) as made:
         homes = {number: (STAYS, GOES)[number % 2] for number in range(8)}
         made.place([ReplicaLocation(broker, TOPIC, number, paths[broker][0]) for number, broker in homes.items()])
@@ -147,7 +147,7 @@ def cordoned(disks: LogDirsClient, number: int) -> list[str]:
 
 
 def on(disks: LogDirsClient, number: int, path: str, topic: str = TOPIC) -> list[int]:
-    """Partitions that a directory holds."""
+    """Partitions in a directory."""
     found, rows = seen(disks, number), seen(disks, number).replicas
     home = found.place[path]
     mine = [row for row in range(len(rows)) if rows.name(row)[0] == topic and rows.home[row] == home]
@@ -159,7 +159,7 @@ def copying(loop: Loop, *brokers: int) -> None:
 
 
 def gone(loop: Loop, brokers: Brokers) -> str:
-    """Kill a broker, and wait until the others know; what is a problem then."""
+    """Kill a broker, wait until its absence is observed, and return the reported problem."""
     brokers.kill(GOES)
     loop.until("the broker to be away", lambda: loop.known(GOES).error.startswith("it is down"))
     (told,) = loop.dirs.left()
@@ -171,10 +171,10 @@ def back(loop: Loop) -> None:
 
 
 def elsewhere(brokers: Brokers, volumes: Volumes) -> None:
-    """Start a broker that is down on other ports."""
+    """Start a stopped broker on other ports."""
     old = brokers.brokers[GOES]
     (old.root / "ports.json").unlink()
-    made = Disked(brokers, volumes, GOES)  # while the old ports are kept
+    made = Disked(brokers, volumes, GOES)  # while the old ports are reserved
     old.close()
     brokers.brokers[GOES] = made
     brokers.start(GOES)
@@ -190,7 +190,7 @@ def test_what_is_set_on_a_broker_that_is_away_is_a_problem(loop: Loop, brokers: 
 def test_a_topic_is_made_while_the_broker_that_was_the_controller_is_away(loop: Loop, disks: LogDirsClient) -> None:
     client = loop.dirs.client
     assert isinstance(client, LogDirsClient)
-    client._admin._controller_id = GOES  # type: ignore[assignment]  # kafka-python's first value is None
+    client._admin._controller_id = GOES  # type: ignore[assignment]  # the initial value of kafka-python is None
     client.create_topic("meanwhile", {0: [STAYS]}, {})
     wait_until(lambda: "meanwhile" in seen(disks, STAYS).replicas.topics, SOON_S, "the partition")
 
@@ -238,10 +238,10 @@ def test_a_cordon_by_hand_that_equals_ours_outlasts_our_moves(
 def broken(
     loop: Loop, brokers: Brokers, disks: LogDirsClient, volumes: dict[int, Volumes], paths: dict[int, list[str]]
 ) -> str:
-    """The directory that a move goes to, offline from the middle of it on."""
+    """The target directory of a move, taken offline during the move."""
     loop.set(mode="observe")
     loop.until("nothing of ours to be there", lambda: loop.ours(GOES) == NOTHING and not cordoned(disks, GOES))
-    disks.place([ReplicaLocation(GOES, TOPIC, FILLED, paths[GOES][0])])  # the small one may be empty by now
+    disks.place([ReplicaLocation(GOES, TOPIC, FILLED, paths[GOES][0])])  # the small directory may be empty here
     wait_until(lambda: FILLED in on(disks, GOES, paths[GOES][0]), 60.0, "the partition to be there")
     write(brokers, FILLED, 2 * EACH)
     loop.set(mode="enforce", throttle_bytes_per_s=SLOW)
@@ -253,7 +253,7 @@ def broken(
 
 
 def rest(paths: dict[int, list[str]], broken: str) -> str:
-    """The directory that is left beside the small one."""
+    """The remaining directory besides the small one."""
     (left,) = [path for path in paths[GOES][1:] if path != broken]
     return left
 

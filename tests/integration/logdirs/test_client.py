@@ -1,4 +1,4 @@
-"""Log directories of a real broker: sizes of three volumes, moves, cordons, throttle, and what it refuses."""
+"""Log directories of a real broker: sizes of three volumes, moves, cordons, throttle, and rejected requests."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -61,7 +61,7 @@ def homes(logdirs: LogDirsClient, topic: str) -> list[str]:
 
 
 def copied(logdirs: LogDirsClient) -> int:
-    """Bytes that moves under way have written."""
+    """Bytes written by moves in progress."""
     found = seen(logdirs)
     return sum(int(found.replicas.size[move.future]) for move in found.moving)
 
@@ -145,7 +145,7 @@ def test_a_move_outlasts_the_broker_that_is_killed_in_it(
     wait_until(lambda: logdirs.throttled([NODE]) == {NODE: MB}, 180.0, "the throttle")
     target = next(path for path in dirs if path != homes(logdirs, "large")[0])
     logdirs.place([ReplicaLocation(NODE, "large", 0, target)])
-    # Killed before there are any, the broker may forget the move: see docs/logdirs.md.
+    # A broker that is killed before the first bytes may forget the move: see docs/logdirs.md.
     wait_until(lambda: copied(logdirs) > 0, 180.0, "the first bytes")
     broker.kill()
     broker.restart()

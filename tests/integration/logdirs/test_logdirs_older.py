@@ -1,4 +1,4 @@
-"""A broker that is older than cordons: what is done without them."""
+"""A broker version without support for cordons."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,9 +1,9 @@
-"""A driver of the placement stream as a process of its own, so that a test can kill it.
+"""A driver of the placement stream in a separate process that a test can kill.
 
     python -m tests.integration.placement.drive_placement JOB.json
 
-The job holds: settings, bootstrap, data, epoch, out. It runs the stream until it has taken everything, then
-publishes the job's topology again under the given epoch and writes what all buckets answer to ``out`` (.npy).
+The job contains: settings, bootstrap, data, epoch, out. The driver runs the stream until it has processed all records.
+Then it publishes the job's topology again with the given epoch and writes the answers of all buckets to ``out`` (.npy).
 """
 
 import json

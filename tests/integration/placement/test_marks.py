@@ -1,4 +1,4 @@
-"""Marks on a real ZooKeeper: every order gets its own answer, whatever else happens in the tree."""
+"""Marks on a real ZooKeeper: each order gets its own result, independent of concurrent changes in the tree."""
 
 import threading
 

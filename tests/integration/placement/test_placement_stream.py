@@ -1,4 +1,4 @@
-"""The placement stream on a real broker: exact against one bucket in one process, whatever is killed when."""
+"""The placement stream on a real broker: despite kills, the result equals that of one bucket in one process."""
 
 import json
 import signal
@@ -35,7 +35,7 @@ COMPARED = ["ledger", "mzxid", "version", "verdict", "rule", "copies", "racks", 
 
 def settings(master: str = "local[2]") -> dict[str, object]:
     conf = {} if master.startswith("local") else ON_CLUSTER
-    size = 1_100 if conf else 600  # a batch costs more on a cluster
+    size = 1_100 if conf else 600  # a batch has more overhead on a cluster
     spark = {"master": master, "buckets": 8, "max_records": size, "trigger_ms": 0, "memory": "1g", "conf": conf}
     return {"cluster": {"zookeeper": "127.0.0.1:1", "name": "c"}, "spark": spark}
 
@@ -50,10 +50,10 @@ def topology(epoch: int) -> Topology:
 
 
 def records() -> list[dict[str, object]]:
-    """Ledgers of every state, several versions of some, some deleted; shuffled, some twice.
+    """Ledgers in every state, some with several versions, some deleted, in random order with duplicates.
 
-    A later version keeps the fragments of the one before: which bookies a ledger left is remembered by arrival, and
-    batches differ.
+    A later version keeps the fragments of the previous one, because the bookies that a ledger left depend on the order
+    of arrival, and batches differ.
     """
     rng = np.random.default_rng(SEED)
     names = [b.id for b in topology(1).bookies]
@@ -78,7 +78,7 @@ def records() -> list[dict[str, object]]:
 
 
 def oracle() -> Rows:
-    """The same through one bucket in this process."""
+    """The expected result: the same records through one bucket in this process."""
     rows = [
         row(r["ledger"], *[f["bookies"] for f in r["fragments"]], quorum=2, state=r["state"], mzxid=r["mzxid"],
             version=r["version"], ctime_ms=r["ctime_ms"], seen_ms=1)
@@ -129,12 +129,12 @@ class Driver:
         return max((int(p.name) for p in done.glob("[0-9]*")), default=-1) if done.is_dir() else -1
 
     def reach_the_middle(self, process: subprocess.Popen[bytes], after: int) -> None:
-        """Wait until a batch after this one is under way."""
+        """Wait until a batch after ``after`` is in progress."""
         begun = self.data / "checkpoint" / "offsets"
         wait_for(lambda: self.committed() >= after and (begun / str(self.committed() + 1)).exists(), process, self.log)
 
     def kill_in_the_middle(self, process: subprocess.Popen[bytes], after: int) -> None:
-        """SIGKILL driver, JVM and workers while a batch after this one is under way."""
+        """SIGKILL driver, JVM and workers while a batch after ``after`` is in progress."""
         self.reach_the_middle(process, after)
         for each in [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]:
             kill(each)

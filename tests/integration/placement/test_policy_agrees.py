@@ -1,4 +1,4 @@
-"""What we say of BookKeeper's policy, against the policy itself: RackawareEnsemblePlacementPolicy in a JVM."""
+"""Trueup's model of BookKeeper's placement policy, compared with RackawareEnsemblePlacementPolicy in a JVM."""
 
 import random
 from collections import Counter
@@ -36,9 +36,9 @@ RACKS = {
 
 
 class Racks:
-    """The rack map that the policy asks: 127.RACK.x.y stands in RACKS[RACK], any other address in ``here``.
+    """The rack map of the policy: 127.RACK.x.y is in RACKS[RACK], any other address in ``here``.
 
-    ``silent``: it answers null for the default rack, which BookKeeper's own cache does not endure.
+    ``silent``: it returns null for the default rack, which BookKeeper's cache does not support.
     """
 
     class Java:
@@ -65,7 +65,7 @@ class Racks:
 
 
 class Policy:
-    """One policy object of BookKeeper's."""
+    """One BookKeeper policy object."""
 
     def __init__(
         self, gateway: JavaGateway, min_racks: int, enforce: bool, here: str | None = None, silent: bool = False
@@ -98,7 +98,7 @@ class Policy:
         return self._known[bookie]
 
     def set(self, *joining: Sequence[str], readonly: Sequence[str] = ()) -> None:
-        """Forget the cluster, then let these groups of writable bookies join one after the other."""
+        """Remove all bookies, then add these groups of writable bookies one after the other."""
         new = self._gateway.jvm.java.util.HashSet
         self._policy.onClusterChanged(new(), new())
         writable: list[str] = []
@@ -111,7 +111,7 @@ class Policy:
         return bool(self._policy.isEnsembleAdheringToPlacementPolicy(bookies, quorum, quorum).toString() != "FAIL")
 
     def attempts(self, ensemble: Sequence[str], quorum: int, repeats: int) -> list[list[str]]:
-        """Ensembles that as many calls of replaceToAdherePlacementPolicy made; empty ones where it failed."""
+        """Results of ``repeats`` calls of replaceToAdherePlacementPolicy. A failed call gives an empty list."""
         jvm = self._gateway.jvm
         bookies = self._ids(ensemble, jvm.java.util.ArrayList())
         out = []
@@ -123,7 +123,7 @@ class Policy:
         return out
 
     def replace(self, ensemble: Sequence[str], quorum: int, lost: Sequence[int]) -> list[str]:
-        """What BookKeeperAdmin.getReplacementBookiesByIndexes picks for these positions; empty where it gives up."""
+        """The choice of BookKeeperAdmin.getReplacementBookiesByIndexes for these positions. Empty if it fails."""
         jvm = self._gateway.jvm
         bookies = self._ids(ensemble, jvm.java.util.ArrayList())
         excluded = self._ids([ensemble[at] for at in lost], jvm.java.util.HashSet())
@@ -212,7 +212,7 @@ def _generated(rng: random.Random, racks: Sequence[int], unhealthy: float) -> Ca
         bad = rng.random() < unhealthy
         return rng.choice(racks), rng.choice([Status.READONLY, Status.LOST]) if bad else Status.WRITABLE
 
-    # Members lean towards one rack: that is what an outage leaves behind, and what the walk has to undo.
+    # Most members are in one rack, as after an outage. The replacement must correct this.
     lean = rng.random()
     members = tuple((racks[0], bookie()[1]) if rng.random() < lean else bookie() for _ in range(size))
     return Case(
@@ -321,7 +321,7 @@ def _reach(case: Case, local: str | None = None) -> Reach:
 
 
 def _moves(case: Case, policy: Policy, repeats: int = REPEATS) -> list[int]:
-    """How many copies each attempt that succeeded moved."""
+    """Number of copies that each successful attempt moved."""
     made = policy.attempts(case.ensemble, case.quorum, repeats)
     return [sum(a != b for a, b in zip(case.ensemble, one, strict=True)) for one in made if one]
 

@@ -1,4 +1,4 @@
-"""Marks and the Auditor's vote against BookKeeper itself: two racks, and workers that repair placement."""
+"""Marks and the Auditor vote with BookKeeper: two racks, and workers that repair placement."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -28,7 +28,7 @@ WAIT_S = 180.0
 
 
 class Auditor:
-    """Our vote, and what it was told."""
+    """Trueup's vote and its notifications."""
 
     def __init__(self, cluster: SandboxCluster) -> None:
         self.told: list[AuditorOrders] = []
@@ -39,7 +39,7 @@ class Auditor:
 
 @pytest.fixture(scope="module")
 def cluster(start_cluster: Callable[..., SandboxCluster]) -> SandboxCluster:
-    # A worker gives up a lock after 1/32 of that, and twice as long each time.
+    # A worker releases a lock after 1/32 of this time, doubled at each attempt.
     settings = {"lockReleaseOfFailedLedgerGracePeriod": 64_000}
     return start_cluster(racks={"/rack1": 3, "/rack2": 2}, autorecovery=1, daemons=False, settings=settings)
 
@@ -111,7 +111,7 @@ def racks(journal: MemoryJournal, ledger: int) -> set[str | None]:
 
 
 def written(cluster: SandboxCluster, writer: LedgerWriter, journal: MemoryJournal, down: str, ensemble: int = 2) -> int:
-    """A closed ledger written while these bookies were down."""
+    """A closed ledger written while the bookies ``down`` were stopped."""
     cluster.stop(down)
     wait_until(lambda: "" in statuses(journal), WAIT_S, f"{down} to be lost")
     ledger = writer.write(ensemble, ensemble, ensemble, ENTRIES)
@@ -243,7 +243,7 @@ def test_the_auditor_is_parked_until_the_vote_is_given_back(
     number = next(n for n in cluster.bookies if cluster.bookie_id(n) in members(journal, ledger))
     cluster.kill(f"bookie{number}")
     wait_until(lambda: "" in statuses(journal), WAIT_S, "the bookie to be lost")
-    # A mark of ours on a healthy ledger is worked off, so the daemon lives; the lost bookie's ledger stays unmarked.
+    # The worker removes a mark on a healthy ledger, which proves that the daemon runs. The other ledger stays unmarked.
     with closing(Witness(cluster)) as witness, witness.counting() as created:
         probe = writer.write(2, 2, 2, 1)
         Marks(client, paths).mark([order(client, paths, probe)])

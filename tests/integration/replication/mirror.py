@@ -1,4 +1,4 @@
-"""Two clusters, and a plain copy between them that says what it wrote where: what the sides of a link are tried on."""
+"""Two clusters, and a simple copy that returns the offset map. Tests use it to check the sides of a link."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,11 +19,11 @@ from trueup.state.common.errors import Retry
 from trueup.state.replication.offset_map import OffsetMap
 
 BORN = "born"
-"""Header of a copied record: where it was born. Such a record is not copied back there."""
+"""Header of a copied record with its origin. A record is not copied back to its origin."""
 
 
 class Side:
-    """One cluster with what tests do to it."""
+    """One cluster and the operations of tests on it."""
 
     def __init__(self, name: str, broker: Kafka, bit: int) -> None:
         self.name, self.broker = name, broker
@@ -34,13 +34,13 @@ class Side:
         self.groups = Committed(self.endpoint)
 
     def create(self, topic: str, partitions: int = 1, **config: str) -> None:
-        """Make a topic and wait until it is known."""
+        """Create a topic and wait until it is visible."""
         new = NewTopic(topic, partitions, 1, config={key.replace("_", "."): value for key, value in config.items()})
         self.admin.client.create_topics([new])[topic].result()
         wait_until(lambda: self.discovery.topics([topic], configs=False), 180.0, f"topic {topic} to be known")
 
     def write(self, topic: str, values: Sequence[str], partition: int = 0, born: Sequence[str] = ()) -> list[int]:
-        """Write values, each with its birthplace if they have one, and return their offsets."""
+        """Write values, each with its origin if given, and return their offsets."""
         offsets: list[int] = []
         writer = Producer({"bootstrap.servers": self.endpoint.address, "max.in.flight": 1, "linger.ms": 5})
         for value, place in zip(values, born or [""] * len(values), strict=True):
@@ -55,7 +55,7 @@ class Side:
         return offsets
 
     def read(self, topic: str, partition: int = 0, start: int = OFFSET_BEGINNING) -> list[tuple[int, str, str]]:
-        """Offset, value and birthplace of all records from an offset on."""
+        """Offset, value and origin of all records from an offset on."""
         reader = self._reader("reading", **{"enable.partition.eof": True})
         reader.assign([TopicPartition(topic, partition, start)])
         found = []
@@ -75,7 +75,7 @@ class Side:
         reader.close()
 
     def consume(self, group: str, topic: str, records: int) -> list[str]:
-        """Join a group, read so many records from where it stands, commit, and leave."""
+        """Join a group, read ``records`` records from its position, commit, and leave."""
         with self.member(group, topic) as reader:
             messages: list[str] = []
             while len(messages) < records:
@@ -87,7 +87,7 @@ class Side:
 
     @contextmanager
     def member(self, group: str, topic: str, protocol: str = "classic") -> Iterator[Consumer]:
-        """A consumer that is in a group and has its partitions. ``protocol``: consumer is that of KIP-848."""
+        """A consumer with partitions assigned in its group. ``protocol``: "consumer" is the protocol of KIP-848."""
         reader = self._reader(group, **{"group.protocol": protocol})
         reader.subscribe([topic])
         wait_until(
@@ -100,7 +100,7 @@ class Side:
 
     @staticmethod
     def _polled(reader: Consumer) -> bool:
-        """Polling lets it join; the record that may come is read again."""
+        """Poll, so that the consumer joins. A received record is read again later."""
         message = reader.poll(0.1)
         if message is not None and not message.error():
             reader.seek(TopicPartition(message.topic(), message.partition(), message.offset()))
@@ -117,7 +117,7 @@ class Side:
 
 
 def copy(source: Side, target: Side, topic: str, before: OffsetMap | None = None, partition: int = 0) -> OffsetMap:
-    """Copy what is new of a partition, but for records born at the target; the map of all that was copied so far."""
+    """Copy the new records of a partition, except those born at the target. Returns the map of all copies so far."""
     known = before or OffsetMap()
     start = max(known.until, 0)
     found = source.read(topic, partition, start)
@@ -133,7 +133,7 @@ def copy(source: Side, target: Side, topic: str, before: OffsetMap | None = None
 
 @contextmanager
 def sides(root: Path, west: Mapping[str, object] | None = None) -> Iterator[tuple[Side, Side]]:
-    """An eastern and a western cluster, both with an authorizer for whoever gives a name. ``west``: settings of it."""
+    """An eastern and a western cluster. Both authorize users that authenticate. ``west``: broker settings of west."""
     brokers = [
         Kafka(root / name, "256m", settings, security=Security(root / "keys"), name=name)
         for name, settings in (("east", None), ("west", west))
@@ -155,7 +155,7 @@ def sides(root: Path, west: Mapping[str, object] | None = None) -> Iterator[tupl
 
 
 def coordinated(groups: Committed) -> bool:
-    """Whether groups have a coordinator; the first question makes one."""
+    """Whether the cluster has a group coordinator. The first request creates it."""
     try:
         return groups.offsets(["first"]) == {"first": {}}
     except Retry:

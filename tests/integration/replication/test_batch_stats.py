@@ -11,7 +11,7 @@ pytestmark = pytest.mark.servers
 
 
 def filled(kafka: Kafka, topic: str, batch: int) -> list[LogId]:
-    """A topic of two partitions with 3,000 records each, so many a batch."""
+    """A topic with two partitions of 3,000 records each, ``batch`` records per batch."""
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(30)
     producer = Producer({"bootstrap.servers": kafka.bootstrap, "linger.ms": 500, "batch.num.messages": batch})
@@ -24,7 +24,7 @@ def filled(kafka: Kafka, topic: str, batch: int) -> list[LogId]:
 @pytest.mark.parametrize("batch", [1, 10, 500])
 def test_the_records_of_a_batch_are_counted(kafka: Kafka, batch: int) -> None:
     found = sample(Endpoint("east", kafka.bootstrap, 0), filled(kafka, f"of-{batch}", batch))
-    # A batch has 61 bytes before its records; each of these has 7 or 8 beside its value.
+    # A batch has 61 bytes before its records. Each record has 7 or 8 bytes besides its value.
     assert (found.per_batch, found.magic) == (batch, 2)
     assert found.record_bytes == pytest.approx(61 / batch + 27, abs=1)
 

@@ -1,4 +1,4 @@
-"""The batches path between two real clusters: what arrives, and that nothing is lost or doubled, whatever is killed."""
+"""The batches path between two real clusters: copied content, and no lost or duplicate records after kills."""
 
 import os
 import threading
@@ -42,7 +42,7 @@ def pair(new_root: Callable[[], Path]) -> Iterator[Pair]:
 
 
 def write(broker: Kafka, topic: str, records: int, first: int = 0, **settings: object) -> None:
-    """Numbered records to partition 0, ten to a batch or so."""
+    """Write numbered records to partition 0, about ten per batch."""
     producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 2, "batch.num.messages": 10, **settings})
     for number in range(first, first + records):
         producer.produce(topic, b"v%d" % number, b"%d" % number, partition=0, headers=[("n", b"%d" % number)])
@@ -51,7 +51,7 @@ def write(broker: Kafka, topic: str, records: int, first: int = 0, **settings: o
 
 
 def write_transactions(broker: Kafka, topic: str, count: int, each: int) -> None:
-    """Every third is aborted after its records reached the log."""
+    """Write transactions. Every third is aborted after its records reached the log."""
     producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic, "compression.type": "lz4"})
     producer.init_transactions(60)
     for turn in range(count):
@@ -91,7 +91,7 @@ def keys(broker: Kafka, topic: str) -> list[int]:
 
 
 def configure(broker: Kafka, resource: ConfigResource, name: str, value: str) -> None:
-    """Set one setting and wait until it is in force."""
+    """Change one setting and wait until it is in effect."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     wanted = ConfigResource(
         resource.restype,
@@ -103,7 +103,7 @@ def configure(broker: Kafka, resource: ConfigResource, name: str, value: str) ->
 
 
 def wait_at(copier: Copier, offset: int) -> Progress:
-    """Copy until partition 0 of the source is copied up to here; what was told then."""
+    """Copy until partition 0 of the source is copied up to ``offset``, and return the last progress."""
     told: list[Progress] = []
 
     def there() -> bool:
@@ -116,7 +116,7 @@ def wait_at(copier: Copier, offset: int) -> Progress:
 
 
 def headers_of(lease: Lease, at_target: bool = False) -> list[object]:
-    """Batch headers of partition 0 as they stand in a log."""
+    """Batch headers of partition 0 as stored in the log."""
     cluster = KafkaClient(lease.target if at_target else lease.source)
     where = LogId(lease.assignments[0].source.topic, 0)
     cluster.refresh([where.topic])
@@ -160,7 +160,7 @@ def test_own_records_behind_an_old_floor_are_not_foreign(pair: Pair) -> None:
     topic = pair.topic()
     write(pair.east, topic, 100)
     first = Copy(Batches(), pair.lease(topic)).to_the_end()
-    # As a copier leaves it that was killed while something was under way.
+    # The state after a copier was killed during a write.
     held = first.rows[LogId(topic, 0)].position
     old = replace(held, carry={**held.carry, "target": 0})
     write(pair.east, topic, 50, first=100)
@@ -245,7 +245,7 @@ def test_a_refused_batch_stops_its_partition_alone(pair: Pair) -> None:
 
 
 def test_what_follows_a_refused_batch_does_not_take_its_place(pair: Pair) -> None:
-    """Nothing is known of the producer yet: a broker takes whatever comes first from it."""
+    """The broker has no state of the producer, so it accepts any first sequence from it."""
     topic = pair.topic(west={"max.message.bytes": "2000"})
     producer = Producer({"bootstrap.servers": pair.east.bootstrap, "linger.ms": 0})
     for number in range(20):
@@ -305,7 +305,7 @@ def test_a_position_that_a_person_chose_holds(pair: Pair) -> None:
 
 
 def test_a_different_history_stops_instead_of_losing_records(pair: Pair) -> None:
-    """The position is gone and the link starts at the end: the target's records of this flow are not these."""
+    """The position is lost and the link starts at the end. The target contains other records of this flow."""
     topic = pair.topic()
     write(pair.east, topic, 100)
     lease = pair.lease(topic)
@@ -334,7 +334,7 @@ def test_a_cluster_tells_its_id(pair: Pair) -> None:
 
 
 def compacted(pair: Pair) -> Lease:
-    """A source that was compacted: holes in batches, gaps between them, control batches, aborted transactions."""
+    """A compacted source: holes in batches, gaps between batches, control batches, aborted transactions."""
     topic = pair.topic(east={
         "cleanup.policy": "compact", "segment.ms": "500", "min.cleanable.dirty.ratio": "0.01",
         "max.compaction.lag.ms": "500", "delete.retention.ms": "600000",
@@ -361,7 +361,7 @@ def compacted(pair: Pair) -> Lease:
     shapes: list[object] = []
 
     def still() -> bool:
-        """The pass of the cleaner that is under way ends."""
+        """Whether the current pass of the cleaner ended."""
         shapes.append(headers_of(lease))
         return len(shapes) > 40 and shapes[-1] == shapes[-40]
 
@@ -404,7 +404,7 @@ def test_producers_that_the_broker_forgot_are_found_in_the_log(pair: Pair) -> No
 
 
 def test_a_batch_that_a_forgetful_target_was_never_given_is_told(pair: Pair) -> None:
-    """Its producer forgotten, the target takes the batch behind it: the copy stops there and does not go past it."""
+    """The target expired the producer and accepts the next batch. The copy stops and does not advance."""
     topic, producer = pair.topic(), producer_id(1, EAST_TO_WEST)
     source = Producer({"bootstrap.servers": pair.east.bootstrap, "linger.ms": 0})
     for number in range(10):
@@ -444,7 +444,7 @@ def test_a_target_that_compresses_anew_is_understood(pair: Pair) -> None:
 
 
 def test_what_an_opened_lease_stands_at_can_be_kept_at_once(pair: Pair) -> None:
-    """A chosen position holds once: a lease that ends without a word must not make it hold again."""
+    """A chosen position applies once. It does not apply again after a lease that ends without a report."""
     topic = pair.topic()
     write(pair.east, topic, 100)
     lease = pair.lease(topic)
@@ -505,7 +505,7 @@ def test_both_ways_through_twenty_kills_of_workers_and_brokers(pair: Pair, tmp_p
 
 
 def test_time_runs_forward(pair: Pair) -> None:
-    """A record is at the target soon after it is at the source."""
+    """The delay between the source and the target is short."""
     topic = pair.topic()
     copier = Batches().open(pair.lease(topic))
     copier.copy(time.monotonic() + 0.2)

@@ -1,4 +1,4 @@
-"""What differs between two real clusters is found, done in order, and every refusal is told."""
+"""Differences between two real clusters are detected and applied in order. Every rejection is reported."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,7 +28,7 @@ def both(new_root: Callable[[], Path]) -> Iterator[tuple[Side, Side]]:
 
 
 def align(both: tuple[Side, Side], *topics: str, **more: object) -> list[Outcome]:
-    """One pass over topics of the same name."""
+    """One pass over topics with the same name on both sides."""
     alignment = Alignment(*(side.cluster for side in both))
     called = {topic: topic for topic in topics}
     seen = alignment.look(called)

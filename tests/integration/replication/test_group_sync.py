@@ -1,4 +1,4 @@
-"""Consumer groups go on at the other cluster, and back."""
+"""Consumer groups continue at the other cluster, and in the opposite direction."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,7 +26,7 @@ def values(start: int, end: int, name: str = "v") -> list[str]:
 
 
 def prepared(both: tuple[Side, Side], topic: str, ahead: int = 3) -> OffsetMap:
-    """Ten records copied to a topic that has ``ahead`` records of its own."""
+    """Ten records copied to a topic that already has ``ahead`` records."""
     east, west = both
     for side in both:
         side.create(topic)
@@ -89,7 +89,7 @@ def test_the_broker_itself_refuses_offsets_of_a_group_with_members(both: tuple[S
     west.commit("raced", {LogId("raced", 0): 1})
     looked = west.groups.states()
     with west.member("raced", "raced"), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(west.groups, "states", lambda: looked)  # it joins after we looked
+        patch.setattr(west.groups, "states", lambda: looked)  # it joins after the check
         row = passed(both, "raced", way, "raced")
         assert (row.action, "UNKNOWN_MEMBER_ID" in row.reason, at(west, "raced", "raced")) == ("failed", True, 1)
 

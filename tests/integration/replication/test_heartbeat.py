@@ -26,7 +26,7 @@ def both(new_root: Callable[[], Path]) -> Iterator[tuple[Side, Side]]:
 
 
 def arrived(heart: Heartbeat) -> Beat:
-    """Beat until one arrived."""
+    """Send heartbeats until one arrives."""
     found: list[Beat] = []
 
     def came() -> bool:

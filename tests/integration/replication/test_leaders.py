@@ -1,4 +1,4 @@
-"""Both paths where a cluster has several brokers, TLS and users: leaders change, strangers are refused."""
+"""Both paths with several brokers, TLS and users: leaders change, unauthorized clients are rejected."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.servers
 
 TOPIC, PARTITIONS, RECORDS = "everywhere", 4, 3_000
 ORDERLY = ("idempotent", "zipped", "transactional")
-"""Writers that keep their own order while leaders change."""
+"""Writers that preserve their order during leader changes."""
 
 
 @pytest.fixture(scope="module")
@@ -101,12 +101,12 @@ def test_leaders_change_on_both_sides_of_a_link(east: Brokers, west: Kafka, tmp_
 
 
 class Guarded:
-    """A topic whose records need both replicas of the east, and its copy."""
+    """A topic at east whose records require both replicas, and a copy to it."""
 
     def __init__(self, east: Brokers, west: Kafka, topic: str, connector: Connector) -> None:
         led_by_1 = NewTopic(topic, 1, replica_assignment=[[1, 2]], config={"min.insync.replicas": "2"})
         for client, new in ((west.client(), NewTopic(topic, 1)), (east.client(), led_by_1)):
-            admin = AdminClient(client)  # one that nothing holds is destroyed before it answers
+            admin = AdminClient(client)  # librdkafka destroys an unreferenced client before the response
             admin.create_topics([new])[topic].result(30)
         producer = Producer(west.client())
         for number in range(RECORDS):
@@ -118,7 +118,7 @@ class Guarded:
         self._copier = connector.open(replace(into_east, assignments=(Assignment(one, one, Position(), 0),)))
 
     def copy(self) -> bool:
-        """A short lease; whether all is copied."""
+        """Run a short lease. Returns whether all records are copied."""
         with suppress(Retry):
             self._copier.copy(time.monotonic() + 0.2)
         [row] = self._copier.progress()
@@ -130,7 +130,7 @@ class Guarded:
 
 
 class Outage(NamedTuple):
-    """What was counted while one replica was dead, and in the end; and what the target has."""
+    """Records counted during the failure of one replica and in total, and end offsets at the target."""
 
     during: int
     counted: int
@@ -139,8 +139,8 @@ class Outage(NamedTuple):
 
 @pytest.fixture(scope="module")
 def outages(east: Brokers, west: Kafka) -> Iterator[dict[str, Outage]]:
-    """The first two write what their leader appends and cannot confirm, the last what it refuses, as it knows by then
-    that it is alone."""
+    """The copies "records" and "batches" write records that the leader appends but cannot confirm. The leader rejects
+    the records of "refused", because it has already detected that it is alone."""
     admin = AdminClient(east.client())
     with ExitStack() as stack, ThreadPoolExecutor(3) as pool:
         copies = {
@@ -149,7 +149,7 @@ def outages(east: Brokers, west: Kafka) -> Iterator[dict[str, Outage]]:
         }
 
         def alone() -> bool:
-            with suppress(KafkaException):  # the broker that was asked is the one that was killed
+            with suppress(KafkaException):  # the request reached the killed broker
                 topics = admin.list_topics(timeout=5).topics
                 return all(topics[name].partitions[0].isrs == [1] for name in copies)
             return False
@@ -160,7 +160,7 @@ def outages(east: Brokers, west: Kafka) -> Iterator[dict[str, Outage]]:
             began = pool.map(Guarded.copy, early)
             wait_until(alone, 180.0, "the leader to be alone")
             list(began)
-            for some in (every, [copies["batches"]], [copies["batches"]]):  # it looks, reads, and then counts
+            for some in (every, [copies["batches"]], [copies["batches"]]):  # a batches copier looks, reads, then counts
                 list(pool.map(Guarded.copy, some))
             during = {name: copy.reached for name, copy in copies.items()}
         finally:
@@ -175,7 +175,7 @@ def test_records_below_min_insync_wait_and_stand_once(outages: dict[str, Outage]
 
 
 def refused(source: Endpoint, target: Endpoint) -> str:
-    """Why a link may never be. A broker that hangs up before its answer was read looks like one that died."""
+    """The reason for a permanent rejection. A connection that closes before the response may mean a dead broker."""
     why: list[str] = []
 
     def told() -> bool:

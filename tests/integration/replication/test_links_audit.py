@@ -1,4 +1,4 @@
-"""Active-active and rings: writers of every kind on every side, workers and brokers killed, whole logs compared."""
+"""Active-active links and rings: all kinds of writers, killed workers and brokers, comparison of whole logs."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.servers
 BITS = {"east": 0, "west": 1, "north": 2}
 CRASHES, EVERY_S = 5, 2.0
 LONG = pytest.mark.release
-"""What is left to `make release-check`: the other path copies in the same shape of links in every run."""
+"""Tests for `make release-check` only. Every run covers the same shape of links with the other path."""
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def sites(brokers: Mapping[str, Kafka], request: pytest.FixtureRequest) -> dict[
 
 @pytest.fixture
 def link(tmp_path: Path) -> Iterator[Callable[..., Worker]]:
-    """Starts workers, ``link(source, target, path, forward)``, that go with the test."""
+    """Starts workers, ``link(source, target, path, forward)``, and stops them at the end of the test."""
     started: list[Worker] = []
 
     def start(source: Site, target: Site, path: str, forward: bool) -> Worker:
@@ -69,7 +69,7 @@ def lease_of(source: Site, target: Site, path: str, forward: bool, flow: int) ->
 
 
 def prove(sites: Sequence[Site], workers: Sequence[Worker], more: Mapping[str, Callable[[], None]]) -> None:
-    """Write, hurt, and find every log right."""
+    """Write, inject faults, and audit all logs."""
     kinds = {f"crash of worker {number}": worker.crash for number, worker in enumerate(workers)}
     with Writers(sites, tuple(KINDS), 60.0) as writers:
         with Faults({**kinds, **more}, EVERY_S, seed=7) as faults:

@@ -1,6 +1,5 @@
-"""What MirrorMaker 2 is tested for, asked of links (MirrorConnectorsIntegrationBaseTest of Apache Kafka, scenarios as
-public facts): groups, settings and partitions. Topics keep their names, as with its IdentityReplicationPolicy.
-"""
+"""Scenarios of MirrorMaker 2's tests (MirrorConnectorsIntegrationBaseTest of Apache Kafka) for links: groups, settings
+and partitions. Topics keep their names, as with IdentityReplicationPolicy."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,7 +27,7 @@ def both(new_root: Callable[[], Path]) -> Iterator[tuple[Side, Side]]:
 
 
 def align(both: tuple[Side, Side], topic: str, exclude: tuple[str, ...] = EXCLUDED) -> None:
-    """One pass over a topic, and wait until the target shows what was done."""
+    """One pass over a topic. Waits until the changes are visible at the target."""
     alignment = Alignment(*(side.cluster for side in both))
 
     def due() -> int:
@@ -178,11 +177,11 @@ def test_partitions_added_at_the_source_are_added_and_groups_follow_there(both: 
 
 
 def change(side: Side, action: Action) -> None:
-    """What an operator does to a cluster."""
+    """Apply an action as an operator of a cluster."""
     [outcome] = Alignment(side.cluster, side.cluster).apply([action])
     assert outcome.result == "done"
 
 
 def own(side: Side, topic: str, setting: str) -> bool:
-    """Whether a topic has a setting of its own."""
+    """Whether the topic overrides this setting."""
     return side.discovery.topics([topic])[topic].configs[setting].own

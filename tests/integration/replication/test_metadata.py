@@ -1,4 +1,4 @@
-"""What a real cluster is found to have."""
+"""Discovery of a real cluster."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -38,7 +38,7 @@ def broker(new_root: Callable[[], Path]) -> Iterator[Kafka]:
 
 @pytest.fixture(scope="module")
 def east(broker: Kafka) -> Iterator[Discovery]:
-    """With a topic of three partitions: five records from time 1000 on in each of the first two."""
+    """A cluster with a topic of three partitions: five records from time 1000 on in each of the first two."""
     found = Discovery(Endpoint("east", broker.bootstrap, 0))
     new = [NewTopic("orders", 3, 1, config={"retention.ms": "-1", "cleanup.policy": "compact"})]
     for future in found.admin.client.create_topics(new).values():
@@ -57,12 +57,12 @@ def test_a_cluster_has_one_id(broker: Kafka, east: Discovery) -> None:
 
 
 def test_a_broker_that_knows_of_no_broker_yet_is_asked_again(broker: Kafka) -> None:
-    """So answers a broker of KRaft in its first moments; librdkafka's describe_cluster ends the process by it."""
+    """A KRaft broker may send this response during its start. librdkafka's describe_cluster then aborts the process."""
     asked: dict[bytes, int] = {}
     begins = Event()
 
     def changed(frame: bytes) -> bytes:
-        """Header of version 1 (no tagged fields), then the body."""
+        """A header of version 1 (no tagged fields), then the body."""
         answer = MetadataResponse.decode(frame[5:], version=asked[frame[:4]])
         if begins.is_set():
             answer.brokers, answer.topics = [], []
@@ -172,7 +172,7 @@ def test_a_wrong_password_is_told_as_such(broker: Kafka) -> None:
     def told() -> bool:
         try:
             Discovery(endpoint, admin).cluster_id()
-        except Retry:  # the broker did not answer in time
+        except Retry:  # the broker did not respond in time
             return False
         except Stop as stop:
             said.append(str(stop))

@@ -1,4 +1,4 @@
-"""The records path alone: transforms, many topics into one, what batches of the other path forbid, ends of sources."""
+"""The records path: transforms, many topics into one, conflicts with the batches path, ends of sources."""
 
 import random
 import time
@@ -110,7 +110,7 @@ def test_an_error_within_a_recovery_leaves_no_hole(records: Harness, monkeypatch
 
 
 def test_batches_that_may_not_go_on_stop_the_partition(pair: Pair, records: Harness) -> None:
-    # A broker forgets the producers of old records.
+    # A broker expires the producers of old records.
     fresh = [record._replace(timestamp=int(time.time() * 1000)) for record in numbered(10)]
     topic = records.topic()
     records.write("east", topic, {0: fresh})

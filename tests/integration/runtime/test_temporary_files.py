@@ -1,4 +1,4 @@
-"""What Spark's JVM unpacks and puts down for a while is in the data directory, where the next start clears it."""
+"""Spark's JVM keeps its temporary files in the data directory. The next start deletes them."""
 
 import sys
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from trueup.connectors.sandbox.jvm.processes import Process
 pytestmark = pytest.mark.servers
 WAIT_S = 240.0
 USED = ("spark-", "artifacts-", "liblz4-java-", "librocksdbjni")
-"""How the names begin of what a session with a stateful query puts there: else nothing would be shown."""
+"""Prefixes of the file names that a session with a stateful query creates."""
 WORK = """
 import sys
 import threading
@@ -30,8 +30,8 @@ threading.Event().wait()
 
 
 class Killed:
-    """Two runs of a session on one data directory, each killed amid its work. ``system``: their own directory for
-    temporary files of the system; ``first`` and ``second``: names in the JVM's after each run."""
+    """Two runs of a session on one data directory, each killed during its work. ``system``: the system's directory for
+    temporary files. ``first`` and ``second``: file names in the JVM's directory after each run."""
 
     def __init__(self, root: Path) -> None:
         self.system = root / "system"
@@ -39,7 +39,7 @@ class Killed:
         self.first, self.second = (self._run(root, number) for number in (1, 2))
 
     def _run(self, root: Path, number: int) -> set[str]:
-        # What names another directory on its command line goes by that, and all others by this.
+        # Processes with a directory on their command line use that one, all others use this one.
         environment = {"TMPDIR": str(self.system), "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={self.system}"}
         command = [sys.executable, "-c", WORK, root / "data", root / f"work{number}"]
         process = Process("session", command, root / f"session{number}.log", environment)

@@ -31,7 +31,7 @@ def root(new_root: Callable[[], Path]) -> Path:
 
 @pytest.fixture(scope="module")
 def started(root: Path) -> Iterator[list["subprocess.Popen[bytes]"]]:
-    """Sandboxes in processes of their own, one after the other in the same directory."""
+    """Sandboxes in separate processes, one after the other in the same directory."""
     made = [start(root)]
     yield made
     made[-1].kill()
@@ -40,7 +40,7 @@ def started(root: Path) -> Iterator[list["subprocess.Popen[bytes]"]]:
 
 @pytest.fixture
 def supervisor(root: Path, started: list["subprocess.Popen[bytes]"]) -> "subprocess.Popen[bytes]":
-    """The sandbox that runs, started again where a test ended it."""
+    """The running sandbox. It is restarted if a test ended it."""
     if started[-1].poll() is not None:
         started.append(start(root))
     return started[-1]

@@ -28,7 +28,7 @@ def create(client: Mapping[str, str], topic: str, partitions: int = 1) -> AdminC
 
 
 def write(client: Mapping[str, str], topic: str, records: int) -> list[str]:
-    """What did not arrive."""
+    """Write records and return the errors of those that failed."""
     failed = []
     producer = Producer({**client, "enable.idempotence": True})
     for number in range(records):

@@ -1,4 +1,4 @@
-"""The ZooKeeper client against a real server: recursive watches, bulk reads, comparison, and what lost answers mean."""
+"""The ZooKeeper client with a real server: recursive watches, bulk reads, comparison, and lost responses."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Captures of a real ZooKeeper whose data directory is put back to an older copy: they notice, and say nothing more."""
+"""Captures of a ZooKeeper that is restored from an older copy of its data: they detect this and stop publishing."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -25,7 +25,7 @@ LATER = range(100, 200)
 
 
 class Copied:
-    """A server with a copy of its data from before a ledger was closed, another one deleted, and others made."""
+    """A server with an older copy of its data. Later, one ledger is closed, one deleted, and others are created."""
 
     def __init__(self, root: Path) -> None:
         self.server, self.copy = ZooKeeper(root / "zookeeper"), root / "copy"
@@ -47,14 +47,14 @@ class Copied:
         wait_until(lambda: self.client.connected, WAIT_S, "the client to be back")
 
     def go_on(self) -> None:
-        """The cluster's life after the copy."""
+        """Apply the changes after the copy."""
         self.tree.ledger(OPENED)
         self.tree.delete(TEMPORARY)
         self.tree.ledgers(LATER)
         self.owners.managed_ledger(1, 2, OPENED, *LATER)
 
     def restore(self) -> None:
-        """Put the copy back, on which ids and zxids are given out again."""
+        """Restore the copy. The server then assigns ids and zxids again."""
         self.client.shut()
 
         def back() -> None:
@@ -68,12 +68,12 @@ class Copied:
         self.tree.client = self.owners.client = self.client
 
     def outrun(self) -> None:
-        """Write until the zxid is beyond all that was observed."""
+        """Write until the zxid is higher than all observed ones."""
         for ledger in (*LATER[:30], *range(1_000, 1_100)):
             self.tree.ledger(ledger, "c:1", "d:1")
 
     def known(self, **more: object) -> Known:
-        """What a journal of all that was published holds."""
+        """The content of a journal with all published records."""
         rows = self.journal.ledgers.items()
         live = sorted((i, r["mzxid"]) for i, r in rows if r["state"] != LedgerState.GONE)
         gone = sorted((i, r["mzxid"]) for i, r in rows if r["state"] == LedgerState.GONE)
@@ -82,7 +82,7 @@ class Copied:
         return Known(ids, mzxids, gone=ended, gone_zxids=ends, **{"zxid": zxid, **more})  # type: ignore[arg-type]
 
     def made(self) -> Known:
-        """The same, of ledgers alone that were made after the copy."""
+        """The same for ledgers created after the copy only."""
         known = self.known()
         later = np.isin(known.ledgers, LATER)
         return Known(known.ledgers[later], known.mzxids[later])
@@ -98,7 +98,7 @@ class Copied:
         return made
 
     def observed(self, known: Known) -> int:
-        """Have a capture publish everything, and end; records by then."""
+        """Run a capture until it has published everything. Returns the number of records."""
         capture = self.capture(known)
         wait_until(lambda: capture.health().synced, WAIT_S, "the capture to be in step")
         capture.close()
@@ -114,7 +114,7 @@ def copied(new_root: Callable[[], Path]) -> Iterator[Copied]:
 
 
 def refused(capture: BookKeeperCapture | Owning) -> str:
-    """What a capture says that does not get in step."""
+    """The problem of a capture that does not synchronize."""
     wait_until(lambda: capture.health().problem or capture.health().synced, WAIT_S, "the capture to say something")
     found = capture.health()
     capture.close()

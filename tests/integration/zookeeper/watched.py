@@ -1,4 +1,4 @@
-"""A capture that watches ZooKeeper through a proxy."""
+"""A capture that observes ZooKeeper through a proxy."""
 
 from collections.abc import Callable
 from typing import Protocol, TypeVar
@@ -10,7 +10,7 @@ WAIT_S = 180.0
 
 
 class Health(Protocol):
-    """Of any capture."""
+    """The health of any capture."""
 
     @property
     def connected(self) -> bool: ...
@@ -20,7 +20,7 @@ class Health(Protocol):
 
 
 class Capture(Protocol):
-    """What the captures have in common."""
+    """Common part of all captures."""
 
     def health(self) -> Health: ...
 
@@ -34,12 +34,12 @@ class Watched:
     proxy: Proxy
 
     def in_step(self, capture: C) -> C:
-        """The capture, once it has read everything."""
+        """Wait until the capture is synchronized, and return it."""
         wait_until(lambda: capture.health().synced, WAIT_S, "the capture to be in step")
         return capture
 
     def lose(self, capture: Capture, meanwhile: Callable[[], None]) -> None:
-        """Cut the connection, let things happen, and let it come back."""
+        """Cut the connection, run ``meanwhile``, and restore the connection."""
         self.proxy.open = False
         self.proxy.cut()
         wait_until(lambda: not capture.health().connected, WAIT_S, "the loss to be noticed")

@@ -1,4 +1,4 @@
-"""`python -m tests.simulation [--deletion] --seeds N [--seed FIRST] [--verbose]`: simulate; 1 if a check fails."""
+"""`python -m tests.simulation [--deletion] --seeds N [--seed FIRST] [--verbose]`: simulate; exit code 1 on failure."""
 
 import argparse
 import logging

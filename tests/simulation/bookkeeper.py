@@ -1,8 +1,8 @@
-"""BookKeeper's rack-aware choices over bookies by name, written apart from `state` so that each can refute the other.
+"""BookKeeper's rack-aware placement over bookie names, independent of `state`, to reveal errors in either.
 
 Rules: isEnsembleAdheringToPlacementPolicy, replaceBookie and replaceToAdherePlacementPolicy of
 RackawareEnsemblePlacementPolicyImpl (4.17). Where BookKeeper shuffles, a function calls ``pick`` with the candidates:
-the workers of the model draw one, `every` goes through all.
+the workers of the model draw one at random, `every` iterates over all.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Racks:
-    """What the policy of a worker knows: rack of every bookie, which are writable, and its settings."""
+    """Input of a worker's placement policy: rack of every bookie, writable bookies, and settings."""
 
     rack: Mapping[str, str]
     writable: frozenset[str]
@@ -40,7 +40,7 @@ def adheres(ensemble: Sequence[str], quorum: int, racks: Racks) -> bool:
 
 
 def refill(ensemble: Sequence[str], lost: Sequence[int], racks: Racks, pick: Pick) -> dict[int, str] | None:
-    """A bookie for every lost position, one after the other against the unchanged ensemble; None: not enough."""
+    """A replacement for each lost position, chosen in turn against the unchanged ensemble; None: too few bookies."""
     chosen: dict[int, str] = {}
     for at in sorted(lost):
         free = [b for b in racks.choosable() if b not in ensemble and b not in chosen.values()]
@@ -55,7 +55,7 @@ def refill(ensemble: Sequence[str], lost: Sequence[int], racks: Racks, pick: Pic
 
 
 def relocate(ensemble: Sequence[str], quorum: int, racks: Racks, pick: Pick) -> list[str] | None:
-    """The ensemble that the walks from all starts end in, as replaceToAdherePlacementPolicy chooses among them."""
+    """The resulting ensemble over the walks from all starts, selected as in replaceToAdherePlacementPolicy."""
     best: list[str] | None = None
     fewest = len(ensemble) + 1
     for start in range(len(ensemble)) if worth_walking(quorum, racks) else ():
@@ -76,7 +76,7 @@ def moved(before: Sequence[str], after: Sequence[str]) -> int:
 
 
 def walk(ensemble: Sequence[str], quorum: int, racks: Racks, start: int, pick: Pick) -> list[str] | None:
-    """One walk round the ring; None where it gets stuck."""
+    """One walk around the ensemble; None if it gets stuck."""
     size, need = len(ensemble), min(quorum, racks.least)
     provisional, usable = list(ensemble), set(racks.choosable())
     taken: list[str] = []
@@ -99,7 +99,7 @@ def walk(ensemble: Sequence[str], quorum: int, racks: Racks, start: int, pick: P
 
 
 def covers(taken: Sequence[str], candidate: str, size: int, quorum: int, need: int, racks: Racks) -> bool:
-    """Can every window that holds the next place still reach enough racks with this candidate in it?"""
+    """Whether, with this candidate, every window that contains the next position can still reach enough racks."""
     if quorum < 2:
         return True
     at = len(taken)
@@ -112,7 +112,7 @@ def covers(taken: Sequence[str], candidate: str, size: int, quorum: int, need: i
 
 
 def every(run: Callable[[Pick], T], alike: Callable[[str], object]) -> Iterator[T]:
-    """Results of ``run`` under all choices; candidates that are ``alike`` are tried once."""
+    """Results of ``run`` for all choices. Of candidates that are equal under ``alike``, one is tried."""
     script: list[int] = []
     while True:
         widths: list[int] = []
@@ -133,7 +133,7 @@ def every(run: Callable[[Pick], T], alike: Callable[[str], object]) -> Iterator[
 
 
 def can_refill(ensemble: Sequence[str], lost: Sequence[int], racks: Racks, refusing: frozenset[str]) -> bool:
-    """Can it come out well, every new member taking the copy?"""
+    """Whether some choice succeeds, with every new member accepting the copy."""
 
     def alike(bookie: str) -> object:
         return racks.rack[bookie], bookie in refusing
@@ -143,7 +143,7 @@ def can_refill(ensemble: Sequence[str], lost: Sequence[int], racks: Racks, refus
 
 
 def can_relocate(ensemble: Sequence[str], quorum: int, racks: Racks, refusing: frozenset[str]) -> bool:
-    """Can it come out well: is there a clean walk that no other start has to beat?"""
+    """Whether some choice succeeds: a clean walk exists that no other start has to beat."""
 
     def alike(bookie: str) -> object:
         return bookie if bookie in ensemble else (racks.rack[bookie], bookie in refusing)

@@ -1,7 +1,7 @@
-"""What must hold, told from the true state of the cluster and from what reached Trueup's door; never from its insides.
+"""Invariants, checked against the true state of the cluster and the input of Trueup, never its internal state.
 
-Allowed is one race only, the one that a version check cannot see: the liveness of a bookie that changed after the last
-list of bookies that Trueup was given. Everything about the ledger itself is held against the instant of the write.
+One race is allowed, as a version check cannot detect it: the liveness of a bookie that changed after the last list of
+bookies that Trueup received. The ledger itself is checked at the time of the write.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,15 +21,15 @@ from trueup.streams.placement.report import PlacementReport
 
 
 class Violation(AssertionError):  # noqa: N818
-    """A checker's complaint."""
+    """A failed check."""
 
 
 LEAST_REFUSAL_MS = REFUSE_MS - 86_400_000
-"""Clocks may differ by some hours."""
+"""Allows for clock skew of some hours."""
 
 
 class Rank(IntEnum):
-    """Verdicts of fragments, the worst of which is the ledger's."""
+    """Verdicts of fragments. The worst is the verdict of the ledger."""
 
     TRUE = 0
     OPEN = 1
@@ -52,7 +52,7 @@ VERDICT = {
 
 @dataclass
 class Attendance:
-    """Which bookies are present, missed and given up, from the lists that were given and the settings in force."""
+    """Present, missing and lost bookies, derived from the received lists and the settings in force."""
 
     last: dict[str, Sighting] = field(default_factory=dict)
     since: dict[str, int] = field(default_factory=dict)
@@ -92,7 +92,7 @@ class Attendance:
 
 @dataclass(frozen=True)
 class Oracle:
-    """Judges ledgers one by one, by brute force. ``before``: as `racks`, with bookies that are missed writable."""
+    """Judges ledgers one by one, by brute force. ``before``: `racks` with missing bookies counted as writable."""
 
     racks: Racks
     before: Racks
@@ -100,7 +100,7 @@ class Oracle:
 
     @property
     def about(self) -> tuple[object, ...]:
-        """All that its verdicts depend on."""
+        """All inputs of the verdicts."""
         seen = self.seen
         racks = (self.racks.writable, self.before.writable, tuple(sorted(self.racks.rack.items())), self.racks.enforce)
         return *racks, self.racks.least, frozenset(seen.since), frozenset(seen.given_up), seen.held
@@ -142,7 +142,7 @@ class Oracle:
 
 
 class Checkers:
-    """All checks of one run. Whoever drives the run tells what goes past; each method raises `Violation`."""
+    """All checks of one run. The driver of the run reports every event; each method raises `Violation`."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -160,10 +160,10 @@ class Checkers:
         self.marks_written = 0
         self._bounds: dict[Any, set[Verdict]] = {}
 
-    # What reached Trueup
+    # Input of Trueup
 
     def tick(self, now_ms: int) -> None:
-        """Trueup looks at what it knows of the bookies, if it was told of any since its start."""
+        """Trueup evaluates its list of bookies, if it received one since its start."""
         self.clock_ms = now_ms
         if not self.blind:
             self.attendance.judge(self.policy, now_ms)
@@ -172,7 +172,7 @@ class Checkers:
         self.policy = policy
 
     def remembered(self) -> None:
-        """A topology reached the journal: what was known of the bookies survives a crash."""
+        """A topology was written to the journal: the bookie state survives a crash."""
         self.published = deepcopy(self.attendance)
 
     def restarted(self) -> None:
@@ -188,12 +188,12 @@ class Checkers:
         self.attendance.judge(self.policy, self.clock_ms)
 
     def told(self, marks: Rows) -> None:
-        """Marks of a batch, just before Trueup hears of them."""
+        """Marks of a batch, just before Trueup processes them."""
         for ledger, zxid in zip(marks["ledger"].tolist(), marks["zxid"].tolist(), strict=True):
             self.marks_told[ledger] = max(zxid, self.marks_told.get(ledger, -1))
 
     def folded(self, arrived: Iterable[tuple[int, int, frozenset[str]]]) -> None:
-        """Newest rows (ledger, mzxid, members) of one batch: what can be known of members that were dropped."""
+        """Newest rows (ledger, mzxid, members) of one batch: the members that were observably dropped."""
         for ledger, mzxid, members in arrived:
             before, were = self.newest.get(ledger, (-1, frozenset()))
             if mzxid > before:
@@ -206,10 +206,10 @@ class Checkers:
         self.drops.clear()
         self.newest.clear()
 
-    # What Trueup did
+    # Actions of Trueup
 
     def marking(self, ledger: Ledger, version: int) -> None:
-        """Just before a mark is written. The version check passed, so the ledger is as it was freshly read."""
+        """Called before a mark is written. The version check passed: the ledger was read in its current version."""
         policy, about = self.policy, f"ledger {ledger.id}"
         if policy.mode == "observe":
             raise Violation(f"{about} was marked in observe mode")
@@ -233,8 +233,8 @@ class Checkers:
             raise Violation(f"ledger {ledger.id}: a mark of {mark.authors} that had been seen was written")
 
     def _refusing(self, ledger: Ledger) -> frozenset[str]:
-        """Bookies that refuse it, as anybody who saw them go from its metadata can know: their registration is older
-        than that, so whatever they remember they still do, and it was not a week ago."""
+        """Bookies that refuse the ledger, as far as its metadata show: they were dropped after their
+        registration and less than a week ago, so their process may still remember the ledger."""
         now_ms, found = self.world.now_ms, []
         for bookie in self.world.bookies.values():
             zxid, told_ms = self.drops.get((ledger.id, bookie.id), (-1, 0))
@@ -243,9 +243,9 @@ class Checkers:
         return frozenset(found)
 
     def marked(self, ledger: Ledger) -> None:
-        """Just after a mark was written.
+        """Called after a mark was written.
 
-        Marks of ledgers that are true again are allowed above the cap: any worker takes them away at sight.
+        Marks of ledgers that are true again may exceed the cap: any worker removes such a mark when it reads it.
         """
         self.marks_written += 1
         ours = [i for i, mark in self.world.marks.items() if set(mark.authors) == {TRUEUP} and self._counts(i)]
@@ -263,10 +263,10 @@ class Checkers:
         if set(mark.authors) != {TRUEUP}:
             raise Violation(f"ledger {ledger}: a mark written by {mark.authors} was withdrawn")
 
-    # What became of it
+    # Results
 
     def oracle(self) -> Oracle:
-        """Judges by what Trueup was told of the bookies."""
+        """Judges by the list of bookies that Trueup received."""
         racks = {b: s.rack or DEFAULT for b, s in self.attendance.last.items()}
         before = self.writable | (self.was_writable & self.attendance.missing)
         least, enforce = self.world.least, self.world.enforce
@@ -276,14 +276,14 @@ class Checkers:
         )  # fmt: skip
 
     def step(self) -> None:
-        """After every step of the cluster."""
+        """Called after every step of the cluster."""
         for ledger, authors in self.world.fenced:
             if TRUEUP in authors:
                 raise Violation(f"ledger {ledger} was fenced through a mark of ours")
         self.world.fenced.clear()
 
     def bounds(self, ledger: Ledger) -> set[Verdict]:
-        """The verdict if nobody refuses it, and if all do that ever held it."""
+        """The verdicts for two cases: no bookie refuses the ledger, and every former member does."""
         ever = frozenset(b for b, zxid in ledger.members_ever.items() if zxid)
         oracle = self.oracle()
         fragments = tuple((*f.bookies, ledger.hollow(at)) for at, f in enumerate(ledger.fragments))
@@ -293,10 +293,10 @@ class Checkers:
         return self._bounds[about]
 
     def shown(self, placed: PlacementReport, held: Mapping[int, int], now_ms: int) -> None:
-        """What the API says, with the ledgers in the versions that the capture holds: no verdict is told of more
-        ledgers than can have it, and a list that is not told to be incomplete lacks those only that wait."""
+        """Checks the API, for ledgers in the versions that the capture holds: no verdict has a higher count than
+        possible, and a list that is not marked as incomplete lacks only pending ledgers."""
         status = placed.status(now_ms, runs=True)
-        # Before Trueup has been told of bookies, it can have no verdict.
+        # Without a list of bookies Trueup can have no verdict.
         may = {number: frozenset() if self.blind else self._may(number, mzxid) for number, mzxid in held.items()}
         counts, late = status["counts"], status["not_judged"]
         for verdict in Verdict:
@@ -312,25 +312,25 @@ class Checkers:
                 raise Violation(f"the API lists {said}, {late} not judged, and {wrong} are otherwise: {may}")
 
     def _may(self, number: int, mzxid: int) -> frozenset[Verdict]:
-        """Verdicts that a ledger may have; all of them, where the capture could not know better."""
+        """Possible verdicts of a ledger; all of them if the captured version or the list of bookies is outdated."""
         ledger = self.world.ledgers.get(number)
         if ledger is None or ledger.mzxid != mzxid or not ledger.members <= self.attendance.last.keys():
             return frozenset(Verdict)
         return frozenset(self.bounds(ledger))
 
     def todo(self) -> list[int]:
-        """Ledgers that BookKeeper could still make better for sure."""
+        """Ledgers that BookKeeper can certainly still improve."""
         return [i for i, ledger in self.world.ledgers.items() if self.bounds(ledger) == {Verdict.DRIFTED}]
 
     def ours(self) -> list[int]:
-        """Marks of ours that have to go: nobody else wrote them, their ledger can be read, and that all targets refuse
-        it, if they do, could be known."""
+        """Our marks that must be removed: no other client wrote them, the ledger is readable, and a refusal by all
+        targets is observable."""
         ledgers = self.world.ledgers
         marked = [i for i, mark in self.world.marks.items() if set(mark.authors) == {TRUEUP}]
         return [i for i in marked if i in ledgers and not ledgers[i].unreadable and len(self.bounds(ledgers[i])) == 1]
 
     def board(self, findings: Rows, marks: Rows) -> None:
-        """The board equals the true state, once everything was said."""
+        """The board equals the true state after all changes were published."""
         found = {int(row["ledger"]): row for row in findings}
         for ledger in self.world.ledgers.values():
             row, bounds = found.pop(ledger.id, None), self.bounds(ledger)

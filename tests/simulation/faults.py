@@ -1,4 +1,4 @@
-"""What can go wrong, when, and how often. One `Faults` is asked by every seam of a simulated run."""
+"""The faults, their times and rates. All seams of a simulated run use one `Faults`."""
 
 from collections.abc import Sequence
 from random import Random
@@ -7,11 +7,11 @@ from trueup.state.common.errors import Retry
 
 
 class Crash(BaseException):
-    """Trueup is gone from one instant to the next; no handler of errors may catch it."""
+    """Trueup crashes; no error handler may catch this."""
 
 
 class Faults:
-    """``fuse``: how many more seams Trueup passes before it crashes, -1: it does not."""
+    """``fuse``: number of further seams before Trueup crashes; -1: no crash."""
 
     def __init__(self, rng: Random) -> None:
         self.rng = rng
@@ -46,11 +46,11 @@ class Faults:
         return self.on and self.rng.random() < share
 
     def clock(self, now_ms: int) -> int:
-        """What Trueup's clock shows."""
+        """The time of Trueup's clock."""
         return (now_ms if self.frozen_ms is None else self.frozen_ms) + self.jumped_ms
 
     def stir(self, now_ms: int) -> None:
-        """Begin or end faults of the surroundings."""
+        """Start or end faults of the environment."""
         rng = self.rng
         if rng.random() < 0.10:
             self.fuse = rng.randint(0, 14)
@@ -59,14 +59,14 @@ class Faults:
         if rng.random() < 0.04:
             self.frozen_ms = now_ms
         elif self.frozen_ms is not None and rng.random() < 0.4:
-            # It goes on from where it stood: a clock does not make up for what it missed.
+            # The clock continues from its frozen time and does not catch up.
             self.jumped_ms += self.frozen_ms - now_ms
             self.frozen_ms = None
         if rng.random() < 0.01:
             self.jumped_ms += rng.choice((5_000, 60_000, 3_600_000))
 
     def end(self, now_ms: int) -> None:
-        """From now on everything works."""
+        """End all faults."""
         if self.frozen_ms is not None:
             self.jumped_ms += self.frozen_ms - now_ms
         self.frozen_ms, self.fuse = None, -1
@@ -74,7 +74,7 @@ class Faults:
 
 
 def shuffled(rng: Random, items: Sequence[object], share: float) -> list[object]:
-    """The items with some neighbours exchanged."""
+    """The items with some adjacent pairs swapped."""
     out = list(items)
     for at in range(len(out) - 1):
         if rng.random() < share:

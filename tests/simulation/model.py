@@ -1,8 +1,8 @@
-"""A BookKeeper cluster in memory: bookies, ledgers, marks and the workers that consume them.
+"""An in-memory BookKeeper cluster: bookies, ledgers, marks and the workers that process them.
 
-Time is an integer of ms that `World.advance` moves; every write takes the next zxid, as in ZooKeeper. Nothing here
-knows Trueup. Sources of the workers' behaviour: ReplicationWorker, LedgerChecker, ZkLedgerUnderreplicationManager and
-ScanAndCompareGarbageCollector of 4.17.
+Time is an integer of ms that `World.advance` increases; every write increments the zxid, as in ZooKeeper. This module
+is independent of Trueup. Sources of the workers' behaviour: ReplicationWorker, LedgerChecker,
+ZkLedgerUnderreplicationManager and ScanAndCompareGarbageCollector of 4.17.
 """
 
 from dataclasses import dataclass, field
@@ -21,8 +21,8 @@ TRUEUP = "trueup"
 
 @dataclass
 class Bookie:
-    """``handles``: ledgers that its process wrote or was told to fence. ``dropped``: those of them that it collected,
-    with the time when it was last asked for them. Both go with the process."""
+    """``handles``: ledgers that its process wrote or fenced. ``dropped``: those that it has garbage-collected, with the
+    time of the last request. Both are in-memory state of the process."""
 
     id: str
     rack: str
@@ -39,7 +39,7 @@ class Bookie:
 
 @dataclass
 class Fragment:
-    """``holders``: bookies that have the entries, members or not. Without entries it is hollow."""
+    """``holders``: bookies with the entries, members or not. A fragment without entries is hollow."""
 
     first_entry: int
     bookies: list[str]
@@ -74,7 +74,7 @@ class Ledger:
 
 @dataclass
 class Mark:
-    """``authors``: all who wrote it, in order. ``zxid`` of its newest write."""
+    """``authors``: all writers, in order. ``zxid``: of the newest write."""
 
     version: int
     ctime_ms: int
@@ -85,7 +85,7 @@ class Mark:
 
 @dataclass
 class Worker:
-    """One replication worker. ``task``: (ledger, version of the mark when it was taken)."""
+    """One replication worker. ``task``: (ledger, version of the mark when the worker locked it)."""
 
     id: str
     alive: bool = True
@@ -98,12 +98,11 @@ class Worker:
 @dataclass
 class Lock:
     worker: str
-    until_ms: int | None = None  # None: as long as the worker is at it
+    until_ms: int | None = None  # None: until the worker is done
 
 
 class World:
-    """The true state. ``touched`` are paths that changed since they were last taken: ("ledger", id), ("mark", id),
-    ("bookies", 0)."""
+    """The true state. ``touched``: paths changed since the last read: ("ledger", id), ("mark", id), ("bookies", 0)."""
 
     def __init__(self, rng: Random, least: int, enforce: bool) -> None:
         self.rng, self.least, self.enforce = rng, least, enforce
@@ -132,7 +131,7 @@ class World:
     # Bookies
 
     def racks(self) -> Racks:
-        """What the workers know now; the racks of lost bookies are remembered."""
+        """The workers' current view; the racks of lost bookies are kept."""
         return Racks(
             {b.id: b.rack or DEFAULT for b in self.bookies.values()},
             frozenset(b.id for b in self.bookies.values() if b.state == "writable"),
@@ -146,8 +145,8 @@ class World:
     def start(
         self, name: str, rack: str | None = None, state: str = "writable", process: str = "new", turned: bool = False
     ) -> None:
-        """Register. ``process``: "new", or "same" where only the session had expired. ``turned``: from writable to
-        read-only or back, in the same session."""
+        """Register. ``process``: "new", or "same" if only the session had expired. ``turned``: the bookie became
+        read-only or writable in the same session."""
         bookie = self.bookies.setdefault(name, Bookie(name, rack or "", "down"))
         if process == "new":
             self._restart(bookie)
@@ -157,7 +156,7 @@ class World:
         self.note(f"{name} in {bookie.rack or 'no rack'} is {state}")
 
     def _restart(self, bookie: Bookie) -> None:
-        """What it knew is lost, but for what it replays from its journal; its collector begins to wait anew."""
+        """The process state is lost except for what the journal replays; garbage collection starts its delay again."""
         bookie.dropped.clear()
         bookie.handles = {ledger for ledger in sorted(bookie.handles) if self.rng.random() < 0.3}
         again = self.now_ms + COLLECT_MS
@@ -203,7 +202,7 @@ class World:
         self.note(f"ledger {ledger.id} created on {ensemble} Qw={quorum}")
 
     def add(self, ledger: Ledger) -> None:
-        """A round of entries; the writer replaces the members that do not take them."""
+        """Write a round of entries; the writer replaces members that do not accept them."""
         tail = ledger.fragments[-1]
         lost = [i for i, b in enumerate(tail.bookies) if self.bookies[b].state != "writable"]
         if lost:
@@ -241,7 +240,7 @@ class World:
     # Marks
 
     def mark(self, ledger: int, replicas: tuple[str, ...], ctime_ms: int, author: str) -> Mark:
-        """Create a mark or add to it, as markLedgerUnderreplicated does."""
+        """Create or extend a mark, as markLedgerUnderreplicated does."""
         before = self.marks.get(ledger)
         zxid = self.mark_zxid[ledger] = self.write("mark", ledger)
         if before is None:
@@ -269,7 +268,7 @@ class World:
     # Time
 
     def advance(self, to_ms: int) -> None:
-        """Let writers, workers and collection do what they do until then."""
+        """Run writers, workers and garbage collection until this time."""
         while True:
             self._take_marks()
             due = self._next(to_ms)
@@ -307,7 +306,7 @@ class World:
                 self.lock(ledger, Lock(worker.id))
 
     def kill_worker(self, worker: Worker) -> None:
-        """Its session ends, and its locks with it."""
+        """The worker's session ends, and its locks are released."""
         worker.alive, worker.task = False, None
         worker.failures.clear()
         for ledger in [i for i, lock in self.locks.items() if lock.worker == worker.id]:
@@ -331,7 +330,7 @@ class World:
             self._defer(ledger, worker)
 
     def _done(self, ledger: int, version: int, worker: Worker) -> None:
-        """markLedgerReplicated: the mark goes if nobody wrote it since it was taken."""
+        """markLedgerReplicated: delete the mark unless it was written after the worker locked it."""
         mark = self.marks.get(ledger)
         if mark is not None and mark.version == version:
             self.unmark(ledger, worker.id)
@@ -346,7 +345,7 @@ class World:
         worker.free_ms = self.now_ms + WORKER_BACKOFF_MS
 
     def _defer(self, ledger: Ledger, worker: Worker) -> None:
-        """An open ledger with a bad fragment: look again after a while, and fence it if it is no better."""
+        """An open ledger with a bad fragment: check again after a delay, then fence it if nothing has changed."""
         mark = self.marks.get(ledger.id)
         if mark is not None and self.now_ms - mark.ctime_ms >= OPEN_GRACE_MS and self.tail_lacks(ledger):
             self.fenced.append((ledger.id, mark.authors))
@@ -358,7 +357,7 @@ class World:
         return any(self.bookies[b].state != "writable" for b in ledger.fragments[-1].bookies)
 
     def _repair(self, ledger: Ledger) -> bool:
-        """One attempt at every bad fragment; whether something is still bad."""
+        """One attempt at every bad fragment. Returns whether a bad fragment is left."""
         changed = False
         for at, lost in self._lost(ledger):
             if ledger.closed or at < len(ledger.fragments) - 1:
@@ -388,7 +387,7 @@ class World:
         return self._move(ledger, at, {i: b for i, b in enumerate(after) if b != before[i]})
 
     def _move(self, ledger: Ledger, at: int, targets: dict[int, str]) -> bool:
-        """Copy a fragment to new members and put them into the metadata; False if it cannot be read or is refused."""
+        """Copy a fragment to new members and update the metadata; False if it is unreadable or refused."""
         fragment = ledger.fragments[at]
         if fragment.entries:
             here = {b for b in fragment.holders if self.up(b)}
@@ -408,7 +407,7 @@ class World:
         return True
 
     def _collect(self) -> None:
-        """Bookies drop copies of closed ledgers that name them nowhere, and refuse these ledgers for a time."""
+        """Non-members delete their copies of closed ledgers, and then refuse these ledgers for some time."""
         left = []
         for due_ms, number, bookie in self.garbage:
             ledger = self.ledgers.get(number)

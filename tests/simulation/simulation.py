@@ -1,4 +1,4 @@
-"""One run: a cluster from a seed, a time of faults, then a time in which everything works; checked all along."""
+"""One run: a cluster generated from a seed, a period with faults, then one without; checked after every step."""
 
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ LONGEST_STEP_MS = 1_800_000
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run saw, so that a test can tell whether anything happened at all."""
+    """Statistics of a run, to verify that it was not empty."""
 
     seed: int
     steps: int
@@ -32,7 +32,7 @@ class Outcome:
 
 
 class Simulation:
-    """Everything of one seed."""
+    """The state of one seed."""
 
     def __init__(self, seed: int, parts: Parts | None = None) -> None:
         self.seed, self.rng = seed, Random(seed)
@@ -94,7 +94,7 @@ class Simulation:
         repaired = sum("repaired to" in line for line in self.world.log)
         return Outcome(self.seed, self.steps, self.crashes, self.checkers.marks_written, repaired)
 
-    # What the cluster and its people do
+    # Events of the cluster and its operators
 
     def _happen(self) -> None:
         for _ in range(self.rng.randint(0, 3)):
@@ -153,7 +153,7 @@ class Simulation:
             world.stop(bookie.id)
 
     def _published(self, bookie: str) -> bool:
-        """A bookie that nobody ever saw is another matter: ledgers that name it are unknown."""
+        """Whether a published topology contains the bookie. Ledgers with unpublished members are unknown."""
         bodies = self.topics.bodies["topology"]
         return bool(bodies) and bookie.encode() in (bodies[-1][1] or b"")
 
@@ -197,7 +197,7 @@ class Simulation:
         self.world.note(f"{name} set to {text}")
 
     def _approve(self) -> None:
-        """An operator says yes to what the board shows."""
+        """An operator approves all findings of the board."""
         application = self.application
         if application is None or application.live.now.placement.mode != "approve":
             return
@@ -219,7 +219,7 @@ class Simulation:
             self._lose_checkpoint()
 
     def _lose_checkpoint(self) -> None:
-        """The view is built anew from topics in which only the newest of each key may be left."""
+        """Rebuild the view from topics that may contain only the newest record of each key."""
         self._crashed()
         self.world.note("the checkpoint is lost")
         self.checkpoint = Checkpoint()
@@ -270,7 +270,7 @@ class Simulation:
         for number in [i for i, mark in world.marks.items() if "trueup" not in mark.authors]:
             world.unmark(number, "operator")
         for number in world.marks:
-            # Nothing is changed about a ledger that cannot be read, so a mark of ours would stay and take room.
+            # An unreadable ledger is never changed, so our mark would stay and count against the cap.
             if number in world.ledgers and world.ledgers[number].unreadable:
                 self._damage(world.ledgers[number])
         for bookie in list(world.bookies.values()):
@@ -284,7 +284,7 @@ class Simulation:
             self.eyes.connect()
 
     def _settle(self) -> None:
-        """Within a bounded time nothing is left to do, and the board shows the truth."""
+        """Within a bounded time no work is left, and the board shows the true state."""
         wait_ms, quiet = 500, 0
         for _ in range(QUIET_STEPS):
             self._advance(wait_ms)
@@ -303,7 +303,7 @@ class Simulation:
         self.checkers.board(board.findings, board.marks)
 
     def _quiet(self) -> bool:
-        """Nothing is under way: no writes of the cluster, no observation, no mark of ours, and no feasible drift."""
+        """No work is left: no cluster writes, observations, marks of ours or feasible drift."""
         application = self.application
         waiting = self.eyes.due or self.world.touched or application is None or self.checkpoint.begun
         if waiting or not application.reconciler.complete or self._absence_unsettled():
@@ -316,7 +316,7 @@ class Simulation:
 
 
 class _Crashes:
-    """Ends the application where a crash was planned."""
+    """Ends the application at a planned crash."""
 
     def __init__(self, simulation: Simulation) -> None:
         self.simulation = simulation
@@ -331,7 +331,7 @@ class _Crashes:
 
 
 def simulate(seed: int, parts: Parts | None = None) -> Outcome:
-    """Run one seed. Raises `Violation`, its notes being the last events."""
+    """Run one seed. Raises `Violation` with the last events as its notes."""
     simulation = Simulation(seed, parts)
     try:
         return simulation.run()

@@ -1,4 +1,4 @@
-"""What Trueup touches, without servers: the journal's topics, the eyes on the cluster and the hands on it."""
+"""The environment of Trueup without servers: journal topics, observation of the cluster, and actions on it."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,7 +22,7 @@ BUCKETS = 3
 
 
 def columns(ledger: Ledger, seen_ms: int) -> Ledgers:
-    """A ledger's row as any reader of its znode makes it."""
+    """The row of a ledger as decoded from its znode."""
     state = LedgerState.UNREADABLE if ledger.unreadable else ledger.state
     ensembles = [] if ledger.unreadable else [f.bookies for f in ledger.fragments]
     return row(
@@ -36,8 +36,8 @@ def gone(ledger: int, zxid: int, seen_ms: int) -> Ledgers:
 
 
 class Topics:
-    """Stands for `streams.journal.journal.Journal`: topics of (key, Avro body), of which a reader may see only the
-    newest of each key. Rows of ledgers and marks stay columns, for Spark's own decoder is not part of this."""
+    """Replaces `streams.journal.journal.Journal`: topics of (key, Avro body). Readers may see only the newest record of
+    each key. Rows of ledgers and marks stay columns, as Spark's decoder is not part of the simulation."""
 
     def __init__(self, faults: Faults, checkers: Checkers) -> None:
         self._faults, self._checkers = faults, checkers
@@ -49,7 +49,7 @@ class Topics:
         self.followed = 0
 
     def put(self, records: Iterable[tuple[str, bytes, Any]], within_s: float = 0.0) -> None:
-        """See `Journal.put`: a failure may come after some were written."""
+        """See `Journal.put`: a failure may occur after some records were written."""
         for what, key, value in records:
             self._faults.journal()
             self.bodies[what].append((key, None if value is None else encode(what, value)))
@@ -58,14 +58,14 @@ class Topics:
         self._faults.seam()
 
     def send(self, parts: Iterable[tuple[str, Sequence[bytes], Sequence[bytes | None]]]) -> None:
-        """See `Journal.send`: findings, which nobody here reads."""
+        """See `Journal.send`: findings, which the simulation does not read."""
         for _, keys, _ in parts:
             for _ in keys:
                 self._faults.journal()
         self._faults.seam()
 
     def ends(self, what: str) -> dict[int, int]:
-        """See `Journal.ends`: all partitions are one."""
+        """See `Journal.ends`: every topic has one partition."""
         return {0: len(getattr(self, what))}
 
     def read(self, what: str, bad: Bad | None = None) -> Iterator[Record]:
@@ -77,7 +77,7 @@ class Topics:
             yield self._record(what, at)
 
     def follow(self, what: str, stop: threading.Event, seen: Callable[[Record], None], bad: Bad) -> None:
-        """See `Journal.follow`, up to the present end."""
+        """See `Journal.follow`, up to the current end."""
         for at in range(self.followed, len(self.bodies[what])):
             self.followed += 1
             seen(self._record(what, at))
@@ -88,9 +88,9 @@ class Topics:
 
 
 class Eyes:
-    """The capture: reads what changed, late and sometimes twice, and finds the rest when its connection returns.
+    """The capture: reads changed paths, late and sometimes twice, and the rest after a reconnect.
 
-    What it says of one path is always the whole value at the time of reading.
+    Each observation of a path contains its full value at the time of the read.
     """
 
     def __init__(self, world: World, faults: Faults, topics: Topics, checkers: Checkers) -> None:
@@ -103,7 +103,7 @@ class Eyes:
         self.published: Callable[[Sequence[Observation]], None] = lambda _: None
 
     def hear(self) -> None:
-        """Take up events; without a connection they are lost."""
+        """Queue the events; without a connection they are lost."""
         touched, self.world.touched = self.world.touched, {}
         if self.lost_ms is None:
             for path in touched:
@@ -111,13 +111,13 @@ class Eyes:
                 self.due.setdefault(path, self.world.now_ms + wait)
 
     def cut(self) -> None:
-        """The connection is lost, and with it every event that was not read yet."""
+        """The connection is lost, with all events that were not processed yet."""
         if self.lost_ms is None:
             self.lost_ms = self.world.now_ms
         self.due.clear()
 
     def connect(self) -> None:
-        """Compare everything with what was said."""
+        """Compare all paths with the published state."""
         self.lost_ms = None
         world = self.world
         self.due.clear()
@@ -128,7 +128,7 @@ class Eyes:
         self.due["bookies", 0] = world.now_ms
 
     def look(self) -> None:
-        """Read what is due and say it."""
+        """Read and publish the paths that are due."""
         if self.lost_ms is not None or self.faults.journal_away:
             return
         paths = [path for path, at in self.due.items() if at <= self.world.now_ms]
@@ -188,8 +188,7 @@ class Eyes:
 
 
 class Hands:
-    """Stands for the connector: `streams.placement.reconciler.Cluster` over the true state, with answers that get
-    lost."""
+    """Replaces the connector: `streams.placement.reconciler.Cluster` over the true state, with lost responses."""
 
     def __init__(self, world: World, faults: Faults, eyes: Eyes, checkers: Checkers, stale_ms: int) -> None:
         self.world, self.faults, self.eyes, self.checkers, self.stale_ms = world, faults, eyes, checkers, stale_ms
@@ -213,7 +212,7 @@ class Hands:
         return [self._mark(order) for order in orders]
 
     def _mark(self, order: MarkOrder) -> MarkOutcome:
-        """As `connectors.bookkeeper.placement.marks.Marks` settles and writes one order."""
+        """Checks and writes one order as `connectors.bookkeeper.placement.marks.Marks` does."""
         self.faults.seam()
         lost = self.faults.answer_lost()
         if lost and self.faults.happens(0.5):

@@ -1,4 +1,4 @@
-"""A simulation that cannot fail proves nothing: each defect planted here has to be caught."""
+"""Mutation tests of the simulation: the checkers detect each planted defect."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -28,7 +28,7 @@ SEEDS = 400
 
 
 def complaint(parts: Parts) -> str:
-    """What the first checker that complains says within some seeds."""
+    """Message of the first violation within some seeds."""
     for seed in range(SEEDS):
         try:
             simulate(seed, parts)
@@ -38,7 +38,7 @@ def complaint(parts: Parts) -> str:
 
 
 def drifted(chosen: Callable[[Ledgers, Verdicts], Rows]) -> Callable[..., Verdicts]:
-    """A judgement that also calls these rows drifted."""
+    """A `judge` that also returns drifted for these rows."""
 
     def judged(ledgers: Ledgers, topology: Topology, *rest: Any) -> Verdicts:
         said = judge(ledgers, topology, *rest)
@@ -48,7 +48,7 @@ def drifted(chosen: Callable[[Ledgers, Verdicts], Rows]) -> Callable[..., Verdic
 
 
 class Blind(PlacementReconciler):
-    """Orders what the board says without judging it again; the connector's check is passed by the newest version."""
+    """Orders the board's findings without judging them again; the newest version passes the connector's check."""
 
     def _order(self, rows: Rows, fresh: Ledgers, now_ms: int) -> list[MarkOrder]:
         known = {repair.ledger: repair for repair in self._fresh(rows)}
@@ -66,7 +66,7 @@ class Forgetful(PlacementReconciler):
 
 
 class Hasty(PlacementReconciler):
-    """Acts before every bucket has spoken."""
+    """Acts before every bucket has answered."""
 
     @property
     def complete(self) -> bool:
@@ -74,7 +74,7 @@ class Hasty(PlacementReconciler):
 
 
 class Late(PlacementReconciler):
-    """Remembers an order after it was carried out."""
+    """Persists an order after its execution."""
 
     def _mark(self, rows: Rows, now_ms: int) -> None:
         kept, held = self._journal, []
@@ -92,28 +92,28 @@ class Late(PlacementReconciler):
 
 
 class Oblivious(Bucket):
-    """Does not know which bookies may refuse a ledger."""
+    """Ignores which bookies may refuse a ledger."""
 
     def _know(self, former: Former) -> None:
         pass
 
 
 class Stale(Bucket):
-    """Takes what arrived last for the newest."""
+    """Treats the last row that arrived as the newest."""
 
     def _fold(self, arrived: Ledgers, topology: Topology | None) -> Ledgers:
         return super()._fold(replace(arrived, mzxid=self._newest + 1 + np.arange(len(arrived))), topology)
 
 
 class Deaf(Bucket):
-    """Does not judge again when the bookies change."""
+    """Does not judge again after a change of the bookies."""
 
     def _judge_all(self, topology: Topology) -> Rows:
         return self.findings if len(self.findings) else super()._judge_all(topology)
 
 
 class Rash(Keeper):
-    """Gives bookies up at once, however many."""
+    """Treats missing bookies as lost at once, however many."""
 
     def settle(self) -> None:
         live, self._live = self._live, _Rash(self._live)
@@ -129,21 +129,21 @@ class _Rash:
 
 
 class Sanguine(Judging):
-    """Takes for judged what was published."""
+    """Counts published ledgers as judged."""
 
     def published(self, observations: Any) -> None:
         pass
 
 
 class Early(Judging):
-    """Takes for judged what an earlier run left in the journal."""
+    """Counts ledgers that an earlier run left in the journal as judged."""
 
     def load(self) -> None:
         self._queue.start({})
 
 
 class Dated(PlacementReconciler):
-    """Takes verdicts for those of the bookies as they are now, whatever they were when it was judged."""
+    """Treats verdicts for an earlier bookie topology as current."""
 
     @property
     def settled(self) -> bool:
@@ -170,7 +170,7 @@ def test_a_defective_part_is_caught(parts: Parts):
 
 
 def planned(change: Callable[[PlacementSettings], PlacementSettings]) -> Callable[..., RepairPlan]:
-    """A plan under another policy than the one in force."""
+    """A plan under a policy other than the one in force."""
     return lambda board, repairs, policy, now_ms, rate: plan(board, repairs, change(policy), now_ms, rate)
 
 

@@ -1,11 +1,11 @@
-"""The seeds of every test run."""
+"""The seeds that every test run simulates."""
 
 import pytest
 
 from tests.simulation.simulation import simulate
 
 SEEDS, ALWAYS, TOGETHER = 1000, 100, 50
-"""The first seeds are simulated in every run, all of them in `make release-check`."""
+"""The first seeds run in every test run, all of them in `make release-check`."""
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """The code under test as the application runs it: `streams.app.Running` without Spark, Kafka and ZooKeeper.
 
-Everything durable (topics, checkpoint) is kept outside, so that a crash can throw the rest away at any seam.
+All durable state (topics, checkpoint) is kept outside, so that a crash at any seam discards only the rest.
 """
 
 import threading
@@ -40,7 +40,7 @@ TOPICS = ("ledgers", "marks", "topology")
 
 @dataclass
 class Parts:
-    """The classes under test; a test of the simulation itself puts defective ones here."""
+    """The classes under test; tests of the simulation replace them by defective ones."""
 
     reconciler: type[PlacementReconciler] = PlacementReconciler
     keeper: type[Keeper] = Keeper
@@ -50,7 +50,7 @@ class Parts:
 
 @dataclass
 class Checkpoint:
-    """What Spark keeps: state of the buckets, offsets that were taken, and the batch that was begun."""
+    """Spark's durable state: bucket stores, consumed offsets, and the end offsets of the started batch."""
 
     stores: list[MemoryStore] = field(default_factory=lambda: [MemoryStore() for _ in range(BUCKETS)])
     offsets: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TOPICS, 0))
@@ -58,7 +58,7 @@ class Checkpoint:
 
 
 class Watched:
-    """What `PlacementReport` asks of `streams.bookkeeper.cluster.BookKeeper`."""
+    """The part of `streams.bookkeeper.cluster.BookKeeper` that `PlacementReport` uses."""
 
     def __init__(self, eyes: Eyes, hands: Hands, judging: Judging) -> None:
         self.eyes, self.hands, self.judging = eyes, hands, judging
@@ -78,7 +78,7 @@ class Watched:
 
 
 class Frame:
-    """The rows of one batch as `Reconciler.batch` takes them."""
+    """The rows of one batch in the form that `Reconciler.batch` accepts."""
 
     def __init__(self, rows: list[dict[str, Any]]) -> None:
         self._rows = rows
@@ -91,7 +91,7 @@ class Frame:
 
 
 class Application:
-    """One process of Trueup, from its start to its crash."""
+    """One process of Trueup, from start to crash."""
 
     def __init__(self, settings: Settings, topics: Topics, checkpoint: Checkpoint, eyes: Eyes, hands: Hands,
                  faults: Faults, checkers: Checkers, parts: Parts, clock: Callable[[], int]) -> None:  # fmt: skip
@@ -101,7 +101,7 @@ class Application:
         self.live = Live(settings, topics, clock)
         self.live.load()
         checkers.settings(self.live.now.placement)
-        # Before the keeper, which may act on a change at once.
+        # Registered before the keeper, which may act on a change at once.
         self.live.listeners.append(self._settings_in_force)
         self.keeper = parts.keeper(topics, self.live, clock)
         self.keeper.load()
@@ -122,7 +122,7 @@ class Application:
         self.checkers.tick(self.clock())
 
     def step(self) -> None:
-        """One round of everything: settings, capture, a batch, a tick."""
+        """One iteration: settings, capture, a batch, a tick."""
         self.checkers.clock_ms = self.clock()
         self.live.follow(threading.Event())
         self._supervised(self.eyes.look)
@@ -135,14 +135,14 @@ class Application:
         self.checkers.shown(self.placed, self.eyes.held, self.clock())
 
     def _supervised(self, part: Callable[[], None]) -> None:
-        """The supervisor starts a part that failed anew; it tries again with the next step."""
+        """The supervisor restarts a failed part; it runs again in the next step."""
         try:
             part()
         except TrueupError as error:
             self.checkers.world.note(f"a part failed: {error}")
 
     def batch(self) -> None:
-        """One micro-batch; one that was begun and not finished is run again over the same records."""
+        """One micro-batch. An unfinished batch runs again over the same records."""
         if self.faults.journal_away:
             return
         self.reconciler.heard()
@@ -168,12 +168,12 @@ class Application:
         self.faults.seam()
         self.checkers.folded(_members(ledgers))
         kept.stores, kept.offsets, kept.begun = stores, kept.begun, None
-        # Drawn apart, so that what else a seed does is as it was.
+        # A separate random stream, so that the other events of a seed do not change.
         if not self.faults.on or self._reports.random() >= self.faults.late:
             self.judging.taken({0: kept.offsets["ledgers"]})
 
     def _ends(self) -> dict[str, int]:
-        """How far the next batch goes: to the end of each topic, or not quite."""
+        """End offsets of the next batch: the end of each topic, or an offset before it."""
         ends = {"ledgers": len(self.topics.ledgers), "marks": len(self.topics.marks),
                 "topology": len(self.topics.bodies["topology"])}  # fmt: skip
         for name, end in ends.items():

@@ -1,6 +1,6 @@
-"""Ledger metadata with numbers at the ends of their range, damaged or not: by record and by column the same.
+"""Ledger metadata with extreme values, damaged or not: decoding by record and by column is equivalent.
 
-``python -m tests.property.codecs.metadata_pairs COUNT SEED`` compares as many as one likes.
+``python -m tests.property.codecs.metadata_pairs COUNT SEED`` compares COUNT znodes.
 """
 
 import random
@@ -23,7 +23,7 @@ PATHS = BookKeeperPaths("/ledgers")
 
 
 def generated(rng: random.Random) -> bytes:
-    """One znode of version 3."""
+    """A znode of metadata version 3."""
     ensemble = rng.randint(1, 4)
     message = LedgerMetadata(
         quorumSize=rng.choice((1, ensemble, rng.randint(1, ensemble))), ensembleSize=ensemble,
@@ -44,7 +44,7 @@ def generated(rng: random.Random) -> bytes:
 
 
 def differences(count: int, seed: int) -> Iterator[tuple[bytes, object, object]]:
-    """Znodes that are read in two ways, and what these are."""
+    """Znodes with different results of the two decoders, and these results."""
     rng = random.Random(seed)
     for start in range(0, count, AT_ONCE):
         znodes = [generated(rng) for _ in range(min(AT_ONCE, count - start))]
@@ -54,7 +54,7 @@ def differences(count: int, seed: int) -> Iterator[tuple[bytes, object, object]]
 
 
 def by_record(data: bytes) -> object:
-    """What placement depends on, as the record says it."""
+    """The fields that placement depends on, decoded as a record."""
     where = metadata.Where(LEDGER, PATHS.ledger(LEDGER), 7, 1, 55, 9)
     try:
         record = metadata.decode(data, where)
@@ -64,7 +64,7 @@ def by_record(data: bytes) -> object:
 
 
 def by_column(znodes: list[bytes]) -> list[object]:
-    """The same as the columns say it, and the records made from them."""
+    """The same fields, decoded by column, with the records derived from the columns."""
     stat = struct.pack("!qqqqiiiqiiq", 1, 7, 55, 0, 1, 0, 0, 0, 0, 0, 1)
     size = np.array([len(data) for data in znodes], np.int64)
     at = np.concatenate([[0], np.cumsum(size + len(stat))[:-1]])
@@ -85,7 +85,7 @@ def _number(rng: random.Random) -> int:
 
 
 def main() -> int:
-    """Compare, print what differs."""
+    """Compare, print the differences."""
     count, seed = int(sys.argv[1]), int(sys.argv[2])
     found = list(differences(count, seed))
     print(f"{len(found)} of {count:,} differ, seed {seed}", *found[:5], sep="\n")

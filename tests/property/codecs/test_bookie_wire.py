@@ -1,4 +1,4 @@
-"""Frames, entries and stripes hold for whatever comes: chunks of any size, any payload, any ensemble."""
+"""Frames, entries and stripes are correct for any chunk size, payload and ensemble."""
 
 import itertools
 

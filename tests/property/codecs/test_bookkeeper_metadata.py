@@ -1,4 +1,4 @@
-"""Ledger metadata: what BookKeeper wrote is read, damage is named, many at once is the same as one by one."""
+"""Ledger metadata: valid bytes are decoded, damage is reported, and bulk decoding equals decoding one by one."""
 
 import struct
 from typing import Any
@@ -48,7 +48,7 @@ def where(record: LedgerRecord) -> metadata.Where:
 
 
 def answer(stored: list[tuple[LedgerRecord, bytes]]) -> Znodes:
-    """What ZooKeeper would answer to a multi read of these."""
+    """ZooKeeper's response to a multi read of these znodes."""
     raw, at, size = b"", [], []
     for record, data in stored:
         at.append(len(raw))

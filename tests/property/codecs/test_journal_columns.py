@@ -1,4 +1,4 @@
-"""Avro bodies from columns are, byte for byte, those of the Avro library; and a reader gets the records back."""
+"""Avro bodies encoded from columns equal those of the Avro library byte for byte, and decode to the records."""
 
 from typing import Any
 

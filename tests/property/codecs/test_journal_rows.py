@@ -1,4 +1,4 @@
-"""What is written from columns reads back as the same columns, and damage is told."""
+"""Rows encoded from columns decode to the same columns; damage is reported."""
 
 from typing import Any
 
@@ -48,6 +48,6 @@ def test_marks_read_as_their_records(records: list[dict[str, Any]]) -> None:
 @given(ledgers(), st.data())
 def test_a_record_cut_short_is_told_with_its_place(record: LedgerRecord, data: st.DataObject) -> None:
     whole = encode("ledgers", {**record, "custom": {}, "error": ""})
-    cut = data.draw(st.integers(0, len(whole) - 3))  # behind that come only fields that nobody asks for
+    cut = data.draw(st.integers(0, len(whole) - 3))  # the remaining fields are not decoded
     with pytest.raises(BadBytes, match="of a record of the topic ledgers"):
         ledger_rows([whole, whole[:cut], whole])

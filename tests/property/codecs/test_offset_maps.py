@@ -1,4 +1,4 @@
-"""An offset map against a plain dictionary of every record, and a group that moves between two clusters."""
+"""An offset map compared with a dictionary of all records, and a group that moves between two clusters."""
 
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -10,7 +10,7 @@ starts = st.tuples(st.integers(0, 20), st.integers(0, 20))
 
 
 def history(steps, start):
-    """Runs, the place of every record, and where the copy stands in the end."""
+    """Runs, the target offset of every record, and the final position of the copy."""
     source, target = start
     runs, places = [], {}
     for what, count in steps:
@@ -28,7 +28,7 @@ def made(steps, start):
 
 
 def right_after(places, offset):
-    """The place right after the last record before an offset; of the first record where there is none before."""
+    """The offset after the last record before ``offset``; without one, the offset of the first record."""
     before = [place for at, place in places.items() if at < offset]
     return max(before) + 1 if before else min(places.values(), default=None)
 
@@ -136,7 +136,7 @@ FORGETS = {"forget", "forget all but the last"}
 
 
 def both_ways(moves):
-    """Two clusters that write one topic, and the links between them: logs of (origin, number), one map for each way."""
+    """Two clusters with one topic and links in both directions: logs of (origin, number), one map per direction."""
     logs, maps, at = {"a": [], "b": []}, {"a": OffsetMap(), "b": OffsetMap()}, {"a": 0, "b": 0}
     untold = {"a": [], "b": []}
     for what, side, count in moves:

@@ -1,4 +1,4 @@
-"""Ledgers and nodes read many at once are what they are one by one; damage is told."""
+"""Bulk decoding of ledgers and nodes equals decoding one by one; damage is reported."""
 
 from typing import Any
 
@@ -65,7 +65,7 @@ def test_nodes_are_read_as_they_are_one_by_one(made: list[Pointers]) -> None:
 def test_a_record_that_ends_early_is_told(made: list[LedgerRecord], data: Any) -> None:
     bodies = [encode("ledgers", record) for record in made]
     at = data.draw(st.integers(0, len(bodies) - 1))
-    # Behind the custom metadata stands the error, which is not read here: one byte when it is empty.
+    # The error follows the custom metadata and is not decoded here; an empty one is one byte.
     bodies[at] = bodies[at][: data.draw(st.integers(0, len(bodies[at]) - 2))]
     with pytest.raises(BadBytes):
         owned_rows(bodies)

@@ -1,5 +1,5 @@
-"""Whatever is sent, answered, lost on the way or forgotten by a copier that dies: the target has every record that it
-ought to have, once, in order, and the offset map says where."""
+"""For any sequence of sends, responses, lost messages and crashes of the copier: the target has every expected record
+exactly once, in order, and the offset map contains its position."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ LOCAL, FROM_NORTH, FROM_TARGET = 3, producer_id(1 << NORTH, 4), producer_id(1 <<
 
 
 class Target:
-    """A partition as a broker keeps it: sequences are guarded, the last five batches of a producer known again
+    """A partition as a broker implements it: it checks sequences and recognizes the last five batches of a producer
     (ProducerAppendInfo.java, ProducerStateEntry.java)."""
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class Target:
         self.known: dict[int, deque[tuple[int, int, int]]] = {}
 
     def append(self, batch: bytes) -> int | None:
-        """Offset of the batch, None: out of order."""
+        """Offset of the batch; None if its sequence is out of order."""
         header = header_of(batch)
         known = self.known.setdefault(header.producer_id, deque(maxlen=LAST_BATCHES))
         for first, last, offset in known:
@@ -60,7 +60,7 @@ class Target:
         return offset
 
     def standing(self, track: Track) -> ResumePoint:
-        """What a look at it tells, for the track's place."""
+        """The resume point that a lookup of the target returns for the track."""
         counts = track.place.counts
         ours = {p: k[-1][1] for p, k in self.known.items() if (tag := tag_of(p)) and tag.flow == FLOW}
         own: dict[int, deque[Own]] = {}
@@ -83,7 +83,7 @@ class Target:
 
 
 def batch_of(offset: int, numbers: Sequence[int], span: int, producer: int, sequence: int) -> bytes:
-    """A batch of a source log: one-byte records that say their number, at offsets of their own within ``span``."""
+    """A batch of a source log: records that contain their offset, at the offset deltas ``numbers`` within ``span``."""
     body = b"".join(_record(number, value) for number, value in zip(numbers, _values(offset, numbers), strict=True))
     header = Header(offset, 0, 0, 2, 0, 0, span - 1, 0, 0, producer, 0, sequence, len(numbers))
     return bytes(assemble(header, body))
@@ -99,7 +99,7 @@ def _record(delta: int, value: int) -> bytes:
 
 
 def values_of(batch: bytes) -> list[int]:
-    """The numbers in a batch of single-byte varints."""
+    """The values of a batch whose records have one-byte varints."""
     found, at = [], HEADER_BYTES
     while at < len(batch):
         size = batch[at] >> 1
@@ -113,7 +113,7 @@ Shape = tuple[int, tuple[int, ...], int]
 
 @st.composite
 def shapes(draw: st.DrawFn) -> list[Shape]:
-    """Producer, offsets of the records within the batch, offsets that the batch spans."""
+    """Producer, offset deltas of the records, number of offsets of each batch."""
     made = []
     for _ in range(draw(st.integers(1, 25))):
         span = draw(st.integers(1, 6))
@@ -139,7 +139,7 @@ def new_track(position: Position) -> Track:
 
 
 class Copier:
-    """A track, what it has under way, and a target; each step is one thing that can happen."""
+    """A track, its batches in flight, and a target. Each method is one possible event."""
 
     def __init__(self, log: list[bytes], target: Target, position: Position) -> None:
         self.log, self.target = log, target
@@ -160,7 +160,7 @@ class Copier:
             self.flying.append(self.track.next())
 
     def answer(self) -> None:
-        """The target takes the oldest batch under way and says so."""
+        """The target appends the oldest batch in flight and acknowledges it."""
         if self.flying:
             entry = self.flying.popleft()
             self.track.flying -= 1
@@ -172,7 +172,7 @@ class Copier:
             self._look_again()
 
     def refuse(self) -> None:
-        """The target does not take the oldest batch under way just now, and says so."""
+        """The target rejects the oldest batch in flight."""
         if self.flying:
             self.flying.popleft()
             self.track.flying -= 1
@@ -184,7 +184,7 @@ class Copier:
             self.lose_answers(0)
 
     def lose_answers(self, taken: int) -> None:
-        """The connection breaks; the target took some of what was under way."""
+        """The connection is lost; the target has appended the first ``taken`` batches in flight."""
         for entry in list(self.flying)[:taken]:
             if self.target.append(bytes(entry.batch)) is None:
                 break
@@ -241,7 +241,7 @@ def run(log: list[bytes], steps: list[Step], start: Position) -> tuple[Target, C
         elif step == "die":
             late = [bytes(entry.batch) for entry in copier.flying][:number]
             copier = Copier(log, target, kept)
-            for batch in late:  # what the dead one sent arrives after its successor looked
+            for batch in late:  # batches of the dead copier arrive after its successor's lookup
                 if target.append(batch) is None:
                     break
         else:
@@ -254,7 +254,7 @@ def run(log: list[bytes], steps: list[Step], start: Position) -> tuple[Target, C
 
 
 def values_of_ours(target: Target) -> dict[int, list[int]]:
-    """Numbers by producer id at the target."""
+    """Values by producer id at the target."""
     found: dict[int, list[int]] = {}
     for _, batch in target.log:
         if tag_of(header_of(batch).producer_id):
@@ -263,7 +263,7 @@ def values_of_ours(target: Target) -> dict[int, list[int]]:
 
 
 def wanted(made: list[Shape]) -> dict[int, list[int]]:
-    """Numbers by producer id that it ought to have."""
+    """Expected values by producer id."""
     found: dict[int, list[int]] = {}
     offset = 0
     for producer, kept, span in made:
@@ -284,7 +284,7 @@ def test_every_record_once_in_order(made: list[Shape], steps: list[Step], first:
 
 
 def found_or_told(made: list[Shape], steps: list[Step]) -> dict[int, list[int]]:
-    """What is there in the end, each number once; what ought to be there if a hole was told instead."""
+    """Final values without duplicates; the expected values if a hole was reported instead."""
     try:
         target, _ = run(source_log(made), steps, Position())
     except Stop as error:
@@ -297,7 +297,7 @@ def found_or_told(made: list[Shape], steps: list[Step]) -> dict[int, list[int]]:
 @settings(max_examples=300, deadline=None)
 @given(shapes(), FORGETFUL)
 def test_what_a_forgetful_target_took_out_of_turn_is_told(made: list[Shape], steps: list[Step]) -> None:
-    """A batch is refused, its producer forgotten, the next one taken. What a dead copier sent late may come twice."""
+    """A batch is rejected, its producer forgotten, the next one appended. Late batches of a dead copier may repeat."""
     assert found_or_told(made, steps) == wanted(made)
 
 
@@ -320,7 +320,7 @@ def test_a_hole_is_never_passed_over() -> None:
 @settings(max_examples=60, deadline=None)
 @given(shapes(), STEPS)
 def test_runs_are_exact(made: list[Shape], steps: list[Step]) -> None:
-    lives = [step for step in steps if step[0] != "die"]  # what the dead one knew and did not tell is not in the runs
+    lives = [step for step in steps if step[0] != "die"]  # the runs lack what a dead copier knew and did not report
     target, copier = run(source_log(made), lives, Position())
     ours = [(offset, batch) for offset, batch in target.log if tag_of(header_of(batch).producer_id)]
     stands = {offset + n: value for offset, batch in ours for n, value in enumerate(values_of(batch))}

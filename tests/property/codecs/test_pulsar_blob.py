@@ -1,4 +1,4 @@
-"""Offloaded ledgers: what is whole is found whole; whatever is missing, moved or cut is found, with its place."""
+"""Offloaded ledgers: complete ones are verified; missing, moved or truncated data is detected, with its offset."""
 
 import struct
 from collections.abc import Callable
@@ -26,7 +26,7 @@ def check(data: bytes, index: bytes, window: int = offload_index.WINDOW) -> None
 
 
 def damage(data: bytes, index: bytes) -> int:
-    """Where the damage is found to be."""
+    """Offset of the detected damage."""
     with pytest.raises(BadBytes) as found:
         check(data, index)
     return found.value.at
@@ -147,7 +147,7 @@ def test_other_names_are_nobodys(key: str) -> None:
 
 
 def test_a_uuid_is_written_as_java_writes_it() -> None:
-    # java.util.UUID.fromString("b9c7a6d2-...") has these halves, the first of them negative.
+    # java.util.UUID.fromString("b9c7a6d2-...") has these halves; the first is negative.
     assert offload_index.uid_of(-0x4638592D0F1E2D3C, 0x0123456789ABCDEF) == "b9c7a6d2-f0e1-d2c4-0123-456789abcdef"
 
 

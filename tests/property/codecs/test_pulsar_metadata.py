@@ -1,4 +1,4 @@
-"""Pulsar's nodes: what was written is read, in every form; damage is named; no header makes us take what it lies."""
+"""Pulsar's znodes: every format is decoded, damage is reported, and declared sizes are not trusted."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Plans of moves against every possible placement of a few replicas."""
+"""Move plans compared with every possible placement of a few replicas."""
 
 from itertools import pairwise, product
 
@@ -14,7 +14,7 @@ POLICY = Balance(target=0.1, headroom_share=0.05, headroom_bytes=0, least_bytes=
 
 @st.composite
 def brokers(draw: st.DrawFn) -> Broker:
-    """Up to three directories and five replicas; volumes hold other data too."""
+    """Up to three directories and five replicas; volumes also contain other data."""
     totals = draw(st.lists(st.integers(100, 400), min_size=2, max_size=3, unique=True))
     rows, left = [], list(totals)
     for number in range(draw(st.integers(0, 5))):
@@ -32,7 +32,7 @@ def moved(broker: Broker) -> dict[int, str]:
 
 
 def cheapest(broker: Broker) -> int | None:
-    """Bytes of the cheapest placement that reaches the target within the headroom; None if there is none."""
+    """Bytes of the cheapest placement that reaches the target within the headroom; None if no placement does."""
     rows, best = broker.replicas, None
     after, total = used(broker)
     room = [d.usable - int(d.total * POLICY.headroom_share) for d in broker.dirs]

@@ -1,4 +1,4 @@
-"""Whatever is seen in whatever order: nobody is lost before the grace, and saying the same again changes nothing."""
+"""For any sequence of observations: no bookie is lost before the grace period ends, and settling is idempotent."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,7 +21,7 @@ policies = st.builds(MembershipPolicy, st.just(GRACE_MS), st.sampled_from([0.3, 
 
 
 def _play(steps, policy):
-    """(time, what was seen, what was settled) of every step."""
+    """Time, sightings, settled state and previous state of every step."""
     now_ms, before = 0, None
     for wait, seen in steps:
         now_ms += wait

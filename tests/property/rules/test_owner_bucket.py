@@ -1,4 +1,4 @@
-"""A bucket of owners that is fed in any portions says what it says of everything at once."""
+"""A bucket of owners returns the same result for any partition of its input into batches."""
 
 import numpy as np
 from hypothesis import given
@@ -31,7 +31,7 @@ steps = st.lists(st.one_of(ledger_rows, node_rows), max_size=40)
 
 
 def ledger_table(at: int, row: tuple[int, LedgerState, int, int]) -> Table:
-    """What was seen of a ledger in step ``at``, which is its mzxid, too."""
+    """The observation of a ledger in step ``at``, which is also its mzxid."""
     ledger, state, owner, last = row
     made = np.zeros(1, OWNED)
     made[0] = (ledger, at, 1, 1, last, 10, at, 1, 0, state, Component.DATA)

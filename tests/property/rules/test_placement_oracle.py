@@ -1,4 +1,4 @@
-"""Adherence against the rule as one would write it for one ensemble, over every small ring there is."""
+"""Adherence compared with a direct implementation of the rule, for every small ensemble."""
 
 import itertools
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from trueup.state.placement.fragments import Bench, stages
 from trueup.state.placement.rules import RULES
 from trueup.state.placement.verdicts import ORDER, Verdicts, judge
 
-# What a member can be: its rack and how it stands. None is the default rack.
+# Possible members: rack and status. None is the default rack.
 KINDS: dict[str, tuple[str | None, Status]] = {
     "a": ("/a", Status.WRITABLE),
     "b": ("/b", Status.WRITABLE),
@@ -32,7 +32,7 @@ def topology(size: int, min_racks: int, enforce: bool) -> Topology:
 
 
 def says(ensemble: Sequence[str], quorum: int, min_racks: int, enforce: bool) -> tuple[bool, int, int]:
-    """(fails, fewest racks, fewest copies), one window after the other."""
+    """(fails, fewest racks, fewest copies) over all windows."""
     known = {k: rack or "/default-rack" for k, (rack, status) in KINDS.items() if status is Status.WRITABLE}
     fails, racks, copies = False, len(ensemble), quorum
     for start in range(len(ensemble)):

@@ -1,4 +1,4 @@
-"""Records that flow over links: everywhere once and never back, by producer ids and by headers; and the check."""
+"""Records reach every cluster once over links and never return, by producer ids and by headers; and the check."""
 
 from collections import Counter
 from itertools import pairwise, permutations
@@ -42,7 +42,7 @@ shapes = st.one_of(sizes.map(ring), sizes.map(chain), sizes.map(mesh), trees, st
 
 
 def by_bits(origin, routes):
-    """Arrivals of a record at each cluster, its path told by producer ids alone."""
+    """Arrivals of a record at each cluster, with its path encoded in producer ids only."""
     arrived, going = Counter(), [(origin, -1)]
     while going:
         at, producer = going.pop()
@@ -57,7 +57,7 @@ def by_bits(origin, routes):
 
 
 def by_names(origin, routes):
-    """Likewise, by headers."""
+    """Arrivals of a record at each cluster, with its path encoded in headers."""
     arrived, going = Counter(), [(origin, None)]
     while going:
         at, header = going.pop()

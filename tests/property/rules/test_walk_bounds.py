@@ -1,4 +1,4 @@
-"""What must hold of the walk whatever the ring: it never promises more than there is, nor depends on names."""
+"""Invariants of the walk for any ensemble: it never promises more than is possible, and does not depend on names."""
 
 import itertools
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Tiered storage in the world: a store whose listings lie, and owners as they are asked while the world goes on."""
+"""Simulated tiered storage: inconsistent listings, and owner queries concurrent with other changes."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
@@ -18,7 +18,7 @@ CLUSTER = "lab"
 
 
 class Shelf:
-    """What `connectors.s3.store.Store` is, over the world. ``records``: what the journal holds of deletions."""
+    """Implements `connectors.s3.store.Store` over the world. ``records``: the deletions in the journal."""
 
     place = BucketLocation("shelf")
 
@@ -27,7 +27,7 @@ class Shelf:
         self.deleted = 0
 
     def objects(self) -> Iterator[list[Object]]:
-        """Some that are there are left out, and some are named that are not, unless all is calm."""
+        """Unless calm, the listing lacks some existing objects and contains some missing ones."""
         self.fails(Retry)
         page = []
         for key, found in list(self.world.objects.items()):
@@ -43,7 +43,7 @@ class Shelf:
         yield [Upload(key, "1", begun_ms) for key, begun_ms in self.world.uploads.items()]
 
     def parts(self, upload: Upload) -> list[int]:
-        """Those of an even ledger have none yet."""
+        """Uploads of even ledgers have no parts yet."""
         named = pair_of(upload.key)
         return [7] if self.holds(upload) and named and named[0].ledger % 2 else []
 
@@ -86,7 +86,7 @@ class Shelf:
 
 
 class Asked:
-    """What `streams.deletion.orphan_objects.Owners` is, over the world, which goes on whenever it is asked."""
+    """Implements `streams.deletion.orphan_objects.Owners` over the world, which changes during every query."""
 
     def __init__(self, world: World, shelf: Shelf) -> None:
         self.world, self.shelf = world, shelf

@@ -1,7 +1,7 @@
-"""Trueup's deletion over that world: the real view, the real markers, and everything between them that can go wrong.
+"""Trueup's deletion over the simulated world: the real view, the real markers, and faults between them.
 
-What is observed arrives late, in portions and in any order between things. The application dies between any two of its
-steps and begins again from its journal and its checkpoint. The connector is a model of the guarded transaction.
+Observations arrive late, in portions and in any order between keys. The application crashes between any two of its
+steps and restarts from its journal and its checkpoint. The connector is a model of the guarded transaction.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,23 +34,23 @@ from trueup.streams.journal.codec import ledger_key
 
 STEPS, BUCKETS = 60, 2
 GRACE_S = 20.0
-CALM = 12  # turns that everything may take to come to its end
+CALM = 12  # turns until all work must be complete
 
 
 class Crash(BaseException):
-    """The application dies."""
+    """Crash of the application."""
 
 
 class Told(NamedTuple):
-    """One record read back."""
+    """A record as read from the journal."""
 
     key: bytes
     value: Any
 
 
 class Journal:
-    """A topic in memory that fails now and then, and may have taken some by then. ``confirmed``: ledgers whose markers
-    ended after their metadata were gone."""
+    """An in-memory topic whose puts fail now and then, possibly after some records were written. ``confirmed``: ledgers
+    whose markers ended after their metadata were deleted."""
 
     def __init__(self, random: Random) -> None:
         self.random, self.records, self.calm = random, dict[bytes, Any](), False
@@ -100,7 +100,7 @@ class Connector:
         return DeletionResult(marker.ledger, "refused" if why else "ready", why)
 
     def _one(self, marker: Deletion) -> DeletionResult:
-        """Something happens, the owner is read, something happens again, and then the transaction with its checks."""
+        """An event, the read of the owner, another event, then the transaction with its checks."""
         world, number = self.world, marker.ledger
         self.meanwhile(marker)
         node = world.nodes.get(marker.owner)
@@ -127,7 +127,7 @@ class Connector:
         self.maybe_dies()
 
     def refuses(self, marker: Deletion) -> str:
-        """What is not as it has to be when it is read afresh."""
+        """The precondition that a fresh read does not satisfy."""
         node, number = self.world.nodes.get(marker.owner), marker.ledger
         if node is None:
             return "its owner is gone"
@@ -142,7 +142,7 @@ class Connector:
         return number in node.listed and number in node.copies and node.copies[number].dropped
 
     def unverified(self, marker: Deletion) -> str:
-        """What is wrong with the copy that a deletion rests on."""
+        """The defect of the copy that a deletion depends on."""
         if marker.rule != DROPPED:
             return ""
         return "" if self.verified(self.world.nodes[marker.owner].copies[marker.ledger].pair) else "it is not whole"
@@ -154,7 +154,7 @@ class Connector:
         return any(other > number for other in node.listed)
 
     def holds(self, marker: Deletion, read: int) -> bool:
-        """Whether the transaction's checks hold; ``read``: the version of the owner's node that was read."""
+        """Whether the transaction's checks pass. ``read``: the version of the owner's node that was read."""
         node = self.world.nodes.get(marker.owner)
         return node is not None and node.version == read and self.unchanged(marker)
 
@@ -162,7 +162,7 @@ class Connector:
         return self.world.ledgers[marker.ledger].version == marker.version
 
     def carry_out(self, marker: Deletion) -> None:
-        """The ledger is deleted, whether or not it may be."""
+        """Delete the ledger, even if that is a violation."""
         world, number = self.world, marker.ledger
         copies = [node.copies[number] for node in world.nodes.values() if number in node.copies]
         for copied in copies:
@@ -188,7 +188,7 @@ class Connector:
         return {i: {b: said for b in bookies if (said := self.answer(b, i))} for i, bookies in asked.items()}
 
     def answer(self, bookie: str, number: int) -> str:
-        """What a bookie says that keeps a deletion from being confirmed."""
+        """The bookie's response that prevents confirmation of a deletion."""
         if bookie in self.world.down:
             return "silent"
         return "held" if number in self.world.held[bookie] else ""
@@ -199,7 +199,7 @@ class Connector:
 
 
 class Parts(NamedTuple):
-    """What a simulation is made of; a defective one is put in their place."""
+    """The components of a simulation, which tests replace by defective ones."""
 
     connector: type[Connector] = Connector
     markers: type[DeletionReconciler] = DeletionReconciler
@@ -210,7 +210,7 @@ class Parts(NamedTuple):
 
 @dataclass
 class Outcome:
-    """What a seed came to."""
+    """The result of a seed."""
 
     seed: int
     deleted: int
@@ -221,9 +221,9 @@ class Outcome:
 
 
 class Simulation:
-    """One seed."""
+    """The simulation of one seed."""
 
-    def __init__(self, seed: int, parts: Parts = Parts()) -> None:  # noqa: B008 - it never changes
+    def __init__(self, seed: int, parts: Parts = Parts()) -> None:  # noqa: B008 - immutable
         self.seed, self.random, self.parts = seed, Random(seed), parts
         self.world, self.journal = World(self.random), Journal(self.random)
         self.connector = parts.connector(self.world, self.journal)
@@ -293,7 +293,7 @@ class Simulation:
         self._approve()
 
     def _approve(self) -> None:
-        """Now and then an operator says yes to what waits, and the application may die."""
+        """Now and then an operator approves the pending deletions, and the application may crash."""
         try:
             self.strays.reconcile()
             waiting = [m.ledger for m in self.strays.markers.markers.values() if m.stage is DeletionStage.MARKED]
@@ -314,7 +314,7 @@ class Simulation:
         self._check(acting, before)
 
     def _check(self, acting: DeletionReconciler, before: Mapping[int, Deletion]) -> None:
-        """What is said of a ledger is so: gone when its metadata are, confirmed when nothing is left of it."""
+        """The reported stage is correct: gone after the metadata were deleted, confirmed after no copy is left."""
         told = {int.from_bytes(key, "big"): value for key, value in self.journal.records.items() if value is not None}
         if acting is self.markers and not acting.blocked_reason and told.keys() != acting.markers.keys():
             raise Violation(f"the journal knows {sorted(told)} and the application {sorted(acting.markers)}")
@@ -330,7 +330,7 @@ class Simulation:
                 raise Violation(f"ledger {number} is there and its marker is gone")
 
     def _feed(self, markers: DeletionReconciler, asked: bool = False) -> None:
-        """Some of what changed is seen, as it is now."""
+        """Some changes are observed, with the current values."""
         self.waiting += self.world.changed
         self.world.changed = []
         seen = [key for key in self.waiting if self.connector.calm or self.random.random() < 0.7]
@@ -371,7 +371,7 @@ class Simulation:
         return nodes_of(made) if made else NO_NODES
 
     def _settle(self) -> None:
-        """The world stands still and all is well: what its owner forgot is gone everywhere, what is in use is there."""
+        """Without further changes and faults: unreferenced ledgers are deleted everywhere, ledgers in use exist."""
         world, self.policy = self.world, replace(self.policy, paused=False)
         self.connector.calm = self.journal.calm = self.shelf.calm = self.said.calm = True
         world.down.clear()
@@ -402,12 +402,12 @@ class Simulation:
             raise Violation(f"deleted and never confirmed: {lost}")
 
     def _copied(self, number: int) -> bool:
-        """Whether a ledger that counts as deleted has a whole copy."""
+        """Whether a ledger that counts as deleted has a complete copy."""
         (copied,) = (node.copies[number] for node in self.world.nodes.values() if number in node.copies)
         return self.world.whole(copied.pair)
 
     def _settled_objects(self) -> None:
-        """Objects that nobody points to are gone where their owner can be asked, and told of where it cannot."""
+        """Orphan objects are deleted if their owner can be queried, and reported otherwise."""
         used = {copied.pair for node in self.world.nodes.values() for copied in node.copies.values()}
         for key in [*self.world.objects, *self.world.uploads]:
             pair = pair_of(key)
@@ -416,7 +416,7 @@ class Simulation:
             told = {
                 int(row["ledger"]): LEAK_RULES[int(row["rule"])].id for row, _, _ in self.strays.markers.forgotten()
             }
-            # What is left beside a copy that is lost may be all that is left.
+            # Objects beside a lost copy may be the only data left.
             stays = owner not in self.world.nodes or told.get(pair[0].ledger) == LOST
             if pair[0] not in used and not (stays and pair[0].ledger in told):
                 raise Violation(f"object {key} of {owner} is forgotten and never deleted")
@@ -425,7 +425,7 @@ class Simulation:
         return next((owner for owner in OWNERS if ledger in self.world.listed(owner)), "")
 
     def _unreferenced(self) -> Iterator[tuple[int, str]]:
-        """What is to be said of ledgers that nobody lists, and of what is listed and not there."""
+        """Expected findings: ledgers that no owner lists, and listed ledgers that are missing."""
         world = self.world
         for number, ledger in world.ledgers.items():
             listed = world.listed(ledger.owner)
@@ -440,6 +440,6 @@ class Simulation:
             yield from ((i, "deletion.missing") for i in gone if not self.connector.dropped(world.nodes[owner], i))
 
 
-def simulate(seed: int, parts: Parts = Parts()) -> Outcome:  # noqa: B008 - it never changes
-    """Run one seed. Raises `Violation`, which names it."""
+def simulate(seed: int, parts: Parts = Parts()) -> Outcome:  # noqa: B008 - immutable
+    """Run one seed. Raises `Violation`, which contains the seed."""
     return Simulation(seed, parts).run()

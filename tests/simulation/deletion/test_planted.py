@@ -1,4 +1,4 @@
-"""A simulation that cannot fail proves nothing: each defect planted here has to be caught, by the checker it is for."""
+"""Mutation tests of the simulation: the intended checker detects each planted defect."""
 
 import re
 from collections.abc import Sequence
@@ -28,8 +28,8 @@ from trueup.streams.deletion.target import DeletionResult
 SEEDS = 200
 
 
-def complaint(parts: Parts = Parts()) -> str:  # noqa: B008 - it never changes
-    """What the first checker that complains says within some seeds."""
+def complaint(parts: Parts = Parts()) -> str:  # noqa: B008 - immutable
+    """Message of the first violation within some seeds."""
     for seed in range(SEEDS):
         try:
             simulate(seed, parts)
@@ -39,42 +39,42 @@ def complaint(parts: Parts = Parts()) -> str:  # noqa: B008 - it never changes
 
 
 class OwnerUnchecked(Connector):
-    """The transaction does not hold the owner's node to the version that was read."""
+    """The transaction does not check the version of the owner's node."""
 
     def holds(self, marker: Deletion, read: int) -> bool:
         return self.unchanged(marker)
 
 
 class LedgerUnchecked(Connector):
-    """The transaction does not hold the ledger to the version that was decided on."""
+    """The transaction does not check the version of the ledger."""
 
     def unchanged(self, marker: Deletion) -> bool:
         return True
 
 
 class Newest(Connector):
-    """Nothing later has to be listed."""
+    """Does not require that a later ledger is listed."""
 
     def superseded(self, node: Node, number: int) -> bool:
         return True
 
 
 class Unread(Connector):
-    """Decides on the view alone, at whatever version the owner is when the transaction is made."""
+    """Decides by the view alone, at the owner's version at the time of the transaction."""
 
     def refuses(self, marker: Deletion) -> str:
         return ""
 
 
 class Trusting(Connector):
-    """Takes a deletion for confirmed without asking a bookie."""
+    """Confirms a deletion without a query to the bookies."""
 
     def answer(self, bookie: str, number: int) -> str:
         return ""
 
 
 class Deaf(Connector):
-    """Takes a bookie that does not answer for one that has none."""
+    """Treats a bookie without a response as one without the ledger."""
 
     def answer(self, bookie: str, number: int) -> str:
         said = super().answer(bookie, number)
@@ -82,7 +82,7 @@ class Deaf(Connector):
 
 
 class Late(DeletionReconciler):
-    """Remembers an order after it was carried out."""
+    """Persists an order after its execution."""
 
     def _delete(self, now_ms: int) -> None:
         kept, held = self._journal, list[Any]()
@@ -101,28 +101,28 @@ class Late(DeletionReconciler):
 
 
 class Forgetful(DeletionReconciler):
-    """Begins anew after a crash."""
+    """Does not load its journal after a crash."""
 
     def load(self) -> None:
         pass
 
 
 class Amnesic(DeletionReconciler):
-    """Its topic is gone with it when it dies."""
+    """Its topic is lost in a crash."""
 
     def load(self) -> None:
         self._journal.records.clear()  # type: ignore[attr-defined]
 
 
 class Half(DeletionReconciler):
-    """Asks one bookie only."""
+    """Queries only one bookie."""
 
     def _begun(self, *given: Any) -> list[Deletion]:
         return [marker._replace(bookies=marker.bookies[:1]) for marker in super()._begun(*given)]
 
 
 class Eager(OwnerBucket):
-    """Calls forgotten what may be about to be listed."""
+    """Reports ledgers as forgotten that may be about to be listed."""
 
     def step(self, ledgers: Table = NO_LEDGERS, nodes: Table = NO_NODES, asked: bool = False) -> Leaks | None:
         found = super().step(ledgers, nodes, asked)
@@ -135,7 +135,7 @@ class Eager(OwnerBucket):
 
 
 class Blind(OwnerBucket):
-    """Does not see that ledgers are gone."""
+    """Does not observe the deletion of ledgers."""
 
     def step(self, ledgers: Table = NO_LEDGERS, nodes: Table = NO_NODES, asked: bool = False) -> Leaks | None:
         there = ledgers.rows["state"] != LedgerState.GONE
@@ -180,14 +180,14 @@ def test_an_order_that_is_never_looked_at_again_is_caught(monkeypatch: pytest.Mo
 
 
 class Unverified(Connector):
-    """Rests on what the owner says of the copy."""
+    """Relies on the owner's metadata of the copy."""
 
     def verified(self, pair: Pair) -> bool:
         return True
 
 
 class VerifiedOnce(Connector):
-    """Verifies a copy when the deletion is decided, and not again."""
+    """Verifies a copy at the decision only, not before the deletion."""
 
     def check(self, markers: Sequence[Deletion]) -> list[DeletionResult]:
         return [DeletionResult(m.ledger, "ready", "") if super(VerifiedOnce, self).verified(self.pair(m)) else
@@ -202,7 +202,7 @@ class VerifiedOnce(Connector):
 
 
 class DataAlone(Connector):
-    """Does not look for the index."""
+    """Does not check the index object."""
 
     def verified(self, pair: Pair) -> bool:
         found = self.world.objects.get(pair.data_key)
@@ -210,7 +210,7 @@ class DataAlone(Connector):
 
 
 class Stale(Asked):
-    """Asks owners now and then, and takes what was said for what is so."""
+    """Queries owners now and then, and uses outdated results in between."""
 
     said: Referenced | None = None
     turns = 0
@@ -228,7 +228,7 @@ class Stale(Asked):
 
 
 class Unasked(OrphanObjects):
-    """Takes the mode for a yes."""
+    """Treats the mode as approval."""
 
     def policy(self) -> DeletionSettings:
         return self._policy()

@@ -1,4 +1,4 @@
-"""A broker that creates, lists, trims, offloads and forgets, bookies that collect, and what can be seen of them."""
+"""A model of brokers that create, list, trim, offload and forget ledgers, and of bookies with garbage collection."""
 
 from dataclasses import dataclass, field, replace
 from random import Random
@@ -11,7 +11,7 @@ BOOKIES = ("b1:1", "b2:1", "b3:1", "b4:1")
 
 @dataclass
 class Ledger:
-    """One ledger's metadata."""
+    """Metadata of one ledger."""
 
     owner: str
     version: int
@@ -23,7 +23,7 @@ class Ledger:
 
 @dataclass(frozen=True)
 class Copied:
-    """What a node says of a copy in tiered storage. ``dropped``: the one in BookKeeper counts as deleted."""
+    """An offloaded copy according to the node. ``dropped``: the BookKeeper copy counts as deleted."""
 
     pair: Pair
     complete: bool = False
@@ -32,7 +32,7 @@ class Copied:
 
 @dataclass
 class Stored:
-    """One object. ``whole``: it holds what it ought to."""
+    """One object. ``whole``: its content is complete."""
 
     owner: str
     whole: bool
@@ -41,7 +41,7 @@ class Stored:
 
 @dataclass
 class Node:
-    """One managed ledger's node."""
+    """The node of one managed ledger."""
 
     version: int
     listed: list[int]
@@ -51,7 +51,7 @@ class Node:
 
 @dataclass
 class World:
-    """The truth. ``log``: keys that changed, in order; what a key is like is looked up when it is observed."""
+    """The true state. ``log``: changes in order. The value of a changed key is read at its observation."""
 
     random: Random
     now_ms: int = 1_000_000
@@ -69,7 +69,7 @@ class World:
     attempts: int = 0
 
     def step(self) -> None:
-        """One thing happens."""
+        """One event."""
         owner = self.random.choice(OWNERS)
         acts = (self.create, self.list_it, self.list_it, self.trim, self.trim, self.write, self.late, self.drop_topic)
         others = (self.bookie, self.restore, self.offload, self.drop)
@@ -77,7 +77,7 @@ class World:
         self.collect()
 
     def spoil(self, key: str | None = None) -> None:
-        """Somebody cuts or deletes an object; any, now and then."""
+        """Truncate or delete an object; without a key, a random one now and then."""
         if key is None and self.objects and self.random.random() < 0.05:
             key = self.random.choice(list(self.objects))
         if key in self.objects:
@@ -87,13 +87,13 @@ class World:
                 del self.objects[key]
 
     def uid(self) -> str:
-        """One that nobody had before."""
+        """A new unique id."""
         self.attempts += 1
         return f"{self.attempts:08x}-89ab-cdef-0123-456789abcdef"
 
     def offload(self, owner: str) -> None:
-        """A closed ledger is copied: its owner notes a new UUID, sends data and index, and notes that the copy is
-        complete. It may stop after each of these, and the data may be short."""
+        """Offload a closed ledger: the owner stores a new UUID, uploads data and index, and stores that the copy is
+        complete. The sequence may stop after each step, and the data may be truncated."""
         node = self.nodes.get(owner)
         for number in node.listed[:-1] if node else ():
             ledger, before = self.ledgers.get(number), node.copies.get(number)  # type: ignore[union-attr]
@@ -117,7 +117,7 @@ class World:
             self._note(owner, number, replace(copied, complete=True))
 
     def drop(self, owner: str) -> None:
-        """The owner counts the copy in BookKeeper as deleted, and then deletes it, or forgets to."""
+        """The owner counts the BookKeeper copy as deleted, and then deletes it or forgets to."""
         node = self.nodes.get(owner)
         for number, copied in list(node.copies.items()) if node else ():
             if copied.complete and not copied.dropped:
@@ -131,17 +131,17 @@ class World:
         self._write(owner, self.nodes[owner].listed)
 
     def remove(self, pair: Pair) -> None:
-        """Objects are deleted, each or not."""
+        """Delete each of the two objects with some probability."""
         for key in (pair.data_key, pair.index_key):
             if self.random.random() < 0.8:
                 self.objects.pop(key, None)
 
     def whole(self, pair: Pair) -> bool:
-        """Whether both objects are there and hold all they ought to."""
+        """Whether both objects exist and are complete."""
         return all(key in self.objects and self.objects[key].whole for key in (pair.data_key, pair.index_key))
 
     def meanwhile(self, owner: str, number: int) -> None:
-        """One thing happens while somebody is about to delete this ledger of this owner."""
+        """One event just before the deletion of this ledger of this owner."""
         remade, listed = (lambda: self.drop_topic(owner)), (lambda: self.put_back(owner, number))
         self.random.choices((self.step, listed, lambda: self._close(number), remade), weights=(6, 3, 3, 1))[0]()
 
@@ -151,8 +151,8 @@ class World:
         self.log.append(f"{self.now_ms} {key}: {what}")
 
     def create(self, owner: str) -> None:
-        """A ledger's metadata are there before it is listed; what was created before and never listed is left. An
-        owner that is new has a node that lists nothing before it has a ledger."""
+        """Create the metadata of a ledger before it is listed. A previous ledger that was never listed stays behind.
+        For a new owner, create a node with an empty list first."""
         if owner not in self.nodes:
             self.nodes[owner] = Node(-1, [], 0)
             return self._write(owner, [])
@@ -167,7 +167,7 @@ class World:
         return None
 
     def list_it(self, owner: str) -> None:
-        """The owner lists what was created last, and closes what it wrote to."""
+        """The owner lists the last created ledger and closes the previous one."""
         number = self.created.pop(owner, None)
         if number is None or number not in self.ledgers:
             return
@@ -188,7 +188,7 @@ class World:
         node.listed, node.version, node.zxid = listed, node.version + 1, self.zxid
 
     def trim(self, owner: str) -> None:
-        """The owner takes its oldest ledgers out of its list, and then deletes them, or forgets to."""
+        """The owner removes its oldest ledgers from its list, and then deletes them or forgets to."""
         node = self.nodes.get(owner)
         if node is None or len(node.listed) < 2:
             return
@@ -203,7 +203,7 @@ class World:
                 self.remove(copies[number].pair)
 
     def write(self, owner: str) -> None:
-        """Somebody closes a ledger that was left open, or writes an owner's node without any change."""
+        """Close a ledger that was left open, or rewrite an owner's node without a change."""
         node = self.nodes.get(owner)
         if lost := self._lost(owner):
             self._close(self.random.choice(lost))
@@ -211,12 +211,12 @@ class World:
             self._write(owner, node.listed)
 
     def late(self, owner: str) -> None:
-        """The broker comes round to deleting something that it had forgotten."""
+        """The broker deletes a ledger that it had forgotten."""
         for number in self._lost(owner)[:1]:
             self.delete(number)
 
     def drop_topic(self, owner: str) -> None:
-        """The topic is deleted: its ledgers, but for some, and then its node. Producers may make it again at once."""
+        """Delete the topic: most of its ledgers, then its node. Producers may create it again at once."""
         node = self.nodes.get(owner)
         if node is None:
             return
@@ -230,7 +230,7 @@ class World:
             self.create(owner)
 
     def restore(self, owner: str) -> None:
-        """Somebody puts a ledger back onto its owner's list."""
+        """Put a ledger back onto its owner's list."""
         if lost := self._lost(owner):
             self.put_back(owner, self.random.choice(lost))
 
@@ -239,18 +239,18 @@ class World:
             self._write(owner, sorted([*self.listed(owner), number]))
 
     def _lost(self, owner: str) -> list[int]:
-        """What is there, is not listed, and is not about to be."""
+        """Existing ledgers that are neither listed nor about to be."""
         kept = {*self.listed(owner), self.created.get(owner)}
         return [number for number, ledger in self.ledgers.items() if ledger.owner == owner and number not in kept]
 
     def bookie(self, _owner: str) -> None:
-        """A bookie goes or comes back; it serves what it has until it collects."""
+        """A bookie stops or returns. It serves its copies until garbage collection."""
         bookie = self.random.choice(BOOKIES)
         self.down ^= {bookie}
         self.log.append(f"{self.now_ms} {bookie} {'down' if bookie in self.down else 'up'}")
 
     def collect(self) -> None:
-        """Some bookie that runs drops what has no metadata."""
+        """A running bookie deletes copies of ledgers without metadata."""
         bookie = self.random.choice(BOOKIES)
         if bookie not in self.down:
             self.held[bookie] &= set(self.ledgers)

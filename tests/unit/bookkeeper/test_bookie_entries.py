@@ -1,4 +1,4 @@
-"""Entries as BookKeeper's own client wrote them, byte for byte, and as they must not be."""
+"""Entry bytes as written by the BookKeeper client, and malformed entries."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from trueup.connectors.bookkeeper.metadata import metadata
 from trueup.state.common.errors import Stop
 
 PASSWORD = b"sandbox"
-HEAD = "0000000000000002ffffffffffffffff000000000000000f"  # entry 2, nothing confirmed yet, 15 bytes with this one
+HEAD = "0000000000000002ffffffffffffffff000000000000000f"  # entry 2, LAC -1, ledger length 15 with it
 STORED = {
     ReadResult.CRC32: (4, f"0000000000000004{HEAD}00000000cf6fe7b10e57d7b21e"),
     ReadResult.CRC32C: (5, f"0000000000000005{HEAD}b1728e43bc065018e5"),

@@ -1,4 +1,4 @@
-"""Frames out of a stream that arrives in pieces; requests and answers of both encodings, byte for byte."""
+"""Framing of a stream that arrives in chunks; requests and responses of both protocol versions, byte for byte."""
 
 from collections.abc import Callable, Iterator
 
@@ -86,7 +86,7 @@ def reads(peer: Peer) -> Iterator[Reads]:
         yield made
 
 
-# Request: 1 header (1 version, 2 operation, 3 txnId); Response: 1 header, 2 status; both: 100, 104, 105 as asked.
+# Request: 1 header (1 version, 2 operation, 3 txnId); Response: 1 header, 2 status; both: 100, 104, 105 by operation.
 HEAD_READ, HEAD_LAC, HEAD_INFO = "0a06080310011801", "0a06080310071801", "0a06080310081801"
 
 

@@ -1,4 +1,4 @@
-"""What a bookie is taken to say when it answers strangely, or not at all; and where it is looked for."""
+"""Interpretation of unexpected or missing bookie responses, and resolution of bookie addresses."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ from trueup.connectors.bookkeeper.metadata.addresses import address_of, endpoint
 
 GONE, HELD, SILENT = PresenceAnswer.GONE, PresenceAnswer.HELD, PresenceAnswer.SILENT
 QUESTION = 19
-"""Bytes of a question about entry 0 of a ledger."""
+"""Size of a read request for entry 0 of a ledger, in bytes."""
 REGISTRATION = bytes.fromhex(  # bookie-rpc at 192.0.2.9:3181, http at 192.0.2.8:8000
     "32220a06626f6f6b696510ed181a093139322e302e322e39220a626f6f6b69652d727063"
     "321a0a046874747010c03e1a093139322e302e322e38220468747470"
@@ -28,12 +28,12 @@ def peer() -> Iterator[Peer]:
 
 
 def said(question: int, code: str) -> str:
-    """An answer to this question: header (version 3, READ_ENTRY, number), status."""
+    """A response to this request: header (version 3, READ_ENTRY, txnId), status."""
     return f"0a060803100118{question:02x}10{code}"
 
 
 def ask(peer: Peer, *ledgers: int) -> tuple[dict[int, PresenceAnswer], dict[int, str]]:
-    """What the peer is taken to say of each, and why it is silent."""
+    """The presence result for each ledger, and the reason where the bookie is silent."""
     reasons: dict[tuple[int, str], str] = {}
     found = presence({i: ["b:1"] for i in ledgers}, lambda _bookie: peer.address, WAIT_S, reasons=reasons)
     return {i: of["b:1"] for i, of in found.items()}, {i: why for (i, _), why in reasons.items()}

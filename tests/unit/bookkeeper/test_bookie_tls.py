@@ -1,4 +1,4 @@
-"""TLS to bookies as the settings have it."""
+"""TLS settings of bookie connections."""
 
 import pytest
 

@@ -10,7 +10,7 @@ SEEN = [Sighting("b:1", "/r", "writable", True, 1)]
 
 
 class Journal:
-    """Takes everything."""
+    """Accepts every record."""
 
     def put(self, records: Iterable[tuple[str, bytes, Any]]) -> None:
         list(records)
@@ -27,7 +27,7 @@ class Driven:
         self.keeper.seen(SEEN)
 
     def epoch(self, wait_ms: int) -> int:
-        """Of the topology, so much later."""
+        """Epoch of the topology after this wait."""
         self.now_ms += wait_ms
         self.keeper.tick()
         assert self.keeper.topology is not None

@@ -1,4 +1,4 @@
-"""The set of known ledgers behaves as a dictionary would."""
+"""The set of known ledgers is equivalent to a dictionary."""
 
 from collections.abc import Iterator
 from typing import Any

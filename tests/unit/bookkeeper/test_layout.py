@@ -1,4 +1,4 @@
-"""Paths and ids, both ways, in all four layouts."""
+"""Conversion between ledger ids and paths in all four layouts."""
 
 import numpy as np
 import pytest

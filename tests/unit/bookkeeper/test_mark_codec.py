@@ -1,4 +1,4 @@
-"""Marks, locks and votes as 4.17 and 4.18 write them, and as nobody should."""
+"""Marks, locks and votes as written by 4.17 and 4.18, and malformed ones."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Ledger metadata byte by byte: vectors put together by hand from the format, and BookKeeper's rules."""
+"""Ledger metadata: vectors assembled by hand from the format specification, and BookKeeper's validation rules."""
 
 import struct
 
@@ -210,7 +210,7 @@ PASSWORD = b"Planted!"
 
 
 def test_no_damage_makes_an_error_quote_the_password() -> None:
-    """Bytes of it are shown neither as text nor as Python writes bytes."""
+    """The error contains the password neither as text nor as a Python bytes literal."""
     seeds = [metadata.encode(expected(), version, PASSWORD) for version in (2, 3)]
     seeds += [HEAD + b"1\n" + seed[len(HEAD) + 2 :] for seed in seeds]
     seeds += [PASSWORD + seeds[0], HEAD + PASSWORD, HEAD + b"1\n2\n3\n0\n" + PASSWORD + b"\t" + PASSWORD]

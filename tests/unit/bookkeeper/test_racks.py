@@ -1,4 +1,4 @@
-"""Rack maps see what BookKeeper's policy would see."""
+"""Rack maps resolve racks as BookKeeper's placement policy does."""
 
 from pathlib import Path
 
@@ -200,7 +200,7 @@ def test_until_pulsars_znode_was_read_no_rack_is_known() -> None:
 
 
 class Asked:
-    """A rack source over a script that can be broken, with a clock set by hand."""
+    """A rack source with a script that can be made to fail, and a manual clock."""
 
     def __init__(self, tmp_path: Path) -> None:
         self.now_ms, self.changes, self.broken = 1_000, 0, tmp_path / "broken"

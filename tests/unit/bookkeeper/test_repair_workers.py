@@ -1,4 +1,4 @@
-"""Whether there are AutoRecovery daemons, and whether they take marks."""
+"""Detection of AutoRecovery daemons, and of whether they process marks."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ def test_every_daemon_that_is_named_has_to_be_there(voters: list[str], named: in
 
 
 class Cluster:
-    """What `RepairWorkers` asks, and its clock."""
+    """The inputs of `RepairWorkers`, and a manual clock."""
 
     def __init__(self, named: int = 0) -> None:
         self.now_ms, self.voters = 1, ["ar1:3181"]

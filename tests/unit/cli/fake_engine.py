@@ -1,4 +1,4 @@
-"""A small cluster in memory behind the API that the web page and the command line read."""
+"""An in-memory cluster behind the API that the status page and the command line use."""
 
 import time
 from collections.abc import Mapping
@@ -86,7 +86,7 @@ def copy(number: int) -> dict[str, Any]:
 
 
 class FakeEngine:
-    """Implements `streams.web.engine.Engine`. Change its fields to change the cluster."""
+    """Implements `streams.web.engine.Engine`. Tests change its fields to change the cluster."""
 
     def __init__(self) -> None:
         self.state = healthy_status()
@@ -114,7 +114,7 @@ class FakeEngine:
         self.lacking: dict[str, str] = {}
 
     def linked(self) -> "FakeEngine":
-        """A link that has fallen behind, with one partition that needs a person."""
+        """A lagging link with one stopped partition."""
         self.connected = [link_row("east-west", lag_records=1200, lag_ms=65_000, stopped=1, error="too large")]
         self.state |= {"links": self.connected}
         self.settings = parse({
@@ -124,7 +124,7 @@ class FakeEngine:
         return self
 
     def shelved(self) -> "FakeEngine":
-        """A broker with a full directory, an empty one that it keeps new partitions for, and a move that is due."""
+        """A broker with a full, cordoned directory and an empty one, and a move that awaits approval."""
         self.shelves = [directory("/small", 5 << 30, cordoned="ours"), directory("/large", 65 << 30, volume=1)]
         self.moves = [move("awaiting approval")]
         self.state |= {"logdirs": [{
@@ -136,9 +136,9 @@ class FakeEngine:
         return self
 
     def forgotten(self) -> "FakeEngine":
-        """A topic forgot two ledgers: one waits for an operator, and one bookie has not confirmed the other.
-        The topic of a third ledger does not exist."""
-        since_ms = NOW - 31 * DAY // 2  # the same in words however long the tests take
+        """A topic with two unreferenced ledgers: one awaits approval, the deletion of the other is unconfirmed on one
+        bookie. The topic of a third ledger does not exist."""
+        since_ms = NOW - 31 * DAY // 2  # keeps the displayed age constant however long the tests take
         owner = "public/default/persistent/orders"
         more = {"cursor": "", "component": "data", "state": "closed", "bytes": 3 << 20, "since_ms": since_ms,
                 "ctime_ms": NOW - 60 * MINUTE, "version": 2}  # fmt: skip
@@ -171,7 +171,7 @@ class FakeEngine:
         return self
 
     def drill(self) -> "FakeEngine":
-        """One rack came back after its ledgers were refilled into the other."""
+        """One rack returned after its ledgers were re-replicated to the other rack."""
         many = "a write quorum stands on too few racks"
         self.judged = [
             finding(7, "blocked", "placement.all-copies-lost", "some entries have no live copy", copies=0, racks=0),
@@ -312,7 +312,7 @@ class FakeEngine:
         return rows
 
     def refill(self, name: str, certain: bool = True) -> list[dict[str, Any]]:
-        """Each order finds the next stage."""
+        """Each call returns the next stage."""
         stage = self.refill_stages[min(len(self.refills), 1)] if certain else "planned"
         self.refills += [name] if certain else []
         return [{

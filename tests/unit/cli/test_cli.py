@@ -1,4 +1,4 @@
-"""Every command that reads the running application, against a real HTTP server with a small cluster behind it."""
+"""Every command that queries the running application, against an HTTP server with an in-memory cluster."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -46,7 +46,7 @@ def run(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
 
 
 def rows(said: Said) -> list[list[str]]:
-    """Words of the lines of a table."""
+    """The lines of a table, split into words."""
     return [line.split() for line in said.out.splitlines()]
 
 

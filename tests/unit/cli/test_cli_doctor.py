@@ -1,4 +1,4 @@
-"""The parts of trueup doctor that need no servers."""
+"""The checks of trueup doctor that need no servers."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The command line without an application: help, errors, exit codes, and what it does not load."""
+"""The command line without a running application: help, errors, exit codes, and modules that are not imported."""
 
 import json
 import subprocess

@@ -1,5 +1,5 @@
-"""What programs read keeps its form: every answer of the API and every `-o json` of one application that never changes,
-against `golden.json`. Write it anew, when a field is meant to change: `python -m tests.unit.cli.test_golden`."""
+"""Machine-readable output is stable: every API response and every `-o json` output of a fixed application state is
+compared with `golden.json`. To regenerate it after an intended change: `python -m tests.unit.cli.test_golden`."""
 
 import json
 import re
@@ -24,7 +24,7 @@ from trueup.streams.web.api import create_app, serve
 GOLDEN = Path(__file__).with_name("golden.json")
 NOW = 1_800_000_000_000
 PROSE = ("title", "why", "remedy", "doc", "expected", "found", "todo")
-"""Texts for people: they may be said better at any time."""
+"""Human-readable fields. Their wording may change."""
 COMMANDS = tuple(
     text.split()
     for text in (
@@ -54,7 +54,7 @@ Answers = dict[str, Any]
 
 
 def everything() -> FakeEngine:
-    """A cluster with something of every stream."""
+    """A cluster with data of every stream."""
     made = FakeEngine().drill().linked().forgotten()
     moves = list(made.moves)
     made.shelved()
@@ -69,7 +69,7 @@ def everything() -> FakeEngine:
 
 
 def plain(value: Any) -> Any:
-    """Without prose, and lists of rules by their ids: their order is that of the streams."""
+    """Without human-readable fields; lists of rules sorted by id, as their order depends on the streams."""
     if isinstance(value, dict):
         return {name: "..." if name in PROSE else plain(part) for name, part in value.items()}
     if isinstance(value, list):
@@ -80,7 +80,7 @@ def plain(value: Any) -> Any:
 
 
 def answers() -> Answers:
-    """By method and path, status, header and body."""
+    """Status, header and body by method and path."""
     found: Answers = {}
     metrics = all_metrics("east")
     metrics.of(LinkMetrics).declare(["east-west"])
@@ -107,7 +107,7 @@ def _metrics(client: FlaskClient) -> list[str]:
 
 
 def commands() -> Answers:
-    """By command line, its exit code and what it prints as JSON."""
+    """Exit code and JSON output by command line."""
     server = serve(create_app(everything(), all_metrics()), "127.0.0.1", 0)
     try:
         return {" ".join(words): _said([*words, "-o", "json"], server.port) for words in COMMANDS}

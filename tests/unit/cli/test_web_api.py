@@ -1,4 +1,4 @@
-"""What the API answers, and whom it refuses."""
+"""Responses of the API, and the requests that it rejects."""
 
 from typing import Any
 

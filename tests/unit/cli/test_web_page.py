@@ -1,4 +1,4 @@
-"""The status page says what matters, and nothing on it can become a program."""
+"""The status page shows the relevant state, and escapes all values."""
 
 import re
 from html.parser import HTMLParser
@@ -28,7 +28,7 @@ def client(engine: FakeEngine) -> FlaskClient:
 
 
 class Outline(HTMLParser):
-    """Tags opened and not closed, ids, addresses, and of each table whether it lies within a card."""
+    """Unclosed tags, ids, links, and for each table whether it is inside a card."""
 
     VOID = frozenset({"meta", "link", "br"})
 

@@ -1,4 +1,4 @@
-"""The HTTP server: a real port, real requests, an end."""
+"""The HTTP server on a real port: requests and shutdown."""
 
 import socket
 
@@ -34,7 +34,7 @@ def test_refuses_connections_once_stopped(server: Server) -> None:
 
 
 def ended(connection: socket.socket) -> bool:
-    """Whether the server ended it. One that it had not accepted yet is reset."""
+    """Whether the server closed the connection. A connection that was not yet accepted is reset."""
     try:
         return connection.recv(1) == b""
     except ConnectionResetError:

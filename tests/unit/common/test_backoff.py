@@ -1,4 +1,4 @@
-"""How long to wait after failures in a row."""
+"""Delays after consecutive failures."""
 
 from trueup.state.common.backoff import backoff
 

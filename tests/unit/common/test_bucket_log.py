@@ -1,4 +1,4 @@
-"""When the log of a bucket is compacted, and what is left of it then."""
+"""Compaction of a bucket's log: when it happens, and what it retains."""
 
 from tests.memory_store import MemoryStore
 from trueup.state.common.bucket_log import BLOCK_ROWS, TAIL_BLOCKS, TAIL_ROWS, BucketLog, Shape

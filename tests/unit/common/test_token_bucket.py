@@ -1,4 +1,4 @@
-"""A rate limit with the time passed in."""
+"""A rate limit that takes the current time as an argument."""
 
 import pytest
 

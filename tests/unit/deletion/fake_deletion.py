@@ -1,4 +1,4 @@
-"""What the loop of deletions stands on, in memory: a cluster, a journal, and what a bucket says."""
+"""In-memory dependencies of the deletion reconciler: cluster, journal and bucket output."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,7 +22,7 @@ NOW, MINUTE = 10_000_000, 60_000
 
 
 def leaks(*rows: dict[str, Any]) -> Leaks:
-    """What one bucket holds forgotten: ledgers of `OWNER`, of 100 bytes at version 3, but for what is said."""
+    """Unreferenced ledgers of one bucket. Defaults: owner `OWNER`, 100 bytes, version 3."""
     made, names = np.zeros(len(rows), LEAK), [OWNER, ""]
     for at, row in enumerate(rows):
         said = {"rule": "forgotten", "owner": OWNER, "since_ms": NOW, "length": 100, "version": 3, **row}
@@ -36,7 +36,7 @@ def leaks(*rows: dict[str, Any]) -> Leaks:
 
 
 class Told(NamedTuple):
-    """One record read back."""
+    """A record as read from the journal."""
 
     key: bytes
     value: Any
@@ -44,7 +44,7 @@ class Told(NamedTuple):
 
 @dataclass
 class FakeJournal:
-    """Keeps the newest of each key; ``fail``: takes nothing. ``puts``: stages of all that was put, one put a row."""
+    """Keeps the newest record of each key. ``fail``: every put fails. ``puts``: the stages in each put."""
 
     records: dict[bytes, Any] = field(default_factory=dict)
     puts: list[list[str | None]] = field(default_factory=list)
@@ -62,9 +62,9 @@ class FakeJournal:
 
 @dataclass
 class FakeCluster:
-    """Implements `streams.deletion.target.Target` and `streams.deletion.report.Owners`. ``versions``: of the
-    ledgers there are; ``outcome``: of every order; ``holding``: bookies that do not say that they have none;
-    ``checks``: what is said of ledgers that are looked at before, by ledger."""
+    """Implements `streams.deletion.target.Target` and `streams.deletion.report.Owners`. ``versions``: of the existing
+    ledgers; ``outcome``: of every order; ``holding``: bookies whose answer does not confirm the deletion; ``checks``:
+    result of the check before deletion, by ledger."""
 
     versions: dict[int, int] = field(default_factory=dict)
     outcome: str = "deleted"
@@ -105,13 +105,13 @@ class FakeCluster:
 
 
 def node(*ledgers: int, **more: Any) -> Pointers:
-    """The node of `OWNER`."""
+    """The znode of `OWNER`."""
     said = {"path": f"/managed-ledgers/{OWNER}", "owner": OWNER, "name": "", "status": OwnerStatus.READABLE, **more}
     return Pointers(**{"version": 7, "mzxid": 70, "seen_ms": NOW, "ledgers": ledgers, **said})
 
 
 class Loop:
-    """`DeletionReconciler` of one bucket over these fakes; ``marked`` takes ledgers to where they may be deleted."""
+    """`DeletionReconciler` of one bucket over these fakes. ``marked`` creates markers whose grace period is over."""
 
     def __init__(self, mode: str = "enforce", buckets: int = 1, **policy: Any) -> None:
         self.cluster, self.journal, self.now_ms = FakeCluster(), FakeJournal(), NOW
@@ -125,7 +125,7 @@ class Loop:
         self.said = DeletionReport(lambda: self.policy, self.markers, self.cluster, lambda: self.now_ms)
 
     def begun(self) -> DeletionReconciler:
-        """One that starts with what the journal holds."""
+        """A reconciler that has loaded the journal."""
         made = DeletionReconciler(
             self.cluster, self.journal, lambda: self.policy, lambda: self.first_epoch,  # type: ignore[arg-type]
             lambda *step: self.counted.append(step), lambda: self.now_ms, self.buckets, self.cluster.check,
@@ -134,13 +134,13 @@ class Loop:
         return made
 
     def hear(self, *rows: dict[str, Any], bucket: int = 0, epoch: int = 5) -> "Loop":
-        """A bucket says these; they are there."""
+        """The bucket reports these ledgers as unreferenced; all of them exist."""
         self.cluster.versions |= {row["ledger"]: row.get("version", 3) for row in rows}
         self.markers.hear(bucket, epoch, leaks(*rows))
         return self
 
     def reconcile(self, after_ms: int = 0) -> dict[int, DeletionStage]:
-        """One turn so much later; how far every marker is."""
+        """One turn after this time. Returns the stage of every marker."""
         self.now_ms += after_ms
         self.markers.reconcile()
         return {ledger: marker.stage for ledger, marker in self.markers.markers.items()}
@@ -149,7 +149,7 @@ class Loop:
         self.policy = replace(self.policy, **policy)
 
     def marked(self, *ledgers: int) -> "Loop":
-        """These are marked, and nothing more is done."""
+        """Mark these ledgers, with no further step."""
         paused, self.policy = self.policy, replace(self.policy, paused=True)
         self.hear(*({"ledger": ledger} for ledger in ledgers)).reconcile()
         self.reconcile(MINUTE)

@@ -1,4 +1,4 @@
-"""Steps of a deletion: what observation, time and answers make of a marker."""
+"""State transitions of a deletion marker by observation, time and result."""
 
 import pytest
 

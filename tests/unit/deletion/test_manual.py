@@ -1,4 +1,4 @@
-"""What an operator orders where nobody's metadata say which ledgers are in use."""
+"""Deletions that an operator orders where no metadata contains the ledgers in use."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,7 +18,7 @@ from trueup.streams.deletion.report import DeletionReport
 
 
 class FakeBookKeeper(FakeCluster):
-    """Ledgers by id and version. ``custom``: metadata of all of them; ``state``: of all of them."""
+    """Ledgers by id and version. ``custom`` and ``state``: custom metadata and state of all ledgers."""
 
     custom: dict[str, bytes]
     state = LedgerState.CLOSED
@@ -51,7 +51,7 @@ class FakeBookKeeper(FakeCluster):
 
 
 class Loop:
-    """Orders over these fakes, in mode approve."""
+    """Manual deletions over these fakes, in mode approve."""
 
     def __init__(self) -> None:
         self.cluster, self.journal, self.now_ms = FakeBookKeeper(), FakeJournal(), NOW

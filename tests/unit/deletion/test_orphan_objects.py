@@ -1,4 +1,4 @@
-"""Objects that no owner points to: what they are called, and how they are told, planned and approved."""
+"""Orphan objects: their names, report, plan and approval."""
 
 from random import Random
 from typing import Any
@@ -56,7 +56,7 @@ def test_what_objects_are_called(found: str, expected: str) -> None:
 
 
 class Setting:
-    """Two objects of one ledger that its owner does not list, beside a ledger that is forgotten."""
+    """Two objects of a ledger that its owner does not list, and an unreferenced ledger."""
 
     def __init__(self, mode: str) -> None:
         self.world = World(Random(1), now_ms=10_000_000)

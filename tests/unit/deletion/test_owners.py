@@ -1,4 +1,4 @@
-"""Whose a ledger says it is. The custom metadata are those of Pulsar 4.2.4 (LedgerMetadataUtils)."""
+"""The owner of a ledger by its custom metadata, as written by Pulsar 4.2.4 (LedgerMetadataUtils)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which node is whose, from its path."""
+"""The owner of a znode according to its path."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What Pulsar 4.2.4 wrote: its nodes as they were found on a real cluster, plain and compressed (LZ4, ZSTD)."""
+"""Znodes that Pulsar 4.2.4 wrote to a real cluster: uncompressed and compressed (LZ4, ZSTD)."""
 
 import pytest
 
@@ -41,7 +41,7 @@ def node(path: str, data: bytes) -> Pointers | None:
 
 
 def unreadable(path: str, data: bytes) -> str:
-    """Why this node is."""
+    """The error of an unreadable node."""
     found = node(path, data)
     assert found is not None
     assert (found.status, found.ledgers, found.version, found.mzxid) == (OwnerStatus.UNREADABLE, (), 5, 22)

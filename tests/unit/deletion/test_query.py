@@ -1,4 +1,4 @@
-"""The way of records into buckets of owners: both sides of an owner meet, nothing is lost on the way."""
+"""Routing of records to owner buckets: ledgers and nodes of an owner reach the same bucket, and no record is lost."""
 
 import zlib
 from collections.abc import Iterable
@@ -35,7 +35,7 @@ def ledger(number: int, owner: str = ORDERS, state: LedgerState = LedgerState.CL
 
 
 def node(*ledgers: int, owner: str = ORDERS, name: str = "", dropped: int = 0) -> Pointers:
-    """A node that points to these and counts so many of them as deleted."""
+    """A node that references these ledgers, the first ``dropped`` of them counted as deleted."""
     path = f"/managed-ledgers/{owner}/{name}".rstrip("/")
     return Pointers(path, owner, name, OwnerStatus.READABLE, 3, 60, 9, ledgers, ledgers[:dropped])
 
@@ -52,7 +52,7 @@ def question(epoch: int) -> Record:
 
 
 def routed(*records: Record) -> dict[int, list[tuple[int, bytes]]]:
-    """What each bucket gets of one batch."""
+    """Records of one batch by bucket."""
     frame = pd.DataFrame([{"kind": kind, "value": value} for kind, value in records])
     found: dict[int, list[tuple[int, bytes]]] = {}
     for part in route(BUCKETS)(iter([frame])):
@@ -83,7 +83,7 @@ def test_owners_are_kept_apart() -> None:
 
 
 def test_a_node_that_reads_as_another_owners_later_is_replaced() -> None:
-    """The path does not tell whether ``a`` is a cursor of the topic ``persistent``."""
+    """The path alone does not determine whether ``a`` is a cursor of the topic ``persistent``."""
     topic, path = "t/ns/persistent/persistent", "/managed-ledgers/t/ns/persistent/persistent/a"
     cursor = Pointers(path, topic, "a", OwnerStatus.READABLE, 3, 60, 9)
     made = [pointing(cursor), pointing(cursor._replace(owner=f"{topic}/a", name="", mzxid=70, ledgers=(7,)))]

@@ -1,4 +1,4 @@
-"""The loop of deletions: what it does, in which order, and when it does nothing."""
+"""The deletion reconciler: its steps, their order, and the conditions that block it."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What the application says of ledgers that nobody points to: rows, plan, approvals, status."""
+"""Report of unreferenced ledgers: rows, plan, approvals, status."""
 
 from typing import Any
 

@@ -9,7 +9,7 @@ CUSTOM = {
     "pulsar/managed-ledger": "public/default/persistent/t1",
     "application": "pulsar",
 }
-# Of a ledger that was just opened by Pulsar 4.2.4.
+# Metadata of a ledger that Pulsar 4.2.4 has just opened.
 OPENED = (
     b"BookieMetadataFormatVersion\t3\n\xac\x01\x08\x02\x10\x02\x18\x00 \xff\xff\xff\xff\xff\xff\xff\xff\xff\x01(\x01"
     b"2$\n\x0f127.0.0.1:43443\n\x0f127.0.0.2:39637\x10\x008\x03B\x00H\x02Z\x1b\n\tcomponent\x12\x0emanaged-ledger"

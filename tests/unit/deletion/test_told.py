@@ -1,4 +1,4 @@
-"""What the API, the status page, metrics and the command line say of forgotten ledgers and their deletion."""
+"""Unreferenced ledgers and their deletion in the API, the status page, the metrics and the command line."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -42,7 +42,7 @@ def client(engine: FakeEngine, metrics: Metrics) -> FlaskClient:
 
 
 def values(text: str, name: str) -> dict[tuple[str, ...], float]:
-    """By the labels' values, without the cluster's."""
+    """Values by the labels other than ``cluster``."""
     families = text_string_to_metric_families(text)
     return {
         tuple(label for key, label in sorted(s.labels.items()) if key != "cluster"): s.value
@@ -129,7 +129,7 @@ Run = Callable[..., tuple[int, list[list[str]]]]
 
 @pytest.fixture
 def run(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
-    """Exit code and words of the lines of a command's output."""
+    """Exit code and output lines of a command, split into words."""
     server = serve(create_app(engine, all_metrics()), "127.0.0.1", 0)
     monkeypatch.setenv("TRUEUP_API", f"http://127.0.0.1:{server.port}")
     monkeypatch.setenv("COLUMNS", "200")

@@ -1,4 +1,4 @@
-"""What is said of ledgers that nobody points to: one bucket of owners, small enough to see through."""
+"""Verdicts of unreferenced ledgers in one small owner bucket."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ PATH = f"/managed-ledgers/{ML}"
 
 
 def ledgers(*rows: dict[str, Any]) -> Table:
-    """Closed data ledgers of `ML` with ten entries, but for what is said."""
+    """Rows of ledgers. Defaults: closed data ledgers of `ML` with ten entries."""
     names: dict[str, int] = {"": 0}
     table: Rows = np.zeros(len(rows), OWNED)
     for at, row in enumerate(rows):
@@ -30,7 +30,7 @@ def ledgers(*rows: dict[str, Any]) -> Table:
 
 
 def node(*listed: int, **more: Any) -> Pointers:
-    """The managed ledger's node, listing these."""
+    """The znode of the managed ledger, with this ledger list."""
     said = {"path": PATH, "owner": ML, "name": "", "status": OwnerStatus.READABLE, "version": 3, "mzxid": 7, **more}
     return Pointers(**{"seen_ms": 2_000, "ledgers": listed, **said})
 

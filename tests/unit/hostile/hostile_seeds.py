@@ -1,4 +1,4 @@
-"""Whole bodies of every form, for `test_hostile_bytes` to mutate."""
+"""Valid bodies of every format, as seeds for the mutations of `test_hostile_bytes`."""
 
 import json
 import struct
@@ -48,7 +48,7 @@ STREAM = b"".join((
     _frame(1, struct.pack("!ii", 1, 1) + b"a"),
     _frame(-1, struct.pack("!iii", 1, 3, 2) + b"/b"), _frame(-2, b""),
 ))  # fmt: skip
-"""Pings, watch events, and the answer to a request for the names under a znode."""
+"""Pings, watch events, and the response with the names of a znode's children."""
 PRODUCE_ANSWER = b"".join((
     struct.pack(">i", 1), text("orders"), struct.pack(">i", 2), struct.pack(">ihqqq", 0, 0, 5, -1, 0),
     struct.pack(">ihqqq", 1, 3, -1, -1, 0), struct.pack(">i", 0),
@@ -56,7 +56,7 @@ PRODUCE_ANSWER = b"".join((
 
 
 def responses(kind: Any) -> list[bytes]:
-    """Answers of a bookie in the third encoding."""
+    """Bookie responses of protocol version 3."""
     answer = kind(status=0)
     answer.header.version, answer.header.operation, answer.header.txnId = 3, 1, 7
     answer.read.status, answer.read.ledgerId, answer.read.entryId, answer.read.body = 0, 7, 3, b"stored"
@@ -64,7 +64,7 @@ def responses(kind: Any) -> list[bytes]:
 
 
 def fetch_answer(batch: bytes) -> bytes:
-    """An answer with one partition, an aborted transaction, and this batch."""
+    """A fetch response with one partition, one aborted transaction, and this batch."""
     partition = struct.pack(">ihqqqi", 0, 0, 9, 9, 0, 1) + struct.pack(">qq", 9, 2)
     records = struct.pack(">i", len(batch)) + batch
     head = struct.pack(">ihi", 0, 0, 0) + struct.pack(">i", 1) + text("orders") + struct.pack(">i", 1)
@@ -72,12 +72,12 @@ def fetch_answer(batch: bytes) -> bytes:
 
 
 def names(*found: bytes) -> bytes:
-    """A vector of strings of jute."""
+    """A jute vector of strings."""
     return struct.pack("!i", len(found)) + b"".join(struct.pack("!i", len(name)) + name for name in found)
 
 
 def listings(*found: bytes) -> bytes:
-    """An answer to several listings: one of these names, one of a znode that is not there."""
+    """A multi response: one listing with these names, one of a missing znode."""
     gone = b"\xff\xff\xff\xff\x00" + struct.pack("!ii", -101, -101)
     return b"\x00\x00\x00\x08\x00\x00\x00\x00\x00" + names(*found) + gone + END
 
@@ -98,7 +98,7 @@ INDEX = [offloaded([b"abc", b"de"], 400).index]
 
 
 def avro(topic: str) -> list[bytes]:
-    """A record of this topic, every array and map with something in it."""
+    """A record of this topic with no empty array or map."""
     return [codec.encode(topic, _example(json.loads(codec.schema_text(topic))))]
 
 

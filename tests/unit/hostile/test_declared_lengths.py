@@ -1,4 +1,4 @@
-"""Sizes that bytes declare: believed as far as bytes came, and up to a cap."""
+"""Declared sizes: memory is allocated only for received bytes, and up to a limit."""
 
 import struct
 import tracemalloc
@@ -27,7 +27,7 @@ MB = 1 << 20
 
 @contextmanager
 def within(limit: int) -> Iterator[None]:
-    """What is done here takes no more memory than this."""
+    """The block allocates less memory than this limit."""
     tracemalloc.start()
     try:
         yield
@@ -37,7 +37,7 @@ def within(limit: int) -> Iterator[None]:
 
 
 class Socket:
-    """Gives these bytes, so many at a time."""
+    """Returns these bytes in chunks of this size."""
 
     def __init__(self, data: bytes, piece: int) -> None:
         self._left, self._piece = memoryview(data), piece
@@ -84,7 +84,7 @@ def test_frames_larger_than_the_buffer_come_whole() -> None:
 
 
 def bomb(blocks: int) -> bytes:
-    """zstd (RFC 8878): each block of four bytes is 128 KiB of one byte."""
+    """A zstd frame (RFC 8878): each block of four bytes decompresses to 128 KiB."""
     size = 1 << 17
     block = (1 << 1 | size << 3).to_bytes(3, "little") + b"x"
     last = (1 | 1 << 1 | size << 3).to_bytes(3, "little") + b"x"

@@ -1,4 +1,4 @@
-"""Mutated bytes through every decoder of what others send or wrote: a value or `BadBytes`, soon, in little memory."""
+"""Mutated bytes through every decoder of external data: a value or `BadBytes`, within time and memory limits."""
 
 import logging
 import socket
@@ -149,7 +149,7 @@ def pointed(data: bytes) -> None:
 
 
 class Line(ZooKeeperConnection):
-    """A connection over which these bytes come, with one request under way."""
+    """A connection that receives these bytes with one request in flight."""
 
     def __init__(self, data: bytes) -> None:
         self._left, self.logger, self.ping_outstanding = data, logging.getLogger("kazoo.test"), Event()
@@ -168,7 +168,7 @@ class Line(ZooKeeperConnection):
 
 
 class Future:
-    """As much of kazoo's as an answer needs."""
+    """The part of kazoo's future that a response needs."""
 
     def set(self, _answer: object) -> None:
         pass
@@ -235,7 +235,7 @@ DECODERS: dict[str, tuple[Callable[[bytes], Any], Sequence[bytes]]] = {
 def test_mutated_bytes_are_a_value_or_bad_bytes(name: str) -> None:
     decode, bodies = DECODERS[name]
     answered = 0
-    for body in bodies:  # which imports what is needed
+    for body in bodies:  # imports the modules under test
         with suppress(BadBytes, *_OURS.get(name, ())):
             decode(body)
     tracemalloc.start()
@@ -259,6 +259,6 @@ _OURS: dict[str, tuple[type[Exception], ...]] = {
     "index": (Stop,), "reads": (TrueupError,), "looked": _KAZOO, "listings": _KAZOO,
     "zookeeper": (ConnectionDropped, AuthFailedError), "kafka": (Retry,),
 }  # fmt: skip
-"""What a decoder may raise beside: forms that are known and not supported, errors that the answer names."""
+"""Further errors that a decoder may raise: unsupported formats, and errors that a response contains."""
 _SILENT = ("marks", "entries", "compression", "pulsar", "bulk")
-"""Decoders that answer with a value that says so, or whose errors are caught above."""
+"""Decoders that return a value for invalid input, or whose errors are caught above."""

@@ -1,4 +1,4 @@
-"""Boards and alerts speak of metrics and labels that exist, in their units, and lead to runbooks that exist."""
+"""Dashboards and alerts use existing metrics and labels in their units, and link to existing runbooks."""
 
 import json
 import re
@@ -26,7 +26,7 @@ UNITS = {"_seconds": {"s"}, "_bytes": {"bytes"}}
 
 
 def known() -> dict[str, set[str]]:
-    """Labels by the name of every series there can be."""
+    """Labels by name of every exported series."""
     metrics = all_metrics()
     metrics.status(healthy_status())
     found: dict[str, set[str]] = {"up": set()}

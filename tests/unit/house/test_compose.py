@@ -1,4 +1,4 @@
-"""The stack in containers: valid by the Compose Specification, pinned, and the same as the sandbox's."""
+"""The Compose stack: valid by the Compose Specification, pinned, and consistent with the sandbox."""
 
 import ipaddress
 import json
@@ -26,7 +26,7 @@ def bookies() -> dict[str, dict[str, Any]]:
 
 
 def test_it_is_valid_by_the_specification() -> None:
-    """The schema of the Compose Specification, as check-jsonschema carries it."""
+    """Uses the schema of the Compose Specification that check-jsonschema contains."""
     schema = files("check_jsonschema") / "builtin_schemas" / "vendor" / "compose-spec.json"
     validator = Draft202012Validator(json.loads(schema.read_text()))
     assert [error.message for error in validator.iter_errors(COMPOSE)] == []

@@ -1,4 +1,4 @@
-"""Pages that cannot drift from the code, and links that lead somewhere."""
+"""Generated pages match the code, and links resolve."""
 
 import re
 from pathlib import Path
@@ -17,7 +17,7 @@ TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *s
 
 
 def anchors(page: Path) -> set[str]:
-    """Anchors of its headings, as they are made on code hosts."""
+    """Anchors of the page's headings, as code hosts derive them."""
     heads = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}
 

@@ -1,4 +1,4 @@
-"""What the replication streams promise about their own text. Offenders are printed."""
+"""Rules for the source code of the replication streams. Violations are listed."""
 
 import ast
 import re
@@ -10,19 +10,19 @@ from tests.unit.house.test_tidy import ROOT, shown, sources, trees
 LINK = "streams/replication/links/link.py"
 ROOMS = ("state/replication", "streams/replication")
 NAMES_SYSTEMS = "streams/replication/clusters.py"
-"""Says which system has which modules: the one place of replication that has to."""
+"""Maps each system to its modules: the only module of replication that names systems."""
 A_SYSTEM = re.compile(r"kafka|librdkafka|bootstrap", re.IGNORECASE)
-"""What only one system is or has, whether it is imported, used or spoken of."""
+"""Terms that are specific to one system."""
 
 
 def own_attributes(source: str, name: str) -> set[str]:
-    """What the methods of a class assign on ``self``."""
+    """Attributes that the methods of a class assign on ``self``."""
     made = next(node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ClassDef) and node.name == name)
     return {attribute for receiver, attribute, _ in assigned(made) if receiver == "self"}
 
 
 def assigned(tree: ast.AST) -> list[tuple[str, str, int]]:
-    """Every assignment of an attribute: of what, its name, its line. ``setattr`` assigns any attribute: ``*``."""
+    """Every attribute assignment: object, attribute, line. ``setattr`` counts as any attribute: ``*``."""
     found = [
         (ast.unparse(node.value), node.attr, node.lineno)
         for node in ast.walk(tree)
@@ -36,7 +36,7 @@ def assigned(tree: ast.AST) -> list[tuple[str, str, int]]:
 
 
 def writes_of_links(tree: ast.AST, attributes: set[str]) -> list[int]:
-    """Lines that assign an attribute which a link has, of anything but ``self``."""
+    """Lines that assign an attribute of a link through an object other than ``self``."""
     return [line for receiver, name, line in assigned(tree) if receiver != "self" and name in attributes | {"*"}]
 
 
@@ -52,7 +52,7 @@ def test_another_module_that_writes_a_link_is_seen() -> None:
 
 
 def of_a_system(text: str) -> list[str]:
-    """Lines that are about one system."""
+    """Lines that contain a term of one system."""
     return [f"{at}: {line.strip()}" for at, line in enumerate(text.splitlines(), 1) if A_SYSTEM.search(line)]
 
 

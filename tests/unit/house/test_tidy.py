@@ -1,4 +1,4 @@
-"""What this project promises about its own text. Offenders are printed."""
+"""Rules for the source code of the project. Violations are listed."""
 
 import ast
 import re
@@ -26,9 +26,9 @@ WITHOUT_CALLER = {
     "connectors/sandbox/servers/kafka_cluster.py": "several brokers, which tests stop one by one",
     "connectors/sandbox/servers/spark.py": "a cluster of Spark, on which tests run the queries",
 }
-"""Modules that nothing but tests uses yet, and why they are here all the same."""
+"""Modules that only tests use, and the reason to keep each."""
 
-# Put together here, so that this file does not name them either.
+# Assembled from parts, so that this file does not match its own patterns.
 MACHINE_PATHS = re.compile(
     r"(?<![\w.$}~])/(?:" + "|".join(("work", "root", "tmp", "home/[a-z]+")) + r")(?:/|\b(?![\w-]))"
 )
@@ -53,7 +53,7 @@ def trees(*places: str) -> Iterator[tuple[str, ast.Module]]:
 
 
 def functions(*places: str) -> Iterator[tuple[str, int]]:
-    """Place and number of lines of every function."""
+    """Location and number of lines of every function."""
     for name, tree in trees(*places):
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -66,7 +66,7 @@ def tracked() -> list[Path]:
 
 
 def texts() -> Iterator[tuple[str, str]]:
-    """Name and content of every tracked text."""
+    """Name and content of every tracked text file."""
     for path in tracked():
         try:
             yield shown(path), path.read_text()
@@ -113,7 +113,7 @@ def test_only_the_supervisor_catches_everything() -> None:
 
 
 def test_only_the_supervisor_starts_threads_of_the_application() -> None:
-    """Sandbox, demos and the command line are processes of their own."""
+    """Sandbox, demos and the command line run in processes of their own."""
     aside = (
         "connectors/sandbox/",
         "streams/demo/",
@@ -133,7 +133,7 @@ def test_only_the_supervisor_starts_threads_of_the_application() -> None:
 
 
 def _hides_everything(handler: ast.ExceptHandler) -> bool:
-    """Whether it catches whatever comes and does not raise it again."""
+    """Whether the handler catches every exception and does not raise it again."""
     kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
     broad = any(k is None or (isinstance(k, ast.Name) and k.id in ("Exception", "BaseException")) for k in kinds)
     last = handler.body[-1]
@@ -174,7 +174,7 @@ def test_no_unit_test_sleeps() -> None:
 
 
 def test_every_module_is_used() -> None:
-    """By what is started: commands, tools for maintainers, benchmarks. A test is no use."""
+    """Reachable from an entry point: commands, maintainer tools, benchmarks. Use by tests does not count."""
     uses = {name: _used(tree) for name, tree in trees(*PACKAGES, "bench")}
     reached, left = set[str](), [name for name in uses if name in STARTED or name.startswith("bench/")]
     while left:
@@ -187,7 +187,7 @@ def test_every_module_is_used() -> None:
 
 
 def _used(tree: ast.Module) -> set[str]:
-    """Names of modules that one imports, and those of texts by which it loads them."""
+    """Names of imported modules, and of modules that are loaded by name."""
     used: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

@@ -1,4 +1,4 @@
-"""What the administrative side of a cluster does about a client that no longer hears its brokers."""
+"""The admin client is replaced after it receives no response from any broker."""
 
 from concurrent.futures import Future
 
@@ -12,7 +12,7 @@ from trueup.state.common.errors import Retry
 
 
 class FakeClient:
-    """Answers nothing, or ``answer``."""
+    """Returns no response, or ``answer``."""
 
     made: list["FakeClient"]
 
@@ -21,7 +21,7 @@ class FakeClient:
         self.made.append(self)
 
     def poll(self, _wait_s: float) -> None:
-        """Nothing to hear."""
+        """No response arrives."""
 
     def describe_cluster(self, request_timeout: float) -> "Future[object]":
         future: Future[object] = Future()

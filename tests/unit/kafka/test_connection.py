@@ -1,4 +1,4 @@
-"""What a connection keeps between answers."""
+"""State that a connection keeps between responses."""
 
 from trueup.connectors.kafka.client.connection import Frames
 

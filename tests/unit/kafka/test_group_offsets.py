@@ -1,4 +1,4 @@
-"""Groups of a cluster that is not there."""
+"""Consumer groups of an unreachable cluster."""
 
 import struct
 import threading

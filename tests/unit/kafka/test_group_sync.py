@@ -1,4 +1,4 @@
-"""Which offset a group gets at the other cluster, without any cluster."""
+"""Translation of group offsets to the target cluster, without a cluster."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -17,7 +17,7 @@ COPIED = OffsetMap().extend([(0, 3, 10)], 12)
 
 
 class Cluster:
-    """Groups of a cluster, in memory."""
+    """In-memory consumer groups of a cluster."""
 
     def __init__(self, offsets: Mapping[str, Any], states: Mapping[str, str] | None = None) -> None:
         self.committed, self.listed = dict(offsets), dict(states or {})
@@ -149,7 +149,7 @@ def test_a_group_that_is_refused_keeps_no_other() -> None:
 
 
 class Forbidding:
-    """A client with no right to one group."""
+    """A client that is not authorized for one group."""
 
     def alter_offsets(self, asked: Mapping[str, Mapping[Any, Any]]) -> dict[str, Any]:
         if "forbidden" in asked:

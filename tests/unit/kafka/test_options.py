@@ -1,4 +1,4 @@
-"""One set of options, two clients."""
+"""One set of options for both client libraries."""
 
 import ssl
 import subprocess

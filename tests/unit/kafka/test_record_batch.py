@@ -1,4 +1,4 @@
-"""Record batches: bytes of kafka-python's own builder in, and what it reads of ours."""
+"""Record batches: decoding of batches that kafka-python built, and decoding of our batches by kafka-python."""
 
 import random
 
@@ -29,7 +29,7 @@ Record = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]
 def built(
     records: list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]], **more: object
 ) -> bytearray:
-    """A batch as a producer makes it, uncompressed."""
+    """An uncompressed batch as a producer builds it."""
     builder = DefaultRecordBatchBuilder(
         magic=2, compression_type=0, is_transactional=bool(more.get("transactional")), producer_id=5, producer_epoch=1,
         base_sequence=7, batch_size=1 << 20,
@@ -40,28 +40,28 @@ def built(
 
 
 def compressed(codec: int) -> memoryview:
-    """The same, compressed by us."""
+    """The same batch, compressed by our codec."""
     plain = memoryview(built(RECORDS))
     header = header_of(plain)
     return assemble(header._replace(attributes=codec), closed(codec, bytes(plain[HEADER_BYTES:])))
 
 
 def contents(batch: memoryview) -> list[tuple[int, int, bytes, bytes, list[tuple[str, bytes]]]]:
-    """What kafka-python reads of an uncompressed batch."""
+    """Records of an uncompressed batch as kafka-python decodes them."""
     reader = DefaultRecordBatch(memoryview(bytes(batch)))
     assert reader.validate_crc()
     return [(record.offset, record.timestamp, record.key, record.value, record.headers) for record in reader]
 
 
 def plain(batch: memoryview) -> memoryview:
-    """A batch with its records opened, so that kafka-python needs no codec."""
+    """The batch without compression, so that kafka-python needs no codec."""
     header = header_of(batch)
     body = opened(header.attributes & CODEC, batch[HEADER_BYTES:], "test")
     return assemble(header._replace(attributes=header.attributes & ~CODEC), bytes(body))
 
 
 def with_holes(codec: int) -> tuple[memoryview, list[int]]:
-    """What the cleaner leaves: some records of a batch, at their old offsets."""
+    """A batch after log compaction: the remaining records keep their offsets."""
     kept = [n for n in range(50) if n % 7 and n % 11]
     whole = memoryview(built(RECORDS))
     spans = []
@@ -178,7 +178,7 @@ def test_a_record_without_the_header_has_none(codec: int) -> None:
 
 
 def test_an_entry_of_the_aborted_list_counts_once() -> None:
-    """The producer aborts, then commits: only the first transaction is left out."""
+    """The producer aborts, then commits: only the first transaction is skipped."""
     batch = header_of(built(RECORDS, transactional=True))
     marker = assemble(
         batch._replace(attributes=0x30, offset=50, last_delta=0, records=1),

@@ -1,4 +1,4 @@
-"""What the records path decides without a broker: marks, searches, chunks, rates."""
+"""Decisions of the records path that need no broker: headers, searches, chunks, rates."""
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
@@ -64,7 +64,7 @@ def test_a_record_from_the_target_or_from_elsewhere_without_forwarding_is_droppe
 
 
 def shaped(*headers: list[tuple[str, bytes | None]] | None, **more: str) -> Shaped:
-    """What is written for records with these headers, at offsets 5, 6, ..."""
+    """Output for records with these headers, at offsets 5, 6, ..."""
     lease = Lease("link", EAST, WEST, 7, "records", (), **more)
     read = [Message(topic="orders", partition=0, offset=5 + n, value=b"v", headers=h) for n, h in enumerate(headers)]
     return Shape(lease).many(OURS, read)
@@ -188,7 +188,7 @@ def test_a_rate_grants_no_more_than_its_burst_beyond_time() -> None:
 
 
 class Ended:
-    """A client that failed for good while it called back."""
+    """A client with a fatal error during a callback."""
 
     def fail(self, *_: object) -> None:
         try:

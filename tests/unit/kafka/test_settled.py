@@ -1,4 +1,4 @@
-"""Records that only their leader has are waited for before anything is concluded from the end that it shows."""
+"""A high watermark is used only after it has reached the leader's log end offset."""
 
 from collections.abc import Iterable
 
@@ -13,7 +13,7 @@ ORDERS = LogId("orders", 0)
 
 
 class Scripted(KafkaClient):
-    """A cluster whose leader has these ends, and shows these: one after the other, then the last for ever."""
+    """A cluster whose leader returns these log end offsets and high watermarks in turn; the last value repeats."""
 
     def __init__(self, has: list[int], shows: list[int]) -> None:
         super().__init__(Endpoint("west", "localhost:1", 1))

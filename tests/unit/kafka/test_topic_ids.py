@@ -1,4 +1,4 @@
-"""Fetch and Produce by topic id, held against another encoder of the same protocol."""
+"""Fetch and Produce by topic id, compared with another encoder of the protocol."""
 
 from random import Random
 from typing import Any
@@ -25,7 +25,7 @@ ONE, TWO = bytes(range(16)), bytes(range(200, 216))
 ODD = b"\xfb\xef\xbe" * 5 + b"\xfb"
 NAMES = {ONE: "one", TWO: "two"}
 HEADER = b"\0"
-"""An answer has tagged fields behind its correlation id."""
+"""The tagged fields after the correlation id of a response."""
 
 
 def encoded(message: Any, version: int = BY_ID) -> bytes:

@@ -1,4 +1,4 @@
-"""Where the partitions of a new topic go."""
+"""Assignment of the partitions of a new topic."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""What should happen to the directories of a broker, and what is left alone."""
+"""Decisions about the directories of a broker: moves, cordons, and no action."""
 
 from dataclasses import replace
 
@@ -138,7 +138,7 @@ def test_a_limit_that_we_were_about_to_change_is_ours_under_both_values() -> Non
 
 
 def copying(usable: int, further_ms: int = 0) -> tuple[Broker, Ours]:
-    """A move of ours under way, to a directory that others write to as well."""
+    """Our move in progress, to a directory that other data also uses."""
     rows: tuple[Row, ...] = (*ROWS, ("t", 0, 1, GB, 9, True))
     move = Relocation("t", 0, "/small", "/large", 10 * GB, MoveStage.COPYING, further_ms=further_ms)
     return Broker(1, (SMALL, LARGE._replace(usable=usable)), replicas(rows)), Ours(moves=(move,))

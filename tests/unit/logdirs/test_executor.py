@@ -1,4 +1,4 @@
-"""What is told to a broker, in which order, and what is remembered before it."""
+"""Requests to a broker: their order, and the state that is persisted before each."""
 
 from dataclasses import replace
 from typing import Any
@@ -22,7 +22,7 @@ POLICY = LogDirsSettings(mode="enforce", headroom_bytes=0, band=0.0)
 
 
 class FakeBroker:
-    """One broker that does what it is told, and writes down when."""
+    """A broker that applies every request and logs it."""
 
     def __init__(self) -> None:
         self.broker: Broker | None = Broker(1, DIRS, replicas(ROWS))
@@ -81,7 +81,7 @@ class Bench:
         self.said.append(words)
 
     def reconcile(self) -> list[str]:
-        """What was called, in order."""
+        """Names of the broker calls, in order."""
         self.client.log.clear()
         self.dirs.reconcile()
         return [entry[0] for entry in self.client.log]
@@ -92,7 +92,7 @@ class Bench:
 
 
 def arrived(bench: Bench) -> None:
-    """What was ordered is done, and what it left behind is gone."""
+    """The ordered move is complete, and the source replica is gone."""
     (move,) = bench.ours.moves
     rows = [row for row in ROWS if row[1] != move.partition] + [("t", move.partition, 1, 10 * GB, 0, False)]
     assert bench.client.broker is not None

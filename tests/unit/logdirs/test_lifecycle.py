@@ -1,4 +1,4 @@
-"""The life of a move, step by step, and what a broker's answer makes of it."""
+"""State transitions of a move, and their dependence on broker responses."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Where the next partition goes: the broker's own rule, KIP-178's, and which directories stay open."""
+"""Directory choice for new partitions: the broker's rule, KIP-178's, and which directories stay uncordoned."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Log directories as bars."""
+"""Log directories rendered as bars."""
 
 import xml.etree.ElementTree as Xml
 

@@ -1,4 +1,4 @@
-"""What the API, the status page, metrics and health say of log directories."""
+"""Log directories in the API, the status page, the metrics and the health check."""
 
 import pytest
 from flask.testing import FlaskClient
@@ -74,7 +74,7 @@ def test_what_nobody_can_change_today_does_not(engine: FakeEngine) -> None:
 
 
 def values(text: str, name: str) -> dict[str, float]:
-    """By directory."""
+    """Values by directory."""
     families = text_string_to_metric_families(text)
     return {s.labels["directory"]: s.value for f in families for s in f.samples if s.name == name}
 

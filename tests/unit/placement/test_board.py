@@ -66,12 +66,12 @@ def test_a_marked_ledger_is_not_marked_twice():
 
 
 def others(*rules: str) -> list[Rows]:
-    """Findings 91, 92 .. of these rules."""
+    """Findings of these rules, for ledgers 91, 92, ..."""
     return [finding(91 + at, rule) for at, rule in enumerate(rules)]
 
 
 def ordered_beside(*marked_by_others: Rows, cap: int) -> int:
-    """How many of five drifted ledgers are ordered where these are marked by somebody else."""
+    """Number of five drifted ledgers that are ordered while other clients have marked these ledgers."""
     mine = [finding(i) for i in range(1, 6)]
     marks = np.concatenate([NO_MARKS, *(mark(int(row["ledger"][0]), ctime=5) for row in marked_by_others)])
     told = board(*mine, *marked_by_others, marks=marks)
@@ -229,7 +229,7 @@ GIVE_UP_MS = int(ENFORCE.give_up_s * 1000)
 
 
 def tried(*moments: tuple[int, int]) -> Repair:
-    """A marked repair after its mark was seen locked or not at these times."""
+    """A marked repair whose mark was observed at these times, locked or not."""
     repairs = {1: marked(1)}
     for at, locked in moments:
         observe(board(finding(1), marks=mark(1, locked=locked)), repairs, ENFORCE, at)

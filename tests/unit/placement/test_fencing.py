@@ -57,7 +57,7 @@ def test_the_first_time_counts():
 
 
 def test_all_versions_of_a_ledger_count():
-    """Dropped by a version in the middle, a bookie is in neither the first nor the last."""
+    """A bookie that a version in the middle dropped is in neither the first nor the last ensemble."""
     steps = concat([row(1, ["a", "x"], quorum=2, mzxid=1), row(1, ["a", "b"], quorum=2, mzxid=2)])
     assert NO_FORMER.merge(steps, row(1, ["a", "c"], quorum=2, mzxid=3), seen()).of(1) == {"b", "x"}
 
@@ -89,7 +89,7 @@ def test_what_is_over_is_forgotten():
 
 
 def test_a_new_registration_is_no_proof_of_a_restart():
-    """Its session may have expired, and its process with what it remembers may go on."""
+    """After a mere session expiry the process continues and keeps its memory."""
     again = seen(begun=11, at_ms=6)
     assert refusing(repaired(zxid=10).settle(again, seen()), 6) == {"b"}
 

@@ -1,4 +1,4 @@
-"""A bucket's store in Spark state keeps what was put, small."""
+"""A bucket's store keeps its content in Spark state, in compact form."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ CELLS = ("a", "b")
 
 
 class Handle:
-    """A list state and a value state of Spark, as far as a store looks at them."""
+    """The part of Spark's list state and value state that a store uses."""
 
     def __init__(self) -> None:
         self.rows: list[tuple[bytes]] = []

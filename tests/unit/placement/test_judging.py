@@ -1,4 +1,4 @@
-"""What waits for a verdict, what counts as judged, and when verdicts may be relied upon."""
+"""Pending verdicts, judged ledgers, and when verdicts are reliable."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ def ids(*ledgers: int) -> Rows:
 
 
 def queue(*ledgers: int, present: bool = True) -> Queue:
-    """Some ledgers, published at 0 and 1 up to the offset 10, on a journal that was empty."""
+    """Ledgers published at times 0 and 1, up to offset 10 of a journal that was empty."""
     made = Queue()
     made.start({0: 0})
     made.add(ids(*ledgers), np.full(len(ledgers), present), 0)
@@ -125,7 +125,7 @@ def test_readiness_returns() -> None:
 
 
 class Journal:
-    """Ends with record 7, or does not answer."""
+    """Ends at offset 7, or does not respond."""
 
     def __init__(self) -> None:
         self.away = False
@@ -137,7 +137,7 @@ class Journal:
 
 
 def progress(end: int) -> dict[str, Any]:
-    """As Spark reports it."""
+    """Query progress as Spark reports it."""
     ends = {"trueup.east.ledgers": {"0": end}, "trueup.east.marks": {"0": 99}}
     return {"name": "placement", "sources": [{"description": "KafkaV2", "endOffset": ends}]}
 

@@ -43,7 +43,7 @@ def test_no_ledgers_name_nobody():
 
 
 class Topics:
-    """A journal in memory. ``away``: it takes nothing; ``stuck``: it keeps everybody waiting until this is set."""
+    """In-memory journal. ``away``: puts fail; ``stuck``: puts block until this event is set."""
 
     def __init__(self) -> None:
         self.taken: dict[tuple[str, bytes], Any] = {}
@@ -72,7 +72,7 @@ class Topics:
 
 
 class Bookkeeper:
-    """A cluster of two racks, a and b; ``written``: the marks it has."""
+    """A cluster of two racks, a and b. ``written``: its marks."""
 
     def __init__(self) -> None:
         self.rows: Ledgers = EMPTY
@@ -98,7 +98,7 @@ class Bookkeeper:
 
 
 class Bookies:
-    """What a keeper knows."""
+    """The state of a keeper."""
 
     first_epoch = 1
     again_ms: int | None = None
@@ -109,7 +109,7 @@ class Bookies:
 
 
 class Healed(PlacementMetrics):
-    """Metrics that also list what was healed."""
+    """Metrics that also list the repair times."""
 
     def __init__(self) -> None:
         super().__init__(Metrics(cluster="unit"))
@@ -120,7 +120,7 @@ class Healed(PlacementMetrics):
 
 
 class Driven:
-    """A reconciler whose every part a test can reach."""
+    """A reconciler with all its dependencies exposed."""
 
     def __init__(self, **policy: Any) -> None:
         self.journal, self.cluster, self.keeper, self.metrics = Topics(), Bookkeeper(), Bookies(), Healed()
@@ -129,7 +129,7 @@ class Driven:
         self.reconciler = PlacementReconciler(*parts, lambda: self.now_ms, 1)
 
     def answer(self, *findings: Rows, marks: Rows = NO_MARKS, former: Former = NO_FORMER, full: bool = True) -> None:
-        """A batch in which the only bucket says everything, or what changed."""
+        """A batch in which the only bucket answers with its full state or with changes."""
         said = BucketAnswer(1, full, 9, np.concatenate([NO_FINDINGS, *findings]), marks, former)
         self.reconciler.batch(Frame(said), 0)  # type: ignore[arg-type]
 
@@ -141,7 +141,7 @@ class Driven:
 
 
 class Frame:
-    """One answer as the sink gets it."""
+    """One answer in the form that the sink receives."""
 
     def __init__(self, said: BucketAnswer) -> None:
         self._said = said
@@ -167,7 +167,7 @@ def on_one_rack(ledger: int) -> Ledgers:
 
 
 def ordered(driven: Driven, ledger: int = 1) -> None:
-    """Have a ledger marked, the mark not seen yet."""
+    """Order a mark for a ledger. The mark is not observed yet."""
     driven.cluster.rows = on_one_rack(ledger)
     driven.answer(finding(ledger))
 
@@ -240,7 +240,7 @@ def test_an_order_is_not_given_up_while_nobody_can_look():
 
 
 def under_way(driven: Driven, ledger: int = 1) -> None:
-    """A repair whose mark was seen."""
+    """A repair whose mark was observed."""
     repair = advance(Repair(ledger, "r", 0, 0, mark_ctime_ms=77), RepairEvent.ORDER, NOW)
     driven.reconciler.repairs[ledger] = advance(repair, RepairEvent.APPEAR, NOW)
     driven.answer(finding(ledger), marks=np.array([(ledger, 5, 77, 0, 0)], MARK))
@@ -250,7 +250,7 @@ def test_a_ledger_that_was_deleted_while_the_journal_was_away_is_not_taken_for_h
     driven = Driven()
     under_way(driven)
     driven.journal.away = True
-    for _ in range(2):  # the batch is run again
+    for _ in range(2):  # the batch runs again
         driven.answer(finding(1, "placement.gone"), full=False)
     driven.journal.away = False
     driven.reconciler.reconcile()
@@ -286,7 +286,7 @@ def test_findings_of_an_earlier_run_are_removed():
 
 
 def blocked(driven: Driven) -> threading.Thread:
-    """A turn that waits for the journal."""
+    """A turn that is blocked on the journal."""
     driven.journal.stuck = threading.Event()
     thread = threading.Thread(target=lambda: ordered(driven), daemon=True)
     thread.start()

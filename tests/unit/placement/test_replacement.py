@@ -19,7 +19,7 @@ def test_an_odd_ring_of_two_racks_has_no_colouring(size):
     assert not colourable(size, 2, {A: 9, B: 9})
 
 
-# E, Qw, racks: bookies of every rack are plenty, all members in one. BookKeeper 4.17.3 never got there.
+# Ensemble size, Qw, racks. All racks have spares, all members are in one. BookKeeper 4.17.3 never reaches adherence.
 @pytest.mark.parametrize(
     ("size", "quorum", "racks"),
     [(4, 3, 2), (5, 4, 2), (6, 5, 2), (7, 6, 2), (7, 3, 2), (6, 4, 3), (6, 5, 3), (7, 6, 3)],
@@ -115,7 +115,7 @@ def test_the_second_of_two_lost_members_may_find_nothing_left():
 
 
 def test_the_first_choice_may_take_what_the_second_needs():
-    # The first lost member stands in the default rack and may go anywhere but B and D; the second needs C.
+    # The first lost member is in the default rack: any bookie fits except B and /d. The second needs C.
     found = refill((None, B, "/d"), [0, 1], {C: 1, "/e": 1}, enforce=True)
     assert found.sure is Sure.ALWAYS
     assert not refill((None, B, "/d"), [0, 1], {C: 1}, enforce=True)

@@ -1,4 +1,4 @@
-"""What is said of ledgers: as true counts only what was judged in the version that the capture holds."""
+"""The placement report: a ledger counts as true only after it was judged in the version that the capture holds."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -24,7 +24,7 @@ ROW = row(1, ["a1", "b1"], quorum=2)
 
 
 class Journal:
-    """An empty one at first; every publication is one record."""
+    """Initially empty; each publication is one record."""
 
     def __init__(self) -> None:
         self.end = 0
@@ -34,7 +34,7 @@ class Journal:
 
 
 class Said:
-    """The placement stream's answers to the API, over a capture and a stream that a test moves."""
+    """The placement report over a capture and a stream that the test controls."""
 
     def __init__(self) -> None:
         self.driven, self.journal = Driven(mode="observe"), Journal()
@@ -67,12 +67,12 @@ class Said:
         self.placed.tick(runs=True)
 
     def take(self) -> None:
-        """The stream has taken all there is."""
+        """The stream has consumed all records."""
         self.judging.taken({0: self.journal.end})
         self.placed.tick(runs=True)
 
     def counts(self) -> tuple[int, int, int, int]:
-        """True, drifted, unknown, and not judged."""
+        """Numbers of true, drifted, unknown and not judged ledgers."""
         found = self.placed.status(self.clock(), runs=True)
         return (*(found["counts"][v] for v in ("true", "drifted", "unknown")), found["not_judged"])
 
@@ -163,7 +163,7 @@ def test_it_is_not_ready_before_all_was_judged() -> None:
 
 @pytest.fixture
 def unmapped(said: Said) -> Said:
-    """A rack map that never answered for bookie b1, as its script failed."""
+    """A rack map without a result for bookie b1, as its script failed."""
     racks = {"a1": "/a", "b1": UNKNOWN_RACK, "c1": "/c"}
     bookies = tuple(Bookie(name, rack, Status.WRITABLE, 0) for name, rack in racks.items())
     said.driven.keeper.topology = Topology(1, 0, bookies)

@@ -233,7 +233,7 @@ class TestOpen:
 
 
 def test_what_a_mark_repairs_comes_before_what_nothing_can():
-    # The second fragment lost every copy; a worker still repairs the first.
+    # The second fragment lost all copies; a worker still repairs the first.
     ledger = row(1, ["a1", "b1"], ["a2", "b2"], quorum=2)
     found = judge(ledger, topology(lost=["a1", "a2", "b2"]))
     assert (RULES[int(found.rule[0])].id, int(found.fragment[0])) == ("placement.lost-member", 0)
@@ -261,7 +261,7 @@ def test_a_ledger_without_entries_has_all_its_copies():
 
 
 def test_windows_without_entries_count_as_in_bookkeeper():
-    """isEnsembleAdheringToPlacementPolicy gets the ensemble alone, from the Auditor and from the workers."""
+    """The Auditor and the workers call isEnsembleAdheringToPlacementPolicy with the ensemble alone."""
     found = [rule_of(closed("a1", "a2", "b1", "b2", entries=held), topology()) for held in (255, 0)]
     assert found == ["too-few-racks", "too-few-racks"]
 

@@ -31,7 +31,7 @@ def mark(ledger: int, zxid: int, version: int = 0, locked: int = 0) -> Rows:
 
 
 class Driven:
-    """A bucket over one store, a new object for every batch, as Spark has it."""
+    """A bucket over one store, with a new object for every batch, as in Spark."""
 
     def __init__(self) -> None:
         self.store = MemoryStore()
@@ -52,7 +52,7 @@ def said(answer: BucketAnswer | None) -> dict[int, str]:
 
 
 def drop(*versions: tuple[str, ...], state: LedgerState = LedgerState.CLOSED, first: int = 0) -> Ledgers:
-    """Ledger 1 on one ensemble after the other, two versions apart."""
+    """Versions of ledger 1 with these ensembles in turn."""
     return concat([
         row(1, bookies, quorum=2, state=state, mzxid=first + at + 1, version=first + at, seen_ms=2_000)
         for at, bookies in enumerate(versions)
@@ -60,7 +60,7 @@ def drop(*versions: tuple[str, ...], state: LedgerState = LedgerState.CLOSED, fi
 
 
 def refusing(driven: Driven, seen: Topology | None = None) -> frozenset[str]:
-    """Who may refuse ledger 1 now, as the bucket answers it."""
+    """Bookies that may refuse ledger 1, according to the bucket's answer."""
     answer = driven.step(concat([]), seen=seen or topology(9))
     assert answer is not None
     return answer.former.at(9_000).of(1)

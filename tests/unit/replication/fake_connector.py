@@ -1,4 +1,4 @@
-"""A connector whose clusters are lists in memory, for what drives copiers."""
+"""A connector with in-memory clusters, for tests of the code that runs copiers."""
 
 import threading
 import time
@@ -15,7 +15,7 @@ EAST, WEST = Endpoint("east", "east:9092", 0), Endpoint("west", "west:9092", 1)
 
 @dataclass
 class World:
-    """Number of records in each source partition, records of each target partition, and what went on."""
+    """Number of records in each source partition, records of each target partition, and opened and closed copiers."""
 
     source: dict[LogId, int] = field(default_factory=dict)
     target: dict[LogId, list[int]] = field(default_factory=dict)
@@ -26,13 +26,13 @@ class World:
     changed: threading.Condition = field(default_factory=threading.Condition)
 
     def write(self, partition: LogId, records: int) -> None:
-        """Add records at the source."""
+        """Append records to the source."""
         with self.changed:
             self.source[partition] = self.source.get(partition, 0) + records
             self.changed.notify_all()
 
     def has(self, partition: LogId) -> int:
-        """Records at the target."""
+        """Number of records at the target."""
         with self.changed:
             return len(self.target.get(partition, ()))
 
@@ -51,7 +51,7 @@ class Fake:
 
 
 class FakeCopier:
-    """Goes on after what the target has, as a real one does."""
+    """Resumes after the last record of the target, as a real copier does."""
 
     def __init__(self, lease: Lease) -> None:
         self._lease = lease
@@ -105,5 +105,5 @@ def order(number: int = 1, part: int = 0, topic: str = "orders", **more: object)
 
 
 def failing(error: TrueupError) -> None:
-    """Let the next copy fail."""
+    """The next copy fails with this error."""
     WORLD.fail.append(error)

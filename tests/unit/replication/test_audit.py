@@ -1,4 +1,4 @@
-"""The audit of replication finds every fault that it is there to find."""
+"""The replication audit finds every kind of fault."""
 
 import pytest
 
@@ -12,7 +12,7 @@ def content(number: int, value: bytes = b"v") -> Content:
 
 
 def logs(west: list[Content]) -> dict[str, Log]:
-    """East wrote 0 to 3; what west has of them."""
+    """The source east has records 0 to 3; west has these records of them."""
     return {"east": {HERE: [content(n) for n in range(4)]}, "west": {HERE: west, THERE: [content(7)]}}
 
 

@@ -35,7 +35,7 @@ def kinds(source, target, policy=SAME):
 
 
 def merged(*sources: Topic) -> dict[str, str | None]:
-    """What the one topic is made with that these go into, but for timestamps."""
+    """Configuration of the one target topic that merges these sources, without timestamps."""
     names = [f"part-{number}" for number in range(len(sources))]
     (made,) = diff(dict(zip(names, sources, strict=True)), {}, Policy(dict.fromkeys(names, "whole")))
     return {name: value for name, value in made.configs.items() if name not in TIMES}

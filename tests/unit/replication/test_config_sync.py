@@ -1,4 +1,4 @@
-"""What a link may change at its target, and when."""
+"""Changes that a link makes to its target, and when."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -19,7 +19,7 @@ GOOD = {"retention.ms": Setting("1000", True)}
 
 
 class FakeLink:
-    """What an aligner needs of a link."""
+    """The part of a link that an aligner uses."""
 
     name = "east-west"
 
@@ -39,7 +39,7 @@ class FakeLink:
 
 
 class FakeTarget:
-    """A target that lacks the topic until it is made."""
+    """A target without the topic until it is created."""
 
     def __init__(self, result: str = "done") -> None:
         self.result, self.applied = result, list[Action]()
@@ -53,7 +53,7 @@ class FakeTarget:
         return Seen({"orders": Topic(2, GOOD, "now")}, made)
 
     def rights(self) -> tuple[list[Right], list[Right]]:
-        """Of the source, and of the target: what it was given and has not lost."""
+        """ACLs of the source, and of the target: granted and not revoked."""
         given = {action.right: action.kind for action in self.applied if action.right}
         return self.granted, [right for right, kind in given.items() if kind is ChangeKind.ALLOW]
 
@@ -63,7 +63,7 @@ class FakeTarget:
 
 
 class Full(list[str]):
-    """A journal that takes nothing."""
+    """A journal in which every append fails."""
 
     def append(self, _text: str) -> None:
         raise Retry("an acknowledged record", "none", "try again")
@@ -159,7 +159,7 @@ def test_a_source_topic_that_is_another_one_is_not_followed() -> None:
 
 
 class Pair:
-    """A topic that links of both directions copy, with another retention at each end."""
+    """A topic that links copy in both directions, with a different retention at each end."""
 
     def __init__(self, made: str = "") -> None:
         self.here, self.there = Rig("enforce"), Rig("enforce")

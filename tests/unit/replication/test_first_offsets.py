@@ -1,4 +1,4 @@
-"""Where partitions begin that a link never copied."""
+"""Start offsets of partitions that a link has not copied yet."""
 
 from collections.abc import Iterable
 
@@ -18,7 +18,7 @@ class Starts:
 
 
 def with_topic(name: str, there: int = 1) -> LinkFacts:
-    """Both clusters once the source has a further topic of one partition."""
+    """Both clusters after a topic with one partition was added to the source."""
     source, target, at_ms = facts()
     return LinkFacts(
         source._replace(topics={**source.topics, name: (LogId(name, 0),)}, names=source.names | {name}),
@@ -28,13 +28,13 @@ def with_topic(name: str, there: int = 1) -> LinkFacts:
 
 
 def begun_at(rig: Rig, topic: str, number: int = 0) -> int:
-    """Where the next round lets a partition begin."""
+    """The start offset of a partition in the next round."""
     return next(a.start for o in rig.link.orders() for a in o.lease.assignments if a.source == LogId(topic, number))
 
 
 @pytest.fixture
 def late() -> Rig:
-    """A link that starts at the end and copies already."""
+    """A link with start=latest that has already copied records."""
     rig = Rig(start="latest")
     rig.starts = Starts()
     rig.round(100, 100)

@@ -1,4 +1,4 @@
-"""When groups are carried to the other cluster."""
+"""When group offsets are synchronized."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -19,7 +19,7 @@ ZERO = LogId("orders", 0)
 
 
 class Dying(Cluster):
-    """A cluster that may stop answering."""
+    """A cluster that may stop responding."""
 
     dead = False
 
@@ -35,7 +35,7 @@ class Dying(Cluster):
 
 
 class Shop:
-    """A link whose lease runs, and a group at its source."""
+    """A link with a running lease, and a group at its source."""
 
     def __init__(self, mode: str = "enforce") -> None:
         self.rig = Rig(groups=["/g.*/"], tasks=1, mode=mode)
@@ -47,7 +47,7 @@ class Shop:
         self._at = 0
 
     def report(self, offset: int) -> None:
-        """The lease says how far it copied by now."""
+        """The lease reports this offset."""
         before, self._at = self.rig.link.copies[ZERO].offset, self._at + 1
         run = (Run(before, before, offset - before),)
         rows = [Progress(ZERO, ZERO, Position(offset), run, offset - before, path="batches")]
@@ -107,7 +107,7 @@ def test_what_is_learnt_while_a_part_is_carried_counts_for_the_next(shop: Shop) 
 
 
 def test_no_group_is_set_in_a_target_that_comes_back_empty_during_the_pass(shop: Shop) -> None:
-    """The pass began with maps that held, and the target answers only after it lost its data."""
+    """The maps are valid when the pass begins. The target loses its data before it responds."""
     shop.rig.link.copies[ZERO].target_id = "old"
     shop.west.topic_ids = {"orders": "old"}
     shop.report(10)

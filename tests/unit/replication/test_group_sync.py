@@ -1,4 +1,4 @@
-"""What the history says of groups that go on at the target."""
+"""History entries about groups that continue at the target."""
 
 import threading
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from trueup.streams.replication.links.group_sync import Mover
 
 
 class Rig:
-    """The groups of a link of which every round moves those that are given."""
+    """The groups of a link. Each round moves the given groups."""
 
     def __init__(self) -> None:
         self.notes, self.now, self.found = list[tuple[str, ...]](), 0, list[Checkpoint]()

@@ -1,4 +1,4 @@
-"""Which leases a link gives, and what it remembers of those that ended."""
+"""Leases that a link grants, and the state that it keeps of ended leases."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -63,7 +63,7 @@ class Rig:
         self.ended += 1
 
     def restarted(self) -> Link:
-        """The link of another run of the application."""
+        """The link after a restart of the application."""
         known: dict[LogId, Copy] = load(self.journal).get("east-west", {})  # type: ignore[arg-type]
         link = Link(
             "east-west", lambda: self.settings, self.journal, known,  # type: ignore[arg-type]
@@ -91,7 +91,7 @@ def facts(partitions: int = 2, there: int = 2) -> LinkFacts:
 
 
 def orders(logs: int) -> dict[str, tuple[LogId, ...]]:
-    """A topic of so many partitions."""
+    """A topic with this number of partitions."""
     return {"orders": tuple(LogId("orders", number) for number in range(logs))}
 
 
@@ -343,7 +343,7 @@ def test_a_topic_that_left_the_link_is_not_counted(rig: Rig) -> None:
 
 
 def remade(rig: Rig, ids: tuple[str, str], end: int) -> LinkFacts:
-    """Both clusters with these topic ids and this end of every target partition."""
+    """Both clusters with these topic ids and this end offset of every target partition."""
     source, target, at_ms = facts()
     return LinkFacts(
         source._replace(ids={"orders": ids[0]}),
@@ -353,7 +353,7 @@ def remade(rig: Rig, ids: tuple[str, str], end: int) -> LinkFacts:
 
 
 def found(rig: Rig, link: Link) -> list[str]:
-    """What two looks at partition 1 show."""
+    """Anomalies of partition 1 over two observations."""
     now = look(link.copies[ONE], link.snapshot.facts)
     return [silence.rule for silence in anomalies(now, now)]
 
@@ -366,7 +366,7 @@ def test_a_reset_frees_a_partition_whose_target_was_made_anew(
     orders = rig.link.orders()
     rig.link.update(facts=remade(rig, new, 0))
     rig.link.reset({ONE: 0}, "earliest")
-    # What the lease that ran then acknowledged went into the log that is gone.
+    # The running lease acknowledges records that were written to the deleted log.
     late = [done(o, a.source, (10, 20)) for o in orders for a in o.lease.assignments]
     rig.link.take([Answer([Report("a", 1, [row for row in late if row.source in sources([o])])], None) for o in orders])
     again = rig.restarted()
@@ -423,7 +423,7 @@ def test_the_state_is_derived(keys: dict[str, object], state: LinkState) -> None
 
 
 def said(rig: Rig, later_ms: int = 0) -> tuple[LinkState, str]:
-    """State and first reason of a link whose heartbeats arrive, so long after it was looked at first."""
+    """State and first reason of a link with current heartbeats, this long after its first observation."""
     status = LinkStatus(rig.link, unreadable=lambda: {"secret": "no right to read it"})
     status.observe(rig.now)
     rig.now += later_ms

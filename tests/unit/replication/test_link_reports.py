@@ -1,4 +1,4 @@
-"""What a link takes of the reports that leases make while they run."""
+"""Processing of the reports that leases send while they run."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def rig() -> Rig:
 
 
 def reported(order: Order, at: int, offset: int, attempt: str = "a") -> Heard:
-    """A report of the first partition of an order, ten records further than the one before it."""
+    """A report of the first partition of an order, ten records after the previous one."""
     source = order.lease.assignments[0].source
     runs = (Run(offset - 10, offset - 10, 10),)
     progress = [Progress(source, source, Position(offset), runs, copied=10, path="batches")]

@@ -1,4 +1,4 @@
-"""Where the logs of a topic go at the target, and how far a lagging end is trusted."""
+"""Target logs of a topic, and use of a lagging end offset."""
 
 import pytest
 
@@ -40,7 +40,7 @@ def test_the_journal_gives_a_log_back(log: LogId) -> None:
 
 
 class Copied(Copy):
-    """A copy with an end."""
+    """A copy with a fixed end."""
 
     end = -1
 

@@ -1,4 +1,4 @@
-"""The generic pump between two clusters in memory: what the conformance suite cannot bring about."""
+"""The generic pump between two in-memory clusters: cases that the conformance suite cannot produce."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -17,7 +17,7 @@ TRANSFORMS = "tests.conformance.transforms:"
 
 
 class Unsure(MemoryReader):
-    """A source that does not answer once, between a read and what follows it."""
+    """A source that fails to respond once, after a read."""
 
     def __init__(self, lease: Lease) -> None:
         super().__init__(lease)

@@ -1,4 +1,4 @@
-"""A target that comes back without its data: how it is noticed, and what a refill does to both links."""
+"""A target that returns without its data: detection, and the effects of a refill on both links."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -26,7 +26,7 @@ EMPTY = {ZERO: (0, 0), BILLS: (0, 0)}
 
 
 class World:
-    """Two clusters: id, ids of topics, and logs of each."""
+    """Two clusters: id, topic ids and logs of each."""
 
     def __init__(self) -> None:
         self.clusters = {"east": "E", "west": "W"}
@@ -34,7 +34,7 @@ class World:
         self.logs: dict[str, dict[LogId, tuple[int, int]]] = {name: dict(WHOLE) for name in self.clusters}
 
     def lose(self, cluster: str = "E2", ids: Mapping[str, str] | None = None) -> None:
-        """East comes back empty."""
+        """East returns without data."""
         self.clusters["east"] = cluster
         self.ids["east"] = {"orders": "new o", "bills": "new b"} if ids is None else dict(ids)
         self.logs["east"] = {
@@ -49,7 +49,7 @@ class World:
 
 
 class FakeSides:
-    """Implements what `streams.replication.links.monitor.Sides` is asked for here."""
+    """The part of `streams.replication.links.monitor.Sides` that these tests use."""
 
     def __init__(self, world: World, source: str, target: str) -> None:
         self._world, self._ends = world, (source, target)
@@ -65,12 +65,12 @@ class FakeSides:
         return dict.fromkeys(partitions, 1_000)
 
     def __getattr__(self, name: str) -> Any:
-        """Alignment, groups and heartbeats: made, and never used."""
+        """Alignment, groups and heartbeats are created but not used."""
         return lambda *_more, **_named: None
 
 
 class Rig:
-    """A link each way, that both copied all there is."""
+    """One link in each direction, both fully copied."""
 
     def __init__(self) -> None:
         common = {"topics": ["orders", "bills"], "mode": "enforce"}
@@ -112,7 +112,7 @@ class Rig:
                 watch.look()
 
     def copy(self, link: Link) -> None:
-        """A round that copies to the end of the source, and all leases end."""
+        """A round that copies to the end of the source; all leases end."""
         for _ in range(3):
             orders = link.orders()
             logs = link.snapshot.facts.source.logs
@@ -268,7 +268,7 @@ def test_the_opposite_link_is_not_reset_before_that_is_decided(rig: Rig) -> None
 
 
 def test_an_empty_partition_that_is_being_copied_to_is_refilled_once_that_pauses(rig: Rig) -> None:
-    """A link that was declared after the loss: it copied nothing, as the guard drops what was born at its target."""
+    """A link declared after the loss has copied nothing: the guard drops records that originate from its target."""
     rig.world.lose()
     link = rig.watches["west-east"].link
     link.copies.clear()

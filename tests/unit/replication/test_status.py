@@ -1,4 +1,4 @@
-"""The state of a link follows from the progress of its partitions."""
+"""The state of a link is derived from the progress of its partitions."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -157,7 +157,7 @@ def test_a_rule_that_holds_is_told_once_with_its_remedy():
 
 
 def wait(*seen: tuple[int, int, int], moving: bool = True) -> Wait:
-    """A wait that observed these offsets and ends of the source, at these times in s."""
+    """A wait with these observations: offset, end of the source, time in s."""
     made = Wait(-1, 0)
     for offset, end, at_s in seen:
         made.observe(offset, end, moving, True, at_s * 1_000)

@@ -1,4 +1,4 @@
-"""A lease in a worker: the copier stays open between leases and never where somebody else may have copied."""
+"""A lease in a worker: the copier stays open between leases, unless another worker may have copied meanwhile."""
 
 import pickle
 from collections.abc import Iterator

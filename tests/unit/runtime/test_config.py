@@ -1,4 +1,4 @@
-"""One configuration from file, environment and flags, and everything wrong with it at once."""
+"""The configuration from file, environment and flags; all its errors are reported together."""
 
 import re
 from pathlib import Path
@@ -240,7 +240,7 @@ def test_any_text_is_settings_or_a_list_of_problems(text: str) -> None:
     try:
         load(None, {"TRUEUP__RACKS__TABLE": text, "TRUEUP__SPARK__BUCKETS": text, **ZOOKEEPER}, {})
     except BadSettings as error:
-        assert error.problems  # noqa: PT017 - both ways are right
+        assert error.problems  # noqa: PT017 - both outcomes are valid
 
 
 def test_the_shipped_file_is_the_reference() -> None:

@@ -1,4 +1,4 @@
-"""What a configuration names outside of itself."""
+"""Checks of the addresses, files and variables that a configuration names."""
 
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ SET = {"STORE_KEY": "a", "STORE_SECRET": "b"}
 
 
 def found(**sections: Any) -> list[str]:
-    """Keys that problems name."""
+    """Keys that the reported problems name."""
     return [line.partition(":")[0] for line in problems(parse({"cluster": ZOOKEEPER, **sections}), SET)]
 
 

@@ -1,4 +1,4 @@
-"""Whatever hangs, the application ends in ten seconds, and says what was left behind."""
+"""Shutdown completes within ten seconds even if a part hangs, and the log lists the remaining parts."""
 
 import logging
 import subprocess
@@ -26,7 +26,7 @@ STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); 
 
 @pytest.fixture
 def hang() -> Iterator[Callable[[], None]]:
-    """Does not return before the test is over."""
+    """Blocks until the end of the test."""
     over = threading.Event()
     yield lambda: over.wait(WAIT_S) and None
     over.set()
@@ -34,7 +34,7 @@ def hang() -> Iterator[Callable[[], None]]:
 
 @pytest.fixture(autouse=True)
 def handlers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of pytest are not shut down."""
+    """Does not shut down the log handlers of pytest."""
     monkeypatch.setattr(logging, "shutdown", lambda: None)
 
 
@@ -44,7 +44,7 @@ def supervisor() -> Supervisor:
 
 
 def parts(caplog: pytest.LogCaptureFixture, text: str) -> set[str]:
-    """What the log says this of."""
+    """Parts with this text in the log."""
     return {vars(record).get("part", "") for record in caplog.records if text in record.message}
 
 

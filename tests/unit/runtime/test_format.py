@@ -1,4 +1,4 @@
-"""Times and counts as people read them."""
+"""Human-readable times and counts."""
 
 import pytest
 

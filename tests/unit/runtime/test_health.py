@@ -1,4 +1,4 @@
-"""Healthy or not, and why; blind is not green."""
+"""Health and its reasons; missing information is not healthy."""
 
 from typing import Any
 
@@ -97,7 +97,7 @@ def test_a_lost_bookie_is_not_healthy() -> None:
 
 
 def dead(*links: str) -> dict[str, Any]:
-    """The status while the cluster west, which these links copy to, does not respond."""
+    """The status while the cluster west, the target of these links, does not respond."""
     status = healthy_status()
     down, said = {"west": "timed out"}, "the target does not respond: timed out"
     status["links"] = [link_row(name, state="down", down=down, reason=said) for name in links]

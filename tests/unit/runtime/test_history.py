@@ -1,4 +1,4 @@
-"""What was done outlives the application, and says by whom."""
+"""The history of actions survives a restart, and contains who ordered each."""
 
 import contextvars
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ STEP = HistoryRow(5, "repair-7-v3", "repair", "safe", 7, rule="a.rule")
 
 
 class FakeJournal:
-    """Takes rows and gives them back; half of a put that fails."""
+    """Keeps the rows. A put that fails writes half of them."""
 
     def __init__(self) -> None:
         self.records: list[Record] = []

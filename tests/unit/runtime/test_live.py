@@ -1,4 +1,4 @@
-"""Records of the config topic, good and bad, through the class that applies them."""
+"""Valid and invalid records of the config topic, applied by `Live`."""
 
 import json
 import logging
@@ -27,7 +27,7 @@ LIVE = live_keys(BASE)
 
 
 class Topic:
-    """The config topic: bodies of records by key, oldest first."""
+    """The config topic: record bodies by key, oldest first."""
 
     def __init__(self, records: Sequence[tuple[bytes, bytes]]) -> None:
         self.records = records
@@ -52,7 +52,7 @@ def loaded(records: Sequence[tuple[bytes, bytes]]) -> Live:
 
 
 def why(name: str, value: str) -> str:
-    """Why a record is refused; the settings have to be as they were."""
+    """The reason why a record is rejected. The settings must be unchanged."""
     live = loaded([record(name, value)])
     assert live.now == BASE
     ((_, problem),) = live.refused.values()
@@ -108,7 +108,7 @@ VALUES = (
 
 
 def hostile(count: int) -> Iterator[tuple[bytes, bytes]]:
-    """Records of every live key with these values, and mutations of their bytes."""
+    """Records of every live key with these values, and with mutated bytes."""
     rng = random.Random(SEED)
     seeds = [record(name, value)[1] for name in list(LIVE)[::5] for value in VALUES if len(value) < 500]
     names = [name.encode() for name in LIVE]
@@ -121,7 +121,7 @@ def hostile(count: int) -> Iterator[tuple[bytes, bytes]]:
 
 
 def usable(settings: Settings) -> bool:
-    """Whether what the application does with live settings can be done."""
+    """Whether the application can use these live settings."""
     for name in LIVE:
         value: Any = value_of(settings, name)
         if isinstance(value, int | float):
@@ -132,7 +132,7 @@ def usable(settings: Settings) -> bool:
 
 
 def test_no_record_of_the_config_topic_ends_a_start_or_a_run(caplog: pytest.LogCaptureFixture) -> None:
-    """Each as the newest of a topic that is followed; one Live in a hundred begins anew, on all of the last hundred."""
+    """Each record is followed as the newest; after every hundred, a new `Live` loads these hundred."""
     caplog.set_level(logging.ERROR)
     taken: list[tuple[bytes, bytes]] = []
     refused = applied = 0
@@ -152,7 +152,7 @@ def test_no_record_of_the_config_topic_ends_a_start_or_a_run(caplog: pytest.LogC
 
 
 def see(live: Live, found: tuple[bytes, bytes], offset: int) -> None:
-    """One more record, as following the topic hands it over."""
+    """One more record, as delivered by following the topic."""
     topic = Topic([found])
     refuse: Callable[[Record, TrueupError], None] = live._refuse
     for one in topic.read("config", lambda bad, error: refuse(bad._replace(offset=offset), error)):

@@ -1,4 +1,4 @@
-"""A log line is one line: what happened, then what belongs to it."""
+"""A log entry is one line: the event, then its fields."""
 
 import logging
 import subprocess
@@ -33,7 +33,7 @@ def test_the_same_message_passes_once_a_minute() -> None:
 
 
 def after(first: Exception, error: Exception) -> Exception:
-    """An error that came up while another one was dealt with."""
+    """An error raised while another one was handled."""
     error.__context__ = first
     return error
 

@@ -1,4 +1,4 @@
-"""Metrics say what was told to them, with bounded labels."""
+"""Metrics contain the reported values, with labels of bounded cardinality."""
 
 import re
 from typing import Any
@@ -167,7 +167,7 @@ def test_events_are_counted(metrics: Metrics) -> None:
 
 
 def linked() -> Metrics:
-    """Of an application with a link."""
+    """Metrics of an application with a link."""
     metrics = all_metrics("east")
     metrics.of(LinkMetrics).declare(["east-west"])
     return metrics

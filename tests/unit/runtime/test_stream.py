@@ -1,5 +1,5 @@
-"""A stream of a test's own, in this file and in the list of streams alone, is found by the application, the API and the
-command line."""
+"""A stream that is defined only in this file and added to the list of streams is available to the application, the API
+and the command line."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Whatever a thread raises is told with its place, takes readiness away, and is tried again."""
+"""An exception in a thread is reported with its location, removes readiness, and is followed by a retry."""
 
 import threading
 import time
@@ -29,7 +29,7 @@ WAIT_S = 60.0
 
 
 class Panic(BaseException):
-    """As extensions written in Rust raise it."""
+    """An exception like those of extensions written in Rust."""
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def closed(supervisor: Supervisor, drain_s: float = 5.0, limit_s: float = 10.0) 
 
 
 class Flaky:
-    """Fails until it is mended."""
+    """Fails until it is repaired."""
 
     def __init__(self, error: BaseException | None = None) -> None:
         self.error, self.failures = error or OverflowError("too large"), 0
@@ -60,7 +60,7 @@ class Flaky:
 
 
 def seen_to(supervisor: Supervisor, name: str, flaky: Flaky, mended: Callable[[], bool]) -> tuple[bool, bool]:
-    """Whether its failure is told by this name while it lasts, and whether that is over once it works again."""
+    """Whether the failure is reported under this name while it lasts, and cleared after recovery."""
     wait_until(lambda: flaky.failures > 2, WAIT_S, f"{name} to be tried again and again")
     told = any(problem.startswith(f"{name} failed: OverflowError: too large, at ") for problem in supervisor.failing())
     flaky.broken = False
@@ -180,7 +180,7 @@ def test_threads_of_libraries_that_die_are_told(supervisor: Supervisor, monkeypa
 
 
 class Query:
-    """A streaming query that runs until it is said to have ended."""
+    """A streaming query that runs until it is marked as ended."""
 
     def __init__(self) -> None:
         self.isActive, self.status = True, {"isTriggerActive": False}
@@ -221,7 +221,7 @@ def test_what_fails_takes_readiness_away(supervisor: Supervisor) -> None:
 
 
 def test_queries_end_at_once_and_together(supervisor: Supervisor) -> None:
-    """Each waits until the others are asked whether a batch is under way."""
+    """Each query waits until the status of the others is read."""
     together = threading.Barrier(3)
 
     class Busy(Query):

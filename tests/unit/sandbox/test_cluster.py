@@ -11,7 +11,7 @@ from trueup.state.common.errors import Stop
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[SandboxCluster]:
-    """Not started."""
+    """A sandbox that is not started."""
     with SandboxCluster(tmp_path / "one", {"/a": 2, "/b": 1}, autorecovery=1) as made:
         yield made
 

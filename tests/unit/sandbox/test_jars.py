@@ -30,7 +30,7 @@ class Repository:
 
 @pytest.fixture
 def repository(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Repository]:
-    """A Maven repository over HTTP; its last answer repeats."""
+    """A Maven repository over HTTP; its last response repeats."""
     state = Repository()
 
     class Handler(BaseHTTPRequestHandler):

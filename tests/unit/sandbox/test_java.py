@@ -11,7 +11,7 @@ from trueup.state.common.errors import Stop
 
 @pytest.fixture
 def fresh() -> Iterator[None]:
-    """Java is looked for again in this test, and in the next one."""
+    """Clear the cached Java location before and after the test."""
     java.cache_clear()
     yield
     java.cache_clear()

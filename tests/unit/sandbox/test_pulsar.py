@@ -8,7 +8,7 @@ from trueup.connectors.sandbox.pulsar import SandboxPulsar
 
 @pytest.fixture
 def pulsar(tmp_path: Path) -> Iterator[SandboxPulsar]:
-    """Not started."""
+    """A sandbox that is not started."""
     with SandboxPulsar(tmp_path, bookies=3) as made:
         yield made
 

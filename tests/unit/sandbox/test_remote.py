@@ -1,4 +1,4 @@
-"""What whoever asks a sandbox is told when it does not answer."""
+"""Errors of a client when the sandbox does not respond."""
 
 import select
 import socket
@@ -19,7 +19,7 @@ def test_a_sandbox_that_ends_before_it_answers_leaves_the_outcome_unknown(tmp_pa
         def hang_up() -> None:
             connection, _ = listener.accept()
             with connection:
-                select.select([connection], [], [], 10)  # closed with bytes unread, it is reset
+                select.select([connection], [], [], 10)  # closing with unread bytes resets the connection
 
         ending = threading.Thread(target=hang_up)
         ending.start()

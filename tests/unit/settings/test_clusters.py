@@ -1,4 +1,4 @@
-"""Clusters of all systems share one space of names and one of bits."""
+"""Clusters of all systems share one namespace and one set of bits."""
 
 import re
 
@@ -16,7 +16,7 @@ OTHER = systems.SYSTEMS["kafka"]._replace(title="Other", topic=re.compile("[a-z]
 
 @pytest.fixture(autouse=True)
 def other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second system, whose topics have short names of letters."""
+    """A second system, whose topic names are short and consist of letters."""
     monkeypatch.setitem(systems.SYSTEMS, "other", OTHER)
 
 

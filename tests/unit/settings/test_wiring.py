@@ -1,4 +1,4 @@
-"""What links may be declared: every problem at once, each with key, wish and what is there."""
+"""Validation of links: all problems together, each with key, expected and found value."""
 
 import pytest
 

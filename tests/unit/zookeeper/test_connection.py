@@ -1,4 +1,4 @@
-"""A ZooKeeper that answers with something else."""
+"""A server that responds with something other than ZooKeeper's protocol."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from tests.peer import Peer
 from trueup.connectors.zookeeper.client import ZooKeeperClient
 
 OPENING_BYTES = 49
-"""Of a request for a session. Read whole, or the answer is lost with the connection."""
+"""Size of a session request. It must be read completely: otherwise a reset of the connection discards the response."""
 SESSION = f"00000000{10_000:08x}{7:016x}{16:08x}{'00' * 17}"
 
 

@@ -1,4 +1,4 @@
-"""What kazoo raises says afterwards whether to try again, to stop or to look."""
+"""Errors of kazoo are classified: retry, stop, or read the state first."""
 
 import pytest
 from kazoo import exceptions as kazoo

@@ -1,4 +1,4 @@
-"""Wire forms of the requests that kazoo lacks, byte by byte (zookeeper.jute)."""
+"""Encoding of the requests that kazoo lacks, byte by byte (zookeeper.jute)."""
 
 import struct
 

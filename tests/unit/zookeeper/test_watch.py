@@ -1,4 +1,4 @@
-"""Up to which zxid nothing can have been missed, whatever was lost when."""
+"""The zxid up to which no event was missed, for any loss of connection or events."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +12,7 @@ from trueup.connectors.zookeeper.watch import BURST_S, CALM_S, Heard, NodeWatch
 
 
 class Line:
-    """As much of a client as a watch looks at."""
+    """The part of a client that a watch uses."""
 
     def __init__(self) -> None:
         self.connected, self.last_zxid = True, 0
@@ -49,7 +49,7 @@ def test_an_answer_covers_every_write_up_to_its_zxid(line: Line, watch: NodeWatc
 
 
 def test_an_event_does_not_cover_its_own_transaction(line: Line, watch: NodeWatch) -> None:
-    # The transaction may have written more znodes, whose events were still to come.
+    # The transaction may have written further znodes, whose events had not arrived.
     watch.arm(watch.losses())
     line.last_zxid = 50
     line.sink([(60, NodeEvent.DATA, "/r/a")])
@@ -113,7 +113,7 @@ def test_noise_is_not_heard(line: Line, watch: NodeWatch) -> None:
 
 
 class Clock:
-    """Seconds that a test lets pass."""
+    """A manual clock in seconds."""
 
     def __init__(self) -> None:
         self.now_s = 1_000.0

@@ -17,9 +17,10 @@ from trueup.connectors.replication.ports import HeartbeatLog
 class Beat(NamedTuple):
     """The state of heartbeats. Times are ms since the epoch by the local clock, 0: never; lags ms, -1: unknown.
 
-    ``sent_ms``: write time of the newest one that the source acknowledged; ``left_ms`` and ``arrived_ms``: write time
-    of the newest one read at the source, at the target. ``source_lag_ms`` and ``lag_ms``: time from the write to that
-    read. ``source_error`` and ``target_error``: last error of that side since its last success.
+    ``sent_ms``: write time of the newest one that the source acknowledged or returned; ``left_ms`` and
+    ``arrived_ms``: write time of the newest one read at the source, at the target. ``source_lag_ms`` and ``lag_ms``:
+    time from the write to that read. ``source_error`` and ``target_error``: last error of that side since its last
+    success.
     """
 
     sent_ms: int = 0
@@ -74,7 +75,7 @@ class Heartbeat(Closing):
                 arrived_ms=max(sent_ms, self._beat.arrived_ms), lag_ms=self._lag(sent_ms, self._beat.lag_ms)
             )
         self._beat = self._beat._replace(
-            sent_ms=max(self._source.written_ms, self._beat.sent_ms),
+            sent_ms=max(self._source.written_ms, self._beat.sent_ms, self._beat.left_ms),
             source_error=self._source.error,
             target_error=self._target.error,
         )

@@ -16,7 +16,7 @@ from tests.replication.writers import Site, Writers
 
 pytestmark = pytest.mark.servers
 PATHS = {"whole": "batches", "single": "records"}
-SLOW = 20
+SLOW = 5
 """Records per second, so that the kills happen during the refill."""
 GROUP, PLACE = "readers", 20
 SETTINGS = {"retention.ms": "-1", "max.message.bytes": "2097152"}

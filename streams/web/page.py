@@ -56,10 +56,11 @@ class Page:
     def _known(self) -> Mapping[str, Any]:
         status = self._engine.status()
         parts = sections()
+        findings = {stream.name: rows for stream in STREAMS if (rows := self._findings(stream.name))}
         return {
             "status": status, "now": status["now_ms"], "health": health(status), "parts": parts,
-            "data": {name: self._data(section) for name, section in parts.items()},
-            "findings": {stream.name: rows for stream in STREAMS if (rows := self._findings(stream.name))},
+            "data": {name: self._data(section, findings) for name, section in parts.items()},
+            "findings": findings,
             "incomplete": self._engine.incomplete("findings"),
             "actions": _or_none(lambda: self._engine.actions(ACTIONS)),
         }  # fmt: skip
@@ -68,10 +69,10 @@ class Page:
         """The first findings of a stream."""
         return _or_none(lambda: self._engine.findings(None, None, FINDINGS, stream))
 
-    def _data(self, section: Section) -> list[Row]:
+    def _data(self, section: Section, findings: Mapping[str, list[Row]]) -> list[Row]:
         """The rows of a section."""
         if section.template == GENERIC:
-            return self._findings(section.name)
+            return findings.get(section.name, [])
         return (
             section.shape(_or_none(lambda: self._engine.rows(section.noun, {})))[: section.limit]
             if section.noun

@@ -165,6 +165,7 @@ def outages(east: Brokers, west: Kafka) -> Iterator[dict[str, Outage]]:
             during = {name: copy.reached for name, copy in copies.items()}
         finally:
             east.start(2)
+        # The list waits for every copy. `all` alone would return at the first False, and a copier has one thread.
         wait_until(lambda: all([*pool.map(Guarded.copy, every)]), 180.0, "the records to arrive")
         yield {name: Outage(during[name], copy.counted, ends(copy.site)) for name, copy in copies.items()}
 

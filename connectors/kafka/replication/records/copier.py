@@ -92,6 +92,7 @@ class RecordCopier:
         self._resume = Resume(partial(bounds, lease.source), TargetEnds(lease.target, target), self._tails)
         self._producer: Producer | None = None
         self._assigned = False
+        # Until when leaders know the producer (monotonic), and the flow whose first record is in flight, by target.
         self._known: dict[LogId, float] = {}
         self._first: dict[LogId, Flow] = {}
         self._consumer: Consumer = consumer(lease.source, lease.limits, self._heard("source"))
@@ -348,7 +349,8 @@ class RecordCopier:
                 if not self._drained():
                     self._failed.append((flow, KafkaError(KafkaError._TIMED_OUT)))
                     return
-        for message in _unread(flow, messages):
+                messages = _unread(flow, messages)
+        for message in messages:
             if flow.stopped or not flow.known:
                 return
             self._alone.send(flow, message, time.monotonic() + GRACE_S)

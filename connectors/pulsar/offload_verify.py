@@ -42,9 +42,9 @@ class Tiered:
         data, index = (_there(store, key) for key in (copy.pair.data_key, copy.pair.index_key))
         for head in (data, index):
             where = f"{store.place}/{copy.pair.data_key}"
-            _same(where, "managed ledger", facts.owner, head.said.get("managedledgername", facts.owner))
+            _same(where, "managed ledger", facts.owner, head.metadata.get("managedledgername", facts.owner))
             # A broker reads only objects with this metadata (DataBlockUtils).
-            _same(where, "format version", "1", head.said.get("s3managedledgeroffloaderformatversion", "none"))
+            _same(where, "format version", "1", head.metadata.get("s3managedledgeroffloaderformatversion", "none"))
         seen = (data.tag, index.tag, facts)
         if self._verified.get(copy.pair.data_key) != seen:
             _verify(store, copy, facts, data, index)

@@ -16,7 +16,7 @@ from trueup.connectors.s3.store import ObjectStore, Upload
 from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.state.common.errors import Refused
 from trueup.state.deletion.offloads import OffloadedCopy, Pair
-from trueup.state.deletion.orphan_objects import LOST, Part, Referenced, Said, Stray, judged
+from trueup.state.deletion.orphan_objects import LOST, ObjectMetadata, Part, Referenced, Stray, judged
 from trueup.state.deletion.owners import OwnerStatus, Pointers
 
 _UPLOAD = "?uploadId="
@@ -45,21 +45,23 @@ class OrphanSearch:
 
     def __init__(self, name: str, store: ObjectStore, cluster: str) -> None:
         self._name, self._store, self._cluster = name, store, cluster
-        self._said: dict[str, Said] = {}
+        self._metadata: dict[str, ObjectMetadata] = {}
 
     def strays(self, read: Callable[[], Referenced]) -> list[Stray]:
         """Objects in the store without a reference, and referenced complete copies that the store lacks."""
         before = read()
         found, here = self._listed(before)
         now = read()
-        kept, said = dict[int, list[Part]](), dict[int, set[Said]]()
+        kept, metadata = dict[int, list[Part]](), dict[int, set[ObjectMetadata]]()
         for pair, parts in found.items():
             if pair not in now.copies:
-                there = [part for part in parts if self._say(part, said.setdefault(pair.ledger, set()))]
+                there = [part for part in parts if self._has_metadata(part, metadata.setdefault(pair.ledger, set()))]
                 kept.setdefault(pair.ledger, []).extend(there)
-        self._said = {part.place: self._said[part.place] for part in chain(*kept.values()) if part.place in self._said}
+        self._metadata = {
+            part.place: self._metadata[part.place] for part in chain(*kept.values()) if part.place in self._metadata
+        }
         clusters = {self._cluster} - {""}
-        strays = [judged(i, tuple(sorted(parts)), said[i], clusters, now) for i, parts in kept.items() if parts]
+        strays = [judged(i, tuple(sorted(parts)), metadata[i], clusters, now) for i, parts in kept.items() if parts]
         return strays + self._lost(now, here)
 
     def _listed(self, before: Referenced) -> tuple[dict[Pair, list[Part]], set[str]]:
@@ -82,19 +84,19 @@ class OrphanSearch:
                     found.setdefault(named[0], []).append(part)
         return found, here
 
-    def _say(self, part: Part, said: set[Said]) -> bool:
-        """Whether the object exists; its metadata are added to ``said``. An upload has none."""
+    def _has_metadata(self, part: Part, metadata: set[ObjectMetadata]) -> bool:
+        """Whether the object exists; its metadata are added to ``metadata``. An upload has none."""
         _, key, upload = split(part.place)
         if upload:
             return True
-        if part.place not in self._said:
+        if part.place not in self._metadata:
             head = self._store.head(key)
             if head is None:
                 return False
-            self._said[part.place] = Said(
-                head.said.get("managedledgername", ""), head.said.get("pulsarclustername", "")
+            self._metadata[part.place] = ObjectMetadata(
+                head.metadata.get("managedledgername", ""), head.metadata.get("pulsarclustername", "")
             )
-        said.add(self._said[part.place])
+        metadata.add(self._metadata[part.place])
         return True
 
     def _lost(self, now: Referenced, here: set[str]) -> list[Stray]:
@@ -147,7 +149,7 @@ def remove(
         if named is None or named[0] in used or name not in stores:
             raise Refused("unreferenced objects", place, "it is in use, or its store is not configured")
         head = None if upload else stores[name].head(key)
-        found = head and (head.said.get("managedledgername", ""), head.said.get("pulsarclustername", ""))
+        found = head and (head.metadata.get("managedledgername", ""), head.metadata.get("pulsarclustername", ""))
         if found and found != (owner, clusters[name]):
             raise Refused(f"an object of {owner} in cluster {clusters[name]}", f"{place} of {found}", "it is kept")
     for name, store in stores.items():

@@ -49,13 +49,13 @@ class Object(NamedTuple):
 
 
 class Head(NamedTuple):
-    """The current state of one object. ``tag``: its ETag, which changes with its bytes. ``said``: its user metadata,
-    with names in lower case."""
+    """The current state of one object. ``tag``: its ETag, which changes with its bytes. ``metadata``: its user
+    metadata, with names in lower case."""
 
     size: int
     modified_ms: int
     tag: str
-    said: Mapping[str, str]
+    metadata: Mapping[str, str]
 
 
 class Upload(NamedTuple):
@@ -96,8 +96,8 @@ class ObjectStore:
         found = self._call(f"read {key}", lambda: self._client.head_object(Bucket=self.place.bucket, Key=key))
         if found is None:
             return None
-        said = {name.lower(): value for name, value in found.get("Metadata", {}).items()}
-        return Head(found["ContentLength"], _ms(found["LastModified"]), found["ETag"], said)
+        metadata = {name.lower(): value for name, value in found.get("Metadata", {}).items()}
+        return Head(found["ContentLength"], _ms(found["LastModified"]), found["ETag"], metadata)
 
     def read(self, key: str, offset: int, count: int, tag: str) -> bytes:
         """``count`` bytes of an object, fewer at its end. Raises `Stop` if it was deleted or replaced."""

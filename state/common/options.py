@@ -74,10 +74,10 @@ def build(cls: Any, raw: Any, path: str, problems: list[str], others: Iterable[s
         return None
     before, hints, known = len(problems), hints_of(cls), {f.name: f for f in keys_of(cls)}
     names = [*known, *others]
-    strange = sorted(set(map(shown_name, raw)) - set(names))
+    unknown = sorted(set(map(shown_name, raw)) - set(names))
     problems += [
         f"{path}{name}: expected one of {', '.join(names)}; found this unknown key{near(name, names)}"
-        for name in strange
+        for name in unknown
     ]
     values: dict[str, Any] = {}
     for name, spec in known.items():
@@ -106,9 +106,9 @@ def value(spec: Field[Any], kind: Any, raw: Any, path: str, problems: list[str])
     base = get_origin(kind) or kind
     found: Any = _float(raw) if base is float else raw
     if not _fits(spec.metadata, kind, base, found):
-        told = "something else" if spec.metadata.get("secret") else shown(raw)
+        given = "something else" if spec.metadata.get("secret") else shown(raw)
         wanted = _wanted(spec, kind) if _sendable(raw) else _TEXT
-        problems.append(f"{path}: expected {wanted}; found {told}")
+        problems.append(f"{path}: expected {wanted}; found {given}")
     return found
 
 

@@ -80,7 +80,7 @@ def _bytes(text: str) -> bytes:
 
 def _reason(error: Exception) -> str:
     """RE2's error message."""
-    (said,) = error.args
-    said = said.decode("utf-8", "replace")
-    unsupported = said.startswith(("invalid perl operator: (?", "invalid escape sequence: \\"))
-    return f"{said[:200]} (RE2 has no lookaround and no backreferences)" if unsupported else said[:200]
+    (message,) = error.args
+    message = message.decode("utf-8", "replace")
+    unsupported = message.startswith(("invalid perl operator: (?", "invalid escape sequence: \\"))
+    return f"{message[:200]} (RE2 has no lookaround and no backreferences)" if unsupported else message[:200]

@@ -21,7 +21,7 @@ class Part(NamedTuple):
     since_ms: int
 
 
-class Said(NamedTuple):
+class ObjectMetadata(NamedTuple):
     """The metadata of an object: its managed ledger, and the Pulsar cluster that wrote it."""
 
     owner: str = ""
@@ -45,12 +45,14 @@ class Stray(NamedTuple):
     parts: tuple[Part, ...]
 
 
-def judged(ledger: int, parts: tuple[Part, ...], said: Set[Said], clusters: Set[str], now: Referenced) -> Stray:
-    """Judge the orphan objects of a ledger. ``said``: metadata of those that have any; ``clusters``: names of this
-    Pulsar cluster."""
-    owners = {each.owner for each in said} or {now.listed.get(ledger, "")}
+def judged(
+    ledger: int, parts: tuple[Part, ...], metadata: Set[ObjectMetadata], clusters: Set[str], now: Referenced
+) -> Stray:
+    """Judge the orphan objects of a ledger. ``metadata``: that of the objects that have any; ``clusters``: names of
+    this Pulsar cluster."""
+    owners = {each.owner for each in metadata} or {now.listed.get(ledger, "")}
     owner = min(owners)
-    known = len(owners) == 1 and owner != "" and bool(clusters) and {each.cluster for each in said} <= clusters
+    known = len(owners) == 1 and owner != "" and bool(clusters) and {each.cluster for each in metadata} <= clusters
     return Stray(ledger, _rule(ledger, owner, known, now), owner, parts)
 
 

@@ -36,7 +36,7 @@ class Claim(NamedTuple):
     name: str = ""
 
 
-NOBODY = Claim(Component.UNKNOWN)
+NO_CLAIM = Claim(Component.UNKNOWN)
 LONGEST = 4_096
 """Maximum characters of an owner and a cursor: more than the path of any node that Pulsar creates."""
 _CURSOR = "pulsar/cursor"
@@ -81,15 +81,15 @@ class Pointers(NamedTuple):
 
 
 def claim_of(custom: Mapping[str, bytes]) -> Claim:
-    """The claim in custom metadata; `NOBODY` for metadata that are not Pulsar's, name an unknown component, or are not
-    one line of text of at most `LONGEST` characters."""
+    """The claim in custom metadata; `NO_CLAIM` for metadata that are not Pulsar's, name an unknown component, or are
+    not one line of text of at most `LONGEST` characters."""
     try:
-        said = {key: value.decode() for key, value in custom.items() if key != "pulsar/compactedTo"}
+        metadata = {key: value.decode() for key, value in custom.items() if key != "pulsar/compactedTo"}
     except UnicodeDecodeError:
-        return NOBODY
-    claim = _claim(said)
+        return NO_CLAIM
+    claim = _claim(metadata)
     named = claim.owner + claim.name
-    return NOBODY if "\n" in named or len(named) > LONGEST else claim  # names are stored one per line
+    return NO_CLAIM if "\n" in named or len(named) > LONGEST else claim  # names are stored one per line
 
 
 def pulsars(custom: Mapping[str, bytes]) -> bool:
@@ -101,22 +101,22 @@ def pulsars(custom: Mapping[str, bytes]) -> bool:
     return any("\ufffd" in key or key.lower().startswith("pulsar/") for key in custom)
 
 
-def _claim(said: Mapping[str, str]) -> Claim:
-    if said.get("application") != "pulsar":
-        return NOBODY
-    component, owner = said.get("component"), said.get("pulsar/managed-ledger", "")
-    if component == "managed-ledger" and owner and not said.keys() & _OF_OTHERS:
+def _claim(metadata: Mapping[str, str]) -> Claim:
+    if metadata.get("application") != "pulsar":
+        return NO_CLAIM
+    component, owner = metadata.get("component"), metadata.get("pulsar/managed-ledger", "")
+    if component == "managed-ledger" and owner and not metadata.keys() & _OF_OTHERS:
         # Only the presence of the key counts: a cursor may have an empty name.
-        component_of = Component.CURSOR if _CURSOR in said else Component.DATA
-        return Claim(component_of, owner, said.get(_CURSOR, ""))
-    if component == "compacted-ledger" and said.get("pulsar/compactedTopic"):
-        return Claim(Component.COMPACTED, managed_ledger(said["pulsar/compactedTopic"]))
-    if component == "schema" and said.get("pulsar/schemaId"):
-        return Claim(Component.SCHEMA, SCHEMA + said["pulsar/schemaId"])
+        component_of = Component.CURSOR if _CURSOR in metadata else Component.DATA
+        return Claim(component_of, owner, metadata.get(_CURSOR, ""))
+    if component == "compacted-ledger" and metadata.get("pulsar/compactedTopic"):
+        return Claim(Component.COMPACTED, managed_ledger(metadata["pulsar/compactedTopic"]))
+    if component == "schema" and metadata.get("pulsar/schemaId"):
+        return Claim(Component.SCHEMA, SCHEMA + metadata["pulsar/schemaId"])
     if component == "delayed-index-bucket":
-        topic, name = said.get("pulsar/delayedIndexTopic", ""), said.get("pulsar/delayedIndexCursor", "")
+        topic, name = metadata.get("pulsar/delayedIndexTopic", ""), metadata.get("pulsar/delayedIndexCursor", "")
         return Claim(Component.DELAYED, managed_ledger(topic), encoded(name))  # cursor ledgers encode it already
-    return NOBODY
+    return NO_CLAIM
 
 
 def home(owner: str) -> str:

@@ -90,8 +90,8 @@ def _code_of(table: Table, text: str) -> int:
 
 def _schemas(nodes: Table) -> Rows:
     """Whether each node is a schema locator."""
-    said = np.fromiter((name.startswith(SCHEMA) for name in nodes.names), bool, len(nodes.names))
-    return said[nodes.rows["owner"]] if len(said) else np.zeros(len(nodes), bool)
+    of_schemas = np.fromiter((name.startswith(SCHEMA) for name in nodes.names), bool, len(nodes.names))
+    return of_schemas[nodes.rows["owner"]] if len(of_schemas) else np.zeros(len(nodes), bool)
 
 
 def _owner_codes(ledgers: Table, nodes: Table) -> Rows:

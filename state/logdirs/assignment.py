@@ -63,7 +63,7 @@ def _order(brokers: Sequence[Broker], racks: Mapping[int, str]) -> list[int]:
     by_rack: dict[str, list[int]] = {}
     for broker in sorted(brokers, key=lambda b: (len(b.replicas), b.id)):
         by_rack.setdefault(racks.get(broker.id, ""), []).append(broker.id)
-    return [id_ for turn in zip_longest(*by_rack.values()) for id_ in turn if id_ is not None]
+    return [id_ for row in zip_longest(*by_rack.values()) for id_ in row if id_ is not None]
 
 
 def _chosen(order: Sequence[int], racks: Mapping[int, str], number: int, replicas: int) -> list[int]:

@@ -143,9 +143,9 @@ def plan(board: Board, repairs: Mapping[int, Repair], policy: PlacementSettings,
     if policy.mode == "approve":
         approved = {r.ledger: r.version for r in repairs.values() if r.stage is RepairStage.APPROVED}
         versions = zip(candidates["ledger"].tolist(), candidates["version"].tolist(), strict=True)
-        said = np.array([approved.get(ledger) == version for ledger, version in versions], bool)
-        waiting["approval"] = int((~said).sum())
-        candidates = candidates[said]
+        permitted = np.array([approved.get(ledger) == version for ledger, version in versions], bool)
+        waiting["approval"] = int((~permitted).sum())
+        candidates = candidates[permitted]
     room = _room(board, repairs, policy)
     waiting["room for marks"] = max(0, len(candidates) - room)
     waiting["rate"] = max(0, min(len(candidates), room) - rate)

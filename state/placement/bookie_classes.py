@@ -3,7 +3,7 @@
 BookKeeper's policy considers only writable bookies, and of those only bookies whose rack has the depth of the bookie
 that joined first (`NetworkTopologyImpl.add`). The order of joining differs between processes and cannot be observed.
 This module uses the depth of most writable bookies, and among equals that of the oldest registration;
-`Standing.depths` has the others.
+`BookieClasses.depths` has the others.
 """
 
 from collections import Counter
@@ -30,7 +30,7 @@ class BookieClass(IntEnum):
     PENDING_ODD = 5
     LOST = 6
     UNPLACED = 7  # writable, and the rack map has not answered for it
-    STRANGER = 8  # not in the topology
+    UNKNOWN = 8  # not in the topology
 
 
 _PENDING = {
@@ -63,14 +63,14 @@ class BookieClasses:
     unplaced: bool
 
     @property
-    def peopled(self) -> list[str]:
+    def racks_in_use(self) -> list[str]:
         """Racks that have or had bookies."""
         return [self.racks[rack] for rack in sorted(set(self.rack[:-1].tolist()))]
 
     def classes(self, names: tuple[str, ...]) -> Column:
         """Class of each name: int32."""
-        stranger = len(self.kind) - 1
-        return np.array([self.of.get(name, stranger) for name in names], np.int32)
+        unknown = len(self.kind) - 1
+        return np.array([self.of.get(name, unknown) for name in names], np.int32)
 
 
 def depth(rack: str) -> int:
@@ -80,7 +80,7 @@ def depth(rack: str) -> int:
 
 
 @lru_cache(maxsize=8)
-def stand(topology: Topology) -> BookieClasses:
+def classes_of(topology: Topology) -> BookieClasses:
     """The classes of a topology."""
     votes = _votes(topology)
     level = max(votes, key=lambda level: votes[level], default=1)
@@ -91,7 +91,7 @@ def stand(topology: Topology) -> BookieClasses:
         rack = number.setdefault(_location(bookie), len(number))
         of[bookie.id] = classes.setdefault((rack, _kind(bookie, level)), len(classes))
     counts = Counter(rack for rack, kind in (list(classes)[at] for at in of.values()) if kind is BookieClass.WRITABLE)
-    keys = [*classes, (number.setdefault(DEFAULT_RACK, len(number)), BookieClass.STRANGER)]
+    keys = [*classes, (number.setdefault(DEFAULT_RACK, len(number)), BookieClass.UNKNOWN)]
     return BookieClasses(
         of,
         np.array([kind for _, kind in keys], np.uint8),

@@ -24,7 +24,7 @@ _STATUS = {
     BookieClass.PENDING_ODD: "pending",
     BookieClass.LOST: "lost",
     BookieClass.UNPLACED: "writable",
-    BookieClass.STRANGER: "never seen",
+    BookieClass.UNKNOWN: "never seen",
 }
 
 
@@ -42,16 +42,16 @@ class EvidenceFinding:
 
 def members(bench: Bench, names: list[str]) -> list[dict[str, Any]]:
     """Members in ring order: bookie, rack, status, whether BookKeeper's rule counts its rack."""
-    standing = bench.standing
-    classes = bench.classes(tuple(names))
+    classes = bench.bookie_classes
+    known = bench.classes(tuple(names))
     return [
         {
             "bookie": name,
-            "rack": standing.racks[standing.rack[at]] if standing.kind[at] != BookieClass.STRANGER else "",
-            "status": _STATUS[BookieClass(int(standing.kind[at]))],
-            "counts": bool(KNOWN[standing.kind[at]]),
+            "rack": classes.racks[classes.rack[at]] if classes.kind[at] != BookieClass.UNKNOWN else "",
+            "status": _STATUS[BookieClass(int(classes.kind[at]))],
+            "counts": bool(KNOWN[classes.kind[at]]),
         }
-        for name, at in zip(names, classes.tolist(), strict=True)
+        for name, at in zip(names, known.tolist(), strict=True)
     ]
 
 
@@ -62,9 +62,9 @@ def shown(bench: Bench, found: EvidenceFinding, quorum: int) -> dict[str, Any]:
         "bookies": members(bench, found.bookies),
         "rule": what.id,
         "verdict": what.verdict.name.lower(),
-        "copies": quorum if found.stage is FragmentStage.HOLLOW else int(found.facts.copies[0]),
+        "copies": quorum if found.stage is FragmentStage.EMPTY else int(found.facts.copies[0]),
         "racks": int(found.facts.racks[0]),
-        "empty": found.stage is FragmentStage.HOLLOW,
+        "empty": found.stage is FragmentStage.EMPTY,
         "failing_windows": list(_failing(bench, found, quorum)),
         "repair": _chance(bench, found, quorum),
         "refusing": list(found.refusing),
@@ -80,7 +80,7 @@ def unjudged(bench: Bench, names: list[str], code: int) -> dict[str, Any]:
 
 def _failing(bench: Bench, found: EvidenceFinding, quorum: int) -> Iterator[dict[str, Any]]:
     kinds, racks = found.facts.kinds[0], found.facts.names[0]
-    need, names = min(quorum, bench.topology.min_racks), bench.standing.racks
+    need, names = min(quorum, bench.topology.min_racks), bench.bookie_classes.racks
     for window in windows(len(kinds), quorum):
         at = list(window)
         given = sorted({names[rack] for rack in racks[at][KNOWN[kinds[at]]].tolist()})
@@ -134,26 +134,26 @@ def _unwritable(_: Bench, found: EvidenceFinding, __: int) -> list[str]:
 
 
 def _unmapped(bench: Bench, found: EvidenceFinding, _: int) -> list[str]:
-    here = (found.facts.names[0] == bench.standing.default) & KNOWN[found.facts.kinds[0]]
+    here = (found.facts.names[0] == bench.bookie_classes.default) & KNOWN[found.facts.kinds[0]]
     names = [found.bookies[at] for at in np.flatnonzero(here).tolist()]
     return [f"a rack for {' and '.join(names)} in the rack map"]
 
 
 def _deep(bench: Bench, found: EvidenceFinding, _: int) -> list[str]:
-    standing = bench.standing
-    odd = [bookie for bookie in found.bookies if standing.kind[standing.of.get(bookie, -1)] == BookieClass.ODD]
+    classes = bench.bookie_classes
+    odd = [bookie for bookie in found.bookies if classes.kind[classes.of.get(bookie, -1)] == BookieClass.ODD]
     # Bookies outside the ensemble matter, too: any of them may have joined first.
-    odd = odd or [bookie for bookie, at in standing.of.items() if standing.kind[at] == BookieClass.ODD]
-    places = [(bookie, standing.racks[standing.rack[standing.of[bookie]]]) for bookie in odd[:MOST_NAMED]]
+    odd = odd or [bookie for bookie, at in classes.of.items() if classes.kind[at] == BookieClass.ODD]
+    places = [(bookie, classes.racks[classes.rack[classes.of[bookie]]]) for bookie in odd[:MOST_NAMED]]
     more = [f"the same for {len(odd) - MOST_NAMED} more bookies"] if len(odd) > MOST_NAMED else []
     return [
-        *(f"a rack of depth {standing.depth} for {bookie}, which is in {rack} of depth {depth(rack)}"
+        *(f"a rack of depth {classes.depth} for {bookie}, which is in {rack} of depth {depth(rack)}"
           for bookie, rack in places), *more,
     ]  # fmt: skip
 
 
 def _unseen(_: Bench, found: EvidenceFinding, __: int) -> list[str]:
-    names = [found.bookies[at] for at in np.flatnonzero(found.facts.kinds[0] == BookieClass.STRANGER).tolist()]
+    names = [found.bookies[at] for at in np.flatnonzero(found.facts.kinds[0] == BookieClass.UNKNOWN).tolist()]
     return [f"a cookie or a registration of {' and '.join(names)}"]
 
 
@@ -176,7 +176,7 @@ def _more_for_racks(bench: Bench, found: EvidenceFinding, quorum: int) -> list[s
 def _more(bench: Bench, found: EvidenceFinding, try_it: Callable[[dict[Rack, int]], Reach]) -> list[str]:
     """The smallest number of additional writable bookies in one rack that permits a repair, for each such rack."""
     out: list[str] = []
-    for rack in [NEW_RACK, *bench.standing.peopled]:
+    for rack in [NEW_RACK, *bench.bookie_classes.racks_in_use]:
         for count in range(1, len(found.bookies) + 1):
             if try_it({rack: count}):
                 where = "a new rack" if rack == NEW_RACK else rack
@@ -195,7 +195,7 @@ _SAYS: dict[int, Callable[[Bench, EvidenceFinding, int], list[str]]] = {
     rule.READONLY: _unwritable,
     rule.DEFAULT: _unmapped,
     rule.DEPTH: _deep,
-    rule.STRANGER: _unseen,
+    rule.UNKNOWN_BOOKIE: _unseen,
     rule.REFUSED: _refused,
     rule.NO_BOOKIES: _more_for_loss,
     rule.NO_WALK: _more_for_racks,

@@ -15,7 +15,7 @@ import numpy as np
 from trueup.state.bookkeeper.ledgers import MANY, Column
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.bookkeeper.topology import Topology
-from trueup.state.placement.bookie_classes import BookieClass, stand
+from trueup.state.placement.bookie_classes import BookieClass, classes_of
 from trueup.state.placement.replacement import LARGEST, Rack, Reach, colourable, reach, reachable, refill
 from trueup.state.placement.rules import RULES
 
@@ -43,7 +43,7 @@ HELD = _code("mass-loss-held")
 PENDING = _code("pending-member")
 DEPTH = _code("odd-rack-depth")
 UNREADABLE = _code("unreadable")
-STRANGER = _code("unknown-bookie")
+UNKNOWN_BOOKIE = _code("unknown-bookie")
 UNPLACED = _code("unknown-rack")
 
 _TABLE = 1 << 22  # patterns are grouped by a table up to this size, above it by sorting
@@ -53,7 +53,7 @@ class FragmentStage(IntEnum):
     """The kind of fragment within its ledger."""
 
     CLOSED = 0
-    HOLLOW = 1  # of a closed ledger, without entries
+    EMPTY = 1  # of a closed ledger, without entries
     OPEN_OLDER = 2
     OPEN_TAIL = 3
 
@@ -68,7 +68,7 @@ def _table(*kinds: BookieClass) -> Column:
 KNOWN = _table(BookieClass.WRITABLE, BookieClass.PENDING_WRITABLE)
 LIVELY = KNOWN | _table(BookieClass.ODD, BookieClass.PENDING_ODD)
 ABSENT = _table(BookieClass.PENDING_WRITABLE, BookieClass.PENDING_READONLY, BookieClass.PENDING_ODD)
-DEAD = _table(BookieClass.LOST, BookieClass.STRANGER)
+DEAD = _table(BookieClass.LOST, BookieClass.UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,19 +80,19 @@ class FragmentFacts:
     racks: Column  # fewest racks in any window, for the rack depth that gives the fewest: int32[n]
     fails: Column  # does not adhere for each rack depth of writable bookies: bool[n]
     kinds: Column  # `BookieClass` of each member: uint8[n, E]
-    names: Column  # rack of each member: int32[n, E], codes into `Standing.racks`
+    names: Column  # rack of each member: int32[n, E], codes into `BookieClasses.racks`
 
 
 class Bench:
     """Judges fragments under one topology. Fragments that no rule distinguishes (a pattern) are judged once."""
 
     def __init__(self, topology: Topology) -> None:
-        self.topology, self.standing = topology, stand(topology)
+        self.topology, self.bookie_classes = topology, classes_of(topology)
         self._memo: dict[tuple[object, ...], int] = {}
 
     def classes(self, names: tuple[str, ...]) -> Column:
         """Class of each bookie name in the topology, in the narrowest type."""
-        return self.standing.classes(names).astype(np.min_scalar_type(len(self.standing.kind)))
+        return self.bookie_classes.classes(names).astype(np.min_scalar_type(len(self.bookie_classes.kind)))
 
     def judge(self, members: Column, stages: Column, quorum: int,
               refusing: Mapping[Rack, int] | None = None) -> tuple[Column, Column, Column]:  # fmt: skip
@@ -101,19 +101,19 @@ class Bench:
         ``members``: classes in ring order, [n, E]; ``stages``: from `stages`, [n]; ``refusing``: the number of
         writable bookies of each rack that may refuse the ledger. Fragments without entries have 65535 copies.
         """
-        sample, which = patterns(members, stages, len(self.standing.kind))
+        sample, which = patterns(members, stages, len(self.bookie_classes.kind))
         facts, stage = self.facts(members[sample], quorum, stages[sample]), plain(stages[sample])
         rule = self._rules(facts, stage, quorum, refusing or {})
-        copies = np.where(stage == FragmentStage.HOLLOW, 0xFFFF, facts.copies)
+        copies = np.where(stage == FragmentStage.EMPTY, 0xFFFF, facts.copies)
         return rule.astype(np.uint8)[which], copies.astype(np.uint16)[which], facts.racks.astype(np.uint16)[which]
 
     def facts(self, members: Column, quorum: int, stages: Column | None = None) -> FragmentFacts:
         """Properties of these rings; ``members`` and ``stages`` as in `judge`."""
-        kinds, racks = self.standing.kind[members], self.standing.rack[members]
+        kinds, racks = self.bookie_classes.kind[members], self.bookie_classes.rack[members]
         known, alive = KNOWN[kinds], ~DEAD[kinds]
         spread, fails = self._adherence(racks, known, quorum)
-        for depth in self.standing.others:
-            least, worse = self._adherence(racks, LIVELY[kinds] & (self.standing.depths[racks] == depth), quorum)
+        for depth in self.bookie_classes.others:
+            least, worse = self._adherence(racks, LIVELY[kinds] & (self.bookie_classes.depths[racks] == depth), quorum)
             spread, fails = np.minimum(spread, least), fails | worse
         return FragmentFacts(
             fewest(alive, quorum, stages), fewest(alive & ~ABSENT[kinds], quorum, stages), spread, fails, kinds, racks
@@ -124,21 +124,21 @@ class Bench:
         spread = fewest_racks(racks, known, quorum)
         fails = spread < min(quorum, self.topology.min_racks)
         if self.topology.enforce_min_racks:
-            fails |= (known & (racks == self.standing.default)).any(axis=1)
+            fails |= (known & (racks == self.bookie_classes.default)).any(axis=1)
         return spread, fails
 
     def _rules(self, facts: FragmentFacts, stage: Column, quorum: int, refusing: Mapping[Rack, int]) -> Column:
         lost, absent = DEAD[facts.kinds].any(axis=1), ABSENT[facts.kinds].any(axis=1)
-        closed, hollow = stage <= FragmentStage.HOLLOW, stage == FragmentStage.HOLLOW
+        closed, empty = stage <= FragmentStage.EMPTY, stage == FragmentStage.EMPTY
         unplaced = (facts.kinds == BookieClass.UNPLACED).any(axis=1)
         full = (stage == FragmentStage.CLOSED) | (stage == FragmentStage.OPEN_OLDER)
         first_that_holds = [
-            ((facts.kinds == BookieClass.STRANGER).any(axis=1), STRANGER),
+            ((facts.kinds == BookieClass.UNKNOWN).any(axis=1), UNKNOWN_BOOKIE),
             (absent & bool(self.topology.held), HELD),
             (lost & full & (facts.copies == 0), ALL_LOST),
             (lost & (stage == FragmentStage.OPEN_OLDER), OLDER),
             (lost & (stage == FragmentStage.OPEN_TAIL), WRITER),
-            (lost & ~hollow & (facts.present == 0), PENDING),
+            (lost & ~empty & (facts.present == 0), PENDING),
             (lost, LOST),
             (unplaced & (facts.fails | self.topology.enforce_min_racks), UNPLACED),
             (facts.fails & ~closed, OPEN_RACKS),
@@ -151,7 +151,7 @@ class Bench:
         for code, remedy in ((LOST, self._lost), (RACKS, self._failing)):
             rows = np.flatnonzero(rule == code)
             for at, form in zip(rows.tolist(), self._forms(facts, rows), strict=True):
-                excluded = {} if hollow[at] else refusing
+                excluded = {} if empty[at] else refusing
                 key = (code, quorum, form, frozenset(excluded.items()))
                 if key not in self._memo:
                     self._memo[key] = remedy(facts, at, quorum, excluded)
@@ -170,14 +170,14 @@ class Bench:
             return [kind.tobytes() + rack.tobytes() for kind, rack in zip(kinds, racks, strict=True)]
         same = racks[:, :, None] == racks[:, None, :]
         first = same.argmax(axis=2)
-        left = self.standing.writable[racks] - (same & (kinds == BookieClass.WRITABLE)[:, None, :]).sum(axis=2)
-        stock = np.minimum(self.standing.writable, size)
+        left = self.bookie_classes.writable[racks] - (same & (kinds == BookieClass.WRITABLE)[:, None, :]).sum(axis=2)
+        stock = np.minimum(self.bookie_classes.writable, size)
         others = np.tile(np.bincount(stock, minlength=size + 1), (len(rows), 1))
         where, member = np.nonzero(first == np.arange(size))
         np.subtract.at(others, (where, stock[racks[where, member]]), 1)
-        default = np.where(racks == self.standing.default, 1, 0)
+        default = np.where(racks == self.bookie_classes.default, 1, 0)
         columns = [kinds, first, np.minimum(left, size), default, np.minimum(others, size)]
-        if not self.standing.level:
+        if not self.bookie_classes.level:
             columns.append(racks)
         return [form.tobytes() for form in np.concatenate(columns, axis=1).astype(np.int16)]
 
@@ -194,7 +194,7 @@ class Bench:
             return cause
         if refusing and self.reachable(facts, at, quorum, {}):
             return REFUSED
-        if self.standing.unplaced:
+        if self.bookie_classes.unplaced:
             return UNPLACED  # a bookie whose rack is unknown may be the required one
         return NO_WALK if self.colourable(facts.kinds.shape[1], quorum) else CANNOT
 
@@ -220,12 +220,14 @@ class Bench:
 
     def colourable(self, size: int, quorum: int) -> bool:
         """Whether any ring of writable bookies adheres."""
-        bookies: dict[Rack, int] = dict(zip(self.standing.racks, self.standing.writable.tolist(), strict=True))
+        bookies: dict[Rack, int] = dict(
+            zip(self.bookie_classes.racks, self.bookie_classes.writable.tolist(), strict=True)
+        )
         return colourable(size, quorum, bookies, self.topology.min_racks, self.topology.enforce_min_racks)
 
     def cause(self, kinds: Column, racks: Column, quorum: int) -> int:
         """The condition that prevents a failing ring from adhering."""
-        if self.standing.others:
+        if self.bookie_classes.others:
             return DEPTH  # a repair that uses one depth may fail with another
         need = min(quorum, self.topology.min_racks)
 
@@ -242,8 +244,8 @@ class Bench:
     def ring(self, facts: FragmentFacts, at: int, more: Mapping[Rack, int] | None = None,
              ) -> tuple[tuple[Rack, ...], dict[Rack, int], frozenset[int]]:  # fmt: skip
         """Racks of the members, spare bookies (and ``more``) by rack, and positions unknown to BookKeeper."""
-        kinds, racks, names = facts.kinds[at], facts.names[at], self.standing.racks
-        left = self.standing.writable - np.bincount(racks[kinds == BookieClass.WRITABLE], minlength=len(names))
+        kinds, racks, names = facts.kinds[at], facts.names[at], self.bookie_classes.racks
+        left = self.bookie_classes.writable - np.bincount(racks[kinds == BookieClass.WRITABLE], minlength=len(names))
         spares: Counter[Rack] = Counter({names[rack]: int(left[rack]) for rack in np.flatnonzero(left > 0).tolist()})
         spares.update(more or {})
         unknown = frozenset(np.flatnonzero(kinds != BookieClass.WRITABLE).tolist())
@@ -251,10 +253,10 @@ class Bench:
 
     def targets(self, bookies: Iterable[str]) -> list[tuple[str, Rack]]:
         """Those of ``bookies`` that a repair could select, each with its rack, ordered by name."""
-        standing = self.standing
-        at = [(bookie, standing.of.get(bookie, -1)) for bookie in sorted(bookies)]
+        classes = self.bookie_classes
+        at = [(bookie, classes.of.get(bookie, -1)) for bookie in sorted(bookies)]
         return [
-            (b, standing.racks[standing.rack[c]]) for b, c in at if c >= 0 and standing.kind[c] == BookieClass.WRITABLE
+            (b, classes.racks[classes.rack[c]]) for b, c in at if c >= 0 and classes.kind[c] == BookieClass.WRITABLE
         ]
 
 
@@ -264,7 +266,7 @@ def stages(state: Column, entries: Column, ring: int, tail: Column | None = None
     last = np.ones(len(state), bool) if tail is None else tail
     held = entries.astype(np.int16)
     some = np.where(held < min(ring, MANY), held + (_SHORT - 1), FragmentStage.CLOSED)
-    closed = np.where(last, np.where(held == 0, FragmentStage.HOLLOW, some), FragmentStage.CLOSED)
+    closed = np.where(last, np.where(held == 0, FragmentStage.EMPTY, some), FragmentStage.CLOSED)
     stage = np.where(
         state == LedgerState.CLOSED, closed, np.where(last, FragmentStage.OPEN_TAIL, FragmentStage.OPEN_OLDER)
     )

@@ -13,7 +13,7 @@ from trueup.state.common.rules import Verdict
 from trueup.state.placement.view import Rows
 
 EXACT = 200_000  # above this number, deduplication would take as long as the verdicts
-NOBODY: Rows = np.zeros(0, np.int64)
+NO_LEDGERS: Rows = np.zeros(0, np.int64)
 Positions = Mapping[int, int]
 """The offset after the last record, by partition."""
 
@@ -91,7 +91,7 @@ class Queue:
     def waiting(self) -> Waiting:
         """The ledgers that wait now. If a ledger was published several times, the last publication counts."""
         if self._waiting is None:
-            ledgers = np.concatenate([NOBODY, *(part.ledgers for part in self._parts)])[::-1]
+            ledgers = np.concatenate([NO_LEDGERS, *(part.ledgers for part in self._parts)])[::-1]
             present = np.concatenate([np.zeros(0, bool), *(part.present for part in self._parts)])[::-1]
             if len(ledgers) <= EXACT:
                 ledgers, last = np.unique(ledgers, return_index=True)

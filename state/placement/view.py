@@ -93,18 +93,18 @@ class Bucket:
             self._store.put("topology", self._encode(topology))
         if self.topology is None:
             return None
-        said = self._judge_all(self.topology) if full else self._judge(fresh, self.topology)
-        if not (full or marked or len(said)):
+        findings = self._judge_all(self.topology) if full else self._judge(fresh, self.topology)
+        if not (full or marked or len(findings)):
             return None
         count = int((self.view().state != LedgerState.GONE).sum()) if full else -1
         former = self.former.about(self.findings["ledger"])
-        return BucketAnswer(self.topology.epoch, full, count, said, self.marks[_present(self.marks)], former)
+        return BucketAnswer(self.topology.epoch, full, count, findings, self.marks[_present(self.marks)], former)
 
     def _judge_all(self, topology: Topology) -> Rows:
         view = self.view()
         verdicts = judge(view, topology, self.former.at(topology.at_ms))
-        said = _findings(view, verdicts, np.full(len(view), topology.at_ms), self.findings)
-        self._keep(said[np.argsort(said["ledger"], kind="stable")])
+        findings = _findings(view, verdicts, np.full(len(view), topology.at_ms), self.findings)
+        self._keep(findings[np.argsort(findings["ledger"], kind="stable")])
         return self.findings
 
     def _judge(self, fresh: Ledgers, topology: Topology) -> Rows:
@@ -112,10 +112,10 @@ class Bucket:
             return NO_FINDINGS
         verdicts = judge(fresh, topology, self.former.at(int(fresh.seen_ms.max())))
         known = np.isin(fresh.ledger, self.findings["ledger"])
-        said = _findings(fresh, verdicts, fresh.seen_ms, self.findings, also=known)
-        if len(said):
-            self._keep(merged(self.findings, said))
-        return said
+        findings = _findings(fresh, verdicts, fresh.seen_ms, self.findings, also=known)
+        if len(findings):
+            self._keep(merged(self.findings, findings))
+        return findings
 
     def _keep(self, findings: Rows) -> None:
         self.findings = findings
@@ -185,10 +185,10 @@ class Bucket:
         return True
 
 
-def merged(known: Rows, said: Rows) -> Rows:
+def merged(known: Rows, fresh: Rows) -> Rows:
     """Findings after a delta: its findings replace those of the same ledger, TRUE removes them. Sorted by id."""
-    rest = known[~np.isin(known["ledger"], said["ledger"])]
-    both = np.concatenate([rest, said[said["verdict"] != Verdict.TRUE]])
+    rest = known[~np.isin(known["ledger"], fresh["ledger"])]
+    both = np.concatenate([rest, fresh[fresh["verdict"] != Verdict.TRUE]])
     return both[np.argsort(both["ledger"], kind="stable")]
 
 

@@ -35,7 +35,7 @@ class Anomaly(NamedTuple):
 
     rule: str
     records: int
-    said: str
+    text: str
     stops: bool = False
 
 
@@ -52,24 +52,24 @@ def anomalies(before: Look, now: Look) -> list[Anomaly]:
         return found
     lost = now.source_start - now.position
     if now.source_start >= 0 and lost > 0:
-        said = f"copied up to {now.position}, the log starts at {now.source_start}"
-        found.append(Anomaly("replication.retention-outran", lost, said))
+        text = f"copied up to {now.position}, the log starts at {now.source_start}"
+        found.append(Anomaly("replication.retention-outran", lost, text))
     if _short(now.source_end, now.position) and _short(before.source_end, before.position):
-        said = f"copied up to {now.position}, the source ends at {now.source_end}"
-        found.append(Anomaly("replication.source-lost-records", now.position - now.source_end, said, stops=True))
+        text = f"copied up to {now.position}, the source ends at {now.source_end}"
+        found.append(Anomaly("replication.source-lost-records", now.position - now.source_end, text, stops=True))
     if _short(now.target_end, now.copied_end) and _short(before.target_end, before.copied_end):
-        said = f"acknowledged up to {now.copied_end}, the target ends at {now.target_end}"
+        text = f"acknowledged up to {now.copied_end}, the target ends at {now.target_end}"
         lost = now.copied_end - now.target_end
-        found.append(Anomaly("replication.target-lost-records", lost, said, stops=True))
+        found.append(Anomaly("replication.target-lost-records", lost, text, stops=True))
     if now.alone and now.foreign > 0:
-        said = f"{now.foreign} records of other writers are between those of the link"
-        found.append(Anomaly("replication.target-written", now.foreign, said))
+        text = f"{now.foreign} records of other writers are between those of the link"
+        found.append(Anomaly("replication.target-written", now.foreign, text))
     return found
 
 
-def bare(now: Look, heard: Iterable[Anomaly]) -> bool:
+def bare(now: Look, observed: Iterable[Anomaly]) -> bool:
     """Whether the target has none of the records that the link wrote to a partition."""
-    rules = {silence.rule for silence in heard}
+    rules = {anomaly.rule for anomaly in observed}
     emptied = "replication.target-lost-records" in rules and now.target_end == 0
     return emptied or not rules.isdisjoint({"replication.target-recreated", "replication.target-gone"})
 
@@ -150,7 +150,7 @@ def choose(facts: PartitionFacts) -> Choice:
     """The path of a link that shares no topic with another."""
     if facts.copy != "auto" and facts.copy in facts.paths:
         return Choice(facts.copy, "set by the link's copy")
-    blocked_reason = _obstacle(facts)
+    blocked_reason = _blocked_reason(facts)
     if blocked_reason:
         return Choice("records", blocked_reason)
     least = worth_while(facts.record_bytes) * (RETURN if facts.now == "records" else 1.0)
@@ -166,7 +166,7 @@ def worth_while(record_bytes: float) -> float:
     return BATCH_US / (RECORD_US + BYTE_US * max(0.0, record_bytes))
 
 
-def _obstacle(facts: PartitionFacts) -> str:
+def _blocked_reason(facts: PartitionFacts) -> str:
     """Why whole batches cannot be copied; empty if they can."""
     if "batches" not in facts.paths:
         return "only single records can be copied between these systems"
@@ -194,10 +194,10 @@ def choose_together(links: Mapping[str, PartitionFacts], meeting: Collection[fro
     chosen = {name: choose(facts) for name, facts in links.items()}
     for group in meeting:
         names = sorted(group & chosen.keys())
-        told = [name for name in names if links[name].copy != "auto"]
-        hindered = [name for name in names if _obstacle(links[name])]
+        declared = [name for name in names if links[name].copy != "auto"]
+        limited = [name for name in names if _blocked_reason(links[name])]
         large = [name for name in names if chosen[name].path == "batches"]
-        leader = (told or hindered or large or names or [""])[0]
+        leader = (declared or limited or large or names or [""])[0]
         for name in names:
             if chosen[name].path != chosen[leader].path:
                 path, why = chosen[leader]

@@ -83,7 +83,7 @@ class Action(NamedTuple):
     kind: ChangeKind
     topic: str
     reason: str
-    said: str
+    text: str
     partitions: int = 0
     configs: Mapping[str, str | None] = {}
     right: Right | None = None
@@ -140,13 +140,13 @@ def _keeping(many: Sequence[Mapping[str, Setting]]) -> dict[str, Setting]:
 def _created(topic: str, count: int, configs: Mapping[str, Setting], policy: Policy) -> Iterator[Action]:
     if "partitions" not in policy.align:
         return
-    carried = {name: setting.value for name, setting in configs.items() if _carried(name, setting, policy)}
+    copied = {name: setting.value for name, setting in configs.items() if _is_copied(name, setting, policy)}
     needed = {name: value for name, value in TIMES.items() if not policy.known or name in policy.known}
-    said = f"it does not exist; {count} partitions, settings of its source"
-    yield Action(ChangeKind.CREATE, topic, "alignment.topic-missing", said, count, {**carried, **needed}, first=True)
+    text = f"it does not exist; {count} partitions, settings of its source"
+    yield Action(ChangeKind.CREATE, topic, "alignment.topic-missing", text, count, {**copied, **needed}, first=True)
 
 
-def _carried(name: str, setting: Setting, policy: Policy) -> bool:
+def _is_copied(name: str, setting: Setting, policy: Policy) -> bool:
     """Whether a setting is copied to a new topic: retention settings always, others if settings are aligned."""
     if matches(policy.exclude, name) or (policy.known and name not in policy.known):
         return False
@@ -155,8 +155,8 @@ def _carried(name: str, setting: Setting, policy: Policy) -> bool:
 
 def _grown(topic: str, count: int, there: Topic, policy: Policy) -> Iterator[Action]:
     if count > there.partitions and "partitions" in policy.align:
-        said = f"{there.partitions} partitions, {count} at the source"
-        yield Action(ChangeKind.GROW, topic, "alignment.partitions-fewer", said, count)
+        text = f"{there.partitions} partitions, {count} at the source"
+        yield Action(ChangeKind.GROW, topic, "alignment.partitions-fewer", text, count)
 
 
 def _set(topic: str, configs: Mapping[str, Setting], there: Topic, policy: Policy) -> Iterator[Action]:
@@ -180,8 +180,8 @@ def _set(topic: str, configs: Mapping[str, Setting], there: Topic, policy: Polic
         (ChangeKind.SECURE, "alignment.records-would-go", secure), (ChangeKind.SET, "alignment.settings-differ", other),
     ):  # fmt: skip
         if changed:
-            said = ", ".join(_change(name, there.configs[name].value, changed[name]) for name in sorted(changed))
-            yield Action(kind, topic, rule, said, configs=changed, first=kind is ChangeKind.SECURE)
+            text = ", ".join(_change(name, there.configs[name].value, changed[name]) for name in sorted(changed))
+            yield Action(kind, topic, rule, text, configs=changed, first=kind is ChangeKind.SECURE)
 
 
 def _change(name: str, before: str, after: str | None) -> str:
@@ -241,18 +241,18 @@ def disputed(source: Mapping[str, Topic], target: Mapping[str, Topic], policy: P
 
 
 def diff_rights(
-    source: Iterable[Right], target: Collection[Right], scope: Scope, carried: Collection[Right]
+    source: Iterable[Right], target: Collection[Right], scope: Scope, managed: Collection[Right]
 ) -> tuple[list[Action], set[Right]]:
     """The actions on the target's ACLs, in order, and the ACLs that the link manages from now on.
 
-    ``carried``: those that it managed before; it must survive restarts, otherwise ACLs that were revoked meanwhile
+    ``managed``: those that it managed before; it must survive restarts, otherwise ACLs that were revoked meanwhile
     remain.
     """
     wanted, have = rights_of(source, scope), set(target)
     found = [_granted(right, "alignment.right-missing") for right in sorted(wanted - have)]
-    gone = sorted(right for right in (set(carried) & have) - wanted if _concerns(right, scope))
+    gone = sorted(right for right in (set(managed) & have) - wanted if _concerns(right, scope))
     found += [_granted(right, "alignment.right-revoked") for right in gone]
-    return sorted(found, key=lambda action: action.kind), have & (wanted | set(carried))
+    return sorted(found, key=lambda action: action.kind), have & (wanted | set(managed))
 
 
 def _concerns(right: Right, scope: Scope) -> bool:
@@ -268,8 +268,8 @@ def _granted(right: Right, reason: str) -> Action:
         if added
         else (ChangeKind.REVOKE if allowed else ChangeKind.RELENT)
     )
-    said = (
+    text = (
         f"{right.principal} from {right.host}: {right.permission} {right.operation} on {right.pattern} "
         f"{right.resource} {right.name}"
     )
-    return Action(kind, right.name if right.resource == "topic" else "", reason, said, right=right)
+    return Action(kind, right.name if right.resource == "topic" else "", reason, text, right=right)

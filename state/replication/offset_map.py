@@ -176,7 +176,7 @@ class OffsetMap:
         """The target offset where a group that reads ``offset`` of the source next continues: low, so never past an
         unread record. Use ``min(offset, until)`` for a group that is ahead of the copy."""
         problem = self._unknown(offset)
-        if not problem and self._untold(offset):
+        if not problem and self._may_precede(offset):
             problem = "not all records at the target are known"
         found = None if problem else _low(self.source, self.target, self.count, offset, self.floor)
         return Translation(found, "" if found is not None else problem or "the target has no such record yet")
@@ -199,7 +199,7 @@ class OffsetMap:
             return f"before source offset {self.begin}, where the map begins"
         return f"past source offset {self.until}, the end of the copied records" if offset > self.until else ""
 
-    def _untold(self, offset: int) -> bool:
+    def _may_precede(self, offset: int) -> bool:
         """Whether the target may have records before the first run, from ``offset`` on."""
         return offset < self.sure and self.floor < 0 and (not len(self) or offset < int(self.source[0]))
 

@@ -43,7 +43,7 @@ class Reason(NamedTuple):
     """Why a link is not `up`: the id of a rule, and the observation."""
 
     rule: str
-    said: str
+    text: str
 
 
 class PartitionStage(StrEnum):
@@ -138,7 +138,7 @@ class Signs:
 
     ``looked``: both clusters were queried. ``refused``: why it must not copy; ``source`` and ``target``: why that
     cluster does not respond. ``arrived_ms``: write time of the newest heartbeat that arrived, ``beat_error``: a
-    cluster's error for the last one. ``failing``: other failures of the link. ``told_ms``: last report of a
+    cluster's error for the last one. ``failing``: other failures of the link. ``reported_ms``: last report of a
     task. ``since_ms``: start of the uninterrupted time in which records should be copied.
     """
 
@@ -152,7 +152,7 @@ class Signs:
     arrived_ms: int = 0
     beat_error: str = ""
     failing: Sequence[str] = ()
-    told_ms: int = 0
+    reported_ms: int = 0
     since_ms: int = 0
     slow_ms: int = 30_000
     stalled_ms: int = 120_000
@@ -188,8 +188,8 @@ def _signs(signs: Signs, now_ms: int) -> Iterator[Found]:
     if signs.observing or signs.paused:
         return
     if not signs.parts and not any(sides.values()):
-        said = "the source shows the link's user no topic of the link"
-        yield LinkState.WAITING, Reason("replication.no-topics", said)
+        text = "the source shows the link's user no topic of the link"
+        yield LinkState.WAITING, Reason("replication.no-topics", text)
     moving = [part for part in signs.parts if stage_of(part) in MOVING]
     if moving and signs.since_ms:
         yield from _silent(signs, now_ms)
@@ -197,7 +197,7 @@ def _signs(signs: Signs, now_ms: int) -> Iterator[Found]:
 
 
 def _parts(parts: Sequence[Part]) -> Iterator[Found]:
-    for stage, rule, said in (
+    for stage, rule, text in (
         (PartitionStage.STOPPED, "replication.partition-stopped", "need an operator"),
         (PartitionStage.WAITING, "replication.awaiting-approval", "wait for `trueup approve`"),
         (PartitionStage.RETRYING, "replication.partition-failing", "are being retried"),
@@ -207,20 +207,20 @@ def _parts(parts: Sequence[Part]) -> Iterator[Found]:
         if chosen:
             why = chosen[0].approval if stage is PartitionStage.WAITING else chosen[0].error
             first = f"{chosen[0].name}: {why}"
-            yield STAGES[stage].state, Reason(rule, f"{len(chosen)} of {len(parts)} partitions {said}; {first}")
+            yield STAGES[stage].state, Reason(rule, f"{len(chosen)} of {len(parts)} partitions {text}; {first}")
     behind = [part for part in parts if stage_of(part) is PartitionStage.CATCHING_UP]
     if behind:
         left = sum(max(0, part.left) for part in behind)
-        said = f"{len(behind)} of {len(parts)} partitions copy existing records; {left:,} are left"
-        yield LinkState.CATCHING_UP, Reason("replication.catching-up", said)
+        text = f"{len(behind)} of {len(parts)} partitions copy existing records; {left:,} are left"
+        yield LinkState.CATCHING_UP, Reason("replication.catching-up", text)
 
 
 def _silent(signs: Signs, now_ms: int) -> Iterator[Found]:
     beat = "the newest heartbeat at the target is %s old" if signs.arrived_ms else "no heartbeat has arrived for %s"
     beat += f": {signs.beat_error}" if signs.beat_error else ""
     yield from _late(beat, now_ms - max(signs.arrived_ms, signs.since_ms), signs)
-    if signs.told_ms:
-        yield from _late("no task has reported for %s", now_ms - max(signs.told_ms, signs.since_ms), signs)
+    if signs.reported_ms:
+        yield from _late("no task has reported for %s", now_ms - max(signs.reported_ms, signs.since_ms), signs)
 
 
 def _waits(moving: Sequence[Part], signs: Signs) -> Iterator[Found]:
@@ -232,12 +232,12 @@ def _waits(moving: Sequence[Part], signs: Signs) -> Iterator[Found]:
     known = (part for part in moving if stage_of(part) is PartitionStage.COPYING)
     oldest = max(known, key=lambda part: part.wait_ms, default=None)
     if oldest is not None and oldest.wait_ms > signs.slow_ms >= oldest.idle_ms:
-        said = f"a record of {oldest.name} has waited for {oldest.wait_ms // 1000} s; the copy continues"
-        yield LinkState.SLOW, Reason("replication.slow", said)
+        text = f"a record of {oldest.name} has waited for {oldest.wait_ms // 1000} s; the copy continues"
+        yield LinkState.SLOW, Reason("replication.slow", text)
 
 
-def _late(said: str, age_ms: int, signs: Signs) -> Iterator[Found]:
-    text = said.replace("%s", f"{age_ms // 1000} s", 1)
+def _late(template: str, age_ms: int, signs: Signs) -> Iterator[Found]:
+    text = template.replace("%s", f"{age_ms // 1000} s", 1)
     if age_ms > signs.stalled_ms:
         yield LinkState.STALLED, Reason("replication.stalled", text)
     elif age_ms > signs.slow_ms:

@@ -32,14 +32,14 @@ class Doubled(NamedTuple):
 
     origin: Place
     at: Place
-    ways: tuple[tuple[str, ...], tuple[str, ...]]
+    routes: tuple[tuple[str, ...], tuple[str, ...]]
 
 
 def routes_of(links: Mapping[str, LinkSettings], names: Mapping[str, Collection[str]] | None = None) -> list[LinkRoute]:
     """The routes of links over the existing topics, by cluster. Without these, the names in the links' settings are
     used, and each expression as if it were a topic: topics common to two expressions are not detected."""
     if names is None:
-        names = _told(links)
+        names = _names(links)
     return [
         LinkRoute(name, link.source, link.target, link.forward, _topics(link, names.get(link.source, ())), link.copy)
         for name, link in links.items()
@@ -52,7 +52,7 @@ def _topics(link: LinkSettings, names: Iterable[str]) -> dict[str, str]:
     return {name: target_of(name, link.rename, link.into, link.source) for name in chosen}
 
 
-def _told(links: Mapping[str, LinkSettings]) -> dict[str, set[str]]:
+def _names(links: Mapping[str, LinkSettings]) -> dict[str, set[str]]:
     """Names in the settings of links, and the names that they can have at other clusters."""
     names: dict[str, set[str]] = {}
     for link in links.values():
@@ -76,19 +76,19 @@ def doubled(routes: Iterable[LinkRoute]) -> Iterator[Doubled]:
 def _doubled_from(origin: Place, leaving: Mapping[Place, list[tuple[LinkRoute, str]]]) -> Iterator[Doubled]:
     came: dict[Place, tuple[str, ...]] = {}
     twice: set[Place] = set()
-    walks: list[tuple[Place, frozenset[str], tuple[str, ...]]] = [(origin, frozenset({origin[0]}), ())]
-    while walks:
-        place, passed, way = walks.pop(0)
+    pending: list[tuple[Place, frozenset[str], tuple[str, ...]]] = [(origin, frozenset({origin[0]}), ())]
+    while pending:
+        place, passed, links = pending.pop(0)
         for route, called in leaving.get(place, ()):
-            if route.target in passed or (way and not route.forward):
+            if route.target in passed or (links and not route.forward):
                 continue
-            there, longer = (route.target, called), (*way, route.link)
+            there, extended = (route.target, called), (*links, route.link)
             if there not in came:
-                came[there] = longer
-                walks.append((there, passed | {route.target}, longer))
+                came[there] = extended
+                pending.append((there, passed | {route.target}, extended))
             elif there not in twice:
                 twice.add(there)
-                yield Doubled(origin, there, (came[there], longer))
+                yield Doubled(origin, there, (came[there], extended))
 
 
 def meeting(routes: Collection[LinkRoute]) -> list[frozenset[str]]:
@@ -104,11 +104,11 @@ def meeting(routes: Collection[LinkRoute]) -> list[frozenset[str]]:
     return [frozenset(links) for links in {id(links): links for links in group.values()}.values() if len(links) > 1]
 
 
-def second_ways(routes: Iterable[LinkRoute]) -> dict[str, str]:
+def second_routes(routes: Iterable[LinkRoute]) -> dict[str, str]:
     """Links that deliver records of another route again: the first case of each, as expectation and finding."""
     problems: dict[str, str] = {}
     for found in doubled(routes):
-        (one, other), (cluster, topic) = found.ways, found.at
+        (one, other), (cluster, topic) = found.routes, found.at
         text = f"one route from {found.origin[0]} to {topic} at {cluster}, or records arrive twice"
         problems.setdefault(other[-1], f"{text}; found {' > '.join(one)} and {' > '.join(other)}")
     return problems
@@ -116,7 +116,7 @@ def second_ways(routes: Iterable[LinkRoute]) -> dict[str, str]:
 
 def check_topology(routes: Collection[LinkRoute]) -> list[str]:
     """The problems of all links together."""
-    problems = [f"links.{link}.forward: expected {text}" for link, text in second_ways(routes).items()]
+    problems = [f"links.{link}.forward: expected {text}" for link, text in second_routes(routes).items()]
     copies = {route.link: route.copy for route in routes}
     for links in meeting(routes):
         paths = {copies[link]: link for link in sorted(links)}

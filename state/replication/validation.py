@@ -27,7 +27,7 @@ def check_links(links: Mapping[str, LinkSettings | None], systems: Mapping[str, 
     return problems + list(_flows(declared))
 
 
-def check_ways(links: Mapping[str, LinkSettings]) -> list[str]:
+def check_routes(links: Mapping[str, LinkSettings]) -> list[str]:
     """The problems of the routes of links that are each valid."""
     return check_topology(routes_of(links))
 

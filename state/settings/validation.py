@@ -8,7 +8,7 @@ from trueup.state.common.patterns import problems_of
 from trueup.state.common.systems import SYSTEMS
 from trueup.state.logdirs.settings import WINDOW, LogDirsSettings
 from trueup.state.replication.settings import LinkSettings, LogCluster
-from trueup.state.replication.validation import check_link, check_links, check_ways
+from trueup.state.replication.validation import check_link, check_links, check_routes
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 ADDRESS = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}")
@@ -30,7 +30,7 @@ def check(
             known = ", ".join(clusters[LOGDIRS]) or "nothing is there"
             found.append(f"logdirs.{name}: expected one of {LOGDIRS}: {known}; found {shown(name)}")
         found += check_entry("logdirs", name, chosen, systems)
-    return problems + found or check_ways({name: link for name, link in links.items() if link})
+    return problems + found or check_routes({name: link for name, link in links.items() if link})
 
 
 def check_clusters(clusters: Mapping[str, Mapping[str, LogCluster | None]]) -> list[str]:

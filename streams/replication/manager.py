@@ -171,7 +171,7 @@ class LinkManager:
         errors = [row.error for row in rows.values() if row.error]
         return {
             "link": link.name, "source": declared.source, "target": declared.target, "mode": declared.mode,
-            "paused": declared.paused, "state": state.value, "reason": "; ".join(reason.said for reason in reasons),
+            "paused": declared.paused, "state": state.value, "reason": "; ".join(reason.text for reason in reasons),
             "down": {
                 name: side.problem
                 for name, side in ((declared.source, seen.facts.source), (declared.target, seen.facts.target))
@@ -255,7 +255,7 @@ class LinkManager:
             for reason in reasons:
                 rule = LINK_RULES.find(reason.rule)
                 verdict = rule.verdict.name.lower() if rule else "unknown"
-                found.append(Finding({"link": link.name}, verdict, reason.rule, reason.said, None))
+                found.append(Finding({"link": link.name}, verdict, reason.rule, reason.text, None))
         return [one for one in found if wanted.verdict in (None, one.verdict) and wanted.rule in (None, one.rule)]
 
     def plan(self) -> list[PlanRow]:

@@ -88,7 +88,7 @@ class Aligner:
     def _hold(self, name: str, action: Action) -> Hold:
         row = self._row(name, action, self._link.declared.mode)
         detail, stage = row.evidence["detail"], row.stage
-        text = f"{stage}: {action.said} (topic {action.topic} at the target)" + (f"; {detail}" if detail else "")
+        text = f"{stage}: {action.text} (topic {action.topic} at the target)" + (f"; {detail}" if detail else "")
         return Hold(text, stage == AWAITING, stage in FINAL)
 
     def _differences(self, declared: Declared, called: Mapping[str, str], groups: Sequence[str]) -> dict[str, Action]:
@@ -144,7 +144,7 @@ class Aligner:
 
     def _say(self, outcome: Outcome) -> None:
         action, detail = outcome.action, f": {outcome.detail}" if outcome.detail else ""
-        self._note(self._link.name, "align", outcome.result, f"{action.topic}: {action.said}{detail}", action.reason)
+        self._note(self._link.name, "align", outcome.result, f"{action.topic}: {action.text}{detail}", action.reason)
 
     def rows(self) -> list[PlanRow]:
         """The pending actions, as rows of the plan."""
@@ -156,7 +156,7 @@ class Aligner:
         waits = mode == "approve" and name not in self._approved
         stage = refused.result if refused else AWAITING if waits else "planned"
         return PlanRow(
-            name, action.kind.name.lower(), action.reason, action.said, stage,
+            name, action.kind.name.lower(), action.reason, action.text, stage,
             {"link": self._link.name, "topic": action.topic},
             evidence={"first": action.first, "detail": refused.detail if refused else ""},
         )  # fmt: skip

@@ -20,7 +20,7 @@ from trueup.state.common.errors import TrueupError
 from trueup.state.replication.anomalies import Anomaly, Look, anomalies, bare, choose_together, target_replaced
 from trueup.state.replication.anomalies import PartitionFacts as Qualities
 from trueup.state.replication.settings import LinkSettings as Declared
-from trueup.state.replication.topology import meeting, routes_of, second_ways
+from trueup.state.replication.topology import meeting, routes_of, second_routes
 from trueup.streams.replication.links.checkpoints import Copy
 from trueup.streams.replication.links.config_sync import Aligner, Made, rights_from
 from trueup.streams.replication.links.group_sync import Mover
@@ -265,10 +265,10 @@ class LinkMonitor:
 
     def _hear(self, copy: Copy, silence: Anomaly) -> None:
         if silence.stops:
-            copy.bar(f"{silence.rule}: {silence.said}")
+            copy.bar(f"{silence.rule}: {silence.text}")
         if (copy.source, silence.rule) not in self._noted:
             self._noted.add((copy.source, silence.rule))
-            self.note(self.link.name, "found", silence.rule, f"{copy.source}: {silence.said}", silence.rule)
+            self.note(self.link.name, "found", silence.rule, f"{copy.source}: {silence.text}", silence.rule)
 
     def rows(self) -> list[PlanRow]:
         """The pending changes at the target."""
@@ -289,7 +289,7 @@ def choose(watches: Mapping[str, LinkMonitor]) -> None:
     clusters = {cluster for one in declared.values() for cluster in (one.source, one.target)}
     names = {cluster: {t for watch in known.values() for t in _topics_at(watch.link, cluster)} for cluster in clusters}
     routes = routes_of(declared, names)
-    second = second_ways(routes)
+    second = second_routes(routes)
     groups = meeting(routes)
     # Links that share a topic choose together.
     early = {name for group in groups if group - facts.keys() for name in group}

@@ -49,13 +49,13 @@ class LinkStatus:
         declared, known = link.declared, link.snapshot
         facts, parts = known.facts, list(self.observe(now_ms).values())
         # A running lease may report late; that is not a stall.
-        told_ms = min(now_ms, link.taken_ms + int(declared.lease_s * 1000)) if link.taken_ms else 0
+        reported_ms = min(now_ms, link.taken_ms + int(declared.lease_s * 1000)) if link.taken_ms else 0
         return state_of(
             Signs(
                 looked=facts is not NOTHING, observing=declared.mode == "observe", paused=declared.paused,
                 refused=known.blocked_reason, source=facts.source.problem, target=facts.target.problem, parts=parts,
                 arrived_ms=known.arrived_ms, beat_error=beat_error(beat),
-                failing=[f"{what}: {why}" for what, why in self.failing().items()], told_ms=told_ms,
+                failing=[f"{what}: {why}" for what, why in self.failing().items()], reported_ms=reported_ms,
                 since_ms=self._since_ms, slow_ms=int(declared.slow_s * 1000), stalled_ms=int(declared.stalled_s * 1000),
             ),
             now_ms,
@@ -165,5 +165,5 @@ class LinkStatus:
             return last.lag_ms
         if part.left <= 0:
             return part.left
-        told_ms = last.lag_ms + now_ms - copy.at_ms if copy is not None and last is not None and last.lag_ms > 0 else 0
-        return max(told_ms, self._waits[source].waited_ms(now_ms))
+        lag_ms = last.lag_ms + now_ms - copy.at_ms if copy is not None and last is not None and last.lag_ms > 0 else 0
+        return max(lag_ms, self._waits[source].waited_ms(now_ms))

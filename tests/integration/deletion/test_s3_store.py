@@ -75,7 +75,7 @@ def test_an_object_is_told_with_what_its_writer_said_of_it(store: ObjectStore) -
     put(store, "a", b"abc", ManagedLedgerName="t/ns/persistent/a")
     head = store.head("a")
     assert head is not None
-    assert (head.size, head.said) == (3, {"managedledgername": "t/ns/persistent/a"})
+    assert (head.size, head.metadata) == (3, {"managedledgername": "t/ns/persistent/a"})
 
 
 def test_what_is_not_there_is_told(store: ObjectStore) -> None:

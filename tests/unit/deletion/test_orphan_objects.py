@@ -9,7 +9,7 @@ from tests.simulation.deletion.shelf import CLUSTER, Asked, Shelf
 from tests.simulation.deletion.world import OWNERS, Node, Stored, World
 from tests.unit.deletion.fake_deletion import FakeJournal, Loop
 from trueup.state.deletion.offloads import OffloadedCopy, Pair
-from trueup.state.deletion.orphan_objects import Part, Referenced, Said, judged
+from trueup.state.deletion.orphan_objects import ObjectMetadata, Part, Referenced, judged
 from trueup.state.deletion.owners import OwnerStatus
 from trueup.state.deletion.stores import StoreSettings
 from trueup.streams.deletion.orphan_objects import OrphanObjects
@@ -17,12 +17,12 @@ from trueup.streams.deletion.report import DeletionReport
 
 OWNER, OTHER = "t/n/persistent/a", "t/n/persistent/b"
 PARTS = (Part("archive/x", 5, 7),)
-OURS = Said(OWNER, "lab")
+OURS = ObjectMetadata(OWNER, "lab")
 PAIR = Pair("01234567-89ab-cdef-0123-456789abcdef", 7)
 
 
 def rule(
-    *said: Said,
+    *said: ObjectMetadata,
     lister: str = "",
     status: OwnerStatus = OwnerStatus.READABLE,
     clusters: frozenset[str] = frozenset({"lab"}),
@@ -39,11 +39,11 @@ def rule(
         (rule(OURS, lister=OTHER), "copy-unowned"),
         (rule(lister=OWNER), "copy-replaced"),
         (rule(), "copy-unowned"),
-        (rule(Said()), "copy-unowned"),
-        (rule(OURS, Said(OTHER, "lab")), "copy-unowned"),
-        (rule(Said(OTHER, "lab")), "copy-unowned"),
-        (rule(Said(OWNER, "else")), "copy-unowned"),
-        (rule(OURS, Said(OWNER, "else")), "copy-unowned"),
+        (rule(ObjectMetadata()), "copy-unowned"),
+        (rule(OURS, ObjectMetadata(OTHER, "lab")), "copy-unowned"),
+        (rule(ObjectMetadata(OTHER, "lab")), "copy-unowned"),
+        (rule(ObjectMetadata(OWNER, "else")), "copy-unowned"),
+        (rule(OURS, ObjectMetadata(OWNER, "else")), "copy-unowned"),
         (rule(OURS, status=OwnerStatus.UNREADABLE), "owner-unreadable"),
         (rule(OURS, clusters=frozenset()), "copy-unowned"),
         (rule(lister=OWNER, clusters=frozenset()), "copy-unowned"),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from trueup.state.deletion.owners import NOBODY, SCHEMA, Claim, Component, claim_of, managed_ledger
+from trueup.state.deletion.owners import NO_CLAIM, SCHEMA, Claim, Component, claim_of, managed_ledger
 
 PULSAR = {"application": b"pulsar"}
 OF_TOPIC = PULSAR | {"component": b"managed-ledger", "pulsar/managed-ledger": b"t/ns/persistent/a%3Ab"}
@@ -53,7 +53,7 @@ def test_pulsar_names_the_owner_of_its_ledgers(custom: dict[str, bytes], claim: 
     ],
 )
 def test_what_is_not_known_for_sure_is_nobodys(custom: dict[str, bytes]) -> None:
-    assert claim_of(custom) == NOBODY
+    assert claim_of(custom) == NO_CLAIM
 
 
 @pytest.mark.parametrize(

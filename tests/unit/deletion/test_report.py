@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.unit.deletion.fake_deletion import MINUTE, NOW, OTHER, OWNER, Loop, node
-from trueup.state.deletion.owners import NOBODY, Claim, Component, OwnerStatus
+from trueup.state.deletion.owners import NO_CLAIM, Claim, Component, OwnerStatus
 
 FORGOTTEN = {"ledger": 7, "since_ms": NOW - MINUTE}
 REPORTED = {"ledger": 9, "rule": "owner-gone", "owner": OTHER, "since_ms": NOW - 2 * MINUTE, "length": 50}
@@ -150,7 +150,7 @@ def test_a_ledger_that_is_in_use_with_the_node_that_points_to_it() -> None:
 def test_of_a_ledger_that_is_nobodys_no_node_is_read() -> None:
     loop = Loop().hear()
     loop.cluster.pointers = [node(owner="")]
-    assert loop.said.ledger(7, NOBODY)["nodes"] == []
+    assert loop.said.ledger(7, NO_CLAIM)["nodes"] == []
 
 
 @pytest.mark.parametrize(

@@ -429,7 +429,7 @@ def said(rig: Rig, later_ms: int = 0) -> tuple[LinkState, str]:
     rig.now += later_ms
     rig.link.update(arrived_ms=rig.now)
     state, reasons = status.state(rig.now)
-    return state, reasons[0].said if reasons else ""
+    return state, reasons[0].text if reasons else ""
 
 
 def test_a_link_that_no_task_has_copied_is_not_up(rig: Rig) -> None:

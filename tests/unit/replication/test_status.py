@@ -15,7 +15,9 @@ from trueup.streams.replication.links.status import beat_error
 from trueup.streams.replication.rows import remedies
 
 NOW = 1_000_000
-WELL = Signs(parts=[Part("orders-0"), Part("orders-1", left=5)], arrived_ms=NOW - 1_000, told_ms=NOW - 10, since_ms=1)
+WELL = Signs(
+    parts=[Part("orders-0"), Part("orders-1", left=5)], arrived_ms=NOW - 1_000, reported_ms=NOW - 10, since_ms=1
+)
 
 
 def state(**changes) -> LinkState:
@@ -33,7 +35,7 @@ def test_a_link_is_up_when_all_its_parts_are():
 def test_one_stopped_partition_stops_the_link_from_being_up():
     parts = [*WELL.parts, Part("orders-2", "too large", stopped=True)]
     found, (reason,) = state_of(replace(WELL, parts=parts), NOW)
-    assert (found, reason.said) == (LinkState.STOPPED, "1 of 3 partitions need an operator; orders-2: too large")
+    assert (found, reason.text) == (LinkState.STOPPED, "1 of 3 partitions need an operator; orders-2: too large")
 
 
 def test_a_partition_that_is_tried_again_makes_the_link_slow():
@@ -50,7 +52,7 @@ def test_heartbeats_that_never_arrived_count_from_when_the_link_began():
 
 
 def test_tasks_that_do_not_report_stall_the_link():
-    assert state(told_ms=NOW - 200_000) is LinkState.STALLED
+    assert state(reported_ms=NOW - 200_000) is LinkState.STALLED
 
 
 def test_a_record_that_waits_too_long_is_reported_with_its_partition():
@@ -79,7 +81,7 @@ def test_a_paused_link_says_what_is_wrong_all_the_same():
 
 
 def test_observing_is_no_reason_to_be_late():
-    assert state_of(replace(WELL, observing=True, arrived_ms=0, told_ms=0), NOW) == (LinkState.OBSERVING, [])
+    assert state_of(replace(WELL, observing=True, arrived_ms=0, reported_ms=0), NOW) == (LinkState.OBSERVING, [])
 
 
 @pytest.mark.parametrize(
@@ -129,11 +131,11 @@ def test_clusters_that_were_not_asked_yet_are_not_down():
 
 
 def test_tasks_are_not_expected_to_report_where_nothing_may_move():
-    assert state(parts=[Part("p", approval="retention.ms 1 > 2")], told_ms=1) is LinkState.WAITING
+    assert state(parts=[Part("p", approval="retention.ms 1 > 2")], reported_ms=1) is LinkState.WAITING
 
 
 def test_a_link_that_goes_on_after_a_pause_is_not_late_for_the_pause():
-    assert state(told_ms=1, arrived_ms=1, since_ms=NOW - 1_000) is LinkState.UP
+    assert state(reported_ms=1, arrived_ms=1, since_ms=NOW - 1_000) is LinkState.UP
 
 
 @pytest.mark.parametrize(("target", "found"), [("", LinkState.SLOW), ("timed out", LinkState.DOWN)])
@@ -143,8 +145,10 @@ def test_alignment_that_fails_is_told_unless_a_cluster_is_down(target: str, foun
 
 
 def test_an_error_of_heartbeats_is_reported_with_their_silence():
-    _, (reason,) = state_of(replace(WELL, arrived_ms=0, since_ms=NOW - 31_000, told_ms=NOW, beat_error="no right"), NOW)
-    assert reason.said == "no heartbeat has arrived for 31 s: no right"
+    _, (reason,) = state_of(
+        replace(WELL, arrived_ms=0, since_ms=NOW - 31_000, reported_ms=NOW, beat_error="no right"), NOW
+    )
+    assert reason.text == "no heartbeat has arrived for 31 s: no right"
 
 
 def test_both_ends_of_heartbeats_say_what_fails():

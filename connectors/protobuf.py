@@ -54,14 +54,14 @@ class TextError(ValueError):
         self.at = at
 
 
-def read_text(data: bytes, message: Any, strange: bool) -> None:
-    """Fill a message from text protobuf. ``strange``: skip unknown fields. Raises `TextError`."""
+def read_text(data: bytes, message: Any, lenient: bool) -> None:
+    """Fill a message from text protobuf. ``lenient``: skip unknown fields. Raises `TextError`."""
     for escape in _ESCAPE.finditer(data):
         # Python only warns about invalid escapes, and about octal ones beyond a byte.
         if not escape[1] or escape[1][0] not in _ESCAPES or (escape[1].isdigit() and int(escape[1], 8) > 0o377):
             raise TextError(escape.start())
     try:
-        text_format.Merge(data.decode(), message, allow_unknown_field=strange)
+        text_format.Merge(data.decode(), message, allow_unknown_field=lenient)
     except UnicodeDecodeError as error:
         raise TextError(error.start) from None
     except text_format.ParseError as error:

@@ -76,9 +76,9 @@ class NodeFeed:
     def _take(self, parts: Iterable[list[Node]]) -> None:
         news: list[Pointers] = []
         for node in chain.from_iterable(parts):
-            told = self._news(node)
-            if told:
-                news.append(told)
+            pointers = self._news(node)
+            if pointers:
+                news.append(pointers)
             if len(news) >= _TOGETHER:
                 self._publish(news)
                 news = []
@@ -87,16 +87,16 @@ class NodeFeed:
 
     def _publish(self, news: list[Pointers]) -> None:
         self._deliver(news)
-        for told in news:
-            self.unreadable.discard(told.path)
-            self._forbidden.discard(told.path)
-            if told.status is OwnerStatus.GONE:
-                self._held.pop(told.path, None)
+        for pointers in news:
+            self.unreadable.discard(pointers.path)
+            self._forbidden.discard(pointers.path)
+            if pointers.status is OwnerStatus.GONE:
+                self._held.pop(pointers.path, None)
                 continue
-            self._held[told.path] = told.mzxid
-            if told.status is OwnerStatus.UNREADABLE:
-                self.unreadable.add(told.path)
-                self._forbidden.update([told.path] if told.version < 0 else [])
+            self._held[pointers.path] = pointers.mzxid
+            if pointers.status is OwnerStatus.UNREADABLE:
+                self.unreadable.add(pointers.path)
+                self._forbidden.update([pointers.path] if pointers.version < 0 else [])
 
     def _news(self, node: Node) -> Pointers | None:
         """The record to publish for a node; None if it is published or there is nothing to publish. Raises `Rewound`
@@ -107,12 +107,12 @@ class NodeFeed:
                 raise rewound(node.path, held, node.stat.mzxid)
             if node.stat.mzxid == held and node.path not in self._forbidden:
                 return None
-            told = pointers_of(self._paths, node.path, node.data, node.stat, self._now())
-            if told:
-                return told
+            pointers = pointers_of(self._paths, node.path, node.data, node.stat, self._now())
+            if pointers:
+                return pointers
         elif node.error != GONE:
-            said = node.path in self._forbidden
-            return None if said else forbidden(self._paths, node.path, max(held or 0, 0), self._now())
+            reported = node.path in self._forbidden
+            return None if reported else forbidden(self._paths, node.path, max(held or 0, 0), self._now())
         return None if held is None else gone(self._paths, node.path, node.zxid, self._now())
 
 

@@ -136,7 +136,7 @@ class Deleter:
         if state is not LedgerState.CLOSED and not (order.unclosed and state is LedgerState.OPEN):
             return _why("a closed ledger", f"{state.name} {record['error']}".strip(), "decide again")
         expected, found = (order.ctime_ms, order.claim), (record["ctime_ms"], claim_of(record["custom"]))
-        return "" if found == expected else _why(_birth(*expected), _birth(*found), "decide again")
+        return "" if found == expected else _why(_created(*expected), _created(*found), "decide again")
 
     def _unverified(self, order: DeleteOrder, node: Node, own: Pointers) -> TrueupError | None:
         """The problem with the offloaded copy of a ledger that its owner records as deleted; None if verified."""
@@ -156,7 +156,7 @@ def _failed(ledger: int, error: TrueupError) -> DeleteOutcome:
     return DeleteOutcome(ledger, ended(error), str(error))
 
 
-def _birth(ctime_ms: int, claim: Claim) -> str:
+def _created(ctime_ms: int, claim: Claim) -> str:
     return f"a ledger created at {ctime_ms} as {claim.component.name} of {claim.owner or 'nobody'}"
 
 

@@ -22,12 +22,12 @@ _TWOFOLD = ["persistent", "persistent"]
 
 
 class NodeKind(Enum):
-    """The type of a node. STRANGE: a directory, a managed ledger or a cursor; its path does not show which."""
+    """The type of a node. AMBIGUOUS: a directory, a managed ledger or a cursor; its path does not show which."""
 
     MANAGED_LEDGER = "managed ledger"
     CURSOR = "cursor"
     SCHEMA = "schema"
-    STRANGE = "strange"
+    AMBIGUOUS = "ambiguous"
 
 
 class NodeLocation(NamedTuple):
@@ -63,7 +63,7 @@ class PulsarPaths:
         if words[2:4] != _TWOFOLD:
             return (self._place(words, _levels(words)),)
         topic = self._place(words, 4)
-        old = NodeLocation(NodeKind.STRANGE, topic.owner) if len(words) == 4 else self._place(words, 5)
+        old = NodeLocation(NodeKind.AMBIGUOUS, topic.owner) if len(words) == 4 else self._place(words, 5)
         return (topic, old) if len(words) <= 5 else (old,)
 
     def _place(self, words: list[str], size: int) -> NodeLocation:
@@ -71,13 +71,13 @@ class PulsarPaths:
         owner = "/".join(words[: size or len(words)])
         if not size or len(words) < size:
             # The name of a managed ledger in either form has at most five levels; its cursors are below.
-            return NodeLocation(NodeKind.STRANGE, "/".join(words[:5]))
+            return NodeLocation(NodeKind.AMBIGUOUS, "/".join(words[:5]))
         if len(words) == size:
             return NodeLocation(NodeKind.MANAGED_LEDGER, owner)
         return (
             NodeLocation(NodeKind.CURSOR, owner, words[-1])
             if len(words) == size + 1
-            else NodeLocation(NodeKind.STRANGE, owner)
+            else NodeLocation(NodeKind.AMBIGUOUS, owner)
         )
 
     def node(self, owner: str) -> str:

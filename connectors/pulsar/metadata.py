@@ -54,12 +54,12 @@ def managed_ledger(data: bytes, where: str) -> Listed:
     return Listed(tuple(sorted(ids)), tuple(sorted(dropped)), tuple(sorted(copies)))
 
 
-def _copy(ledger: int, said: Any) -> OffloadedCopy:
+def _copy(ledger: int, context: Any) -> OffloadedCopy:
     """Drivers and places that are not text are omitted."""
-    more = {pair.key: pair.value.decode(errors="replace") for pair in said.driverMetadata.properties}
-    pair = Pair(uid_of(said.uidMsb, said.uidLsb), ledger)
-    driver = said.driverMetadata.name.decode(errors="replace")
-    return OffloadedCopy(pair, said.complete, driver, more.get(b"bucket", ""), more.get(b"serviceEndpoint", ""))
+    more = {pair.key: pair.value.decode(errors="replace") for pair in context.driverMetadata.properties}
+    pair = Pair(uid_of(context.uidMsb, context.uidLsb), ledger)
+    driver = context.driverMetadata.name.decode(errors="replace")
+    return OffloadedCopy(pair, context.complete, driver, more.get(b"bucket", ""), more.get(b"serviceEndpoint", ""))
 
 
 def cursor(data: bytes, where: str) -> tuple[Listed, bool]:
@@ -95,7 +95,7 @@ def _parsed(message: Any, data: bytes, where: str) -> Any:
     name = message.DESCRIPTOR.name
     if _TEXT.match(data):
         try:
-            read_text(data, message, strange=True)
+            read_text(data, message, lenient=True)
         except TextError as error:
             raise BadBytes(where, error.at, f"{name} as text", "other text", _TODO) from error
     else:
@@ -112,7 +112,7 @@ def _parse_binary(message: Any, data: bytes, where: str) -> None:
     except DecodeError as error:
         place = first_damage(data, 0, len(data), kind)
         raise BadBytes(where, place, kind.name, "other bytes", _TODO) from error
-    strange = UnknownFieldSet(message)
-    if any(strange[at].field_number in kind.fields_by_number for at in range(len(strange))):
+    unknown = UnknownFieldSet(message)
+    if any(unknown[at].field_number in kind.fields_by_number for at in range(len(unknown))):
         place = first_damage(data, 0, len(data), kind)
         raise BadBytes(where, place, f"a field of {kind.name}", "a field of another type", _TODO)

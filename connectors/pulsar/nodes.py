@@ -7,7 +7,7 @@ from trueup.connectors.zookeeper.requests import Stat
 from trueup.state.common.errors import BadBytes
 from trueup.state.deletion.owners import OwnerStatus, Pointers
 
-_STRANGE = "a managed ledger or a cursor at a path of Pulsar"
+_EXPECTED = "a managed ledger or a cursor at a path of Pulsar"
 
 
 def place_of(paths: PulsarPaths, path: str, data: bytes) -> NodeLocation:
@@ -22,7 +22,7 @@ def pointers_of(paths: PulsarPaths, path: str, data: bytes, stat: Stat, seen_ms:
     """The references of this node; None for an empty node that is only a directory. Never raises: an unreadable or
     ambiguous node is UNREADABLE."""
     place = place_of(paths, path, data)
-    if not data and place.kind in (NodeKind.STRANGE, NodeKind.SCHEMA):
+    if not data and place.kind in (NodeKind.AMBIGUOUS, NodeKind.SCHEMA):
         return None
     plain = Pointers(path, place.owner, place.name, OwnerStatus.READABLE, stat.version, stat.mzxid, seen_ms)
     try:
@@ -60,4 +60,6 @@ def _decoded(kind: NodeKind, data: bytes, path: str) -> tuple[Listed, bool]:
         return metadata.cursor(data, path)
     if kind is NodeKind.SCHEMA:
         return metadata.schema(data, path), False
-    raise BadBytes(path, 0, _STRANGE, f"{len(data)} bytes", "report its path as a bug; nothing of its owner is deleted")
+    raise BadBytes(
+        path, 0, _EXPECTED, f"{len(data)} bytes", "report its path as a bug; nothing of its owner is deleted"
+    )

@@ -32,11 +32,11 @@ def referenced(client: ZooKeeperClient, paths: PulsarPaths) -> Referenced:
     for nodes in below(client, [paths.ledgers]):
         for node in nodes:
             place = place_of(paths, node.path, node.data)
-            told = pointers_of(paths, node.path, node.data, node.stat, 0) if node.stat else None
+            pointers = pointers_of(paths, node.path, node.data, node.stat, 0) if node.stat else None
             if place.kind is NodeKind.MANAGED_LEDGER:
-                status[place.owner] = told.status if told else OwnerStatus.UNREADABLE
-                copies.update((copy.pair, copy) for copy in (told.copies if told else ()))
-                listed.update((ledger, place.owner) for ledger in (told.ledgers if told else ()))
+                status[place.owner] = pointers.status if pointers else OwnerStatus.UNREADABLE
+                copies.update((copy.pair, copy) for copy in (pointers.copies if pointers else ()))
+                listed.update((ledger, place.owner) for ledger in (pointers.ledgers if pointers else ()))
     return found._replace(copies=copies, listed=listed, status=status)
 
 

@@ -71,27 +71,27 @@ def owned(
     client.settle(paths.ledgers)
     for nodes in walk(client, list(tops)):
         for node in nodes:
-            told = _told(paths, node, seen_ms)
+            pointers = _pointers(paths, node, seen_ms)
             own = tops.get(node.path)
             if own is not None and not found[own]:
-                found[own].append(_own(told, own))
-            elif told.status and told.owner in found and told.owner != own:
-                found[told.owner].append(told)
+                found[own].append(_own(pointers, own))
+            elif pointers.status and pointers.owner in found and pointers.owner != own:
+                found[pointers.owner].append(pointers)
     return found
 
 
-def _own(told: Pointers, owner: str) -> Pointers:
+def _own(pointers: Pointers, owner: str) -> Pointers:
     """The node as the owner's own: a node READABLE as that of another owner means that this owner has none."""
-    if told.owner == owner:
-        return told
-    mine = told._replace(owner=owner, name="", ledgers=(), dropped=(), copies=(), elsewhere=False)
-    return mine._replace(status=OwnerStatus.GONE, version=-1) if told.status is OwnerStatus.READABLE else mine
+    if pointers.owner == owner:
+        return pointers
+    mine = pointers._replace(owner=owner, name="", ledgers=(), dropped=(), copies=(), elsewhere=False)
+    return mine._replace(status=OwnerStatus.GONE, version=-1) if pointers.status is OwnerStatus.READABLE else mine
 
 
-def _told(paths: PulsarPaths, node: Node, seen_ms: int) -> Pointers:
+def _pointers(paths: PulsarPaths, node: Node, seen_ms: int) -> Pointers:
     if node.stat:
-        told = pointers_of(paths, node.path, node.data, node.stat, seen_ms)
-        return told or gone(paths, node.path, node.zxid, seen_ms)
+        pointers = pointers_of(paths, node.path, node.data, node.stat, seen_ms)
+        return pointers or gone(paths, node.path, node.zxid, seen_ms)
     made = gone if node.error == GONE else forbidden
     return made(paths, node.path, node.zxid, seen_ms)
 

@@ -99,10 +99,10 @@ def data_of(managed_ledger: str) -> dict[str, str]:
 
 def _offloaded(pulsar: SandboxPulsar, topic: str) -> bool:
     """Whether an offload is complete. Raises `Stop` if it failed."""
-    said = pulsar.ask("GET", f"persistent/{topic}/offload")
-    if said["status"] == "ERROR":
-        raise Stop(f"{topic} to be offloaded", str(said["lastError"]), "check the broker's log")
-    return bool(said["status"] == "SUCCESS")
+    status = pulsar.ask("GET", f"persistent/{topic}/offload")
+    if status["status"] == "ERROR":
+        raise Stop(f"{topic} to be offloaded", str(status["lastError"]), "check the broker's log")
+    return bool(status["status"] == "SUCCESS")
 
 
 def path(ledger: int) -> str:

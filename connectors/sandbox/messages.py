@@ -33,7 +33,7 @@ class MessagesReadback(NamedTuple):
     """The result of reading a topic: numbers of the correct messages, in order; the number of incorrect ones."""
 
     numbers: tuple[int, ...]
-    strange: int = 0
+    incorrect: int = 0
 
     def missing(self, numbers: range) -> list[int]:
         """Those of ``numbers`` that were not read."""
@@ -53,13 +53,13 @@ class Messages(Closing):
         producer = self._producer(topic)
         failed: list[str] = []
 
-        def told(result: object, _id: object) -> None:
+        def on_result(result: object, _id: object) -> None:
             if result != pulsar.Result.Ok:
                 failed.append(str(result))
 
         what = f"messages {numbers} of {topic} written"
         for number in numbers:
-            _call(what, partial(producer.send_async, payload(topic, number, size), told))
+            _call(what, partial(producer.send_async, payload(topic, number, size), on_result))
         _call(what, producer.flush)
         _call(what, producer.close)
         if failed:

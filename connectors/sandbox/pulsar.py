@@ -180,15 +180,15 @@ class SandboxPulsar(SandboxCluster):
         """Address of the broker's admin API."""
         return self.broker.admin_url
 
-    def ask(self, method: str, path: str, said: object = None) -> Any:
-        """Send a request with the JSON ``said`` to the admin API below /admin/v2. Returns the JSON, None if empty.
+    def ask(self, method: str, path: str, body: object = None) -> Any:
+        """Send a request with the JSON ``body`` to the admin API below /admin/v2. Returns the JSON, None if empty.
 
         Raises `Stop` if it refuses, `Retry` if it does not respond.
         """
         what = f"{method} {path}"
         try:
             url = f"{self.admin_url}/admin/v2/{path}"
-            answer = urllib3.request(method, url, timeout=_ANSWER_S, retries=False, json=said)
+            answer = urllib3.request(method, url, timeout=_ANSWER_S, retries=False, json=body)
         except urllib3.exceptions.HTTPError as error:
             raise Retry(f"a response of the broker to {what}", str(error), "check that it runs, and its log") from error
         if answer.status >= 300:

@@ -151,7 +151,7 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
         with translated(doing, writing):
             return result.get(timeout=ANSWER_S)
 
-    def flow(self, asked: Iterable[Request], pace: Pace, doing: str) -> Iterator[Any]:
+    def pipelined(self, asked: Iterable[Request], pace: Pace, doing: str) -> Iterator[Any]:
         """The responses to these requests in order, with ``pace.window`` of them in flight."""
         waiting: deque[Any] = deque()
         for request in asked:
@@ -185,7 +185,7 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
             return
         pieces = (names[at : at + pace.batch] for at in range(0, len(names), pace.batch))
         try:
-            yield from self.flow((requests.MultiRead(root, piece) for piece in pieces), pace, doing)
+            yield from self.pipelined((requests.MultiRead(root, piece) for piece in pieces), pace, doing)
         except TooOld as error:
             self._bulk = False
             raise Retry("multi reads (ZooKeeper 3.6)", "an older ZooKeeper", "single reads are used instead") from error
@@ -212,7 +212,7 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
         step = pace.batch
         asked = [requests.SetWatches(since, data[at : at + step]) for at in range(0, len(data), step)]
         asked += [requests.SetWatches(since, (), children[at : at + step]) for at in range(0, len(children), step)]
-        for _ in self.flow(asked, pace, "comparing znodes"):
+        for _ in self.pipelined(asked, pace, "comparing znodes"):
             pass
 
     def listing(self, path: str) -> tuple[list[bytes], int]:

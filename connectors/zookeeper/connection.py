@@ -18,7 +18,7 @@ Sink = Callable[[Events], None]
 _RECV_BYTES, _MOST_BYTES = 1 << 16, 1 << 20
 LONGEST = 1 << 30
 """Maximum bytes of one response; ZooKeeper's own limit (jute.maxbuffer) applies to requests, not to responses."""
-_STRANGE = (struct.error, IndexError, UnicodeDecodeError)
+_MALFORMED = (struct.error, IndexError, UnicodeDecodeError)
 _EVENT_BYTES = 8  # type and state
 _GATHER_S = 0.002  # waiting for events one by one costs many times more than reading them
 _EVENT = struct.Struct("!iiqiiii")  # length, xid, zxid, error; type, state, length of the path
@@ -35,7 +35,7 @@ class ZooKeeperConnection(kazoo.ConnectionHandler):  # type: ignore[misc]
         self._rest, self._at = b"", 0
         try:
             return super()._connect(*args)
-        except (*_STRANGE, RuntimeError) as error:  # RuntimeError: a response to another request
+        except (*_MALFORMED, RuntimeError) as error:  # RuntimeError: a response to another request
             raise ConnectionDropped(f"expected a session from ZooKeeper; found other bytes; {error}") from error
 
     def _read(self, length: int, timeout: float) -> bytes:
@@ -69,7 +69,7 @@ class ZooKeeperConnection(kazoo.ConnectionHandler):  # type: ignore[misc]
         """One response, and all events before it. An invalid response ends the connection; kazoo reconnects."""
         try:
             return self._read_answers(read_timeout)
-        except _STRANGE as error:
+        except _MALFORMED as error:
             raise ConnectionDropped(f"expected a response from ZooKeeper; found other bytes; {error}") from error
 
     def _read_answers(self, read_timeout: float) -> Any:

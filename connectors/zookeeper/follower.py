@@ -1,6 +1,6 @@
-"""Maintains a session and a watch across losses of the connection, the session or the servers, turn by turn.
+"""Maintains a session and a watch across losses of the connection, the session or the servers, step by step.
 
-Another component runs the turns, on a separate thread. This module retries after Trueup's errors; any other error is a
+Another component runs the steps, on a separate thread. This module retries after Trueup's errors; any other error is a
 defect, which the runner handles.
 """
 
@@ -20,7 +20,7 @@ FIRST_WAIT_S, LONGEST_WAIT_S, IDLE_S = 0.1, 5.0, 1.0
 CLOSE_S = 3.0
 LONGEST_DEFECT = 500
 Run = Callable[[str, Callable[[], None], threading.Event], threading.Thread]
-"""Starts a thread of this name that repeats a turn until the event is set, whatever the turn raises."""
+"""Starts a thread of this name that repeats a step until the event is set, whatever the step raises."""
 
 
 class Stopping(Exception):  # noqa: N818 - not an error
@@ -28,9 +28,9 @@ class Stopping(Exception):  # noqa: N818 - not an error
 
 
 class Watcher(ABC):
-    """Runs turns until it is closed; after a failed turn it waits with back-off, or for the connection.
+    """Runs steps until it is closed; after a failed step it waits with back-off, or for the connection.
 
-    ``connect`` creates a client that is not open yet. ``defect``: the unexpected error of the last turn, empty if
+    ``connect`` creates a client that is not open yet. ``defect``: the unexpected error of the last step, empty if
     there was none.
     """
 
@@ -43,7 +43,7 @@ class Watcher(ABC):
         self._failures = 0
 
     @abstractmethod
-    def _turn(self) -> None:
+    def _step(self) -> None:
         """Resynchronise if necessary, then wait for events and handle them."""
 
     @abstractmethod
@@ -52,29 +52,29 @@ class Watcher(ABC):
 
     def start(self, run: Run) -> None:
         """Start. Returns immediately."""
-        self._thread = run(self._name, self.turn, self._stop)
+        self._thread = run(self._name, self.run_once, self._stop)
 
     def close(self) -> None:
-        """Stop, and end the session with everything bound to it, which also makes a running turn fail."""
+        """Stop, and end the session with everything bound to it, which also makes a running step fail."""
         self._stop.set()
-        self._watch.turned.set()
+        self._watch.connection_changed.set()
         self._watch.wake.set()
         if self._thread is not None:
             self._thread.join(CLOSE_S)
         if self._client is not None:
             self._client.shut()
 
-    def turn(self) -> None:
-        """Run a turn; wait if it fails."""
+    def run_once(self) -> None:
+        """Run a step; wait if it fails."""
         try:
-            self._turn()
+            self._step()
         except Stopping:
             return
         except TrueupError as error:
             self.defect = ""
             self._waits(error)
-            self._watch.turned.wait(backoff(FIRST_WAIT_S, self._failures, LONGEST_WAIT_S))
-            self._watch.turned.clear()
+            self._watch.connection_changed.wait(backoff(FIRST_WAIT_S, self._failures, LONGEST_WAIT_S))
+            self._watch.connection_changed.clear()
             self._failures += 1
         except BaseException as error:
             self.defect = f"{type(error).__name__}: {error}"[:LONGEST_DEFECT]
@@ -137,7 +137,7 @@ class Follower(Watcher):
             log.warning("%s: retrying after an error", self._name, extra={"problem": problem})
         self.problem = problem
 
-    def _turn(self) -> None:
+    def _step(self) -> None:
         client = self._session()
         if not self._watch.armed:
             losses = self._watch.losses()
@@ -153,4 +153,4 @@ class Follower(Watcher):
                 self._watch.disarm(forget=True)
                 raise
             if self._watch.armed:
-                self.complete_ms = int(min(begun_ms, self._watch.told_ms()))
+                self.complete_ms = int(min(begun_ms, self._watch.pending_ms()))

@@ -19,7 +19,7 @@ from trueup.connectors.zookeeper.connection import Events
 CALM_S, BURST_S = 0.2, 2.0
 
 
-class Heard(NamedTuple):
+class PathEvent(NamedTuple):
     """The newest event of one path. ``zxid`` -1: unknown (servers before 3.9)."""
 
     kind: int
@@ -31,7 +31,7 @@ class NodeWatch:
 
     Paths with a prefix in ``ignored`` are dropped. Paths with a prefix in ``calm`` arrive in bursts that are not
     urgent: they are taken after `CALM_S` without one, or `BURST_S` after the first.
-    ``wake`` is set when there is work, ``turned`` when a connection was made or lost.
+    ``wake`` is set when there is work, ``connection_changed`` when a connection was made or lost.
     """
 
     def __init__(
@@ -44,8 +44,8 @@ class NodeWatch:
         self._ignored, self._calm, self._now, self._timer = ignored, calm, now, timer
         self._lock = threading.Lock()
         self._client: ZooKeeperClient | None = None
-        self._pending: dict[str, Heard] = {}
-        self._burst: dict[str, Heard] = {}
+        self._pending: dict[str, PathEvent] = {}
+        self._burst: dict[str, PathEvent] = {}
         self._burst_s = 0.0, 0.0  # times of its first and last event
         self._burst_ms = 0
         self._losses = 0
@@ -53,15 +53,15 @@ class NodeWatch:
         self.armed = False
         self.covered: int | None = None
         self.last_event_ms = 0
-        self.wake, self.turned = threading.Event(), threading.Event()
+        self.wake, self.connection_changed = threading.Event(), threading.Event()
 
     def follow(self, client: ZooKeeperClient) -> None:
         """Listen to this client, which must not be open yet."""
         self._client = client
-        client.sink = self._heard
+        client.sink = self._receive
         client.add_listener(self._state)
 
-    def _heard(self, events: Events) -> None:
+    def _receive(self, events: Events) -> None:
         news = [event for event in events if not event[2].startswith(self._ignored)]
         if not news:
             return
@@ -70,9 +70,9 @@ class NodeWatch:
             self.last_event_ms = self._now()
             for zxid, kind, path in news:
                 if path.startswith(self._calm):
-                    self._burst[path], calm = Heard(kind, zxid), True
+                    self._burst[path], calm = PathEvent(kind, zxid), True
                 else:
-                    self._pending[path], urgent = Heard(kind, zxid), True
+                    self._pending[path], urgent = PathEvent(kind, zxid), True
             if calm:
                 now_s = self._timer()
                 self._burst_s = now_s if begins else self._burst_s[0], now_s
@@ -88,7 +88,7 @@ class NodeWatch:
                 if self.armed:
                     self.armed = False
                     self.covered = self._delivered()
-        self.turned.set()
+        self.connection_changed.set()
         self.wake.set()
 
     def _delivered(self) -> int:
@@ -140,12 +140,12 @@ class NodeWatch:
             first_s, last_s = self._burst_s
             return min(last_s + CALM_S, first_s + BURST_S) - self._timer() if self._burst else inf
 
-    def told_ms(self) -> float:
+    def pending_ms(self) -> float:
         """The time of the first event that may not be taken yet; infinite if there is none."""
         with self._lock:
             return self._burst_ms if self._burst else inf
 
-    def take(self) -> dict[str, Heard]:
+    def take(self) -> dict[str, PathEvent]:
         """The events so far, except those of a running burst; the caller must `put_back` unhandled ones."""
         over = self._burst_over_s() <= 0
         with self._lock:
@@ -155,7 +155,7 @@ class NodeWatch:
                 self._burst = {}
         return taken
 
-    def put_back(self, taken: dict[str, Heard]) -> None:
+    def put_back(self, taken: dict[str, PathEvent]) -> None:
         """Return these events, except where there is a newer one."""
         with self._lock:
             self._pending = {**taken, **self._pending}

@@ -190,7 +190,7 @@ class BookKeeper:
         """Invalid znodes of BookKeeper; they are skipped."""
         found = [
             f"expected the id of a ledger or mark, below 2^63; found {path[:SHOWN]}; delete this znode"
-            for path in self._capture.health().strange
+            for path in self._capture.health().invalid_paths
         ]
         vote = self._vote
         return found + (vote.problems() if vote is not None else [])
@@ -202,7 +202,7 @@ class BookKeeper:
             return "not requested: BookKeeper's Auditor is active"
         holder = vote.holder()
         if holder.role is Role.OTHER:
-            return f"held by {holder.who}; Trueup is next when that daemon stops"
+            return f"held by {holder.bookie}; Trueup is next when that daemon stops"
         return "ours" if holder.role is Role.OURS else f"waiting: {holder.problem or 'no session yet'}"
 
     def unbound(self) -> str:
@@ -214,9 +214,8 @@ class BookKeeper:
             return f"mode observe does not request the vote: {_AUDITS}; modes approve and enforce do"
         holder = vote.holder()
         if holder.role is Role.OTHER:
-            return (
-                f"{holder.who} holds the Auditor's vote: {_AUDITS}; restart that daemon, and the vote passes to Trueup"
-            )
+            todo = "restart that daemon, and the vote passes to Trueup"
+            return f"{holder.bookie} holds the Auditor's vote: {_AUDITS}; {todo}"
         if holder.role is Role.OURS:
             return ""
         return f"Trueup has no vote yet ({holder.problem or 'no session yet'}): {_AUDITS}"

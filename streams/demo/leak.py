@@ -218,11 +218,11 @@ class Leak:
         for name, numbers in self._readable.items():
             found = self._messages.read(name)
             result.read += len(found.numbers)
-            result.missing += len(set(numbers) - set(found.numbers)) + found.strange
+            result.missing += len(set(numbers) - set(found.numbers)) + found.incorrect
         written = live.stop()
         found = self._messages.read(topic(LIVE))
         result.live, result.read = len(written), result.read + len(found.numbers)
-        result.missing += len(found.missing(written)) + found.strange
+        result.missing += len(found.missing(written)) + found.incorrect
         self._look_at_ledgers()
 
     def _look_at_ledgers(self) -> None:

@@ -272,7 +272,7 @@ def test_next_to_a_live_writer_only_what_is_forgotten_goes(
     used = [ledger for name in ("live", *lost, *busy) for ledger in listed(cluster, topic(name))]
     back = messages.read(topic("live"))
     assert (standing(witness, forgotten), standing(witness, used)) == ([], used)
-    assert (back.missing(numbers), back.strange) == ([], 0)
+    assert (back.missing(numbers), back.incorrect) == ([], 0)
 
 
 def test_a_compacted_ledger_in_use_stays_although_its_cursors_node_does_not_name_it(

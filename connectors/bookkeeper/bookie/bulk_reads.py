@@ -40,7 +40,7 @@ class Reads(Closing):
         self._address, self._timeout_s, self._tls = address, timeout_s, tls
         self._bookie: BookieConnection | None = None
         self._batches = True
-        self._turn = self._ledger = self._flying = 0
+        self._read_number = self._ledger = self._flying = 0
 
     def run(self, ledger: int, first: int, last: int) -> Iterator[tuple[int, memoryview]]:
         """Consecutive entries as stored, from a bookie that holds all of them.
@@ -52,7 +52,7 @@ class Reads(Closing):
         while self._batches and at <= last:
             fresh = self._bookie is None
             try:
-                frame = self._carry() if self._flying else self._carry(self._batch(at, last))
+                frame = self._exchange() if self._flying else self._exchange(self._batch(at, last))
             except Ended:
                 if at > first:
                     raise
@@ -61,7 +61,7 @@ class Reads(Closing):
             self._flying = 0
             entries = list(self._cut(frame, at, min(_MOST_ENTRIES, last - at + 1)))
             if at + len(entries) <= last:
-                self._carry(self._batch(at + len(entries), last), receive=False)
+                self._exchange(self._batch(at + len(entries), last), receive=False)
                 self._flying = 1
             for stored in entries:
                 yield at, stored
@@ -69,7 +69,7 @@ class Reads(Closing):
                 at += 1
         for entry, code, stored in self.some(ledger, range(at, last + 1)):
             if entry != at:
-                raise self._strange(0, f"entry {at} of ledger {ledger}", f"entry {entry}")
+                raise self._bad_bytes(0, f"entry {at} of ledger {ledger}", f"entry {entry}")
             if code:
                 raise self.failure(code, entry)
             yield entry, stored
@@ -95,7 +95,7 @@ class Reads(Closing):
 
     def answers(self) -> Iterator[tuple[int, int, memoryview]]:
         """The responses to `ask`, in the form of `some`."""
-        mine = self._turn
+        mine = self._read_number
         while self._flying:
             yield self._answer()
             self._check(mine)
@@ -110,19 +110,19 @@ class Reads(Closing):
         """Start a read and return its number."""
         if self._flying:
             self.close()  # responses to an abandoned read are still outstanding
-        self._turn += 1
+        self._read_number += 1
         self._ledger = ledger
-        return self._turn
+        return self._read_number
 
     def _check(self, mine: int) -> None:
-        if self._turn != mine:
+        if self._read_number != mine:
             found = f"a concurrent read of ledger {self._ledger}"
             raise Stop(f"one read at a time from bookie {self._name}", found, "use one connection per reader")
 
     def _batch(self, first: int, last: int) -> tuple[bytes]:
         """The request for as many of these entries as fit into one response."""
         size, count = _BATCH.size - _SIZE.size, min(_MOST_ENTRIES, last - first + 1)
-        return (_BATCH.pack(size, _BATCH_HEAD, self._ledger, first, self._turn, count, _MOST_BYTES),)
+        return (_BATCH.pack(size, _BATCH_HEAD, self._ledger, first, self._read_number, count, _MOST_BYTES),)
 
     def _cut(self, frame: memoryview, first: int, most: int) -> Iterator[memoryview]:
         """The entries in the response to a batch read; at least one, and at most the requested number."""
@@ -135,19 +135,19 @@ class Reads(Closing):
             size = _SIZE.unpack_from(frame, at)[0] if start <= end else -1
             at = start + size
             if size < 0 or at > end:
-                raise self._strange(start, "an entry and its size", f"{end - start} bytes")
+                raise self._bad_bytes(start, "an entry and its size", f"{end - start} bytes")
             if not most:
-                raise self._strange(start, "the requested entries", "more")
+                raise self._bad_bytes(start, "the requested entries", "more")
             most -= 1
             yield frame[start:at]
 
     def _send(self, entries: Sequence[int]) -> None:
         size = _READ.size - _SIZE.size
         self._flying += len(entries)
-        self._carry([_READ.pack(size, _READ_HEAD, self._ledger, entry) for entry in entries], receive=False)
+        self._exchange([_READ.pack(size, _READ_HEAD, self._ledger, entry) for entry in entries], receive=False)
 
     def _answer(self) -> tuple[int, int, memoryview]:
-        frame = self._carry()
+        frame = self._exchange()
         self._flying -= 1
         code, entry = self._head(frame, _READ_OP, _ANSWER.size)
         return entry, code, frame[_ANSWER.size :]
@@ -155,15 +155,15 @@ class Reads(Closing):
     def _head(self, frame: memoryview, operation: int, size: int) -> tuple[int, int]:
         """Code and entry of a response to this operation with a head of this size."""
         if len(frame) < _ANSWER.size:
-            raise self._strange(0, f"at least {_ANSWER.size} bytes", f"{len(frame)}")
+            raise self._bad_bytes(0, f"at least {_ANSWER.size} bytes", f"{len(frame)}")
         head, number, ledger, entry = _ANSWER.unpack_from(frame)
         code = IN_V2.get(number, number)
         if (head >> 16 & 0xFF, ledger) != (operation, self._ledger) or (not code and len(frame) < size):
             expected = f"a response to operation {operation} on ledger {self._ledger}"
-            raise self._strange(0, expected, f"{len(frame)} bytes of operation {head >> 16 & 0xFF} on {ledger}")
+            raise self._bad_bytes(0, expected, f"{len(frame)} bytes of operation {head >> 16 & 0xFF} on {ledger}")
         return code, entry
 
-    def _carry(self, parts: Sequence[bytes] = (), receive: bool = True) -> memoryview:
+    def _exchange(self, parts: Sequence[bytes] = (), receive: bool = True) -> memoryview:
         """Send and receive; closes the connection on failure."""
         try:
             if self._bookie is None:
@@ -179,7 +179,7 @@ class Reads(Closing):
         """The error for the bookie's response code for an entry."""
         return failure(code, f"entry {entry} of ledger {self._ledger}", self._name)
 
-    def _strange(self, at: int, expected: str, found: str) -> BadBytes:
+    def _bad_bytes(self, at: int, expected: str, found: str) -> BadBytes:
         self.close()
         return BadBytes(f"a response from bookie {self._name}", at, expected, found, "check the address")
 

@@ -118,8 +118,8 @@ class BookieConnection(Closing):
         if isinstance(error, ssl.SSLError) and not isinstance(error, _HUNG_UP):
             return Stop(f"a TLS handshake with bookie {self.name}", str(error), "check tls.* and its certificate")
         silent = isinstance(error, TimeoutError)
-        told = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        found = f"no response for {self._timeout_s:g} s" if silent else told
+        text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        found = f"no response for {self._timeout_s:g} s" if silent else text
         kind = Ended if isinstance(error, _HUNG_UP) else Retry
         return kind(f"a response from bookie {self.name}", found, "retrying; check that it runs and is reachable")
 

@@ -106,9 +106,9 @@ class Digest:
         return ids
 
     def _compare(self, where: str, at: int, digest: bytes, stored: memoryview) -> None:
-        said = bytes(stored[at : at + self._size])
-        if said != digest:
-            raise DamagedEntry(where, at, f"{self.kind.name} {digest.hex()} of its content", said.hex(), _TODO)
+        stored_digest = bytes(stored[at : at + self._size])
+        if stored_digest != digest:
+            raise DamagedEntry(where, at, f"{self.kind.name} {digest.hex()} of its content", stored_digest.hex(), _TODO)
 
 
 def _hmac(key: bytes) -> Callable[[View, View], bytes]:

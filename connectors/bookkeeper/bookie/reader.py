@@ -85,7 +85,7 @@ class LedgerReader:
         self._ledger, self._quorum = record["ledger"], record["quorum"]
         self._closed = record["state"] == LedgerState.CLOSED
         self._down: dict[str, TrueupError] = {}
-        self._turn = self._ledger
+        self._rotation = self._ledger
 
     def last(self) -> int:
         """The last readable entry, -1 if there is none: for an open ledger the last confirmed one.
@@ -121,14 +121,14 @@ class LedgerReader:
             except _UNFIT as error:
                 yield at, self._elsewhere(piece, at, {bookie: error})
                 at += 1
-                self._turn += 1
+                self._rotation += 1
             except (Retry, BadBytes) as error:
                 self._down[bookie] = error
 
     def _next_up(self, piece: Piece, at: int) -> str:
         size = len(piece.bookies)
         for k in range(size):
-            bookie = piece.bookies[(self._turn + k) % size]
+            bookie = piece.bookies[(self._rotation + k) % size]
             if bookie not in self._down:
                 return bookie
         raise self._lost(at, {bookie: self._down[bookie] for bookie in piece.bookies})

@@ -34,7 +34,7 @@ _ANSWERS: dict[int, PresenceAnswer] = {
 }
 
 
-class _Told(NamedTuple):
+class _LedgerCodes(NamedTuple):
     """The codes of one bookie by ledger; the reason why others are missing or unusable."""
 
     codes: dict[int, int]
@@ -62,37 +62,37 @@ def presence(
             wanted[bookie].append(ledger)
     places = {bookie: addresses(bookie) for bookie in wanted}
     with ThreadPoolExecutor(max(1, min(threads, len(wanted))), "presence") as pool:
-        told = pool.map(lambda bookie: _ask(bookie, places[bookie], wanted[bookie], timeout_s, tls), wanted)
-        said = dict(zip(wanted, told, strict=True))
+        answers = pool.map(lambda bookie: _ask(bookie, places[bookie], wanted[bookie], timeout_s, tls), wanted)
+        answer_of = dict(zip(wanted, answers, strict=True))
     if reasons is not None:
         reasons.update(
-            ((ledger, bookie), _reason(ledger, one))
-            for bookie, one in said.items()
+            ((ledger, bookie), _reason(ledger, answer))
+            for bookie, answer in answer_of.items()
             for ledger in wanted[bookie]
-            if _answer(ledger, one) is PresenceAnswer.SILENT
+            if _answer(ledger, answer) is PresenceAnswer.SILENT
         )
-    return {i: {bookie: _answer(i, said[bookie]) for bookie in bookies} for i, bookies in asked.items()}
+    return {i: {bookie: _answer(i, answer_of[bookie]) for bookie in bookies} for i, bookies in asked.items()}
 
 
 def _ask(
     bookie: str, address: Address | None, ledgers: list[int], timeout_s: float, tls: ssl.SSLContext | None
-) -> _Told:
+) -> _LedgerCodes:
     if address is None:
-        return _Told({}, f"bookie {bookie} is not registered")
+        return _LedgerCodes({}, f"bookie {bookie} is not registered")
     codes: dict[int, int] = {}
     try:
         with Calls(bookie, address, timeout_s, tls) as calls:
             codes.update(calls.codes(ledgers))  # responses before an error count
     except TrueupError as error:
-        return _Told(codes, str(error))
-    return _Told(codes)
+        return _LedgerCodes(codes, str(error))
+    return _LedgerCodes(codes)
 
 
-def _answer(ledger: int, told: _Told) -> PresenceAnswer:
-    code = told.codes.get(ledger)
+def _answer(ledger: int, answer: _LedgerCodes) -> PresenceAnswer:
+    code = answer.codes.get(ledger)
     return PresenceAnswer.SILENT if code is None else _ANSWERS.get(code, PresenceAnswer.SILENT)
 
 
-def _reason(ledger: int, told: _Told) -> str:
-    code = told.codes.get(ledger)
-    return told.problem if code is None else f"it responded with {named(code)}"
+def _reason(ledger: int, answer: _LedgerCodes) -> str:
+    code = answer.codes.get(ledger)
+    return answer.problem if code is None else f"it responded with {named(code)}"

@@ -71,8 +71,8 @@ def _changed(order: RemovalOrder, record: LedgerRecord) -> Refused | None:
     expected, found = (order.version, order.ctime_ms), (record["version"], record["ctime_ms"])
     if expected == found:
         return None
-    said = [f"version {version}, created at {ctime_ms}" for version, ctime_ms in (expected, found)]
-    return Refused(f"metadata of {said[0]}", said[1], "order it again")
+    states = [f"version {version}, created at {ctime_ms}" for version, ctime_ms in (expected, found)]
+    return Refused(f"metadata of {states[0]}", states[1], "order it again")
 
 
 def _removed(ledger: int, answer: CommittedNode | TrueupError) -> Removed:

@@ -22,7 +22,7 @@ from trueup.connectors.zookeeper.client import FAST, NodeEvent, Pace, ZooKeeperC
 from trueup.connectors.zookeeper.follower import Follower
 from trueup.connectors.zookeeper.history import ensure_instance, ensure_later
 from trueup.connectors.zookeeper.requests import Stat
-from trueup.connectors.zookeeper.watch import Heard, NodeWatch
+from trueup.connectors.zookeeper.watch import NodeWatch, PathEvent
 from trueup.state.bookkeeper.ledgers import Ledgers
 from trueup.state.bookkeeper.observations import LedgerRecord, Observation, Sighting
 
@@ -36,7 +36,7 @@ class CaptureHealth:
     ``synced``: only ``behind`` paths, whose events wait to be read, are missing. ``complete_ms``: all changes up to
     then are published. ``last_zxid``: all writes up to it were observed. ``hidden``: number of ``forbidden`` ledgers
     that are not among ``ledgers``. ``problem``: the error that prevents progress, empty if none.
-    ``strange``: at most 100 paths of znodes with invalid ledger ids. ``instance``: INSTANCEID of the
+    ``invalid_paths``: at most 100 paths of znodes with invalid ledger ids. ``instance``: INSTANCEID of the
     cluster.
     """
 
@@ -56,7 +56,7 @@ class CaptureHealth:
     last_resync_s: float
     problem: str
     rack_problem: str
-    strange: tuple[str, ...] = ()
+    invalid_paths: tuple[str, ...] = ()
     instance: str = ""
 
 
@@ -115,7 +115,7 @@ class BookKeeperCapture(Follower):
             last_resync_s=self._resync_s,
             problem=self.problem,
             rack_problem=self._bookies.problem,
-            strange=tuple(self._ledgers.strange),
+            invalid_paths=tuple(self._ledgers.invalid_paths),
             instance=self._instance,
         )
 
@@ -174,27 +174,27 @@ class BookKeeperCapture(Follower):
             self._watch.put_back(taken)
             raise
 
-    def _misnamed(self, path: str, heard: Heard) -> None:
-        if heard.kind == NodeEvent.DELETED:
-            self._ledgers.strange.pop(path, None)
+    def _handle_invalid(self, path: str, event: PathEvent) -> None:
+        if event.kind == NodeEvent.DELETED:
+            self._ledgers.invalid_paths.pop(path, None)
         else:
-            self._ledgers.misnamed([path])
+            self._ledgers.add_invalid([path])
 
-    def _handle_these(self, client: ZooKeeperClient, taken: dict[str, Heard]) -> None:
-        ledgers: dict[int, Heard] = {}
+    def _handle_these(self, client: ZooKeeperClient, taken: dict[str, PathEvent]) -> None:
+        ledgers: dict[int, PathEvent] = {}
         marked: set[int] = set()
         bookies = racks = False
-        for path, heard in taken.items():
+        for path, event in taken.items():
             if path == self._racks.znode:
                 racks = True
                 continue
             kind, ledger = self._paths.classify(path)
             if kind is ZnodeKind.LEDGER:
-                ledgers[ledger] = heard
+                ledgers[ledger] = event
             elif kind is ZnodeKind.MARK:
                 marked.add(ledger)
-            elif kind is ZnodeKind.STRANGE:
-                self._misnamed(path, heard)
+            elif kind is ZnodeKind.INVALID_ID:
+                self._handle_invalid(path, event)
             bookies |= kind is ZnodeKind.BOOKIE
         self._ledgers.follow(client, self._paths, ledgers)
         self._marks.follow(client, self._paths, marked)

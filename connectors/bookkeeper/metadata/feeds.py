@@ -20,7 +20,7 @@ from trueup.connectors.zookeeper.client import NodeEvent, Pace, ZooKeeperClient
 from trueup.connectors.zookeeper.errors import GONE
 from trueup.connectors.zookeeper.history import ensure_deleted, rewound
 from trueup.connectors.zookeeper.requests import Znodes
-from trueup.connectors.zookeeper.watch import Heard
+from trueup.connectors.zookeeper.watch import PathEvent
 from trueup.state.bookkeeper.observations import LedgerRecord, LedgerState, MarkRecord, Observation, Sighting
 from trueup.state.common.errors import BadBytes
 
@@ -29,22 +29,22 @@ Part = tuple[Array, list[Znodes]]
 Deliver = Callable[[Iterable[Observation]], None]
 _FORBIDDEN_AGAIN_MS = 60_000
 _COMPARED_TOGETHER = 1_500
-_STRANGE = 100
+_MOST_INVALID = 100
 _LOOKED_AT = 1_000
 _NO_MARK = mark_codec.Mark()
 
 
 class LedgerFeed:
     """Ledger metadata. ``unreadable`` and ``forbidden``: ids of ledgers that could not be decoded or read; ``hidden``:
-    number of forbidden ones that were never read. ``strange``: the first paths of znodes that are named like ledgers or
-    marks but have an invalid id."""
+    number of forbidden ones that were never read. ``invalid_paths``: the first paths of znodes that are named like
+    ledgers or marks but have an invalid id."""
 
     def __init__(self, deliver: Deliver, known: Known, now: Callable[[], int], pace: Pace) -> None:
         self._deliver, self._now, self._pace = deliver, now, pace
         self._held = Held(known.ledgers, known.mzxids)
         self._ended = Held(known.gone, known.gone_zxids)
         self.unreadable, self.forbidden = set(known.unreadable), set[int]()
-        self.strange: dict[str, None] = {}
+        self.invalid_paths: dict[str, None] = {}
         self.hidden = 0
         self._asked_again_ms = 0
 
@@ -73,12 +73,12 @@ class LedgerFeed:
     def read_all(self, client: ZooKeeperClient, paths: BookKeeperPaths) -> None:
         """Read every ledger; publish new versions and deletions."""
         self.forbidden.clear()
-        self.strange.clear()
+        self.invalid_paths.clear()
         seen = [np.zeros(0, np.int64)]
 
         def parts() -> Iterator[Part]:
             for listing in queries.ledgers_of(client, paths):
-                self.misnamed(listing.strange)
+                self.add_invalid(listing.invalid_paths)
                 seen.append(listing.ids)
                 yield from queries.read(client, paths, listing.ids, listing.names, self._pace)
 
@@ -92,19 +92,19 @@ class LedgerFeed:
         ``other``: an open session on a server that is not behind that of ``client``; closed afterwards.
         """
         held, lists = self._held.columns()[0], list[Array]()
-        self.strange.clear()
+        self.invalid_paths.clear()
         for listing in queries.ledgers_of(client, paths):
-            self.misnamed(listing.strange)
+            self.add_invalid(listing.invalid_paths)
             lists.append(listing.ids)
         present = distinct(np.concatenate([np.zeros(0, np.int64), *lists]))
         written = self._written(other, paths, np.intersect1d(held, present, assume_unique=True), since)
         self._read(client, paths, np.union1d(np.setxor1d(held, present, assume_unique=True), written))
 
-    def misnamed(self, paths: Iterable[str]) -> None:
+    def add_invalid(self, paths: Iterable[str]) -> None:
         """Record znodes with names that no ledger can have."""
         for path in paths:
-            if len(self.strange) < _STRANGE:
-                self.strange[path] = None
+            if len(self.invalid_paths) < _MOST_INVALID:
+                self.invalid_paths[path] = None
 
     def _written(self, other: ZooKeeperClient, paths: BookKeeperPaths, ledgers: Array, since: int) -> Array:
         """Those of these ledgers that the server reports as written or deleted."""
@@ -115,19 +115,19 @@ class LedgerFeed:
         other.set_watches(since, [root + name for name in paths.relatives(ledgers)], pace=pace)
         return np.unique(np.array(found, np.int64))
 
-    def follow(self, client: ZooKeeperClient, paths: BookKeeperPaths, events: dict[int, Heard]) -> None:
+    def follow(self, client: ZooKeeperClient, paths: BookKeeperPaths, events: dict[int, PathEvent]) -> None:
         """Publish the changes that these events name. An event with the zxid of a deletion needs no read."""
-        deleted = {i: heard.zxid for i, heard in events.items() if heard.kind == NodeEvent.DELETED and heard.zxid > 0}
+        deleted = {i: event.zxid for i, event in events.items() if event.kind == NodeEvent.DELETED and event.zxid > 0}
         self._publish([self._gone(i, zxid) for i, zxid in deleted.items() if 0 <= self._held.get(i) < zxid])
-        wanted = {i for i, heard in events.items() if i not in deleted and self._is_news(i, heard)}
+        wanted = {i for i, event in events.items() if i not in deleted and self._is_news(i, event)}
         if self.forbidden and self._now() - self._asked_again_ms > _FORBIDDEN_AGAIN_MS:
             # No event reports a granted permission.
             self._asked_again_ms = self._now()
             wanted |= self.forbidden
         self._read(client, paths, np.array(sorted(wanted), np.int64))
 
-    def _is_news(self, ledger: int, heard: Heard) -> bool:
-        return heard.zxid <= 0 or heard.zxid > self._held.get(ledger)
+    def _is_news(self, ledger: int, event: PathEvent) -> bool:
+        return event.zxid <= 0 or event.zxid > self._held.get(ledger)
 
     def _read(self, client: ZooKeeperClient, paths: BookKeeperPaths, ledgers: Array) -> None:
         parts = queries.read(client, paths, ledgers, None, self._pace)
@@ -139,14 +139,14 @@ class LedgerFeed:
             mzxid = bulk.mzxids(found)
             self._ensure_newer(paths, ids, mzxid)
             news = (mzxid != self._held.versions(ids)) | (mzxid < 0)
-            told = queries.records(ids, found, paths, self._now(), news)
+            result = queries.records(ids, found, paths, self._now(), news)
             # A missing znode counts as deleted at the zxid of the read, whatever its events contain.
-            gone = [self._gone(ledger, zxid) for ledger, zxid in told.gone if self._held.get(ledger) >= 0]
-            if told.batch is not None:
-                self._publish_batch(told.batch)
-            self._publish([*told.records, *gone])
+            gone = [self._gone(ledger, zxid) for ledger, zxid in result.gone if self._held.get(ledger) >= 0]
+            if result.batch is not None:
+                self._publish_batch(result.batch)
+            self._publish([*result.records, *gone])
             self.forbidden.difference_update(ids.tolist())
-            self.forbidden.update(told.forbidden)
+            self.forbidden.update(result.forbidden)
         unread = np.array(sorted(self.forbidden), np.int64)
         self.hidden = int(np.count_nonzero(self._held.versions(unread) < 0))
 

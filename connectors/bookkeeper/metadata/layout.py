@@ -61,7 +61,7 @@ class ZnodeKind(Enum):
     LEDGER = "ledger"
     MARK = "mark"
     BOOKIE = "bookie"  # registrations and cookies
-    STRANGE = "strange"  # named like a ledger or a mark, with an id beyond 64 bits
+    INVALID_ID = "invalid id"  # named like a ledger or a mark, with an id beyond 64 bits
     OTHER = "other"
 
 
@@ -203,7 +203,7 @@ def _number(found: re.Match[str]) -> int:
 
 
 def _known(kind: ZnodeKind, ledger: int) -> tuple[ZnodeKind, int]:
-    return (kind, ledger) if ledger <= LARGEST_ID else (ZnodeKind.STRANGE, -1)
+    return (kind, ledger) if ledger <= LARGEST_ID else (ZnodeKind.INVALID_ID, -1)
 
 
 def leaves(directory: str, names: Sequence[bytes]) -> Ids:

@@ -76,11 +76,11 @@ def vote(bookie: str) -> bytes:
 
 def _parsed(data: bytes, message: Any) -> tuple[Any, bool]:
     """The message, and whether all fields were known; an empty one if it is not text protobuf."""
-    for strange in (False, True):
+    for lenient in (False, True):
         try:
-            read_text(data, message, strange)
+            read_text(data, message, lenient)
         except TextError:
             message = type(message)()
         else:
-            return message, not strange
+            return message, not lenient
     return message, False

@@ -153,7 +153,7 @@ def _parse_binary(data: bytes, at: int, message: Any, path: str) -> int:
 def _parse_text(data: bytes, at: int, message: Any, path: str) -> None:
     """Accept text that 4.17 accepts as a whole, or that 4.18 accepts."""
     with suppress(TextError):
-        read_text(data[at:], message, strange=False)
+        read_text(data[at:], message, lenient=False)
         return
     message.Clear()
     try:
@@ -168,7 +168,7 @@ def _parse_text_leniently(text: bytes, message: Any) -> None:
     number = _NUMBER_FOR_NAME.search(_QUOTED.sub(_blank, text))
     if number is not None:
         raise TextError(number.start())
-    read_text(text, message, strange=True)
+    read_text(text, message, lenient=True)
     if message.HasField("password") and not message.HasField("digestType"):
         raise TextError(0)
 

@@ -52,13 +52,13 @@ def instance(client: ZooKeeperClient, root: str) -> str:
 
 
 class Listing(NamedTuple):
-    """Ledgers of one directory, relative to the root. ``ids`` int64, one for each name. ``strange``: paths with an id
-    beyond 64 bits."""
+    """Ledgers of one directory, relative to the root. ``ids`` int64, one for each name. ``invalid_paths``: paths with
+    an id beyond 64 bits."""
 
     names: list[bytes]
     ids: Array
     zxid: int
-    strange: list[str]
+    invalid_paths: list[str]
 
 
 def ledgers_of(client: ZooKeeperClient, paths: BookKeeperPaths) -> Iterator[Listing]:
@@ -85,15 +85,15 @@ def ledgers_of(client: ZooKeeperClient, paths: BookKeeperPaths) -> Iterator[List
 
 
 def _listing(paths: BookKeeperPaths, directory: str, names: list[bytes], zxid: int) -> Listing:
-    ids, strange = leaves(directory, names), list[str]()
+    ids, invalid_paths = leaves(directory, names), list[str]()
     prefix = f"{directory}/".encode() if directory else b""
     full = [prefix + name for name in names]
     if (ids < 0).any():
         others = [f"{paths.root}/{full[at].decode()}" for at in np.flatnonzero(ids < 0).tolist()]
-        strange = [path for path in others if paths.classify(path)[0] is ZnodeKind.STRANGE]
+        invalid_paths = [path for path in others if paths.classify(path)[0] is ZnodeKind.INVALID_ID]
         full = [name for name, ledger in zip(full, ids.tolist(), strict=True) if ledger >= 0]
         ids = ids[ids >= 0]
-    return Listing(full, ids, zxid, strange)
+    return Listing(full, ids, zxid, invalid_paths)
 
 
 def marked(client: ZooKeeperClient, paths: BookKeeperPaths) -> set[int]:

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from trueup.connectors.bookkeeper.metadata.racks import NOBODY, Script, host_of
+from trueup.connectors.bookkeeper.metadata.racks import NO_HOSTS, Script, host_of
 from trueup.state.bookkeeper.topology import UNKNOWN_RACK
 
 AGAIN_MS = 10_000
@@ -43,7 +43,7 @@ class RackSource:
         self._problem, self._next_ms = "", 0
         self._due = threading.Event()
 
-    def resolve(self, bookies: Iterable[str], hosts: Mapping[str, str] = NOBODY) -> dict[str, str | None]:
+    def resolve(self, bookies: Iterable[str], hosts: Mapping[str, str] = NO_HOSTS) -> dict[str, str | None]:
         """The last answer for each; `UNKNOWN_RACK` if there is none, which is then requested soon."""
         by_bookie = {bookie: host_of(bookie, hosts) for bookie in bookies}
         with self._lock:

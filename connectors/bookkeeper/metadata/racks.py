@@ -25,7 +25,7 @@ from trueup.state.placement.bookie_classes import depth
 log = logging.getLogger(__name__)
 REMEDY = "correct the script of racks.script"
 SHOWN = 64
-NOBODY: Mapping[str, str] = {}
+NO_HOSTS: Mapping[str, str] = {}
 SCRIPT_S = 5.0
 MOST_BYTES = 1 << 20
 """Limit of a script's output: a thousand times the size of a hundred locations."""
@@ -40,7 +40,7 @@ class RackMap(Protocol):
 
     znode: str
 
-    def resolve(self, bookies: Iterable[str], hosts: Mapping[str, str] = NOBODY) -> dict[str, str | None]:
+    def resolve(self, bookies: Iterable[str], hosts: Mapping[str, str] = NO_HOSTS) -> dict[str, str | None]:
         """The rack of each bookie id. ``hosts``: hosts that bookies published, by id."""
 
     def load(self, data: bytes | None) -> None:
@@ -55,7 +55,7 @@ def normal(location: str | None) -> str | None:
     return found if depth(found) > 0 else ""
 
 
-def host_of(bookie: str, hosts: Mapping[str, str] = NOBODY) -> str:
+def host_of(bookie: str, hosts: Mapping[str, str] = NO_HOSTS) -> str:
     """The host of a bookie: published by it, otherwise from its id, otherwise the id."""
     published = hosts.get(bookie)
     if published:
@@ -83,7 +83,7 @@ class Unmapped:
 
     znode = ""
 
-    def resolve(self, bookies: Iterable[str], hosts: Mapping[str, str] = NOBODY) -> dict[str, str | None]:  # noqa: ARG002
+    def resolve(self, bookies: Iterable[str], hosts: Mapping[str, str] = NO_HOSTS) -> dict[str, str | None]:  # noqa: ARG002
         """None for each."""
         return dict.fromkeys(bookies)
 
@@ -99,7 +99,7 @@ class Static:
     def __init__(self, table: Mapping[str, str]) -> None:
         self._table = {name: normal(rack) for name, rack in table.items()}
 
-    def resolve(self, bookies: Iterable[str], hosts: Mapping[str, str] = NOBODY) -> dict[str, str | None]:
+    def resolve(self, bookies: Iterable[str], hosts: Mapping[str, str] = NO_HOSTS) -> dict[str, str | None]:
         """By id, else by host, else by address."""
         return {bookie: self._one(bookie, hosts) for bookie in bookies}
 
@@ -133,7 +133,7 @@ class Script:
             expected = "expected a script that exits with 0 without arguments"
             raise BadSettings([f"racks.script: {str(path)!r}: {expected}; found {error.found}"]) from error
 
-    def resolve(self, bookies: Iterable[str], hosts: Mapping[str, str] = NOBODY) -> dict[str, str | None]:
+    def resolve(self, bookies: Iterable[str], hosts: Mapping[str, str] = NO_HOSTS) -> dict[str, str | None]:
         """By host; queries hosts without an answer. None for those without a location. Blocks."""
         by_bookie = {bookie: host_of(bookie, hosts) for bookie in bookies}
         found, problem = self.locations(sorted({*by_bookie.values()} - self._known.keys()))
@@ -201,14 +201,14 @@ class Script:
             ) as process:  # fmt: skip
                 code = self._ended(process)
                 output.seek(0)
-                said = output.read(MOST_BYTES + 1)
+                content = output.read(MOST_BYTES + 1)
         except OSError as error:
             raise Retry(expected, str(error), REMEDY) from error
         if code:
             raise Retry(expected, f"exit code {code}", REMEDY)
-        if len(said) > MOST_BYTES:
+        if len(content) > MOST_BYTES:
             raise Retry(expected, f"more than {MOST_BYTES} bytes of output", REMEDY)
-        return said.decode(errors="replace").split()
+        return content.decode(errors="replace").split()
 
     def _ended(self, process: "subprocess.Popen[bytes]") -> int:
         try:
@@ -227,7 +227,7 @@ class PulsarRacks:
         self.znode = znode
         self._racks: dict[str, str | None] | None = None
 
-    def resolve(self, bookies: Iterable[str], hosts: Mapping[str, str] = NOBODY) -> dict[str, str | None]:
+    def resolve(self, bookies: Iterable[str], hosts: Mapping[str, str] = NO_HOSTS) -> dict[str, str | None]:
         """By id, otherwise by host."""
         known = self._racks
         if known is None:

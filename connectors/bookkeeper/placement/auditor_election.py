@@ -40,10 +40,10 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """The owner of the lowest vote at the last read. ``who``: its bookie id."""
+    """The owner of the lowest vote at the last read. ``bookie``: its bookie id."""
 
     role: Role
-    who: str = ""
+    bookie: str = ""
     problem: str = ""
 
 
@@ -63,7 +63,7 @@ class AuditorOrders:
 class Vote(Watcher):
     """Votes until it is closed; votes again after the loss of a session.
 
-    ``told`` is called with the `AuditorOrders` initially and after each change, on the vote's thread; it must not
+    ``on_change`` is called with the `AuditorOrders` initially and after each change, on the vote's thread; it must not
     block for long. It is called with ``audit`` after every write to the delay znode, as the Auditor reacts to a write
     of the same value or 0. ``delay_s`` is written if no delay is set.
     """
@@ -73,14 +73,14 @@ class Vote(Watcher):
         connect: Callable[[], ZooKeeperClient],
         root: str,
         name: str,
-        told: Callable[[AuditorOrders], None],
+        on_change: Callable[[AuditorOrders], None],
         delay_s: int = 0,
     ) -> None:
         if not valid_bookie(name):
             raise BadSettings([f"name of the Auditor vote: {name!r}: expected letters, digits, '-', '_', '.' or ':'"])
         super().__init__("vote", connect, NodeWatch((), lambda: 0))
-        self._paths, self._who = BookKeeperPaths(root), name
-        self._told, self._delay_s = told, delay_s
+        self._paths, self._bookie = BookKeeperPaths(root), name
+        self._on_change, self._delay_s = on_change, delay_s
         self._orders: AuditorOrders | None = None
         self._delay_zxid = -1
         self._problems: dict[str, str] = {}
@@ -116,7 +116,7 @@ class Vote(Watcher):
             log.warning("Auditor vote: retrying after an error", extra={"problem": str(error)})
         self._holder = Holder(Role.WAITING, problem=str(error))
 
-    def _turn(self) -> None:
+    def _step(self) -> None:
         client = self._session()
         losses = self._watch.losses()
         if not self._watch.armed:
@@ -125,7 +125,7 @@ class Vote(Watcher):
             client.add_watch(self._paths.delay)
             client.add_watch(self._paths.disable)
         self._watch.take()
-        self._obey(client)
+        self._read_orders(client)
         self._look(client)
         if not self._watch.armed and not self._watch.arm(losses):
             raise Retry("an unbroken connection", "a lost connection", "voting again")
@@ -144,28 +144,30 @@ class Vote(Watcher):
         """Find the Auditor, and vote if this session has no vote."""
         votes = self._votes(client)
         if not any(owner == client.session for _, owner in votes):
-            client.make(f"{self._paths.election}/{_PREFIX}", mark_codec.vote(self._who), ephemeral=True, sequence=True)
+            client.make(
+                f"{self._paths.election}/{_PREFIX}", mark_codec.vote(self._bookie), ephemeral=True, sequence=True
+            )
             votes = self._votes(client)
         if not votes:
             raise Retry("a vote for the Auditor", "none", "voting again")
-        who, owner = votes[0]
+        bookie, owner = votes[0]
         if owner != client.session:
-            self._holder = Holder(Role.OTHER, who)
+            self._holder = Holder(Role.OTHER, bookie)
         elif self._holder.role is not Role.OURS:
             # BookKeeper's Auditor writes this, too; BookKeeper's shell shows it.
-            client.put(self._paths.election, mark_codec.vote(self._who), -1)
-            self._holder = Holder(Role.OURS, self._who)
+            client.put(self._paths.election, mark_codec.vote(self._bookie), -1)
+            self._holder = Holder(Role.OURS, self._bookie)
 
     def _votes(self, client: ZooKeeperClient) -> list[tuple[str, int]]:
         """Bookie id and session of each vote, lowest first."""
         listed = client.listing(self._paths.election)[0]
         names = [name for name in listed if _VOTE.match(name)]
-        strange = next((name for name in listed if name.startswith(_PREFIX.encode()) and name not in names), None)
-        self._note(self._paths.election, strange, "a vote with a sequence number of ZooKeeper", "delete it")
+        invalid = next((name for name in listed if name.startswith(_PREFIX.encode()) and name not in names), None)
+        self._note(self._paths.election, invalid, "a vote with a sequence number of ZooKeeper", "delete it")
         names.sort(key=lambda name: int(name[len(_PREFIX) :]))
         return queries.votes(client, self._paths, names)
 
-    def _obey(self, client: ZooKeeperClient) -> None:
+    def _read_orders(self, client: ZooKeeperClient) -> None:
         """Read delay and switch; report changes."""
         found = client.look(self._paths.delay)
         if found is None:
@@ -177,7 +179,7 @@ class Vote(Watcher):
         audit = before is not None and written and delay_s in (0, before.delay_s)
         orders = AuditorOrders(delay_s, False, disabled)
         if audit or orders != before:
-            self._told(replace(orders, audit=audit))
+            self._on_change(replace(orders, audit=audit))
         self._orders, self._delay_zxid = orders, found[1].mzxid
 
     def _delay_of(self, data: bytes) -> int:
@@ -188,12 +190,12 @@ class Vote(Watcher):
         self._note(self._paths.delay, None if usable else data, f"0 to {_LONGEST_S} seconds", todo)
         return int(found[1]) if found and usable else self._delay_s
 
-    def _note(self, path: str, strange: bytes | None, expected: str, todo: str) -> None:
+    def _note(self, path: str, invalid: bytes | None, expected: str, todo: str) -> None:
         """Record the problem of a znode; None: there is none."""
-        if strange is None:
+        if invalid is None:
             self._problems.pop(path, None)
         else:
-            self._problems[path] = f"expected {expected} at {path}; found {strange[:_SHOWN]!r}; {todo}"
+            self._problems[path] = f"expected {expected} at {path}; found {invalid[:_SHOWN]!r}; {todo}"
 
     def _make_delay(self, client: ZooKeeperClient) -> None:
         """Create the delay znode; it is open to all clients, whatever else is protected."""

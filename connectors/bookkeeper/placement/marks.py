@@ -74,15 +74,15 @@ class Marks:
         done: dict[int, MarkOutcome] = {}
         left = list(range(len(items)))
         problem = "the tree of marks kept changing; retry the order"
-        for turn, together in enumerate(_TOGETHER):
+        for attempt, together in enumerate(_TOGETHER):
             if not left:
                 break
             try:
-                ready = self._look(items, left, done) if turn else self._guess(items)
+                ready = self._look(items, left, done) if attempt else self._guess(items)
             except Retry as error:
                 problem = str(error)
                 break
-            left = self._commit(items, ready, done, together, guessed=not turn)
+            left = self._commit(items, ready, done, together, guessed=not attempt)
         done.update({at: MarkOutcome(items[at].ledger, "retry", problem) for at in left if at not in done})
         return [done[at] for at in range(len(items))]
 
@@ -110,16 +110,18 @@ class Marks:
         paths = [self._paths.mark(ledger) for ledger, _ in items]
         places = [range(at, min(at + _TOGETHER[0], len(items))) for at in range(0, len(items), _TOGETHER[0])]
         removals = ([op for at in some for op in _removal(paths[at], items[at][1])] for some in places)
-        told: list[MarkOutcome] = []
+        outcomes: list[MarkOutcome] = []
         for some, answer in zip(places, self._client.commit(removals), strict=True):
             if isinstance(answer, CommittedNode) and not any(answer.codes):
-                told += [MarkOutcome(items[at][0], "withdrawn", "", items[at][1], answer.zxid) for at in some]
+                outcomes += [MarkOutcome(items[at][0], "withdrawn", "", items[at][1], answer.zxid) for at in some]
             elif isinstance(answer, CommittedNode):
-                told += [self._withdraw(*items[at], paths[at]) for at in some]
+                outcomes += [self._withdraw(*items[at], paths[at]) for at in some]
             else:
-                told += [MarkOutcome(items[at][0], ended(answer, "failed"), str(answer), items[at][1]) for at in some]
-        self._prune([path for path, outcome in zip(paths, told, strict=True) if outcome.result == "withdrawn"])
-        return told
+                outcomes += [
+                    MarkOutcome(items[at][0], ended(answer, "failed"), str(answer), items[at][1]) for at in some
+                ]
+        self._prune([path for path, outcome in zip(paths, outcomes, strict=True) if outcome.result == "withdrawn"])
+        return outcomes
 
     def _withdraw(self, ledger: int, mark_version: int, path: str) -> MarkOutcome:
         try:

@@ -56,7 +56,7 @@ class Admin(Closing):
         self.client = self._made()
 
     def _made(self) -> AdminClient:
-        return AdminClient(librdkafka(self.endpoint, error_cb=self._heard))
+        return AdminClient(librdkafka(self.endpoint, error_cb=self._on_error))
 
     def close(self) -> None:
         """Close all connections. The client is unusable then."""
@@ -86,19 +86,19 @@ class Admin(Closing):
 
     def error(self, doing: str, error: KafkaError, changing: bool = False) -> TrueupError:
         """Trueup's error for one of the client's. ``changing``: whether the request was a change."""
-        code, said = error.code(), f"{error.name()}: {error.str()}"
+        code, found = error.code(), f"{error.name()}: {error.str()}"
         expected = f"{self.name} to {doing}"
         if code in _LOST and (login := self._trouble()) is not None:
             return Stop(expected, f"{login.name()}: {login.str()}", "check user, password and certificates")
         if not changing:
             self._count(code)
         if code in DENIED or code in _LOGIN:
-            return Stop(expected, said, "grant it to the link's user" if code in DENIED else "check user, password")
+            return Stop(expected, found, "grant it to the link's user" if code in DENIED else "check user, password")
         if code in MISSING or code in _REFUSED:
-            return Stop(expected, said, "check the broker's error; a retry does not help")
+            return Stop(expected, found, "check the broker's error; a retry does not help")
         if code in _LOST and changing:
-            return Unknown(expected, said, "check whether it happened")
-        return Retry(expected, said, "check its brokers; retrying")
+            return Unknown(expected, found, "check whether it happened")
+        return Retry(expected, found, "check its brokers; retrying")
 
     def _count(self, code: int) -> None:
         """Count lost responses, and replace the client after too many in a row."""
@@ -107,7 +107,7 @@ class Admin(Closing):
             self._silent = 0
             self.client = self._made()
 
-    def _heard(self, error: KafkaError) -> None:
+    def _on_error(self, error: KafkaError) -> None:
         if error.code() in _LOGIN:
             self._login = error
 

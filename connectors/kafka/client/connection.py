@@ -26,7 +26,7 @@ _CHUNK = 1 << 16
 _BUFFERS = 4 << 20
 _HEAD = struct.Struct(">ihhih")
 _SIZE = struct.Struct(">i")
-_LARGEST, _BELIEVED = 1 << 30, 1 << 20
+_LARGEST, _TRUSTED_BYTES = 1 << 30, 1 << 20
 _FIRST_ID = 1 << 20
 Part = bytes | bytearray | memoryview
 UNREADABLE = (struct.error, ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError, MemoryError)
@@ -75,7 +75,7 @@ class Connection:
         self._id = self._expected = _FIRST_ID
         self._chunk, self._frames = bytearray(_CHUNK), Frames()
         self._at = self._end = 0
-        self._believed = _BELIEVED
+        self._trusted_bytes = _TRUSTED_BYTES
 
     def fileno(self) -> int:
         """The socket's file descriptor, for selectors."""
@@ -160,7 +160,7 @@ class Connection:
 
     def _body(self, size: int) -> memoryview:
         """``size`` bytes. At most twice the largest frame so far is allocated before bytes arrive."""
-        view, have = self._taken(min(size, self._believed)), 0
+        view, have = self._taken(min(size, self._trusted_bytes)), 0
         while True:
             buffered = min(len(view) - have, self._end - self._at)
             view[have : have + buffered] = self._chunk[self._at : self._at + buffered]
@@ -169,7 +169,7 @@ class Connection:
             while rest:
                 rest = rest[self._read_into(rest) :]
             if (have := len(view)) == size:
-                self._believed = max(self._believed, 2 * size)
+                self._trusted_bytes = max(self._trusted_bytes, 2 * size)
                 return view
             small, view = view, self._taken(min(size, 2 * have))
             view[:have] = small

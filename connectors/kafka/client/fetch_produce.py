@@ -149,22 +149,22 @@ def _text(body: memoryview, at: int) -> tuple[str, int]:
             return str(body[at : at + size], "utf-8"), at + size
     except UnicodeDecodeError:
         pass
-    raise _strange(at, "the name of a topic")
+    raise _bad_bytes(at, "the name of a topic")
 
 
 def _counted(body: memoryview, at: int, each: int = 1) -> tuple[int, int]:
     """The number of items of at least ``each`` bytes, and their offset; null counts as none."""
     (count,), at = _unpacked(_INT, body, at), at + _INT.size
     if not -1 <= count <= (len(body) - at) // each:
-        raise _strange(at, f"a count of items of {each} bytes within the response")
+        raise _bad_bytes(at, f"a count of items of {each} bytes within the response")
     return max(count, 0), at
 
 
 def _unpacked(form: struct.Struct, body: memoryview, at: int) -> tuple[Any, ...]:
     if at + form.size > len(body):
-        raise _strange(at, f"{form.size} bytes")
+        raise _bad_bytes(at, f"{form.size} bytes")
     return form.unpack_from(body, at)
 
 
-def _strange(at: int, expected: str) -> BadBytes:
+def _bad_bytes(at: int, expected: str) -> BadBytes:
     return BadBytes("a response from a broker", at, expected, "other bytes", "check the address")

@@ -58,12 +58,12 @@ class Committed(Closing):
         if not groups:
             return {}
         try:
-            told = self._ask("list the offsets of groups", lambda client: client.list_group_offsets(list(groups)))
+            answers = self._ask("list the offsets of groups", lambda client: client.list_group_offsets(list(groups)))
         except BadSettings:
             raise
         except Stop as error:
             return {groups[0]: error} if len(groups) == 1 else {g: self.offsets([g])[g] for g in groups}
-        return {group: told.get(group, {}) for group in groups}
+        return {group: answers.get(group, {}) for group in groups}
 
     def ids(self, topics: Iterable[str]) -> dict[str, str]:
         """The id of each existing topic of these; empty if its brokers do not report it (before 2.8)."""

@@ -127,10 +127,10 @@ class Discovery:
 
     def _committed(self, group: str, partitions: Sequence[LogId]) -> dict[LogId, int | TrueupError]:
         with Committed(self.admin.endpoint) as groups:
-            told = groups.offsets([group])[group]
-        if isinstance(told, TrueupError):
-            raise told
-        return {partition: told.get(partition, NEVER) for partition in partitions}
+            offsets = groups.offsets([group])[group]
+        if isinstance(offsets, TrueupError):
+            raise offsets
+        return {partition: offsets.get(partition, NEVER) for partition in partitions}
 
     def _instead(self, found: Mapping[LogId, int | TrueupError], spec: OffsetSpec) -> dict[LogId, int | TrueupError]:
         """The offsets, with the one of ``spec`` for partitions without an offset."""

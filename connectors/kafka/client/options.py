@@ -174,7 +174,7 @@ def _frozen(endpoint: Endpoint) -> tuple[tuple[str, str], ...]:
 def _judged(options: tuple[tuple[str, str], ...]) -> list[str]:
     """librdkafka's errors for each option separately, and for all together."""
     alone = {key: _judge({key: value}) for key, value in options}
-    if bad := [f"{key}: {said}" for key, said in alone.items() if f'"{key}"' in said]:
+    if bad := [f"{key}: {text}" for key, text in alone.items() if f'"{key}"' in text]:
         return bad
     together = _judge(dict(options))
     return [f"*: {together}"] if together else []

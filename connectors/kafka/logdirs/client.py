@@ -105,11 +105,11 @@ class LogDirsClient(Closing):
         if not places:
             return []
         try:
-            said = self._admin.alter_replica_log_dirs({(p.topic, p.partition, p.broker): p.path for p in places})
+            results = self._admin.alter_replica_log_dirs({(p.topic, p.partition, p.broker): p.path for p in places})
         except kafka_errors.KafkaError as error:
             detail = f"{type(error).__name__}: {error}"
             return [MoveOutcome(p, "unknown", detail) for p in places]
-        codes = {(t.topic, t.partition, t.broker_id): answer.errno for t, answer in said.items()}
+        codes = {(t.topic, t.partition, t.broker_id): answer.errno for t, answer in results.items()}
         return [_outcome(p, codes.get((p.topic, p.partition, p.broker), -1)) for p in places]
 
     def throttle(self, broker: int, bytes_per_s: int | None) -> None:
@@ -131,10 +131,10 @@ class LogDirsClient(Closing):
         """
         chosen = ",".join(paths)
         try:
-            heeded = self._profile(broker).cordons
+            supported = self._profile(broker).cordons
         except kafka_errors.KafkaError as error:
             raise _translated(error, f"the settings of broker {broker}") from error
-        if not heeded:
+        if not supported:
             raise Stop(f"broker {broker} to support {CORDON}", "a broker before 4.3", "upgrade it, or use no cordons")
         self._set(broker, CORDON, chosen or None)
 
@@ -180,19 +180,19 @@ class LogDirsClient(Closing):
 
     def _every(self, resources: Sequence[ConfigResource]) -> dict[int, Any]:
         """All requested descriptions, by broker."""
-        said = self._admin.describe_configs(resources, config_filter="all") if resources else {}
-        return {int(name): found for kind in said.values() for name, found in kind.items()}
+        results = self._admin.describe_configs(resources, config_filter="all") if resources else {}
+        return {int(name): found for kind in results.values() for name, found in kind.items()}
 
     def _set(self, broker: int, key: str, value: str | None) -> None:
         resource = ConfigResource(ConfigResourceType.BROKER, str(broker), {key: value})
         try:
             if value is None:
-                said = self._admin.reset_configs([resource], raise_on_unknown=False)
+                results = self._admin.reset_configs([resource], raise_on_unknown=False)
             else:
-                said = self._admin.alter_configs([resource], raise_on_unknown=False)
+                results = self._admin.alter_configs([resource], raise_on_unknown=False)
         except kafka_errors.KafkaError as error:
             raise _translated(error, f"{key} of broker {broker} set to {value}") from error
-        for answers in said.values():
+        for answers in results.values():
             for answer in answers.values():
                 if getattr(answer, "errno", 0):
                     raise Stop(
@@ -202,13 +202,13 @@ class LogDirsClient(Closing):
 
 def _broker(number: int, results: Sequence[Any], profile: Profile) -> Broker:
     place = {path: at for at, path in enumerate(profile.order)}
-    told = sorted(results, key=lambda r: place.get(r.log_dir, len(place)))
-    dirs = tuple(_dir(r) for r in told)
-    names = sorted({topic.name for r in told for topic in r.topics})
+    ordered = sorted(results, key=lambda r: place.get(r.log_dir, len(place)))
+    dirs = tuple(_dir(r) for r in ordered)
+    names = sorted({topic.name for r in ordered for topic in r.topics})
     code = {name: at for at, name in enumerate(names)}
     rows = [
         (code[topic.name], p.partition_index, home, p.partition_size, p.offset_lag, p.is_future_key)
-        for home, r in enumerate(told) for topic in r.topics for p in topic.partitions
+        for home, r in enumerate(ordered) for topic in r.topics for p in topic.partitions
     ]  # fmt: skip
     columns = np.array(rows, np.int64).reshape(-1, 6).T
     topic, partition, home = columns[:3].astype(np.int32)

@@ -32,10 +32,10 @@ def main(name: str) -> None:
 
 def pom(header: str) -> str:
     """A Maven project that depends on the roots of a lock."""
-    said = [tuple(line.split()[1:]) for line in header.splitlines()]
-    without = [coordinates for kind, coordinates in said if kind == "without"]
-    ask = "".join(_dependency(name, ["*:*"] if kind == "only" else without) for kind, name in said if kind in ROOTS)
-    versions = "".join(_dependency(name, [], _IMPORT) for kind, name in said if kind == "import")
+    entries = [tuple(line.split()[1:]) for line in header.splitlines()]
+    without = [coordinates for kind, coordinates in entries if kind == "without"]
+    ask = "".join(_dependency(name, ["*:*"] if kind == "only" else without) for kind, name in entries if kind in ROOTS)
+    versions = "".join(_dependency(name, [], _IMPORT) for kind, name in entries if kind == "import")
     return (
         "<project><modelVersion>4.0.0</modelVersion>"
         "<groupId>trueup</groupId><artifactId>relock</artifactId><version>1</version><packaging>pom</packaging>"

@@ -232,9 +232,9 @@ def test_ids_beyond_64_bits_are_told_and_hold_nothing_up(setting: Setting, early
     capture = capture or setting.capture()
     tree.ledger(3)
     setting.settled()
-    wait_until(lambda: paths[0] in capture.health().strange, WAIT_S, "the znode to be told")
+    wait_until(lambda: paths[0] in capture.health().invalid_paths, WAIT_S, "the znode to be told")
     tree.client.drop(paths[0], -1)
-    wait_until(lambda: paths[0] not in capture.health().strange, WAIT_S, "the znode to be forgotten")
+    wait_until(lambda: paths[0] not in capture.health().invalid_paths, WAIT_S, "the znode to be forgotten")
     assert (capture.health().synced, setting.journal.published()) == (True, [3])
 
 

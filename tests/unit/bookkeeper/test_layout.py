@@ -62,9 +62,9 @@ def test_no_ids_have_no_paths() -> None:
         ("INSTANCEID", (ZnodeKind.OTHER, -1)),
         ("00/0000/L0012/x", (ZnodeKind.OTHER, -1)),
         ("922/3372/0368/5477/L5807", (ZnodeKind.LEDGER, 2**63 - 1)),
-        ("922/3372/0368/5477/L5808", (ZnodeKind.STRANGE, -1)),
-        ("999/9999/9999/9999/L9999", (ZnodeKind.STRANGE, -1)),
-        ("underreplication/locks/urL9999999999999999999", (ZnodeKind.STRANGE, -1)),
+        ("922/3372/0368/5477/L5808", (ZnodeKind.INVALID_ID, -1)),
+        ("999/9999/9999/9999/L9999", (ZnodeKind.INVALID_ID, -1)),
+        ("underreplication/locks/urL9999999999999999999", (ZnodeKind.INVALID_ID, -1)),
         ("\N{ARABIC-INDIC DIGIT ONE}0/0000/L0012", (ZnodeKind.OTHER, -1)),
     ],
 )

@@ -16,16 +16,16 @@ PATHS = PulsarPaths()
     [
         ("t/ns/persistent/a", NodeLocation(NodeKind.MANAGED_LEDGER, "t/ns/persistent/a")),
         ("t/ns/persistent/a/sub%2Fx", NodeLocation(NodeKind.CURSOR, "t/ns/persistent/a", "sub%2Fx")),
-        ("t/ns/persistent/a/sub/more", NodeLocation(NodeKind.STRANGE, "t/ns/persistent/a")),
+        ("t/ns/persistent/a/sub/more", NodeLocation(NodeKind.AMBIGUOUS, "t/ns/persistent/a")),
         ("t/cluster/ns/persistent/a", NodeLocation(NodeKind.MANAGED_LEDGER, "t/cluster/ns/persistent/a")),
         ("t/cluster/ns/persistent/a/sub", NodeLocation(NodeKind.CURSOR, "t/cluster/ns/persistent/a", "sub")),
         ("t/ns/segment/a/0000-7fff-1", NodeLocation(NodeKind.MANAGED_LEDGER, "t/ns/segment/a/0000-7fff-1")),
         ("t/ns/segment/a/0000-7fff-1/sub", NodeLocation(NodeKind.CURSOR, "t/ns/segment/a/0000-7fff-1", "sub")),
-        ("t/ns/segment/a", NodeLocation(NodeKind.STRANGE, "t/ns/segment/a")),
+        ("t/ns/segment/a", NodeLocation(NodeKind.AMBIGUOUS, "t/ns/segment/a")),
         ("t/persistent/persistent/a", NodeLocation(NodeKind.MANAGED_LEDGER, "t/persistent/persistent/a")),
-        ("t", NodeLocation(NodeKind.STRANGE, "t")),
-        ("t/ns/persistent", NodeLocation(NodeKind.STRANGE, "t/ns/persistent")),
-        ("a/b/c/d", NodeLocation(NodeKind.STRANGE, "a/b/c/d")),
+        ("t", NodeLocation(NodeKind.AMBIGUOUS, "t")),
+        ("t/ns/persistent", NodeLocation(NodeKind.AMBIGUOUS, "t/ns/persistent")),
+        ("a/b/c/d", NodeLocation(NodeKind.AMBIGUOUS, "a/b/c/d")),
     ],
 )
 def test_the_path_of_a_node_tells_whose_it_is(path: str, place: NodeLocation) -> None:
@@ -41,7 +41,7 @@ POSITION = messages.Cursor(cursorsLedgerId=5).SerializeToString()
     ("below", "data", "place"),
     [
         ("", LISTING, NodeLocation(NodeKind.MANAGED_LEDGER, TWOFOLD)),
-        ("", b"", NodeLocation(NodeKind.STRANGE, TWOFOLD)),
+        ("", b"", NodeLocation(NodeKind.AMBIGUOUS, TWOFOLD)),
         ("", b"\xff", NodeLocation(NodeKind.MANAGED_LEDGER, TWOFOLD)),
         ("/a", POSITION, NodeLocation(NodeKind.CURSOR, TWOFOLD, "a")),
         ("/a", LISTING, NodeLocation(NodeKind.MANAGED_LEDGER, f"{TWOFOLD}/a")),

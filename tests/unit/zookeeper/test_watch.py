@@ -8,7 +8,7 @@ from kazoo.protocol.states import KazooState
 
 from trueup.connectors.zookeeper.client import NodeEvent
 from trueup.connectors.zookeeper.connection import Sink
-from trueup.connectors.zookeeper.watch import BURST_S, CALM_S, Heard, NodeWatch
+from trueup.connectors.zookeeper.watch import BURST_S, CALM_S, NodeWatch, PathEvent
 
 
 class Line:
@@ -95,7 +95,7 @@ def test_forgetting_asks_for_everything(line: Line, watch: NodeWatch) -> None:
 def test_the_newest_event_of_a_path_stands(line: Line, watch: NodeWatch) -> None:
     for zxid, kind in ((1, NodeEvent.CREATED), (2, NodeEvent.DATA), (3, NodeEvent.DELETED)):
         line.sink([(zxid, kind, "/r/a")])
-    assert watch.take() == {"/r/a": Heard(NodeEvent.DELETED, 3)}
+    assert watch.take() == {"/r/a": PathEvent(NodeEvent.DELETED, 3)}
 
 
 def test_what_was_put_back_gives_way_to_what_is_newer(line: Line, watch: NodeWatch) -> None:
@@ -104,7 +104,7 @@ def test_what_was_put_back_gives_way_to_what_is_newer(line: Line, watch: NodeWat
     taken = watch.take()
     line.sink([(3, NodeEvent.DELETED, "/r/a")])
     watch.put_back(taken)
-    assert watch.take() == {"/r/a": Heard(NodeEvent.DELETED, 3), "/r/b": Heard(NodeEvent.CREATED, 2)}
+    assert watch.take() == {"/r/a": PathEvent(NodeEvent.DELETED, 3), "/r/b": PathEvent(NodeEvent.CREATED, 2)}
 
 
 def test_noise_is_not_heard(line: Line, watch: NodeWatch) -> None:
@@ -137,13 +137,13 @@ def bursting(line: Line, clock: Clock) -> NodeWatch:
 
 def test_a_burst_is_left_alone_while_it_lasts(line: Line, bursting: NodeWatch) -> None:
     line.sink([(1, NodeEvent.CREATED, "/r/calm/a"), (2, NodeEvent.CREATED, "/r/b")])
-    assert bursting.take() == {"/r/b": Heard(NodeEvent.CREATED, 2)}
+    assert bursting.take() == {"/r/b": PathEvent(NodeEvent.CREATED, 2)}
 
 
 def test_a_burst_is_taken_when_it_is_over(line: Line, clock: Clock, bursting: NodeWatch) -> None:
     line.sink([(1, NodeEvent.CREATED, "/r/calm/a")])
     clock.now_s += CALM_S
-    assert bursting.take() == {"/r/calm/a": Heard(NodeEvent.CREATED, 1)}
+    assert bursting.take() == {"/r/calm/a": PathEvent(NodeEvent.CREATED, 1)}
 
 
 def test_a_burst_without_an_end_is_taken_in_pieces(line: Line, clock: Clock, bursting: NodeWatch) -> None:
@@ -160,7 +160,7 @@ def test_what_is_left_alone_is_behind_and_is_told_since_when(line: Line, clock: 
         line.sink([(1, NodeEvent.CREATED, "/r/calm/a")])
         clock.now_s += CALM_S / 4
     bursting.take()
-    assert (len(bursting), bursting.told_ms()) == (1, begun_s * 1_000)
+    assert (len(bursting), bursting.pending_ms()) == (1, begun_s * 1_000)
 
 
 def test_whoever_waits_is_woken_when_a_burst_is_over(line: Line, bursting: NodeWatch, clock: Clock) -> None:

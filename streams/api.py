@@ -85,14 +85,14 @@ class Application:
 
     def _spark(self, found: Mapping[str, StreamStatus], now_ms: int) -> Source:
         """The Spark session, judged by its queries: a session hangs if a query does not report for long."""
-        heard = self._listener.heard
+        event_ms = self._listener.last_event_ms
         if self.spark_ended:
-            ago_ms = now_ms - max(heard.values(), default=self._started_ms)
+            ago_ms = now_ms - max(event_ms.values(), default=self._started_ms)
             return Source("spark", "down", ago_ms, f"{self.spark_ended}; a new session starts")
         if not self.spark_ui:
             return Source("spark", "down", now_ms - self._started_ms, "starting")
         query = next((each.query for each in found.values() if each.query), "")
-        last_ms = heard.get(query) if query else max(heard.values(), default=None)
+        last_ms = event_ms.get(query) if query else max(event_ms.values(), default=None)
         age_ms = now_ms - (self._started_ms if last_ms is None else last_ms)
         silent = age_ms > SILENT_MS + max((each.silent_ms for each in found.values()), default=0)
         return Source("spark", "slow" if silent else "up", age_ms, self.spark_ui)

@@ -109,7 +109,7 @@ class Running:
 
     def _alive(self, query: str) -> None:
         for stream in self._streams.values():
-            stream.heard(query)
+            stream.alive(query)
 
     def _open_journal(self) -> Journal:
         chosen = self._settings.journal
@@ -192,7 +192,7 @@ def _keep_alive(broker: Kafka) -> None:
 @contextmanager
 def _threads_seen_to(supervisor: Supervisor) -> Iterator[None]:
     """Log errors that end threads of libraries; the supervisor does not start these."""
-    before, threading.excepthook = threading.excepthook, supervisor.died
+    before, threading.excepthook = threading.excepthook, supervisor.thread_died
     try:
         yield
     finally:
@@ -200,9 +200,9 @@ def _threads_seen_to(supervisor: Supervisor) -> Iterator[None]:
 
 
 @contextmanager
-def _signals(told: Callable[[], None]) -> Iterator[None]:
+def _signals(on_signal: Callable[[], None]) -> Iterator[None]:
     def halt(_number: int, _frame: FrameType | None) -> None:
-        told()
+        on_signal()
 
     before = {number: signal.signal(number, halt) for number in (signal.SIGTERM, signal.SIGINT)}
     try:

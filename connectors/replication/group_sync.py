@@ -131,26 +131,28 @@ class Groups:
     def sync(
         self,
         groups: Sequence[str],
-        ways: Mapping[LogId, OffsetMapping],
+        mappings: Mapping[LogId, OffsetMapping],
         reset: Collection[str] = (),
         change: bool = True,
     ) -> list[Checkpoint]:
-        """One pass over ``groups``: `carry` their current offsets."""
-        if not groups or not ways:
+        """One pass over ``groups``: `sync_commits` their current offsets."""
+        if not groups or not mappings:
             return []
         found = self._source.offsets(groups)
-        return self.carry(Commits(found, self._source.ids({place.topic for place in ways})), ways, reset, change)
+        return self.sync_commits(
+            Commits(found, self._source.ids({place.topic for place in mappings})), mappings, reset, change
+        )
 
-    def carry(
-        self, committed: Commits, ways: Mapping[LogId, OffsetMapping], reset: Collection[str] = (),
+    def sync_commits(
+        self, committed: Commits, mappings: Mapping[LogId, OffsetMapping], reset: Collection[str] = (),
         change: bool = True,
     ) -> list[Checkpoint]:  # fmt: skip
         """Commit the groups' source offsets at the target; the source is not queried. Offsets at the target never
         decrease, except for groups in ``reset``. Nothing is changed unless ``change``."""
-        if not committed.groups or not ways:
+        if not committed.groups or not mappings:
             return []
-        told = _translations(ways, committed.ids)
-        found = {group: _rows(group, here, ways, told) for group, here in committed.groups.items()}
+        translate = _translations(mappings, committed.ids)
+        found = {group: _rows(group, here, mappings, translate) for group, here in committed.groups.items()}
         if asked := self._unsure(found, reset):
             self._present |= self._target.offsets(asked)
             self._states = self._target.states()
@@ -158,11 +160,11 @@ class Groups:
         for group, translated in found.items():
             here, there = committed.groups[group], self._present.get(group, {})
             if isinstance(here, TrueupError) or isinstance(there, TrueupError):
-                rows += _failed(group, ways, str(here if isinstance(here, TrueupError) else there))
+                rows += _failed(group, mappings, str(here if isinstance(here, TrueupError) else there))
                 continue
             state, again = self._states.get(group, ""), group in reset
             rows += [_judged(row, there.get(row.target, NEVER), state, again) for row in translated]
-        return self._moved(rows, ways) if change else rows
+        return self._moved(rows, mappings) if change else rows
 
     def _unsure(self, found: Mapping[str, Sequence[Checkpoint]], reset: Collection[str]) -> list[str]:
         """Groups whose offsets at the target must be read, because they may have to be changed."""
@@ -177,7 +179,7 @@ class Groups:
             return False
         return all(row.translated <= there.get(row.target, NEVER) for row in rows)
 
-    def _moved(self, rows: Sequence[Checkpoint], ways: Mapping[LogId, OffsetMapping]) -> list[Checkpoint]:
+    def _moved(self, rows: Sequence[Checkpoint], mappings: Mapping[LogId, OffsetMapping]) -> list[Checkpoint]:
         """The rows after due offsets were committed."""
         due: dict[str, list[Checkpoint]] = {}
         for row in rows:
@@ -185,38 +187,38 @@ class Groups:
                 due.setdefault(row.group, []).append(row)
         names, done = list(due), dict[tuple[str, LogId], Checkpoint]()
         for start in range(0, len(names), TOGETHER):
-            found = self._set([row for name in names[start : start + TOGETHER] for row in due[name]], ways)
+            found = self._set([row for name in names[start : start + TOGETHER] for row in due[name]], mappings)
             done |= {(row.group, row.source): row for row in found}
         return [done.get((row.group, row.source), row) for row in rows]
 
-    def _set(self, rows: Sequence[Checkpoint], ways: Mapping[LogId, OffsetMapping]) -> list[Checkpoint]:
+    def _set(self, rows: Sequence[Checkpoint], mappings: Mapping[LogId, OffsetMapping]) -> list[Checkpoint]:
         """Commit due rows, with one request per group."""
         due: dict[str, dict[LogId, int]] = {}
         try:
-            rows = self._meant(rows, ways)
+            rows = self._meant(rows, mappings)
             for row in rows:
                 if row.action == "due":
                     due.setdefault(row.group, {})[row.target] = row.translated
-            told = self._target.commit(due) if due else {}
+            results = self._target.commit(due) if due else {}
         except TrueupError as error:
-            told = {row.group: error for row in rows}
-        if any(isinstance(one, TrueupError) for one in told.values()):
+            results = {row.group: error for row in rows}
+        if any(isinstance(one, TrueupError) for one in results.values()):
             self._ids_there = {}
-        for group, refusals in told.items():
+        for group, refusals in results.items():
             there = self._present.get(group)
             if not isinstance(refusals, TrueupError) and not isinstance(there, TrueupError):
                 moved = {to: at for to, at in due[group].items() if not refusals.get(to, "?")}
                 self._present[group] = {**(there or {}), **moved}
-        return [_done(row, told[row.group]) if row.action == "due" else row for row in rows]
+        return [_done(row, results[row.group]) if row.action == "due" else row for row in rows]
 
-    def _meant(self, rows: Sequence[Checkpoint], ways: Mapping[LogId, OffsetMapping]) -> list[Checkpoint]:
+    def _meant(self, rows: Sequence[Checkpoint], mappings: Mapping[LogId, OffsetMapping]) -> list[Checkpoint]:
         """The rows without offsets of topics that the target no longer has. Checked as late as possible: the target may
         have returned without its data since the maps were read."""
         topics = {row.target.topic for row in rows if row.action == "due"}
         if time.monotonic() - self._sure_s > SURE_S or not topics <= self._ids_there.keys():
             self._sure_s, self._ids_there = time.monotonic(), self._target.ids(topics | self._ids_there.keys())
         met = {(row.source, row.target) for row in rows}
-        gone = {to for source, to in met if not _same(ways[source].ids[1], self._ids_there.get(to.topic))}
+        gone = {to for source, to in met if not _same(mappings[source].ids[1], self._ids_there.get(to.topic))}
         return [
             row._replace(action="waiting", reason=f"{row.target.topic} at the target is not the copied topic")
             if row.action == "due" and row.target in gone
@@ -230,36 +232,36 @@ def _same(meant: str, found: str | None) -> bool:
     return not meant or found in ("", meant)
 
 
-Told = Callable[[LogId, int], tuple[Translation, int]]
+Translate = Callable[[LogId, int], tuple[Translation, int]]
 
 
-def _translations(ways: Mapping[LogId, OffsetMapping], ids: Mapping[str, str]) -> Told:
-    """`Way.translate` by source partition. ``ids``: of the topics in which offsets were committed. Results are cached,
-    because most groups commit the same few offsets."""
+def _translations(mappings: Mapping[LogId, OffsetMapping], ids: Mapping[str, str]) -> Translate:
+    """`OffsetMapping.translate` by source partition. ``ids``: of the topics in which offsets were committed. Results
+    are cached, because most groups commit the same few offsets."""
     meant: dict[LogId, OffsetMapping] = {}
 
     @cache
-    def told(source: LogId, offset: int) -> tuple[Translation, int]:
+    def translate(source: LogId, offset: int) -> tuple[Translation, int]:
         if source not in meant:
-            way = ways[source]
+            mapping = mappings[source]
             other = f"{source.topic} at the source is not the copied topic"
-            known = _same(way.ids[0], ids.get(source.topic))
-            meant[source] = way if known else replace(way, blocked_reason=other)
+            known = _same(mapping.ids[0], ids.get(source.topic))
+            meant[source] = mapping if known else replace(mapping, blocked_reason=other)
         return meant[source].translate(offset)
 
-    return told
+    return translate
 
 
-def _rows(group: str, here: Answer, ways: Mapping[LogId, OffsetMapping], told: Told) -> list[Checkpoint]:
+def _rows(group: str, here: Answer, mappings: Mapping[LogId, OffsetMapping], translate: Translate) -> list[Checkpoint]:
     """The desired rows at the target; the present offsets there are not known yet."""
     if isinstance(here, TrueupError):
         return []
     rows = []
     for source, offset in sorted(here.items()):
-        if (way := ways.get(source)) is not None:
-            found, lag = told(source, offset)
+        if (mapping := mappings.get(source)) is not None:
+            found, lag = translate(source, offset)
             known = NEVER if found.offset is None else found.offset
-            rows.append(Checkpoint(group, source, way.to, offset, known, NEVER, lag, "waiting", found.reason))
+            rows.append(Checkpoint(group, source, mapping.to, offset, known, NEVER, lag, "waiting", found.reason))
     return _least(rows)
 
 
@@ -292,8 +294,8 @@ def _judged(row: Checkpoint, present: int, state: str, reset: bool) -> Checkpoin
     return _with(row, present, "due", row.reason)
 
 
-def _done(row: Checkpoint, told: Refusals) -> Checkpoint:
-    refusal = str(told) if isinstance(told, TrueupError) else told.get(row.target, "no response")
+def _done(row: Checkpoint, result: Refusals) -> Checkpoint:
+    refusal = str(result) if isinstance(result, TrueupError) else result.get(row.target, "no response")
     return _with(row, row.present, "failed" if refusal else "moved", refusal)
 
 
@@ -302,5 +304,8 @@ def _with(row: Checkpoint, present: int, action: str, reason: str = "") -> Check
     return Checkpoint(*row[:5], present, row.lag, action, reason)
 
 
-def _failed(group: str, ways: Mapping[LogId, OffsetMapping], reason: str) -> list[Checkpoint]:
-    return [Checkpoint(group, source, way.to, NEVER, action="failed", reason=reason) for source, way in ways.items()]
+def _failed(group: str, mappings: Mapping[LogId, OffsetMapping], reason: str) -> list[Checkpoint]:
+    return [
+        Checkpoint(group, source, mapping.to, NEVER, action="failed", reason=reason)
+        for source, mapping in mappings.items()
+    ]

@@ -128,7 +128,7 @@ class BookKeeper:
                     self.connect,
                     self._root,
                     f"trueup-{socket.gethostname()}",
-                    self._told,
+                    self._follow_orders,
                     int(chosen.placement.grace_s),
                 )
                 self._vote.start(self._run)
@@ -137,7 +137,7 @@ class BookKeeper:
                 self._vote = None
                 self._keeper.wait_for(0)
 
-    def _told(self, orders: AuditorOrders) -> None:
+    def _follow_orders(self, orders: AuditorOrders) -> None:
         """While Trueup holds the vote, operators' orders to the Auditor are for Trueup."""
         self._keeper.wait_for(orders.delay_s * 1000)
         if orders.audit:
@@ -264,7 +264,10 @@ class BookKeeper:
         client, paths = self.session(), self._capture.paths
         found = presence(asked, Addresses(client, paths), ASK_S, reasons=reasons, tls=self._tls)
         silent = {
-            bookie for said in found.values() for bookie, answer in said.items() if answer is PresenceAnswer.SILENT
+            bookie
+            for answers in found.values()
+            for bookie, answer in answers.items()
+            if answer is PresenceAnswer.SILENT
         }
         # A bookie without a cookie was decommissioned: if it returns, it is empty.
         retired = {bookie for bookie in silent if client.look(f"{paths.cookies}/{bookie}") is None}
@@ -272,9 +275,9 @@ class BookKeeper:
             ledger: {
                 bookie: "still has it" if answer is PresenceAnswer.HELD
                 else reasons.get((ledger, bookie), "no response")
-                for bookie, answer in said.items() if answer is not PresenceAnswer.GONE and bookie not in retired
+                for bookie, answer in answers.items() if answer is not PresenceAnswer.GONE and bookie not in retired
             }
-            for ledger, said in found.items()
+            for ledger, answers in found.items()
         }  # fmt: skip
 
     def describe(self, ledger: int) -> tuple[LedgerRecord, Ledgers]:

@@ -22,11 +22,11 @@ class ZooKeeperMetrics(Part):
         """A listener for one more session, called with kazoo's new states: CONNECTED, SUSPENDED, LOST."""
         states = [""]
 
-        def heard(state: str) -> None:
+        def on_state(state: str) -> None:
             before, states[0] = states[0], state.lower()
             if states[0] == "connected" and before:
                 self.reconnects.at().inc()
             for known in SESSION_STATES:
                 self.sessions.at(known).inc((states[0] == known) - (before == known))
 
-        return heard
+        return on_state

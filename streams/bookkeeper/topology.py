@@ -48,7 +48,7 @@ class Keeper:
         self._journal, self._live, self._clock = journal, live, clock
         self._lock = threading.RLock()
         self._seen: Sequence[Sighting] | None = None
-        self._strange: frozenset[str] = frozenset()
+        self._unregistered: frozenset[str] = frozenset()
         self._due_ms: int | None = None
         self.again_ms: int | None = None
         self._unpublished = True
@@ -71,12 +71,12 @@ class Keeper:
             self._seen = sightings
             self.settle()
 
-    def strange(self, bookies: Sequence[str]) -> None:
+    def add_unregistered(self, bookies: Sequence[str]) -> None:
         """Add bookies that ledgers name and that were never registered: the cookie was removed, or the bookie is new
         and not listed yet. They have the same grace as any missing bookie."""
         with self._lock:
-            if not self._strange.issuperset(bookies):
-                self._strange |= set(bookies)
+            if not self._unregistered.issuperset(bookies):
+                self._unregistered |= set(bookies)
                 self._unnamed = None
                 self.settle()
 
@@ -126,8 +126,8 @@ class Keeper:
             policy = replace(policy, grace_ms=0) if at_once else policy
             if unnamed and self.topology is not None:
                 lost = {bookie.id for bookie in self.topology.bookies if bookie.status is Status.LOST}
-                self._strange -= lost
-            unregistered = self._strange.difference(sighting.bookie for sighting in self._seen)
+                self._unregistered -= lost
+            unregistered = self._unregistered.difference(sighting.bookie for sighting in self._seen)
             seen = [*self._seen, *(Sighting(name, None, "", False, 0) for name in sorted(unregistered))]
             settled = settle(seen, self.topology, policy, self._clock())
             self._due_ms, self.notes = settled.next_ms, tuple(settled.notes)

@@ -32,8 +32,8 @@ print(self_test(pickle.load(sys.stdin.buffer)))
 def runtime() -> Check:
     """A Java version that Spark and Kafka support."""
     place = java()
-    said = subprocess.run([place, "-version"], capture_output=True, text=True, timeout=60, check=False)
-    return ok("java", f"Java {feature_version(said.stdout + said.stderr)} at {place}")
+    result = subprocess.run([place, "-version"], capture_output=True, text=True, timeout=60, check=False)
+    return ok("java", f"Java {feature_version(result.stdout + result.stderr)} at {place}")
 
 
 def jars(settings: Settings, progress: Callable[[str], None]) -> Check:

@@ -81,7 +81,7 @@ def invoke(arguments: Sequence[str]) -> int:
         click.echo("interrupted", err=True)
         return codes.INTERRUPTED
     except TrueupError as error:
-        click.echo(as_json(error) if for_programs(arguments) else told(error), err=True)
+        click.echo(as_json(error) if for_programs(arguments) else error_text(error), err=True)
         return codes.code_of(error)
     return code if isinstance(code, int) else codes.OK
 
@@ -101,7 +101,7 @@ def as_json(error: TrueupError) -> str:
     return json.dumps({"error": {**found, **problems}})
 
 
-def told(error: TrueupError) -> str:
+def error_text(error: TrueupError) -> str:
     """An error as text."""
     if isinstance(error, BadSettings):
         lines = "\n".join(f"  {problem}" for problem in error.problems)

@@ -45,16 +45,16 @@ def try_operator(spark: SparkSession, place: Path) -> None:
     rows = [(LEDGER, ledger_key(1), encode("ledgers", _LEDGER)), (TOPOLOGY, b"topology", topology_bytes(topology))]
     records = "kind int, key binary, value binary"
     spark.createDataFrame(rows, records).coalesce(1).write.parquet(str(place / "records"))
-    said: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] = []
     query = (
         fold(spark.readStream.schema(records).parquet(str(place / "records")), 1)
         .writeStream.outputMode("update")
-        .foreachBatch(lambda frame, _batch: said.extend(frame.toArrow().to_pylist()))
+        .foreachBatch(lambda frame, _batch: results.extend(frame.toArrow().to_pylist()))
         .option("checkpointLocation", f"file://{place / 'checkpoint'}")
         .trigger(availableNow=True)
         .start()
     )
     query.awaitTermination(120)
-    found = [int(i) for row in said for i in answer_of(row)[1].findings["ledger"]]
+    found = [int(i) for row in results for i in answer_of(row)[1].findings["ledger"]]
     if found != [1]:
         raise Stop("a finding of the one ledger on one rack", f"{found}", "reinstall the locked requirements and jars")

@@ -179,23 +179,23 @@ def reference(sections: Sections = NONE) -> str:
         if entry:
             name, *more = TABLES[spec.name]
             lines += [*_comment(str(entry.__doc__), ""), f"#{spec.name}:", f"  #{name}:"]
-            lines += [line for leaf in fields(entry) for line in _told(leaf, spec.name, "    ")]
+            lines += [line for leaf in fields(entry) for line in _setting(leaf, spec.name, "    ")]
             lines += [f"  #{line}" for line in more]
         elif is_dataclass(kind):
             lines += _section(spec.name, kind)
         else:
-            lines += _told(spec, "", "")
+            lines += _setting(spec, "", "")
     for section, cls in sections.items():
         lines += ["", *_section(section, cls)]
     return "\n".join(lines) + "\n"
 
 
 def _section(name: str, kind: Any) -> list[str]:
-    told = [line for leaf in fields(kind) for line in _told(leaf, name, "  ")]
-    return [*_comment(str(kind.__doc__), ""), f"{name}:", *told]
+    lines = [line for leaf in fields(kind) for line in _setting(leaf, name, "  ")]
+    return [*_comment(str(kind.__doc__), ""), f"{name}:", *lines]
 
 
-def _told(spec: Field[Any], section: str, indent: str) -> list[str]:
+def _setting(spec: Field[Any], section: str, indent: str) -> list[str]:
     comment, example = _comment(_meaning(spec), indent), EXAMPLES.get(f"{section}.{spec.name}")
     if example is not None:
         return [*comment, f"{indent}{'#' if section in TABLES else ''}{spec.name}: {example}"]

@@ -41,7 +41,7 @@ class Live:
     def follow(self, stop: threading.Event) -> None:
         """Apply changes until ``stop``. Blocks. Listeners are called first, because a failure may have ended the last
         call before all of them were."""
-        self._tell()
+        self._notify()
         self._journal.follow("config", stop, self._seen, self._refuse)
 
     def set(self, name: str, value: Any) -> Any:
@@ -78,9 +78,9 @@ class Live:
             self.refused.pop(name, None)
             self._overlay, self.now = overlay, settings
             self._changed.notify_all()
-        self._tell()
+        self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for listener in self.listeners:
             listener()
 

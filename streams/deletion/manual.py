@@ -115,7 +115,7 @@ class OrderedDeletions:
     def load(self) -> None:
         """Load the orders of earlier runs."""
         self.markers.load()
-        self.markers.hear(0, 0, _leaks([]))
+        self.markers.apply(0, 0, _leaks([]))
 
     def reconcile(self) -> None:
         """Do what is due. A reason that blocks it is reported as ``markers.blocked_reason``."""
@@ -153,7 +153,7 @@ class OrderedDeletions:
             (ledger, known[ledger].since_ms, known[ledger].ctime_ms, known[ledger].length, version)
             for ledger, version in zip(there.ledger.tolist(), there.version.tolist(), strict=True)
         ]
-        self.markers.hear(0, 0, _leaks([*rows, *fresh]))
+        self.markers.apply(0, 0, _leaks([*rows, *fresh]))
 
 
 def _leaks(rows: Sequence[tuple[int, ...]]) -> Leaks:

@@ -98,7 +98,7 @@ class OrphanObjects:
         if any(stray.rule == LOST and stray.ledger not in known for stray in self._found[name]):
             every_ms = min(every_ms, int(policy.missing_s * 1000))  # a second listing must confirm it
         self._failures[name], self._due_ms[name] = 0, self._clock() + every_ms
-        self._say()
+        self._report()
 
     def _all(self) -> dict[int, Stray]:
         """Findings by ledger. Missing objects rank before orphan objects, undeletable ones before deletable ones."""
@@ -111,7 +111,7 @@ class OrphanObjects:
                 found[stray.ledger] = before._replace(parts=before.parts + stray.parts)
         return found
 
-    def _say(self) -> None:
+    def _report(self) -> None:
         if self._found.keys() != self._stores.keys():
             return  # findings of a store that is not listed yet would look deleted
         found = self._all()
@@ -121,14 +121,14 @@ class OrphanObjects:
         for at, (ledger, stray) in enumerate(sorted(found.items())):
             code = LEAK_RULES.code(stray.rule)
             since_ms = max(part.since_ms for part in stray.parts) or self._since[ledger]
-            said = {
+            row = {
                 "ledger": ledger, "since_ms": since_ms, "length": sum(part.size for part in stray.parts),
                 "version": VERSION, "owner": names.setdefault(stray.owner, len(names)), "component": Component.DATA,
                 "verdict": LEAK_RULES[code].verdict, "rule": code,
             }  # fmt: skip
-            for name, value in said.items():
+            for name, value in row.items():
                 rows[name][at] = value
-        self.markers.hear(0, 0, Leaks(rows, tuple(names), 0))
+        self.markers.apply(0, 0, Leaks(rows, tuple(names), 0))
 
     def shown(self, ledger: int) -> list[str]:
         """Orphan and missing objects of a ledger, with their size."""

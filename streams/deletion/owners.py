@@ -122,8 +122,8 @@ def _decoder(paths: LedgerPaths, clock: Callable[[], int]) -> Callable[[int, byt
 
 def record_of(node: Pointers) -> dict[str, object]:
     """A node as a record of the topic ``owners``."""
-    said = {name: value for name, value in node._asdict().items() if name != "copies"}
-    return {**said, "ledgers": list(node.ledgers), "dropped": list(node.dropped), "status": int(node.status)}
+    values = {name: value for name, value in node._asdict().items() if name != "copies"}
+    return {**values, "ledgers": list(node.ledgers), "dropped": list(node.dropped), "status": int(node.status)}
 
 
 def known(journal: Journal) -> tuple[dict[str, int], int]:

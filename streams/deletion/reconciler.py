@@ -83,10 +83,10 @@ class DeletionReconciler:
         self._check, self._topic = check, topic
         self._acting = threading.RLock()
         self.lock = threading.RLock()
-        self._heard: dict[int, Leaks] = {}
+        self._answers: dict[int, Leaks] = {}
         self._view: Sequence[Leaks] | None = None
         self._epochs: dict[int, int] = {}
-        self._said: Mapping[int, Leak] | None = None
+        self._leaks: Mapping[int, Leak] | None = None
         self.markers: dict[int, Deletion] = {}
         self.history = history or History()
         self.blocked_reason = "starting"
@@ -105,12 +105,12 @@ class DeletionReconciler:
     def batch(self, frame: DataFrame, _batch: int) -> None:
         """Sink of the deletion stream; idempotent."""
         for row in frame.toArrow().to_pylist():
-            self.hear(*leaks_of(row))
+            self.apply(*leaks_of(row))
 
-    def hear(self, bucket: int, epoch: int, leaks: Leaks) -> None:
+    def apply(self, bucket: int, epoch: int, leaks: Leaks) -> None:
         """Apply the answer of one bucket; ``epoch`` -1: without a request."""
         with self.lock:
-            self._heard[bucket], self._view, self._said = leaks, None, None
+            self._answers[bucket], self._view, self._leaks = leaks, None, None
             self._epochs[bucket] = max(epoch, self._epochs.get(bucket, -1))
 
     @property
@@ -123,7 +123,7 @@ class DeletionReconciler:
         """The answers of all buckets. A missing ledger is included only after ``deletion.missing_s``."""
         with self.lock:
             if self._view is None:
-                self._view = agreed(list(self._heard.values()))
+                self._view = agreed(list(self._answers.values()))
             before_ms = self._clock() - int(self._policy().missing_s * 1000)
             return [settled(part, before_ms) for part in self._view]
 
@@ -154,13 +154,13 @@ class DeletionReconciler:
 
     def _observe(self, now_ms: int) -> None:
         """Apply the view to the deletions, and create new ones."""
-        policy, said = self._policy(), self._due()
-        looked = sorted(m.ledger for m in self.markers.values() if _unsure(m, m.ledger in said))
+        policy, leaks = self._policy(), self._due()
+        looked = sorted(m.ledger for m in self.markers.values() if _unsure(m, m.ledger in leaks))
         there = self._target.find(looked) if looked else {}
         grace_ms, retry_ms = int(policy.grace_s * 1000), int(policy.retry_s * 1000)
         changed, resting = [], list[tuple[Deletion, Deletion]]()
         for ledger, marker in self.markers.items():
-            leak = said.get(ledger)
+            leak = leaks.get(ledger)
             if leak is None and marker.stage is DeletionStage.GONE:
                 continue
             stale = marker.stage in ORDERED and ledger not in there
@@ -176,7 +176,7 @@ class DeletionReconciler:
                 changed.append(after)
         changed += self._verified(resting, retry_ms, now_ms)
         if policy.mode != "observe":
-            changed += self._begun(said, policy, now_ms)
+            changed += self._begun(leaks, policy, now_ms)
         self._take(changed)
 
     def _verified(
@@ -197,20 +197,20 @@ class DeletionReconciler:
     def _due(self) -> Mapping[int, Leak]:
         """Ledgers that may be deleted, by id."""
         with self.lock:
-            if self._said is None:
-                self._said = {leak.ledger: leak for part in self.view() for leak in _drifted(part)}
-            return self._said
+            if self._leaks is None:
+                self._leaks = {leak.ledger: leak for part in self.view() for leak in _drifted(part)}
+            return self._leaks
 
-    def _begun(self, said: Mapping[int, Leak], policy: DeletionSettings, now_ms: int) -> list[Deletion]:
+    def _begun(self, leaks: Mapping[int, Leak], policy: DeletionSettings, now_ms: int) -> list[Deletion]:
         """New deletions of unreferenced ledgers that still exist, with all places that ever stored them."""
         room = min(AT_ONCE, policy.max_markers - len(self.markers))
-        if room <= 0 or len(said.keys() - self.markers.keys()) == 0:
+        if room <= 0 or len(leaks.keys() - self.markers.keys()) == 0:
             return []
-        fresh = sorted((leak.since_ms, ledger) for ledger, leak in said.items() if ledger not in self.markers)[:room]
+        fresh = sorted((leak.since_ms, ledger) for ledger, leak in leaks.items() if ledger not in self.markers)[:room]
         there = self._target.find(sorted(ledger for _, ledger in fresh))
         return [
             Deletion(**leak._asdict(), at_ms=now_ms, bookies=item.places)
-            for ledger, item in there.items() if (leak := said[ledger]).version == item.version
+            for ledger, item in there.items() if (leak := leaks[ledger]).version == item.version
         ]  # fmt: skip
 
     def _delete(self, now_ms: int) -> None:
@@ -241,8 +241,8 @@ class DeletionReconciler:
         first_ms, changed = int(self._policy().confirm_s * 1000), []
         for marker in asked:
             left = held[marker.ledger]
-            said = "; ".join(f"{bookie}: {what}" for bookie, what in left.items())
-            changed.append(answered(marker, left, self._clock(), first_ms, said))
+            detail = "; ".join(f"{bookie}: {what}" for bookie, what in left.items())
+            changed.append(answered(marker, left, self._clock(), first_ms, detail))
         self._take(changed)
 
     def _rate(self, policy: DeletionSettings, now_ms: int) -> int:
@@ -252,9 +252,11 @@ class DeletionReconciler:
     def approve(self, ledgers: Sequence[int]) -> list[int]:
         """Approve these marked deletions. Raises `Refused` for others."""
         with self._acting:
-            strange = [i for i in ledgers if i not in self.markers or self.markers[i].stage is not DeletionStage.MARKED]
-            if strange:
-                raise Refused("ledgers whose deletion is marked", f"{strange}", "run `trueup plan` again")
+            unmarked = [
+                i for i in ledgers if i not in self.markers or self.markers[i].stage is not DeletionStage.MARKED
+            ]
+            if unmarked:
+                raise Refused("ledgers whose deletion is marked", f"{unmarked}", "run `trueup plan` again")
             self._take([self.markers[i]._replace(approved=True) for i in ledgers])
             return list(ledgers)
 
@@ -270,13 +272,13 @@ class DeletionReconciler:
         self._doubted = set()
         with self.lock:
             for marker in made.values():
-                self._tell(marker)
+                self._report(marker)
                 if marker.stage in ENDS:
                     self.markers.pop(marker.ledger, None)
                 else:
                     self.markers[marker.ledger] = marker
 
-    def _tell(self, marker: Deletion) -> None:
+    def _report(self, marker: Deletion) -> None:
         before = self.markers.get(marker.ledger)
         if before is not None and before.stage is marker.stage:
             return
@@ -290,10 +292,14 @@ class DeletionReconciler:
             return Counter(marker.stage.value for marker in self.markers.values())
 
 
-def _unsure(marker: Deletion, said: bool) -> bool:
+def _unsure(marker: Deletion, unreferenced: bool) -> bool:
     """Whether a deletion's ledger must be read: the view may still contain it after its deletion, and a ledger that the
     view no longer contains may be deleted or in use."""
-    return said if marker.stage is DeletionStage.GONE else not said or marker.stage is DeletionStage.DELETING
+    return (
+        unreferenced
+        if marker.stage is DeletionStage.GONE
+        else not unreferenced or marker.stage is DeletionStage.DELETING
+    )
 
 
 def _drifted(part: Leaks) -> Iterator[Leak]:

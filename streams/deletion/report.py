@@ -92,8 +92,8 @@ class DeletionReport:
         """Why deletions are blocked, and which stores are not listed."""
         policy, blocked_reason = self._policy(), self._markers.blocked_reason
         stores = self._strays.problems if self._strays else {}
-        told = [f"store {name} is not listed: {problem}" for name, problem in sorted(stores.items())]
-        return told + (
+        problems = [f"store {name} is not listed: {problem}" for name, problem in sorted(stores.items())]
+        return problems + (
             [f"deletions are blocked: {blocked_reason}"] if blocked_reason and policy.mode != "observe" else []
         )
 

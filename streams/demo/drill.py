@@ -119,10 +119,10 @@ class Drill:
         self.result.fragmented = len(self._writing)
         wait_until(lambda: self._truth.registered("/rack2") == 0, 180, "the bookies of rack 2 to be gone")
         self._say("BookKeeper re-replicates onto rack 1, the only rack left")
-        told = Told(self._say)
-        while (left := len(self._truth.short_of("/rack2", 3))) and told.still_s < STUCK_S:
+        progress = ChangePrinter(self._say)
+        while (left := len(self._truth.short_of("/rack2", 3))) and progress.still_s < STUCK_S:
             self._look()
-            told(f"  {left} ledgers have a member on the lost rack", left)
+            progress(f"  {left} ledgers have a member on the lost rack", left)
             time.sleep(0.25)
 
     def _get_rack_2_back(self) -> None:
@@ -144,17 +144,17 @@ class Drill:
 
     def _let_trueup_work(self, trueup: Trueup) -> None:
         trueup.begin()
-        told, deadline, calm, first = Told(self._say), time.monotonic() + GIVE_UP_S, 0.0, True
+        progress, deadline, calm, first = ChangePrinter(self._say), time.monotonic() + GIVE_UP_S, 0.0, True
         while time.monotonic() < deadline and calm < QUIET_S:
             status = self._look()
             if status is not None:
                 if first and status["counts"]["drifted"]:
                     first = False
-                    self._tell_order(trueup)
-                told(_line(status), _line(status))
-            if told.still_s >= FORGOTTEN_S and status is not None and status["marks"]["ours"]:
+                    self._print_order(trueup)
+                progress(_line(status), _line(status))
+            if progress.still_s >= FORGOTTEN_S and status is not None and status["marks"]["ours"]:
                 self._restart_workers()
-                told = Told(self._say)
+                progress = ChangePrinter(self._say)
             done = status is not None and not status["counts"]["drifted"] and not status["marks"]["ours"]
             calm = calm + POLL_S if done and self._truth.on_one_rack() <= set(trueup.blocked) else 0.0
             time.sleep(POLL_S)
@@ -175,7 +175,7 @@ class Drill:
         self._cluster.stop("autorecovery")
         self._cluster.start("autorecovery")
 
-    def _tell_order(self, trueup: Trueup) -> None:
+    def _print_order(self, trueup: Trueup) -> None:
         for row in trueup.riskiest(3):
             self._say(f"  highest risk: ledger {row['ledger']}, {row['copies']} copies on {row['racks']} rack")
 
@@ -194,20 +194,20 @@ class Drill:
         self.result.fenced = len(self._truth.not_open({handle.ledger for handle in self._idle}))
 
 
-class Told:
+class ChangePrinter:
     """Prints changes with a minimum interval, and measures the time since the last change."""
 
     def __init__(self, say: Say) -> None:
-        self._say, self._seen, self._unsaid = say, object(), False
-        self._moved = self._said = time.monotonic() - SAY_EVERY_S
+        self._say, self._seen, self._pending = say, object(), False
+        self._moved = self._printed_s = time.monotonic() - SAY_EVERY_S
 
     def __call__(self, text: str, state: object) -> None:
         """Print ``text`` if ``state`` has changed."""
         now = time.monotonic()
         if state != self._seen:
-            self._seen, self._moved, self._unsaid = state, now, True
-        if self._unsaid and now - self._said >= SAY_EVERY_S:
-            self._said, self._unsaid = now, False
+            self._seen, self._moved, self._pending = state, now, True
+        if self._pending and now - self._printed_s >= SAY_EVERY_S:
+            self._printed_s, self._pending = now, False
             self._say(text)
 
     @property
@@ -218,8 +218,8 @@ class Told:
 
 def _line(status: dict[str, Any]) -> str:
     counts, marks = status["counts"], status["marks"]
-    said = "  ".join(f"{verdict} {counts[verdict]}" for verdict in ("true", "drifted", "blocked"))
-    return f"  {said}  marks outstanding {marks['outstanding']}"
+    text = "  ".join(f"{verdict} {counts[verdict]}" for verdict in ("true", "drifted", "blocked"))
+    return f"  {text}  marks outstanding {marks['outstanding']}"
 
 
 def drill(root: Path, with_trueup: bool, ledgers: int, wait_s: float, say: Say) -> DrillResult:

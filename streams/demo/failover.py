@@ -24,7 +24,7 @@ from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.servers.kafka import SET, Kafka
 from trueup.streams.demo import shop
 from trueup.streams.demo.application import Application
-from trueup.streams.demo.rack_drill import fetch, teller
+from trueup.streams.demo.rack_drill import fetch, printer
 from trueup.streams.demo.shop import GROUP, PARTITIONS, TOPIC, Billing, Log, ShopOrders
 from trueup.streams.runtime.spark.session import line
 
@@ -77,7 +77,7 @@ def main() -> int:
     err = Console(stderr=True, highlight=False, soft_wrap=True)
     fetch(err, (SET, line().jars))
     with tempfile.TemporaryDirectory(prefix="trueup-failover-") as place:
-        result = run(Path(place), teller(err))
+        result = run(Path(place), printer(err))
     Console(highlight=False).print(screen(result))
     return 0 if result.right else 1
 
@@ -242,12 +242,12 @@ class Failover:
 
     def _watch(self, seconds: float) -> None:
         """Wait, and print the progress of the links."""
-        until, said = time.monotonic() + seconds, 0.0
+        until, printed_s = time.monotonic() + seconds, 0.0
         while time.monotonic() < until:
             self._look()
-            if time.monotonic() - said >= 2.0:
-                said = time.monotonic()
-                self._tell()
+            if time.monotonic() - printed_s >= 2.0:
+                printed_s = time.monotonic()
+                self._print()
             time.sleep(LOOK_S)
 
     def _wait(self, what: str, condition: Callable[[], bool], limit_s: float = LIMIT_S) -> None:
@@ -263,10 +263,10 @@ class Failover:
             self._links = {row["link"]: row for row in status["links"]}
             self.result.lag.append(sum(row["lag_records"] for row in self._links.values()))
 
-    def _tell(self) -> None:
-        told = [f"{name}: copied {row['copied']:,}, loops prevented {row['dropped']:,}, behind {row['lag_records']:,}"
+    def _print(self) -> None:
+        lines = [f"{name}: copied {row['copied']:,}, loops prevented {row['dropped']:,}, behind {row['lag_records']:,}"
                 for name, row in self._links.items()]  # fmt: skip
-        self._say(f"  acknowledged {self._orders.count:,}  {';  '.join(told)}")
+        self._say(f"  acknowledged {self._orders.count:,}  {';  '.join(lines)}")
 
 
 def keys(log: Log) -> set[str]:
@@ -323,8 +323,8 @@ def screen(result: FailoverResult) -> Table:
         f"records behind, at most {max(result.lag, default=0):,}": spark(result.lag),
         "the drill took": f"{result.took_s:.1f} s",
     }
-    for what, said in rows.items():
-        table.add_row(what, said)
+    for what, value in rows.items():
+        table.add_row(what, value)
     for text in result.wrong:
         table.add_row("[red]" + text, "")
     return table

@@ -22,7 +22,7 @@ from trueup.connectors.sandbox.servers.objects import CREDENTIALS, REGION
 from trueup.state.common.errors import TrueupError
 from trueup.state.deletion.orphan_objects import STRAYS
 from trueup.streams.demo.application import Application
-from trueup.streams.demo.rack_drill import fetch, seconds, teller
+from trueup.streams.demo.rack_drill import fetch, printer, seconds
 from trueup.streams.runtime.format import short, size
 from trueup.streams.runtime.spark.session import line
 
@@ -72,7 +72,7 @@ def main() -> int:
     err = Console(stderr=True, highlight=False, soft_wrap=True)
     fetch(err, (SET, OFFLOADER, "bookkeeper-4.17.3", "kafka-4.3.1", line().jars))
     with tempfile.TemporaryDirectory(prefix="trueup-leak-") as place:
-        result = run(Path(place), teller(err))
+        result = run(Path(place), printer(err))
     out = Console(highlight=False, soft_wrap=True)
     for table in screens(result):
         out.print(table)
@@ -180,7 +180,7 @@ class Leak:
             self._say("starting Trueup in mode observe")
             begun = time.monotonic()
             wanted = self._going | self._staying
-            wait_until(lambda: _told(trueup, wanted), LIMIT_S, "the unreferenced ledgers to be found")
+            wait_until(lambda: _are_found(trueup, wanted), LIMIT_S, "the unreferenced ledgers to be found")
             self.result.first_s = time.monotonic() - begun
             self._note(_rows(trueup), wanted)
             self._say(f"mode enforce: each is deleted after {GRACE_S:.0f} s without reference and another check")
@@ -199,7 +199,7 @@ class Leak:
             self._say(f"  {short(rule)}: {count} ledgers, {size(length)}, of {owner or 'an unknown owner'}")
 
     def _follow(self, trueup: Deleting, count: int) -> None:
-        told, deadline, objects = "", time.monotonic() + LIMIT_S, list[str]()
+        printed, deadline, objects = "", time.monotonic() + LIMIT_S, list[str]()
         while (self.result.confirmed < count or not objects) and time.monotonic() < deadline:
             trueup.approve()
             stages = trueup.markers()
@@ -207,8 +207,8 @@ class Leak:
             objects = [rule for rule in done if rule in STRAYS]
             self.result.confirmed = len(done) - len(objects)
             text = "  ".join(f"{stage} {number}" for stage, number in sorted(stages.items()))
-            if text != told:
-                told = text
+            if text != printed:
+                printed = text
                 self._say(f"  {text}  confirmed {self.result.confirmed}")
             time.sleep(LOOK_S)
 
@@ -262,7 +262,7 @@ def _drop(pulsar: SandboxPulsar, name: str) -> list[int]:
     return (forgetting.drop_offloaded if name == topic(OFFLOADED) else forgetting.truncate)(pulsar, name)
 
 
-def _told(trueup: Deleting, wanted: set[int]) -> bool:
+def _are_found(trueup: Deleting, wanted: set[int]) -> bool:
     """Whether these ledgers are reported, and objects too."""
     rows = _rows(trueup)
     return wanted <= {row["ledger"] for row in rows} and any(row["rule"] in STRAYS for row in rows)

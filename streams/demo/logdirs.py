@@ -24,7 +24,7 @@ from trueup.state.logdirs.model import Broker as Seen
 from trueup.state.logdirs.snapshot import Directory, Observed, observed
 from trueup.streams.demo.application import Application
 from trueup.streams.demo.picture import Shot, lines, name, svg
-from trueup.streams.demo.rack_drill import fetch, teller
+from trueup.streams.demo.rack_drill import fetch, printer
 from trueup.streams.demo.volumes import DemoBroker, Volumes
 from trueup.streams.runtime.spark.session import line
 
@@ -33,7 +33,7 @@ SIZES = {"small": 128 * MB, "medium": 192 * MB, "large": 384 * MB}
 TARGET, THROTTLE = 0.1, 10 * MB
 OLD, NEW = ("orders", 12, 27 * MB), ("payments", 6, 4 * MB)
 RECORD = 100_000
-LIMIT_S, TELL_S = 120.0, 2.0
+LIMIT_S, PRINT_S = 120.0, 2.0
 CLUSTER, NODE = "shop", 1
 Say = Callable[[str], None]
 
@@ -65,7 +65,7 @@ def main(picture: Path) -> int:
     err = Console(stderr=True, highlight=False, soft_wrap=True)
     fetch(err, (SET, line().jars))
     with tempfile.TemporaryDirectory(prefix="trueup-logdirs-") as place:
-        result = run(Path(place), teller(err))
+        result = run(Path(place), printer(err))
     picture.write_text(svg(result.shots))
     out = Console(highlight=False, soft_wrap=True)
     for shot in result.shots:
@@ -167,15 +167,15 @@ class Levelling:
         """Whether nothing remains to do; prints the progress."""
         plan = trueup.plan()
         going = [row for row in plan if row["stage"] in ("ordered", "copying")]
-        if time.monotonic() - self._told > TELL_S:
-            self._told = time.monotonic()
+        if time.monotonic() - self._printed_s > PRINT_S:
+            self._printed_s = time.monotonic()
             for row in going:
                 self._say(f"  {row['topic']}: {row['reason'].replace(str(self._root.parent / 'disks') + '/', '')}")
         status = trueup.status()
         seen = status is not None and status["ready"] and not status["logdirs"][0]["rules"]
         return seen and not plan and self._look().skew <= TARGET and not self._disks.throttled([NODE])
 
-    _told = 0.0
+    _printed_s = 0.0
 
     def _seen(self) -> Seen:
         found = self._disks.look()[0]
@@ -231,8 +231,8 @@ def screen(result: LogDirsResult) -> Table:
         "throttle left": f"[bold {'red' if result.throttle else 'green'}]{result.throttle or 'none'}[/]",
         "the demo took": f"{result.took_s:.1f} s",
     }
-    for what, said in rows.items():
-        table.add_row(what, said)
+    for what, text in rows.items():
+        table.add_row(what, text)
     return table
 
 

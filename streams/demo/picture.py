@@ -22,7 +22,7 @@ class Shot(NamedTuple):
 
 def lines(shot: Shot) -> list[str]:
     """For the terminal."""
-    return [shot.title, *(f"  {name(d):8}{_bar(d)} {_told(d)}" for d in shot.directories)]
+    return [shot.title, *(f"  {name(d):8}{_bar(d)} {_text(d)}" for d in shot.directories)]
 
 
 def svg(shots: Sequence[Shot]) -> str:
@@ -49,7 +49,7 @@ def _share(d: Directory) -> float:
     return (d.total - d.usable) / d.total
 
 
-def _told(d: Directory) -> str:
+def _text(d: Directory) -> str:
     return f"{_share(d):4.0%} of {size(d.total)}, {d.partitions} partitions" + (", cordoned" if d.cordoned else "")
 
 

@@ -26,10 +26,10 @@ def main(control: bool = False, ledgers: int = LEDGERS, control_ledgers: int = C
     with tempfile.TemporaryDirectory(prefix="trueup-drill-") as place:
         if not control:
             err.print("[bold]With Trueup[/]")
-            results.append(drill(Path(place) / "with", True, ledgers, 0.0, teller(err)))
+            results.append(drill(Path(place) / "with", True, ledgers, 0.0, printer(err)))
         err.print("[bold]The same without Trueup[/]")
         wait_s = max([CONTROL_WAIT_S, *(result.between_s for result in results)])
-        results.append(drill(Path(place) / "without", False, control_ledgers, wait_s, teller(err)))
+        results.append(drill(Path(place) / "without", False, control_ledgers, wait_s, printer(err)))
     Console(highlight=False).print(screen(results))
     return verdict(results)
 
@@ -74,7 +74,7 @@ def seconds(value: float | None) -> str:
     return "-" if value is None else f"{value:.1f} s"
 
 
-def teller(err: Console) -> Callable[[str], None]:
+def printer(err: Console) -> Callable[[str], None]:
     """Prints progress with the seconds since the start."""
     begun = time.monotonic()
 

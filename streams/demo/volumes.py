@@ -61,7 +61,7 @@ class Volumes(Closing):
         self._holder = Process("disks", command, root / "disks.log")
         try:
             self._holder.start()
-            self._holder.wait_ready(lambda: "mounted" in self._told(), READY_S)
+            self._holder.wait_ready(lambda: "mounted" in self._log(), READY_S)
         except Stop as error:
             todo = "run it as root, or allow user namespaces"
             raise Stop(
@@ -69,7 +69,7 @@ class Volumes(Closing):
             ) from error
         return ["nsenter", "-U", "-m", "--preserve-credentials", "-t", str(self._holder.pid)]
 
-    def _told(self) -> str:
+    def _log(self) -> str:
         assert self._holder is not None, "it was started"
         return self._holder.output()
 

@@ -122,8 +122,8 @@ def encode_columns(topic: str, columns: Mapping[str, Sequence[Any] | Array]) -> 
 @cache
 def _flat(topic: str) -> list[tuple[str, str]]:
     """Name and type of each field, if all of them are longs, strings or arrays of strings; else empty."""
-    told = [(field["name"], field["type"]) for field in json.loads(schema_text(topic))["fields"]]
-    fields = [(name, "strings" if kind == _STRINGS else kind) for name, kind in told]
+    declared = [(field["name"], field["type"]) for field in json.loads(schema_text(topic))["fields"]]
+    fields = [(name, "strings" if kind == _STRINGS else kind) for name, kind in declared]
     return fields if all(isinstance(kind, str) and kind in _PLAIN for _, kind in fields) else []
 
 

@@ -53,7 +53,7 @@ class DirectoryBalancer:
     ) -> None:
         """Execute a decision. ``ours``: updated from the broker's report of moves. Raises a `TrueupError`; the next
         pass decides again about the rest."""
-        self._tell(broker.id, self.of(broker.id), ours)
+        self._report(broker.id, self.of(broker.id), ours)
         intended = _intended(broker, ours, decision, throttled, now_ms)
         self._remember(broker.id, intended)
         done = self._cordon(levers, broker, ours, intended, decision)
@@ -98,19 +98,19 @@ class DirectoryBalancer:
             for what, move in chosen.items() if move.at_ms == now_ms and what in sent
         }  # fmt: skip
         found = after(ours, changed)
-        self._tell(broker, ours, found)
+        self._report(broker, ours, found)
         return found
 
-    def _tell(self, broker: int, before: Ours, now: Ours) -> None:
+    def _report(self, broker: int, before: Ours, now: Ours) -> None:
         """Note the moves whose stage changed."""
         stages = {move.what: move.stage for move in before.moves}
         for move in now.moves:
             if move.stage != stages.get(move.what):
-                self._say(broker, "move", move.stage, RULES.get(move.stage, "logdirs.uneven"), told(move))
+                self._say(broker, "move", move.stage, RULES.get(move.stage, "logdirs.uneven"), description(move))
                 self._moved(move.stage, move.bytes)
 
 
-def told(move: Relocation) -> str:
+def description(move: Relocation) -> str:
     """A description of a move."""
     words = f"{move.topic}-{move.partition}, {size(move.bytes)}, from {move.source} to {move.target}"
     return words + (f": {move.detail}" if move.detail else "")

@@ -25,7 +25,7 @@ from trueup.streams.logdirs.metrics import LogDirMetrics
 from trueup.streams.logdirs.reconciler import Client, Dirs, Known, observed_of, observed_record
 from trueup.streams.logdirs.report import cluster_row, directory_row, plan_rows, strategy_of
 from trueup.streams.runtime.format import many
-from trueup.streams.runtime.spark.queries import turns
+from trueup.streams.runtime.spark.queries import periodic
 from trueup.streams.runtime.stream import Filter, Finding, PlanRow, Source, plan_json, waiting
 from trueup.streams.runtime.supervisor import Supervisor
 
@@ -45,7 +45,7 @@ class LogDirsManager:
         self.by_name: dict[str, Dirs] = {}
         self.history = history or History()
         self.left: list[str] = []
-        self._told: dict[bytes, Row] = {}
+        self._published: dict[bytes, Row] = {}
 
     def load(self) -> None:
         """Load the observations and changes of earlier runs from the journal."""
@@ -91,12 +91,12 @@ class LogDirsManager:
     def _query(self, spark: Callable[[], SparkSession], dirs: Dirs, checkpoint: str) -> StreamingQuery:
         """Start a query whose batches are passes of the reconciler."""
 
-        def turn(_frame: DataFrame, _batch: int) -> None:
+        def sink(_frame: DataFrame, _batch: int) -> None:
             dirs.reconcile()
             self._publish(dirs)
 
         every = f"{int(1000 * dirs.policy.poll_s)} milliseconds"
-        return turns(spark(), f"logdirs-{dirs.name}", every, turn, checkpoint)
+        return periodic(spark(), f"logdirs-{dirs.name}", every, sink, checkpoint)
 
     def _publish(self, dirs: Dirs) -> None:
         """Write changed observations to the journal."""
@@ -104,10 +104,10 @@ class LogDirsManager:
         for broker, known in dirs.known.items():
             if known.observed is not None and known.decision is not None:
                 key, record = f"{dirs.name}/{broker}".encode(), observed_record(dirs.name, known.observed)
-                if {**record, "at_ms": 0} != self._told.get(key):
+                if {**record, "at_ms": 0} != self._published.get(key):
                     records.append(("directories", key, record))
         self._journal.put(records)
-        self._told |= {key: {**record, "at_ms": 0} for _, key, record in records}
+        self._published |= {key: {**record, "at_ms": 0} for _, key, record in records}
 
     def longest_ms(self) -> int:
         """The longest interval between two passes in ms: a query reports no progress in between."""
@@ -203,10 +203,12 @@ class LogDirsManager:
         seen = [one.broker for one in client.look(racks) if one.broker is not None]
         chosen = seats(seen, racks, partitions, replicas, dirs.policy.strategy, dirs.policy.exclude_dirs)
         places = [ReplicaLocation(b, topic, number, path) for number, row in enumerate(chosen) for b, path in row]
-        for said in client.place(places):
-            if said.result not in ("started", "recorded"):
-                where = f"broker {said.place.broker} to accept {topic}-{said.place.partition} in {said.place.path}"
-                raise Refused(where, said.detail, "the topic was not created; try again")
+        for outcome in client.place(places):
+            if outcome.result not in ("started", "recorded"):
+                where = (
+                    f"broker {outcome.place.broker} to accept {topic}-{outcome.place.partition} in {outcome.place.path}"
+                )
+                raise Refused(where, outcome.detail, "the topic was not created; try again")
         client.create_topic(topic, {number: [b for b, _ in row] for number, row in enumerate(chosen)}, configs)
         self.note(name, -1, "topic", "created", "", f"{topic}, {many(partitions, 'partition')} of {replicas}")
         return [{"partition": p.partition, "broker": p.broker, "path": p.path} for p in places]

@@ -82,7 +82,7 @@ class Dirs:
         self._clock, self._say = clock, say
         self._client: Client | None = None
         self._approved: dict[int, frozenset[str]] = {}
-        self._barred: dict[int, int] = {}
+        self._no_cordons_until_ms: dict[int, int] = {}
         self._lock = threading.Lock()
         self.known: Mapping[int, Known] = {}
         self.problem, self.at_ms = "", 0
@@ -127,10 +127,10 @@ class Dirs:
             before = self.known.get(one.id)
             return Known(before.observed if before else None, None, self.leveller.of(one.id), one.error)
         with self._lock:
-            said = self._approved.pop(one.id, frozenset())
-        cordons = one.broker.cordons and now_ms >= self._barred.get(one.id, 0)
+            approved = self._approved.pop(one.id, frozenset())
+        cordons = one.broker.cordons and now_ms >= self._no_cordons_until_ms.get(one.id, 0)
         ours = self.leveller.of(one.id)
-        broker, ours = followed_by(ours._replace(approved=ours.approved | said), one.broker, now_ms)
+        broker, ours = followed_by(ours._replace(approved=ours.approved | approved), one.broker, now_ms)
         broker = replace(broker, cordons=cordons)
         seen, decision = observed(broker, now_ms), None
         try:
@@ -156,7 +156,7 @@ class Dirs:
 
     def _failed(self, broker: Broker, error: TrueupError, decision: Decision | None, now_ms: int) -> None:
         if isinstance(error, Stop) and decision is not None and decision.cordon:
-            self._barred[broker.id] = now_ms + RESTS_MS
+            self._no_cordons_until_ms[broker.id] = now_ms + RESTS_MS
         before = self.known.get(broker.id)
         if before is None or before.error != str(error):
             self._say(broker.id, "broker", "failed", "logdirs.cannot-change", str(error))
@@ -176,7 +176,7 @@ class Dirs:
             parts = (("a throttle", ours.throttles), ("cordons", ours.cordoned), ("moves", ours.moves))
             what = " and ".join(name for name, some in parts if some)
             known = self.known.get(broker)
-            why = self.problem or (_hindrance(known, ours) if known else "it was not observed since the start")
+            why = self.problem or (_blocked_reason(known, ours) if known else "it was not observed since the start")
             if what and why:
                 found.append(f"broker {broker} of {self.name} still has {what} of Trueup: {why}")
         return found
@@ -204,7 +204,7 @@ def observed_of(record: Mapping[str, Any]) -> Observed:
     return Observed(**{**values, "directories": directories, "copying": tuple(Copying(**r) for r in record["copying"])})
 
 
-def _hindrance(known: Known, ours: Ours) -> str:
+def _blocked_reason(known: Known, ours: Ours) -> str:
     """Why the changes of Trueup on a broker cannot be reverted now. An offline directory does not report its moves,
     whose throttle remains until then."""
     stuck = known.rule == "logdirs.offline" and any(move.stage in UNDER_WAY for move in ours.moves)

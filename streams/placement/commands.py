@@ -144,8 +144,8 @@ def ledger(api: str, output: str, ledger: int) -> None:
 
 def _owned(found: Row, now_ms: int) -> None:
     """Owner of the ledger, and why it may or may not be deleted."""
-    said = f"{found['reason']}, for {since(now_ms, found['since_ms'])}" if found["rule"] else "its owner references it"
-    out.titled([("Owner", found["owner"] or "not known"), ("For", found["component"]), ("In use", said)])
+    use = f"{found['reason']}, for {since(now_ms, found['since_ms'])}" if found["rule"] else "its owner references it"
+    out.titled([("Owner", found["owner"] or "not known"), ("For", found["component"]), ("In use", use)])
     marker = found["marker"]
     if marker is not None:
         asked = f"; not confirmed by {many(len(marker['pending']), 'bookie')}" if marker["pending"] else ""

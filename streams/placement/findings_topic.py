@@ -37,14 +37,18 @@ class FindingsTopic:
             change = self._there.discard if record.value is None else self._there.add
             change(int.from_bytes(record.key, "big"))
 
-    def tell(self, said: Sequence[Rows], cleared: Iterable[Cleared], everything: Callable[[], Rows | None]) -> None:
+    def publish(
+        self, findings: Sequence[Rows], cleared: Iterable[Cleared], everything: Callable[[], Rows | None]
+    ) -> None:
         """Publish findings that answers added and cleared. ``everything``: all findings of the board, None while they
         are not all known."""
         try:
             if not self._equal and (rows := everything()) is not None:
                 self._start_over(rows)
             else:
-                self._add(np.concatenate([NO_FINDINGS, *said]), [i for part in cleared for i in part.ledger.tolist()])
+                self._add(
+                    np.concatenate([NO_FINDINGS, *findings]), [i for part in cleared for i in part.ledger.tolist()]
+                )
         except TrueupError as error:
             # The state of the topic is not known now.
             self._equal, self._there = False, None
@@ -58,8 +62,8 @@ class FindingsTopic:
         self._add(rows, sorted(self._there.difference(rows["ledger"].tolist())))
         self._equal, self._there = True, None
 
-    def _add(self, said: Rows, gone: Sequence[int]) -> None:
-        rows = said[said["verdict"] != Verdict.TRUE]
+    def _add(self, findings: Rows, gone: Sequence[int]) -> None:
+        rows = findings[findings["verdict"] != Verdict.TRUE]
         if self._there is not None:
             self._there.update(rows["ledger"].tolist())
         ids = np.array(gone, np.int64)

@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 ORDERS_AT_ONCE = 1_000
 FIRST_WAIT_MS, LONGEST_WAIT_MS = 500, 30_000
 BURST_MS = 1000.0  # burst of the rate limit, as a time at that rate
-STRANGERS_AT_ONCE = 1_000
+UNREGISTERED_AT_ONCE = 1_000
 LOOK_MS = 1_000  # interval of reads for marks that were not observed
 LEAST_SILENCE_MS = 30_000  # an idle query reports every 10 s
 APPROVE_S = 5.0
@@ -103,7 +103,7 @@ class PlacementReconciler:
         self._cleared: list[Cleared] = []
         self._unsaved: dict[int, Repair] = {}
         self._topic = FindingsTopic(journal)
-        self._heard_ms = clock()
+        self._alive_ms = clock()
         self._tokens = TokenBucket(policy().marks_per_s / 1000, BURST_MS, clock())
         self._asked, self._looked_ms = b"", 0
         self._failures, self._again_ms = 0, 0
@@ -118,9 +118,9 @@ class PlacementReconciler:
             else:
                 self.repairs[ledger] = Repair(**{**record.value, "stage": RepairStage(record.value["stage"])})
 
-    def heard(self) -> None:
+    def alive(self) -> None:
         """The stream reported progress."""
-        self._heard_ms = self._clock()
+        self._alive_ms = self._clock()
 
     def unnamed(self) -> int | None:
         """The epoch in force if no ledger names a bookie that is lost in it; None otherwise. Each ledger that names one
@@ -133,7 +133,7 @@ class PlacementReconciler:
 
     def silent(self) -> str:
         """Why the stream's answers are outdated: it has not reported for too long. Empty if they are current."""
-        silent_ms = self._clock() - self._heard_ms
+        silent_ms = self._clock() - self._alive_ms
         if silent_ms <= max(self._policy().stale_s * 1000, LEAST_SILENCE_MS):
             return ""
         return f"the placement stream has not reported progress for {silent_ms // 1000} s"
@@ -141,22 +141,22 @@ class PlacementReconciler:
     def batch(self, frame: DataFrame, _batch: int) -> None:
         """Sink of the placement stream; idempotent. What the journal does not accept now is written again later, so the
         stream does not wait for it."""
-        self.heard()
+        self.alive()
         rows = frame.toArrow().to_pylist()
         if not rows:
             return
-        said = [answer_of(row) for row in rows]
+        answers = [answer_of(row) for row in rows]
         with self.lock:
-            cleared = [self.board.apply(bucket, answer) for bucket, answer in said]
+            cleared = [self.board.apply(bucket, answer) for bucket, answer in answers]
             self._cleared += cleared
-            self._heard(cleared)
+            self._count_findings(cleared)
         try:
             self.reconcile()
         except TrueupError as error:
             self.blocked_reason = str(error)
             log.warning("repairs not written to the journal yet", extra={"problem": str(error)})
         # Status and approvals do not wait for the findings topic.
-        self._topic.tell([answer.findings for _, answer in said], cleared, self._all_findings)
+        self._topic.publish([answer.findings for _, answer in answers], cleared, self._all_findings)
 
     def reconcile(self) -> None:
         """Observe, and order what is due. Raises `Retry` if the journal does not accept writes."""
@@ -170,7 +170,7 @@ class PlacementReconciler:
             before, self.blocked_reason = self.blocked_reason, self.silent() or self._cluster.blocked_reason()
             if self.blocked_reason:
                 return
-            self._introduce()
+            self._report_unregistered()
             if now_ms < self._again_ms:
                 self.blocked_reason = before
                 return
@@ -178,7 +178,7 @@ class PlacementReconciler:
             with self.lock:
                 due = plan(self.board, self.repairs, policy, now_ms, self._rate(policy, now_ms))
                 self.waiting = dict(due.waiting)
-            self._carry_out(due, now_ms)
+            self._execute(due, now_ms)
 
     def _observe(self, now_ms: int) -> None:
         """Apply observations to the repairs, and write these to the journal."""
@@ -231,7 +231,7 @@ class PlacementReconciler:
             ]
             self._journal.put(map(_record, changed), APPROVE_S)
             self._take(changed)
-            self._tell(changed)
+            self._report(changed)
             return [repair.ledger for repair in fresh]
         finally:
             self._acting.release()
@@ -253,21 +253,21 @@ class PlacementReconciler:
         self._tokens.limit(policy.marks_per_s / 1000)
         return int(self._tokens.room(now_ms))
 
-    def _introduce(self) -> None:
+    def _report_unregistered(self) -> None:
         """Report bookies that ledgers name and that were never registered to the keeper."""
         with self.lock:
-            rows = self.board.findings[self.board.findings["rule"] == _UNKNOWN_BOOKIE][:STRANGERS_AT_ONCE]
+            rows = self.board.findings[self.board.findings["rule"] == _UNKNOWN_BOOKIE][:UNREGISTERED_AT_ONCE]
         asked, topology = rows["ledger"].tobytes() + rows["mzxid"].tobytes(), self._keeper.topology
         if not len(rows) or asked == self._asked or topology is None:
             return
         try:
-            self._keeper.strange(unregistered(self._cluster.read(rows["ledger"].tolist()), topology))
+            self._keeper.add_unregistered(unregistered(self._cluster.read(rows["ledger"].tolist()), topology))
         except TrueupError as error:
             log.warning("unregistered bookies not determined", extra={"problem": str(error)})
         else:
             self._asked = asked
 
-    def _carry_out(self, due: RepairPlan, now_ms: int) -> None:
+    def _execute(self, due: RepairPlan, now_ms: int) -> None:
         try:
             if due.withdrawals:
                 self._withdraw(due.withdrawals, now_ms)
@@ -364,18 +364,18 @@ class PlacementReconciler:
     def _remember(self, repairs: Sequence[Repair]) -> None:
         """Write repairs to their topic and to the history. Raises `Retry`; they are then written before any later
         repairs."""
-        self._tell(repairs)
+        self._report(repairs)
         self._unsaved.update({repair.ledger: repair for repair in repairs})
         if self._unsaved:
             self._journal.put(map(_record, self._unsaved.values()))
             self._unsaved = {}
 
-    def _tell(self, repairs: Sequence[Repair]) -> None:
+    def _report(self, repairs: Sequence[Repair]) -> None:
         for stage, count in Counter(repair.stage for repair in repairs).items():
             self._metrics.repair(stage, count)
         self.history.add(*map(entry, repairs))
 
-    def _heard(self, cleared: Iterable[Cleared]) -> None:
+    def _count_findings(self, cleared: Iterable[Cleared]) -> None:
         now_ms, topology = self._clock(), self._keeper.topology
         codes, counts = np.unique(self.board.findings["rule"], return_counts=True)
         self._metrics.findings(

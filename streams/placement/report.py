@@ -236,8 +236,8 @@ class PlacementReport:
             **{name: record[name] for name in numbers},  # type: ignore[literal-required]
             "state": LedgerState(record["state"]).name.lower(), "error": record["error"],
             "fragments": [
-                {"first_entry": f["first_entry"], "last_entry": end, **said}
-                for f, end, said in zip(fragments, ends, shown["fragments"], strict=True)
+                {"first_entry": f["first_entry"], "last_entry": end, **fragment}
+                for f, end, fragment in zip(fragments, ends, shown["fragments"], strict=True)
             ],
             "verdict": rule.verdict.name.lower(), "rule": rule.id, "reason": rule.title,
             "changes": [*shown["changes"], *self._rack_problem(rule.id)],

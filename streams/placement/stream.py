@@ -87,10 +87,10 @@ class PlacementStream(Stream):
         if query == self.name:
             self.cluster.judging.progress(progress)
 
-    def heard(self, query: str) -> None:
+    def alive(self, query: str) -> None:
         """The query reported that it is alive."""
         if query == self.name:
-            self._reconciler.heard()
+            self._reconciler.alive()
 
     def status(self, now_ms: int) -> StreamStatus:
         """Ledgers by verdict, marks, bookies, and problems."""

@@ -76,8 +76,8 @@ def resume(api: str, output: str, name: str, topics: tuple[str, ...]) -> None:
 def _set(api: str, output: str, name: str, topics: tuple[str, ...], paused: bool) -> None:
     app = Api(api)
     known = {row["topic"] for row in app.get(f"links/{segment(name)}")["by_topic"]}
-    if strange := sorted(set(topics) - known):
-        raise Refused(f"topics of link {name}", ", ".join(strange), f"see `trueup describe link {name}`")
+    if unknown := sorted(set(topics) - known):
+        raise Refused(f"topics of link {name}", ", ".join(unknown), f"see `trueup describe link {name}`")
     key = f"links.{name}.paused_topics" if topics else f"links.{name}.paused"
     value = _paused(app.get("config")["live"][key]["value"], topics, paused) if topics else paused
     found = app.put(f"config/{segment(key)}", {"value": value})
@@ -292,8 +292,8 @@ def describe_link(api: str, output: str, name: str) -> None:
     if found["checkpoints"]:
         click.echo()
         out.table(found["checkpoints"], CHECKPOINTS, "")
-    said = [f"{c['topic']}-{c['partition']}: {c['error']}" for c in found["copies"] if c["error"]]
-    out.bullets("Problems", [*said, *found["unreadable"]])
+    problems = [f"{c['topic']}-{c['partition']}: {c['error']}" for c in found["copies"] if c["error"]]
+    out.bullets("Problems", [*problems, *found["unreadable"]])
     out.bullets("Remedies", [f"{each['rule']}: {each['remedy']}" for each in found["remedies"]])
 
 

@@ -28,7 +28,7 @@ from trueup.streams.replication.links.snapshot import NOTHING
 from trueup.streams.replication.links.status import beat_error
 from trueup.streams.replication.metrics import LinkMetrics
 from trueup.streams.replication.query import Replication
-from trueup.streams.replication.reports import TOPIC, heard_of
+from trueup.streams.replication.reports import TOPIC, message_of
 from trueup.streams.replication.rows import by_topic, checkpoint, partition, remedies
 from trueup.streams.runtime.stream import Filter, Finding, PlanRow, Source, waiting
 from trueup.streams.runtime.supervisor import Supervisor
@@ -97,20 +97,20 @@ class LinkManager:
     def watch(self, supervisor: Supervisor) -> None:
         """Start to observe both clusters of every link and to receive reports of leases."""
         if self.by_name:
-            supervisor.loop("reports of links", lambda: self._hear(supervisor.stop))
+            supervisor.loop("reports of links", lambda: self._follow_reports(supervisor.stop))
         for watch in self.watches.values():
             watch.begin(supervisor)
 
-    def _hear(self, stop: threading.Event) -> None:
+    def _follow_reports(self, stop: threading.Event) -> None:
         def bad(record: Record, error: TrueupError) -> None:
             log.warning("report is not readable", extra={"where": record.where, "problem": str(error)})
 
-        self._journal.follow(TOPIC, stop, self._heard, bad, old=False)
+        self._journal.follow(TOPIC, stop, self._receive, bad, old=False)
 
-    def _heard(self, record: Record) -> None:
-        heard = heard_of(record.value)
-        if heard.link in self.by_name:
-            self.by_name[heard.link].hear(heard)
+    def _receive(self, record: Record) -> None:
+        message = message_of(record.value)
+        if message.link in self.by_name:
+            self.by_name[message.link].receive(message)
 
     def copy(self, spark: Callable[[], SparkSession], supervisor: Supervisor, checkpoints: str) -> None:
         """Keep the query of every link running, in the session that ``spark`` returns."""
@@ -216,8 +216,8 @@ class LinkManager:
         """Set copies to other source offsets: earliest, latest or a number. Returns what was set. Raises `Refused`."""
         link = self._link(name)
         known = {str(source): source for source in link.copies}
-        if strange := [text for text in partitions or () if text not in known]:
-            raise Refused("partitions that the link copies", ", ".join(strange), f"see `trueup describe link {name}`")
+        if unknown := [text for text in partitions or () if text not in known]:
+            raise Refused("partitions that the link copies", ", ".join(unknown), f"see `trueup describe link {name}`")
         chosen = [known[text] for text in (known if partitions is None else partitions)]
         self._decided(name, [p for p in chosen if link.copies[p].excluded])
         watch = self.watches[name]

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from trueup.streams.replication.links.worker import Answer, Order, hold
-from trueup.streams.runtime.spark.queries import turns
+from trueup.streams.runtime.spark.queries import periodic
 
 ANSWERS = "body binary"
 EVERY = "1 second"
@@ -57,7 +57,7 @@ class Replication:
     def start(self) -> StreamingQuery:
         """Start the query from its checkpoint, which holds only the number of the round."""
         self._link.begin()
-        return turns(self._spark(), self.name, EVERY, self._round, self._checkpoint)
+        return periodic(self._spark(), self.name, EVERY, self._round, self._checkpoint)
 
     def _round(self, frame: DataFrame, _batch: int) -> None:
         orders = self._link.orders()

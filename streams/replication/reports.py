@@ -34,7 +34,7 @@ class Report(NamedTuple):
     progress: list[Progress]
 
 
-class Heard(NamedTuple):
+class ReportMessage(NamedTuple):
     """A report with its order."""
 
     link: str
@@ -45,23 +45,23 @@ class Heard(NamedTuple):
 
 
 class Reporter:
-    """The reports of one attempt at an order; ``heard`` adds the order to a report. Errors of the journal are not
+    """The reports of one attempt at an order; ``with_order`` adds the order to a report. Errors of the journal are not
     raised."""
 
-    def __init__(self, channel: Channel | None, heard: Callable[[Report], Heard]) -> None:
-        self._channel, self._heard = channel, heard
-        self._attempt, self._due_s, self._said_s = uuid.uuid4().hex, 0.0, 0.0
+    def __init__(self, channel: Channel | None, with_order: Callable[[Report], ReportMessage]) -> None:
+        self._channel, self._with_order = channel, with_order
+        self._attempt, self._due_s, self._reported_s = uuid.uuid4().hex, 0.0, 0.0
         self._last: dict[LogId, Progress] = {}
         self.reports: list[Report] = []
 
-    def pulse(self, progress: Callable[[], list[Progress]]) -> None:
+    def report_if_due(self, progress: Callable[[], list[Progress]]) -> None:
         """Report changed progress if a report is due. Cheap to call often."""
         now = time.monotonic()
         if now >= self._due_s:
             self._due_s = now + REPORT_S
             changed = [one for one in progress() if one != self._last.get(one.source)]
-            if changed or now - self._said_s >= IDLE_S:
-                self._said_s = now
+            if changed or now - self._reported_s >= IDLE_S:
+                self._reported_s = now
                 self.report(changed)
 
     def report(self, progress: list[Progress]) -> None:
@@ -70,9 +70,9 @@ class Reporter:
         for part in _pieces(progress):
             self.keep(part)
             if self._channel is not None:
-                heard = self._heard(self.reports[-1])
-                body = encode(TOPIC, record_of(heard))
-                publish(self._channel, f"{heard.link}/{heard.part}".encode(), body)
+                message = self._with_order(self.reports[-1])
+                body = encode(TOPIC, record_of(message))
+                publish(self._channel, f"{message.link}/{message.part}".encode(), body)
 
     def keep(self, progress: list[Progress]) -> None:
         """Add this progress to the result only."""
@@ -92,17 +92,17 @@ def _pieces(progress: list[Progress]) -> Iterable[list[Progress]]:
     yield piece
 
 
-def record_of(heard: Heard) -> dict[str, Any]:
+def record_of(message: ReportMessage) -> dict[str, Any]:
     """The record of the topic."""
-    where = {name: getattr(heard, name) for name in ("link", "term", "number", "part")}
-    report = heard.report
+    where = {name: getattr(message, name) for name in ("link", "term", "number", "part")}
+    report = message.report
     return {**where, "attempt": report.attempt, "at": report.at, "progress": [_as_record(p) for p in report.progress]}
 
 
-def heard_of(record: dict[str, Any]) -> Heard:
+def message_of(record: dict[str, Any]) -> ReportMessage:
     """The inverse of `record_of`."""
     report = Report(record["attempt"], record["at"], [_progress(one) for one in record["progress"]])
-    return Heard(record["link"], record["term"], record["number"], record["part"], report)
+    return ReportMessage(record["link"], record["term"], record["number"], record["part"], report)
 
 
 def _as_record(one: Progress) -> dict[str, Any]:

@@ -33,11 +33,11 @@ def fail(name: str, found: str, todo: str) -> Check:
 
 def tried(name: str, look: Callable[[], Check | Iterable[Check]]) -> list[Check]:
     """The results of a check. An error becomes a failure after the results before it."""
-    said: list[Check] = []
+    results: list[Check] = []
     try:
         found = look()
         for check in [found] if isinstance(found, Check) else found:
-            said.append(check)  # noqa: PERF402 - keeps the results before an error
+            results.append(check)  # noqa: PERF402 - keeps the results before an error
     except TrueupError as error:
-        said.append(fail(name, f"expected {error.expected}; found {error.found}", error.todo))
-    return said
+        results.append(fail(name, f"expected {error.expected}; found {error.found}", error.todo))
+    return results

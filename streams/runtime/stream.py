@@ -136,7 +136,7 @@ class Stream(ABC):
         """Handle a progress report of Spark. Called for every query."""
         return
 
-    def heard(self, query: str) -> None:  # noqa: ARG002 - see begin
+    def alive(self, query: str) -> None:  # noqa: ARG002 - see begin
         """Handle an event of a query that shows it is alive. Called for every query."""
         return
 

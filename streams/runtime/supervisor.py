@@ -76,22 +76,22 @@ class Supervisor:
     _checks: dict[str, Callable[[], None]] = field(default_factory=dict)
     _threads: list[threading.Thread] = field(default_factory=list)
 
-    def loop(self, name: str, turn: Callable[[], None], every_s: float = 0.0) -> None:
+    def loop(self, name: str, step: Callable[[], None], every_s: float = 0.0) -> None:
         """Run this pass in a thread, repeatedly, until the application stops."""
-        self._threads.append(self._thread(name, turn, every_s, self.stop.is_set, self.stop.wait))
+        self._threads.append(self._thread(name, step, every_s, self.stop.is_set, self.stop.wait))
 
-    def run(self, name: str, turn: Callable[[], None], stop: threading.Event) -> threading.Thread:
+    def run(self, name: str, step: Callable[[], None], stop: threading.Event) -> threading.Thread:
         """Run this pass in a thread, repeatedly, until ``stop``, which the caller sets at the latest when the
         application stops."""
-        return self._thread(name, turn, 0.0, stop.is_set, stop.wait)
+        return self._thread(name, step, 0.0, stop.is_set, stop.wait)
 
     def _thread(
-        self, name: str, turn: Callable[[], None], every_s: float, stopped: Stopped, wait: Callable[[float], object]
+        self, name: str, step: Callable[[], None], every_s: float, stopped: Stopped, wait: Callable[[float], object]
     ) -> threading.Thread:
         def run() -> None:
             task.begin(time.monotonic())
             while not stopped():
-                wait(every_s if self._attempt(task, turn) else task.next_start - time.monotonic())
+                wait(every_s if self._attempt(task, step) else task.next_start - time.monotonic())
                 if task.state == "failed":
                     task.begin(time.monotonic())
             task.state, task.failing = "stopped", False
@@ -101,10 +101,10 @@ class Supervisor:
         thread.start()
         return thread
 
-    def _attempt(self, task: Task, turn: Callable[[], None]) -> bool:
+    def _attempt(self, task: Task, step: Callable[[], None]) -> bool:
         """Whether it succeeded. A panic of an extension written in Rust is not an `Exception`."""
         try:
-            turn()
+            step()
         except BaseException as error:
             self._failed(task, error)
             return False
@@ -112,7 +112,7 @@ class Supervisor:
         return True
 
     def _failed(self, task: Task, error: BaseException) -> None:
-        task.failed(told(error), time.monotonic())
+        task.failed(error_text(error), time.monotonic())
         if not isinstance(error, TrueupError):
             log.error("a defect", extra={"task": task.name}, exc_info=error)
         self.restarted(task.name)
@@ -123,7 +123,7 @@ class Supervisor:
         task.begin(time.monotonic())
         self._attempt(task, act)
 
-    def died(self, args: threading.ExceptHookArgs) -> None:
+    def thread_died(self, args: threading.ExceptHookArgs) -> None:
         """Record the failure of a thread of a library, as a `threading.excepthook`. The library has to restart it."""
         name = f"thread {args.thread.name if args.thread else 'of no name'}"
         task = self.tasks.setdefault(name, Task(name, proven_s=LONGEST_WAIT_S))
@@ -228,12 +228,12 @@ def _take(name: str, step: Callable[[], None]) -> None:
     try:
         step()
     except Exception as error:
-        log.warning("ended with an error", extra={"part": name, "error": told(error)})
+        log.warning("ended with an error", extra={"part": name, "error": error_text(error)})
 
 
-def told(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """An error as one line; a defect with its location in the code of Trueup."""
-    text = _said(f"{type(error).__name__}: {error}")
+    text = _without_frames(f"{type(error).__name__}: {error}")
     return text if isinstance(error, TrueupError) else f"{text}, at {_place(error)}"
 
 
@@ -265,9 +265,9 @@ def _ended(query: StreamingQuery) -> str:
         error = query.exception()
     except Exception as unanswered:
         return f"Spark does not respond: {type(unanswered).__name__}"
-    return _said(str(error)) if error else "the query stopped by itself"
+    return _without_frames(str(error)) if error else "the query stopped by itself"
 
 
-def _said(text: str) -> str:
+def _without_frames(text: str) -> str:
     """A text of Spark without Java stack frames, which would displace the cause."""
     return _FRAMES.sub("", text.split("JVM stacktrace")[0]).strip()[-LONGEST_TEXT:]

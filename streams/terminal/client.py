@@ -110,8 +110,8 @@ def _words(error: HTTPError) -> str:
 
 
 def _error(status: int, found: Any) -> Answered | BadSettings:
-    said = found if isinstance(found, dict) else {}
-    if problems := said.get("problems"):
+    body = found if isinstance(found, dict) else {}
+    if problems := body.get("problems"):
         return BadSettings(problems)
-    expected, seen = said.get("expected", "a successful response"), said.get("found", f"HTTP {status}")
-    return Answered(status, expected, seen, said.get("todo", "see the log of Trueup"))
+    expected, seen = body.get("expected", "a successful response"), body.get("found", f"HTTP {status}")
+    return Answered(status, expected, seen, body.get("todo", "see the log of Trueup"))

@@ -136,10 +136,10 @@ def progress(what: str) -> Iterator[Callable[[str], None]]:
 
     console = Console(stderr=True, highlight=False)
     status, last = console.status(what), [what]
-    said = threading.Event()
+    shown = threading.Event()
 
     def begin() -> None:
-        said.set()
+        shown.set()
         if console.is_terminal:
             status.start()
         else:
@@ -157,7 +157,7 @@ def progress(what: str) -> Iterator[Callable[[str], None]]:
     finally:
         timer.cancel()
         timer.join()
-        if said.is_set() and console.is_terminal:
+        if shown.is_set() and console.is_terminal:
             status.stop()
 
 

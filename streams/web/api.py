@@ -245,8 +245,8 @@ def _kind(error: TrueupError, engine: Engine) -> tuple[str, int]:
 
 
 def _only(*names: str) -> None:
-    if strange := sorted(set(request.args) - set(names)):
-        raise Rejected(400, f"the parameters {', '.join(names)}", ", ".join(strange), "remove the others")
+    if unknown := sorted(set(request.args) - set(names)):
+        raise Rejected(400, f"the parameters {', '.join(names)}", ", ".join(unknown), "remove the others")
 
 
 def _one_of(name: str, values: tuple[str, ...]) -> str | None:

@@ -145,7 +145,7 @@ class Application:
         """One micro-batch. An unfinished batch runs again over the same records."""
         if self.faults.journal_away:
             return
-        self.reconciler.heard()
+        self.reconciler.alive()
         kept = self.checkpoint
         kept.begun = kept.begun or self._ends()
         if kept.begun == kept.offsets:

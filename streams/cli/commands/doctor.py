@@ -45,8 +45,8 @@ def doctor(path: Path | None, pairs: tuple[str, ...], output: str, skip_spark: b
 
 def _show(check: Check) -> None:
     """Print one check as soon as its result is known."""
-    said = check.found + (f" -> {check.todo}" if check.todo else "")
-    click.echo(f"{out.styled(f'{check.status:4}', check.status)}  {check.name}: {said}")
+    text = check.found + (f" -> {check.todo}" if check.todo else "")
+    click.echo(f"{out.styled(f'{check.status:4}', check.status)}  {check.name}: {text}")
 
 
 def examined(settings: Settings, progress: Callable[[str], None], skip_spark: bool) -> Iterator[Check]:

@@ -59,16 +59,16 @@ def status(api: str, output: str, wait_s: float, ready: bool) -> int:
     """
     app = Api(api)
     with out.progress(f"waiting until it is {'ready' if ready else 'healthy'}") as better:
-        found, said = _awaited(app, time.monotonic() + wait_s, ready, better)
+        found, result = _awaited(app, time.monotonic() + wait_s, ready, better)
     if output == "json":
-        out.as_json({**found, "health": said.level, "reasons": list(said.reasons)})
+        out.as_json({**found, "health": result.level, "reasons": list(result.reasons)})
     else:
-        _show(found, said)
-    return codes.OK if _good(found, said, ready) else codes.ATTENTION
+        _show(found, result)
+    return codes.OK if _good(found, result, ready) else codes.ATTENTION
 
 
-def _good(found: Row, said: Health, ready: bool) -> bool:
-    return bool(found["ready"]) and few(found["not_judged"], found["ledgers"]) if ready else said.level == "healthy"
+def _good(found: Row, result: Health, ready: bool) -> bool:
+    return bool(found["ready"]) and few(found["not_judged"], found["ledgers"]) if ready else result.level == "healthy"
 
 
 def _awaited(api: Api, deadline: float, ready: bool, better: Callable[[str], None]) -> tuple[Row, Health]:
@@ -77,10 +77,10 @@ def _awaited(api: Api, deadline: float, ready: bool, better: Callable[[str], Non
         late = time.monotonic() >= deadline
         try:
             found = api.get("status")
-            said = health(found)
-            if late or _good(found, said, ready):
-                return found, said
-            better(said.line)
+            result = health(found)
+            if late or _good(found, result, ready):
+                return found, result
+            better(result.line)
         except Retry as error:
             if late:
                 raise
@@ -88,13 +88,13 @@ def _awaited(api: Api, deadline: float, ready: bool, better: Callable[[str], Non
         time.sleep(POLL_S)
 
 
-def _show(found: Row, said: Health) -> None:
-    click.echo(styled(said.line, said.level))
-    for reason in said.reasons:
+def _show(found: Row, result: Health) -> None:
+    click.echo(styled(result.line, result.level))
+    for reason in result.reasons:
         click.echo(f"  - {reason}")
     mode = f", mode {found['mode']}" + (", paused" if found["paused"] else "") if found["watches_ledgers"] else ""
     click.echo(f"\nCluster  {found['cluster']}{mode}, up {since(found['now_ms'], found['started_ms'])}")
-    for title, text in said.lines:
+    for title, text in result.lines:
         click.echo(f"{title:8} {text}")
     click.echo()
     out.table(found["sources"], SOURCES, "No source has been observed yet.")

@@ -36,7 +36,7 @@ class Copy:
     position: Position = field(default_factory=Position)
     map: OffsetMap = field(default_factory=OffsetMap)
     path: str = ""
-    carries: dict[str, Carry] = field(default_factory=dict)
+    resume_states: dict[str, Carry] = field(default_factory=dict)
     reset: str = ""
     set_back: bool = False
     last: Progress | None = None
@@ -66,18 +66,18 @@ class Copy:
         the journal is exact, so the new path starts at the stored offset."""
         if path == self.path or not self.path:
             return self.position
-        return Position(self.position.offset, self.carries.get(path, {}), chosen=self.position.offset >= 0)
+        return Position(self.position.offset, self.resume_states.get(path, {}), chosen=self.position.offset >= 0)
 
     def moved(self, target: LogId) -> None:
         """Restart in another target partition; progress in the former one does not apply."""
         self.target, self.position, self.map, self.last = target, Position(), OffsetMap(), None
-        self.path, self.carries, self.target_id = "", {}, ""
+        self.path, self.resume_states, self.target_id = "", {}, ""
 
-    def bar(self, why: str) -> None:
+    def exclude(self, why: str) -> None:
         """Exclude the partition from leases until a reset."""
         self.error, self.stopped, self.excluded = why, True, True
 
-    def set(self, offset: int, said: str, ids: tuple[str, str] = ("", ""), target_end: int = -1) -> None:
+    def set(self, offset: int, reason: str, ids: tuple[str, str] = ("", ""), target_end: int = -1) -> None:
         """Continue at an offset that an operator set, between the topics with these ids (empty: the topic does not
         exist or has no id).
 
@@ -87,15 +87,15 @@ class Copy:
         replaced = any(old and old != new for old, new in zip((self.source_id, self.target_id), ids, strict=True))
         if replaced or 0 <= target_end < self.copied_end:
             self.map, self.start, self.foreign = OffsetMap(), offset, 0
-        self.position, self.carries = Position(offset, chosen=True), {}
-        self.reset, self.set_back, self.again_ms = said, True, 0
+        self.position, self.resume_states = Position(offset, chosen=True), {}
+        self.reset, self.set_back, self.again_ms = reason, True, 0
         self.error, self.stopped, self.excluded = "", False, False
         self.source_id, self.target_id = ids
         self.refill = None
 
-    def anew(self, offset: int, said: str, ids: tuple[str, str], refill: Refill | None = None) -> None:
+    def anew(self, offset: int, reason: str, ids: tuple[str, str], refill: Refill | None = None) -> None:
         """Copy from this offset as if nothing had been copied, because a log was replaced or lost its records."""
-        self.set(offset, said, ids)
+        self.set(offset, reason, ids)
         self.start, self.map, self.last, self.foreign, self.refill = offset, OffsetMap(), None, 0, refill
 
     def meet(self, ids: tuple[str, str]) -> None:
@@ -115,15 +115,15 @@ class Copy:
             self.error, self.stopped = progress.error, progress.stopped
         if self.set_back and not len(self.map):
             return  # that lease may have written to a log that is gone
-        told = sum(run.records for run in progress.runs)
+        records = sum(run.records for run in progress.runs)
         self.map = self.map.extend(
             progress.runs, progress.position.offset, self.start, progress.target_end,
-            whole=told >= progress.copied + progress.skipped,
+            whole=records >= progress.copied + progress.skipped,
         )  # fmt: skip
         if self.set_back:
             return
         self.position, self.path = progress.position, progress.path or self.path
-        self.carries[self.path] = progress.position.carry
+        self.resume_states[self.path] = progress.position.carry
         if self.refill is not None and self.offset >= self.refill.until:
             self.refill = None
         if progress.source_start > self.map.begin:
@@ -143,7 +143,7 @@ class Copy:
         self.written = digests
 
     def _record(self, link: str, now_ms: int) -> dict[str, Any]:
-        kept = {**self.carries, **({REFILL: self.refill._asdict()} if self.refill is not None else {})}
+        kept = {**self.resume_states, **({REFILL: self.refill._asdict()} if self.refill is not None else {})}
         carry = {f"{path}/{name}": number for path, one in kept.items() for name, number in one.items()}
         return {
             "link": link, "topic": self.source.path, "partition": self.source.number,
@@ -206,18 +206,18 @@ def load(journal: Journal) -> dict[str, dict[LogId, Copy]]:
 
 
 def _copy(value: Mapping[str, Any]) -> Copy:
-    carries: dict[str, Carry] = {}
+    resume_states: dict[str, Carry] = {}
     for key, number in value["carry"].items():
         path, _, name = key.partition("/")
-        carries[path] = {**carries.get(path, {}), name: number}
-    refill = carries.pop(REFILL, None)
+        resume_states[path] = {**resume_states.get(path, {}), name: number}
+    refill = resume_states.pop(REFILL, None)
     return Copy(
         source=log_of(value["topic"], value["partition"]),
         target=log_of(value["target_topic"], value["target_partition"]),
         start=value["start"],
-        position=Position(value["offset"], carries.get(value["path"], {}), value["chosen"]),
+        position=Position(value["offset"], resume_states.get(value["path"], {}), value["chosen"]),
         path=value["path"],
-        carries=carries,
+        resume_states=resume_states,
         reset=value["reset"],
         source_id=value["source_id"],
         target_id=value["target_id"],

@@ -122,8 +122,8 @@ class Aligner:
             if opposite is not None and topic not in opposite._made
         )  # fmt: skip
         for topic in sorted(found - self._disputed):
-            said = f"{topic}: its settings differ, it is copied in both directions, and no link created it"
-            self._note(self._link.name, "found", "alignment.origin-unknown", said, "alignment.origin-unknown")
+            text = f"{topic}: its settings differ, it is copied in both directions, and no link created it"
+            self._note(self._link.name, "found", "alignment.origin-unknown", text, "alignment.origin-unknown")
         self._disputed = found
 
     def _right_differences(self, declared: Declared, called: Mapping[str, str], groups: Sequence[str]) -> list[Action]:

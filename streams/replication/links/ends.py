@@ -116,9 +116,9 @@ class Ends:
         """The first offsets to copy, according to the link's ``start``. Logs with an error are left out."""
         start = start_of(declared.start)
         assert start is not None, "settings are checked"
-        return self._told(logs, start)
+        return self._known_starts(logs, start)
 
-    def _told(self, logs: Iterable[LogId], start: Start) -> dict[LogId, int]:
+    def _known_starts(self, logs: Iterable[LogId], start: Start) -> dict[LogId, int]:
         found = self.source.starts(logs, start)
         return {one: offset for one, offset in found.items() if not isinstance(offset, TrueupError)}
 
@@ -127,7 +127,7 @@ class Ends:
         have."""
         chosen = list(logs)
         if to in ("earliest", "latest"):
-            return self._told(chosen, Start(to))
+            return self._known_starts(chosen, Start(to))
         found = self.source.logs(chosen)
         if not to.isdecimal() or any(not log.start <= int(to) <= log.end for log in found.values()):
             held = ", ".join(f"{one}: {log.start} to {log.end}" for one, log in found.items())

@@ -21,7 +21,7 @@ from trueup.streams.replication.links.link import Link, Note
 from trueup.streams.runtime.format import many
 from trueup.streams.runtime.stream import AWAITING, PlanRow
 
-TOLD_MS = 60_000
+NOTED_MS = 60_000
 PARTS, PART = 4, 25
 """Maximum number of parts of a pass, because each part needs separate requests, and minimum number of groups per
 part."""
@@ -30,17 +30,17 @@ SHOWN = 5
 
 
 class Mover:
-    """The groups of one link. One thread each calls `look`, `reconcile` and `turn_back`."""
+    """The groups of one link. One thread each calls `look`, `reconcile` and `sync_back`."""
 
     def __init__(
         self, link: Link, there: Groups, back: Groups, opposite: Callable[[], Link | None], note: Note
     ) -> None:
         self._link, self._there, self._back, self._opposite, self._note = link, there, back, opposite, note
         self._approved: set[str] = set()
-        self._told: dict[str, tuple[frozenset[str], int]] = {}
+        self._noted: dict[str, tuple[frozenset[str], int]] = {}
         self._committed = Commits({})
-        self._forth: Sequence[Checkpoint] = ()
-        self._home: Sequence[Checkpoint] = ()
+        self._to_target: Sequence[Checkpoint] = ()
+        self._to_source: Sequence[Checkpoint] = ()
         self._lock = threading.Lock()
 
     @property
@@ -51,7 +51,7 @@ class Mover:
     @property
     def checkpoints(self) -> Sequence[Checkpoint]:
         """The result for each group and partition of the last pass in each direction."""
-        return [*self._forth, *self._home]
+        return [*self._to_target, *self._to_source]
 
     def look(self) -> None:
         """Observe the offsets committed at the source. If it does not respond, the last observation is kept."""
@@ -72,53 +72,55 @@ class Mover:
         for start in range(0, len(names), size):
             now = self._committed
             part = {name: now.groups[name] for name in names[start : start + size] if name in now.groups}
-            found += self._carry(self._there, now._replace(groups=part), ways(self._link, self._opposite()))
-        self._forth = found
+            found += self._sync(self._there, now._replace(groups=part), mappings(self._link, self._opposite()))
+        self._to_target = found
         self._end(found)
 
-    def turn_back(self) -> None:
+    def sync_back(self) -> None:
         """One pass to the source, if no link copies back. Raises a `TrueupError`."""
         found: list[Checkpoint] = []
-        if self._opposite() is None and (by := ways_back(self._link)):
-            found = self._carry(
+        if self._opposite() is None and (by := mappings_back(self._link)):
+            found = self._sync(
                 self._back, self._back.committed(self._link.declared.groups, self._topics(back=True)), by
             )
-        self._home = found
+        self._to_source = found
         self._end(found)
 
     def _topics(self, back: bool) -> set[str]:
         with self._link.lock:
             return {(copy.target if back else copy.source).topic for copy in self._link.copies.values()}
 
-    def _carry(self, groups: Groups, committed: Commits, by: Mapping[LogId, OffsetMapping]) -> list[Checkpoint]:
-        mode, told = self._link.declared.mode, committed.groups
-        may = {name for name in told if mode == "enforce" or (mode == "approve" and name in self._approved)}
-        chosen = committed._replace(groups={name: answer for name, answer in told.items() if name in may})
-        rest = committed._replace(groups={name: answer for name, answer in told.items() if name not in may})
-        return [*groups.carry(chosen, by), *groups.carry(rest, by, change=False)]
+    def _sync(self, groups: Groups, committed: Commits, by: Mapping[LogId, OffsetMapping]) -> list[Checkpoint]:
+        mode, answers = self._link.declared.mode, committed.groups
+        may = {name for name in answers if mode == "enforce" or (mode == "approve" and name in self._approved)}
+        chosen = committed._replace(groups={name: answer for name, answer in answers.items() if name in may})
+        rest = committed._replace(groups={name: answer for name, answer in answers.items() if name not in may})
+        return [*groups.sync_commits(chosen, by), *groups.sync_commits(rest, by, change=False)]
 
     def _end(self, found: Sequence[Checkpoint]) -> None:
         """Forget used approvals and note the results."""
         with self._lock:
             self._approved &= {row.group for row in self.checkpoints if row.action == "due"}
             for outcome in ("moved", "failed"):
-                self._tell(outcome, [row for row in found if row.action == outcome])
+                self._note_groups(outcome, [row for row in found if row.action == outcome])
 
-    def _tell(self, outcome: str, rows: Sequence[Checkpoint]) -> None:
+    def _note_groups(self, outcome: str, rows: Sequence[Checkpoint]) -> None:
         """Add a pass to the history as one row; passes with the same groups at most once a minute."""
         groups, now_ms = {row.group for row in rows}, self._link.now_ms()
-        told, at_ms = self._told.get(outcome, (frozenset[str](), 0))
-        if not groups or (groups <= told and now_ms - at_ms < TOLD_MS):
+        noted, at_ms = self._noted.get(outcome, (frozenset[str](), 0))
+        if not groups or (groups <= noted and now_ms - at_ms < NOTED_MS):
             return
-        self._told[outcome] = frozenset(groups if now_ms - at_ms >= TOLD_MS else groups | told), now_ms
-        said = [
+        self._noted[outcome] = frozenset(groups if now_ms - at_ms >= NOTED_MS else groups | noted), now_ms
+        changes = [
             f"{row.group}: {row.source} {row.committed} translates to {row.target} {row.translated}"
             + (f" ({row.reason})" if row.reason else "")
             for row in rows
         ]
-        more = f"; and {many(len(said) - SHOWN, 'partition')} more" if len(said) > SHOWN else ""
-        head = f"{many(len(groups), 'group')}, {many(len(said), 'partition')}: "
-        self._note(self._link.name, "group", outcome, head + "; ".join(said[:SHOWN]) + more, "replication.group-behind")
+        more = f"; and {many(len(changes) - SHOWN, 'partition')} more" if len(changes) > SHOWN else ""
+        head = f"{many(len(groups), 'group')}, {many(len(changes), 'partition')}: "
+        self._note(
+            self._link.name, "group", outcome, head + "; ".join(changes[:SHOWN]) + more, "replication.group-behind"
+        )
 
     def rows(self) -> list[PlanRow]:
         """Groups whose offsets are due, as rows of the plan."""
@@ -147,36 +149,36 @@ class Mover:
         return max((row.lag for row in self.checkpoints), default=0)
 
 
-def ways(link: Link, opposite: Link | None) -> dict[LogId, OffsetMapping]:
+def mappings(link: Link, opposite: Link | None) -> dict[LogId, OffsetMapping]:
     """Mappings of source offsets to target offsets."""
     with link.lock:
-        found = {copy.source: _way(copy, copy.target) for copy in link.copies.values()}
+        found = {copy.source: _mapping(copy, copy.target) for copy in link.copies.values()}
     if opposite is None:
         return found
     with opposite.lock:
-        back = {copy.source: _way(copy, copy.target) for copy in opposite.copies.values()}
-    return {source: _joined(source, way, back.get(way.to)) for source, way in found.items()}
+        back = {copy.source: _mapping(copy, copy.target) for copy in opposite.copies.values()}
+    return {source: _joined(source, mapping, back.get(mapping.to)) for source, mapping in found.items()}
 
 
-def ways_back(link: Link) -> dict[LogId, OffsetMapping]:
+def mappings_back(link: Link) -> dict[LogId, OffsetMapping]:
     """Mappings of target offsets to source offsets, from the offset map of this link only."""
     with link.lock:
-        return {copy.target: _way(copy, copy.source, reverse=True) for copy in link.copies.values()}
+        return {copy.target: _mapping(copy, copy.source, reverse=True) for copy in link.copies.values()}
 
 
-def _way(copy: Copy, to: LogId, reverse: bool = False) -> OffsetMapping:
+def _mapping(copy: Copy, to: LogId, reverse: bool = False) -> OffsetMapping:
     """The mapping of one copy. The map of a stopped partition is not used, because either log may be gone."""
     ids = copy.source_id, copy.target_id
     reason = "the partition is stopped" if copy.excluded else ""
     return OffsetMapping(to, copy.map, reverse=reverse, ids=ids[::-1] if reverse else ids, blocked_reason=reason)
 
 
-def _joined(source: LogId, way: OffsetMapping, back: OffsetMapping | None) -> OffsetMapping:
+def _joined(source: LogId, mapping: OffsetMapping, back: OffsetMapping | None) -> OffsetMapping:
     """The mapping combined with the map of the opposite link. The map of this link alone would skip records that
     originated at the target, so it is not used if the opposite map concerns other logs."""
-    if back is None or back.to != source or way.blocked_reason:
-        return way
-    logs = zip(way.ids, back.ids[::-1], strict=True)
+    if back is None or back.to != source or mapping.blocked_reason:
+        return mapping
+    logs = zip(mapping.ids, back.ids[::-1], strict=True)
     if back.blocked_reason or any(one and other and one != other for one, other in logs):
-        return replace(way, blocked_reason="the partition is stopped in the opposite link")
-    return replace(way, back=back.there)
+        return replace(mapping, blocked_reason="the partition is stopped in the opposite link")
+    return replace(mapping, back=back.there)

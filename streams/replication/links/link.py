@@ -24,10 +24,10 @@ from trueup.streams.journal.journal import Journal
 from trueup.streams.replication.clusters import connector_of
 from trueup.streams.replication.links.checkpoints import Copy, Unsaved
 from trueup.streams.replication.links.first_offsets import FirstOffsets, Starts
-from trueup.streams.replication.links.orders import UNHEARD, LinkOrders, Reporting, Round
+from trueup.streams.replication.links.orders import NO_REPORTING, LinkOrders, Reporting, Round
 from trueup.streams.replication.links.snapshot import Changes, LinkSnapshot, ids, pairs
 from trueup.streams.replication.links.worker import ALONE_S, Answer, Order
-from trueup.streams.replication.reports import Heard, Report
+from trueup.streams.replication.reports import Report, ReportMessage
 
 log = logging.getLogger(__name__)
 SAFE = frozenset({"batches"})
@@ -57,7 +57,7 @@ class Link:
         counted: Callable[[Progress], None],
         clock: Callable[[], int],
         connectors: Callable[[str, str, str], str] = connector_of,
-        reporting: Reporting = UNHEARD,
+        reporting: Reporting = NO_REPORTING,
     ) -> None:
         self.name, self.copies = name, copies
         self._settings, self._clock, self._counted, self._ended = settings, clock, counted, reporting.ended
@@ -265,15 +265,15 @@ class Link:
         self.grown.set()
         self._save(())
 
-    def hear(self, heard: Heard) -> None:
+    def receive(self, message: ReportMessage) -> None:
         """Process a report of a running lease. A report out of sequence is ignored; the answer contains it."""
         now_ms, taken = self._clock(), False
         with self.lock:
             for order in self._held:
-                if (order.term, order.number, order.part) == (heard.term, heard.number, heard.part):
+                if (order.term, order.number, order.part) == (message.term, message.number, message.part):
                     self.taken_ms = now_ms
-                    taken = self._report(order, heard.report, now_ms)
-        if taken and heard.report.progress:
+                    taken = self._report(order, message.report, now_ms)
+        if taken and message.report.progress:
             self.grown.set()
 
     def _report(self, order: Order, report: Report, now_ms: int) -> bool:
@@ -316,19 +316,19 @@ class Link:
             self._unsaved.add(record for copy in (*reported, *copies) for record in copy.records(self.name, now_ms))
         self._unsaved.put(must)
 
-    def reset(self, offsets: Mapping[LogId, int], said: str) -> list[LogId]:
+    def reset(self, offsets: Mapping[LogId, int], reason: str) -> list[LogId]:
         """Set the copies of these partitions to source offsets, where the next lease continues. Raises `Refused`."""
         with self.lock:
-            strange = sorted(str(source) for source in offsets if source not in self.copies)
-            if strange:
+            unknown = sorted(str(source) for source in offsets if source not in self.copies)
+            if unknown:
                 look = f"see `trueup describe link {self.name}`"
-                raise Refused("partitions of the link", ", ".join(strange), look)
+                raise Refused("partitions of the link", ", ".join(unknown), look)
             facts = self.snapshot.facts
             if problem := facts.source.problem or facts.target.problem:
                 raise Refused("a response from both clusters", problem, "reset the link after both respond")
             for source, offset in offsets.items():
                 copy = self.copies[source]
-                copy.set(offset, said, ids(copy, facts), facts.target.logs.get(copy.target, (-1, -1))[1])
+                copy.set(offset, reason, ids(copy, facts), facts.target.logs.get(copy.target, (-1, -1))[1])
             # No copier of the present term may continue at its old position.
             self._term = uuid.uuid4().hex
             changed = [self.copies[source] for source in offsets]
@@ -347,7 +347,7 @@ class Link:
         with self.lock:
             return any(source == each.source for order in self._held for each in order.lease.assignments)
 
-    def anew(self, begins: Mapping[LogId, tuple[LogId, int, Refill | None]], said: str) -> None:
+    def anew(self, begins: Mapping[LogId, tuple[LogId, int, Refill | None]], reason: str) -> None:
         """Copy partitions from a source offset to targets that have none of their records. Raises `Refused` if a lease
         of one is in progress, `Retry` if the journal does not respond."""
         with self.lock:
@@ -356,7 +356,7 @@ class Link:
                 raise Refused("partitions without a lease", ", ".join(busy), "repeat it after their leases have ended")
             for source, (target, offset, refill) in begins.items():
                 copy = self.copies.setdefault(source, Copy(source, target, offset))
-                copy.anew(offset, said, ids(copy, self.snapshot.facts), refill)
+                copy.anew(offset, reason, ids(copy, self.snapshot.facts), refill)
             self._term = uuid.uuid4().hex
             changed = [self.copies[source] for source in begins]
         self._save(changed, must=True)
@@ -374,6 +374,6 @@ class Link:
         seen = self.snapshot.facts.source.logs.get(copy.source, (-1, -1))[1]
         # While a lease runs, the source grows, and the copied part of the growth is not known.
         running = self.may_copy() and self._clock() - copy.at_ms <= self.declared.lease_s * 1000 + LATE_MS
-        told = copy.last.source_end if copy.last is not None and running else -1
-        end = told if told >= 0 else seen
+        reported_end = copy.last.source_end if copy.last is not None and running else -1
+        end = reported_end if reported_end >= 0 else seen
         return max(0, end - copy.offset) if end >= 0 else -1

@@ -120,7 +120,7 @@ class LinkMonitor:
     def _look(self) -> None:
         link, before = self.link, self.link.snapshot.facts
         with link.lock:
-            standing = [(copy, self._standing(copy)) for copy in link.copies.values()]
+            observed = [(copy, self._observed(copy)) for copy in link.copies.values()]
         now = self.sides.look()
         link.update(facts=now)
         one = now.source.cluster and now.source.cluster == now.target.cluster
@@ -128,13 +128,13 @@ class LinkMonitor:
             self.qualities = self.sides.qualities(self.aligner.seen)
         choose(self._others)
         link.update(blocked_reason=f"source and target are one cluster, {now.source.cluster}" if one else self.second)
-        self._listen(standing)
+        self._detect(observed)
         self._end_refill()
         self.status.observe(link.now_ms())
         if (before.source.topics, before.target.topics) != (now.source.topics, now.target.topics):
             link.wake()
 
-    def _standing(self, copy: Copy) -> Look:
+    def _observed(self, copy: Copy) -> Look:
         """A copy before both clusters are observed, with the target end that the target must report by now."""
         lag_s = self.link.snapshot.facts.target.ends_lag_s
         return replace(look(copy, NOTHING, self.alone), copied_end=self._settled.end(copy, lag_s, time.monotonic()))
@@ -183,7 +183,7 @@ class LinkMonitor:
     def move_back(self) -> None:
         """Translate committed offsets back to the source, unless an opposite link does."""
         if self._may_move:
-            self._tried("groups of the target", self.mover.turn_back)
+            self._tried("groups of the target", self.mover.sync_back)
 
     def _tried(self, what: str, act: Callable[[], None]) -> None:
         """Run ``act``. Its error becomes part of the link's state and does not fail the loop."""
@@ -226,34 +226,34 @@ class LinkMonitor:
         links = (watch.link for watch in self._others.values())
         return [link for link in links if (link.declared.source, link.declared.target) == ends]
 
-    def _listen(self, standing: Iterable[tuple[Copy, Look]]) -> None:
-        """Note anomalies and stop the partitions that they affect. ``standing``: the copies before both clusters were
+    def _detect(self, observed: Iterable[tuple[Copy, Look]]) -> None:
+        """Note anomalies and stop the partitions that they affect. ``observed``: the copies before both clusters were
         observed; a copy that advanced later would appear to be past the end."""
-        heard: list[tuple[Copy, list[Anomaly]]] = []
-        for copy, was in standing:
+        detected: list[tuple[Copy, list[Anomaly]]] = []
+        for copy, was in observed:
             if was.position > copy.position.offset:
                 continue  # it was reset in the meantime
             before, now = self._looks.get(copy.source, was), seen(copy, self.link.snapshot.facts, was)
             known = copy.source_id, copy.target_id
             copy.meet(ids(copy, self.link.snapshot.facts))
-            heard.append((copy, anomalies(replace(before, source_id=known[0], target_id=known[1]), now)))
+            detected.append((copy, anomalies(replace(before, source_id=known[0], target_id=known[1]), now)))
             self._looks[copy.source] = now
-        self._compare_target(heard)
-        for copy, found in heard:
-            for silence in found:
-                self._hear(copy, silence)
+        self._compare_target(detected)
+        for copy, found in detected:
+            for anomaly in found:
+                self._handle(copy, anomaly)
 
-    def _compare_target(self, heard: Sequence[tuple[Copy, list[Anomaly]]]) -> None:
+    def _compare_target(self, detected: Sequence[tuple[Copy, list[Anomaly]]]) -> None:
         """Stop all partitions if the target cluster was replaced or lost its data."""
         now = self.link.snapshot.facts.target.cluster
-        written = [(copy, found) for copy, found in heard if self._looks[copy.source].copied_end >= 0]
+        written = [(copy, found) for copy, found in detected if self._looks[copy.source].copied_end >= 0]
         parts = [(copy.target.topic, bare(self._looks[copy.source], found)) for copy, found in written]
         self.replaced = target_replaced(parts, (self._cluster, now))
         if self.replaced:
             for _, found in written:
                 found[:] = [one for one in found if one.rule not in TARGET]
-                said = f"{self.replaced}; `trueup link refill {self.link.name}` restores its data"
-                found.append(Anomaly("replication.target-replaced", -1, said, stops=True))
+                text = f"{self.replaced}; `trueup link refill {self.link.name}` restores its data"
+                found.append(Anomaly("replication.target-replaced", -1, text, stops=True))
         elif now and not self._cluster:
             self.accept_target()
 
@@ -263,12 +263,12 @@ class LinkMonitor:
             self._remember(now)
             self._cluster, self.replaced = now, ""
 
-    def _hear(self, copy: Copy, silence: Anomaly) -> None:
-        if silence.stops:
-            copy.bar(f"{silence.rule}: {silence.text}")
-        if (copy.source, silence.rule) not in self._noted:
-            self._noted.add((copy.source, silence.rule))
-            self.note(self.link.name, "found", silence.rule, f"{copy.source}: {silence.text}", silence.rule)
+    def _handle(self, copy: Copy, anomaly: Anomaly) -> None:
+        if anomaly.stops:
+            copy.exclude(f"{anomaly.rule}: {anomaly.text}")
+        if (copy.source, anomaly.rule) not in self._noted:
+            self._noted.add((copy.source, anomaly.rule))
+            self.note(self.link.name, "found", anomaly.rule, f"{copy.source}: {anomaly.text}", anomaly.rule)
 
     def rows(self) -> list[PlanRow]:
         """The pending changes at the target."""

@@ -22,7 +22,7 @@ class Reporting(NamedTuple):
     ended: Callable[[], None] = lambda: None
 
 
-UNHEARD = Reporting()
+NO_REPORTING = Reporting()
 
 
 class Round(NamedTuple):
@@ -41,7 +41,7 @@ class LinkOrders:
 
     def __init__(
         self, name: str, settings: Callable[[], Settings],
-        connectors: Callable[[str, str, str], str] = connector_of, reporting: Reporting = UNHEARD,
+        connectors: Callable[[str, str, str], str] = connector_of, reporting: Reporting = NO_REPORTING,
     ) -> None:  # fmt: skip
         self._name, self._settings, self._connectors, self._reporting = name, settings, connectors, reporting
 

@@ -19,7 +19,7 @@ from trueup.streams.replication.links.link import Link
 from trueup.streams.replication.links.monitor import LinkMonitor
 
 Row = dict[str, Any]
-SAID = "refill"
+REASON = "refill"
 BUSY = "an earlier lease has not ended"
 LOST = "replication.target-"
 
@@ -88,7 +88,7 @@ class Refilling:
             part.source: (part.target, logs[part.source][0], Refill(self._held(part.source), logs[part.source][1]))
             for part in ready if part.source in logs
         }  # fmt: skip
-        link.anew(begins, SAID)
+        link.anew(begins, REASON)
         self._watch.accept_target()
         there = sides.logs([part.target for part in ready], at_target=True)
         for back in self._watch.backwards():
@@ -97,10 +97,10 @@ class Refilling:
                 for part in ready if part.back is back and part.target in there
             }  # fmt: skip
             if mine:
-                back.anew(mine, SAID)
+                back.anew(mine, REASON)
         records = sum(refill.until - start for _, start, refill in begins.values())
         topics = len({source.topic for source in begins})
-        self._watch.note(link.name, SAID, "begun", f"{topics} topics, {len(begins)} partitions, {records} records")
+        self._watch.note(link.name, REASON, "begun", f"{topics} topics, {len(begins)} partitions, {records} records")
 
     def _held(self, source: LogId) -> int:
         """The source offset below which the target had all records."""

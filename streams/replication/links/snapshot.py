@@ -121,19 +121,19 @@ class Settled:
     """The target ends that must be visible by now, for targets whose end offsets lag acknowledged records."""
 
     def __init__(self) -> None:
-        self._told: dict[LogId, deque[tuple[float, int]]] = {}
+        self._history: dict[LogId, deque[tuple[float, int]]] = {}
 
     def end(self, copy: Copy, lag_s: float, now_s: float) -> int:
         """`Copy.copied_end` as of ``lag_s`` seconds ago; -1: unknown. To be called regularly."""
         if lag_s <= 0:
             return copy.copied_end
-        told = self._told.setdefault(copy.source, deque())
-        if told and copy.copied_end < told[-1][1]:
-            told.clear()  # the copy restarted
-        told.append((now_s, copy.copied_end))
-        while len(told) > 1 and told[1][0] <= now_s - lag_s:
-            told.popleft()
-        return told[0][1] if told[0][0] <= now_s - lag_s else -1
+        history = self._history.setdefault(copy.source, deque())
+        if history and copy.copied_end < history[-1][1]:
+            history.clear()  # the copy restarted
+        history.append((now_s, copy.copied_end))
+        while len(history) > 1 and history[1][0] <= now_s - lag_s:
+            history.popleft()
+        return history[0][1] if history[0][0] <= now_s - lag_s else -1
 
 
 def pairs(

@@ -113,8 +113,8 @@ class LinkStatus:
             return part
         for side, seen, name in (("source", facts.source, topic), ("target", facts.target, link.target(topic))):
             if name in seen.topics and not seen.topics[name]:  # it exists, but cannot be read
-                said = self.unreadable().get(topic, f"the {side} does not report the partitions of {name}")
-                return part._replace(error=said, stopped=True)
+                problem = self.unreadable().get(topic, f"the {side} does not report the partitions of {name}")
+                return part._replace(error=problem, stopped=True)
         if link.snapshot.waiting and (hold := link.snapshot.waiting.get(link.target(source.topic))) is not None:
             approval = hold.reason if hold.approval else ""
             return part._replace(error=hold.reason, approval=approval, stopped=hold.stopped, begun=False)

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from trueup.connectors.contract import Connector, Copier, Lease, Position, Progress
 from trueup.state.common.errors import TrueupError
 from trueup.streams.journal.channel import Channel
-from trueup.streams.replication.reports import Heard, Report, Reporter
+from trueup.streams.replication.reports import Report, Reporter, ReportMessage
 
 GRACE_S = 3.0
 ALONE_S = GRACE_S + 2.0
@@ -83,7 +83,7 @@ class LeaseWorker:
         self._lingering: Future[None] | None = None
         self._copier: Copier | None = None
         self._last: Order | None = None
-        self._untold: list[Progress] = []
+        self._unreported: list[Progress] = []
 
     def hold(self, order: Order) -> Answer:
         """Copy until the lease ends. Blocks."""
@@ -106,28 +106,28 @@ class LeaseWorker:
 
     def _copy(self, order: Order) -> Answer:
         until_s = time.monotonic() + order.lease_s
-        reporter = Reporter(order.channel, lambda report: heard(order, report))
+        reporter = Reporter(order.channel, lambda report: message_of(order, report))
         if not self._follows(order):
             self._close()
-            self._untold = []
+            self._unreported = []
             if not self._held(order):
                 _alone(order)
-        self._last, told, error = order, self._untold, None
-        if told:
+        self._last, unreported, error = order, self._unreported, None
+        if unreported:
             # First the progress after the last lease, of a copier that is closed now.
-            reporter.report(told)
+            reporter.report(unreported)
         try:
             if self._copier is None and not order.ended():
-                self._copier = _connector(order.connector).open(from_there(order.lease, told))
+                self._copier = _connector(order.connector).open(with_positions(order.lease, unreported))
             if self._copier is not None:
-                self._copier.copy(until_s, partial(_pulse, order, reporter, self._copier))
+                self._copier.copy(until_s, partial(_continues, order, reporter, self._copier))
         except TrueupError as problem:
             error = problem
         if self._copier is not None:
             reporter.keep(self._copier.progress())
         if error is not None or order.ended():
             self._close()
-        self._untold = []
+        self._unreported = []
         return Answer(reporter.reports, error)
 
     def _follows(self, order: Order) -> bool:
@@ -145,7 +145,7 @@ class LeaseWorker:
         while self._copier is not None and not self._wanted.is_set():
             left_s = until_s - time.monotonic()
             if left_s <= 0 or (tails and not self._tailed(min(left_s, SLICE_S))):
-                self._untold = self._copier.progress()
+                self._unreported = self._copier.progress()
                 self._close()
             elif not tails:
                 self._wanted.wait(left_s)
@@ -165,9 +165,9 @@ class LeaseWorker:
             copier.close()
 
 
-def _pulse(order: Order, reporter: Reporter, copier: Copier) -> bool:
+def _continues(order: Order, reporter: Reporter, copier: Copier) -> bool:
     """Report progress if it is due. Returns whether to continue copying."""
-    reporter.pulse(copier.progress)
+    reporter.report_if_due(copier.progress)
     return not order.ended()
 
 
@@ -179,24 +179,24 @@ def _alone(order: Order) -> None:
         left_s -= SLICE_S
 
 
-_tails: dict[tuple[str, int], LeaseWorker] = {}
+_workers: dict[tuple[str, int], LeaseWorker] = {}
 
 
 def hold(order: Order) -> Answer:
     """Execute one order in this process. Raises defects of a connector; the answer holds its errors."""
     link = order.lease.link
-    for key, tail in _tails.items():
+    for key, worker in _workers.items():
         if key[0] == link and key[1] != order.part:
             # Another process holds that part now.
-            tail.close()
-    return _tails.setdefault((link, order.part), LeaseWorker()).hold(order)
+            worker.close()
+    return _workers.setdefault((link, order.part), LeaseWorker()).hold(order)
 
 
 def release(links: Iterable[str]) -> None:
     """Close the copiers of these links in this process."""
     gone = set(links)
-    for key in [key for key in _tails if key[0] in gone]:
-        _tails.pop(key).close()
+    for key in [key for key in _workers if key[0] in gone]:
+        _workers.pop(key).close()
 
 
 def terms(order: Order) -> Lease:
@@ -204,14 +204,14 @@ def terms(order: Order) -> Lease:
     return replace(order.lease, assignments=tuple(a._replace(position=Position()) for a in order.lease.assignments))
 
 
-def heard(order: Order, report: Report) -> Heard:
+def message_of(order: Order, report: Report) -> ReportMessage:
     """A report of this order."""
-    return Heard(order.lease.link, order.term, order.number, order.part, report)
+    return ReportMessage(order.lease.link, order.term, order.number, order.part, report)
 
 
-def from_there(lease: Lease, told: Iterable[Progress]) -> Lease:
+def with_positions(lease: Lease, reported: Iterable[Progress]) -> Lease:
     """The lease with the positions that were reported since."""
-    positions = {progress.source: progress.position for progress in told}
+    positions = {progress.source: progress.position for progress in reported}
     assignments = (a._replace(position=positions.get(a.source, a.position)) for a in lease.assignments)
     return replace(lease, assignments=tuple(assignments))
 

@@ -16,10 +16,10 @@ from pyspark.sql.streaming.listener import (
 class Listener(StreamingQueryListener):
     """Forwards each progress report as a dictionary and keeps the last report of each query.
 
-    ``alive`` receives the name of a query with every event, and ``heard`` holds the times in ms: a query without input
-    sends an event every 10 s, a query that hangs sends none. ``idle`` receives the name of a query without input; a
-    failed batch is repeated before that. Runs in py4j's callback thread, so callbacks must be short. ``guard`` calls
-    its argument and handles exceptions, which Spark would only log.
+    ``alive`` receives the name of a query with every event, and ``last_event_ms`` holds the times in ms: a query
+    without input sends an event every 10 s, a query that hangs sends none. ``idle`` receives the name of a query
+    without input; a failed batch is repeated before that. Runs in py4j's callback thread, so callbacks must be short.
+    ``guard`` calls its argument and handles exceptions, which Spark would only log.
     """
 
     def __init__(
@@ -30,14 +30,14 @@ class Listener(StreamingQueryListener):
         guard: Callable[[Callable[[], None]], None] = lambda act: act(),
         idle: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self._seen, self._told, self._clock, self._guard, self._idle = seen, alive, clock, guard, idle
+        self._seen, self._on_alive, self._clock, self._guard, self._idle = seen, alive, clock, guard, idle
         self._names: dict[str, str] = {}
         self.last: dict[str, dict[str, Any]] = {}
-        self.heard: dict[str, int] = {}
+        self.last_event_ms: dict[str, int] = {}
 
     def _alive(self, query: str) -> None:
-        self.heard[query] = self._clock()
-        self._told(query)
+        self.last_event_ms[query] = self._clock()
+        self._on_alive(query)
 
     def _progressed(self, progress: dict[str, Any]) -> None:
         self.last[progress["name"]] = progress

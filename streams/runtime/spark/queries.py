@@ -24,8 +24,8 @@ def started(rows: DataFrame, name: str, every: str, sink: Sink, checkpoint: str)
     )
 
 
-def turns(spark: SparkSession, name: str, every: str, turn: Sink, checkpoint: str) -> StreamingQuery:
-    """Start a query that calls ``turn`` at the interval ``every``. The checkpoint only holds the number of the
+def periodic(spark: SparkSession, name: str, every: str, sink: Sink, checkpoint: str) -> StreamingQuery:
+    """Start a query that calls ``sink`` at the interval ``every``. The checkpoint only holds the number of the
     batch."""
     clock = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).option("numPartitions", 1)
-    return started(clock.load(), name, every, turn, checkpoint)
+    return started(clock.load(), name, every, sink, checkpoint)

@@ -15,7 +15,7 @@ from trueup.state.common.errors import Stop
 from trueup.state.settings.settings import parse
 from trueup.streams.runtime.spark.driver import Driver, _process
 from trueup.streams.runtime.spark.listener import Listener
-from trueup.streams.runtime.spark.queries import turns
+from trueup.streams.runtime.spark.queries import periodic
 from trueup.streams.runtime.spark.session import session
 from trueup.streams.runtime.supervisor import drain
 
@@ -69,7 +69,7 @@ def test_another_session_takes_the_place_of_one_that_ended(
     driver.begin()
     heard.clear()
     taken: list[int] = []
-    query = turns(driver.session, "clock", "0 seconds", lambda _, batch: taken.append(batch), f"file://{tmp_path}")
+    query = periodic(driver.session, "clock", "0 seconds", lambda _, batch: taken.append(batch), f"file://{tmp_path}")
     wait_until(lambda: taken and "clock" in heard, WAIT_S, "a batch, and its report")
     drain(query)
     assert (reason in found, driver.ended()) == (True, "")

@@ -342,7 +342,7 @@ class Simulation:
                 continue
             found = self.parts.bucket(store).step(ledgers, nodes, asked)
             if found is not None:
-                markers.hear(bucket, 1 if asked else -1, found)
+                markers.apply(bucket, 1 if asked else -1, found)
 
     def _ledgers(self, bucket: int, keys: Sequence[int]) -> Table:
         rows, names = [], {"": 0}

@@ -133,10 +133,10 @@ class Loop:
         made.load()
         return made
 
-    def hear(self, *rows: dict[str, Any], bucket: int = 0, epoch: int = 5) -> "Loop":
+    def apply(self, *rows: dict[str, Any], bucket: int = 0, epoch: int = 5) -> "Loop":
         """The bucket reports these ledgers as unreferenced; all of them exist."""
         self.cluster.versions |= {row["ledger"]: row.get("version", 3) for row in rows}
-        self.markers.hear(bucket, epoch, leaks(*rows))
+        self.markers.apply(bucket, epoch, leaks(*rows))
         return self
 
     def reconcile(self, after_ms: int = 0) -> dict[int, DeletionStage]:
@@ -151,7 +151,7 @@ class Loop:
     def marked(self, *ledgers: int) -> "Loop":
         """Mark these ledgers, with no further step."""
         paused, self.policy = self.policy, replace(self.policy, paused=True)
-        self.hear(*({"ledger": ledger} for ledger in ledgers)).reconcile()
+        self.apply(*({"ledger": ledger} for ledger in ledgers)).reconcile()
         self.reconcile(MINUTE)
         self.policy = paused
         return self

@@ -14,7 +14,7 @@ COPIED = {"ledger": 7, "rule": "dropped"}
 
 
 def test_what_is_forgotten_is_marked_deleted_and_confirmed_in_time() -> None:
-    loop = Loop().hear(ONE)
+    loop = Loop().apply(ONE)
     seen = [loop.reconcile().get(7), loop.reconcile(MINUTE - 1).get(7)]
     loop.reconcile(1)
     assert (seen, [row.outcome for row in loop.markers.history.rows()]) == (
@@ -44,7 +44,7 @@ def test_an_obstacle_stops_everything(problem: str) -> None:
 
 
 def test_in_observe_nothing_is_begun() -> None:
-    loop = Loop("observe").hear(ONE)
+    loop = Loop("observe").apply(ONE)
     assert (loop.reconcile(), loop.reconcile(MINUTE), loop.journal.records) == ({}, {}, {})
 
 
@@ -71,7 +71,7 @@ def test_in_approve_only_what_was_approved_is_deleted() -> None:
 
 
 def test_only_what_is_marked_can_be_approved() -> None:
-    loop = Loop("approve").hear(ONE)
+    loop = Loop("approve").apply(ONE)
     loop.reconcile()
     with pytest.raises(Refused, match="expected ledgers whose deletion is marked"):
         loop.markers.approve([7])
@@ -98,12 +98,12 @@ def test_no_more_are_deleted_than_the_rate_allows() -> None:
 
 def test_the_longest_forgotten_are_begun_first_and_no_more_than_may_be() -> None:
     loop = Loop(max_markers=2)
-    loop.hear(*({"ledger": 7 + n, "since_ms": NOW - n} for n in range(3)))
+    loop.apply(*({"ledger": 7 + n, "since_ms": NOW - n} for n in range(3)))
     assert set(loop.reconcile()) == {8, 9}
 
 
 def test_one_that_a_node_of_another_bucket_points_to_is_not_begun() -> None:
-    loop = Loop(buckets=2).hear(ONE).hear({"ledger": 7, "rule": "missing", "version": -1, "owner": OTHER}, bucket=1)
+    loop = Loop(buckets=2).apply(ONE).apply({"ledger": 7, "rule": "missing", "version": -1, "owner": OTHER}, bucket=1)
     loop.cluster.versions = {7: 3}
     assert (loop.reconcile(MINUTE), list(loop.markers.forgotten())) == ({}, [])
 
@@ -122,23 +122,23 @@ def test_what_the_cluster_does_not_say_is_an_obstacle(monkeypatch: pytest.Monkey
 
 
 def test_what_is_only_reported_is_never_begun() -> None:
-    loop = Loop().hear({"ledger": 7, "rule": "owner-gone"}, {"ledger": 8, "rule": "not-superseded"})
+    loop = Loop().apply({"ledger": 7, "rule": "owner-gone"}, {"ledger": 8, "rule": "not-superseded"})
     assert loop.reconcile(MINUTE) == {}
 
 
 def test_one_that_changed_since_the_view_saw_it_is_not_begun() -> None:
-    loop = Loop().hear(ONE)
+    loop = Loop().apply(ONE)
     loop.cluster.versions[7] = 4
     assert loop.reconcile() == {}
 
 
 def test_one_that_is_pointed_to_again_is_let_go() -> None:
-    loop = Loop().marked(7).hear()
+    loop = Loop().marked(7).apply()
     assert (loop.reconcile(), loop.journal.puts[-1], loop.cluster.orders) == ({}, [None], [])
 
 
 def test_one_that_somebody_else_deleted_is_confirmed_too() -> None:
-    loop = Loop("approve").marked(7).hear()
+    loop = Loop("approve").marked(7).apply()
     loop.cluster.versions.clear()
     loop.reconcile()
     assert loop.cluster.asked == [{7: ("a:1", "b:1")}]
@@ -208,7 +208,7 @@ def test_until_every_bucket_answered_in_this_run_nothing_is_done(first_epoch: in
     loop = Loop(buckets=2)
     loop.first_epoch = first_epoch
     for bucket, epoch in enumerate(epochs):
-        loop.hear({"ledger": bucket}, bucket=bucket, epoch=epoch)
+        loop.apply({"ledger": bucket}, bucket=bucket, epoch=epoch)
     assert (loop.reconcile(), loop.markers.complete, loop.markers.blocked_reason) == (
         {},
         False,
@@ -217,8 +217,8 @@ def test_until_every_bucket_answered_in_this_run_nothing_is_done(first_epoch: in
 
 
 def test_what_a_bucket_says_unasked_does_not_take_its_answer_back() -> None:
-    loop = Loop().hear(ONE)
-    assert loop.hear(ONE, epoch=-1).markers.complete
+    loop = Loop().apply(ONE)
+    assert loop.apply(ONE, epoch=-1).markers.complete
 
 
 def test_the_history_forgets_nothing_of_what_goes_on() -> None:
@@ -229,7 +229,7 @@ def test_the_history_forgets_nothing_of_what_goes_on() -> None:
 
 
 def test_what_rests_on_a_copy_is_marked_once_that_is_verified() -> None:
-    loop = Loop("approve").hear(COPIED)
+    loop = Loop("approve").apply(COPIED)
     first = loop.reconcile(), list(loop.cluster.checked)
     assert (first, loop.reconcile(MINUTE), loop.cluster.checked) == (
         ({7: DeletionStage.SUSPECTED}, []),
@@ -244,7 +244,7 @@ def test_what_rests_on_no_copy_is_not_looked_at_before() -> None:
 
 @pytest.mark.parametrize("said", ["refused", "retry"])
 def test_a_copy_that_is_not_verified_blocks_and_says_why_and_is_looked_at_again_less_and_less(said: str) -> None:
-    loop, looks = Loop(retry_s=1).hear(COPIED), list[int]()
+    loop, looks = Loop(retry_s=1).apply(COPIED), list[int]()
     loop.cluster.checks[7] = said
     loop.reconcile()
     for second in range(20):
@@ -261,7 +261,7 @@ def test_a_copy_that_is_not_verified_blocks_and_says_why_and_is_looked_at_again_
 
 
 def test_once_the_copy_is_there_what_was_blocked_goes() -> None:
-    loop = Loop().hear(COPIED)
+    loop = Loop().apply(COPIED)
     loop.cluster.checks[7] = "refused"
     loop.reconcile()
     loop.reconcile(MINUTE)
@@ -271,14 +271,14 @@ def test_once_the_copy_is_there_what_was_blocked_goes() -> None:
 
 
 def test_one_that_is_gone_when_it_is_looked_at_is_left_to_the_view() -> None:
-    loop = Loop().hear(COPIED)
+    loop = Loop().apply(COPIED)
     loop.cluster.checks[7] = "gone"
     loop.reconcile()
     assert (loop.reconcile(MINUTE), loop.cluster.orders) == ({7: DeletionStage.SUSPECTED}, [])
 
 
 def test_no_more_copies_are_verified_in_a_turn_than_may_be() -> None:
-    loop = Loop("approve").hear(*({**COPIED, "ledger": ledger} for ledger in range(30)))
+    loop = Loop("approve").apply(*({**COPIED, "ledger": ledger} for ledger in range(30)))
     loop.reconcile()
     counts = []
     for _ in range(2):
@@ -295,7 +295,7 @@ def test_a_turn_that_took_long_leaves_the_other_copies_to_the_next(monkeypatch: 
         return [DeletionResult(marker.ledger, "ready", "") for marker in markers]
 
     monkeypatch.setattr(loop.markers, "_check", slow)
-    loop.hear(COPIED, {**COPIED, "ledger": 8})
+    loop.apply(COPIED, {**COPIED, "ledger": 8})
     loop.reconcile()
     assert [sorted(loop.reconcile(MINUTE).values()) for _ in range(2)] == [
         ["marked", "suspected"],
@@ -304,9 +304,9 @@ def test_a_turn_that_took_long_leaves_the_other_copies_to_the_next(monkeypatch: 
 
 
 def test_one_that_its_owner_took_off_the_list_meanwhile_is_begun_anew_for_that_reason() -> None:
-    loop = Loop("approve").hear(COPIED)
+    loop = Loop("approve").apply(COPIED)
     loop.reconcile()
-    loop.hear(ONE)
+    loop.apply(ONE)
     loop.reconcile(MINUTE)
     loop.reconcile()
     assert {marker.rule for marker in loop.markers.markers.values()} == {"deletion.forgotten"}

@@ -21,12 +21,12 @@ def planned(loop: Loop) -> dict[int, str]:
 
 
 def test_the_longest_forgotten_stand_first() -> None:
-    said = Loop("observe").hear(FORGOTTEN, REPORTED).said
+    said = Loop("observe").apply(FORGOTTEN, REPORTED).said
     assert ([row["ledger"] for row in said.rows(10)], [row["ledger"] for row in said.rows(1)]) == ([9, 7], [9])
 
 
 def test_a_row_says_whose_it_is_why_and_how_much() -> None:
-    row = Loop("observe").hear(FORGOTTEN).said.rows(10)[0]
+    row = Loop("observe").apply(FORGOTTEN).said.rows(10)[0]
     said = ("owner", "rule", "verdict", "component", "state", "bytes", "stage")
     assert [row[name] for name in said] == [
         OWNER, "deletion.forgotten", "drifted", "data", "closed", 100, "suspected",
@@ -34,13 +34,13 @@ def test_a_row_says_whose_it_is_why_and_how_much() -> None:
 
 
 def test_what_is_only_reported_has_no_stage_and_what_is_missing_no_state() -> None:
-    row = Loop(missing_s=0).hear({"ledger": 7, "rule": "missing", "version": -1}).said.rows(10)[0]
+    row = Loop(missing_s=0).apply({"ledger": 7, "rule": "missing", "version": -1}).said.rows(10)[0]
     assert (row["stage"], row["state"]) == ("", "")
 
 
 @pytest.mark.parametrize("rule", ["missing", "copy-lost"])
 def test_what_is_missing_is_said_after_a_while(rule: str) -> None:
-    loop = Loop(missing_s=60).hear({"ledger": 7, "rule": rule, "version": -1})
+    loop = Loop(missing_s=60).apply({"ledger": 7, "rule": rule, "version": -1})
     early = loop.said.rows(10), loop.said.status()["unreferenced"]
     loop.now_ms += MINUTE
     assert (early, [row["rule"] for row in loop.said.rows(10)]) == (([], 0), [f"deletion.{rule}"])
@@ -51,7 +51,7 @@ def test_rows_say_how_far_their_deletion_is() -> None:
 
 
 def test_in_observe_the_plan_is_what_would_be_begun() -> None:
-    loop = Loop("observe").hear(FORGOTTEN, REPORTED)
+    loop = Loop("observe").apply(FORGOTTEN, REPORTED)
     assert [(row.id, row.stage) for row in loop.said.plan()] == [("delete-7-v3", "suspected")]
 
 
@@ -61,7 +61,7 @@ def test_what_is_marked_waits_for_an_operator_where_one_is_asked(mode: str, stag
 
 
 def test_what_the_grace_runs_for_waits_for_nobody() -> None:
-    loop = Loop("approve").hear(FORGOTTEN | {"since_ms": NOW})
+    loop = Loop("approve").apply(FORGOTTEN | {"since_ms": NOW})
     loop.reconcile()
     assert planned(loop) == {7: "suspected"}
 
@@ -96,7 +96,7 @@ def test_what_was_approved_waits_no_more() -> None:
 
 
 def test_the_status_counts_by_namespace_and_rule() -> None:
-    loop = Loop("observe").hear(FORGOTTEN, FORGOTTEN | {"ledger": 8}, REPORTED)
+    loop = Loop("observe").apply(FORGOTTEN, FORGOTTEN | {"ledger": 8}, REPORTED)
     status = loop.said.status()
     assert (status["unreferenced"], status["bytes"], status["forgotten"]) == (3, 250, [
         {"namespace": "public/billing", "rule": "deletion.owner-gone", "ledgers": 1, "bytes": 50},
@@ -105,12 +105,12 @@ def test_the_status_counts_by_namespace_and_rule() -> None:
 
 
 def test_the_status_counts_in_all_buckets() -> None:
-    loop = Loop("observe", buckets=2).hear(FORGOTTEN).hear(FORGOTTEN | {"ledger": 8}, bucket=1)
+    loop = Loop("observe", buckets=2).apply(FORGOTTEN).apply(FORGOTTEN | {"ledger": 8}, bucket=1)
     assert [(row["ledgers"], row["bytes"]) for row in loop.said.status()["forgotten"]] == [(2, 200)]
 
 
 def test_a_schema_belongs_to_its_namespace_and_nobodys_to_none() -> None:
-    loop = Loop("observe").hear(
+    loop = Loop("observe").apply(
         REPORTED | {"owner": "schema:public/default/x", "rule": "schema"},
         REPORTED | {"ledger": 8, "owner": "", "rule": "unknown-owner"},
     )
@@ -123,7 +123,7 @@ def test_the_status_tells_markers_by_stage_and_the_age_of_the_oldest() -> None:
 
 
 def test_without_any_there_is_no_oldest() -> None:
-    status = Loop().hear().said.status()
+    status = Loop().apply().said.status()
     assert (status["oldest_ms"], status["forgotten"], status["unreferenced"]) == (None, [], 0)
 
 
@@ -141,14 +141,14 @@ def test_a_ledger_that_is_forgotten_with_the_nodes_that_do_not_have_it() -> None
 
 
 def test_a_ledger_that_is_in_use_with_the_node_that_points_to_it() -> None:
-    loop = Loop().hear()
+    loop = Loop().apply()
     loop.cluster.pointers = [node(7, 8)]
     said = loop.said.ledger(7, DATA)
     assert (said["rule"], said["since_ms"], said["marker"], said["nodes"][0]["points"]) == ("", None, None, True)
 
 
 def test_of_a_ledger_that_is_nobodys_no_node_is_read() -> None:
-    loop = Loop().hear()
+    loop = Loop().apply()
     loop.cluster.pointers = [node(owner="")]
     assert loop.said.ledger(7, NO_CLAIM)["nodes"] == []
 
@@ -159,14 +159,14 @@ def test_of_a_ledger_that_is_nobodys_no_node_is_read() -> None:
      (False, "", 5, ["owners of ledgers: not all read yet"]), (False, "no right", 4, ["owners of ledgers: no right"])],
 )  # fmt: skip
 def test_why_nothing_can_be_said_yet(synced: bool, problem: str, epoch: int, says: list[str]) -> None:
-    loop = Loop().hear(epoch=epoch)
+    loop = Loop().apply(epoch=epoch)
     loop.cluster.synced, loop.cluster.problem = synced, problem
     assert loop.said.not_ready() == says
 
 
 @pytest.mark.parametrize(("mode", "says"), [("observe", []), ("enforce", ["deletions are blocked: no INSTANCEID"])])
 def test_why_nothing_is_deleted_though_it_should_be(mode: str, says: list[str]) -> None:
-    loop = Loop(mode).hear()
+    loop = Loop(mode).apply()
     loop.cluster.problem = "no INSTANCEID"
     loop.reconcile()
     assert loop.said.stopped() == says

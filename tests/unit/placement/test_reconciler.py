@@ -197,7 +197,7 @@ def test_an_order_that_does_not_show_is_looked_for_and_found():
     driven = Driven()
     ordered(driven)
     driven.now_ms += SETTLE_MS
-    driven.reconciler.heard()
+    driven.reconciler.alive()
     driven.reconciler.reconcile()
     assert (driven.repair(1).stage, driven.cluster.asked) == (RepairStage.ORDERED, 1)
 
@@ -207,7 +207,7 @@ def test_an_order_that_is_not_there_is_given_up():
     ordered(driven)
     driven.cluster.written.clear()
     driven.now_ms += SETTLE_MS
-    driven.reconciler.heard()
+    driven.reconciler.alive()
     driven.reconciler.reconcile()
     assert driven.repair(1).stage is RepairStage.DECLINED
 
@@ -340,7 +340,7 @@ def test_nothing_is_changed_while_the_stream_is_silent():
     assert (driven.cluster.written, "not reported progress" in driven.reconciler.blocked_reason) == ({}, True)
 
 
-@pytest.mark.parametrize(("sign", "quiet"), [(lambda d: d.reconciler.heard(), True), (lambda _: None, False)])
+@pytest.mark.parametrize(("sign", "quiet"), [(lambda d: d.reconciler.alive(), True), (lambda _: None, False)])
 def test_a_sign_of_life_ends_the_silence(sign: Callable[[Driven], None], quiet: bool):
     driven = Driven()
     driven.now_ms += 10_000_000

@@ -12,8 +12,8 @@ from trueup.connectors.replication.group_sync import Groups
 from trueup.state.common.errors import Retry
 from trueup.state.replication.offset_map import OffsetMap
 from trueup.streams.replication.links.checkpoints import Copy
-from trueup.streams.replication.links.group_sync import PART, Mover, ways
-from trueup.streams.replication.reports import Heard, Report
+from trueup.streams.replication.links.group_sync import PART, Mover, mappings
+from trueup.streams.replication.reports import Report, ReportMessage
 
 ZERO = LogId("orders", 0)
 
@@ -52,7 +52,9 @@ class Shop:
         run = (Run(before, before, offset - before),)
         rows = [Progress(ZERO, ZERO, Position(offset), run, offset - before, path="batches")]
         order = self.order
-        self.rig.link.hear(Heard("east-west", order.term, order.number, order.part, Report("a", self._at, rows)))
+        self.rig.link.receive(
+            ReportMessage("east-west", order.term, order.number, order.part, Report("a", self._at, rows))
+        )
 
     def reconcile(self) -> None:
         self.mover.look()
@@ -135,9 +137,9 @@ def test_what_was_committed_before_the_source_was_lost_is_not_told_by_the_map_of
 def test_where_the_opposite_link_is_stopped_nothing_unread_is_passed_over(shop: Shop) -> None:
     shop.report(10)
     back = Copy(ZERO, ZERO, 0)
-    back.bar("replication.source-lost-records")
+    back.exclude("replication.source-lost-records")
     opposite: Any = SimpleNamespace(lock=shop.rig.link.lock, copies={ZERO: back})
-    assert ways(shop.rig.link, opposite)[ZERO].translate(5)[0].offset is None
+    assert mappings(shop.rig.link, opposite)[ZERO].translate(5)[0].offset is None
 
 
 def test_a_group_that_is_followed_is_news_once(shop: Shop) -> None:

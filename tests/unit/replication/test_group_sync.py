@@ -28,7 +28,7 @@ class Rig:
         self.now += after_ms
         rows: Sequence[Checkpoint] = [moved(name, number) for name in names for number in range(partitions)]
         self.mover._committed = Commits({name: {} for name in names})
-        self.mover._carry = lambda *_: list(rows)  # type: ignore[method-assign]
+        self.mover._sync = lambda *_: list(rows)  # type: ignore[method-assign]
         self.mover.reconcile()
 
     @property

@@ -303,7 +303,7 @@ def test_a_path_that_is_taken_again_knows_what_it_carried(rig: Rig) -> None:
         while rig.round(offset, offset)[0].lease.path != path:
             pass
         rig.round(offset, offset)
-    assert rig.link.copies[ZERO].carries.keys() == {"batches", "records"}
+    assert rig.link.copies[ZERO].resume_states.keys() == {"batches", "records"}
 
 
 def test_after_a_crash_the_old_path_closes_before_another_is_taken(rig: Rig) -> None:

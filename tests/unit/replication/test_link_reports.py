@@ -5,7 +5,7 @@ import pytest
 from tests.unit.replication.test_link import Rig
 from trueup.connectors.contract import Position, Progress, Run
 from trueup.streams.replication.links.worker import Answer, Order
-from trueup.streams.replication.reports import Heard, Report
+from trueup.streams.replication.reports import Report, ReportMessage
 
 
 @pytest.fixture
@@ -13,17 +13,17 @@ def rig() -> Rig:
     return Rig()
 
 
-def reported(order: Order, at: int, offset: int, attempt: str = "a") -> Heard:
+def reported(order: Order, at: int, offset: int, attempt: str = "a") -> ReportMessage:
     """A report of the first partition of an order, ten records after the previous one."""
     source = order.lease.assignments[0].source
     runs = (Run(offset - 10, offset - 10, 10),)
     progress = [Progress(source, source, Position(offset), runs, copied=10, path="batches")]
-    return Heard("east-west", order.term, order.number, order.part, Report(attempt, at, progress))
+    return ReportMessage("east-west", order.term, order.number, order.part, Report(attempt, at, progress))
 
 
 def test_what_a_lease_reports_is_known_while_it_runs(rig: Rig) -> None:
     order = rig.link.orders()[0]
-    rig.link.hear(reported(order, 1, 10))
+    rig.link.receive(reported(order, 1, 10))
     copy = rig.link.copies[order.lease.assignments[0].source]
     assert (copy.offset, copy.map.until, rig.link.totals["copied"], rig.link.grown.is_set()) == (10, 10, 10, True)
 
@@ -43,14 +43,14 @@ def test_what_a_lease_reports_is_known_while_it_runs(rig: Rig) -> None:
 def test_a_report_counts_only_if_it_is_the_next(rig: Rig, heard: list[tuple[int, int, str]], offset: int) -> None:
     order = rig.link.orders()[0]
     for at, to, attempt in heard:
-        rig.link.hear(reported(order, at, to, attempt))
+        rig.link.receive(reported(order, at, to, attempt))
     assert rig.link.copies[order.lease.assignments[0].source].offset == offset
 
 
 def test_what_was_heard_is_not_counted_again_with_the_result(rig: Rig) -> None:
     orders = rig.link.orders()
     heard = [reported(orders[0], at, 10 * at) for at in (1, 2, 3)]
-    rig.link.hear(heard[0])
+    rig.link.receive(heard[0])
     rig.link.take([Answer([each.report for each in heard], None), Answer([], None)])
     assert (rig.link.totals["copied"], rig.journal.newest["links", b"east-west/orders-0"]["offset"]) == (30, 30)
 
@@ -58,11 +58,11 @@ def test_what_was_heard_is_not_counted_again_with_the_result(rig: Rig) -> None:
 def test_a_report_of_another_order_says_nothing(rig: Rig) -> None:
     old = rig.round(10, 20)[0]
     rig.link.orders()
-    rig.link.hear(reported(old, 1, 90))
+    rig.link.receive(reported(old, 1, 90))
     assert {copy.offset for copy in rig.link.copies.values()} == {10, 20}
 
 
 def test_what_was_reported_reaches_the_journal_though_the_task_dies(rig: Rig) -> None:
-    rig.link.hear(reported(rig.link.orders()[0], 1, 10))
+    rig.link.receive(reported(rig.link.orders()[0], 1, 10))
     rig.link.begin()
     assert rig.journal.newest["links", b"east-west/orders-0"]["offset"] == 10

@@ -18,7 +18,7 @@ from trueup.streams.journal.codec import decode, encode
 from trueup.streams.replication import reports
 from trueup.streams.replication.links import worker
 from trueup.streams.replication.links.worker import Answer, hold, release
-from trueup.streams.replication.reports import Heard
+from trueup.streams.replication.reports import ReportMessage
 
 ORDERS = LogId("orders", 0)
 
@@ -42,8 +42,8 @@ def test_what_was_copied_is_told(world: World) -> None:
 
 
 def test_what_is_copied_is_reported_while_the_lease_runs(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    found: list[Heard] = []
-    read = lambda body: reports.heard_of(decode("reports", body))  # noqa: E731
+    found: list[ReportMessage] = []
+    read = lambda body: reports.message_of(decode("reports", body))  # noqa: E731
     monkeypatch.setattr(reports, "publish", lambda _channel, _key, body: found.append(read(body)))
     monkeypatch.setattr(reports, "REPORT_S", 0.05)
     with ThreadPoolExecutor(1) as pool:
@@ -61,22 +61,22 @@ def test_a_report_reads_back_as_it_was_written(world: World) -> None:
     world.write(ORDERS, 5)
     whole = hold(order()).reports[-1]
     one = replace(whole.progress[0], lag_ms=7, dropped=2, error="too large", stopped=True)
-    heard = Heard("east-west", "a", 3, 1, whole._replace(progress=[one]))
-    assert reports.heard_of(decode("reports", encode("reports", reports.record_of(heard)))) == heard
+    heard = ReportMessage("east-west", "a", 3, 1, whole._replace(progress=[one]))
+    assert reports.message_of(decode("reports", encode("reports", reports.record_of(heard)))) == heard
 
 
 def test_a_report_is_divided_where_it_would_be_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reports, "RUNS", 10)
-    made = reports.Reporter(None, lambda report: Heard("", "", 0, 0, report))
+    made = reports.Reporter(None, lambda report: ReportMessage("", "", 0, 0, report))
     made.report([Progress(LogId("orders", n), LogId("orders", n), Position(), (Run(0, 0, 1),) * 6) for n in range(3)])
     assert [(report.at, len(report.progress)) for report in made.reports] == [(1, 1), (2, 1), (3, 1)]
 
 
 def test_what_did_not_change_is_not_reported_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reports, "REPORT_S", 0.0)
-    made = reports.Reporter(None, lambda report: Heard("", "", 0, 0, report))
+    made = reports.Reporter(None, lambda report: ReportMessage("", "", 0, 0, report))
     for _ in range(2):
-        made.pulse(lambda: [Progress(ORDERS, ORDERS, Position(5))])
+        made.report_if_due(lambda: [Progress(ORDERS, ORDERS, Position(5))])
     assert [len(report.progress) for report in made.reports] == [1]
 
 
@@ -186,7 +186,7 @@ def test_what_was_copied_before_an_error_is_told_with_it(world: World) -> None:
     hold(order(1))
     world.write(ORDERS, 4)
     wait_until(lambda: world.has(ORDERS) == 4, 60.0, "the records to arrive")
-    worker._tails["east-west", 0].leave()
+    worker._workers["east-west", 0].leave()
     failing(Retry("a leader", "none", "wait"))
     answer = hold(order(2))
     assert (copied(answer), type(answer.error), world.closed) == ([4], Retry, 1)

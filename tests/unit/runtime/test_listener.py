@@ -11,7 +11,7 @@ def test_a_query_without_input_is_alive():
     idle: Any = SimpleNamespace(id="1")
     listener.onQueryStarted(started)
     listener.onQueryIdle(idle)
-    assert (told, listener.heard) == (["placement", "placement"], {"placement": 7})
+    assert (told, listener.last_event_ms) == (["placement", "placement"], {"placement": 7})
 
 
 def test_progress_is_a_sign_of_life():

@@ -87,7 +87,7 @@ def test_a_defect_is_told_with_its_place_in_our_code() -> None:
 
     with pytest.raises(AttributeError) as caught:
         far(None)
-    assert "at streams/runtime/supervisor.py:" in module.told(caught.value)
+    assert "at streams/runtime/supervisor.py:" in module.error_text(caught.value)
 
 
 def never() -> Any:
@@ -164,13 +164,13 @@ def test_the_frames_of_java_do_not_hide_what_happened() -> None:
     error = RuntimeError(
         f"Python worker exited unexpectedly (crashed)\n{frames}Caused by: java.io.EOFException\n\t... 9 more"
     )
-    assert module.told(error).startswith(
+    assert module.error_text(error).startswith(
         "RuntimeError: Python worker exited unexpectedly (crashed)\nCaused by: java.io.EOFException, at "
     )
 
 
 def test_threads_of_libraries_that_die_are_told(supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threading, "excepthook", supervisor.died)
+    monkeypatch.setattr(threading, "excepthook", supervisor.thread_died)
     thread = threading.Thread(target=Flaky(), name="library")
     thread.start()
     thread.join()

@@ -1,6 +1,8 @@
 """Operations that the suite needs from a system: two clusters, east and west, and topics with logs."""
 
 import itertools
+import random
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +14,7 @@ from trueup.connectors.contract import Assignment, Connector, Endpoint, Lease, L
 
 TOO_LARGE = 60_000
 """Size of a value in bytes that every source accepts and no target of `Harness.narrow_topic` accepts."""
+TODAY_MS = int(time.time() * 1000)
 CLUSTERS = {"east": 0, "west": 1}
 _topics = itertools.count(1)
 
@@ -23,6 +26,12 @@ class Written(NamedTuple):
     value: bytes | None
     timestamp: int
     headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+POISON = Written(b"poison", random.Random(1).randbytes(TOO_LARGE), TODAY_MS)
+"""Refused by the target of `Harness.narrow_topic`."""
+LONG = [Written(b"%d" % number, bytes(10_000), TODAY_MS) for number in range(500)]
+"""Large enough for several requests on every path."""
 
 
 class Cluster(Protocol):

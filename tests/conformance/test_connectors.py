@@ -12,7 +12,18 @@ from pathlib import Path
 import pytest
 
 from tests.conformance import hooks
-from tests.conformance.harness import CLUSTERS, TOO_LARGE, Cluster, Harness, Written, contents, numbered, untrue
+from tests.conformance.harness import (
+    CLUSTERS,
+    LONG,
+    POISON,
+    TODAY_MS,
+    Cluster,
+    Harness,
+    Written,
+    contents,
+    numbered,
+    untrue,
+)
 from tests.conformance.kafka import KafkaCluster, kafka_harness
 from tests.conformance.memory import SYSTEM, MemoryCluster, pump
 from tests.replication.pair import Pair
@@ -25,12 +36,8 @@ from trueup.state.replication.provenance import Refill
 pytestmark = pytest.mark.servers
 
 FEW_KILLS, MANY_KILLS, REFILL_KILLS, LEASE_S = 4, 20, 4, 0.7
-TODAY_MS = int(time.time() * 1000)
-POISON = Written(b"poison", random.Random(1).randbytes(TOO_LARGE), TODAY_MS)
 AROUND_POISON = [*numbered(300, since_ms=TODAY_MS), POISON, *numbered(300, 300, since_ms=TODAY_MS)]
 """Timestamps are of today: the target rejects records after a rejected batch only until it expires the producer."""
-LONG = [Written(b"%d" % number, bytes(10_000), TODAY_MS) for number in range(500)]
-"""Large enough for several requests on every path."""
 REPEATED = 10
 CHOSEN = Position(0, chosen=True)
 PUMP = "tests.conformance.memory:pump"

@@ -2,13 +2,21 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 
 from tests.replication.audit import ends
 from tests.replication.writers import Site
@@ -144,3 +152,24 @@ def create(broker: Kafka, topic: str, partitions: int, settings: Mapping[str, st
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.create_topics([NewTopic(topic, partitions, 1, config=dict(settings))])[topic].result(30)
     wait_until(lambda: topic in admin.list_topics(timeout=30).topics, 180.0, f"topic {topic}")
+
+
+def configure(broker: Kafka, resource: ConfigResource, name: str, value: str) -> None:
+    """Change one setting and wait until it is in effect."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    wanted = ConfigResource(
+        resource.restype,
+        resource.name,
+        incremental_configs=[ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)],
+    )
+    admin.incremental_alter_configs([wanted])[wanted].result(30)
+    wait_until(lambda: admin.describe_configs([resource])[resource].result(30)[name].value == value, 30.0, name)
+
+
+@contextmanager
+def forgetting_producers(broker: Kafka) -> Iterator[None]:
+    """The broker forgets producers a second after their last write."""
+    resource = ConfigResource(ResourceType.BROKER, "1")
+    configure(broker, resource, "producer.id.expiration.ms", "1000")
+    yield
+    configure(broker, resource, "producer.id.expiration.ms", "86400000")

@@ -19,6 +19,7 @@ from trueup.connectors.kafka.replication.records.clients import (
     served,
     translated,
 )
+from trueup.connectors.kafka.replication.records.known_leaders import KnownLeaders
 from trueup.connectors.kafka.replication.records.source_guard import Guard
 from trueup.connectors.kafka.replication.records.target_tail import KafkaTails, TargetEnds
 from trueup.connectors.kafka.replication.records.topic_identity import Identity
@@ -103,7 +104,7 @@ class KafkaWriter:
         self._identity = Identity(cluster, {a.target.topic: id_of(a.target_id) for a in lease.assignments})
         self._ends, self._tails = TargetEnds(lease.target, cluster), KafkaTails(lease.target)
         self._producer: Producer | None = None
-        self._known: set[LogId] = set()  # partitions whose leaders know the producer
+        self._known = KnownLeaders()
 
     def cluster_id(self) -> str:
         """See `ClusterAdmin.cluster_id`."""
@@ -130,18 +131,16 @@ class KafkaWriter:
         return [LogId(topic, number) for number in sorted(told.partitions)] if told is not None else []
 
     def write(self, batches: Mapping[LogId, Columns]) -> dict[LogId, Written]:
-        """Produce to several partitions; the first record of a new producer to each is sent alone.
-
-        A broker accepts any sequence number of an unknown producer: if the first record were refused, records sent
-        behind it would be written.
-        """
-        new = {log: columns.cut(0, 1) for log, columns in batches.items() if log not in self._known}
+        """Produce to several partitions; the first record of a producer is sent to each alone, see `known_leaders`."""
+        now, client = time.monotonic(), self._client()
+        new = {log: columns.cut(0, 1) for log, columns in batches.items() if not self._known.knows(log, now)}
         if new and (doubts := self._connected(batches)):
             return {log: Written((), error=doubts.get(log, _unsent())) for log in batches}
         first = self._send(new) if new else {}
-        self._known |= {log for log, one in first.items() if one.offsets and self._producer is not None}
-        rest = {log: columns.cut(log in new) for log, columns in batches.items() if log in self._known}
+        rest = {log: columns.cut(log in new) for log, columns in batches.items()} if self._producer is client else {}
         written = self._send(rest) if rest else {}
+        if self._producer is client:
+            self._known.renew(batches, now)
         return {log: _joined(len(batches[log].offsets), first.get(log), written.get(log)) for log in batches}
 
     def _connected(self, logs: Iterable[LogId]) -> dict[LogId, TrueupError]:

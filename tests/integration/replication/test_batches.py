@@ -12,11 +12,11 @@ from random import Random
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from tests.replication.audit import audit, ends
 from tests.replication.faults import Faults
-from tests.replication.pair import EAST_TO_WEST, Copy, Pair, create
+from tests.replication.pair import EAST_TO_WEST, Copy, Pair, configure, create, forgetting_producers
 from tests.replication.worker import Worker
 from tests.replication.writers import Writers
 from trueup.connectors.contract import Copier, Lease, Limits, LogId, Position, Progress
@@ -88,18 +88,6 @@ def read(broker: Kafka, topic: str) -> list[tuple[object, ...]]:
 
 def keys(broker: Kafka, topic: str) -> list[int]:
     return [int(str(record[0], "ascii")) for record in read(broker, topic)]  # type: ignore[call-overload]
-
-
-def configure(broker: Kafka, resource: ConfigResource, name: str, value: str) -> None:
-    """Change one setting and wait until it is in effect."""
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    wanted = ConfigResource(
-        resource.restype,
-        resource.name,
-        incremental_configs=[ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)],
-    )
-    admin.incremental_alter_configs([wanted])[wanted].result(30)
-    wait_until(lambda: admin.describe_configs([resource])[resource].result(30)[name].value == value, 30.0, name)
 
 
 def wait_at(copier: Copier, offset: int) -> Progress:
@@ -393,9 +381,8 @@ def test_producers_that_the_broker_forgot_are_found_in_the_log(pair: Pair) -> No
     cluster = KafkaClient(lease.lease.target)
     cluster.refresh([topic])
     where = LogId(topic, 0)
-    configure(pair.west, ConfigResource(ResourceType.BROKER, "1"), "producer.id.expiration.ms", "1000")
-    wait_until(lambda: cluster.producers([where])[where] == {}, 180.0, "the broker to forget")
-    configure(pair.west, ConfigResource(ResourceType.BROKER, "1"), "producer.id.expiration.ms", "86400000")
+    with forgetting_producers(pair.west):
+        wait_until(lambda: cluster.producers([where])[where] == {}, 180.0, "the broker to forget")
     cluster.close()
     write(pair.east, topic, 500, first=2_000)
     again = Copy(Batches(), pair.lease(topic)).to_the_end()

@@ -1,6 +1,5 @@
 """The records path: transforms, many topics into one, conflicts with the batches path, ends of sources."""
 
-import random
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
@@ -11,13 +10,17 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from tests.conformance.harness import TOO_LARGE, Harness, Written, contents, numbered, untrue
+from tests.conformance.harness import LONG, POISON, TODAY_MS, Harness, contents, numbered, untrue
 from tests.conformance.kafka import kafka_harness
-from tests.replication.pair import Copy, Pair
+from tests.conformance.memory import pump
+from tests.replication.pair import Copy, Pair, forgetting_producers
 from trueup.connectors.contract import Assignment, LogId, Position
+from trueup.connectors.kafka.client.cluster import KafkaClient
 from trueup.connectors.kafka.replication.connector import Batches
+from trueup.connectors.kafka.replication.records import known_leaders
 from trueup.connectors.kafka.replication.records.copier import Records
 from trueup.connectors.kafka.replication.records.source_guard import Guard
+from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.state.common.errors import BadSettings, Retry, Stop, TrueupError
 
 pytestmark = pytest.mark.servers
@@ -90,8 +93,7 @@ def test_runs_of_topics_that_share_a_target_are_exact(records: Harness) -> None:
 
 def test_an_error_within_a_recovery_leaves_no_hole(records: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     topic = records.narrow_topic()
-    poison = Written(b"poison", random.Random(1).randbytes(TOO_LARGE), 1)
-    records.write("east", topic, {0: [*numbered(300), poison, *numbered(300, 300)]})
+    records.write("east", topic, {0: [*numbered(300), POISON, *numbered(300, 300)]})
     errors = [Retry("an answer", "none", "wait")]
 
     def obstacles(guard: Guard, partitions: Iterable[LogId]) -> dict[LogId, TrueupError]:
@@ -107,6 +109,29 @@ def test_an_error_within_a_recovery_leaves_no_hole(records: Harness, monkeypatch
         [row] = copier.progress()
     assert (row.stopped, row.position.offset) == (True, 300)
     assert contents(records.read("west", topic)) == numbered(300)
+
+
+@pytest.mark.parametrize("kind", ["fused", "pumped"])
+def test_nothing_behind_a_refused_record_is_written_after_an_idle_time(
+    pair: Pair, records: Harness, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(known_leaders, "KNOWN_S", 0.0)
+    topic, connector = records.narrow_topic(), records.connector if kind == "fused" else pump()
+    records.write("east", topic, {0: numbered(10, since_ms=TODAY_MS)})
+    lease, log = records.lease(topic), LogId(topic, 0)
+    with closing(connector.open(lease)) as copier, closing(KafkaClient(lease.target)) as target:
+        copier.copy(time.monotonic() + 1.0)
+        target.refresh([topic])
+        with forgetting_producers(pair.west):
+            wait_until(lambda: target.producers([log])[log] == {}, 60.0, "the leader to forget the producer")
+        records.write("east", topic, {0: [POISON, *LONG]})
+
+        def stopped() -> bool:
+            copier.copy(time.monotonic() + 0.2)
+            return copier.progress()[0].stopped
+
+        wait_until(stopped, 60.0, "the copier to stop at the refused record")
+    assert len(records.read("west", topic)) == 10
 
 
 def test_batches_that_may_not_go_on_stop_the_partition(pair: Pair, records: Harness) -> None:

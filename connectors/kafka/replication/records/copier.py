@@ -31,6 +31,7 @@ from trueup.connectors.kafka.replication.records.clients import (
     served,
     translated,
 )
+from trueup.connectors.kafka.replication.records.known_leaders import KnownLeaders
 from trueup.connectors.kafka.replication.records.partitions import Flow
 from trueup.connectors.kafka.replication.records.rewrite import Broken, Shape
 from trueup.connectors.kafka.replication.records.single_send import Alone
@@ -53,8 +54,6 @@ IDENTIFY_S = 0.1
 CAREFUL = 1_000
 RECOVERIES = 5
 """Maximum failures in one call; then the link is retried later."""
-KNOWN_S = 60.0
-"""Leaders know the producer for this time after a write: less than any usual producer.id.expiration.ms."""
 _LOST = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 
 
@@ -92,9 +91,8 @@ class RecordCopier:
         self._resume = Resume(partial(bounds, lease.source), TargetEnds(lease.target, target), self._tails)
         self._producer: Producer | None = None
         self._assigned = False
-        # Until when leaders know the producer (monotonic), and the flow whose first record is in flight, by target.
-        self._known: dict[LogId, float] = {}
-        self._first: dict[LogId, Flow] = {}
+        self._known = KnownLeaders()
+        self._first: dict[LogId, Flow] = {}  # the flow whose first record is in flight, by target
         self._consumer: Consumer = consumer(lease.source, lease.limits, self._heard("source"))
         try:
             self._begin([*self._flows.values()], ours=False)
@@ -357,14 +355,10 @@ class RecordCopier:
             flow.careful -= 1
 
     def _introduced(self, flow: Flow, messages: list[Message]) -> list[Message]:
-        """Those of ``messages`` that may be sent now. The first record of a producer is sent to a target alone, and the
-        others are held until its result.
-
-        A leader accepts any sequence number of a producer that it does not know. If it refused the first request, it
-        would write those in flight behind it, and the tail would show more progress than there is.
-        """
+        """Those of ``messages`` that may be sent now. The first record of a producer is sent to a target alone, see
+        `known_leaders`, and the others are held until its result."""
         target, now = flow.lane.target, time.monotonic()
-        while messages and target not in self._first and self._known.get(target, 0.0) < now:
+        while messages and target not in self._first and not self._known.knows(target, now):
             self._send_many(flow, messages[:1])
             messages = messages[1:]
             if flow.pending:
@@ -373,7 +367,7 @@ class RecordCopier:
             flow.held += messages
             return []
         if messages:
-            self._known[target] = now + KNOWN_S
+            self._known.renew([target], now)
         return messages
 
     def _released(self) -> list[Message]:
@@ -381,9 +375,9 @@ class RecordCopier:
         done = [target for target, flow in self._first.items() if not flow.pending]
         if not done or self._failed:
             return []
+        self._known.renew(done, time.monotonic())
         for target in done:
             del self._first[target]
-            self._known[target] = time.monotonic() + KNOWN_S
         released = list[Message]()
         for flow in self._flows.values():
             if flow.held and flow.lane.target not in self._first:

@@ -122,7 +122,7 @@ def report(quick: bool) -> Iterator[Row]:
         )
         journal.put([("topology", b"topology", topology_record(Topology(1, 1, ())))])
         spark = session(settings, Path(place))
-        heard: dict[int, float] = {}
+        reported_s: dict[int, float] = {}
         counts: dict[int, int] = {}
         changed = threading.Condition()
 
@@ -131,7 +131,9 @@ def report(quick: bool) -> Iterator[Row]:
                 number, _, leaks = stream.leaks_of(row)
                 with changed:
                     counts[number] = leaks.ledgers
-                    heard.update({int(i): time.monotonic() for i in leaks.rows["ledger"] if int(i) not in heard})
+                    reported_s.update(
+                        {int(i): time.monotonic() for i in leaks.rows["ledger"] if int(i) not in reported_s}
+                    )
                     changed.notify_all()
 
         begun = time.monotonic()
@@ -143,9 +145,9 @@ def report(quick: bool) -> Iterator[Row]:
             left = [number + OWNERS * k for k in range(1, each)]
             journal.put([("owners", owner(number).encode(), record_of(_node(owner(number), left, 2 + number)))])
             with changed:
-                if not changed.wait_for(lambda number=number: number in heard, LIMIT_S):  # type: ignore[misc]
+                if not changed.wait_for(lambda number=number: number in reported_s, LIMIT_S):  # type: ignore[misc]
                     raise Failed("the forgotten ledger was not reported")
-            taken.append(heard[number] - begun)
+            taken.append(reported_s[number] - begun)
         drain(query)
         spark.stop()
         yield rows.alone(f"Cold start to the view of {size:,} ledgers", "s", [first])

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from trueup.state.replication.provenance import Refill
 
-Carry = Mapping[str, int]
+ResumeState = Mapping[str, int]
 """State that a copy path needs besides the offset to resume exactly; its names and numbers are opaque to others."""
 
 
@@ -75,7 +75,7 @@ class Position:
     """
 
     offset: int = -1
-    carry: Carry = field(default_factory=dict)
+    resume_state: ResumeState = field(default_factory=dict)
     chosen: bool = False
 
 

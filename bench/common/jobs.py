@@ -14,14 +14,14 @@ from trueup.state.common.errors import Retry
 def run(module: str, job: Mapping[str, object], root: Path, limit_s: float) -> list[dict[str, Any]]:
     """Run `python -m module` on a job, print its results to stderr as they arrive, and return them. Raises `Failed`."""
     process = driver(module, job, root)
-    said: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] = []
 
     def ended() -> bool:
         alive = process.alive
         lines = [json.loads(line) for line in process.output().splitlines() if line.startswith('{"what"')]
-        for line in lines[len(said) :]:
+        for line in lines[len(results) :]:
             tell("  ".join(f"{k} {v:.2f}" if isinstance(v, float) else f"{k} {v}" for k, v in line.items()))
-        said.extend(lines[len(said) :])
+        results.extend(lines[len(results) :])
         return not alive
 
     process.start()
@@ -33,7 +33,7 @@ def run(module: str, job: Mapping[str, object], root: Path, limit_s: float) -> l
         process.kill()
     if process.exit_code:
         raise Failed(f"{module}: exit code {process.exit_code}; it wrote\n{process.tail()}")
-    return said
+    return results
 
 
 def driver(module: str, job: Mapping[str, object], root: Path) -> Process:

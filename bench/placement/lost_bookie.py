@@ -34,16 +34,16 @@ def run(site: Site, ledgers: int, rounds: int) -> Rounds:
     for number in range(1, rounds + 1):
         name = f"{ledgers:,} ledgers, round {number} of {rounds}"
         made.peer.append(auditor(site, made.index_s))
-        tell(f"{name}: Auditor {_said(made.peer[-1])}; its index {made.index_s[-1]:.2f} s")
+        tell(f"{name}: Auditor {_summary(made.peer[-1])}; its index {made.index_s[-1]:.2f} s")
         made.ours.append(trueup(site))
-        tell(f"{name}: Trueup  {_said(made.ours[-1])}")
+        tell(f"{name}: Trueup  {_summary(made.ours[-1])}")
     return made
 
 
 def auditor(site: Site, index_s: list[float]) -> Loss:
     """One round of BookKeeper's Auditor. Appends the duration of its index to ``index_s``."""
     site.cluster.start("autorecovery")
-    tell(f"warming up: {_said(site.lose(WARM, site.daemon))}")
+    tell(f"warming up: {_summary(site.lose(WARM, site.daemon))}")
     _settle(site, WARM)
     loss = _indexed(site, LOST, index_s)
     site.cluster.stop("autorecovery")
@@ -78,7 +78,7 @@ def trueup(site: Site) -> Loss:
         site.cluster.start("autorecovery")
         application.wait_quiet(0, LIMIT_S)
         tell("Trueup is up, the Auditor parked")
-        tell(f"warming up: {_said(site.lose(WARM, application.pid))}")
+        tell(f"warming up: {_summary(site.lose(WARM, application.pid))}")
         application.wait_quiet(len(site.holding(WARM)), LIMIT_S)
         site.bring_back(WARM)
         application.wait_quiet(0, LIMIT_S)
@@ -101,7 +101,7 @@ def _restore(site: Site, bookie: int) -> None:
     site.bring_back(bookie)
 
 
-def _said(loss: Loss) -> str:
+def _summary(loss: Loss) -> str:
     return (
         f"first mark {loss.first_s:.2f} s, last of {loss.marks:,} {loss.last_s:.2f} s; "
         f"CPU {loss.cpu_s:.1f} s, ZooKeeper's {loss.zookeeper_cpu_s:.1f} s"

@@ -108,16 +108,16 @@ class Site:
         return before == self._audits() and before[0] == before[1]
 
     def _audits(self) -> tuple[int, int]:
-        said = self.cluster.autorecoveries[0].process.output()
-        return said.count("Starting auditBookies"), said.count("Completed auditBookies")
+        output = self.cluster.autorecoveries[0].process.output()
+        return output.count("Starting auditBookies"), output.count("Completed auditBookies")
 
     def index_s(self) -> tuple[float, int]:
         """Total seconds and number of the Auditor's bookie-to-ledgers index builds since its start."""
-        said = urllib3.request("GET", f"{self.cluster.autorecovery_urls[0]}/metrics", timeout=5.0).data.decode()
-        return _metric(said, "sum") / 1000, int(_metric(said, "count"))
+        text = urllib3.request("GET", f"{self.cluster.autorecovery_urls[0]}/metrics", timeout=5.0).data.decode()
+        return _metric(text, "sum") / 1000, int(_metric(text, "count"))
 
 
-def _metric(said: str, part: str) -> float:
+def _metric(text: str, part: str) -> float:
     """One part of the summary of successful index builds (ms), 0 before the first."""
-    found = re.findall(rf'^\S*{INDEX_TIME}_{part}{{[^}}]*success="true"[^}}]*}} (\S+)$', said, re.MULTILINE)
+    found = re.findall(rf'^\S*{INDEX_TIME}_{part}{{[^}}]*success="true"[^}}]*}} (\S+)$', text, re.MULTILINE)
     return sum(map(float, found))

@@ -34,9 +34,9 @@ def run(site: Site, root: Path, ledgers: int, index_s: list[float]) -> list[Row]
         "ledgers": ledgers, "starts": STARTS,
         "losses": ROUNDS, "touched": touched,
     }  # fmt: skip
-    said = jobs.run("bench.placement.drive_start", job, root, LIMIT_S)
-    starts = [line["s"] for line in said if line["what"] == "start"]
-    resyncs = [line["s"] for line in said if line["what"] == "resync"]
+    results = jobs.run("bench.placement.drive_start", job, root, LIMIT_S)
+    starts = [line["s"] for line in results if line["what"] == "start"]
+    resyncs = [line["s"] for line in results if line["what"] == "resync"]
     size = f"{ledgers:,} ledgers"
     return [
         less(f"Snapshot of {size} into columns; peer: the Auditor's index", "s", peer, columns, SNAPSHOT),

@@ -11,7 +11,7 @@ from trueup.connectors.sandbox.servers.kafka import Kafka
 SIZES = (100_000, 1_000_000, 5_000_000)
 GROWTH = 4.0
 LIMIT_S = 1_200.0
-Said = list[dict[str, Any]]
+Results = list[dict[str, Any]]
 
 
 def run(root: Path, sizes: tuple[int, ...] = SIZES, deaths: int = 3) -> list[Row]:
@@ -20,13 +20,13 @@ def run(root: Path, sizes: tuple[int, ...] = SIZES, deaths: int = 3) -> list[Row
     with Kafka(root / "journal") as broker:
         broker.up()
         job = {"bootstrap": broker.bootstrap, "data": str(root / "data"), "sizes": sizes, "deaths": deaths}
-        said = jobs.run("bench.placement.drive_stream", job, root, LIMIT_S)
-    return [*_deaths(said, sizes), *_ingest(said)]
+        results = jobs.run("bench.placement.drive_stream", job, root, LIMIT_S)
+    return [*_deaths(results, sizes), *_ingest(results)]
 
 
-def _deaths(said: Said, sizes: tuple[int, ...]) -> list[Row]:
-    times = {size: [s["s"] for s in said if s["what"] == "death" and s["ledgers"] == size] for size in sizes}
-    costs = {size: [s["cpu_s"] for s in said if s["what"] == "death" and s["ledgers"] == size] for size in sizes}
+def _deaths(results: Results, sizes: tuple[int, ...]) -> list[Row]:
+    times = {size: [s["s"] for s in results if s["what"] == "death" and s["ledgers"] == size] for size in sizes}
+    costs = {size: [s["cpu_s"] for s in results if s["what"] == "death" and s["ledgers"] == size] for size in sizes}
     least = min(sizes)
     return [
         row
@@ -41,9 +41,9 @@ def _deaths(said: Said, sizes: tuple[int, ...]) -> list[Row]:
     ]  # fmt: skip
 
 
-def _ingest(said: Said) -> list[Row]:
-    ours = [s for s in said if s["what"] == "ingest"][-1]
-    peer = next(s for s in said if s["what"] == "noop")
+def _ingest(results: Results) -> list[Row]:
+    ours = [s for s in results if s["what"] == "ingest"][-1]
+    peer = next(s for s in results if s["what"] == "noop")
     what = f"Records from Kafka into the view ({ours['records']:,}); peer: Spark's Kafka into nothing"
     return [
         more(what, "1/s", [_rate(peer)], [_rate(ours)]),
@@ -51,9 +51,9 @@ def _ingest(said: Said) -> list[Row]:
     ]
 
 
-def _rate(said: dict[str, Any]) -> float:
-    return float(said["records"] / said["s"])
+def _rate(result: dict[str, Any]) -> float:
+    return float(result["records"] / result["s"])
 
 
-def _cost(said: dict[str, Any]) -> float:
-    return float(said["cpu_s"] / said["records"] * 1e6)
+def _cost(result: dict[str, Any]) -> float:
+    return float(result["cpu_s"] / result["records"] * 1e6)

@@ -29,19 +29,19 @@ class Znodes:
     def __init__(self, address: str) -> None:
         self._address = address
         self._gone: dict[str, float] = {}
-        self._heard = threading.Event()
-        self.client = ZooKeeperClient(address, sink=self._hear, timeout=30.0).open()
+        self._removed = threading.Event()
+        self.client = ZooKeeperClient(address, sink=self._on_events, timeout=30.0).open()
         self.paths = queries.paths_of(self.client, ROOT)
         self.client.add_watch(self.paths.available)
 
     def close(self) -> None:
         self.client.shut()
 
-    def _hear(self, events: Events) -> None:
+    def _on_events(self, events: Events) -> None:
         for _, kind, path in events:
             if kind == NodeEvent.DELETED:
                 self._gone[path] = time.time()
-                self._heard.set()
+                self._removed.set()
 
     def write(self, ids: Sequence[int], members: Members) -> None:
         """Create closed ledgers of one fragment, 100 per transaction."""
@@ -64,8 +64,8 @@ class Znodes:
         """Time at which the registration of a bookie ended, in seconds since the epoch. Waits for it."""
         path, deadline = f"{self.paths.available}/{bookie}", time.monotonic() + 60
         while self._gone.get(path, 0.0) < after_s:
-            self._heard.clear()
-            if self._gone.get(path, 0.0) < after_s and not self._heard.wait(deadline - time.monotonic()):
+            self._removed.clear()
+            if self._gone.get(path, 0.0) < after_s and not self._removed.wait(deadline - time.monotonic()):
                 raise Failed(f"the registration of {bookie} did not go")
         return self._gone[path]
 
@@ -74,8 +74,8 @@ class Znodes:
         host, port = self._address.split(":")
         with socket.create_connection((host, int(port)), 5.0) as connection:
             connection.sendall(b"mntr")
-            said = b"".join(iter(lambda: connection.recv(65_536), b"")).decode()
-        return int(next(line.split()[1] for line in said.splitlines() if line.startswith("zk_znode_count")))
+            response = b"".join(iter(lambda: connection.recv(65_536), b"")).decode()
+        return int(next(line.split()[1] for line in response.splitlines() if line.startswith("zk_znode_count")))
 
     def marked_s(self, wanted: Set[int]) -> Times:
         """Creation times of the marks of these ledgers by ZooKeeper's clock, in seconds since the epoch, sorted."""

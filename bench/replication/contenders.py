@@ -93,8 +93,8 @@ def ours(path: str) -> Contender:
     def run(clusters: Clusters, load: Load, root: Path) -> Copied:
         clusters.create(clusters.target, TO)
         job = {**job_of(clusters, load.topic, TO, path), "records": load.records, "limit_s": OURS_S}
-        (said,) = jobs.run("bench.replication.drive_copy", job, root, START_S)
-        return Copied(said["records"], said["s"], said["cpu_s"], said["broker_s"])
+        (result,) = jobs.run("bench.replication.drive_copy", job, root, START_S)
+        return Copied(result["records"], result["s"], result["cpu_s"], result["broker_s"])
 
     return run
 

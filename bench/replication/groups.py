@@ -130,8 +130,8 @@ def _all_at(there: Committed, size: Size, to: str) -> bool:
     """Whether every group has an offset in every partition."""
     places = [LogId(to, number) for number in range(size.partitions)]
     with suppress(TrueupError):  # the coordinator does not exist before the first commit
-        told = there.offsets(size.names).values()
-        return all(not isinstance(o, TrueupError) and all(o.get(p, 0) for p in places) for o in told)
+        answers = there.offsets(size.names).values()
+        return all(not isinstance(o, TrueupError) and all(o.get(p, 0) for p in places) for o in answers)
     return False
 
 
@@ -174,8 +174,8 @@ class Writer(Closing):
     def _commit(self, group: str) -> str:
         """Commit every partition. Returns the error of a rejected commit."""
         places = {LogId(TOPIC, number): end for number, end in enumerate(self._ends)}
-        told = self._groups.commit({group: places})[group]
-        return str(told) if isinstance(told, TrueupError) else next(filter(None, told.values()), "")
+        answer = self._groups.commit({group: places})[group]
+        return str(answer) if isinstance(answer, TrueupError) else next(filter(None, answer.values()), "")
 
     def _taken(self, error: object, message: object) -> None:
         if error is None:

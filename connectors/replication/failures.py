@@ -98,11 +98,11 @@ class _DeadLetters:
     def handle(self, failure: Failure, record: Record) -> str:
         """Write the unchanged record to the topic, with headers for the reason and the origin."""
         topic = self._lease.dead_letters.replace("{topic}", failure.source.topic)
-        told = {
+        details = {
             "reason": failure.reason, "link": failure.link, "topic": failure.source.topic,
             "partition": failure.source.number, "offset": failure.offset, "records": failure.records,
         }  # fmt: skip
-        headers: Headers = [*record.headers, *((WHY + name, str(value).encode()) for name, value in told.items())]
+        headers: Headers = [*record.headers, *((WHY + name, str(value).encode()) for name, value in details.items())]
         problem = self._letters.write(topic, record, headers)
         if problem:
             return f"{place(failure)} was refused ({failure.reason}) and also by {topic}: {problem}; create or widen it"

@@ -60,9 +60,9 @@ class Path:
 
     def tagged(self, headers: Headers, mark: Header) -> Headers | None:
         """A record's headers with Trueup's, which replace those of an earlier link; None: drop the record."""
-        for name, told in headers:
+        for name, content in headers:
             if name == HEADER:
-                passed = self.onward(cast("bytes | None", told))
+                passed = self.onward(cast("bytes | None", content))
                 if passed is None:
                     return None
                 return [*(h for h in headers if h[0] not in (HEADER, MARK)), (HEADER, passed), mark]

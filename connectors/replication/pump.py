@@ -66,7 +66,7 @@ class PumpCopier:
         self._policy = policy_of(lease, WriterLetters(self._writer))
         lag_s = max(self._reader.lag_s, self._writer.lag_s)
         self._resume = Resume(self._reader.bounds, self._writer.bounds, self._writer.tails(), lag_s)
-        self._told_apart = self._moved = False
+        self._clusters_checked = self._moved = False
         self._until_s, self._pulse = 0.0, _go_on
         try:
             self._begin([*self._tracks.values()], ours=False)
@@ -88,7 +88,7 @@ class PumpCopier:
             if now >= until_s or not pulse():
                 return
             if self._active():
-                self._turn(min(IDLE_S, until_s - now))
+                self._step(min(IDLE_S, until_s - now))
             else:
                 time.sleep(min(IDLE_S, until_s - now))
 
@@ -107,11 +107,11 @@ class PumpCopier:
 
     def _begin(self, tracks: Sequence[LogTrack], ours: bool) -> None:
         """Read the positions of logs and continue there. ``ours``: this copier wrote to them before."""
-        if not self._told_apart:
+        if not self._clusters_checked:
             here, there = self._reader.cluster_id(), self._writer.cluster_id()
             if here == there:
                 raise Stop(f"link {self._lease.link} to join two clusters", f"{here} twice", "correct the link")
-            self._told_apart = True
+            self._clusters_checked = True
         self._resume.run(self._meant(tracks), ours)
         self._seek()
 
@@ -129,7 +129,7 @@ class PumpCopier:
                 track.miss(wrong)
         return [track for track in tracks if track.source not in here and track.lane.target not in there]
 
-    def _turn(self, wait_s: float) -> None:
+    def _step(self, wait_s: float) -> None:
         """Read the available records and write them, or wait for the obstacle."""
         if self._moved:
             self._seek()
@@ -278,8 +278,8 @@ class Tagging:
                 with Attempt() as attempt:
                     record = self._transform(_record(source, records, at))
                 if attempt.said:
-                    said = f"the transform failed: {attempt.said}"
-                    return Tagged(_columns(rows), dropped, filtered, said)
+                    problem = f"the transform failed: {attempt.said}"
+                    return Tagged(_columns(rows), dropped, filtered, problem)
             if record is None:
                 filtered += 1
                 continue

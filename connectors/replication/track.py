@@ -9,7 +9,7 @@ from trueup.state.common.errors import Retry, Stop, TrueupError
 
 PATH = "records"
 END = "end"
-"""Name in `Position.carry`: the target's end when the position was acknowledged."""
+"""Name in `Position.resume_state`: the target's end when the position was acknowledged."""
 
 
 class Lane:
@@ -56,7 +56,7 @@ class LogTrack:
         self.prefix = prefix_of(flow, assignment.source)
         self.begun = assignment.position.offset >= 0
         self.offset = assignment.position.offset if self.begun else assignment.start
-        self.reached, self.floor = self.offset, int(assignment.position.carry.get(END, -1))
+        self.reached, self.floor = self.offset, int(assignment.position.resume_state.get(END, -1))
         self.chosen = assignment.position.chosen
         self.bounds, self.counts = Bounds(-1, -1), Counts()
         self.runs: list[list[int]] = []
@@ -120,10 +120,10 @@ class LogTrack:
         """The progress since the last call."""
         counts, self.counts = self.counts, Counts()
         runs, target_end = self._settled()
-        carry = {END: self.floor} if self.floor >= 0 else {}
+        resume_state = {END: self.floor} if self.floor >= 0 else {}
         error, self.error = self.error, self.error if self.stopped or not self.known else ""
         return Progress(
-            self.source, self.lane.target, Position(self.offset, carry, self.chosen), runs,
+            self.source, self.lane.target, Position(self.offset, resume_state, self.chosen), runs,
             source_start=self.bounds.start, source_end=self.bounds.end, target_end=target_end,
             lag_ms=self._lag_ms(now_ms), path=PATH, error=error, stopped=self.stopped, **vars(counts),
         )  # fmt: skip

@@ -108,7 +108,7 @@ def message_of(record: dict[str, Any]) -> ReportMessage:
 def _as_record(one: Progress) -> dict[str, Any]:
     return {
         "topic": one.source.path, "partition": one.source.number, "target_topic": one.target.path,
-        "target_partition": one.target.number, "offset": one.position.offset, "carry": dict(one.position.carry),
+        "target_partition": one.target.number, "offset": one.position.offset, "carry": dict(one.position.resume_state),
         "chosen": one.position.chosen, "runs": list(chain.from_iterable(one.runs)),
         "numbers": {name: value for name, none in NUMBERS.items() if (value := getattr(one, name)) != none},
         "path": one.path, "error": one.error, "stopped": one.stopped,

@@ -99,8 +99,8 @@ class KafkaAdmin(Closing):
     def known_settings(self) -> frozenset[str]:
         """Topic settings that the cluster's version supports; empty if it has no topic to read them from."""
         names = self.names()
-        told = self.discovery.configs(names[:1]).get(names[0]) if names else None
-        return frozenset() if told is None or isinstance(told, TrueupError) else frozenset(told)
+        configs = self.discovery.configs(names[:1]).get(names[0]) if names else None
+        return frozenset() if configs is None or isinstance(configs, TrueupError) else frozenset(configs)
 
     def rights(self) -> list[Right]:
         """ACLs on topics and groups. Raises `Stop` if there is no authorizer."""
@@ -142,14 +142,14 @@ def _rights(admin: Admin) -> list[Right]:
         every = AclBindingFilter(
             resource, _ANY, ResourcePatternType.ANY, _ANY, _ANY, AclOperation.ANY, AclPermissionType.ANY
         )
-        found += [_right(told) for told in admin.ask("describe its ACLs", admin.client.describe_acls, every)]
+        found += [_right(acl) for acl in admin.ask("describe its ACLs", admin.client.describe_acls, every)]
     return sorted(found)
 
 
-def _right(told: Any) -> Right:
-    words = (told.restype.name, told.resource_pattern_type.name, told.operation.name, told.permission_type.name)
+def _right(acl: Any) -> Right:
+    words = (acl.restype.name, acl.resource_pattern_type.name, acl.operation.name, acl.permission_type.name)
     resource, pattern, operation, permission = (word.lower() for word in words)
-    return Right(resource, pattern, told.name, told.principal, told.host, operation, permission)
+    return Right(resource, pattern, acl.name, acl.principal, acl.host, operation, permission)
 
 
 def _binding(kind: type[AclBinding], right: Right) -> AclBinding:

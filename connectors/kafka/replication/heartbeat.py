@@ -25,8 +25,8 @@ class Heartbeats(Closing):
         soon = {"topic_metadata_refresh_interval_ms": 10_000, "topic_metadata_propagation_max_ms": TIMEOUT_MS}
         writing = {"message_timeout_ms": TIMEOUT_MS, "linger_ms": 0}
         reading = {"enable_auto_commit": False, "auto_offset_reset": "latest", "fetch_wait_max_ms": 100}
-        self._producer = Producer(librdkafka(endpoint, **soon, **writing, error_cb=self._heard))
-        self._consumer = Consumer(librdkafka(endpoint, **soon, **reading, group_id="trueup", error_cb=self._heard))
+        self._producer = Producer(librdkafka(endpoint, **soon, **writing, error_cb=self._on_error))
+        self._consumer = Consumer(librdkafka(endpoint, **soon, **reading, group_id="trueup", error_cb=self._on_error))
 
     def prepare(self) -> None:
         """Create the topic if it is missing, and start to read near its end."""
@@ -57,7 +57,7 @@ class Heartbeats(Closing):
             if error is None:
                 self.written_ms, self.error = max(self.written_ms, sent_ms), ""
             else:
-                self._heard(error)
+                self._on_error(error)
 
         try:
             self._producer.produce(self._topic, str(sent_ms).encode(), key, partition=0, on_delivery=delivered)
@@ -74,7 +74,7 @@ class Heartbeats(Closing):
 
     def _ours(self, message: Message, key: bytes) -> bool:
         if (error := message.error()) is not None:
-            self._heard(error)
+            self._on_error(error)
             return False
         self.error = ""
         return message.key() == key
@@ -84,7 +84,7 @@ class Heartbeats(Closing):
         self._producer.purge()
         self._consumer.close()
 
-    def _heard(self, error: KafkaError) -> None:
+    def _on_error(self, error: KafkaError) -> None:
         """A single broken connection is not reported; a missing topic is created again."""
         if error.code() != KafkaError._TRANSPORT:
             self.error = f"{self._endpoint.name}: {error.name()}: {error.str()}"

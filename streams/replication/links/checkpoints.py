@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from trueup.connectors.contract import Assignment, Carry, LogId, Position, Progress, log_of
+from trueup.connectors.contract import Assignment, LogId, Position, Progress, ResumeState, log_of
 from trueup.state.common.errors import Retry
 from trueup.state.replication.offset_map import HEAD, LISTS, OffsetMap, digest, from_records
 from trueup.state.replication.provenance import Refill
@@ -36,7 +36,7 @@ class Copy:
     position: Position = field(default_factory=Position)
     map: OffsetMap = field(default_factory=OffsetMap)
     path: str = ""
-    resume_states: dict[str, Carry] = field(default_factory=dict)
+    resume_states: dict[str, ResumeState] = field(default_factory=dict)
     reset: str = ""
     set_back: bool = False
     last: Progress | None = None
@@ -123,7 +123,7 @@ class Copy:
         if self.set_back:
             return
         self.position, self.path = progress.position, progress.path or self.path
-        self.resume_states[self.path] = progress.position.carry
+        self.resume_states[self.path] = progress.position.resume_state
         if self.refill is not None and self.offset >= self.refill.until:
             self.refill = None
         if progress.source_start > self.map.begin:
@@ -144,11 +144,11 @@ class Copy:
 
     def _record(self, link: str, now_ms: int) -> dict[str, Any]:
         kept = {**self.resume_states, **({REFILL: self.refill._asdict()} if self.refill is not None else {})}
-        carry = {f"{path}/{name}": number for path, one in kept.items() for name, number in one.items()}
+        resume_state = {f"{path}/{name}": number for path, one in kept.items() for name, number in one.items()}
         return {
             "link": link, "topic": self.source.path, "partition": self.source.number,
             "target_topic": self.target.path, "target_partition": self.target.number, "start": self.start,
-            "offset": self.position.offset, "carry": carry,
+            "offset": self.position.offset, "carry": resume_state,
             "chosen": self.position.chosen, "path": self.path,
             "reset": self.reset, "source_id": self.source_id, "target_id": self.target_id, "at_ms": now_ms,
         }  # fmt: skip
@@ -206,7 +206,7 @@ def load(journal: Journal) -> dict[str, dict[LogId, Copy]]:
 
 
 def _copy(value: Mapping[str, Any]) -> Copy:
-    resume_states: dict[str, Carry] = {}
+    resume_states: dict[str, ResumeState] = {}
     for key, number in value["carry"].items():
         path, _, name = key.partition("/")
         resume_states[path] = {**resume_states.get(path, {}), name: number}

@@ -150,7 +150,7 @@ def test_own_records_behind_an_old_floor_are_not_foreign(pair: Pair) -> None:
     first = Copy(Batches(), pair.lease(topic)).to_the_end()
     # The state after a copier was killed during a write.
     held = first.rows[LogId(topic, 0)].position
-    old = replace(held, carry={**held.carry, "target": 0})
+    old = replace(held, resume_state={**held.resume_state, "target": 0})
     write(pair.east, topic, 50, first=100)
     assignment = pair.lease(topic).assignments[0]._replace(position=old)
     again = Copy(Batches(), pair.lease(topic, assignments=(assignment,))).to_the_end()
@@ -413,8 +413,8 @@ def test_sequences_begin_again_after_the_last(pair: Pair) -> None:
     topic = pair.topic()
     write(pair.east, topic, 200)
     lease = pair.lease(topic)
-    carry = {"target": 0, f"id:{producer_id(1, EAST_TO_WEST):x}": 2**31 - 101}
-    old = replace(lease, assignments=(lease.assignments[0]._replace(position=Position(0, carry)),))
+    resume_state = {"target": 0, f"id:{producer_id(1, EAST_TO_WEST):x}": 2**31 - 101}
+    old = replace(lease, assignments=(lease.assignments[0]._replace(position=Position(0, resume_state)),))
     Copy(Batches(), old).to_the_end()
     write(pair.east, topic, 100, first=200)
     again = Copy(Batches(), old).to_the_end()

@@ -19,7 +19,7 @@ from trueup.connectors.kafka.protocol.record_batch import (
     digest,
     header_of,
 )
-from trueup.connectors.kafka.replication.batches.partition import Entry, Told, Track
+from trueup.connectors.kafka.replication.batches.partition import Entry, PartitionStatus, Track
 from trueup.connectors.kafka.replication.batches.position import ahead, following
 from trueup.connectors.kafka.replication.batches.resume import Own, ResumePoint
 from trueup.state.common.errors import Stop
@@ -59,7 +59,7 @@ class Target:
         )
         return offset
 
-    def standing(self, track: Track) -> ResumePoint:
+    def resume_point(self, track: Track) -> ResumePoint:
         """The resume point that a lookup of the target returns for the track."""
         counts = track.place.counts
         ours = {p: k[-1][1] for p, k in self.known.items() if (tag := tag_of(p)) and tag.flow == FLOW}
@@ -144,7 +144,7 @@ class Copier:
     def __init__(self, log: list[bytes], target: Target, position: Position) -> None:
         self.log, self.target = log, target
         self.track = new_track(position)
-        self.track.rewind(target.standing(self.track))
+        self.track.rewind(target.resume_point(self.track))
         self.flying: deque[Entry] = deque()
         self.runs: list[Run] = []
         self.refused = False
@@ -190,10 +190,10 @@ class Copier:
                 break
         self.track.flying, self.refused = 0, False
         self.flying.clear()
-        self.track.rewind(self.target.standing(self.track))
+        self.track.rewind(self.target.resume_point(self.track))
 
     def progress(self) -> Position:
-        found = self.track.progress(0, Told("", False))
+        found = self.track.progress(0, PartitionStatus("", False))
         self.runs += found.runs
         return found.position
 
@@ -283,7 +283,7 @@ def test_every_record_once_in_order(made: list[Shape], steps: list[Step], first:
     assert values_of_ours(target) == wanted(made)
 
 
-def found_or_told(made: list[Shape], steps: list[Step]) -> dict[int, list[int]]:
+def found_or_reported(made: list[Shape], steps: list[Step]) -> dict[int, list[int]]:
     """Final values without duplicates; the expected values if a hole was reported instead."""
     try:
         target, _ = run(source_log(made), steps, Position())
@@ -298,7 +298,7 @@ def found_or_told(made: list[Shape], steps: list[Step]) -> dict[int, list[int]]:
 @given(shapes(), FORGETFUL)
 def test_what_a_forgetful_target_took_out_of_turn_is_told(made: list[Shape], steps: list[Step]) -> None:
     """A batch is rejected, its producer forgotten, the next one appended. Late batches of a dead copier may repeat."""
-    assert found_or_told(made, steps) == wanted(made)
+    assert found_or_reported(made, steps) == wanted(made)
 
 
 def test_a_hole_is_never_passed_over() -> None:

@@ -12,8 +12,8 @@ from trueup.connectors.contract import Lease, LogId, Progress
 from trueup.connectors.kafka.client.cluster import EARLIEST, LATEST, KafkaClient
 from trueup.connectors.kafka.client.fetch_produce import OFFSET_OUT_OF_RANGE, Fetched, Missing, Produced, problem
 from trueup.connectors.kafka.replication.batches.fetcher import Fetcher
-from trueup.connectors.kafka.replication.batches.partition import Entry, Told, Track
-from trueup.connectors.kafka.replication.batches.resume import floors, stand
+from trueup.connectors.kafka.replication.batches.partition import Entry, PartitionStatus, Track
+from trueup.connectors.kafka.replication.batches.resume import floors, resume_points
 from trueup.connectors.kafka.replication.batches.sender import Sender
 from trueup.connectors.replication.rate_limit import Rate
 from trueup.state.common.backoff import backoff
@@ -105,8 +105,8 @@ class BatchCopier:
         found = []
         for line in self._lines.values():
             error = line.stopped or line.target.error or line.source.error
-            told = Told(str(error) if error else "", line.stopped is not None)
-            found.append(line.track.progress(now_ms, told))
+            status = PartitionStatus(str(error) if error else "", line.stopped is not None)
+            found.append(line.track.progress(now_ms, status))
         return found
 
     def close(self) -> None:
@@ -127,7 +127,7 @@ class BatchCopier:
         if self._source.id == self._target.id:
             raise Stop(f"link {self._lease.link} to join two clusters", f"{self._source.id} twice", "correct the link")
         self._led(lines)
-        self._stand(lines)
+        self._resume(lines)
 
     def _wake_s(self, now: float) -> float:
         """The time of the next action that no broker triggers."""
@@ -226,7 +226,7 @@ class BatchCopier:
             self._led(lost)
         unsure = [line for line in self._running() if line.unsure and line.target.not_before <= now]
         if unsure and self._refreshed(self._target, [(line, line.target, line.track.target) for line in unsure]):
-            self._stand(unsure)
+            self._resume(unsure)
 
     def _refreshed(self, cluster: KafkaClient, ends: list[tuple[BatchLine, Side, LogId]]) -> bool:
         """Read the leaders. Raises `Stop` if the cluster refuses the client."""
@@ -249,17 +249,17 @@ class BatchCopier:
             except TrueupError as error:
                 self._failed(line, line.source, error)
 
-    def _stand(self, lines: list[BatchLine]) -> None:
+    def _resume(self, lines: list[BatchLine]) -> None:
         """Read the position of each partition at the target and start from there."""
         lines = [line for line in lines if self._meant(line)]
         places = {line.track.target: line.track.place for line in lines}
-        found = stand(self._target, places, self._lease.flow)
+        found = resume_points(self._target, places, self._lease.flow)
         for line in lines:
-            standing = found[line.track.target]
-            if isinstance(standing, TrueupError):
-                self._failed(line, line.target, standing)
+            resume_point = found[line.track.target]
+            if isinstance(resume_point, TrueupError):
+                self._failed(line, line.target, resume_point)
             else:
-                line.track.rewind(standing)
+                line.track.rewind(resume_point)
                 line.target.found(self._target.leader(line.track.target))
 
     def _meant(self, line: BatchLine) -> bool:

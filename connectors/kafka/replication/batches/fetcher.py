@@ -27,7 +27,7 @@ class Reader:
         self.connection = connection
         self.asked: dict[LogId, tuple[Track, int]] = {}
         self.names: dict[bytes, str] = {}
-        self.turn = 0
+        self.rotation = 0
         self.asked_s = 0.0
 
     def ask(self, tracks: Iterable[Track], sizes: tuple[int, int, int, int]) -> None:
@@ -101,8 +101,8 @@ class Fetcher:
             self._readers[node] = Reader(self._source.take(node))
             self._selector.register(self._readers[node].connection, EVENT_READ, (self, node))
         reader = self._readers[node]
-        reader.turn, reader.asked_s = reader.turn + 1, time.monotonic()
-        first = reader.turn % len(tracks)  # a broker fills its response in the order of the request
+        reader.rotation, reader.asked_s = reader.rotation + 1, time.monotonic()
+        first = reader.rotation % len(tracks)  # a broker fills its response in the order of the request
         reader.asked = {track.source: (track, track.reached) for track in tracks}
         wait = _SOME_FULL_MS if some_full else _WAIT_MS
         whole = max(self._each, min(_MOST_BYTES, self._each * len(tracks)))

@@ -29,13 +29,13 @@ class LoopFilter:
         """The producer id at the target; None: the target or the cluster of origin has it. Raises `BadBytes`."""
         held = self._held(header.offset)
         if header.producer_id < 0:
-            return self._written(self._carried(header, batch), held)
+            return self._written(self._recorded_path(header, batch), held)
         key = header.producer_id, header.epoch, held
         if key not in self._known:
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
             tag = tag_of(header.producer_id)
-            self._known[key] = self._written(tag.path if tag else self._carried(header, batch), held)
+            self._known[key] = self._written(tag.path if tag else self._recorded_path(header, batch), held)
         return self._known[key]
 
     def _held(self, offset: int) -> bool | None:
@@ -48,7 +48,7 @@ class LoopFilter:
         passed = onward(path, *ends) if held is None else refilled(path, *ends, held)
         return None if passed is None else producer_id(passed, self._flow)
 
-    def _carried(self, header: Header, batch: memoryview) -> int | None:
+    def _recorded_path(self, header: Header, batch: memoryview) -> int | None:
         """The path in the header of the records path; clusters that are not configured have no bit."""
         value = first_header(header, batch, _NAME, self._where)
         if value is None:

@@ -49,7 +49,7 @@ class Entry:
         return found
 
 
-class Told(NamedTuple):
+class PartitionStatus(NamedTuple):
     """An error to report, and whether an operator must act."""
 
     error: str
@@ -87,17 +87,17 @@ class Track:
         """Whether nothing is in flight."""
         return not self._pending
 
-    def rewind(self, standing: ResumePoint) -> None:
+    def rewind(self, resume_point: ResumePoint) -> None:
         """Restart at the position, with the given state of the target."""
         self.queue.clear()
         self._pending.clear()
         self.queued = 0
         self.reached, self._counts = self.place.offset, dict(self.place.counts)
-        self._last, self._own, self._floor = dict(standing.last), standing.own, standing.floor
-        self._known, self._alone, self._whole = set(standing.known), False, standing.whole
+        self._last, self._own, self._floor = dict(resume_point.last), resume_point.own, resume_point.floor
+        self._known, self._alone, self._whole = set(resume_point.known), False, resume_point.whole
         self.place.chosen = False
         if self.target_end < 0:
-            self.target_end = standing.counted if standing.counted >= 0 else standing.floor
+            self.target_end = resume_point.counted if resume_point.counted >= 0 else resume_point.floor
         self._lift()
 
     def accept(self, answer: Fetched, asked: int) -> None:
@@ -156,13 +156,13 @@ class Track:
         self.reached = start
         self._pass(start, 0)
 
-    def progress(self, now_ms: int, told: Told) -> Progress:
+    def progress(self, now_ms: int, status: PartitionStatus) -> Progress:
         """The progress since the last call."""
         found = Progress(
             self.source, self.target, self.place.position(), tuple(self._runs), self._copied, self._bytes,
             self._dropped, self._skipped, lost=self.lost, foreign=self._foreign, source_start=self.source_start,
             source_end=self.source_end, target_end=self.target_end, lag_ms=self._lag_ms(now_ms), path="batches",
-            error=told.error, stopped=told.stopped,
+            error=status.error, stopped=status.stopped,
         )  # fmt: skip
         self._runs = []
         self._copied = self._bytes = self._dropped = self._skipped = self._foreign = self.lost = 0

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
-from trueup.connectors.contract import Carry, Position
+from trueup.connectors.contract import Position, ResumeState
 
 _FLOOR, _ID = "target", "id:"
 
@@ -27,11 +27,11 @@ class BatchPosition:
     def of(cls, position: Position, start: int) -> Self:
         """Restore from the journal; at ``start`` if nothing was ever copied. An offset reached by another copy path
         counts as chosen."""
-        carry: Carry = position.carry
-        counts = {int(key.removeprefix(_ID), 16): n for key, n in carry.items() if key.startswith(_ID)}
+        resume_state: ResumeState = position.resume_state
+        counts = {int(key.removeprefix(_ID), 16): n for key, n in resume_state.items() if key.startswith(_ID)}
         offset = position.offset if position.offset >= 0 else start
-        chosen = position.chosen or (position.offset >= 0 and _FLOOR not in carry)
-        return cls(offset, counts, carry.get(_FLOOR, -1), chosen)
+        chosen = position.chosen or (position.offset >= 0 and _FLOOR not in resume_state)
+        return cls(offset, counts, resume_state.get(_FLOOR, -1), chosen)
 
     def position(self) -> Position:
         """The form for the journal. A chosen position remains chosen until the target was read."""

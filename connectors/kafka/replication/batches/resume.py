@@ -66,7 +66,7 @@ class ResumePoint:
     whole: bool = False
 
 
-def stand(
+def resume_points(
     target: KafkaClient, places: Mapping[LogId, BatchPosition], flow: int
 ) -> dict[LogId, ResumePoint | TrueupError]:
     """The state of each target partition. The end is read before the producers, so that they include every batch
@@ -79,7 +79,7 @@ def stand(
         try:
             if isinstance(until, TrueupError):
                 raise until
-            found[partition] = _Look(target, partition, places[partition], flow, until).standing(end, last)
+            found[partition] = _Look(target, partition, places[partition], flow, until).resume_point(end, last)
         except TrueupError as error:
             found[partition] = error
     return found
@@ -127,7 +127,7 @@ class _Look:
         self._counted = place.floor
         self._whole = place.floor >= 0
 
-    def standing(self, end: int, last: dict[int, int]) -> ResumePoint:
+    def resume_point(self, end: int, last: dict[int, int]) -> ResumePoint:
         place = self._place
         if place.chosen:
             place.counts = {producer: following(sequence) for producer, sequence in last.items()}

@@ -33,7 +33,7 @@ class Writer:
         self.connection = connection
         self.flying: deque[Sent] = deque()
         self.names: deque[dict[bytes, str]] = deque()
-        self.heard_s = 0.0
+        self.answered_s = 0.0
 
     def write(self, sent: Sent) -> None:
         """Send a batch for each partition, with topic ids if the broker supports them."""
@@ -82,7 +82,7 @@ class Sender:
         try:
             writer = self._writers.get(node) or self._open(node)
             if not writer.flying:
-                writer.heard_s = time.monotonic()
+                writer.answered_s = time.monotonic()
             writer.write(sent)
         except TrueupError as error:
             if node not in self._writers:
@@ -107,12 +107,12 @@ class Sender:
                 else:
                     self._failed(track, _NO_ANSWER)
             if not (writer.flying and writer.connection.buffered):
-                writer.heard_s = time.monotonic()
+                writer.answered_s = time.monotonic()
                 return
 
     def give_up(self, error: TrueupError, since_s: float) -> None:
         """Close connections with outstanding responses and none received since ``since_s``."""
-        for node in [node for node, writer in self._writers.items() if writer.flying and writer.heard_s <= since_s]:
+        for node in [node for node, writer in self._writers.items() if writer.flying and writer.answered_s <= since_s]:
             self._drop(node, error)
 
     def rest(self) -> None:

@@ -65,11 +65,11 @@ def sides(clusters: Mapping[str, Mapping[str, Cluster]], request: pytest.Fixture
         yield Sides(east, west, stack)
 
 
-def test_clusters_are_told_apart(sides: Sides) -> None:
+def test_clusters_are_distinguished(sides: Sides) -> None:
     assert sides.here.cluster_id() != sides.there.cluster_id()
 
 
-def test_a_topic_is_told_with_its_logs_and_an_id_where_there_are_ids(sides: Sides) -> None:
+def test_a_topic_is_listed_with_its_logs_and_an_id_where_there_are_ids(sides: Sides) -> None:
     found = sides.here.topics([sides.topic, "nowhere"])
     logs = tuple(sides.east.log(sides.topic, index) for index in range(3))
     assert (list(found), found[sides.topic].logs) == ([sides.topic], logs)
@@ -82,7 +82,7 @@ def test_an_end_holds_what_was_acknowledged_after_the_time_it_may_lag(sides: Sid
 
 
 @pytest.mark.parametrize(("kind", "expected"), [("earliest", 0), ("latest", 10)])
-def test_a_copy_begins_where_it_is_told(sides: Sides, kind: str, expected: int) -> None:
+def test_a_copy_begins_at_the_configured_start(sides: Sides, kind: str, expected: int) -> None:
     time.sleep(sides.here.can.ends_lag_s)
     assert sides.here.starts([sides.log], Start(kind)) == {sides.log: expected}
 

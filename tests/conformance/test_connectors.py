@@ -129,7 +129,7 @@ def test_two_opposite_links_bring_each_record_to_the_other_side_once(harness: Ha
     assert (contents(harness.read("west", topic)), back.totals["dropped"]) == ([*west, *east], 500)
 
 
-def test_runs_say_where_records_stand_also_among_those_of_others(harness: Harness) -> None:
+def test_runs_show_where_records_are_among_those_of_other_writers(harness: Harness) -> None:
     topic = harness.topic()
     harness.write("east", topic, {0: numbered(1_000)})
     copy = harness.copy(harness.lease(topic)).to_the_end()
@@ -209,7 +209,7 @@ def test_a_lost_position_doubles_nothing(harness: Harness) -> None:
     assert contents(harness.read("west", topic)) == numbered(2_010)
 
 
-def test_what_is_told_as_copied_is_there_when_the_target_dies(harness: Harness) -> None:
+def test_records_reported_as_copied_survive_a_kill_of_the_target(harness: Harness) -> None:
     topic = harness.topic()
     harness.write("east", topic, {0: numbered(4_000)})
     copier = harness.connector.open(harness.lease(topic, limits=Limits(records_per_s=1_000)))

@@ -155,7 +155,7 @@ class Dated(PlacementReconciler):
     [Parts(judging=Sanguine), Parts(judging=Early), Parts(reconciler=Dated)],
     ids=["sanguine", "early", "dated"],
 )
-def test_an_api_that_says_more_than_was_judged_is_caught(parts: Parts):
+def test_an_api_that_reports_more_than_was_judged_is_caught(parts: Parts):
     assert "the API" in complaint(parts)
 
 

@@ -53,7 +53,7 @@ def test_no_flipped_bit_goes_unnoticed(kind: ReadResult, payload: bytes, data: s
 
 
 @given(st.sampled_from(ReadResult), st.binary(max_size=80))
-def test_no_bytes_are_too_strange_for_an_entry(kind: ReadResult, stored: bytes) -> None:
+def test_arbitrary_bytes_are_read_or_refused_as_an_entry(kind: ReadResult, stored: bytes) -> None:
     with pytest.raises(DamagedEntry):
         Digest(kind).check(LONG, LONG, memoryview(stored))
 

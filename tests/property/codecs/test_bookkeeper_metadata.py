@@ -82,7 +82,7 @@ def test_version_1_comes_back_without_what_it_cannot_hold(record: LedgerRecord) 
 
 
 @given(ledgers(), st.sampled_from([2, 3]))
-def test_without_a_stored_creation_time_the_znode_tells_it(record: LedgerRecord, version: int) -> None:
+def test_without_a_stored_creation_time_that_of_the_znode_counts(record: LedgerRecord, version: int) -> None:
     data = metadata.encode({**record, "ctime_ms": -1}, version, None)
     assert metadata.decode(data, where(record))["ctime_ms"] == 55
 
@@ -94,7 +94,7 @@ def test_many_at_once_are_the_same_as_one_by_one(drawn: list[tuple[LedgerRecord,
 
 
 @given(st.lists(st.tuples(ledgers(), st.sampled_from([2, 3, 3])), max_size=8))
-def test_columns_and_records_tell_the_same(drawn: list[tuple[LedgerRecord, int]]) -> None:
+def test_columns_and_records_agree(drawn: list[tuple[LedgerRecord, int]]) -> None:
     batch = together([(record, metadata.encode(record, version)) for record, version in drawn])
     rows = batch.ledgers
     told = [
@@ -155,7 +155,7 @@ def test_no_record_holds_the_password(record: LedgerRecord, version: int) -> Non
 
 
 @given(ledgers(), st.integers(0, 400))
-def test_no_complaint_quotes_the_password(record: LedgerRecord, cut: int) -> None:
+def test_no_error_quotes_the_password(record: LedgerRecord, cut: int) -> None:
     data = metadata.encode(record, 2, b"~secret~")
     assert "~secret~" not in alone(record, data[: data.index(b"~secret~") + 8 + cut])["error"]
 

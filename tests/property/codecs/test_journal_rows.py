@@ -46,7 +46,7 @@ def test_marks_read_as_their_records(records: list[dict[str, Any]]) -> None:
 
 
 @given(ledgers(), st.data())
-def test_a_record_cut_short_is_told_with_its_place(record: LedgerRecord, data: st.DataObject) -> None:
+def test_a_truncated_record_is_reported_with_its_place(record: LedgerRecord, data: st.DataObject) -> None:
     whole = encode("ledgers", {**record, "custom": {}, "error": ""})
     cut = data.draw(st.integers(0, len(whole) - 3))  # the remaining fields are not decoded
     with pytest.raises(BadBytes, match="of a record of the topic ledgers"):

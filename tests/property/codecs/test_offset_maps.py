@@ -41,7 +41,7 @@ def test_every_offset_that_was_passed_translates_to_the_place_after_what_was_rea
 
 
 @given(steps, starts, st.integers(-50, 200))
-def test_nothing_is_said_of_offsets_outside_the_map(steps, start, offset):
+def test_offsets_outside_the_map_have_no_translation(steps, start, offset):
     found, places, until = made(steps, start)
     known = bool(places) and start[0] <= offset <= until
     assert (found.translate(offset).offset is not None) == known == (found.translate(offset).reason == "")
@@ -72,7 +72,7 @@ def test_order_and_repetition_of_reports_change_nothing(steps, start, data):
 
 
 @given(steps, starts, st.integers(0, 90))
-def test_what_is_left_after_pruning_says_the_same(steps, start, before):
+def test_translations_do_not_change_after_pruning(steps, start, before):
     found, _, until = made(steps, start)
     left = found.prune(before)
     assert left.begin == min(max(before, start[0]), until) or left is found
@@ -103,7 +103,7 @@ def test_maps_that_grow_out_of_one_another_do_not_disturb_each_other(steps, star
 
 
 @given(steps, starts, st.integers(0, 90))
-def test_a_part_on_the_journal_is_told_from_what_it_became(steps, start, before):
+def test_a_changed_part_differs_from_that_in_the_journal(steps, start, before):
     found = made(steps, start)[0].prune(before)
     grown = found.extend([(found.until + 5, found.until + 500, 1)], found.until + 6)
     told = {record["part"]: digest(record) for record in found.records()}

@@ -62,7 +62,7 @@ def test_nodes_are_read_as_they_are_one_by_one(made: list[Pointers]) -> None:
 
 
 @given(st.lists(records, min_size=1, max_size=3), st.data())
-def test_a_record_that_ends_early_is_told(made: list[LedgerRecord], data: Any) -> None:
+def test_a_truncated_record_is_reported(made: list[LedgerRecord], data: Any) -> None:
     bodies = [encode("ledgers", record) for record in made]
     at = data.draw(st.integers(0, len(bodies) - 1))
     # The error follows the custom metadata and is not decoded here; an empty one is one byte.

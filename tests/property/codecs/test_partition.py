@@ -296,7 +296,9 @@ def found_or_reported(made: list[Shape], steps: list[Step]) -> dict[int, list[in
 
 @settings(max_examples=300, deadline=None)
 @given(shapes(), FORGETFUL)
-def test_what_a_forgetful_target_took_out_of_turn_is_told(made: list[Shape], steps: list[Step]) -> None:
+def test_batches_out_of_order_at_a_target_that_forgot_its_producers_are_reported(
+    made: list[Shape], steps: list[Step]
+) -> None:
     """A batch is rejected, its producer forgotten, the next one appended. Late batches of a dead copier may repeat."""
     assert found_or_reported(made, steps) == wanted(made)
 

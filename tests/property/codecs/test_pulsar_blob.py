@@ -38,7 +38,7 @@ def test_a_whole_copy_is_found_whole_however_it_is_read(found: list[bytes], bloc
 
 
 @given(entries)
-def test_the_index_tells_what_the_ledger_was(found: list[bytes]) -> None:
+def test_the_index_describes_the_ledger(found: list[bytes]) -> None:
     written = offloaded(found, BLOCK, owner="t/ns/persistent/b")
     index = offload_index.index_of(written.index, "x")
     assert (index.last_entry, index.length, index.data_length, index.closed, index.claim) == (
@@ -142,7 +142,7 @@ UID = offload_index.uid_of(1, 2)
 
 @pytest.mark.parametrize("key", ["", "a", UID, f"{UID}-ledger-", f"{UID}-ledger-1-inde", f"x{UID}-ledger-1",
                                  f"{UID}-ledger-{1 << 63}", f"{UID}-ledger-1\n"])  # fmt: skip
-def test_other_names_are_nobodys(key: str) -> None:
+def test_other_names_have_no_owner(key: str) -> None:
     assert offload_index.pair_of(key) is None
 
 

@@ -32,7 +32,7 @@ def _play(steps, policy):
 
 
 @given(looks, policies)
-def test_nobody_is_lost_before_the_grace_has_passed(steps, policy):
+def test_no_bookie_is_lost_before_the_grace_has_passed(steps, policy):
     last_seen = dict.fromkeys(NAMES, 0)
     for now_ms, sightings, settled, _ in _play(steps, policy):
         last_seen.update({s.bookie: now_ms for s in sightings if s.registered})
@@ -41,7 +41,7 @@ def test_nobody_is_lost_before_the_grace_has_passed(steps, policy):
 
 
 @given(looks, policies)
-def test_who_is_registered_lives(steps, policy):
+def test_a_registered_bookie_is_not_lost(steps, policy):
     for _, sightings, settled, _ in _play(steps, policy):
         here = {s.bookie for s in sightings if s.registered}
         alive = {b.id for b in settled.topology.bookies if b.status in (Status.WRITABLE, Status.READONLY)}
@@ -61,7 +61,7 @@ def test_epochs_count_changes(steps, policy):
 
 
 @given(looks, policies)
-def test_nobody_becomes_lost_while_held(steps, policy):
+def test_no_bookie_becomes_lost_while_held(steps, policy):
     for _, _, settled, before in _play(steps, policy):
         was = {b.id for b in before.bookies if b.status is Status.LOST} if before else set()
         lost = {b.id for b in settled.topology.bookies if b.status is Status.LOST}

@@ -87,7 +87,7 @@ def test_the_check_finds_nothing_wrong_with_these(routes):
 
 
 @given(st.integers(3, 5))
-def test_a_mesh_that_forwards_doubles_and_the_check_says_so(n):
+def test_the_check_reports_the_duplicates_of_a_forwarding_mesh(n):
     routes = mesh(n, forward=True)
     assert max(by_bits("0", routes).values()) > 1
     assert len(list(doubled(routes))) == n * (n - 1)
@@ -99,7 +99,7 @@ any_links = st.lists(
 
 
 @given(any_links)
-def test_the_check_tells_of_a_place_where_records_arrive_twice_whenever_there_is_one(routes):
+def test_the_check_reports_a_place_where_records_arrive_twice_whenever_there_is_one(routes):
     twice = {(origin, at) for origin in clusters(routes) for at, n in by_bits(origin, routes).items() if n > 1}
     found = {(double.origin[0], double.at[0]) for double in doubled(routes)}
     assert found <= twice
@@ -112,7 +112,7 @@ def test_no_record_comes_back_over_any_links(routes):
 
 
 @given(any_links)
-def test_headers_and_producer_ids_say_the_same(routes):
+def test_headers_and_producer_ids_agree(routes):
     assert all(by_bits(origin, routes) == by_names(origin, routes) for origin in clusters(routes))
 
 

@@ -31,7 +31,7 @@ sizes = st.integers(1, 5).flatmap(lambda size: st.tuples(st.just(size), st.integ
 
 
 @given(sizes, stock, st.integers(0, 4), st.booleans())
-def test_colourable_is_what_trying_every_ring_says(sizes, bookies, min_racks, enforce):
+def test_colourable_agrees_with_trying_every_ring(sizes, bookies, min_racks, enforce):
     size, quorum = sizes
     assert colourable(size, quorum, bookies, min_racks, enforce) == _any_ring(size, quorum, bookies, min_racks, enforce)
 

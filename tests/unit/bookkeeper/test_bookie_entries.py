@@ -72,12 +72,12 @@ def test_an_entry_cut_short(size: int) -> None:
         digest.check(ledger, 2, memoryview(entry[:size]))
 
 
-def test_an_entry_tells_what_was_confirmed_before_it() -> None:
+def test_an_entry_has_the_last_confirmed_entry_before_it() -> None:
     ledger, entry, digest = stored(ReadResult.CRC32C)
     assert digest.entry(ledger, memoryview(entry)) == (2, -1)
 
 
-def test_a_note_of_the_writer_tells_what_is_confirmed() -> None:
+def test_a_note_of_the_writer_has_the_last_confirmed_entry() -> None:
     digest = Digest(ReadResult.CRC32C)
     note = bytes.fromhex("00000000000000050000000000000003") + bytes.fromhex("7bd17d65")
     assert digest.note(5, memoryview(note)) == 3
@@ -100,7 +100,7 @@ RECORD = metadata.gone(6, 0, 0) | {
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_metadata_tell_the_digest(version: int) -> None:
+def test_metadata_have_the_digest(version: int) -> None:
     ledger, entry, _ = stored(ReadResult.HMAC)
     digest = digest_of(metadata.encode(RECORD, version, PASSWORD, ReadResult.HMAC), "/ledgers/L6")
     digest.check(ledger, 2, memoryview(entry))
@@ -115,6 +115,6 @@ def test_metadata_tell_the_digest(version: int) -> None:
         metadata.encode(RECORD, 3, password=None),
     ],
 )
-def test_metadata_that_tell_no_digest(data: bytes) -> None:
+def test_metadata_without_a_digest(data: bytes) -> None:
     with pytest.raises(Stop, match="expected the digest type of a ledger in /ledgers/L6; found none"):
         digest_of(data, "/ledgers/L6")

@@ -112,7 +112,7 @@ def test_many_ledgers_are_asked_for_at_once(peer: Peer, calls: Callable[[], Call
     assert list(calls().codes([7, 8])) == [(8, Code.NO_LEDGER), (7, Code.OK)]
 
 
-def test_a_bookie_that_wants_a_login_stops_us(peer: Peer, calls: Callable[[], Calls]) -> None:
+def test_a_bookie_that_requires_a_login_is_a_stop(peer: Peer, calls: Callable[[], Calls]) -> None:
     peer.answers(19, HEAD_READ + "10f603")
     with pytest.raises(Stop, match="expected entry 3 of ledger 7 from bookie b:1; found UNAUTHORIZED"):
         calls().read(7, 3)
@@ -206,7 +206,7 @@ def test_a_bookie_that_does_not_listen_is_asked_again(peer: Peer) -> None:
         (Code.BAD_VERSION, Stop), (Code.IO, Retry), (Code.TOO_MANY, Retry), (Code.UNKNOWN_STATE, Retry), (999, Retry),
     ],
 )  # fmt: skip
-def test_refusals_say_what_to_do(code: int, kind: type[Exception]) -> None:
+def test_refusals_have_a_remedy(code: int, kind: type[Exception]) -> None:
     assert type(failure(code, "entry 3 of ledger 7", "b:1")) is kind
 
 
@@ -214,7 +214,7 @@ def test_without_options_there_is_no_tls() -> None:
     assert tls_of({}) is None
 
 
-def test_options_of_tls_that_nobody_knows() -> None:
+def test_unknown_options_of_tls() -> None:
     with pytest.raises(BadSettings, match=r"tls\.cert: expected one of tls\.ca, "):
         tls_of({"tls.cert": "x"})
 
@@ -224,7 +224,7 @@ def test_files_of_tls_that_are_not_there() -> None:
         tls_of({"tls.ca": "/nowhere/ca.pem"})
 
 
-def test_the_hosts_name_is_checked_unless_told_otherwise() -> None:
+def test_the_host_name_is_checked_unless_disabled() -> None:
     strict, lax = tls_of({"tls.ca": "system"}), tls_of({"tls.check.host": "false"})
     assert strict is not None
     assert lax is not None

@@ -56,7 +56,7 @@ def test_only_no_such_ledger_means_gone(peer: Peer, code: str, answer: PresenceA
     assert ask(peer, 7)[0] == {7: answer}
 
 
-def test_an_answer_that_tells_nothing_is_the_reason(peer: Peer) -> None:
+def test_an_inconclusive_response_is_the_reason(peer: Peer) -> None:
     peer.answers(QUESTION, said(1, "fb03"))
     assert ask(peer, 7)[1] == {7: "it responded with UNKNOWN_STATE"}
 
@@ -68,18 +68,18 @@ def test_what_was_answered_before_it_hung_up_counts(peer: Peer) -> None:
     assert "found it closed the connection" in reasons[8]
 
 
-def test_an_answer_to_nobodys_question_is_not_taken(peer: Peer) -> None:
+def test_a_response_without_a_request_is_not_accepted(peer: Peer) -> None:
     peer.answers(QUESTION, said(5, "9203"))
     assert ask(peer, 7)[0] == {7: SILENT}
 
 
-def test_who_speaks_another_protocol_is_silent(peer: Peer) -> None:
+def test_a_server_of_another_protocol_is_silent(peer: Peer) -> None:
     peer.answers(QUESTION, b"HTTP/1.1 400 Bad Request".hex())
     found, reasons = ask(peer, 7)
     assert (found, "expected a protobuf message" in reasons[7]) == ({7: SILENT}, True)
 
 
-def test_who_accepts_and_says_nothing_is_silent(peer: Peer) -> None:
+def test_a_server_that_accepts_without_a_response_is_silent(peer: Peer) -> None:
     assert presence({7: ["b:1"]}, lambda _bookie: peer.address, 0.05) == {7: {"b:1": SILENT}}
 
 
@@ -88,7 +88,7 @@ def test_what_is_no_address_is_silent(place: tuple[str, int]) -> None:
     assert presence({7: ["b:1"]}, lambda _bookie: place, WAIT_S) == {7: {"b:1": SILENT}}
 
 
-def test_who_speaks_another_protocol_instead_of_beginning_tls_is_silent(peer: Peer) -> None:
+def test_a_server_of_another_protocol_instead_of_tls_is_silent(peer: Peer) -> None:
     peer.answers(1, b"HTTP/1.1 400 Bad Request".hex())
     asked = {7: ["b:1"]}
     assert presence(asked, lambda _bookie: peer.address, WAIT_S, tls=tls_of({"tls.ca": "system"})) == {
@@ -96,7 +96,7 @@ def test_who_speaks_another_protocol_instead_of_beginning_tls_is_silent(peer: Pe
     }
 
 
-def test_nobody_is_asked_for_nothing() -> None:
+def test_without_ledgers_no_bookie_is_queried() -> None:
     assert presence({7: []}, lambda _bookie: None, WAIT_S) == {7: {}}
 
 

@@ -68,7 +68,7 @@ def test_no_ids_have_no_paths() -> None:
         ("\N{ARABIC-INDIC DIGIT ONE}0/0000/L0012", (ZnodeKind.OTHER, -1)),
     ],
 )
-def test_paths_say_what_they_are_about(path: str, about: tuple[ZnodeKind, int]) -> None:
+def test_paths_are_classified(path: str, about: tuple[ZnodeKind, int]) -> None:
     assert PATHS.classify(f"/ledgers/{path}") == about
 
 
@@ -98,7 +98,7 @@ def test_ids_of_the_names_in_a_directory(directory: str, names: list[bytes], ids
     assert leaves(directory, names).tolist() == ids
 
 
-def test_directories_of_ledgers_are_told_from_the_rest() -> None:
+def test_directories_of_ledgers_are_distinguished_from_the_rest() -> None:
     top = [name for name in (b"00", b"000", b"LAYOUT", b"cookies", b"0") if is_directory(name, "")]
     below = [name for name in (b"0000", b"00", b"L0000") if is_directory(name, "00")]
     assert (top, below) == ([b"00", b"000"], [b"0000"])

@@ -25,7 +25,7 @@ def test_rows_of_different_shapes_stand_together():
     assert [rows.ensembles(i) for i in range(3)] == [[["a", "b", "c"]], [["d"]], []]
 
 
-def test_find_says_where_an_id_is_and_minus_one_where_it_is_not():
+def test_find_returns_the_row_of_an_id_or_minus_one():
     rows = concat([row(2, ["a"], quorum=1), row(4, ["a"], quorum=1)])
     assert rows.find(np.array([4, 3, 2, 9])).tolist() == [1, -1, 0, -1]
 

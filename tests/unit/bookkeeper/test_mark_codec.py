@@ -39,7 +39,7 @@ def test_a_mark_has_one_field_a_line() -> None:
 
 
 @given(st.binary(max_size=60))
-def test_no_bytes_are_too_strange_for_a_mark(data: bytes) -> None:
+def test_arbitrary_bytes_are_read_or_refused_as_a_mark(data: bytes) -> None:
     assert mark_codec.decode(data).ctime_ms >= -(2**63)
 
 

@@ -63,7 +63,7 @@ def test_a_bookie_that_goes_is_pending_and_remembers_what_it_was():
     assert bookie(settled) == Bookie("b1", "/r", Status.PENDING, 5, 1, Status.READONLY, 1)
 
 
-def test_the_end_of_the_grace_is_told():
+def test_the_end_of_the_grace_is_reported():
     assert run((5, seen("b1"))).next_ms == 1_005
 
 
@@ -81,7 +81,7 @@ def test_a_bookie_that_returns_in_time_was_never_lost():
     assert bookie(settled).status is Status.WRITABLE
 
 
-def test_a_return_in_time_is_told():
+def test_a_return_in_time_is_reported():
     assert run((5, seen("b1")), (905, seen())).notes == ("b1 is writable again after 900 ms and was never lost",)
 
 
@@ -90,7 +90,7 @@ def test_a_flapping_bookie_starts_its_grace_anew_each_time():
     assert (bookie(settled).status, settled.next_ms) == (Status.PENDING, 2_000)
 
 
-def test_a_lost_bookie_that_returns_lives():
+def test_a_lost_bookie_that_returns_is_registered():
     settled = run((0, seen("b1")), (1_000, seen("b1")), (9_000, seen()))
     assert (bookie(settled).status, bookie(settled).since_ms) == (Status.WRITABLE, 9_000)
 
@@ -159,7 +159,7 @@ def test_more_than_the_share_is_held():
     assert "placement.release_hold" in held
 
 
-def test_nobody_is_lost_while_held():
+def test_no_bookie_is_lost_while_held():
     settled = run((5, seen("b1", "b2", "b3")), (90_000, seen("b1", "b2", "b3")))
     assert bookie(settled).status is Status.PENDING
     assert settled.next_ms is None
@@ -190,7 +190,7 @@ def test_an_earlier_release_does_not_end_a_later_hold():
     assert settled.topology.held
 
 
-def test_a_hold_whose_beginning_was_forgotten_wants_a_new_release():
+def test_a_hold_whose_start_was_forgotten_needs_a_new_release():
     before = replace(run((5, seen("b1", "b2", "b3"))).topology, released=-1)
     settled = settle(seen("b1", "b2", "b3"), before, replace(POLICY, release_hold=2), 6)
     assert (bool(settled.topology.held), settled.topology.released) == (True, 2)
@@ -206,13 +206,13 @@ def test_losses_one_after_the_other_are_not_held():
     assert run((9_000, seen("b1", "b2", "b3")), before=first).topology.held == ""
 
 
-def test_a_first_look_that_finds_most_bookies_gone_is_not_believed():
+def test_a_first_observation_without_most_bookies_is_not_accepted():
     settled = settle(seen("b1", "b2", "b3"), None, POLICY, 0)
     assert settled.topology.held
     assert bookie(settle(seen("b1", "b2", "b3"), settled.topology, POLICY, 99_000)).status is Status.PENDING
 
 
-def test_a_look_that_finds_nothing_at_all_is_not_believed():
+def test_an_empty_observation_is_not_accepted():
     assert run((5, [])).topology.held
 
 

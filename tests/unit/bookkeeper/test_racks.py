@@ -108,14 +108,14 @@ def test_one_address_that_a_script_fails_on_does_not_take_others_along(tmp_path:
     assert list(told.values()) == ["/r1", "/r2", None]
 
 
-def test_a_script_that_fails_later_keeps_what_it_said(tmp_path: Path) -> None:
+def test_a_script_that_fails_later_keeps_its_last_racks(tmp_path: Path) -> None:
     racks = Script(script(tmp_path, f"[ -e {tmp_path}/broken ] && exit 1; {PER_ADDRESS}"))
     before = racks.resolve(BOOKIES)
     (tmp_path / "broken").touch()
     assert racks.resolve(BOOKIES) == before
 
 
-def test_a_script_with_the_wrong_number_of_words_knows_nothing(tmp_path: Path) -> None:
+def test_a_script_with_the_wrong_number_of_words_gives_no_racks(tmp_path: Path) -> None:
     assert Script(script(tmp_path, "echo /r1 /r2 /r3")).resolve(BOOKIES) == dict.fromkeys(BOOKIES)
 
 
@@ -128,7 +128,7 @@ def test_a_script_with_the_wrong_number_of_words_knows_nothing(tmp_path: Path) -
         ("head -c 2000000 /dev/zero | tr '\\0' x", "more than 1048576 bytes of output"),
     ],
 )
-def test_what_is_wrong_with_a_script_is_told(tmp_path: Path, body: str, problem: str) -> None:
+def test_problems_of_a_script_are_reported(tmp_path: Path, body: str, problem: str) -> None:
     racks = Script(script(tmp_path, f"[ $# = 0 ] || {{ {body}; }}"))
     found, told = racks.locations(["127.0.0.1", "127.0.0.2"])
     assert (found, problem in told) == ({}, True)
@@ -211,7 +211,7 @@ class Asked:
         self.changes += 1
 
 
-def test_a_source_answers_at_once_and_tells_of_the_answer(tmp_path: Path) -> None:
+def test_a_source_returns_at_once_and_reports_the_result_later(tmp_path: Path) -> None:
     asked = Asked(tmp_path)
     before = asked.source.resolve(BOOKIES)
     asked.source.ask(0.0)
@@ -220,7 +220,7 @@ def test_a_source_answers_at_once_and_tells_of_the_answer(tmp_path: Path) -> Non
     )  # fmt: skip
 
 
-def test_the_last_answers_of_a_source_hold_and_their_age_is_told(tmp_path: Path) -> None:
+def test_the_last_racks_of_a_source_stay_in_force_and_their_age_is_reported(tmp_path: Path) -> None:
     asked = Asked(tmp_path)
     asked.source.resolve(BOOKIES)
     asked.source.ask(0.0)

@@ -8,7 +8,7 @@ from trueup.state.placement.view import MARK
 from trueup.streams.bookkeeper.repair_workers import RepairWorkers
 
 
-def test_marks_that_nobody_takes_are_idle_from_the_first_look_on() -> None:
+def test_marks_without_a_worker_are_idle_from_the_first_look_on() -> None:
     seen = None
     for now_ms in (1_000, 2_000, 3_000):
         seen = idle(seen, 5, 0, now_ms)
@@ -68,7 +68,7 @@ def test_a_daemon_that_was_there_and_is_gone_is_missed_in_every_mode() -> None:
     assert [row[:2] for row in cluster.workers.source(1, needed=False)] == [("autorecovery", "down")]
 
 
-def test_nothing_is_said_of_daemons_that_nobody_needs() -> None:
+def test_daemons_that_are_not_needed_are_not_reported() -> None:
     cluster = Cluster()
     cluster.voters = []
     cluster.workers.look()

@@ -50,7 +50,7 @@ def rows(said: Said) -> list[list[str]]:
     return [line.split() for line in said.out.splitlines()]
 
 
-def test_status_says_why_it_is_not_healthy(run: Run) -> None:
+def test_status_shows_why_it_is_not_healthy(run: Run) -> None:
     said = run("status")
     assert (said.code, said.out.splitlines()[:2]) == (
         1,
@@ -99,7 +99,7 @@ def test_an_unknown_rule_is_a_usage_error(run: Run) -> None:
     assert (said.code, "expected rule to be one of" in said.err) == (2, True)
 
 
-def test_findings_of_no_kind_say_so(run: Run) -> None:
+def test_an_empty_list_of_findings_is_shown_as_such(run: Run) -> None:
     said = run("get", "findings", "--rule", "default-rack")
     assert (said.code, said.out.startswith("No findings")) == (0, True)
 
@@ -117,7 +117,9 @@ LISTS = [
 
 
 @pytest.mark.parametrize(("words", "noun"), LISTS)
-def test_a_list_that_may_be_incomplete_says_so(run: Run, engine: FakeEngine, words: tuple[str, ...], noun: str) -> None:
+def test_a_list_that_may_be_incomplete_is_marked(
+    run: Run, engine: FakeEngine, words: tuple[str, ...], noun: str
+) -> None:
     engine.lacking[noun] = "6 of 6 ledgers are not judged yet"
     said = run(*words)
     assert (said.code, said.out.splitlines()[-1]) == (
@@ -139,7 +141,7 @@ def test_an_empty_list_that_may_be_incomplete_does_not_reassure(run: Run, engine
     assert run("get", "findings").out.splitlines()[0] == "No data is available."
 
 
-def test_a_list_that_is_cut_says_of_how_many(run: Run, engine: FakeEngine) -> None:
+def test_a_truncated_list_shows_the_total(run: Run, engine: FakeEngine) -> None:
     engine.judged = [engine.judged[0] | {"ledger": ledger} for ledger in range(1_026)]
     assert run("get", "findings").out.splitlines()[-1] == "100 of 1,026; --limit shows more."
 
@@ -158,7 +160,7 @@ def test_ready_is_not_content_while_more_than_a_few_are_not_judged(
     assert run("status", "--ready").code == code
 
 
-def test_status_says_who_audits(run: Run, engine: FakeEngine) -> None:
+def test_status_shows_the_auditor(run: Run, engine: FakeEngine) -> None:
     engine.state = FakeEngine().state | {"unbound": "ar1 holds the Auditor's vote"}
     assert "Auditor  ar1 holds the Auditor's vote" in run("status").out
 
@@ -189,7 +191,7 @@ def test_actions(run: Run) -> None:
 
 
 @pytest.mark.parametrize("what", ["findings", "ledgers", "bookies", "marks", "links", "actions"])
-def test_json_is_what_the_api_says(run: Run, engine: FakeEngine, what: str) -> None:
+def test_json_is_the_response_of_the_api(run: Run, engine: FakeEngine, what: str) -> None:
     asked: dict[str, tuple[Any, ...]] = {"findings": (None, None, 100), "ledgers": (100, False), "actions": (50,)}
     assert json.loads(run("get", what, "-o", "json").out) == getattr(engine, what)(*asked.get(what, ()))
 
@@ -200,7 +202,7 @@ def test_json_is_what_the_api_says(run: Run, engine: FakeEngine, what: str) -> N
      ("marks", "No ledger is marked"), ("actions", "No actions have been executed"),
      ("bookies", "No bookie has ever registered"), ("findings", "No findings")],
 )  # fmt: skip
-def test_nothing_is_said_in_words(run: Run, engine: FakeEngine, what: str, sentence: str) -> None:
+def test_an_empty_list_is_described_in_words(run: Run, engine: FakeEngine, what: str, sentence: str) -> None:
     engine.judged, engine.members, engine.done = [], [], []
     assert run("get", what).out.startswith(sentence)
 
@@ -272,12 +274,12 @@ def test_a_stale_approval_is_refused(run: Run, engine: FakeEngine) -> None:
     assert (said.code, engine.approved, "trueup plan" in said.err) == (5, [], True)
 
 
-def test_delete_without_yes_only_shows_the_ledger(run: Run) -> None:
+def test_delete_without_the_flag_yes_only_shows_the_ledger(run: Run) -> None:
     said = run("delete", "ledger", "100")
     assert (said.code, "--yes" in said.out, "closed" in said.out) == (3, True, True)
 
 
-def test_delete_tells_when_it_is_not_confirmed_yet(run: Run) -> None:
+def test_delete_reports_that_it_is_not_confirmed_yet(run: Run) -> None:
     said = run("delete", "ledger", "100", "--yes", "--wait", "0", "-o", "json")
     assert (said.code, json.loads(said.out)["rule"]) == (4, "deletion.ordered")
 
@@ -422,7 +424,7 @@ def test_config_set_back_to_the_file(run: Run, engine: FakeEngine) -> None:
     assert run("config", "set", "placement.max_marks", "--default").out == "placement.max_marks is 200\n"
 
 
-def test_config_set_of_a_bad_value_says_what_is_expected(run: Run) -> None:
+def test_config_set_of_a_bad_value_shows_what_is_expected(run: Run) -> None:
     said = run("config", "set", "placement.mode", "loud")
     assert (said.code, "expected one of observe, approve, enforce; found 'loud'" in said.err) == (2, True)
 
@@ -444,7 +446,7 @@ def test_config_set_without_value(run: Run) -> None:
     assert run("config", "set", "placement.mode").code == 2
 
 
-def test_errors_of_the_application_keep_their_words(run: Run, engine: FakeEngine) -> None:
+def test_errors_of_the_application_keep_their_text(run: Run, engine: FakeEngine) -> None:
     engine.fail = Retry("the journal to answer", "no broker", "look at the journal")
     said = run("get", "findings")
     assert (said.code, said.err.split("\n")) == (
@@ -474,12 +476,12 @@ def test_wrong_usage_is_json_for_programs(run: Run) -> None:
     assert json.loads(run("get", "nothing", "--output=json").err)["error"]["code"] == 2
 
 
-def test_a_key_that_nobody_knows_is_wrong_usage_and_the_nearest_is_named(run: Run) -> None:
+def test_an_unknown_key_is_wrong_usage_and_the_nearest_is_named(run: Run) -> None:
     said = run("config", "get", "placement.mod")
     assert (said.code, "did you mean placement.mode?" in said.err) == (2, True)
 
 
-def test_before_the_first_observation_it_says_so(run: Run, engine: FakeEngine) -> None:
+def test_before_the_first_observation_that_is_shown(run: Run, engine: FakeEngine) -> None:
     engine.state["ready"] = False
     engine.fail = Refused("an observation of the bookies", "none yet", "wait")
     assert run("get", "bookies").code == 4
@@ -531,7 +533,9 @@ def test_no_colour_goes_into_a_pipe(run: Run) -> None:
     assert "\x1b" not in run("status").out + run("get", "findings").out
 
 
-def test_what_takes_long_says_so_on_stderr(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_long_operation_is_reported_on_stderr(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(out, "QUIET_S", 0.0)
     said: list[str] = []
     with out.progress("copying"):
@@ -539,7 +543,7 @@ def test_what_takes_long_says_so_on_stderr(monkeypatch: pytest.MonkeyPatch, caps
     assert "".join(said) == "copying ...\n"
 
 
-def test_what_is_quick_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_quick_operation_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     with out.progress("copying"):
         pass
     assert capsys.readouterr().err == ""
@@ -550,7 +554,7 @@ def test_explain_lists_every_rule(run: Run) -> None:
 
 
 @pytest.mark.parametrize("rule", [rule.id for rule in catalog.rules()])
-def test_explain_tells_why_and_remedy(run: Run, rule: str) -> None:
+def test_explain_shows_why_and_remedy(run: Run, rule: str) -> None:
     found = catalog.rules().find(rule)
     assert found
     said = " ".join(run("explain", rule).out.split())
@@ -586,7 +590,7 @@ def test_describe_a_broker_that_is_not_there(run: Run, engine: FakeEngine, broke
     assert run("describe", "broker", broker).code == code
 
 
-def test_a_plan_tells_what_moves_where_and_what_it_brings(run: Run, engine: FakeEngine) -> None:
+def test_a_plan_shows_moves_and_their_effect(run: Run, engine: FakeEngine) -> None:
     engine.shelved()
     assert "10 GiB from /small to /large; skew 60%, then 40%" in run("plan").out
 

@@ -21,7 +21,7 @@ def made(**sections: Any) -> Settings:
     return parse({**ZOOKEEPER, **sections})
 
 
-def test_an_error_is_a_failure_after_what_was_said_before() -> None:
+def test_an_error_is_a_failure_after_the_results_before_it() -> None:
     def look() -> Any:
         yield ok("a", "fine")
         raise Stop("a", "b", "c")
@@ -99,7 +99,7 @@ def test_the_embedded_journal_needs_no_broker() -> None:
     assert machine.journal(made()).found == "embedded, in data_dir"
 
 
-def test_the_last_line_of_a_failure_is_told() -> None:
+def test_the_last_line_of_a_failure_is_reported() -> None:
     last = "trueup.state.common.errors.Stop: expected a; found b; c"
     assert machine._last_error(f"Traceback (most recent call last):\n  File x\n    y\n{last}\n") == last
 

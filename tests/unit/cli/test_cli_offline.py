@@ -56,7 +56,7 @@ def test_a_command_that_asks_the_application_loads_no_spark() -> None:
 
 
 @pytest.mark.parametrize("name", NAMED)
-def test_every_command_is_told_with_an_example(name: str) -> None:
+def test_every_command_is_documented_with_an_example(name: str) -> None:
     command = NAMED[name]
     assert command.help
     assert "Example" in command.help
@@ -64,7 +64,7 @@ def test_every_command_is_told_with_an_example(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMED)
-def test_every_option_is_told(name: str) -> None:
+def test_every_option_is_documented(name: str) -> None:
     silent = [p.name for p in NAMED[name].params if isinstance(p, click.Option) and not p.help]
     assert silent == []
 
@@ -76,7 +76,7 @@ def test_help_fits_a_terminal(run: Run, monkeypatch: pytest.MonkeyPatch, name: s
     assert (code, [line for line in out.splitlines() if len(line) > 100]) == (0, [])
 
 
-def test_the_first_help_tells_exit_codes(run: Run) -> None:
+def test_the_first_help_lists_exit_codes(run: Run) -> None:
     assert "Exit codes:" in run("--help")[1]
 
 
@@ -116,7 +116,7 @@ def test_exit_codes(error: Stop, code: int) -> None:
     assert codes.code_of(error) == code
 
 
-def test_run_says_everything_that_is_wrong_with_the_configuration(run: Run, tmp_path: Path) -> None:
+def test_run_reports_all_problems_of_the_configuration(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "trueup.yaml"
     path.write_text("placement: {mode: loud}\nhttp: {port: x}\n")
     code, out, err = run("run", "-c", str(path))

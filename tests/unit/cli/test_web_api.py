@@ -41,11 +41,11 @@ def test_alive_even_when_not_ready(client: FlaskClient, engine: FakeEngine) -> N
     assert client.get("/healthz").status_code == 200
 
 
-def test_ready_says_so(client: FlaskClient) -> None:
+def test_ready_is_reported(client: FlaskClient) -> None:
     assert client.get("/readyz").get_json() == {"ready": True, "reasons": []}
 
 
-def test_not_ready_says_why(client: FlaskClient, engine: FakeEngine) -> None:
+def test_not_ready_is_reported_with_reasons(client: FlaskClient, engine: FakeEngine) -> None:
     engine.state |= {"ready": False, "problems": ["ZooKeeper is not connected"]}
     response = client.get("/readyz")
     assert (response.status_code, response.get_json()["reasons"]) == (503, ["ZooKeeper is not connected"])
@@ -61,7 +61,7 @@ def test_metrics_are_prometheus_text_of_the_status(client: FlaskClient) -> None:
 @pytest.mark.parametrize(
     "path", ["status", "findings", "ledgers", "bookies", "marks", "plan", "config", "links", "actions"]
 )
-def test_every_read_is_what_the_engine_says(client: FlaskClient, engine: FakeEngine, path: str) -> None:
+def test_every_read_returns_the_rows_of_the_engine(client: FlaskClient, engine: FakeEngine, path: str) -> None:
     asked = {"findings": (None, None, 100), "ledgers": (100, False), "actions": (50,)}.get(path, ())
     assert client.get(f"/api/{path}").get_json() == getattr(engine, path)(*asked)
 
@@ -92,7 +92,7 @@ def test_the_index_names_every_path(client: FlaskClient) -> None:
     ["findings?verdict=bad", "findings?rule=nope", "findings?limit=0", "findings?limit=x", "findings?who=me",
      "ledgers?all=yes", "ledgers/-1", "ledgers/12x", "ledgers/9223372036854775808", "actions?limit=1000000"],
 )  # fmt: skip
-def test_a_question_that_makes_no_sense_is_told_what_would(client: FlaskClient, query: str) -> None:
+def test_an_invalid_request_is_answered_with_the_valid_values(client: FlaskClient, query: str) -> None:
     error(client.get(f"/api/{query}"), 400)
 
 
@@ -117,7 +117,7 @@ def test_a_method_that_is_not_there(client: FlaskClient) -> None:
     ("raised", "status"),
     [(Retry("a", "b", "c"), 503), (Unknown("a", "b", "c"), 503), (Stop("a", "b", "c"), 500)],
 )
-def test_errors_keep_their_words(client: FlaskClient, engine: FakeEngine, raised: Exception, status: int) -> None:
+def test_errors_keep_their_text(client: FlaskClient, engine: FakeEngine, raised: Exception, status: int) -> None:
     engine.fail = raised
     body = error(client.get("/api/findings"), status)
     assert (body["expected"], body["found"], body["todo"]) == ("a", "b", "c")
@@ -155,7 +155,7 @@ def test_approve_by_id(client: FlaskClient, engine: FakeEngine) -> None:
     assert ([row["id"] for row in rows], engine.approved) == (["repair-100-v3"], ["repair-100-v3"])
 
 
-def test_approve_everything_must_be_said(client: FlaskClient, engine: FakeEngine) -> None:
+def test_approve_everything_must_be_explicit(client: FlaskClient, engine: FakeEngine) -> None:
     assert len(client.post("/api/approve", json={"all": True}).get_json()) == 16
 
 
@@ -165,12 +165,12 @@ def test_approve_of_anything_else_is_refused(client: FlaskClient, engine: FakeEn
     assert engine.approved == []
 
 
-def test_a_deletion_is_ordered_by_who_is_certain(client: FlaskClient) -> None:
+def test_a_deletion_is_ordered_with_certain(client: FlaskClient) -> None:
     assert client.post("/api/ledgers/100/deletion", json={"certain": True}).get_json()["rule"] == "deletion.ordered"
 
 
 @pytest.mark.parametrize("body", [{}, {"certain": 1.5}, {"certain": False}, {"certain": True, "all": True}])
-def test_a_deletion_that_nobody_is_certain_of_is_refused(client: FlaskClient, body: dict[str, object]) -> None:
+def test_a_deletion_without_certain_is_refused(client: FlaskClient, body: dict[str, object]) -> None:
     error(client.post("/api/ledgers/100/deletion", json=body), 400)
 
 
@@ -181,9 +181,7 @@ def test_a_stale_approval_is_refused(client: FlaskClient) -> None:
 @pytest.mark.parametrize(
     ("headers", "who"), [({USER: "alice"}, "alice at 127.0.0.1"), ({}, "unknown user at 127.0.0.1")]
 )
-def test_a_request_says_for_whom_it_asks(
-    client: FlaskClient, engine: FakeEngine, headers: dict[str, str], who: str
-) -> None:
+def test_a_request_names_its_user(client: FlaskClient, engine: FakeEngine, headers: dict[str, str], who: str) -> None:
     seen = list[str]()
     engine.approve = lambda _ids: seen.append(WHO.get()) or []  # type: ignore[func-returns-value, method-assign]
     client.post("/api/approve", json={"all": True}, headers=headers)
@@ -200,7 +198,7 @@ def test_a_live_key_goes_back_to_the_file(client: FlaskClient) -> None:
     assert client.put("/api/config/placement.max_marks", json={"value": None}).get_json()["value"] == 200
 
 
-def test_a_bad_value_is_told(client: FlaskClient) -> None:
+def test_a_bad_value_is_reported(client: FlaskClient) -> None:
     body = error(client.put("/api/config/placement.mode", json={"value": "loud"}), 400)
     assert body["problems"] == ["placement.mode: expected one of observe, approve, enforce; found 'loud'"]
 

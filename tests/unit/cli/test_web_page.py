@@ -80,16 +80,16 @@ def test_nothing_comes_from_elsewhere(client: FlaskClient, engine: FakeEngine) -
     assert far == [engine.state["spark_ui"]]
 
 
-def test_the_first_line_says_why(client: FlaskClient) -> None:
+def test_the_first_line_shows_why(client: FlaskClient) -> None:
     assert "17 ledgers drifted, the oldest for 4m" in client.get("/api/page").get_json()["health"]
 
 
-def test_healthy_is_said_only_when_all_is_true() -> None:
+def test_healthy_is_shown_only_when_all_is_true() -> None:
     page = create_app(FakeEngine(), all_metrics()).test_client().get("/api/page").get_json()
     assert "Healthy: 1,204 ledgers true" in page["health"]
 
 
-def test_links_are_told(client: FlaskClient, engine: FakeEngine) -> None:
+def test_links_are_shown(client: FlaskClient, engine: FakeEngine) -> None:
     engine.linked()
     said = client.get("/api/page").get_json()["links"]
     assert [word for word in ("east-west", "1,200", "1 stopped", "too large") if word not in said] == []

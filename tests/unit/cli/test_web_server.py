@@ -52,17 +52,17 @@ def test_may_be_stopped_twice(server: Server) -> None:
     server.stop()
 
 
-def test_a_port_in_use_is_told(server: Server) -> None:
+def test_a_port_in_use_is_reported(server: Server) -> None:
     with pytest.raises(Stop, match=rf"expected 127.0.0.1:{server.port} to be free"):
         serve(create_app(FakeEngine(), all_metrics()), "127.0.0.1", server.port)
     server.stop()
 
 
-def test_a_host_that_is_not_ours_is_told() -> None:
+def test_a_foreign_host_is_reported() -> None:
     with pytest.raises(Stop, match="http"):
         serve(create_app(FakeEngine(), all_metrics()), "192.0.2.1", 0)
 
 
-def test_says_nothing_of_what_serves_it(server: Server) -> None:
+def test_the_server_software_is_not_disclosed(server: Server) -> None:
     assert "Server" not in get(server, "/healthz").headers
     server.stop()

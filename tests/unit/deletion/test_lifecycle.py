@@ -55,11 +55,11 @@ def test_what_changed_while_it_was_being_deleted_is_blocked() -> None:
 
 
 @pytest.mark.parametrize("stage", [s for s in DeletionStage if s not in ENDS])
-def test_what_is_not_there_is_gone_whoever_did_it(stage: DeletionStage) -> None:
+def test_a_missing_ledger_is_gone_whatever_deleted_it(stage: DeletionStage) -> None:
     assert after(marker(stage), DeletionEvidence(False), 60_000) is DeletionStage.GONE
 
 
-def test_an_order_nobody_knows_the_outcome_of_is_tried_again() -> None:
+def test_an_order_with_an_unknown_outcome_is_retried() -> None:
     found = marker(DeletionStage.DELETING)
     assert [after(found, STILL, at) for at in (79_999, 80_000)] == [DeletionStage.DELETING, DeletionStage.MARKED]
 

@@ -132,7 +132,7 @@ DATA = {"application": b"pulsar", "component": b"managed-ledger", "pulsar/manage
         {"a\ufffd": b""},
     ],
 )
-def test_what_says_in_any_way_that_it_is_pulsars_is_refused(custom: dict[str, bytes]) -> None:
+def test_ledgers_with_any_sign_of_pulsar_are_refused(custom: dict[str, bytes]) -> None:
     loop = Loop()
     loop.cluster.custom = custom
     with pytest.raises(Refused, match="not Pulsar's"):
@@ -177,7 +177,7 @@ def test_what_ended_is_listed_no_more() -> None:
     assert (rows, said.rows(10)) == ([7], [])
 
 
-def test_without_orders_an_operators_word_is_refused() -> None:
+def test_without_orders_a_deletion_by_an_operator_is_refused() -> None:
     loop = Loop()
     policy = replace(loop.policy, owners="pulsar")
     said = DeletionReport(lambda: policy, loop.orders.markers, loop.orders.owners, lambda: loop.now_ms)

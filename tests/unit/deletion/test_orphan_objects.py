@@ -124,12 +124,12 @@ def test_what_is_done_to_objects_is_in_the_history() -> None:
     assert (rows[-1].id, rows[-1].outcome) == ("delete-objects-7", "confirmed")
 
 
-def test_a_ledger_is_described_with_objects_that_nobody_points_to() -> None:
+def test_a_ledger_is_described_with_its_unreferenced_objects() -> None:
     found = Setting("approve").strays.shown(7)
     assert found[0] == f"archive/{PAIR.data_key}: 5 bytes, deletion.copy-forgotten"
 
 
-def test_a_copy_that_is_lost_is_told_before_what_is_left_of_others() -> None:
+def test_a_lost_offload_is_reported_before_orphan_objects() -> None:
     setting = Setting("observe")
     setting.loop.change(missing_s=0)
     node = setting.world.nodes[OWNERS[0]]

@@ -52,7 +52,7 @@ def test_pulsar_names_the_owner_of_its_ledgers(custom: dict[str, bytes], claim: 
         PULSAR | {"component": b"schema"},
     ],
 )
-def test_what_is_not_known_for_sure_is_nobodys(custom: dict[str, bytes]) -> None:
+def test_uncertain_metadata_have_no_owner(custom: dict[str, bytes]) -> None:
     assert claim_of(custom) == NO_CLAIM
 
 

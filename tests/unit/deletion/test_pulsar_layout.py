@@ -28,7 +28,7 @@ PATHS = PulsarPaths()
         ("a/b/c/d", NodeLocation(NodeKind.AMBIGUOUS, "a/b/c/d")),
     ],
 )
-def test_the_path_of_a_node_tells_whose_it_is(path: str, place: NodeLocation) -> None:
+def test_the_path_of_a_node_determines_its_owner(path: str, place: NodeLocation) -> None:
     assert PATHS.places(f"/managed-ledgers/{path}") == (place,)
 
 
@@ -50,7 +50,7 @@ POSITION = messages.Cursor(cursorsLedgerId=5).SerializeToString()
         ("/a/sub", POSITION, NodeLocation(NodeKind.CURSOR, f"{TWOFOLD}/a", "sub")),
     ],
 )
-def test_the_data_tell_the_topic_persistent_from_a_namespace_of_that_name(
+def test_the_data_distinguish_the_topic_persistent_from_a_namespace_of_that_name(
     below: str, data: bytes, place: NodeLocation
 ) -> None:
     assert place_of(PATHS, f"/managed-ledgers/{TWOFOLD}{below}", data) == place

@@ -116,7 +116,7 @@ def test_nodes_that_only_lead_to_others_are_no_owners(path: str) -> None:
             {"name": metadata.BUCKET, "value": b"9" * 19}]).SerializeToString()),
     ],
 )  # fmt: skip
-def test_what_cannot_be_understood_is_unreadable_and_says_where(path: str, data: bytes) -> None:
+def test_invalid_data_are_unreadable_and_reported_with_their_place(path: str, data: bytes) -> None:
     assert f"of {path};" in unreadable(path, data)
 
 
@@ -148,7 +148,7 @@ def test_a_broken_wrapper_is_refused(data: bytes) -> None:
 
 @pytest.mark.parametrize("codec", [compressed.LZ4, compressed.ZLIB, compressed.ZSTD, compressed.SNAPPY])
 @pytest.mark.parametrize("claimed", [10, 2**31 - 1])
-def test_more_than_the_header_says_is_not_unpacked(codec: int, claimed: int) -> None:
+def test_more_bytes_than_the_header_declares_are_not_decompressed(codec: int, claimed: int) -> None:
     head = messages.Wrapper(compressionType=codec, uncompressedSize=claimed).SerializeToString()
     body = compressed.closed(bytes(1 << 24), codec)[6 + len(
         messages.Wrapper(compressionType=codec, uncompressedSize=1 << 24).SerializeToString()

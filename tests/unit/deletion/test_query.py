@@ -93,14 +93,14 @@ def test_a_node_that_reads_as_another_owners_later_is_replaced() -> None:
     assert (bucket, held.nodes.text("owner", 0), len(held.nodes)) == (bucket_of(topic), f"{topic}/a", 1)
 
 
-def test_a_ledger_that_is_gone_is_told_to_every_bucket() -> None:
+def test_a_deleted_ledger_is_routed_to_every_bucket() -> None:
     found = routed(ledger(4, state=LedgerState.GONE))
     assert {bucket: tables(rows)[0].rows["ledger"].tolist() for bucket, rows in found.items()} == {
         bucket: [4] for bucket in range(BUCKETS)
     }
 
 
-def test_ledgers_of_nobody_are_spread() -> None:
+def test_ledgers_without_an_owner_are_spread() -> None:
     found = routed(*(ledger(number, application=b"other") for number in range(BUCKETS)))
     assert sorted(found) == list(range(BUCKETS))
 
@@ -112,7 +112,7 @@ def test_a_question_reaches_every_bucket_once_and_is_the_newest() -> None:
     )
 
 
-def test_without_a_question_nobody_asked() -> None:
+def test_without_a_question_no_bucket_answers() -> None:
     assert tables(routed(ledger(4))[bucket_of(ORDERS)])[2] == -1
 
 
@@ -138,7 +138,7 @@ def test_names_come_through() -> None:
     assert (ledgers.text("owner", 0), nodes.text("owner", 0), nodes.text("name", 0)) == (ORDERS, ORDERS, "a%2Fb")
 
 
-def test_a_bucket_says_what_is_forgotten_of_what_reached_it() -> None:
+def test_a_bucket_reports_the_forgotten_ledgers_that_reached_it() -> None:
     ledgers, nodes, _ = tables(routed(ledger(4), ledger(9), pointing(node(9)))[bucket_of(ORDERS)])
     found = OwnerBucket(MemoryStore()).step(ledgers, nodes)
     assert found is not None
@@ -158,6 +158,6 @@ def test_a_table_comes_back_from_its_bytes(table: Table) -> None:
 
 
 @pytest.mark.parametrize("blob", [b"", b"XX", b"TO\x09" + bytes(40)])
-def test_bytes_of_another_form_are_told(blob: bytes) -> None:
+def test_bytes_of_another_form_are_reported(blob: bytes) -> None:
     with pytest.raises(BadBytes, match="rebuild the view"):
         Table.from_bytes(blob)

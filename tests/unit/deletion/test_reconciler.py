@@ -36,7 +36,7 @@ def test_each_step_is_counted_with_its_bytes_and_time() -> None:
 
 
 @pytest.mark.parametrize("problem", ["owners of ledgers: not synchronized yet", "expected INSTANCEID x; found y"])
-def test_an_obstacle_stops_everything(problem: str) -> None:
+def test_a_blocked_reason_stops_everything(problem: str) -> None:
     loop = Loop().marked(7)
     loop.cluster.problem = problem
     loop.reconcile(MINUTE)
@@ -108,7 +108,7 @@ def test_one_that_a_node_of_another_bucket_points_to_is_not_begun() -> None:
     assert (loop.reconcile(MINUTE), list(loop.markers.forgotten())) == ({}, [])
 
 
-def test_what_the_cluster_does_not_say_is_an_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_state_of_the_cluster_is_a_blocked_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     def lost() -> str:
         raise Retry("a response from ZooKeeper", "none", "again")
 
@@ -144,7 +144,7 @@ def test_one_that_somebody_else_deleted_is_confirmed_too() -> None:
     assert loop.cluster.asked == [{7: ("a:1", "b:1")}]
 
 
-def test_bookies_that_have_yet_to_say_it_are_asked_again_and_no_others() -> None:
+def test_only_bookies_without_confirmation_are_queried_again() -> None:
     loop = Loop().marked(7)
     loop.cluster.holding = {"b:1": "no answer"}
     loop.reconcile()
@@ -216,7 +216,7 @@ def test_until_every_bucket_answered_in_this_run_nothing_is_done(first_epoch: in
     )
 
 
-def test_what_a_bucket_says_unasked_does_not_take_its_answer_back() -> None:
+def test_an_unrequested_report_of_a_bucket_does_not_retract_its_answer() -> None:
     loop = Loop().apply(ONE)
     assert loop.apply(ONE, epoch=-1).markers.complete
 
@@ -243,7 +243,7 @@ def test_what_rests_on_no_copy_is_not_looked_at_before() -> None:
 
 
 @pytest.mark.parametrize("said", ["refused", "retry"])
-def test_a_copy_that_is_not_verified_blocks_and_says_why_and_is_looked_at_again_less_and_less(said: str) -> None:
+def test_an_unverified_offload_blocks_with_a_reason_and_is_retried_with_back_off(said: str) -> None:
     loop, looks = Loop(retry_s=1).apply(COPIED), list[int]()
     loop.cluster.checks[7] = said
     loop.reconcile()
@@ -277,7 +277,7 @@ def test_one_that_is_gone_when_it_is_looked_at_is_left_to_the_view() -> None:
     assert (loop.reconcile(MINUTE), loop.cluster.orders) == ({7: DeletionStage.SUSPECTED}, [])
 
 
-def test_no_more_copies_are_verified_in_a_turn_than_may_be() -> None:
+def test_the_offloads_verified_in_a_pass_are_limited() -> None:
     loop = Loop("approve").apply(*({**COPIED, "ledger": ledger} for ledger in range(30)))
     loop.reconcile()
     counts = []
@@ -287,7 +287,7 @@ def test_no_more_copies_are_verified_in_a_turn_than_may_be() -> None:
     assert counts == [20, 30]
 
 
-def test_a_turn_that_took_long_leaves_the_other_copies_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_pass_leaves_the_other_offloads_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     loop = Loop("approve")
 
     def slow(markers: Sequence[Deletion]) -> list[DeletionResult]:

@@ -25,7 +25,7 @@ def test_the_longest_forgotten_stand_first() -> None:
     assert ([row["ledger"] for row in said.rows(10)], [row["ledger"] for row in said.rows(1)]) == ([9, 7], [9])
 
 
-def test_a_row_says_whose_it_is_why_and_how_much() -> None:
+def test_a_row_has_owner_rule_and_size() -> None:
     row = Loop("observe").apply(FORGOTTEN).said.rows(10)[0]
     said = ("owner", "rule", "verdict", "component", "state", "bytes", "stage")
     assert [row[name] for name in said] == [
@@ -39,14 +39,14 @@ def test_what_is_only_reported_has_no_stage_and_what_is_missing_no_state() -> No
 
 
 @pytest.mark.parametrize("rule", ["missing", "copy-lost"])
-def test_what_is_missing_is_said_after_a_while(rule: str) -> None:
+def test_a_missing_ledger_is_reported_after_a_delay(rule: str) -> None:
     loop = Loop(missing_s=60).apply({"ledger": 7, "rule": rule, "version": -1})
     early = loop.said.rows(10), loop.said.status()["unreferenced"]
     loop.now_ms += MINUTE
     assert (early, [row["rule"] for row in loop.said.rows(10)]) == (([], 0), [f"deletion.{rule}"])
 
 
-def test_rows_say_how_far_their_deletion_is() -> None:
+def test_rows_have_the_stage_of_their_deletion() -> None:
     assert stages(Loop("approve").marked(7).said.rows(10)) == {7: "marked"}
 
 
@@ -60,7 +60,7 @@ def test_what_is_marked_waits_for_an_operator_where_one_is_asked(mode: str, stag
     assert planned(Loop(mode).marked(7)) == {7: stage}
 
 
-def test_what_the_grace_runs_for_waits_for_nobody() -> None:
+def test_deletions_within_the_grace_do_not_wait_for_approval() -> None:
     loop = Loop("approve").apply(FORGOTTEN | {"since_ms": NOW})
     loop.reconcile()
     assert planned(loop) == {7: "suspected"}
@@ -109,7 +109,7 @@ def test_the_status_counts_in_all_buckets() -> None:
     assert [(row["ledgers"], row["bytes"]) for row in loop.said.status()["forgotten"]] == [(2, 200)]
 
 
-def test_a_schema_belongs_to_its_namespace_and_nobodys_to_none() -> None:
+def test_a_schema_belongs_to_its_namespace_and_unowned_ledgers_to_none() -> None:
     loop = Loop("observe").apply(
         REPORTED | {"owner": "schema:public/default/x", "rule": "schema"},
         REPORTED | {"ledger": 8, "owner": "", "rule": "unknown-owner"},
@@ -117,7 +117,7 @@ def test_a_schema_belongs_to_its_namespace_and_nobodys_to_none() -> None:
     assert [row["namespace"] for row in loop.said.status()["forgotten"]] == ["", "public/default"]
 
 
-def test_the_status_tells_markers_by_stage_and_the_age_of_the_oldest() -> None:
+def test_the_status_counts_markers_by_stage_with_the_age_of_the_oldest() -> None:
     status = Loop("approve").marked(7, 8).said.status()
     assert (status["markers"], status["oldest_ms"], status["complete"]) == ({"marked": 2}, MINUTE, True)
 
@@ -147,7 +147,7 @@ def test_a_ledger_that_is_in_use_with_the_node_that_points_to_it() -> None:
     assert (said["rule"], said["since_ms"], said["marker"], said["nodes"][0]["points"]) == ("", None, None, True)
 
 
-def test_of_a_ledger_that_is_nobodys_no_node_is_read() -> None:
+def test_for_a_ledger_without_an_owner_no_node_is_read() -> None:
     loop = Loop().apply()
     loop.cluster.pointers = [node(owner="")]
     assert loop.said.ledger(7, NO_CLAIM)["nodes"] == []
@@ -158,7 +158,7 @@ def test_of_a_ledger_that_is_nobodys_no_node_is_read() -> None:
     [(True, "", 5, []), (True, "", 4, ["the deletion view is not complete yet"]),
      (False, "", 5, ["owners of ledgers: not all read yet"]), (False, "no right", 4, ["owners of ledgers: no right"])],
 )  # fmt: skip
-def test_why_nothing_can_be_said_yet(synced: bool, problem: str, epoch: int, says: list[str]) -> None:
+def test_the_reasons_for_not_being_ready(synced: bool, problem: str, epoch: int, says: list[str]) -> None:
     loop = Loop().apply(epoch=epoch)
     loop.cluster.synced, loop.cluster.problem = synced, problem
     assert loop.said.not_ready() == says
@@ -176,7 +176,7 @@ def test_why_nothing_is_deleted_though_it_should_be(mode: str, says: list[str]) 
     ("synced", "problem", "after_ms", "state"),
     [(True, "", 0, "up"), (True, "", 5_000, "slow"), (False, "", 0, "slow"), (False, "no right", 0, "down")],
 )
-def test_how_owners_fare(synced: bool, problem: str, after_ms: int, state: str) -> None:
+def test_the_state_of_the_source_owners(synced: bool, problem: str, after_ms: int, state: str) -> None:
     loop = Loop()
     loop.cluster.synced, loop.cluster.problem = synced, problem
     assert [(one.name, one.state) for one in loop.said.sources(NOW + after_ms)] == [("owners", state)]

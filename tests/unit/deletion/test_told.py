@@ -76,13 +76,13 @@ def test_the_page_shows_what_is_forgotten_and_how_far_it_is(client: FlaskClient)
     assert [word for word in words if word not in section] == []
 
 
-def test_the_page_says_that_nothing_is_forgotten(client: FlaskClient, engine: FakeEngine) -> None:
+def test_the_page_shows_that_nothing_is_forgotten(client: FlaskClient, engine: FakeEngine) -> None:
     engine.state["deletion"] |= {"forgotten": [], "markers": {}, "oldest_ms": None}
     section = client.get("/api/page").get_json()["deletion"]
     assert ("No unreferenced ledgers." in section, "in progress: none" in section) == (True, True)
 
 
-def test_without_owners_the_page_says_nothing_of_them() -> None:
+def test_without_owners_the_page_does_not_mention_them() -> None:
     quiet = create_app(FakeEngine(), all_metrics()).test_client()
     assert quiet.get("/api/page").get_json()["deletion"].strip() == ""
 
@@ -168,7 +168,7 @@ def test_get_markers_in_json(engine: FakeEngine, run: Run, capsys: pytest.Captur
     assert json.loads(capsys.readouterr().out) == engine.deletions
 
 
-def test_plan_says_what_would_be_deleted_and_ends_with_3(run: Run) -> None:
+def test_plan_shows_what_would_be_deleted_and_exits_with_3(run: Run) -> None:
     code, lines = run("plan")
     row = next(line for line in lines if "delete-21-v2" in line)
     assert (code, {"delete", "awaiting", OWNER + ":"} <= set(row)) == (3, True)
@@ -206,7 +206,9 @@ def test_without_owners_a_ledger_has_no_such_section(run: Run, engine: FakeEngin
 
 
 @pytest.mark.parametrize("place", ["/api/unreferenced", "/api/plan", "/api/page", "/"])
-def test_a_name_of_any_length_is_cut_where_it_is_told(client: FlaskClient, engine: FakeEngine, place: str) -> None:
+def test_a_name_of_any_length_is_truncated_where_it_is_shown(
+    client: FlaskClient, engine: FakeEngine, place: str
+) -> None:
     engine.unclaimed[0]["owner"] = engine.moves[0]["reason"] = "x" * 200_000
     assert len(client.get(place).get_data()) < 100_000
 

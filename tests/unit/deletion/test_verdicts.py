@@ -66,7 +66,7 @@ def test_an_open_one_that_later_ones_are_listed_without_is_too() -> None:
     assert rules(ledgers({"ledger": 4, "state": LedgerState.OPEN}, {"ledger": 9}), node(9)) == {4: "forgotten"}
 
 
-def test_an_empty_one_is_told_apart() -> None:
+def test_an_empty_one_is_distinguished() -> None:
     assert rules(ledgers({"ledger": 4, "last_entry": -1}, {"ledger": 9}), node(9)) == {4: "forgotten-empty"}
 
 
@@ -93,7 +93,7 @@ def test_a_node_that_cannot_be_read_blinds_its_whole_owner() -> None:
     assert rules(table, node(9), cursor(status=OwnerStatus.UNREADABLE)) == {4: "owner-unreadable"}
 
 
-def test_a_node_of_another_owner_blinds_nobody_else() -> None:
+def test_an_unreadable_node_affects_no_other_owner() -> None:
     other = cursor(path="/managed-ledgers/other/sub", owner="other", status=OwnerStatus.UNREADABLE)
     assert rules(ledgers({"ledger": 4}, {"ledger": 9}), node(9), other) == {4: "forgotten"}
 
@@ -116,7 +116,7 @@ def test_an_unknown_owner_is_only_reported() -> None:
     assert rules(ledgers({"ledger": 4, "component": Component.UNKNOWN, "owner": ""})) == {4: "unknown-owner"}
 
 
-def test_one_that_counts_as_deleted_and_is_there_is_told() -> None:
+def test_a_ledger_that_counts_as_deleted_and_exists_is_reported() -> None:
     assert rules(ledgers({"ledger": 4}, {"ledger": 9}), node(4, 9, dropped=(4,))) == {4: "dropped"}
 
 

@@ -53,5 +53,5 @@ def test_what_a_batch_and_a_record_cost_follows_from_two_sizes_of_each() -> None
     assert found == pytest.approx(Costs(60, 4, 0.01))
 
 
-def test_one_size_of_record_does_not_tell_what_a_byte_costs() -> None:
+def test_one_size_of_record_does_not_determine_the_cost_of_a_byte() -> None:
     assert costs({(100, 10): (5.0, 4.0), (100, 900): (0.4, 4.0)}) is None

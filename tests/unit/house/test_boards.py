@@ -91,7 +91,7 @@ def test_a_panel_has_the_unit_of_what_it_shows(panel: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("panel", PANELS)
-def test_a_panel_is_told(panel: dict[str, Any]) -> None:
+def test_a_panel_has_a_description(panel: dict[str, Any]) -> None:
     assert panel["description"].endswith(".")
 
 
@@ -104,7 +104,7 @@ def test_a_board_can_be_imported(board: Path) -> None:
     assert (len(set(ids)), len(set(cells)), wide) == (len(ids), len(cells), [])
 
 
-def test_boards_are_told_apart() -> None:
+def test_boards_are_distinguished() -> None:
     assert len({json.loads(board.read_text())["uid"] for board in BOARDS}) == len(BOARDS) == 6
 
 
@@ -117,7 +117,7 @@ def test_every_metric_is_on_a_board() -> None:
 
 
 @pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: rule["alert"])
-def test_an_alert_says_what_to_do(rule: dict[str, Any]) -> None:
+def test_an_alert_has_a_remedy(rule: dict[str, Any]) -> None:
     page, _, anchor = rule["annotations"]["runbook_url"].partition("#")
     assert set(rule["annotations"]) == {"summary", "description", "runbook_url"}
     assert (rule["labels"]["severity"] in {"critical", "warning", "info"}, "for" in rule) == (True, True)

@@ -88,13 +88,13 @@ def test_only_this_machine_can_reach_what_is_published() -> None:
     assert [port for port in ports if not port.startswith("127.0.0.1:")] == []
 
 
-def test_workers_carry_the_repair_flag() -> None:
+def test_workers_have_the_repair_flag() -> None:
     flag = "repairedPlacementPolicyNotAdheringBookieEnabled=true"
     assert [flag in SERVICES[f"autorecovery{n}"]["entrypoint"][2] for n in (1, 2)] == [True, True]
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_every_service_tells_whether_it_is_well(name: str) -> None:
+def test_every_service_has_a_health_check(name: str) -> None:
     assert SERVICES[name]["healthcheck"]["test"]
 
 

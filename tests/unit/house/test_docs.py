@@ -27,7 +27,7 @@ def links(page: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_printed_page_is_what_the_code_says(name: str) -> None:
+def test_a_generated_page_agrees_with_the_code(name: str) -> None:
     assert (ROOT / name).read_text() == PAGES[name](), "run: python -m trueup.streams.docs"
 
 
@@ -83,5 +83,5 @@ def test_every_setting_in_the_manual_exists() -> None:
     assert named - {name for name, _, _ in all_keys()} == {"spark.log", "journal.py"}  # files
 
 
-def test_the_page_of_the_structure_is_what_the_imports_say() -> None:
+def test_the_page_of_the_structure_agrees_with_the_imports() -> None:
     assert structure.PAGE.read_text() == structure.page()

@@ -3,7 +3,7 @@
 from trueup.connectors.kafka.client.connection import Frames
 
 
-def test_memory_is_used_again_when_nobody_looks_at_it() -> None:
+def test_memory_without_references_is_reused() -> None:
     frames = Frames()
     frames.take(100_000)[:5] = b"first"
     assert frames.take(90_000)[:5] == b"first"

@@ -26,7 +26,7 @@ def test_a_cluster_that_does_not_answer_is_tried_again_and_leaves_no_thread() ->
     assert set(threading.enumerate()) <= before
 
 
-def test_options_that_kafka_python_does_not_know_are_told() -> None:
+def test_options_unknown_to_kafka_python_are_reported() -> None:
     options = {"security.protocol": "sasl_plaintext", "sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.config": "a=b"}
     with Committed(Endpoint("east", "a:1", 0, options)) as groups, pytest.raises(BadSettings, match=r"sasl\.mechanism"):
         groups.offsets(["g"])

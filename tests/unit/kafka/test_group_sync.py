@@ -163,7 +163,7 @@ def test_where_a_group_is_forbidden_the_others_are_committed(monkeypatch: pytest
     assert (type(told["forbidden"]), told["h"]) == (Stop, {HERE: ""})
 
 
-def test_a_group_that_cannot_be_read_is_told_and_keeps_no_other() -> None:
+def test_an_unreadable_group_is_reported_and_blocks_no_other() -> None:
     source = Cluster({"g": Retry("a", "b", "c"), "h": {HERE: 4}})
     rows = Groups(source, Cluster({})).sync(["g", "h"], {HERE: OffsetMapping(THERE, COPIED)})  # type: ignore[arg-type]
     assert [(row.group, row.action) for row in rows] == [("g", "failed"), ("h", "moved")]
@@ -199,7 +199,7 @@ def test_a_partition_that_is_stopped_holds_those_that_go_into_the_same() -> None
     assert [row.action for row in rows] == ["waiting"] * 2
 
 
-def test_a_commit_without_an_answer_is_told() -> None:
+def test_a_commit_without_a_response_is_reported() -> None:
     target = Cluster({})
     target.refusal = Unknown("an answer", "none", "look")
     [row] = sync(Cluster({"g": {HERE: 4}}), target, {HERE: OffsetMapping(THERE, COPIED)})

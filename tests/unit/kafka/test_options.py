@@ -52,7 +52,7 @@ def test_addresses_are_hosts_and_ports() -> None:
     assert options.addresses_of(Endpoint("east", "a:1, [::1]:2", 0)) == [("a", 1), ("::1", 2)]
 
 
-def test_an_address_without_a_port_is_told() -> None:
+def test_an_address_without_a_port_is_reported() -> None:
     with pytest.raises(BadSettings, match=r"kafka\.east\.bootstrap: expected host:port, found 'a'"):
         options.addresses_of(Endpoint("east", "a", 0))
 
@@ -72,7 +72,7 @@ def test_an_unusable_option_is_named(client: object, given: dict[str, str], key:
         client(endpoint(given))  # type: ignore[operator]
 
 
-def test_options_that_do_not_fit_together_are_told() -> None:
+def test_contradictory_options_are_reported() -> None:
     given = {"security.protocol": "sasl_plaintext", "sasl.mechanism": "PLAIN"}
     assert options.problems(endpoint(given)) == [
         "kafka.east.options.*: Failed to create admin client: sasl.username and sasl.password must be set"
@@ -108,7 +108,7 @@ def test_tls_without_names_or_without_verification() -> None:
     assert (loose.check_hostname, loose.verify_mode, off.verify_mode) == (False, ssl.CERT_REQUIRED, ssl.CERT_NONE)
 
 
-def test_a_file_that_is_not_there_is_told() -> None:
+def test_a_missing_file_is_reported() -> None:
     with pytest.raises(BadSettings, match=r"ssl\.\*"):
         options.tls({"ssl.ca.location": "missing.pem"})
 

@@ -141,7 +141,7 @@ def test_an_lz4_block_that_would_not_shrink_is_begun_as_it_is() -> None:
 
 @pytest.mark.parametrize("codec", [1, 2, 3, 4, 7])
 @pytest.mark.parametrize("most", [0, 1 << 16])
-def test_compressed_bytes_that_are_none_are_told(codec: int, most: int) -> None:
+def test_invalid_compressed_bytes_are_reported(codec: int, most: int) -> None:
     with pytest.raises(BadBytes, match="of here"):
         opened(codec, memoryview(b"\x00garbage, not compressed"), "here", most)
 

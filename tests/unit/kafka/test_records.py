@@ -27,7 +27,7 @@ def flow(position: Position = NOTHING) -> Flow:
     return made
 
 
-def test_a_partition_that_waits_to_be_looked_up_says_why_until_it_is() -> None:
+def test_a_partition_that_is_not_looked_up_yet_reports_the_reason() -> None:
     made = flow()
     made.lose("no answer")
     lost = [made.progress(0).error for _ in range(2)]
@@ -74,13 +74,13 @@ def mark(offset: int) -> tuple[str, bytes]:
     return MARK, OURS + offset.to_bytes(8, "big")
 
 
-def test_every_record_says_where_it_was_born_and_which_offset_it_is() -> None:
+def test_every_record_has_its_origin_and_source_offset() -> None:
     assert list(shaped(None, [("a", b"1"), ("a", None)]).headers) == [
         [(HEADER, b"east"), mark(5)], [("a", b"1"), ("a", None), (HEADER, b"east"), mark(6)],
     ]  # fmt: skip
 
 
-def test_among_records_born_here_those_that_came_by_a_link_go_their_own_way() -> None:
+def test_records_of_a_link_are_separated_from_those_produced_at_the_source() -> None:
     found = shaped([("a", b"1")], [(HEADER, b"west")], [(HEADER, b"north"), mark(99)])
     assert (found.offsets, found.dropped) == ([5, 7], 1)
     assert list(found.headers) == [[("a", b"1"), (HEADER, b"east"), mark(5)], [(HEADER, b"north,east"), mark(7)]]
@@ -115,7 +115,7 @@ def test_a_search_without_one_goes_back_in_growing_spans_until_all_are_met() -> 
     assert [met.source for met in search.met[OURS]] == [3, 7]
 
 
-def test_a_chunk_with_holes_tells_a_run_for_each_piece() -> None:
+def test_a_chunk_with_gaps_reports_a_run_for_each_piece() -> None:
     copied = flow()
     chunk = copied.chunk(8, 0, [0, 1, 4, 5, 6])
     chunk.delivered(None, written(4))
@@ -123,7 +123,7 @@ def test_a_chunk_with_holes_tells_a_run_for_each_piece() -> None:
     assert (row.runs, row.position) == ((Run(0, 0, 2), Run(4, 2, 3)), Position(8, {END: 5}))
 
 
-def test_among_records_of_others_only_what_is_certain_is_told() -> None:
+def test_among_records_of_others_only_certain_runs_are_reported() -> None:
     copied = flow()
     copied.chunk(3, 0, [0, 1, 2]).delivered(None, written(5))
     following = copied.chunk(5, 0, [3, 4])
@@ -134,7 +134,7 @@ def test_among_records_of_others_only_what_is_certain_is_told() -> None:
     assert (row.runs, row.foreign) == ((Run(2, 5, 2), Run(4, 8, 1)), 4)
 
 
-def test_a_run_is_told_together_with_the_count_of_its_chunk() -> None:
+def test_a_run_is_reported_together_with_the_count_of_its_chunk() -> None:
     copied = flow()
     copied.lane.shared = True
     answers = copied.chunk(2, 0, [0, 1]).answers()
@@ -154,7 +154,7 @@ def test_an_end_that_records_of_the_same_read_passed_takes_nothing_back() -> Non
     assert (made.reached, made.idle) == (10, False)
 
 
-def test_nothing_is_told_of_what_was_not_acknowledged() -> None:
+def test_unacknowledged_records_are_not_reported() -> None:
     copied = flow()
     first, second = copied.chunk(1, 0, [0]), copied.chunk(2, 0, [1])
     second.delivered(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), written(1))

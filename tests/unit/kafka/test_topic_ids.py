@@ -107,7 +107,7 @@ def test_an_id_is_printed_as_brokers_print_it() -> None:
     assert text_of(ODD) == "-" * 21 + "w"
 
 
-def test_damaged_answers_are_told() -> None:
+def test_damaged_responses_are_reported() -> None:
     chance, whole, told = Random(6), fetch_answer(), 0
     for _ in range(3_000):
         raw = bytearray(whole[: chance.randrange(len(whole))] if chance.random() < 0.3 else whole)

@@ -100,7 +100,7 @@ def test_a_window_may_pass_midnight(now: str, inside: bool) -> None:
     assert within(NIGHT, at(now)) is inside
 
 
-def test_without_sizes_nothing_is_done_and_it_is_said() -> None:
+def test_without_sizes_nothing_is_moved_and_the_reason_is_given() -> None:
     blind = Broker(1, (LogDir("/a"), LogDir("/b")), replicas(ROWS))
     found = decided(blind)
     assert (found.strategy, found.cordon, found.moves, "not report" in found.reason) == (
@@ -111,7 +111,7 @@ def test_without_sizes_nothing_is_done_and_it_is_said() -> None:
     )
 
 
-def test_while_a_directory_is_offline_nothing_moves_and_it_is_said() -> None:
+def test_while_a_directory_is_offline_nothing_is_moved_and_the_reason_is_given() -> None:
     broken = Broker(1, (SMALL, LARGE, LogDir("/dead", online=False)), replicas(ROWS))
     found = decided(broken)
     assert (found.moves, found.start, found.rule, "/dead" in found.reason) == ((), (), "logdirs.offline", True)

@@ -43,7 +43,7 @@ def stage(move: Relocation, found: Broker, now_ms: int = 1) -> MoveStage:
         ((HERE, ELSEWHERE), MoveStage.DROPPED), ((("u", 0, 0, 1, 0, False),), MoveStage.DROPPED),
     ],
 )  # fmt: skip
-def test_an_order_is_what_the_broker_says_of_it(rows: tuple[Row, ...], wanted: MoveStage) -> None:
+def test_an_order_has_the_state_that_the_broker_reports(rows: tuple[Row, ...], wanted: MoveStage) -> None:
     assert stage(MOVE, broker(*rows)) is wanted
 
 
@@ -92,7 +92,7 @@ def test_what_is_being_deleted_is_no_skew() -> None:
     assert skew(found) > 0.2 > skew(replace(found, freeing=(20 * GB, 0)))
 
 
-def test_nobody_waits_for_ever_for_a_deletion() -> None:
+def test_waiting_for_a_deletion_has_a_limit() -> None:
     assert stage(replace(MOVE, stage=MoveStage.ARRIVED), broker(THERE), FREED_MS + 1) is MoveStage.DONE
 
 

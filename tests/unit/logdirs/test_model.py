@@ -55,7 +55,7 @@ def test_size_counts_what_is_still_to_be_written() -> None:
     assert rank(broker(*THREE, rows=rows), SIZE).paths == ("/c", "/a", "/b")
 
 
-def test_size_falls_back_and_says_so() -> None:
+def test_the_fallback_of_size_is_reported() -> None:
     found = rank(broker(THREE[0], LogDir("/b")), SIZE)
     assert (found.strategy, "does not report" in found.reason) == (PARTITION, True)
 

@@ -16,7 +16,7 @@ def test_a_bar_is_as_full_as_its_disk() -> None:
     assert [line.count("█") for line in lines(SHOT)] == [0, 36, 20]
 
 
-def test_the_terminal_tells_sizes_and_cordons() -> None:
+def test_the_terminal_shows_sizes_and_cordons() -> None:
     assert "90% of 100 MiB, 4 partitions, cordoned" in lines(SHOT)[1]
 
 

@@ -59,7 +59,7 @@ def test_the_page_shows_how_full_they_are(client: FlaskClient) -> None:
     assert all(word in section for word in ("east/1", "/small", "95%", "cordoned", "skew 60%", "10 GiB"))
 
 
-def test_without_log_directories_the_page_says_nothing_of_them() -> None:
+def test_without_log_directories_the_page_does_not_mention_them() -> None:
     quiet = create_app(FakeEngine(), all_metrics()).test_client()
     assert quiet.get("/api/page").get_json()["logdirs"].strip() == ""
 
@@ -68,7 +68,7 @@ def test_uneven_directories_need_attention(engine: FakeEngine) -> None:
     assert health(engine.state).reasons == ("log directories of east: uneven on 1 broker",)
 
 
-def test_what_nobody_can_change_today_does_not(engine: FakeEngine) -> None:
+def test_moves_that_cannot_be_executed_are_not_planned(engine: FakeEngine) -> None:
     engine.state["logdirs"][0]["rules"] = {"logdirs.cannot-cordon": 3}
     assert health(engine.state).level == "healthy"
 
@@ -86,7 +86,7 @@ def test_metrics_of_directories_follow_what_there_is(client: FlaskClient, engine
     assert (first, later) == ({"/small": 95 * GB, "/large": 35 * GB}, {"/small": 95 * GB})
 
 
-def test_a_size_that_is_not_told_is_no_number(client: FlaskClient, engine: FakeEngine) -> None:
+def test_an_unknown_size_is_not_a_number(client: FlaskClient, engine: FakeEngine) -> None:
     engine.shelves = [directory("/old", -1, total=-1, used=-1)]
     found = values(client.get("/metrics").text, "trueup_logdir_total_bytes")["/old"]
     assert found != found
@@ -114,7 +114,7 @@ def test_rows_come_back_from_the_journal() -> None:
     assert observed_of(observed_record("east", found)) == found
 
 
-def test_after_a_cordon_the_rows_say_so() -> None:
+def test_after_a_cordon_the_rows_show_it() -> None:
     assert [d.cordoned for d in cordoned(observed(BROKER, 5), frozenset({"/b"})).directories] == [False, True]
 
 

@@ -294,7 +294,7 @@ def test_a_worker_that_is_at_it_is_given_time_to_take_the_mark_away():
     assert (len(early), len(late)) == (0, 1)
 
 
-def test_cleared_ledgers_are_told_with_the_time_they_drifted():
+def test_cleared_ledgers_are_reported_with_the_time_they_drifted():
     made = board(finding(1), finding(2))
     cleared = made.apply(0, BucketAnswer(2, True, 9, finding(2), NO_MARKS))
     assert (cleared.ledger.tolist(), cleared.since_ms.tolist()) == ([1], [NOW - 5_000])

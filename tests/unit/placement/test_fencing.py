@@ -29,11 +29,11 @@ def refusing(former: Former, now_ms: int) -> frozenset[str]:
     return former.at(now_ms).of(1)
 
 
-def test_who_leaves_the_metadata_may_refuse_from_then_on():
+def test_a_former_member_may_refuse_from_then_on():
     assert refusing(repaired(now_ms=5), 5) == {"b"}
 
 
-def test_nobody_is_remembered_for_another_ledger():
+def test_no_bookie_is_remembered_for_another_ledger():
     assert repaired().of(2) == frozenset()
 
 
@@ -74,7 +74,7 @@ def test_nothing_new_changes_nothing():
     assert former.merge(concat([]), concat([]), seen()) is former
 
 
-def test_a_ledger_seen_for_the_first_time_dropped_nobody():
+def test_a_ledger_seen_for_the_first_time_has_no_former_member():
     assert NO_FORMER.merge(concat([]), row(1, ["a", "b"], quorum=2), seen()) is NO_FORMER
 
 
@@ -94,15 +94,15 @@ def test_a_new_registration_is_no_proof_of_a_restart():
     assert refusing(repaired(zxid=10).settle(again, seen()), 6) == {"b"}
 
 
-def test_an_operator_says_that_it_was_restarted():
+def test_an_operator_confirms_a_restart():
     assert len(repaired(zxid=10).settle(seen(begun=11, at_ms=6, restarted=1), seen())) == 0
 
 
-def test_the_word_of_an_operator_is_about_bookies_that_registered_since():
+def test_a_confirmed_restart_applies_to_bookies_that_registered_since():
     assert refusing(repaired(zxid=10).settle(seen(begun=9, at_ms=6, restarted=1), seen()), 6) == {"b"}
 
 
-def test_the_word_of_an_operator_is_about_what_was_dropped_before_it():
+def test_a_confirmed_restart_applies_to_earlier_drops():
     told = seen(begun=11, restarted=1)
     later = NO_FORMER.merge(*moved(1, ("a", "b"), ("a", "c"), 20), told)
     assert refusing(later.settle(told, told), 5) == {"b"}
@@ -129,7 +129,7 @@ def test_a_return_counts_once():
     assert back.settle(seen(begun=11, at_ms=200), seen(begun=11)) is back
 
 
-def test_a_bookie_that_registered_before_its_drop_was_heard_of_had_been_away():
+def test_a_bookie_that_registered_before_its_drop_was_observed_had_been_absent():
     late = repaired(zxid=10, now_ms=5, known=seen(begun=11))
     assert [refusing(late, at) for at in (5, 5 + COLLECT_MS)] == [frozenset(), {"b"}]
 

@@ -176,7 +176,7 @@ def test_a_progress_report_ends_the_wait(judging: Judging) -> None:
     assert (before, present(judging)) == (1, 0)
 
 
-def test_what_is_deleted_is_not_told_to_wait(judging: Judging) -> None:
+def test_deleted_ledgers_do_not_wait(judging: Judging) -> None:
     judging.progress(progress(7))
     published(judging, 1, LedgerState.GONE)
     assert present(judging) == 0

@@ -4,7 +4,7 @@ import sys
 HEAVY = ("numpy", "pandas", "pyarrow", "fastavro", "state")
 
 
-def test_who_asks_which_state_there_is_imports_nothing_heavy():
+def test_the_processor_imports_nothing_heavy_to_name_its_state():
     code = (
         f"import sys, trueup.streams.runtime.spark.processor; print([name for name in {HEAVY} if name in sys.modules])"
     )

@@ -38,7 +38,7 @@ def test_a_mark_names_the_lost_members_of_all_fragments_once():
     assert lost_members(rows, TOPOLOGY) == [("b:1", "c:1"), (), ("c:1",)]
 
 
-def test_no_ledgers_name_nobody():
+def test_without_ledgers_no_bookie_is_named():
     assert lost_members(concat([]), TOPOLOGY) == []
 
 
@@ -178,7 +178,7 @@ def test_what_drifted_is_marked():
     assert (list(driven.cluster.written), driven.repair(1).stage) == ([1], RepairStage.ORDERED)
 
 
-def test_a_fresh_judgement_knows_who_may_refuse():
+def test_a_fresh_judgement_includes_refusing_bookies():
     driven = Driven()
     driven.cluster.rows = on_one_rack(1)
     moved = NO_FORMER.merge(row(1, ["a1", "b1"], quorum=2), row(1, ["a1", "a2"], quorum=2, mzxid=9), None)
@@ -186,7 +186,7 @@ def test_a_fresh_judgement_knows_who_may_refuse():
     assert driven.cluster.written == {}
 
 
-def test_the_keeper_is_told_when_time_alone_may_change_a_verdict():
+def test_the_keeper_receives_the_time_at_which_a_verdict_may_change():
     driven = Driven(mode="observe")
     moved = NO_FORMER.merge(row(1, ["a1", "b1"], quorum=2), row(1, ["a1", "a2"], quorum=2, mzxid=9), None)
     driven.answer(finding(1), former=replace(moved, until_ms=np.array([NOW + 77])))
@@ -230,7 +230,7 @@ def test_an_order_in_the_place_of_which_another_wrote_a_mark_is_given_up():
     assert driven.repair(1).stage is RepairStage.DECLINED
 
 
-def test_an_order_is_not_given_up_while_nobody_can_look():
+def test_an_order_is_not_given_up_while_marks_cannot_be_read():
     driven = Driven()
     ordered(driven)
     driven.cluster.marked = lambda _: (_ for _ in ()).throw(Retry("a session", "none", "wait"))  # type: ignore[method-assign]
@@ -268,7 +268,7 @@ def test_what_the_journal_did_not_take_is_given_again():
     assert driven.journal.there("repairs") == set()
 
 
-def test_findings_that_could_not_be_told_are_told_with_the_next():
+def test_unpublished_findings_are_published_with_the_next():
     driven = Driven(mode="observe")
     driven.answer(finding(1), finding(2))
     driven.journal.away = True
@@ -341,7 +341,7 @@ def test_nothing_is_changed_while_the_stream_is_silent():
 
 
 @pytest.mark.parametrize(("sign", "quiet"), [(lambda d: d.reconciler.alive(), True), (lambda _: None, False)])
-def test_a_sign_of_life_ends_the_silence(sign: Callable[[Driven], None], quiet: bool):
+def test_a_progress_report_ends_the_blocked_reason(sign: Callable[[Driven], None], quiet: bool):
     driven = Driven()
     driven.now_ms += 10_000_000
     sign(driven)

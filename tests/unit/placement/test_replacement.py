@@ -86,7 +86,7 @@ def test_a_ring_larger_than_any_real_one_is_not_searched():
     assert reach((A,) * (LARGEST + 1), 2, {B: 100}) == Reach(Sure.NEVER, 0, cut=True)
 
 
-def test_a_search_that_is_cut_says_so(monkeypatch):
+def test_a_truncated_search_is_reported(monkeypatch):
     monkeypatch.setattr("trueup.state.placement.replacement.STATES", 40)
     found = reach([f"/r{n % 5}" for n in range(11)], 7, {f"/r{n}": n for n in range(9)}, 5, unknown=[0, 4, 5])
     assert found.cut

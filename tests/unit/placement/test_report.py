@@ -176,7 +176,7 @@ def test_a_rack_map_that_cannot_be_read_is_a_source_that_is_down(unmapped: Said)
     assert states["racks"] == ("down", "no rack known for 1 host of 3: racks.sh ended with status 1")
 
 
-def test_a_ledger_that_waits_for_the_rack_map_says_why_that_does_not_answer(unmapped: Said) -> None:
+def test_a_ledger_that_waits_for_the_rack_map_shows_its_problem(unmapped: Said) -> None:
     found, _ = unmapped.placed.ledger(1)
     assert found["changes"][-1] == "a response of the rack map, which failed: racks.sh ended with status 1"
 

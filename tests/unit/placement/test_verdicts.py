@@ -104,7 +104,7 @@ def test_a_tail_without_entries_loses_nothing():
     assert rule_of(hollow, topology(lost=["a2", "b2"])) == "lost-member"
 
 
-def test_an_older_fragment_is_never_hollow():
+def test_an_older_fragment_is_never_empty():
     hollow = row(1, ["a1", "b1"], ["a2", "b2"], quorum=2, entries=0)
     assert rule_of(hollow, topology(lost=["a1", "b1"])) == "all-copies-lost"
 
@@ -217,7 +217,7 @@ class TestOpen:
         ledger = opened(["a1", "b2"], ["a1", "b1"], state=state)
         assert rule_of(ledger, topology(lost=["b1"])) == "open-waits-for-writer"
 
-    def test_tail_with_nobody_left(self, state):
+    def test_tail_without_a_registered_member(self, state):
         assert rule_of(opened(["a1", "b1"], state=state), topology(lost=["a1", "b1"])) == "open-waits-for-writer"
 
     def test_lost_in_an_older_fragment(self, state):
@@ -284,7 +284,7 @@ def test_refusal_blocks_the_replacement_of_a_lost_member():
     assert rule_of(closed("a1", "a2"), seen, former("b1")) == "refused-by-target"
 
 
-def test_a_fragment_without_entries_is_refused_by_nobody():
+def test_no_bookie_refuses_a_fragment_without_entries():
     seen = topology({"a1": "/a", "a2": "/a", "b1": "/b"})
     assert rule_of(closed("a1", "a2", entries=0), seen, former("b1")) == "too-few-racks"
 
@@ -343,12 +343,12 @@ def test_the_order_of_risk(limit):
     assert found == [5, 6, 7, 8, 3, 9][:limit]
 
 
-def test_strangers_are_names_that_nobody_has_seen():
+def test_unregistered_bookies_are_names_outside_the_topology():
     many = concat([closed("a1", "zz"), closed("yy", "b1"), closed("a1", "xx", state=LedgerState.GONE)])
     assert unregistered(many, topology()) == ("yy", "zz")
 
 
-def test_a_bookie_outside_the_names_of_living_ledgers_is_no_stranger():
+def test_a_bookie_that_only_deleted_ledgers_name_is_not_reported_as_unregistered():
     assert unregistered(closed("a1", "b1"), topology()) == ()
 
 
@@ -372,7 +372,7 @@ EVIDENCE = [
 
 
 @pytest.mark.parametrize(("ledger", "seen", "says"), EVIDENCE)
-def test_evidence_says_what_would_change_the_verdict(ledger, seen, says):
+def test_evidence_shows_what_would_change_the_verdict(ledger, seen, says):
     shown = evidence(ledger, 0, seen)
     assert shown["rule"] == f"placement.{rule_of(ledger, seen)}"
     assert says in " | ".join(json.loads(json.dumps(shown))["changes"])
@@ -399,7 +399,7 @@ def test_evidence_of_what_was_not_judged_has_the_same_form():
     assert set(forms[0]) == set(forms[1])
 
 
-def test_evidence_says_how_sure_a_repair_is():
+def test_evidence_shows_how_certain_a_repair_is():
     shown = evidence(closed("a1", "a2"), 0, topology(), former("b1"))
     assert "random choices" in shown["fragments"][0]["repair"]
 

@@ -95,7 +95,7 @@ def test_a_writer_that_changes_the_ensemble_leaves_a_memory():
     assert refusing(driven) == {B1}
 
 
-def test_no_memory_is_told_of_ledgers_that_are_true():
+def test_former_members_are_not_reported_for_true_ledgers():
     driven = started(drop((A1, B1)))
     driven.step(drop((A1, B2), first=2))
     assert refusing(driven) == frozenset()
@@ -108,7 +108,7 @@ def test_a_replay_of_old_versions_forgets_nothing_and_learns_nothing():
     assert refusing(driven) == {B1}
 
 
-def test_nothing_is_said_before_the_bookies_are_known():
+def test_without_a_topology_nothing_is_reported():
     assert Driven().step(bad(1)) is None
 
 
@@ -118,7 +118,7 @@ def test_rows_that_came_before_the_topology_are_judged_when_it_comes():
     assert said(driven.step(concat([]), seen=topology(1))) == {1: "DRIFTED"}
 
 
-def test_a_true_ledger_says_nothing():
+def test_a_true_ledger_is_not_reported():
     assert started(good(1)).step(good(2)) is None
 
 
@@ -148,7 +148,7 @@ def test_an_older_epoch_is_ignored():
     assert driven.step(concat([]), seen=topology(4)) is None
 
 
-def test_a_new_epoch_makes_a_bucket_say_everything_again():
+def test_a_new_epoch_makes_a_bucket_report_everything_again():
     driven = started(bad(1))
     answer = driven.step(concat([]), seen=topology(2))
     assert answer is not None
@@ -178,7 +178,7 @@ def test_an_unreadable_ledger_is_unknown():
     assert said(answer) == {1: "UNKNOWN"}
 
 
-def test_marks_are_told_until_they_are_gone():
+def test_marks_are_reported_until_they_are_gone():
     driven = started(bad(1))
     told = driven.step(concat([]), mark(1, 5))
     gone = driven.step(concat([]), mark(1, 6, version=-1))

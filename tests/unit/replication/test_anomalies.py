@@ -13,7 +13,7 @@ def seen(now: Look, before: Look = COPIED) -> list[tuple[str, int, bool]]:
     return [(found.rule.removeprefix("replication."), found.records, found.stops) for found in anomalies(before, now)]
 
 
-def test_nothing_is_said_of_a_copy_that_goes_well():
+def test_a_healthy_copy_has_no_anomaly():
     assert anomalies(COPIED, COPIED) == []
 
 
@@ -34,23 +34,23 @@ def test_an_id_that_is_not_known_is_no_other_id():
     assert seen(replace(COPIED, source_id="")) == seen(COPIED, replace(COPIED, source_id="")) == []
 
 
-def test_a_source_that_ends_before_the_copy_is_believed_the_second_time():
+def test_a_source_that_ends_before_the_copy_counts_the_second_time():
     short = replace(COPIED, source_end=45)
     assert (seen(short), seen(short, short)) == ([], [("source-lost-records", 5, True)])
 
 
-def test_a_target_that_ends_before_what_it_acknowledged_is_believed_the_second_time():
+def test_a_target_that_ends_before_acknowledged_records_counts_the_second_time():
     short = replace(COPIED, target_end=30)
     assert (seen(short), seen(short, short)) == ([], [("target-lost-records", 10, True)])
 
 
-def test_records_of_others_are_told_where_the_link_is_alone():
+def test_records_of_others_are_reported_where_the_link_is_the_only_writer():
     assert [seen(replace(COPIED, foreign=3, alone=alone)) for alone in (True, False)] == [
         [("target-written", 3, False)], [],
     ]  # fmt: skip
 
 
-def test_a_topic_that_is_gone_is_told_once_it_was_copied():
+def test_a_deleted_topic_is_reported_if_it_was_copied():
     assert [seen(replace(COPIED, gone=True, position=at)) for at in (50, -1)] == [[("topic-gone", -1, False)], []]
 
 
@@ -58,7 +58,7 @@ def test_a_partition_that_was_never_copied_has_lost_nothing():
     assert anomalies(Look(), replace(COPIED, position=-1, source_start=9)) == []
 
 
-def test_every_silence_has_a_rule():
+def test_every_anomaly_has_a_rule():
     worst = replace(COPIED, source_start=55, source_end=40, target_end=1, foreign=1)
     others = [replace(COPIED, gone=True), replace(COPIED, source_id="x", target_id="y")]
     found = {silence.rule for now in (worst, *others) for silence in anomalies(worst, now)}
@@ -95,7 +95,7 @@ def test_records_are_copied_one_by_one_where_batches_cannot_be(facts: PartitionF
     assert why in reason
 
 
-def test_what_the_link_says_counts_most():
+def test_the_setting_of_the_link_has_priority():
     assert choose(PartitionFacts(copy="batches", per_batch=1.0)).path == "batches"
 
 
@@ -139,7 +139,7 @@ def test_small_batches_of_one_link_give_way_to_large_ones_of_another():
     }
 
 
-def test_what_one_link_says_holds_for_all_that_it_meets():
+def test_the_setting_of_one_link_applies_to_all_that_share_a_topic():
     assert together(there=PartitionFacts(copy="records"), back=PartitionFacts()) == {
         "there": "records",
         "back": "records",

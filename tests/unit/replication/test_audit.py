@@ -30,7 +30,7 @@ def test_what_is_wrong_at_the_target_is_counted(west: list[int], wanted: Verdict
     assert judge("west", logs([content(n) for n in west])) == wanted
 
 
-def test_the_order_is_that_of_the_log_where_records_were_born() -> None:
+def test_the_order_is_that_of_the_log_of_origin() -> None:
     born = [content(n) for n in (0, 2, 1, 3)]
     made = {"east": {HERE: born}, "west": {HERE: born}}
     assert [judge(name, made).order_breaks for name in made] == [0, 0]

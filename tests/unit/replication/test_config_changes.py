@@ -81,7 +81,7 @@ def test_partitions_grow_and_never_shrink():
     assert (kinds(topic(5), topic(3)), kinds(topic(3), topic(5))) == ([ChangeKind.GROW], [])
 
 
-def test_retention_is_carried_from_the_defaults_of_the_source_before_any_record():
+def test_retention_is_copied_from_the_defaults_of_the_source_before_any_record():
     (action,) = diff({"orders": topic()}, {"orders": topic(retention_ms="1000")}, SAME)
     assert (action.kind, action.configs, action.first) == (ChangeKind.SECURE, {"retention.ms": "604800000"}, True)
 
@@ -93,7 +93,7 @@ def test_timestamps_of_old_records_are_to_be_accepted_as_they_are():
     assert action.configs == {"message.timestamp.type": "CreateTime", "message.timestamp.after.max.ms": FOREVER}
 
 
-def test_a_setting_of_the_topic_is_carried_and_one_taken_off_is_taken_off():
+def test_settings_of_the_topic_are_set_and_removed_as_at_the_source():
     (action,) = diff({"orders": topic(segment_bytes="9")}, {"orders": topic()}, SAME)
     (undone,) = diff({"orders": topic()}, {"orders": topic(segment_bytes="9")}, SAME)
     assert (action.configs, undone.configs) == ({"segment.bytes": "9"}, {"segment.bytes": None})
@@ -163,7 +163,7 @@ def test_a_prefix_that_cannot_be_renamed_becomes_names():
     assert (right.pattern, right.name) == ("literal", "pay.in.copy")
 
 
-def test_rights_on_other_topics_and_resources_are_not_carried():
+def test_rights_on_other_topics_and_resources_are_not_copied():
     others = [
         ALICE._replace(name="secret"), ALICE._replace(resource="cluster", name="kafka-cluster"),
         ALICE._replace(pattern="prefixed", name="sec"), ALICE._replace(resource="group", name="others"),
@@ -171,7 +171,7 @@ def test_rights_on_other_topics_and_resources_are_not_carried():
     assert rights_of(others, ORDERS) == set()
 
 
-def test_a_right_on_a_group_of_the_link_is_carried():
+def test_a_right_on_a_group_of_the_link_is_copied():
     assert operations(ALICE._replace(resource="group", name="billing", operation="all")) == ["describe", "read"]
 
 

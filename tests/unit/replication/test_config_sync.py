@@ -95,17 +95,17 @@ def test_a_topic_that_is_not_there_yet_takes_no_records() -> None:
     assert Rig("approve").reconcile().link.snapshot.waiting == {"orders": Hold(said, approval=True)}
 
 
-def test_a_topic_that_the_target_refuses_to_make_says_why() -> None:
+def test_a_topic_that_the_target_refuses_to_create_has_the_reason() -> None:
     waiting = Rig("enforce", "refused").reconcile().link.snapshot.waiting or {}
     assert [(hold.stopped, hold.reason.rpartition("; ")[2]) for hold in waiting.values()] == [(True, "no right")]
 
 
-def test_enforce_changes_at_once_and_says_so() -> None:
+def test_enforce_changes_at_once_and_records_it() -> None:
     rig = Rig("enforce").reconcile()
     assert (rig.aligner.rows(), rig.link.snapshot.waiting, [note[2] for note in rig.notes]) == ([], {}, ["done"])
 
 
-def test_an_approved_action_is_done_at_the_next_turn() -> None:
+def test_an_approved_action_is_executed_in_the_next_pass() -> None:
     rig = Rig("approve").reconcile()
     rig.aligner.approve([row.id for row in rig.aligner.rows()])
     before = list(rig.target.applied)
@@ -184,7 +184,7 @@ def test_settings_go_to_the_copy_and_never_to_its_origin(made: str, changed: lis
     assert [len(applied) for applied in Pair(made).reconcile()] == changed
 
 
-def test_where_nobody_knows_the_origin_nothing_is_set_and_that_is_told_once() -> None:
+def test_without_a_known_origin_nothing_is_set_and_that_is_reported_once() -> None:
     pair = Pair()
     pair.reconcile()
     assert (pair.reconcile(), [note[2] for note in pair.here.notes]) == (([], []), ["alignment.origin-unknown"])

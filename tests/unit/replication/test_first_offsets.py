@@ -41,11 +41,11 @@ def late() -> Rig:
     return rig
 
 
-def test_a_link_begins_where_it_is_told(late: Rig) -> None:
+def test_a_link_begins_at_the_configured_start(late: Rig) -> None:
     assert late.link.copies[ZERO].start == 100
 
 
-def test_what_was_there_when_topics_were_chosen_begins_where_the_link_says(late: Rig) -> None:
+def test_existing_logs_of_chosen_topics_begin_at_the_start_of_the_link(late: Rig) -> None:
     late.set("topics", ["orders", "pays"])
     late.link.wake()
     late.link.update(facts=with_topic("pays"))

@@ -66,7 +66,7 @@ def shop() -> Shop:
     return Shop()
 
 
-def test_a_group_is_carried_while_the_lease_runs(shop: Shop) -> None:
+def test_a_group_is_synced_while_the_lease_runs(shop: Shop) -> None:
     shop.report(10)
     shop.reconcile()
     assert shop.west.commits == [("g", {ZERO: 10})]
@@ -83,7 +83,7 @@ def test_a_group_goes_on_with_the_map_though_the_source_is_dead(shop: Shop) -> N
     assert [offsets[ZERO] for _, offsets in shop.west.commits] == [10, 30, 40]
 
 
-def test_what_the_source_says_anew_wakes_the_pass(shop: Shop) -> None:
+def test_new_offsets_at_the_source_wake_the_pass(shop: Shop) -> None:
     shop.mover.look()
     shop.rig.link.grown.clear()
     shop.mover.look()
@@ -93,7 +93,7 @@ def test_what_the_source_says_anew_wakes_the_pass(shop: Shop) -> None:
     assert (quiet, shop.rig.link.grown.is_set()) == (False, True)
 
 
-def test_what_is_learnt_while_a_part_is_carried_counts_for_the_next(shop: Shop) -> None:
+def test_observations_during_one_part_apply_to_the_next(shop: Shop) -> None:
     shop.east.committed = {f"g-{number:02}": {ZERO: 40} for number in range(PART + 1)}
     shop.report(10)
     commit = shop.west.commit
@@ -124,7 +124,7 @@ def test_no_group_is_set_in_a_target_that_comes_back_empty_during_the_pass(shop:
     assert (shop.west.commits, [row.action for row in shop.mover.checkpoints]) == ([], ["waiting"])
 
 
-def test_what_was_committed_before_the_source_was_lost_is_not_told_by_the_map_of_its_new_log(shop: Shop) -> None:
+def test_offsets_of_a_lost_source_are_not_translated_by_the_map_of_its_new_log(shop: Shop) -> None:
     shop.east.topic_ids = {"orders": "old"}
     shop.reconcile()
     shop.east.dead = True
@@ -149,7 +149,7 @@ def test_a_group_that_is_followed_is_news_once(shop: Shop) -> None:
     assert [note[:3] for note in shop.notes] == [("east-west", "group", "moved")]
 
 
-def test_in_approve_each_move_needs_a_yes() -> None:
+def test_in_approve_each_move_needs_approval() -> None:
     shop = Shop("approve")
     shop.report(10)
     shop.reconcile()

@@ -56,13 +56,13 @@ def test_a_row_names_some_partitions_and_counts_the_others(rig: Rig) -> None:
     assert rig.notes[0][3].endswith("; and 3 partitions more")
 
 
-def test_groups_that_go_on_are_told_once_a_minute(rig: Rig) -> None:
+def test_continuing_groups_are_reported_once_a_minute(rig: Rig) -> None:
     for _ in range(21):
         rig.round("billing")
     assert rig.told == ["1 group, 2 partitions"] * 2
 
 
-def test_a_group_that_joins_is_told_at_once(rig: Rig) -> None:
+def test_a_new_group_is_reported_at_once(rig: Rig) -> None:
     rig.round("billing")
     rig.round("billing", "mail")
     rig.round("billing")

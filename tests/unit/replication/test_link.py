@@ -140,7 +140,7 @@ def test_the_next_lease_begins_where_the_last_ended(rig: Rig) -> None:
     assert held == {ZERO: Position(10, {"count": 10}), ONE: Position(20, {"count": 20})}
 
 
-def test_another_run_goes_on_where_the_journal_says(rig: Rig) -> None:
+def test_another_run_continues_at_the_position_in_the_journal(rig: Rig) -> None:
     rig.round(10, 20)
     copies = rig.restarted().copies
     assert (copies[ONE].position, list(copies[ONE].map)) == (Position(20, {"count": 20}), [(0, 0, 20)])
@@ -211,7 +211,7 @@ def test_only_one_task_lingers(rig: Rig) -> None:
     [("records", 300, ALONE_S - 0.3), ("records", 60_000, 0.0), ("batches", 300, 0.0)],
     ids=["somebody may linger", "nobody does", "two at once are harmless"],
 )
-def test_who_opens_a_copier_waits_while_one_may_linger(rig: Rig, path: str, later_ms: int, alone_s: float) -> None:
+def test_a_copier_is_opened_after_a_lingering_one_has_ended(rig: Rig, path: str, later_ms: int, alone_s: float) -> None:
     rig.link.update(choice=Choice(path, ""))
     rig.round(10, 20)
     rig.now += later_ms
@@ -297,7 +297,7 @@ def test_another_path_is_taken_when_the_last_one_is_closed(rig: Rig) -> None:
     )
 
 
-def test_a_path_that_is_taken_again_knows_what_it_carried(rig: Rig) -> None:
+def test_a_path_that_is_used_again_has_its_resume_state(rig: Rig) -> None:
     for path, offset in (("batches", 10), ("records", 11), ("batches", 12)):
         rig.link.update(choice=Choice(path, ""))
         while rig.round(offset, offset)[0].lease.path != path:
@@ -401,7 +401,7 @@ def test_a_lease_is_for_the_topics_that_were_seen(rig: Rig) -> None:
     assert {(a.source_id, a.target_id) for o in rig.link.orders() for a in o.lease.assignments} == {("s", "t")}
 
 
-def test_a_round_that_ended_is_told(rig: Rig) -> None:
+def test_a_round_that_ended_is_reported(rig: Rig) -> None:
     rig.round(10, 20)
     assert rig.ended == 1
 

@@ -47,7 +47,7 @@ def test_a_report_counts_only_if_it_is_the_next(rig: Rig, heard: list[tuple[int,
     assert rig.link.copies[order.lease.assignments[0].source].offset == offset
 
 
-def test_what_was_heard_is_not_counted_again_with_the_result(rig: Rig) -> None:
+def test_received_reports_are_not_counted_again_with_the_result(rig: Rig) -> None:
     orders = rig.link.orders()
     heard = [reported(orders[0], at, 10 * at) for at in (1, 2, 3)]
     rig.link.receive(heard[0])
@@ -55,14 +55,14 @@ def test_what_was_heard_is_not_counted_again_with_the_result(rig: Rig) -> None:
     assert (rig.link.totals["copied"], rig.journal.newest["links", b"east-west/orders-0"]["offset"]) == (30, 30)
 
 
-def test_a_report_of_another_order_says_nothing(rig: Rig) -> None:
+def test_a_report_of_another_order_is_ignored(rig: Rig) -> None:
     old = rig.round(10, 20)[0]
     rig.link.orders()
     rig.link.receive(reported(old, 1, 90))
     assert {copy.offset for copy in rig.link.copies.values()} == {10, 20}
 
 
-def test_what_was_reported_reaches_the_journal_though_the_task_dies(rig: Rig) -> None:
+def test_reported_progress_reaches_the_journal_though_the_task_fails(rig: Rig) -> None:
     rig.link.receive(reported(rig.link.orders()[0], 1, 10))
     rig.link.begin()
     assert rig.journal.newest["links", b"east-west/orders-0"]["offset"] == 10

@@ -38,7 +38,7 @@ def test_a_tag_is_read_from_its_producer_id():
     assert tag_of(producer_id(1 << NORTH | 1, 9)) == Tag(1 << NORTH | 1, 9)
 
 
-def test_a_record_born_at_the_source_goes_on_with_the_source_in_its_path():
+def test_a_record_produced_at_the_source_is_copied_with_the_source_in_its_path():
     assert onward(None, EAST, WEST, False) == 0b1
 
 

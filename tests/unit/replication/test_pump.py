@@ -70,7 +70,7 @@ def test_the_same_copier_goes_on_after_that(unsure: Harness) -> None:
     assert contents(unsure.read("west", topic)) == numbered(2_500)
 
 
-def test_topics_that_go_into_one_log_stay_in_order_and_are_told_apart(harness: Harness) -> None:
+def test_topics_copied_into_one_log_stay_in_order_and_distinguishable(harness: Harness) -> None:
     one, other, into = (harness.topic() for _ in range(3))
     harness.write("east", one, {0: numbered(1_500, name=b"one ")})
     harness.write("east", other, {0: numbered(1_500, name=b"other ")})

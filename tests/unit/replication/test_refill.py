@@ -219,7 +219,7 @@ def test_a_refill_that_is_repeated_begins_nothing_twice(rig: Rig) -> None:
     assert (stages, rig.copies("west-east")[ZERO].refill) == (["copying", "copying"], Refill(500, 500))
 
 
-def test_a_refill_ends_at_its_fence_and_says_so(rig: Rig) -> None:
+def test_a_refill_ends_at_its_fence_and_reports_it(rig: Rig) -> None:
     rig.world.lose()
     rig.look()
     rig.refill()

@@ -28,12 +28,12 @@ def test_a_copy_that_went_on_while_the_source_was_asked_is_not_past_its_end() ->
     assert heard(now, now) == []
 
 
-def test_a_source_that_died_has_lost_nothing_by_that() -> None:
+def test_a_source_that_does_not_respond_has_lost_nothing() -> None:
     now = seen(at(150), facts(100, "no answer"), look(at(150), NOTHING))
     assert heard(now, now) == []
 
 
-def test_records_of_others_in_the_target_are_told_where_nobody_else_is_to_write() -> None:
+def test_records_of_others_in_the_target_are_reported_where_the_link_is_the_only_writer() -> None:
     copy = at(50)
     copy.take(Progress(ORDERS, ORDERS, Position(60), copied=10, foreign=3), 1)
     told = [heard(now, now) for now in (look(copy, facts(100), alone) for alone in (True, False))]

@@ -74,7 +74,7 @@ def test_the_gravest_reason_comes_first():
     ]  # fmt: skip
 
 
-def test_a_paused_link_says_what_is_wrong_all_the_same():
+def test_a_paused_link_still_reports_problems():
     assert (state(paused=True, source="gone"), rules(paused=True, source="gone")) == (
         LinkState.PAUSED, ["replication.down"],
     )  # fmt: skip
@@ -139,23 +139,23 @@ def test_a_link_that_goes_on_after_a_pause_is_not_late_for_the_pause():
 
 
 @pytest.mark.parametrize(("target", "found"), [("", LinkState.SLOW), ("timed out", LinkState.DOWN)])
-def test_alignment_that_fails_is_told_unless_a_cluster_is_down(target: str, found: LinkState):
+def test_failing_alignment_is_reported_unless_a_cluster_is_down(target: str, found: LinkState):
     said = [reason.rule for reason in state_of(replace(WELL, target=target, failing=["groups: no right"]), NOW)[1]]
     assert (state(target=target, failing=["groups: no right"]), len(said)) == (found, 1)
 
 
-def test_an_error_of_heartbeats_is_reported_with_their_silence():
+def test_an_error_of_heartbeats_is_reported_with_their_absence():
     _, (reason,) = state_of(
         replace(WELL, arrived_ms=0, since_ms=NOW - 31_000, reported_ms=NOW, beat_error="no right"), NOW
     )
     assert reason.text == "no heartbeat has arrived for 31 s: no right"
 
 
-def test_both_ends_of_heartbeats_say_what_fails():
+def test_errors_of_both_ends_of_heartbeats_are_reported():
     assert beat_error(Beat(source_error="no right", target_error="timed out")) == "source: no right; target: timed out"
 
 
-def test_a_rule_that_holds_is_told_once_with_its_remedy():
+def test_an_applicable_rule_is_reported_once_with_its_remedy():
     (found,) = remedies(["replication.target-gone", "orders: no leader", "replication.target-gone"])
     assert found == {"rule": "replication.target-gone", "remedy": LINK_RULES[LINK_RULES.code(found["rule"])].remedy}
 
@@ -202,7 +202,7 @@ def test_ends_that_are_kept_stay_few():
     assert len(wait(*((0, end, end) for end in range(1, 1_000))).ends) <= 64
 
 
-def test_what_a_link_cannot_do_is_told_by_its_state_until_it_can():
+def test_the_state_of_a_link_reports_what_it_cannot_do():
     def refused() -> None:
         raise Stop("a right", "none", "give it")
 

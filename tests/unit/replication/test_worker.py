@@ -35,7 +35,7 @@ def copied(answer: Answer) -> list[int]:
     return [progress.copied for progress in answer.progress if progress.copied]
 
 
-def test_what_was_copied_is_told(world: World) -> None:
+def test_copied_records_are_reported(world: World) -> None:
     world.write(ORDERS, 5)
     answer = hold(order())
     assert (copied(answer), answer.error, world.has(ORDERS)) == ([5], None, 5)
@@ -123,7 +123,7 @@ def test_one_of_several_tasks_copies_nothing_without_a_lease(world: World) -> No
     ],
     ids=["goes on", "opens anew after itself", "missed a lease", "another term"],
 )
-def test_who_does_not_know_that_nobody_copies_waits(
+def test_a_worker_waits_until_no_other_process_copies(
     world: World, monkeypatch: pytest.MonkeyPatch, following: worker.Order, waited: list[float]
 ) -> None:
     found: list[float] = []
@@ -164,7 +164,7 @@ def test_without_a_next_lease_the_copier_is_closed(world: World, monkeypatch: py
     wait_until(lambda: world.closed == 1, 60.0, "the copier to be closed")
 
 
-def test_what_was_copied_after_the_last_lease_is_told_though_the_copier_is_closed(
+def test_records_copied_after_the_last_lease_are_reported_though_the_copier_is_closed(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker, "GRACE_S", 0.3)
@@ -176,13 +176,13 @@ def test_what_was_copied_after_the_last_lease_is_told_though_the_copier_is_close
     assert (copied(answer), world.opened[1].assignments[0].position.offset) == ([3, 2], 3)
 
 
-def test_an_error_of_opening_is_told(world: World) -> None:
+def test_an_error_of_opening_is_reported(world: World) -> None:
     world.refuse = Stop("a link between two clusters", "one", "correct it")
     answer = hold(order())
     assert (answer.progress, str(answer.error)) == ([], str(world.refuse))
 
 
-def test_what_was_copied_before_an_error_is_told_with_it(world: World) -> None:
+def test_records_copied_before_an_error_are_reported_with_it(world: World) -> None:
     hold(order(1))
     world.write(ORDERS, 4)
     wait_until(lambda: world.has(ORDERS) == 4, 60.0, "the records to arrive")

@@ -67,7 +67,7 @@ def test_a_top_level_key_comes_from_the_environment() -> None:
     assert load(None, {**ZOOKEEPER, "TRUEUP__DATA_DIR": "/var/lib/trueup"}, {}).data_dir == "/var/lib/trueup"
 
 
-def test_every_problem_is_told_with_its_place(tmp_path: Path) -> None:
+def test_every_problem_is_reported_with_its_place(tmp_path: Path) -> None:
     path = write(tmp_path, "cluster:\n  zookeeper: zk\nplacement:\n  mode: loud\n  grase_s: 5\n")
     found = problems(path, {"TRUEUP__HTTP__PORT": "99999"}, {"spark.buckets": "many"})
     assert [line.partition(":")[0] for line in found] == [
@@ -121,7 +121,7 @@ def test_a_link_may_be_declared_by_flags_alone() -> None:
     assert load(None, {}, flags).links["l"].topics == ["t"]
 
 
-def test_a_problem_of_a_link_is_told_with_its_place(tmp_path: Path) -> None:
+def test_a_problem_of_a_link_is_reported_with_its_place(tmp_path: Path) -> None:
     path = write(tmp_path, LINKED + "    copy: loud\n    copy: louder\n")
     found = problems(path, {"TRUEUP__LINKS__EAST_WEST__LEASE_S": "0"}, {"kafka.west.bit": "0"})
     assert [line.rpartition("; found")[2] for line in found] == [
@@ -132,7 +132,7 @@ def test_a_problem_of_a_link_is_told_with_its_place(tmp_path: Path) -> None:
     ]
 
 
-def test_a_link_that_is_no_table_is_told(tmp_path: Path) -> None:
+def test_a_link_that_is_no_table_is_reported(tmp_path: Path) -> None:
     path = write(tmp_path, LINKED.partition("  East")[0] + "  l: 3\n")
     assert problems(path)[0] == f"links.l.: expected keys and values, found a number (from line 7 of {path})"
 
@@ -183,7 +183,7 @@ def test_a_value_that_python_chokes_on_is_a_problem_of_its_key(value: str, found
     assert problem.endswith(f"{found} (from --set placement.grace_s)")
 
 
-def test_a_name_that_is_no_text_is_told(tmp_path: Path) -> None:
+def test_a_name_that_is_no_text_is_reported(tmp_path: Path) -> None:
     found = problems(write(tmp_path, f"cluster: {{zookeeper: 'zk:1', 0x{'f' * 500}: 1}}\n7: 3\n"))
     assert [line.partition(":")[0] for line in found] == ["7", "cluster.a number of 2000 bits"]
 
@@ -199,17 +199,17 @@ def test_two_documents_are_refused(tmp_path: Path) -> None:
     assert "expected YAML" in problems(path)[0]
 
 
-def test_a_key_given_twice_is_told(tmp_path: Path) -> None:
+def test_a_key_given_twice_is_reported(tmp_path: Path) -> None:
     path = write(tmp_path, "cluster:\n  zookeeper: a\n  zookeeper: b\n")
     assert problems(path) == [f"cluster.zookeeper: expected once; found 2 times, in lines 2, 3 of {path}"]
 
 
-def test_a_missing_file_is_told(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "none.yaml"
     assert problems(path) == [f"{path}: expected a readable YAML file; found: No such file or directory"]
 
 
-def test_a_file_that_is_not_text_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_not_text_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "trueup.yaml"
     path.write_bytes(b"\xff\xfe\x00")
     assert "expected a readable YAML file" in problems(path)[0]
@@ -220,12 +220,12 @@ def test_a_list_is_no_configuration(tmp_path: Path) -> None:
     assert problems(path) == [f"{path}: expected sections with keys; found list"]
 
 
-def test_a_section_that_is_a_value_is_told(tmp_path: Path) -> None:
+def test_a_section_that_is_a_value_is_reported(tmp_path: Path) -> None:
     path = write(tmp_path, "cluster: {zookeeper: zk}\nplacement: 7\n")
     assert problems(path) == [f"placement.: expected keys and values, found a number (from line 2 of {path})"]
 
 
-def test_a_broken_flag_is_told() -> None:
+def test_a_broken_flag_is_reported() -> None:
     assert problems(None, ZOOKEEPER, {"racks.table": "{a"}) == [
         "racks.table: expected YAML; found: expected something (from --set racks.table)"
     ]

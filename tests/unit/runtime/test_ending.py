@@ -78,7 +78,7 @@ def test_what_takes_too_long_is_ended_at_once_with_spark(
     assert done == ["Spark", code]
 
 
-def test_whatever_hangs_is_left_behind_and_told(
+def test_a_hanging_part_is_left_behind_and_logged(
     supervisor: Supervisor, hang: Callable[[], None], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     for name in TIMES:
@@ -105,9 +105,7 @@ def test_what_ends_with_the_queries_ends_beside_them(supervisor: Supervisor) -> 
     assert (together.broken, together.n_waiting) == (False, 0)
 
 
-def test_a_step_that_fails_is_told_and_keeps_no_other_from_its_end(
-    supervisor: Supervisor, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_failing_step_is_logged_and_blocks_no_other(supervisor: Supervisor, caplog: pytest.LogCaptureFixture) -> None:
     done: list[str] = []
     steps: dict[str, Callable[[], None]] = {"http": lambda: [][0], "capture": lambda: done.append("capture")}
     supervisor.together(steps, time.monotonic() + WAIT_S)
@@ -130,7 +128,7 @@ def test_a_query_between_batches_is_not_called_interrupted() -> None:
     assert drain(query, 0.0)
 
 
-def test_a_jvm_that_does_not_end_is_killed_and_that_is_told(
+def test_a_jvm_that_does_not_end_is_killed_and_that_is_logged(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with subprocess.Popen([sys.executable, "-c", STUBBORN], stdout=subprocess.PIPE) as process:
@@ -141,7 +139,7 @@ def test_a_jvm_that_does_not_end_is_killed_and_that_is_told(
     assert (process.returncode, "killed" in caplog.text) == (-9, True)
 
 
-def test_an_embedded_journal_that_had_to_be_killed_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_embedded_journal_that_had_to_be_killed_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     running: Any = object.__new__(app.Running)
     saved: list[float] = []

@@ -24,7 +24,7 @@ def test_a_hold_that_does_not_bind_the_auditor_is_no_hold() -> None:
     assert health(status).line == "Held by Trueup; BookKeeper's Auditor is not bound"
 
 
-def test_whoever_observes_leaves_the_vote_to_others() -> None:
+def test_in_observe_the_vote_is_left_to_others() -> None:
     assert health(healthy_status() | {"unbound": "mode observe"}).level == "healthy"
 
 
@@ -80,7 +80,7 @@ def test_a_failed_stream_counts() -> None:
     assert health(status).reasons == ("stream placement failed: boom",)
 
 
-def test_a_reason_is_told_once() -> None:
+def test_a_reason_is_reported_once() -> None:
     status = healthy_status() | {"ready": False, "problems": ["one", "one"]}
     assert health(status).reasons == ("one",)
 
@@ -107,12 +107,12 @@ def dead(*links: str) -> dict[str, Any]:
     return status
 
 
-def test_a_cluster_that_does_not_answer_is_told_once_by_its_name() -> None:
+def test_an_unreachable_cluster_is_reported_once_by_its_name() -> None:
     said = health(dead("east-west", "north-west") | {"problems": ["link east-west: timed out"]})
     assert said.reasons == ("cluster west does not respond, links east-west, north-west: timed out",)
 
 
-def test_what_is_wrong_with_a_stream_is_told_once() -> None:
+def test_a_problem_of_a_stream_is_reported_once() -> None:
     status = healthy_status() | {"problems": ["placement failed 3 times: boom"]}
     status["streams"][0] |= {"state": "failed", "error": "boom"}
     assert health(status).reasons == ("placement failed 3 times: boom",)

@@ -40,7 +40,7 @@ def steps(count: int) -> list[HistoryRow]:
     return [STEP._replace(at_ms=at_ms) for at_ms in range(count)]
 
 
-def test_another_run_knows_what_was_done_with_who_and_why() -> None:
+def test_another_run_has_the_actions_with_user_and_reason() -> None:
     journal = FakeJournal()
     first = kept(journal)
     first.add(STEP)
@@ -62,7 +62,7 @@ def test_what_a_request_does_is_done_by_its_user() -> None:
     assert [row.who for row in made.rows()] == ["alice at 127.0.0.1", "trueup"]
 
 
-def test_rows_that_the_journal_did_not_take_are_put_again_and_told_once() -> None:
+def test_rows_that_the_journal_refused_are_written_again_and_logged_once() -> None:
     journal = FakeJournal()
     made = kept(journal)
     made.add(*steps(4))
@@ -82,7 +82,7 @@ def test_more_than_memory_holds_is_read_from_the_journal(monkeypatch: pytest.Mon
     assert [len(made.rows()), [row["at_ms"] for row in made.latest(4)]] == [3, [4, 3, 2, 1]]
 
 
-def test_the_newest_rows_come_first_whoever_did_them() -> None:
+def test_the_newest_rows_come_first_whatever_their_user() -> None:
     made = History()
     made.add(STEP._replace(at_ms=9), STEP._replace(at_ms=2, ledger=None, link="east-west"))
     assert [row["at_ms"] for row in made.latest(10)] == [9, 2]

@@ -49,7 +49,7 @@ def after(first: Exception, error: Exception) -> Exception:
         ("streams.x", ConnectionRefusedError(), True),
     ],
 )
-def test_what_py4j_says_of_a_jvm_that_is_gone_is_left_out(name: str, error: Exception, passes: bool) -> None:
+def test_log_lines_of_py4j_about_an_ended_jvm_are_dropped(name: str, error: Exception, passes: bool) -> None:
     record = logging.makeLogRecord({"name": name, "exc_info": (type(error), error, None)})
     assert Gone().filter(record) is passes
 

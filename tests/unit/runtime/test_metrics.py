@@ -64,7 +64,7 @@ def test_levels_follow_the_status(metrics: Metrics) -> None:
     assert {name: value(metrics, name) for name in said} == said
 
 
-def test_marks_are_told_apart(metrics: Metrics) -> None:
+def test_marks_are_distinguished(metrics: Metrics) -> None:
     metrics.status(FakeEngine().drill().state)
     assert [value(metrics, "trueup_marks_outstanding", owner=o) for o in ("ours", "others")] == [30, 1]
 
@@ -196,7 +196,7 @@ def test_counters_without_labels_begin_at_zero(metrics: Metrics) -> None:
     assert value(metrics, "trueup_zookeeper_reconnects_total") == 0
 
 
-def test_names_say_their_units(metrics: Metrics) -> None:
+def test_names_contain_their_units(metrics: Metrics) -> None:
     counted = [f.name for f in metrics.families if f.kind == "counter" and not f.name.endswith("_total")]
     timed = [f.name for f in metrics.families if f.kind == "histogram" and not f.name.endswith(("_seconds", "_bytes"))]
     odd = [f.name for f in metrics.families if re.search(r"_(ms|millis|minutes|kb|mb)(_|$)", f.name)]

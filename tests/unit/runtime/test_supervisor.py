@@ -81,7 +81,7 @@ def test_a_loop_outlives_whatever_it_raises(supervisor: Supervisor, error: BaseE
     assert problem.startswith(f"work failed: {type(error).__name__}")
 
 
-def test_a_defect_is_told_with_its_place_in_our_code() -> None:
+def test_a_defect_is_reported_with_its_place_in_our_code() -> None:
     def far(_: Any) -> None:
         Supervisor.runs(None, "x")  # type: ignore[arg-type]
 
@@ -169,7 +169,9 @@ def test_the_frames_of_java_do_not_hide_what_happened() -> None:
     )
 
 
-def test_threads_of_libraries_that_die_are_told(supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_that_end_threads_of_libraries_are_logged(
+    supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(threading, "excepthook", supervisor.thread_died)
     thread = threading.Thread(target=Flaky(), name="library")
     thread.start()

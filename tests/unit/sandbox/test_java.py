@@ -41,7 +41,7 @@ def fake_java(home: Path, version: str) -> Path:
         ("command not found", None),
     ],
 )
-def test_the_feature_release_is_read_from_what_java_says(text: str, version: int | None) -> None:
+def test_the_feature_release_is_read_from_the_output_of_java(text: str, version: int | None) -> None:
     assert feature_version(text) == version
 
 

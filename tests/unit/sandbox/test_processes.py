@@ -35,7 +35,7 @@ def gone(pid: int) -> bool:
     return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
-def test_a_child_that_dies_before_it_is_ready_shows_its_log(shell: Shells) -> None:
+def test_a_child_that_exits_before_it_is_ready_shows_its_log(shell: Shells) -> None:
     with pytest.raises(Stop, match=r"(?s)exit code 3.*no such disk"):
         shell("echo no such disk; exit 3").wait_ready(lambda: False, 10.0)
 
@@ -100,7 +100,7 @@ def test_it_outlives_the_thread_that_started_it(shell: Shells) -> None:
     assert made[0].exit_code == 0
 
 
-def test_a_port_is_given_to_nobody_else() -> None:
+def test_a_port_is_given_once() -> None:
     port = Port()
     with socket.socket() as other, pytest.raises(OSError, match="in use"):
         other.bind((port.host, port.number))

@@ -33,7 +33,7 @@ def other(monkeypatch: pytest.MonkeyPatch) -> None:
         ("west", KafkaCluster("o", 1), "other.west.namesrv: expected host:port[,host:port...]; found 'o'"),
     ],
 )
-def test_a_cluster_of_a_second_system_is_told_from_those_of_the_first(
+def test_a_cluster_of_a_second_system_is_distinguished_from_those_of_the_first(
     name: str, cluster: KafkaCluster, problem: str
 ) -> None:
     assert check_clusters({"kafka": {"east": EAST}, "other": {name: cluster}}) == [problem]

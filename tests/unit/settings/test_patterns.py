@@ -49,6 +49,6 @@ def test_a_name_that_is_no_utf8_is_no_error() -> None:
     assert not matches(["/[a-z]*/"], "a\ud800")
 
 
-def test_an_expression_that_nobody_checked_is_an_error_of_the_settings() -> None:
+def test_an_unchecked_expression_is_an_error_of_the_settings() -> None:
     with pytest.raises(BadSettings, match="expected a regular expression of RE2"):
         matches(["/(?=a)b/"], "b")

@@ -20,7 +20,7 @@ def test_a_missing_address_is_named_with_what_was_expected():
     assert problems({})[0].startswith("cluster.zookeeper: expected ZooKeeper servers")
 
 
-def test_every_problem_is_told_at_once():
+def test_every_problem_is_reported_at_once():
     raw = {"cluster": {"zookeeper": 3}, "placement": {"mode": "go", "hold_share": 2}, "sparc": {}}
     assert [p.split(":")[0] for p in problems(raw)] == [
         "sparc", "cluster.zookeeper", "placement.mode", "placement.hold_share",
@@ -57,7 +57,7 @@ def test_nothing_is_deleted_without_knowing_the_cluster():
     ]  # fmt: skip
 
 
-def test_owners_of_ledgers_want_their_cluster():
+def test_owners_of_ledgers_need_their_cluster():
     with pytest.raises(BadSettings, match=r"deletion\.owners: expected none without cluster\.zookeeper"):
         parse({"kafka": {"east": {"bootstrap": "e:9092", "bit": 0}}, "logdirs": {"east": {}},
                "deletion": {"owners": "pulsar"}})  # fmt: skip

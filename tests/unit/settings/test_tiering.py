@@ -42,12 +42,12 @@ def test_one_name_at_two_endpoints_is_two_buckets() -> None:
         ({**GOOD, "secret": "x"}, "stores.a.secret: expected one of bucket"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_key(store: dict[str, Any], problem: str) -> None:
+def test_problems_are_reported_with_their_key(store: dict[str, Any], problem: str) -> None:
     (told,) = problems(a=store)
     assert (told.startswith(problem), "u:secret" in told) == (True, False), told
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     told = problems(a={"bucket": "x", "endpoint": "y"}, b={**GOOD, "key_env": "K"}, c=GOOD, d=GOOD)
     assert [line.partition(":")[0] for line in told] == [
         "stores.a.bucket", "stores.a.endpoint", "stores.b.secret_env", "stores.c", "stores.d",

@@ -33,7 +33,7 @@ def test_links_need_no_bookkeeper():
     assert declared(east_west=EAST_WEST).cluster.zookeeper == ""
 
 
-def test_a_link_copies_nothing_until_it_is_told_to():
+def test_a_link_copies_nothing_by_default():
     assert declared(east_west=EAST_WEST).links["east-west"].mode == "observe"
 
 
@@ -45,7 +45,7 @@ def test_opposite_links_over_the_same_topics_are_right():
     assert list(declared(east_west=EAST_WEST, west_east=WEST_EAST).links) == ["east-west", "west-east"]
 
 
-def test_every_problem_is_told_at_once():
+def test_every_problem_is_reported_at_once():
     raw = {
         "cluster": {"zookeeper": 3},
         "kafka": {"east": {"bootstrap": "e:1"}, "west": {"bootstrap": "w:1", "bit": 32}},
@@ -96,7 +96,7 @@ def test_a_link_that_cannot_work_is_refused(keys: dict[str, object], problem: st
     assert wrong(**keys) == [f"links.east-west.{problem}"]
 
 
-def test_a_link_without_what_it_needs_is_told_what():
+def test_a_link_without_required_settings_is_reported_with_them():
     assert [line.partition(":")[0] for line in problems({"kafka": KAFKA, "links": {"l": None}})] == [
         "links.l.source", "links.l.target", "links.l.topics",
     ]  # fmt: skip
@@ -111,7 +111,7 @@ def test_a_link_without_what_it_needs_is_told_what():
         ({"bootstrap": "x", "bit": 9}, "kafka.south.bootstrap: expected host:port[,host:port...]; found 'x'"),
     ],
 )  # fmt: skip
-def test_clusters_that_cannot_be_told_apart_are_refused(cluster: dict[str, object], problem: str):
+def test_clusters_that_cannot_be_distinguished_are_refused(cluster: dict[str, object], problem: str):
     assert problems({"kafka": {**KAFKA, "south": cluster}, "links": {"l": EAST_WEST}}) == [problem]
 
 
@@ -122,7 +122,7 @@ def test_names_go_into_headers_topics_and_keys(name: str):
     ]
 
 
-def test_links_that_write_to_one_cluster_are_told_apart():
+def test_links_that_write_to_one_cluster_are_distinguished():
     links = {"a": {**EAST_WEST, "flow": 7}, "b": {**EAST_WEST, "source": "north", "flow": 7}}
     assert problems({"kafka": KAFKA, "links": links}) == [
         "links.b.flow: expected another than that of links.a to the same target; found 7"
@@ -152,7 +152,7 @@ def test_renamed_copies_are_other_topics():
     assert len(parse({"kafka": KAFKA, "links": links}).links) == 2
 
 
-def test_links_that_meet_may_not_be_told_to_take_different_paths():
+def test_links_that_share_a_topic_may_not_use_different_paths():
     links = {"a": {**EAST_WEST, "copy": "records"}, "b": {**WEST_EAST, "copy": "batches"}}
     assert problems({"kafka": KAFKA, "links": links}) == [
         (
@@ -238,7 +238,7 @@ def test_directories_of_a_declared_cluster_need_no_links():
     assert parse({"kafka": KAFKA, "logdirs": {"east": {}}}).logdirs["east"].mode == "observe"
 
 
-def test_everything_wrong_with_log_directories_is_told_at_once():
+def test_everything_wrong_with_log_directories_is_reported_at_once():
     bad = {"windows": ["22:00-22:00"], "exclude": ["/(/"], "exclude_dirs": ["data"]}
     said = problems({"kafka": KAFKA, "logdirs": {"south": bad}})
     assert [line.split(":")[0] for line in said] == [

@@ -36,7 +36,7 @@ def test_set_watches_holds_zxid_and_three_vectors() -> None:
     assert body == struct.pack("!q", 258) + data + b"\x00\x00\x00\x00" + b"\x00\x00\x00\x01" + jute(b"/d")
 
 
-def test_a_multi_read_answer_tells_data_stat_and_errors_apart() -> None:
+def test_a_multi_read_response_distinguishes_data_stat_and_errors() -> None:
     found = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00" + jute(b"xyz") + STAT
     null = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00\xff\xff\xff\xff" + STAT
     failed = b"".join(b"\xff\xff\xff\xff\x00" + struct.pack("!ii", code, code) for code in (GONE, FORBIDDEN))

@@ -107,7 +107,7 @@ def test_what_was_put_back_gives_way_to_what_is_newer(line: Line, watch: NodeWat
     assert watch.take() == {"/r/a": PathEvent(NodeEvent.DELETED, 3), "/r/b": PathEvent(NodeEvent.CREATED, 2)}
 
 
-def test_noise_is_not_heard(line: Line, watch: NodeWatch) -> None:
+def test_ignored_paths_are_not_delivered(line: Line, watch: NodeWatch) -> None:
     line.sink([(1, NodeEvent.CREATED, "/r/noise/ID-1")])
     assert (watch.take(), watch.last_event_ms) == ({}, 0)
 
@@ -154,7 +154,7 @@ def test_a_burst_without_an_end_is_taken_in_pieces(line: Line, clock: Clock, bur
     assert len(bursting.take()) == BURST_S / (CALM_S / 2)
 
 
-def test_what_is_left_alone_is_behind_and_is_told_since_when(line: Line, clock: Clock, bursting: NodeWatch) -> None:
+def test_pending_events_are_behind_since_the_first_one(line: Line, clock: Clock, bursting: NodeWatch) -> None:
     begun_s = clock.now_s
     for _ in range(2):
         line.sink([(1, NodeEvent.CREATED, "/r/calm/a")])
@@ -163,7 +163,7 @@ def test_what_is_left_alone_is_behind_and_is_told_since_when(line: Line, clock: 
     assert (len(bursting), bursting.pending_ms()) == (1, begun_s * 1_000)
 
 
-def test_whoever_waits_is_woken_when_a_burst_is_over(line: Line, bursting: NodeWatch, clock: Clock) -> None:
+def test_a_waiting_thread_is_woken_when_a_burst_is_over(line: Line, bursting: NodeWatch, clock: Clock) -> None:
     line.sink([(1, NodeEvent.CREATED, "/r/calm/a")])
     bursting.wait(60.0)
     clock.now_s += CALM_S

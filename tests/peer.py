@@ -15,11 +15,11 @@ class Peer:
         self._pool = ThreadPoolExecutor(1)
         self.asked: Future[str] | None = None
 
-    def answers(self, size: int, *said: str) -> None:
+    def answers(self, size: int, *bodies: str) -> None:
         """Read ``size`` bytes, send frames with these bodies (hex), and close the connection."""
-        self.asked = self._pool.submit(self._serve, size, [bytes.fromhex(body) for body in said])
+        self.asked = self._pool.submit(self._serve, size, [bytes.fromhex(body) for body in bodies])
 
-    def heard(self) -> str:
+    def received(self) -> str:
         assert self.asked is not None
         return self.asked.result(WAIT_S)
 
@@ -27,8 +27,8 @@ class Peer:
         self._listener.close()
         self._pool.shutdown()
 
-    def _serve(self, size: int, said: list[bytes]) -> str:
+    def _serve(self, size: int, bodies: list[bytes]) -> str:
         with self._listener.accept()[0] as end:
-            heard = end.recv(size, socket.MSG_WAITALL).hex()
-            end.sendall(b"".join(len(body).to_bytes(4, "big") + body for body in said))
-        return heard
+            received = end.recv(size, socket.MSG_WAITALL).hex()
+            end.sendall(b"".join(len(body).to_bytes(4, "big") + body for body in bodies))
+        return received

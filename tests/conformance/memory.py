@@ -384,8 +384,8 @@ class MemoryGroups:
         return dict.fromkeys(self._link.call("groups"), WITHOUT_MEMBERS[1])
 
     def offsets(self, groups: Sequence[str]) -> dict[str, Answer]:
-        told = self._link.call("groups")
-        return {group: told.get(group, {}) for group in groups}
+        answers = self._link.call("groups")
+        return {group: answers.get(group, {}) for group in groups}
 
     def ids(self, topics: Iterable[str]) -> dict[str, str]:
         return dict.fromkeys({*topics} & {*self._link.call("names")}, "")
@@ -404,26 +404,26 @@ class MemoryHeartbeats:
         self.error, self.written_ms, self._at, self._ready = "", 0, 0, False
 
     def prepare(self) -> None:
-        with self._told():
+        with self._error_kept():
             if not self._ready:
                 self._link.call("create", self._topic, 1, 1 << 30)
                 self._at, self._ready = max(0, self._link.call("count", self._log) - TAIL), True
 
     def write(self, key: bytes, sent_ms: int) -> None:
-        with self._told():
+        with self._error_kept():
             self._link.call("write", self._log, [Row(key, str(sent_ms).encode(), sent_ms, (), 0.0)])
             self.written_ms = max(self.written_ms, sent_ms)
 
     def read(self, key: bytes) -> list[int]:
         time.sleep(0.01)
-        with self._told():
+        with self._error_kept():
             rows = self._link.call("read", self._log, self._at, TAIL) or []
             self._at += len(rows)
             return [int(row.value) for row in rows if row.key == key]
         return []
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _error_kept(self) -> Iterator[None]:
         try:
             yield
             self.error = ""

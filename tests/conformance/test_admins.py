@@ -110,8 +110,8 @@ def test_a_group_goes_on_at_the_target(sides: Sides) -> None:
     to = sides.west.log(sides.topic, 0)
     here, there = sides.here.groups(), sides.there.groups()
     here.commit({sides.topic: {sides.log: 4}})
-    way = OffsetMapping(to, OffsetMap().extend([(0, 0, 10)], 10, 0, 10))
-    rows = Groups(here, there).sync([sides.topic], {sides.log: way})
+    direction = OffsetMapping(to, OffsetMap().extend([(0, 0, 10)], 10, 0, 10))
+    rows = Groups(here, there).sync([sides.topic], {sides.log: direction})
     assert ([row.action for row in rows], _committed(sides.there, sides.topic)) == (["moved"], {to: 4})
 
 

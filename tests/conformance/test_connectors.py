@@ -139,8 +139,8 @@ def test_runs_show_where_records_are_among_those_of_other_writers(harness: Harne
         following = copy.next_lease().to_the_end()
         copy.runs, copy.rows = [*copy.runs, *following.runs], following.rows
     source, target = harness.read("east", topic), harness.read("west", topic)
-    told = sum(run.records for run in copy.runs)
-    assert (untrue(copy.runs, source, target), told) == ([], len(source))
+    reported = sum(run.records for run in copy.runs)
+    assert (untrue(copy.runs, source, target), reported) == ([], len(source))
 
 
 @pytest.mark.parametrize("kills", [FEW_KILLS, pytest.param(MANY_KILLS, marks=pytest.mark.release)])
@@ -182,7 +182,7 @@ def test_a_log_that_was_lost_is_refilled_once_however_often_the_worker_is_killed
     harness.copy(harness.lease(topic, back=True)).to_the_end()
     harness.write("west", topic, {0: numbered(100, name=b"late ")})
     harness.remake("east", topic)
-    back, forth = (harness.assignment(topic, back=way)._replace(position=CHOSEN) for way in (True, False))
+    back, forth = (harness.assignment(topic, back=direction)._replace(position=CHOSEN) for direction in (True, False))
     slow = Limits(records_per_s=200.0)
     lease = harness.lease(topic, back=True, assignments=(back._replace(refill=Refill(600, 700)),), limits=slow)
     worker = harness.worker(tmp_path, lease, LEASE_S)
@@ -213,12 +213,12 @@ def test_records_reported_as_copied_survive_a_kill_of_the_target(harness: Harnes
     topic = harness.topic()
     harness.write("east", topic, {0: numbered(4_000)})
     copier = harness.connector.open(harness.lease(topic, limits=Limits(records_per_s=1_000)))
-    told: list[Progress] = []
+    reported: list[Progress] = []
 
     def begun() -> bool:
         copier.copy(time.monotonic() + 0.1)
-        told.extend(copier.progress())
-        return told[-1].position.offset > 0
+        reported.extend(copier.progress())
+        return reported[-1].position.offset > 0
 
     wait_until(begun, 180.0, "the copy to begin")
 
@@ -229,12 +229,12 @@ def test_records_reported_as_copied_survive_a_kill_of_the_target(harness: Harnes
             except Retry:
                 continue
             finally:
-                told.extend(copier.progress())
+                reported.extend(copier.progress())
 
     harness.without_target(go_on)
     copier.close()
     there = {record for _, record in harness.read("west", topic)}
-    assert there.issuperset(numbered(max(row.position.offset for row in told)))
+    assert there.issuperset(numbered(max(row.position.offset for row in reported)))
 
 
 def test_a_copier_survives_the_death_of_its_target(harness: Harness) -> None:
@@ -332,18 +332,18 @@ def test_a_limit_is_kept(harness: Harness) -> None:
     topic, limit = harness.topic(2), 400.0
     harness.write("east", topic, {0: numbered(3_000), 1: numbered(3_000)})
     copier = harness.connector.open(harness.lease(topic, 2, limits=Limits(records_per_s=limit)))
-    begun, told = time.monotonic(), list[Progress]()
+    begun, reported = time.monotonic(), list[Progress]()
 
     def enough() -> bool:
         copier.copy(time.monotonic() + 0.5)
-        told.extend(copier.progress())
-        return sum(row.copied for row in told) >= 3 * limit
+        reported.extend(copier.progress())
+        return sum(row.copied for row in reported) >= 3 * limit
 
     wait_until(enough, 180.0, "three seconds' worth of records")
     took = time.monotonic() - begun
     copier.close()
     overdraft = 2 * 10  # one full batch per partition
-    assert sum(row.copied for row in told) <= limit * (took + BURST_S) + overdraft
+    assert sum(row.copied for row in reported) <= limit * (took + BURST_S) + overdraft
 
 
 def test_a_refused_record_stops_its_partition_and_no_other(harness: Harness) -> None:
@@ -393,12 +393,12 @@ def test_a_dead_letter_topic_takes_what_the_target_refuses(records: Harness) -> 
 
 
 @pytest.mark.parametrize(
-    ("hook", "said"), [("refuse", "did not handle it"), ("fail", "own trouble"), ("say_nothing", "one bool")]
+    ("hook", "result"), [("refuse", "did not handle it"), ("fail", "own trouble"), ("say_nothing", "one bool")]
 )
-def test_a_hook_that_does_not_handle_a_record_stops_its_partition(records: Harness, hook: str, said: str) -> None:
+def test_a_hook_that_does_not_handle_a_record_stops_its_partition(records: Harness, hook: str, result: str) -> None:
     topic = records.narrow_topic()
     records.write("east", topic, {0: AROUND_POISON})
     copy = records.copy(records.lease(topic, failures="hook", hook=HOOKS + hook)).to_the_end()
     [row] = copy.rows.values()
-    assert (row.stopped, row.position.offset, said in row.error) == (True, 300, True)
+    assert (row.stopped, row.position.offset, result in row.error) == (True, 300, True)
     assert contents(records.read("west", topic)) == numbered(300, since_ms=TODAY_MS)

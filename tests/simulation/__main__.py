@@ -48,16 +48,16 @@ def _verbose(made: Simulation, first: int, count: int) -> int:
 
 def _quick(simulate: Simulate, first: int, count: int) -> int:
     failed, seen = 0, Counter[str]()
-    began = told = time.monotonic()
+    began = printed = time.monotonic()
     for done, seed in enumerate(range(first, first + count), 1):
         try:
             seen.update(asdict(simulate(seed)))
         except Violation as error:
             failed += 1
             print(f"\nFAILED: {error}", *getattr(error, "__notes__", ()), f"commit {_commit()}", sep="\n")
-        if time.monotonic() - told > EVERY_S or done == count:
-            told = time.monotonic()
-            rate = (told - began) / done * 1000
+        if time.monotonic() - printed > EVERY_S or done == count:
+            printed = time.monotonic()
+            rate = (printed - began) / done * 1000
             found = ", ".join(f"{number} {what}" for what, number in seen.items() if what != "seed")
             print(f"\r{done} of {count} seeds, {failed} failed, {rate:.0f} ms each; {found} ", end="", flush=True)
     print()

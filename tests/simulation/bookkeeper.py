@@ -86,7 +86,7 @@ def walk(ensemble: Sequence[str], quorum: int, racks: Racks, start: int, pick: P
         if provisional[at] in fits:
             taken.append(provisional[at])
             continue
-        near = {racks.rack[provisional[(at + way * k) % size]] for k in range(1, need) for way in (-1, 1)}
+        near = {racks.rack[provisional[(at + direction * k) % size]] for k in range(1, need) for direction in (-1, 1)}
         last = racks.rack[taken[-1]] if taken else None
         apart = [b for b in fits if racks.rack[b] != last]
         options = [b for b in fits if need > 1 and racks.rack[b] not in near and b not in provisional]

@@ -156,7 +156,7 @@ class Checkers:
         self.approved: dict[int, int] = {}
         self.drops: dict[tuple[int, str], tuple[int, int]] = {}
         self.newest: dict[int, tuple[int, frozenset[str]]] = {}
-        self.marks_told: dict[int, int] = {}
+        self.mark_zxids: dict[int, int] = {}
         self.marks_written = 0
         self._bounds: dict[Any, set[Verdict]] = {}
 
@@ -187,10 +187,10 @@ class Checkers:
         self.was_writable = (self.was_writable - set(listed)) | self.writable
         self.attendance.judge(self.policy, self.clock_ms)
 
-    def told(self, marks: Rows) -> None:
+    def marks_arrived(self, marks: Rows) -> None:
         """Marks of a batch, just before Trueup processes them."""
         for ledger, zxid in zip(marks["ledger"].tolist(), marks["zxid"].tolist(), strict=True):
-            self.marks_told[ledger] = max(zxid, self.marks_told.get(ledger, -1))
+            self.mark_zxids[ledger] = max(zxid, self.mark_zxids.get(ledger, -1))
 
     def folded(self, arrived: Iterable[tuple[int, int, frozenset[str]]]) -> None:
         """Newest rows (ledger, mzxid, members) of one batch: the members that were observably dropped."""
@@ -229,7 +229,7 @@ class Checkers:
 
     def _others_mark(self, ledger: Ledger) -> None:
         mark = self.world.marks.get(ledger.id)
-        if mark and set(mark.authors) != {TRUEUP} and self.marks_told.get(ledger.id, -1) >= mark.zxid:
+        if mark and set(mark.authors) != {TRUEUP} and self.mark_zxids.get(ledger.id, -1) >= mark.zxid:
             raise Violation(f"ledger {ledger.id}: a mark of {mark.authors} that had been seen was written")
 
     def _refusing(self, ledger: Ledger) -> frozenset[str]:
@@ -237,8 +237,12 @@ class Checkers:
         registration and less than a week ago, so their process may still remember the ledger."""
         now_ms, found = self.world.now_ms, []
         for bookie in self.world.bookies.values():
-            zxid, told_ms = self.drops.get((ledger.id, bookie.id), (-1, 0))
-            if bookie.begun_zxid <= zxid and now_ms - told_ms < LEAST_REFUSAL_MS and bookie.refuses(ledger.id, now_ms):
+            zxid, dropped_ms = self.drops.get((ledger.id, bookie.id), (-1, 0))
+            if (
+                bookie.begun_zxid <= zxid
+                and now_ms - dropped_ms < LEAST_REFUSAL_MS
+                and bookie.refuses(ledger.id, now_ms)
+            ):
                 found.append(bookie.id)
         return frozenset(found)
 
@@ -306,10 +310,12 @@ class Checkers:
         if sum(counts.values()) != len(held):
             raise Violation(f"the API says {counts} of {len(held)} ledgers")
         if not placed.incomplete(judged=True):
-            said = {row.about["ledger"]: Verdict[row.verdict.upper()] for row in placed.findings(None, None, 1_000)[0]}
-            wrong = [i for i, verdicts in may.items() if said.get(i, Verdict.TRUE) not in verdicts]
+            result = {
+                row.about["ledger"]: Verdict[row.verdict.upper()] for row in placed.findings(None, None, 1_000)[0]
+            }
+            wrong = [i for i, verdicts in may.items() if result.get(i, Verdict.TRUE) not in verdicts]
             if len(wrong) > late:
-                raise Violation(f"the API lists {said}, {late} not judged, and {wrong} are otherwise: {may}")
+                raise Violation(f"the API lists {result}, {late} not judged, and {wrong} are otherwise: {may}")
 
     def _may(self, number: int, mzxid: int) -> frozenset[Verdict]:
         """Possible verdicts of a ledger; all of them if the captured version or the list of bookies is outdated."""
@@ -349,6 +355,6 @@ class Checkers:
         true = {i: m.version for i, m in self.world.marks.items()} | {
             i: self.world.marks[i].version if i in self.world.marks else -1 for i in self.world.locks
         }
-        said = dict(zip(marks["ledger"].tolist(), marks["version"].tolist(), strict=True))
-        if said != true:
-            raise Violation(f"marks and locks are {true}, the board says {said}")
+        result = dict(zip(marks["ledger"].tolist(), marks["version"].tolist(), strict=True))
+        if result != true:
+            raise Violation(f"marks and locks are {true}, the board says {result}")

@@ -213,7 +213,7 @@ class Simulation:
                 self.eyes.connect()
         elif self.rng.random() < 0.5:
             self.faults.cut = True
-            self.eyes.hear()
+            self.eyes.queue()
             self.eyes.cut()
         if self.rng.random() < 0.04:
             self._lose_checkpoint()
@@ -235,7 +235,7 @@ class Simulation:
         self.steps += 1
         self.world.advance(self.world.now_ms + ms)
         self.checkers.step()
-        self.eyes.hear()
+        self.eyes.queue()
         with self._crashes():
             if self.application is None:
                 self.checkers.restarted()
@@ -253,7 +253,7 @@ class Simulation:
 
     def _crashed(self) -> None:
         self.application = None
-        self.eyes.hear()
+        self.eyes.queue()
         self.eyes.cut()
         self.crashes += 1
         self.world.note("Trueup crashed")

@@ -96,13 +96,13 @@ class Eyes:
     def __init__(self, world: World, faults: Faults, topics: Topics, checkers: Checkers) -> None:
         self.world, self.faults, self.topics, self.checkers = world, faults, topics, checkers
         self.due: dict[tuple[str, int], int] = {}
-        self.said: dict[tuple[str, int], int] = {}
+        self.published_zxid: dict[tuple[str, int], int] = {}
         self.lost_ms: int | None = world.now_ms
         self.held: dict[int, int] = {}
-        self.tell: Callable[[Sequence[Sighting]], None] = lambda _: None
+        self.on_sightings: Callable[[Sequence[Sighting]], None] = lambda _: None
         self.published: Callable[[Sequence[Observation]], None] = lambda _: None
 
-    def hear(self) -> None:
+    def queue(self) -> None:
         """Queue the events; without a connection they are lost."""
         touched, self.world.touched = self.world.touched, {}
         if self.lost_ms is None:
@@ -121,7 +121,7 @@ class Eyes:
         self.lost_ms = None
         world = self.world
         self.due.clear()
-        for number in sorted(set(world.ledgers) | {i for kind, i in self.said if kind == "ledger"}):
+        for number in sorted(set(world.ledgers) | {i for kind, i in self.published_zxid if kind == "ledger"}):
             self.due["ledger", number] = world.now_ms
         for number in sorted(world.mark_zxid):
             self.due["mark", number] = world.now_ms
@@ -150,12 +150,12 @@ class Eyes:
     def _ledger(self, number: int) -> None:
         world, ledger = self.world, self.world.ledgers.get(number)
         zxid = ledger.mzxid if ledger else world.deleted[number]
-        if self.said.get(("ledger", number)) == zxid:
+        if self.published_zxid.get(("ledger", number)) == zxid:
             return
-        self.said["ledger", number] = zxid
-        said = columns(ledger, world.now_ms) if ledger else gone(number, zxid, world.now_ms)
-        self._publish(self.topics.ledgers, said)
-        value: Any = {"ledger": number, "state": int(said.state[0])}
+        self.published_zxid["ledger", number] = zxid
+        content = columns(ledger, world.now_ms) if ledger else gone(number, zxid, world.now_ms)
+        self._publish(self.topics.ledgers, content)
+        value: Any = {"ledger": number, "state": int(content.state[0])}
         self.published([Observation("ledgers", b"", value)])
         if ledger:
             self.held[number] = zxid
@@ -165,15 +165,15 @@ class Eyes:
     def _mark(self, number: int) -> None:
         world = self.world
         zxid = world.mark_zxid[number]
-        if self.said.get(("mark", number)) == zxid:
+        if self.published_zxid.get(("mark", number)) == zxid:
             return
-        self.said["mark", number] = zxid
+        self.published_zxid["mark", number] = zxid
         mark, locked = world.marks.get(number), number in world.locks
         values = (number, zxid, mark.ctime_ms if mark else -1, mark.version if mark else -1, locked)
         self._publish(self.topics.marks, np.array([values], MARK))
 
-    def _publish(self, topic: list[Any], said: Any) -> None:
-        topic.append(said)
+    def _publish(self, topic: list[Any], content: Any) -> None:
+        topic.append(content)
         while self.faults.happens(self.faults.again):
             topic.append(self.faults.rng.choice(topic[-6:]))
 
@@ -184,7 +184,7 @@ class Eyes:
             if b.cookie or b.state != "down"
         ]
         self.checkers.sighted(sightings)
-        self.tell(sightings)
+        self.on_sightings(sightings)
 
 
 class Hands:

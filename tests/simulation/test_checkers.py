@@ -41,8 +41,8 @@ def drifted(chosen: Callable[[Ledgers, Verdicts], Rows]) -> Callable[..., Verdic
     """A `judge` that also returns drifted for these rows."""
 
     def judged(ledgers: Ledgers, topology: Topology, *rest: Any) -> Verdicts:
-        said = judge(ledgers, topology, *rest)
-        return replace(said, verdict=np.where(chosen(ledgers, said), np.uint8(Verdict.DRIFTED), said.verdict))
+        result = judge(ledgers, topology, *rest)
+        return replace(result, verdict=np.where(chosen(ledgers, result), np.uint8(Verdict.DRIFTED), result.verdict))
 
     return judged
 
@@ -193,9 +193,9 @@ def test_a_policy_that_is_not_kept_is_caught(monkeypatch: pytest.MonkeyPatch, po
     "chosen",
     [
         lambda ledgers, _: ledgers.state == 1,
-        lambda _, said: said.verdict == Verdict.BLOCKED,
-        lambda _, said: said.verdict == Verdict.UNKNOWN,
-        lambda _, said: said.verdict == Verdict.TRUE,
+        lambda _, result: result.verdict == Verdict.BLOCKED,
+        lambda _, result: result.verdict == Verdict.UNKNOWN,
+        lambda _, result: result.verdict == Verdict.TRUE,
     ],
     ids=["open", "blocked", "unknown", "healthy"],
 )

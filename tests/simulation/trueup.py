@@ -113,7 +113,7 @@ class Application:
         self.judging.load()
         watched, workers = Watched(eyes, hands, self.judging), RepairWorkers(list, 0, clock)
         self.placed = PlacementReport(self.live, watched, self.keeper, self.reconciler, workers, clock)
-        eyes.tell, eyes.published = self.keeper.seen, self.judging.published
+        eyes.on_sightings, eyes.published = self.keeper.seen, self.judging.published
         if not faults.cut:
             eyes.connect()
 
@@ -163,7 +163,7 @@ class Application:
             row = self._bucket(number, stores, mine, marks[marks["ledger"] % BUCKETS == number], topology)
             rows += [row] if row else []
         self.faults.seam()
-        self.checkers.told(marks)
+        self.checkers.marks_arrived(marks)
         self.reconciler.batch(Frame(rows), 0)
         self.faults.seam()
         self.checkers.folded(_members(ledgers))

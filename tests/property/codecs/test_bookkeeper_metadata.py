@@ -97,11 +97,11 @@ def test_many_at_once_are_the_same_as_one_by_one(drawn: list[tuple[LedgerRecord,
 def test_columns_and_records_agree(drawn: list[tuple[LedgerRecord, int]]) -> None:
     batch = together([(record, metadata.encode(record, version)) for record, version in drawn])
     rows = batch.ledgers
-    told = [
+    reported = [
         (int(rows.ledger[at]), int(rows.state[at]), int(rows.quorum[at]), rows.ensembles(at), int(rows.entries[at]))
         for at in range(len(rows))
     ]
-    assert told == [
+    assert reported == [
         (r["ledger"], r["state"], r["quorum"], [f["bookies"] for f in r["fragments"]], metadata.entries(r))
         for r in batch.records()
     ]

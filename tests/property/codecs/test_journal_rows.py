@@ -41,8 +41,8 @@ def _plain(rows: Any) -> list[Any]:
 @given(MARKS)
 def test_marks_read_as_their_records(records: list[dict[str, Any]]) -> None:
     found = mark_rows([encode("marks", record) for record in records])
-    told = [(r["ledger"], r["zxid"], r["ctime_ms"], r["version"], int(bool(r["locked_by"]))) for r in records]
-    assert found.tolist() == told
+    reported = [(r["ledger"], r["zxid"], r["ctime_ms"], r["version"], int(bool(r["locked_by"]))) for r in records]
+    assert found.tolist() == reported
 
 
 @given(ledgers(), st.data())

@@ -64,9 +64,9 @@ def test_the_way_back_passes_over_nothing_unread(steps, start, offset):
 @given(steps, starts, st.data())
 def test_order_and_repetition_of_reports_change_nothing(steps, start, data):
     runs, _, until = history(steps, start)
-    told = data.draw(st.permutations(runs + runs[::2]))
+    reported = data.draw(st.permutations(runs + runs[::2]))
     found = OffsetMap()
-    for run in told:
+    for run in reported:
         found = found.extend([run], until, start[0])
     assert list(found) == list(OffsetMap().extend(runs, until, start[0]))
 
@@ -106,9 +106,9 @@ def test_maps_that_grow_out_of_one_another_do_not_disturb_each_other(steps, star
 def test_a_changed_part_differs_from_that_in_the_journal(steps, start, before):
     found = made(steps, start)[0].prune(before)
     grown = found.extend([(found.until + 5, found.until + 500, 1)], found.until + 6)
-    told = {record["part"]: digest(record) for record in found.records()}
-    changed = {part for part, made in grown.digests().items() if told.get(part) != made}
-    assert (found.digests(), changed) == (told, {HEAD, *list(grown.digests())[-1:]})
+    reported = {record["part"]: digest(record) for record in found.records()}
+    changed = {part for part, made in grown.digests().items() if reported.get(part) != made}
+    assert (found.digests(), changed) == (reported, {HEAD, *list(grown.digests())[-1:]})
 
 
 rows = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30), st.integers(1, 6)), max_size=8)
@@ -138,7 +138,7 @@ FORGETS = {"forget", "forget all but the last"}
 def both_ways(moves):
     """Two clusters with one topic and links in both directions: logs of (origin, number), one map per direction."""
     logs, maps, at = {"a": [], "b": []}, {"a": OffsetMap(), "b": OffsetMap()}, {"a": 0, "b": 0}
-    untold = {"a": [], "b": []}
+    unreported = {"a": [], "b": []}
     for what, side, count in moves:
         other = "b" if side == "a" else "a"
         if what == "write":
@@ -146,16 +146,18 @@ def both_ways(moves):
             continue
         for record in logs[side][at[side] :][:count]:
             if record[0] == side:
-                untold[side].append((at[side], len(logs[other]), 1))
+                unreported[side].append((at[side], len(logs[other]), 1))
                 logs[other].append(record)
             at[side] += 1
         if what in FORGETS | {"report"}:
-            told = {"report": untold[side], "forget": untold[side][::2], "forget all but the last": untold[side][-1:]}[
-                what
-            ]
-            whole = len(told) == len(untold[side])
-            maps[side] = maps[side].extend(told, at[side], 0, len(logs[other]), whole)
-            untold[side] = []
+            reported = {
+                "report": unreported[side],
+                "forget": unreported[side][::2],
+                "forget all but the last": unreported[side][-1:],
+            }[what]
+            whole = len(reported) == len(unreported[side])
+            maps[side] = maps[side].extend(reported, at[side], 0, len(logs[other]), whole)
+            unreported[side] = []
     return logs, maps
 
 

@@ -109,9 +109,9 @@ def test_damage_is_nothing_but_unreadable(drawn: Any, codec: int | None, at: int
     st.integers(-(2**31), 2**31 - 1),
 )
 def test_a_header_that_lies_about_the_size_is_refused(codec: int, message: bytes, size: int) -> None:
-    told = messages.Wrapper(compressionType=codec, uncompressedSize=len(message)).SerializeToString()
+    reported = messages.Wrapper(compressionType=codec, uncompressedSize=len(message)).SerializeToString()
     lied = messages.Wrapper(compressionType=codec, uncompressedSize=size).SerializeToString()
-    body = compressed.closed(message, codec)[6 + len(told) :]
+    body = compressed.closed(message, codec)[6 + len(reported) :]
     data = b"\x47\x78" + len(lied).to_bytes(4, "big") + lied + body
     if size == len(message):
         assert compressed.opened(data, WHERE)[0] == message

@@ -44,7 +44,7 @@ def node_table(at: int, row: tuple[int, str, OwnerStatus, set[int]]) -> Table:
     return nodes_of([Pointers(path, OWNERS[owner], name, status, at, at, 1, tuple(sorted(listed)))])
 
 
-def said(rows: np.ndarray, names: tuple[str, ...]) -> list[tuple[object, ...]]:
+def verdicts_of(rows: np.ndarray, names: tuple[str, ...]) -> list[tuple[object, ...]]:
     return [(*(row[n].item() for n in ("ledger", "version", "rule", "verdict")), names[row["owner"]]) for row in rows]
 
 
@@ -65,8 +65,8 @@ def test_portions_change_nothing(made: list[tuple[object, ...]], portion: int) -
     every = newest_ledgers(joined([NO_LEDGERS, *ledgers]))
     there = Table(every.rows[every.rows["state"] != LedgerState.GONE], every.names)
     known = newest_nodes(joined([NO_NODES, *nodes]))
-    wanted = said(judge(there, known), (*there.names, *known.names))
-    assert said(found.rows, found.names) == wanted
+    wanted = verdicts_of(judge(there, known), (*there.names, *known.names))
+    assert verdicts_of(found.rows, found.names) == wanted
 
 
 @given(steps)

@@ -22,7 +22,7 @@ def ring(n):
 
 
 def both_ways(pairs, forward=True):
-    return links([way for a, b in pairs for way in ((a, b), (b, a))], forward)
+    return links([direction for a, b in pairs for direction in ((a, b), (b, a))], forward)
 
 
 def chain(n):

@@ -53,8 +53,8 @@ class Shelf:
     def head(self, key: str) -> Head | None:
         self.fails(Retry)
         found = self.world.objects.get(key)
-        said = {"managedledgername": found.owner, "pulsarclustername": CLUSTER} if found else {}
-        return Head(5, found.written_ms, "x", said) if found else None
+        result = {"managedledgername": found.owner, "pulsarclustername": CLUSTER} if found else {}
+        return Head(5, found.written_ms, "x", result) if found else None
 
     def delete(self, keys: Sequence[str]) -> list[str]:
         for key in keys:
@@ -75,8 +75,8 @@ class Shelf:
         for owner, node in self.world.nodes.items():
             if any(copied.pair == found[0] for copied in node.copies.values()):
                 raise Violation(f"object {key} is in use by {owner} and was deleted")
-        told = self.records.get(ledger_key(found[0].ledger))
-        if told is None or told["stage"] != "deleting" or not told["approved"]:
+        marker = self.records.get(ledger_key(found[0].ledger))
+        if marker is None or marker["stage"] != "deleting" or not marker["approved"]:
             raise Violation(f"object {key} was deleted and nobody said yes")
         self.world.log.append(f"{self.world.now_ms} {key}: deleted by Trueup")
 

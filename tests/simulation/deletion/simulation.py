@@ -41,7 +41,7 @@ class Crash(BaseException):
     """Crash of the application."""
 
 
-class Told(NamedTuple):
+class JournalRecord(NamedTuple):
     """A record as read from the journal."""
 
     key: bytes
@@ -66,8 +66,8 @@ class Journal:
         if fails:
             raise Retry("the journal", f"{taken} of {len(records)} taken", "again")
 
-    def read(self, _what: str) -> list[Told]:
-        return [Told(key, value) for key, value in self.records.items()]
+    def read(self, _what: str) -> list[JournalRecord]:
+        return [JournalRecord(key, value) for key, value in self.records.items()]
 
 
 class Connector:
@@ -117,7 +117,7 @@ class Connector:
             return DeletionResult(number, "unknown" if lost else "gone", "")
         if not self.holds(marker, read):
             return DeletionResult(number, "unknown" if lost else "refused", "what was read is another version")
-        self.carry_out(marker)
+        self.execute(marker)
         self.maybe_dies()
         return DeletionResult(number, "unknown" if lost else "deleted", "")
 
@@ -161,7 +161,7 @@ class Connector:
     def unchanged(self, marker: Deletion) -> bool:
         return self.world.ledgers[marker.ledger].version == marker.version
 
-    def carry_out(self, marker: Deletion) -> None:
+    def execute(self, marker: Deletion) -> None:
         """Delete the ledger, even if that is a violation."""
         world, number = self.world, marker.ledger
         copies = [node.copies[number] for node in world.nodes.values() if number in node.copies]
@@ -176,16 +176,16 @@ class Connector:
             raise Violation(f"ledger {number} was deleted and its owner lists no later one")
         if world.ledgers[number].version != marker.version:
             raise Violation(f"ledger {number} was deleted at another version than was decided on")
-        told = self.journal.records.get(ledger_key(number))
-        if told is None or told["stage"] != DeletionStage.DELETING:
+        recorded = self.journal.records.get(ledger_key(number))
+        if recorded is None or recorded["stage"] != DeletionStage.DELETING:
             raise Violation(f"ledger {number} was deleted and the journal does not say that it was ordered")
         del world.ledgers[number]
-        world.told(number, "deleted by Trueup")
+        world.note_change(number, "deleted by Trueup")
         self.deleted.append(number)
 
     def held(self, asked: Mapping[int, Sequence[str]]) -> dict[int, dict[str, str]]:
         self.maybe_dies()
-        return {i: {b: said for b in bookies if (said := self.answer(b, i))} for i, bookies in asked.items()}
+        return {i: {b: result for b in bookies if (result := self.answer(b, i))} for i, bookies in asked.items()}
 
     def answer(self, bookie: str, number: int) -> str:
         """The bookie's response that prevents confirmation of a deletion."""
@@ -232,8 +232,8 @@ class Simulation:
         self.policy = DeletionSettings(
             owners="pulsar", instance="x", mode="enforce", grace_s=GRACE_S, confirm_s=1, retry_s=1, missing_s=0
         )
-        self.said = Journal(self.random)
-        self.shelf = Shelf(self.world, self.said.records, self.random)
+        self.object_journal = Journal(self.random)
+        self.shelf = Shelf(self.world, self.object_journal.records, self.random)
         self.ends: dict[str, int] = {}
         self.crashes = 0
         self.markers, self.strays = self._begin(), self._begin_strays()
@@ -241,7 +241,7 @@ class Simulation:
     def _begin_strays(self) -> OrphanObjects:
         made = self.parts.strays(
             {"shelf": self.shelf}, {"shelf": StoreSettings("shelf", cluster=CLUSTER, list_s=1)},  # type: ignore[dict-item]
-            self.parts.asked(self.world, self.shelf), self.said, lambda: self.policy,  # type: ignore[arg-type]
+            self.parts.asked(self.world, self.shelf), self.object_journal, lambda: self.policy,  # type: ignore[arg-type]
             lambda *_: None, lambda: self.world.now_ms,
         )  # fmt: skip
         made.load()
@@ -289,7 +289,7 @@ class Simulation:
         self.world.now_ms += self.random.choice((10, 500, 3_000, 40_000))
         if self.random.random() < 0.6:
             self._feed(self.markers)
-        self._turn()
+        self._reconcile()
         self._approve()
 
     def _approve(self) -> None:
@@ -304,7 +304,7 @@ class Simulation:
         if not self.connector.calm and self.random.random() < 0.05:
             self.strays = self._begin_strays()
 
-    def _turn(self) -> None:
+    def _reconcile(self) -> None:
         before, acting = dict(self.markers.markers), self.markers
         try:
             self.markers.reconcile()
@@ -315,9 +315,11 @@ class Simulation:
 
     def _check(self, acting: DeletionReconciler, before: Mapping[int, Deletion]) -> None:
         """The reported stage is correct: gone after the metadata were deleted, confirmed after no copy is left."""
-        told = {int.from_bytes(key, "big"): value for key, value in self.journal.records.items() if value is not None}
-        if acting is self.markers and not acting.blocked_reason and told.keys() != acting.markers.keys():
-            raise Violation(f"the journal knows {sorted(told)} and the application {sorted(acting.markers)}")
+        recorded = {
+            int.from_bytes(key, "big"): value for key, value in self.journal.records.items() if value is not None
+        }
+        if acting is self.markers and not acting.blocked_reason and recorded.keys() != acting.markers.keys():
+            raise Violation(f"the journal knows {sorted(recorded)} and the application {sorted(acting.markers)}")
         for entry in acting.history.rows():
             if entry.outcome == DeletionStage.GONE and entry.ledger in self.world.ledgers:
                 raise Violation(f"ledger {entry.ledger} is said to be gone and is there")
@@ -373,7 +375,7 @@ class Simulation:
     def _settle(self) -> None:
         """Without further changes and faults: unreferenced ledgers are deleted everywhere, ledgers in use exist."""
         world, self.policy = self.world, replace(self.policy, paused=False)
-        self.connector.calm = self.journal.calm = self.shelf.calm = self.said.calm = True
+        self.connector.calm = self.journal.calm = self.shelf.calm = self.object_journal.calm = True
         world.down.clear()
         for owner in OWNERS:
             world.list_it(owner)
@@ -382,7 +384,7 @@ class Simulation:
             for bookie in BOOKIES:
                 world.held[bookie] &= set(world.ledgers)
             self._feed(self.markers)
-            self._turn()
+            self._reconcile()
             self._approve()
         self._settled_objects()
         wanted = dict(self._unreferenced())
@@ -413,12 +415,12 @@ class Simulation:
             pair = pair_of(key)
             assert pair is not None
             owner = self.world.objects[key].owner if key in self.world.objects else self._lister(pair[0].ledger)
-            told = {
+            recorded = {
                 int(row["ledger"]): LEAK_RULES[int(row["rule"])].id for row, _, _ in self.strays.markers.forgotten()
             }
             # Objects beside a lost copy may be the only data left.
-            stays = owner not in self.world.nodes or told.get(pair[0].ledger) == LOST
-            if pair[0] not in used and not (stays and pair[0].ledger in told):
+            stays = owner not in self.world.nodes or recorded.get(pair[0].ledger) == LOST
+            if pair[0] not in used and not (stays and pair[0].ledger in recorded):
                 raise Violation(f"object {key} of {owner} is forgotten and never deleted")
 
     def _lister(self, ledger: int) -> str:

@@ -77,8 +77,8 @@ class Deaf(Connector):
     """Treats a bookie without a response as one without the ledger."""
 
     def answer(self, bookie: str, number: int) -> str:
-        said = super().answer(bookie, number)
-        return "" if said == "silent" else said
+        stale = super().answer(bookie, number)
+        return "" if stale == "silent" else stale
 
 
 class Late(DeletionReconciler):
@@ -212,18 +212,18 @@ class DataAlone(Connector):
 class Stale(Asked):
     """Queries owners now and then, and uses outdated results in between."""
 
-    said: Referenced | None = None
-    turns = 0
+    stale: Referenced | None = None
+    calls = 0
 
     def referenced(self) -> Referenced:
-        self.turns += 1
-        if self.said is None or self.turns % 8 == 0:
-            self.said = super().referenced()
-        return self.said
+        self.calls += 1
+        if self.stale is None or self.calls % 8 == 0:
+            self.stale = super().referenced()
+        return self.stale
 
     def nodes(self, owner: str) -> list[Pointers]:
-        said = self.said or super().referenced()
-        copies = tuple(copy for copy in said.copies.values() if said.listed.get(copy.pair.ledger) == owner)
+        stale = self.stale or super().referenced()
+        copies = tuple(copy for copy in stale.copies.values() if stale.listed.get(copy.pair.ledger) == owner)
         return [Pointers(owner, owner, "", OwnerStatus.READABLE, 1, 1, 1, copies=copies)]
 
 

@@ -145,7 +145,7 @@ class World:
         remade, listed = (lambda: self.drop_topic(owner)), (lambda: self.put_back(owner, number))
         self.random.choices((self.step, listed, lambda: self._close(number), remade), weights=(6, 3, 3, 1))[0]()
 
-    def told(self, key: int | str, what: str) -> None:
+    def note_change(self, key: int | str, what: str) -> None:
         self.zxid += 1
         self.changed.append(key)
         self.log.append(f"{self.now_ms} {key}: {what}")
@@ -158,7 +158,7 @@ class World:
             return self._write(owner, [])
         number = len(self.ever)
         bookies = tuple(self.random.sample(BOOKIES, 2))
-        self.told(number, f"created for {owner}")
+        self.note_change(number, f"created for {owner}")
         self.ledgers[number] = Ledger(owner, 0, False, 0, bookies, self.zxid)
         self.ever[number] = bookies
         for bookie in bookies:
@@ -179,12 +179,12 @@ class World:
     def _close(self, number: int) -> None:
         ledger = self.ledgers.get(number)
         if ledger is not None and not ledger.closed:
-            self.told(number, "closed")
+            self.note_change(number, "closed")
             ledger.closed, ledger.version, ledger.zxid = True, ledger.version + 1, self.zxid
 
     def _write(self, owner: str, listed: list[int]) -> None:
         node = self.nodes[owner]
-        self.told(owner, f"lists {listed}")
+        self.note_change(owner, f"lists {listed}")
         node.listed, node.version, node.zxid = listed, node.version + 1, self.zxid
 
     def trim(self, owner: str) -> None:
@@ -225,7 +225,7 @@ class World:
                 self.delete(number)
         del self.nodes[owner]
         self.created.pop(owner, None)
-        self.told(owner, "deleted")
+        self.note_change(owner, "deleted")
         if self.random.random() < 0.7:
             self.create(owner)
 
@@ -257,7 +257,7 @@ class World:
 
     def delete(self, number: int) -> None:
         if self.ledgers.pop(number, None) is not None:
-            self.told(number, "deleted by its owner")
+            self.note_change(number, "deleted by its owner")
 
     def listed(self, owner: str) -> list[int]:
         node = self.nodes.get(owner)

@@ -92,7 +92,7 @@ HEAD_READ, HEAD_LAC, HEAD_INFO = "0a06080310011801", "0a06080310071801", "0a0608
 
 def test_one_entry_is_asked_for_without_flag_or_key(peer: Peer, calls: Callable[[], Calls]) -> None:
     peer.answers(19, HEAD_READ + "1000" + "a2060b" + "08001007" + "1803" + "2203616263")
-    assert (calls().read(7, 3), peer.heard()) == (
+    assert (calls().read(7, 3), peer.received()) == (
         LocatedEntries(Code.OK, b"abc"),
         "0000000f" + HEAD_READ + "a2060408071003",
     )
@@ -126,12 +126,12 @@ def test_an_answer_that_is_no_message(peer: Peer, calls: Callable[[], Calls]) ->
 
 def test_what_proves_how_far_a_ledger_is_confirmed(peer: Peer, calls: Callable[[], Calls]) -> None:
     peer.answers(17, HEAD_LAC + "1000" + "c2060a" + "08001007" + "1a0161" + "220162")
-    assert (calls().lac(7), peer.heard()) == (Lac(b"a", b"b"), "0000000d" + HEAD_LAC + "c206020807")
+    assert (calls().lac(7), peer.received()) == (Lac(b"a", b"b"), "0000000d" + HEAD_LAC + "c206020807")
 
 
 def test_how_full_a_bookie_is(peer: Peer, calls: Callable[[], Calls]) -> None:
     peer.answers(17, HEAD_INFO + "1000" + "ca0606" + "0800" + "1064" + "1828")
-    assert (calls().room(), peer.heard()) == (Room(100, 40), "0000000d" + HEAD_INFO + "ca06020803")
+    assert (calls().room(), peer.received()) == (Room(100, 40), "0000000d" + HEAD_INFO + "ca06020803")
 
 
 def test_single_reads_in_bulk_carry_no_flags(peer: Peer, reads: Reads) -> None:
@@ -143,7 +143,7 @@ def test_single_reads_in_bulk_carry_no_flags(peer: Peer, reads: Reads) -> None:
     )
     found = [(entry, code, bytes(stored)) for entry, code, stored in reads.some(7, [3, 4])]
     asked = [f"00000014{head}0000000000000007{entry:016x}" for entry in (3, 4)]
-    assert (found, peer.heard()) == ([(3, Code.OK, b"ab"), (4, Code.NO_ENTRY, b"")], "".join(asked))
+    assert (found, peer.received()) == ([(3, Code.OK, b"ab"), (4, Code.NO_ENTRY, b"")], "".join(asked))
 
 
 BATCH = "0000002802070000000000000000000700000000000000030000000000000001000000030000000000400000"
@@ -153,7 +153,7 @@ BATCH_HEAD = "0207000000000000000000000000000700000000000000030000000000000001"
 def test_a_batch_is_cut_into_entries(peer: Peer, reads: Reads) -> None:
     peer.answers(44, BATCH_HEAD + "000000026162" + "00000000" + "0000000163")
     found = [(entry, bytes(stored)) for entry, stored in reads.run(7, 3, 5)]
-    assert (found, peer.heard()) == ([(3, b"ab"), (4, b""), (5, b"c")], BATCH)
+    assert (found, peer.received()) == ([(3, b"ab"), (4, b""), (5, b"c")], BATCH)
 
 
 @pytest.mark.parametrize("rest", ["", "0000", "000000036162", "ffffffff"])

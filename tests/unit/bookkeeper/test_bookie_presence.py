@@ -27,7 +27,7 @@ def peer() -> Iterator[Peer]:
     made.close()
 
 
-def said(question: int, code: str) -> str:
+def response(question: int, code: str) -> str:
     """A response to this request: header (version 3, READ_ENTRY, txnId), status."""
     return f"0a060803100118{question:02x}10{code}"
 
@@ -52,24 +52,24 @@ def ask(peer: Peer, *ledgers: int) -> tuple[dict[int, PresenceAnswer], dict[int,
     ],
 )
 def test_only_no_such_ledger_means_gone(peer: Peer, code: str, answer: PresenceAnswer) -> None:
-    peer.answers(QUESTION, said(1, code))
+    peer.answers(QUESTION, response(1, code))
     assert ask(peer, 7)[0] == {7: answer}
 
 
 def test_an_inconclusive_response_is_the_reason(peer: Peer) -> None:
-    peer.answers(QUESTION, said(1, "fb03"))
+    peer.answers(QUESTION, response(1, "fb03"))
     assert ask(peer, 7)[1] == {7: "it responded with UNKNOWN_STATE"}
 
 
 def test_what_was_answered_before_it_hung_up_counts(peer: Peer) -> None:
-    peer.answers(3 * QUESTION, said(1, "9203"), said(3, "00"))
+    peer.answers(3 * QUESTION, response(1, "9203"), response(3, "00"))
     found, reasons = ask(peer, 7, 8, 9)
     assert (found, list(reasons)) == ({7: GONE, 8: SILENT, 9: HELD}, [8])
     assert "found it closed the connection" in reasons[8]
 
 
 def test_a_response_without_a_request_is_not_accepted(peer: Peer) -> None:
-    peer.answers(QUESTION, said(5, "9203"))
+    peer.answers(QUESTION, response(5, "9203"))
     assert ask(peer, 7)[0] == {7: SILENT}
 
 

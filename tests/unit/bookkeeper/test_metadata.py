@@ -217,10 +217,10 @@ def test_no_damage_makes_an_error_quote_the_password() -> None:
     wrong = 0
     for data in mutated(seeds, 2_000, "password"):
         try:
-            said = str(decode(data, WHERE))
+            result = str(decode(data, WHERE))
         except BadBytes as error:
-            said, wrong = f"{error}", wrong + 1
-        assert not [at for at in range(5) if PASSWORD[at : at + 4].decode() in said], said
+            result, wrong = f"{error}", wrong + 1
+        assert not [at for at in range(5) if PASSWORD[at : at + 4].decode() in result], result
     assert wrong > 500
 
 

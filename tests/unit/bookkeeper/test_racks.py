@@ -62,8 +62,8 @@ def test_without_a_map_nothing_is_known() -> None:
 
 def test_a_table_knows_ids_hosts_and_addresses() -> None:
     table = Static({"127.0.0.1:3181": "/a", "127.0.0.2": "/b/", "bk": "c", "127.0.0.9": "/d"})
-    told = table.resolve([*BOOKIES, "bk", "other", "bk-9"], {"bk-9": "127.0.0.9"})
-    assert list(told.values()) == ["/a", "/b", "", None, "/d"]
+    reported = table.resolve([*BOOKIES, "bk", "other", "bk-9"], {"bk-9": "127.0.0.9"})
+    assert list(reported.values()) == ["/a", "/b", "", None, "/d"]
 
 
 def script(tmp_path: Path, body: str) -> Path:
@@ -82,8 +82,8 @@ def calls(tmp_path: Path) -> list[str]:
 
 def test_a_script_is_asked_by_address(tmp_path: Path) -> None:
     racks = Script(script(tmp_path, PER_ADDRESS))
-    told = racks.resolve([*BOOKIES, "bk"], {"bk": "127.0.0.2"})
-    assert (told, calls(tmp_path)) == (
+    reported = racks.resolve([*BOOKIES, "bk"], {"bk": "127.0.0.2"})
+    assert (reported, calls(tmp_path)) == (
         {"127.0.0.1:3181": "/r1", "127.0.0.2:3181": "/r2", "bk": "/r2"},
         ["", "127.0.0.1 127.0.0.2"],
     )
@@ -104,8 +104,8 @@ def test_a_script_gets_a_hundred_addresses_at_most(tmp_path: Path) -> None:
 
 def test_one_address_that_a_script_fails_on_does_not_take_others_along(tmp_path: Path) -> None:
     racks = Script(script(tmp_path, PER_ADDRESS))
-    told = racks.resolve([*BOOKIES, "127.0.0.9:3181"])
-    assert list(told.values()) == ["/r1", "/r2", None]
+    reported = racks.resolve([*BOOKIES, "127.0.0.9:3181"])
+    assert list(reported.values()) == ["/r1", "/r2", None]
 
 
 def test_a_script_that_fails_later_keeps_its_last_racks(tmp_path: Path) -> None:
@@ -130,8 +130,8 @@ def test_a_script_with_the_wrong_number_of_words_gives_no_racks(tmp_path: Path) 
 )
 def test_problems_of_a_script_are_reported(tmp_path: Path, body: str, problem: str) -> None:
     racks = Script(script(tmp_path, f"[ $# = 0 ] || {{ {body}; }}"))
-    found, told = racks.locations(["127.0.0.1", "127.0.0.2"])
-    assert (found, problem in told) == ({}, True)
+    found, reported = racks.locations(["127.0.0.1", "127.0.0.2"])
+    assert (found, problem in reported) == ({}, True)
 
 
 def _ended(pid: int) -> bool:
@@ -144,10 +144,10 @@ def _ended(pid: int) -> bool:
 def test_a_script_that_hangs_is_ended_with_all_that_it_started_and_asked_once(tmp_path: Path) -> None:
     body = f"[ $# = 0 ] || {{ sleep 600 & echo $! > {tmp_path}/child; wait; }}"
     racks = Script(script(tmp_path, body), most=2, limit_s=0.2)
-    told = racks.locations([f"127.0.0.{number}" for number in range(1, 9)])
+    reported = racks.locations([f"127.0.0.{number}" for number in range(1, 9)])
     child = int((tmp_path / "child").read_text())
     wait_until(lambda: _ended(child), 30.0, "the end of what the script started")
-    assert (told, len(calls(tmp_path))) == (({}, "a time-out after 0.2 s"), 2)
+    assert (reported, len(calls(tmp_path))) == (({}, "a time-out after 0.2 s"), 2)
 
 
 @pytest.mark.parametrize("body", ["exit 1", "kill -9 $$"])
@@ -168,10 +168,10 @@ PULSAR = b"""{"default": {"127.0.0.1:3181": {"rack": "r1", "hostname": "a"}, "bk
 def test_pulsars_znode_is_known_by_id_and_host() -> None:
     racks = PulsarRacks()
     racks.load(PULSAR)
-    told = racks.resolve(
+    reported = racks.resolve(
         ["127.0.0.1:3181", "x", "127.0.0.3:3181", "127.0.0.4:3181", "127.0.0.5:3181", "other:1"], {"x": "bk-2"}
     )
-    assert list(told.values()) == ["/r1", "/r2", None, None, None, None]
+    assert list(reported.values()) == ["/r1", "/r2", None, None, None, None]
 
 
 DEEP = [b"[" * 200_000, b'{"g":' * 200_000]

@@ -366,8 +366,8 @@ class FakeEngine:
 
     def approve(self, ids: list[str] | None) -> list[dict[str, Any]]:
         rows = {row["id"]: row for row in self.plan() if row["stage"] == "awaiting approval"}
-        if strange := sorted(set(ids or []) - set(rows)):
-            raise Refused("ids of the current plan", ", ".join(strange), "run `trueup plan` again")
+        if invalid := sorted(set(ids or []) - set(rows)):
+            raise Refused("ids of the current plan", ", ".join(invalid), "run `trueup plan` again")
         chosen = [rows[i] for i in (rows if ids is None else ids)]
         self.approved += [row["id"] for row in chosen]
         return chosen

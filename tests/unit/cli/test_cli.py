@@ -17,13 +17,13 @@ from trueup.streams.terminal.out import Column
 from trueup.streams.web.api import create_app, serve
 
 
-class Said(NamedTuple):
+class CommandResult(NamedTuple):
     code: int
     out: str
     err: str
 
 
-Run = Callable[..., Said]
+Run = Callable[..., CommandResult]
 
 
 @pytest.fixture
@@ -37,22 +37,22 @@ def run(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     monkeypatch.delenv("COLUMNS", raising=False)
     monkeypatch.setenv("TRUEUP_API", f"http://127.0.0.1:{server.port}")
 
-    def command(*words: str) -> Said:
+    def command(*words: str) -> CommandResult:
         code = invoke(words)
-        return Said(code, *capsys.readouterr())
+        return CommandResult(code, *capsys.readouterr())
 
     yield command
     server.stop()
 
 
-def rows(said: Said) -> list[list[str]]:
+def rows(done: CommandResult) -> list[list[str]]:
     """The lines of a table, split into words."""
-    return [line.split() for line in said.out.splitlines()]
+    return [line.split() for line in done.out.splitlines()]
 
 
 def test_status_shows_why_it_is_not_healthy(run: Run) -> None:
-    said = run("status")
-    assert (said.code, said.out.splitlines()[:2]) == (
+    done = run("status")
+    assert (done.code, done.out.splitlines()[:2]) == (
         1,
         ["Needs attention", "  - 17 ledgers drifted, the oldest for 4m"],
     )
@@ -95,13 +95,13 @@ def test_findings_of_one_rule_by_its_short_name(run: Run) -> None:
 
 
 def test_an_unknown_rule_is_a_usage_error(run: Run) -> None:
-    said = run("get", "findings", "--rule", "nope")
-    assert (said.code, "expected rule to be one of" in said.err) == (2, True)
+    done = run("get", "findings", "--rule", "nope")
+    assert (done.code, "expected rule to be one of" in done.err) == (2, True)
 
 
 def test_an_empty_list_of_findings_is_shown_as_such(run: Run) -> None:
-    said = run("get", "findings", "--rule", "default-rack")
-    assert (said.code, said.out.startswith("No findings")) == (0, True)
+    done = run("get", "findings", "--rule", "default-rack")
+    assert (done.code, done.out.startswith("No findings")) == (0, True)
 
 
 def test_ledgers_are_those_that_are_not_true(run: Run, engine: FakeEngine) -> None:
@@ -121,8 +121,8 @@ def test_a_list_that_may_be_incomplete_is_marked(
     run: Run, engine: FakeEngine, words: tuple[str, ...], noun: str
 ) -> None:
     engine.lacking[noun] = "6 of 6 ledgers are not judged yet"
-    said = run(*words)
-    assert (said.code, said.out.splitlines()[-1]) == (
+    done = run(*words)
+    assert (done.code, done.out.splitlines()[-1]) == (
         6, "This list may be incomplete: 6 of 6 ledgers are not judged yet",
     )  # fmt: skip
 
@@ -132,8 +132,8 @@ def test_no_script_takes_a_list_that_may_be_incomplete_for_the_whole(
     run: Run, engine: FakeEngine, words: tuple[str, ...], noun: str
 ) -> None:
     engine.lacking[noun] = "6 of 6 ledgers are not judged yet"
-    said = run(*words, "-o", "json")
-    assert (said.code, json.loads(said.out)["incomplete"]) == (6, "6 of 6 ledgers are not judged yet")
+    done = run(*words, "-o", "json")
+    assert (done.code, json.loads(done.out)["incomplete"]) == (6, "6 of 6 ledgers are not judged yet")
 
 
 def test_an_empty_list_that_may_be_incomplete_does_not_reassure(run: Run, engine: FakeEngine) -> None:
@@ -148,8 +148,8 @@ def test_a_truncated_list_shows_the_total(run: Run, engine: FakeEngine) -> None:
 
 def test_a_list_that_is_cut_stays_an_array_in_json(run: Run, engine: FakeEngine) -> None:
     engine.judged = [engine.judged[0] | {"ledger": ledger} for ledger in range(1_026)]
-    said = run("get", "findings", "-o", "json")
-    assert (len(json.loads(said.out)), json.loads(said.err)) == (100, {"shown": 100, "total": 1026})
+    done = run("get", "findings", "-o", "json")
+    assert (len(json.loads(done.out)), json.loads(done.err)) == (100, {"shown": 100, "total": 1026})
 
 
 @pytest.mark.parametrize(("waits", "code"), [(12, 0), (13, 1)])
@@ -213,10 +213,10 @@ def test_nothing_in_json_is_an_empty_list(run: Run, engine: FakeEngine) -> None:
 
 
 def test_describe_shows_evidence_and_what_would_change_it(run: Run) -> None:
-    said = run("describe", "ledger", "21").out
+    done = run("describe", "ledger", "21").out
     wanted = ["placement.lost-member", "127.0.0.5:3181  /rack2  lost", "window 127.0.0.1:3181 127.0.0.5:3181: /rack1",
               "every attempt succeeds", "the return of 127.0.0.5:3181", "ours, held by ar1"]  # fmt: skip
-    assert [words for words in wanted if words not in said] == []
+    assert [words for words in wanted if words not in done] == []
 
 
 def test_describe_shows_a_window_once(run: Run) -> None:
@@ -224,8 +224,8 @@ def test_describe_shows_a_window_once(run: Run) -> None:
 
 
 def test_describe_a_ledger_that_is_not_there(run: Run) -> None:
-    said = run("describe", "ledger", "5")
-    assert (said.code, said.out, said.err.splitlines()[0]) == (5, "", "error:  expected a ledger 5")
+    done = run("describe", "ledger", "5")
+    assert (done.code, done.out, done.err.splitlines()[0]) == (5, "", "error:  expected a ledger 5")
 
 
 def test_describe_demands_a_number(run: Run) -> None:
@@ -233,8 +233,8 @@ def test_describe_demands_a_number(run: Run) -> None:
 
 
 def test_plan_exits_with_three_when_it_holds_changes(run: Run) -> None:
-    said = run("plan")
-    assert (said.code, rows(said)[1][:8]) == (
+    done = run("plan")
+    assert (done.code, rows(done)[1][:8]) == (
         3,
         ["repair-21-v3", "mark", "lost-member", "21", "1", "1", "working", "-"],
     )
@@ -246,18 +246,18 @@ def test_a_plan_shows_its_reason(run: Run, engine: FakeEngine) -> None:
 
 def test_an_empty_plan_is_fine(run: Run, engine: FakeEngine) -> None:
     engine.judged = []
-    said = run("plan")
-    assert (said.code, said.out) == (0, "Nothing to do.\n")
+    done = run("plan")
+    assert (done.code, done.out) == (0, "Nothing to do.\n")
 
 
 def test_a_plan_in_json_keeps_its_exit_code(run: Run) -> None:
-    said = run("plan", "-o", "json")
-    assert (said.code, json.loads(said.out)[0]["requirements"]) == (3, {"version": 3, "epoch": 4})
+    done = run("plan", "-o", "json")
+    assert (done.code, json.loads(done.out)[0]["requirements"]) == (3, {"version": 3, "epoch": 4})
 
 
 def test_approve_one(run: Run, engine: FakeEngine) -> None:
-    said = run("approve", "repair-100-v3")
-    assert (said.code, engine.approved) == (0, ["repair-100-v3"])
+    done = run("approve", "repair-100-v3")
+    assert (done.code, engine.approved) == (0, ["repair-100-v3"])
 
 
 def test_approve_all(run: Run, engine: FakeEngine) -> None:
@@ -270,23 +270,23 @@ def test_approve_nothing_is_a_usage_error(run: Run) -> None:
 
 
 def test_a_stale_approval_is_refused(run: Run, engine: FakeEngine) -> None:
-    said = run("approve", "repair-100-v2")
-    assert (said.code, engine.approved, "trueup plan" in said.err) == (5, [], True)
+    done = run("approve", "repair-100-v2")
+    assert (done.code, engine.approved, "trueup plan" in done.err) == (5, [], True)
 
 
 def test_delete_without_the_flag_yes_only_shows_the_ledger(run: Run) -> None:
-    said = run("delete", "ledger", "100")
-    assert (said.code, "--yes" in said.out, "closed" in said.out) == (3, True, True)
+    done = run("delete", "ledger", "100")
+    assert (done.code, "--yes" in done.out, "closed" in done.out) == (3, True, True)
 
 
 def test_delete_reports_that_it_is_not_confirmed_yet(run: Run) -> None:
-    said = run("delete", "ledger", "100", "--yes", "--wait", "0", "-o", "json")
-    assert (said.code, json.loads(said.out)["rule"]) == (4, "deletion.ordered")
+    done = run("delete", "ledger", "100", "--yes", "--wait", "0", "-o", "json")
+    assert (done.code, json.loads(done.out)["rule"]) == (4, "deletion.ordered")
 
 
 def test_delete_of_what_may_not_go(run: Run) -> None:
-    said = run("delete", "ledger", "101", "--yes")
-    assert (said.code, "a closed ledger" in said.err) == (5, True)
+    done = run("delete", "ledger", "101", "--yes")
+    assert (done.code, "a closed ledger" in done.err) == (5, True)
 
 
 def test_links(run: Run, engine: FakeEngine) -> None:
@@ -297,7 +297,7 @@ def test_links(run: Run, engine: FakeEngine) -> None:
 
 def test_describe_a_link_shows_partitions_groups_and_problems(run: Run, engine: FakeEngine) -> None:
     engine.linked()
-    said = run("describe", "link", "east-west").out
+    done = run("describe", "link", "east-west").out
     wanted = [
         "east-west, east to west",
         "up, mode enforce",
@@ -306,7 +306,7 @@ def test_describe_a_link_shows_partitions_groups_and_problems(run: Run, engine: 
         "billing",
         "orders-1: too large",
     ]
-    assert [words for words in wanted if words not in said] == []
+    assert [words for words in wanted if words not in done] == []
 
 
 def test_describe_a_link_shows_what_heartbeats_fail_of_and_the_remedies(
@@ -315,8 +315,8 @@ def test_describe_a_link_shows_what_heartbeats_fail_of_and_the_remedies(
     engine.linked()
     more = {"heartbeat_error": "target: no right", "remedies": [{"rule": "replication.down", "remedy": "Mend it."}]}
     monkeypatch.setattr(engine, "link", lambda name, link=engine.link: {**link(name), **more})
-    said = run("describe", "link", "east-west").out
-    assert [words for words in ("; target: no right", "replication.down: Mend it.") if words not in said] == []
+    done = run("describe", "link", "east-west").out
+    assert [words for words in ("; target: no right", "replication.down: Mend it.") if words not in done] == []
 
 
 def test_describe_a_link_that_is_not_there(run: Run) -> None:
@@ -325,8 +325,8 @@ def test_describe_a_link_that_is_not_there(run: Run) -> None:
 
 def test_pause_and_resume_are_settings(run: Run, engine: FakeEngine) -> None:
     engine.linked()
-    said = [run("link", word, "east-west").out for word in ("pause", "resume")]
-    assert (said, engine.settings.links["east-west"].paused) == (
+    done = [run("link", word, "east-west").out for word in ("pause", "resume")]
+    assert (done, engine.settings.links["east-west"].paused) == (
         ["east-west is paused\n", "east-west is resumed\n"],
         False,
     )
@@ -360,8 +360,8 @@ def test_topics_of_links(run: Run, engine: FakeEngine) -> None:
 
 
 def test_a_fixed_key_needs_a_restart(run: Run) -> None:
-    said = run("config", "set", "data_dir", "elsewhere")
-    assert (said.code, "needs a restart" in said.err) == (5, True)
+    done = run("config", "set", "data_dir", "elsewhere")
+    assert (done.code, "needs a restart" in done.err) == (5, True)
 
 
 def test_a_reset_of_many_partitions_is_brief(run: Run, engine: FakeEngine) -> None:
@@ -374,13 +374,13 @@ def test_pause_of_a_link_that_is_not_there(run: Run) -> None:
 
 
 def test_reset_of_some_partitions(run: Run, engine: FakeEngine) -> None:
-    said = run("link", "reset", "east-west", "--partition", "orders-0", "--to", "earliest")
-    assert (said.code, engine.resets) == (0, [("east-west", ["orders-0"], "earliest")])
+    done = run("link", "reset", "east-west", "--partition", "orders-0", "--to", "earliest")
+    assert (done.code, engine.resets) == (0, [("east-west", ["orders-0"], "earliest")])
 
 
 def test_a_refill_is_shown_and_not_begun(run: Run, engine: FakeEngine) -> None:
-    said = run("link", "refill", "west-east")
-    assert (said.code, engine.refills, "4,000" in said.out) == (3, [], True)
+    done = run("link", "refill", "west-east")
+    assert (done.code, engine.refills, "4,000" in done.out) == (3, [], True)
 
 
 def test_a_refill_waits_until_all_of_it_is_copied(run: Run, engine: FakeEngine) -> None:
@@ -415,8 +415,8 @@ def test_config_get_of_an_unknown_key(run: Run) -> None:
 
 
 def test_config_set(run: Run, engine: FakeEngine) -> None:
-    said = run("config", "set", "placement.max_marks", "50")
-    assert (said.out, engine.settings.placement.max_marks) == ("placement.max_marks is 50\n", 50)
+    done = run("config", "set", "placement.max_marks", "50")
+    assert (done.out, engine.settings.placement.max_marks) == ("placement.max_marks is 50\n", 50)
 
 
 def test_config_set_back_to_the_file(run: Run, engine: FakeEngine) -> None:
@@ -425,20 +425,20 @@ def test_config_set_back_to_the_file(run: Run, engine: FakeEngine) -> None:
 
 
 def test_config_set_of_a_bad_value_shows_what_is_expected(run: Run) -> None:
-    said = run("config", "set", "placement.mode", "loud")
-    assert (said.code, "expected one of observe, approve, enforce; found 'loud'" in said.err) == (2, True)
+    done = run("config", "set", "placement.mode", "loud")
+    assert (done.code, "expected one of observe, approve, enforce; found 'loud'" in done.err) == (2, True)
 
 
 def test_config_set_of_a_key_that_is_not_live(run: Run) -> None:
-    said = run("config", "set", "http/../port", "1")
-    assert (said.code, said.out) == (5, "")
+    done = run("config", "set", "http/../port", "1")
+    assert (done.code, done.out) == (5, "")
 
 
 def test_config_set_of_a_number_below_zero_is_no_option(run: Run) -> None:
-    said = run("config", "set", "placement.max_marks", "-1")
+    done = run("config", "set", "placement.max_marks", "-1")
     assert (
-        said.code,
-        "placement.max_marks: expected a whole number, at least 0, at most 2147483647; found -1" in said.err,
+        done.code,
+        "placement.max_marks: expected a whole number, at least 0, at most 2147483647; found -1" in done.err,
     ) == (2, True)
 
 
@@ -448,8 +448,8 @@ def test_config_set_without_value(run: Run) -> None:
 
 def test_errors_of_the_application_keep_their_text(run: Run, engine: FakeEngine) -> None:
     engine.fail = Retry("the journal to answer", "no broker", "look at the journal")
-    said = run("get", "findings")
-    assert (said.code, said.err.split("\n")) == (
+    done = run("get", "findings")
+    assert (done.code, done.err.split("\n")) == (
         4,
         [
             "error:  expected the journal to answer",
@@ -462,14 +462,14 @@ def test_errors_of_the_application_keep_their_text(run: Run, engine: FakeEngine)
 
 def test_errors_are_json_for_programs(run: Run, engine: FakeEngine) -> None:
     engine.fail = Refused("a ledger", "no such ledger", "see `trueup get ledgers --all`")
-    said = run("get", "bookies", "-o", "json")
+    done = run("get", "bookies", "-o", "json")
     wanted = {
         "expected": "a ledger",
         "found": "no such ledger",
         "todo": "see `trueup get ledgers --all`",
         "code": 5,
     }
-    assert (said.out, json.loads(said.err)) == ("", {"error": wanted})
+    assert (done.out, json.loads(done.err)) == ("", {"error": wanted})
 
 
 def test_wrong_usage_is_json_for_programs(run: Run) -> None:
@@ -477,8 +477,8 @@ def test_wrong_usage_is_json_for_programs(run: Run) -> None:
 
 
 def test_an_unknown_key_is_wrong_usage_and_the_nearest_is_named(run: Run) -> None:
-    said = run("config", "get", "placement.mod")
-    assert (said.code, "did you mean placement.mode?" in said.err) == (2, True)
+    done = run("config", "get", "placement.mod")
+    assert (done.code, "did you mean placement.mode?" in done.err) == (2, True)
 
 
 def test_before_the_first_observation_that_is_shown(run: Run, engine: FakeEngine) -> None:
@@ -537,10 +537,10 @@ def test_a_long_operation_is_reported_on_stderr(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(out, "QUIET_S", 0.0)
-    said: list[str] = []
+    done: list[str] = []
     with out.progress("copying"):
-        wait_until(lambda: said.append(capsys.readouterr().err) or any(said), 60.0, "a word on stderr")
-    assert "".join(said) == "copying ...\n"
+        wait_until(lambda: done.append(capsys.readouterr().err) or any(done), 60.0, "a word on stderr")
+    assert "".join(done) == "copying ...\n"
 
 
 def test_a_quick_operation_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
@@ -557,8 +557,8 @@ def test_explain_lists_every_rule(run: Run) -> None:
 def test_explain_shows_why_and_remedy(run: Run, rule: str) -> None:
     found = catalog.rules().find(rule)
     assert found
-    said = " ".join(run("explain", rule).out.split())
-    assert [text for text in (found.why, found.remedy) if text not in said] == []
+    done = " ".join(run("explain", rule).out.split())
+    assert [text for text in (found.why, found.remedy) if text not in done] == []
 
 
 def test_explain_by_short_name(run: Run) -> None:
@@ -566,8 +566,8 @@ def test_explain_by_short_name(run: Run) -> None:
 
 
 def test_explain_a_misspelt_rule_names_its_neighbours(run: Run) -> None:
-    said = run("explain", "too-few-rack")
-    assert (said.code, "near: too-few-racks" in said.err) == (2, True)
+    done = run("explain", "too-few-rack")
+    assert (done.code, "near: too-few-racks" in done.err) == (2, True)
 
 
 def test_log_directories(run: Run, engine: FakeEngine) -> None:
@@ -580,8 +580,8 @@ def test_log_directories(run: Run, engine: FakeEngine) -> None:
 
 def test_describe_a_broker_shows_directories_moves_and_replicas(run: Run, engine: FakeEngine) -> None:
     engine.shelved()
-    said = run("describe", "broker", "east/1").out
-    assert all(word in said for word in ("60.0%, 10.0% after the plan", "cordoned", "awaiting approval", "orders-0"))
+    done = run("describe", "broker", "east/1").out
+    assert all(word in done for word in ("60.0%, 10.0% after the plan", "cordoned", "awaiting approval", "orders-0"))
 
 
 @pytest.mark.parametrize(("broker", "code"), [("east/9", 5), ("east", 2)])
@@ -596,8 +596,8 @@ def test_a_plan_shows_moves_and_their_effect(run: Run, engine: FakeEngine) -> No
 
 
 def test_a_topic_is_made_in_chosen_directories(run: Run, engine: FakeEngine) -> None:
-    said = run("topic", "create", "east", "orders", "--partitions", "2", "--config", "retention.ms=-1")
-    assert (len(rows(said)), engine.topics) == (3, [("east", "orders", 2, 1, {"retention.ms": "-1"})])
+    done = run("topic", "create", "east", "orders", "--partitions", "2", "--config", "retention.ms=-1")
+    assert (len(rows(done)), engine.topics) == (3, [("east", "orders", 2, 1, {"retention.ms": "-1"})])
 
 
 def test_a_setting_of_a_topic_that_is_none(run: Run) -> None:

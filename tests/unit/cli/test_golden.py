@@ -110,12 +110,12 @@ def commands() -> Answers:
     """Exit code and JSON output by command line."""
     server = serve(create_app(everything(), all_metrics()), "127.0.0.1", 0)
     try:
-        return {" ".join(words): _said([*words, "-o", "json"], server.port) for words in COMMANDS}
+        return {" ".join(words): _outcome([*words, "-o", "json"], server.port) for words in COMMANDS}
     finally:
         server.stop()
 
 
-def _said(words: list[str], port: int) -> list[Any]:
+def _outcome(words: list[str], port: int) -> list[Any]:
     address = [] if words[0] == "explain" else ["--api", f"http://127.0.0.1:{port}"]
     with redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err:
         code = invoke([*words, *address])

@@ -91,8 +91,8 @@ def test_healthy_is_shown_only_when_all_is_true() -> None:
 
 def test_links_are_shown(client: FlaskClient, engine: FakeEngine) -> None:
     engine.linked()
-    said = client.get("/api/page").get_json()["links"]
-    assert [word for word in ("east-west", "1,200", "1 stopped", "too large") if word not in said] == []
+    result = client.get("/api/page").get_json()["links"]
+    assert [word for word in ("east-west", "1,200", "1 stopped", "too large") if word not in result] == []
 
 
 def test_findings_of_every_stream_need_attention(client: FlaskClient, engine: FakeEngine) -> None:

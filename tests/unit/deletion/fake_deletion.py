@@ -25,17 +25,17 @@ def leaks(*rows: dict[str, Any]) -> Leaks:
     """Unreferenced ledgers of one bucket. Defaults: owner `OWNER`, 100 bytes, version 3."""
     made, names = np.zeros(len(rows), LEAK), [OWNER, ""]
     for at, row in enumerate(rows):
-        said = {"rule": "forgotten", "owner": OWNER, "since_ms": NOW, "length": 100, "version": 3, **row}
-        code = LEAK_RULES.code(f"deletion.{said.pop('rule')}")
-        names.append(said.pop("owner"))
-        shown = {"component": Component.DATA, "state": 3, "name": 1, "owner": len(names) - 1, "rule": code, **said}
+        fields = {"rule": "forgotten", "owner": OWNER, "since_ms": NOW, "length": 100, "version": 3, **row}
+        code = LEAK_RULES.code(f"deletion.{fields.pop('rule')}")
+        names.append(fields.pop("owner"))
+        shown = {"component": Component.DATA, "state": 3, "name": 1, "owner": len(names) - 1, "rule": code, **fields}
         for name, value in shown.items():
             made[name][at] = value
         made["verdict"][at] = LEAK_RULES[code].verdict
     return Leaks(made, tuple(names), 9)
 
 
-class Told(NamedTuple):
+class JournalRecord(NamedTuple):
     """A record as read from the journal."""
 
     key: bytes
@@ -56,8 +56,8 @@ class FakeJournal:
         self.records |= {key: value for _, key, value in records}
         self.puts.append([value and value["stage"] for _, _, value in records])
 
-    def read(self, _what: str) -> list[Told]:
-        return [Told(key, value) for key, value in self.records.items()]
+    def read(self, _what: str) -> list[JournalRecord]:
+        return [JournalRecord(key, value) for key, value in self.records.items()]
 
 
 @dataclass
@@ -106,8 +106,8 @@ class FakeCluster:
 
 def node(*ledgers: int, **more: Any) -> Pointers:
     """The znode of `OWNER`."""
-    said = {"path": f"/managed-ledgers/{OWNER}", "owner": OWNER, "name": "", "status": OwnerStatus.READABLE, **more}
-    return Pointers(**{"version": 7, "mzxid": 70, "seen_ms": NOW, "ledgers": ledgers, **said})
+    fields = {"path": f"/managed-ledgers/{OWNER}", "owner": OWNER, "name": "", "status": OwnerStatus.READABLE, **more}
+    return Pointers(**{"version": 7, "mzxid": 70, "seen_ms": NOW, "ledgers": ledgers, **fields})
 
 
 class Loop:
@@ -122,7 +122,7 @@ class Loop:
         self.buckets = buckets
         self.counted: list[tuple[str, int, float]] = []
         self.markers = self.begun()
-        self.said = DeletionReport(lambda: self.policy, self.markers, self.cluster, lambda: self.now_ms)
+        self.report = DeletionReport(lambda: self.policy, self.markers, self.cluster, lambda: self.now_ms)
 
     def begun(self) -> DeletionReconciler:
         """A reconciler that has loaded the journal."""

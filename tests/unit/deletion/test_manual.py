@@ -30,8 +30,8 @@ class FakeBookKeeper(FakeCluster):
     def describe(self, ledger: int) -> tuple[LedgerRecord, Ledgers]:
         if ledger not in self.versions:
             raise Refused(f"ledger {ledger}", "no such ledger", "look again")
-        said = {"ledger": ledger, "version": self.versions[ledger], "ctime_ms": 1, "length": 100, "error": ""}
-        return {**said, "state": self.state, "custom": self.custom}, self.read([ledger])  # type: ignore[typeddict-item]
+        fields = {"ledger": ledger, "version": self.versions[ledger], "ctime_ms": 1, "length": 100, "error": ""}
+        return {**fields, "state": self.state, "custom": self.custom}, self.read([ledger])  # type: ignore[typeddict-item]
 
     def read(self, ledgers: Sequence[int]) -> Ledgers:
         return concat([
@@ -66,7 +66,7 @@ class Loop:
         made.load()
         return made
 
-    def turns(self, count: int = 4) -> dict[int, DeletionStage]:
+    def passes(self, count: int = 4) -> dict[int, DeletionStage]:
         for _ in range(count):
             self.now_ms += 1_000
             self.orders.reconcile()
@@ -79,7 +79,7 @@ class Loop:
 def test_what_is_ordered_goes_and_is_confirmed() -> None:
     loop = Loop()
     loop.orders.order(7)
-    loop.turns()
+    loop.passes()
     assert (loop.cluster.ordered, loop.outcomes()[-2:]) == (
         [RemovalOrder(7, 3, 1)], ["gone-from-metadata", "confirmed"],
     )  # fmt: skip
@@ -95,7 +95,7 @@ def test_an_order_outlives_the_application() -> None:
     loop = Loop()
     loop.orders.order(7)
     loop.orders = loop.begun()
-    loop.turns()
+    loop.passes()
     assert loop.outcomes()[-1] == "confirmed"
 
 
@@ -103,7 +103,7 @@ def test_what_was_written_since_is_left_alone() -> None:
     loop = Loop()
     loop.orders.order(7)
     loop.cluster.versions[7] = 4
-    loop.turns()
+    loop.passes()
     assert (loop.outcomes()[-1], loop.cluster.ordered) == ("withdrawn", [])
 
 
@@ -143,7 +143,7 @@ def test_what_another_application_wrote_may_go() -> None:
     loop = Loop()
     loop.cluster.custom = {"application": b"ours", "id": b"\xff\x00"}
     loop.orders.order(7)
-    loop.turns()
+    loop.passes()
     assert loop.outcomes()[-1] == "confirmed"
 
 
@@ -165,21 +165,21 @@ def test_a_bookie_that_is_silent_keeps_it_pending() -> None:
     loop = Loop()
     loop.cluster.holding = {"a:1": "no answer"}
     loop.orders.order(7)
-    assert (loop.turns(), loop.orders.markers.markers[7].pending) == ({7: DeletionStage.GONE}, ("a:1",))
+    assert (loop.passes(), loop.orders.markers.markers[7].pending) == ({7: DeletionStage.GONE}, ("a:1",))
 
 
 def test_what_ended_is_listed_no_more() -> None:
     loop = Loop()
     loop.orders.order(7)
-    said = DeletionReport(lambda: loop.policy, loop.orders.markers, loop.orders.owners, lambda: loop.now_ms)
-    rows: list[Any] = [row["ledger"] for row in said.rows(10)]
-    loop.turns()
-    assert (rows, said.rows(10)) == ([7], [])
+    report = DeletionReport(lambda: loop.policy, loop.orders.markers, loop.orders.owners, lambda: loop.now_ms)
+    rows: list[Any] = [row["ledger"] for row in report.rows(10)]
+    loop.passes()
+    assert (rows, report.rows(10)) == ([7], [])
 
 
 def test_without_orders_a_deletion_by_an_operator_is_refused() -> None:
     loop = Loop()
     policy = replace(loop.policy, owners="pulsar")
-    said = DeletionReport(lambda: policy, loop.orders.markers, loop.orders.owners, lambda: loop.now_ms)
+    report = DeletionReport(lambda: policy, loop.orders.markers, loop.orders.owners, lambda: loop.now_ms)
     with pytest.raises(Refused, match=r"deletion\.owners operator"):
-        said.order(7)
+        report.order(7)

@@ -22,13 +22,15 @@ PAIR = Pair("01234567-89ab-cdef-0123-456789abcdef", 7)
 
 
 def rule(
-    *said: ObjectMetadata,
+    *metadata: ObjectMetadata,
     lister: str = "",
     status: OwnerStatus = OwnerStatus.READABLE,
     clusters: frozenset[str] = frozenset({"lab"}),
 ) -> str:
     listed = {7: lister} if lister else {}
-    return judged(7, PARTS, set(said), clusters, Referenced({}, listed, {OWNER: status})).rule.removeprefix("deletion.")
+    return judged(7, PARTS, set(metadata), clusters, Referenced({}, listed, {OWNER: status})).rule.removeprefix(
+        "deletion."
+    )
 
 
 @pytest.mark.parametrize(
@@ -71,7 +73,7 @@ class Setting:
             shelves, {"archive": StoreSettings("archive", cluster=CLUSTER, list_s=1)}, Asked(self.world, self.shelf),
             self.journal, lambda: self.loop.policy, lambda *_: None, lambda: self.world.now_ms,  # type: ignore[arg-type]
         )  # fmt: skip
-        self.said = DeletionReport(
+        self.report = DeletionReport(
             lambda: self.loop.policy,
             self.loop.markers,
             self.loop.cluster,
@@ -87,7 +89,7 @@ class Setting:
         return self
 
     def plan(self) -> list[tuple[str, str]]:
-        return [(row.id, row.stage) for row in self.said.plan()]
+        return [(row.id, row.stage) for row in self.report.plan()]
 
 
 def test_in_enforce_objects_wait_and_ledgers_do_not() -> None:
@@ -96,7 +98,7 @@ def test_in_enforce_objects_wait_and_ledgers_do_not() -> None:
 
 def test_what_is_approved_by_name_goes_and_nothing_else() -> None:
     setting = Setting("approve")
-    approved = setting.said.approve(["delete-objects-7"])
+    approved = setting.report.approve(["delete-objects-7"])
     setting.reconcile(3)
     assert ([row.id for row in approved], setting.world.objects) == (["delete-objects-7"], {})
     assert setting.plan() == [("delete-7-v3", "awaiting approval")]
@@ -104,21 +106,21 @@ def test_what_is_approved_by_name_goes_and_nothing_else() -> None:
 
 def test_all_that_waits_is_approved_at_once() -> None:
     setting = Setting("approve")
-    assert {row.id for row in setting.said.approve(None)} == {"delete-7-v3", "delete-objects-7"}
+    assert {row.id for row in setting.report.approve(None)} == {"delete-7-v3", "delete-objects-7"}
 
 
 def test_both_are_in_the_list_the_totals_and_the_markers() -> None:
-    said = Setting("approve").said
-    assert {row["rule"] for row in said.rows(10)} == {"deletion.forgotten", "deletion.copy-forgotten"}
-    assert (said.status()["bytes"], said.status()["markers"]) == (110, {"marked": 2})
-    assert [row["bookies"] for row in said.markers() if row["id"] == "delete-objects-7"] == [
+    report = Setting("approve").report
+    assert {row["rule"] for row in report.rows(10)} == {"deletion.forgotten", "deletion.copy-forgotten"}
+    assert (report.status()["bytes"], report.status()["markers"]) == (110, {"marked": 2})
+    assert [row["bookies"] for row in report.markers() if row["id"] == "delete-objects-7"] == [
         [f"archive/{PAIR.data_key}", f"archive/{PAIR.index_key}"]
     ]
 
 
 def test_what_is_done_to_objects_is_in_the_history() -> None:
     setting = Setting("approve")
-    setting.said.approve(["delete-objects-7"])
+    setting.report.approve(["delete-objects-7"])
     setting.reconcile(3)
     rows = setting.strays.markers.history.rows()
     assert (rows[-1].id, rows[-1].outcome) == ("delete-objects-7", "confirmed")
@@ -137,7 +139,7 @@ def test_a_lost_offload_is_reported_before_orphan_objects() -> None:
     lost = OffloadedCopy(Pair("00000000-89ab-cdef-0123-456789abcdef", 7), True, "S3", "shelf")
     node.copies[7] = lost  # type: ignore[assignment]
     setting.reconcile()
-    assert [row["rule"] for row in setting.said.rows(10) if row["rule"].startswith("deletion.copy")] == [
+    assert [row["rule"] for row in setting.report.rows(10) if row["rule"].startswith("deletion.copy")] == [
         "deletion.copy-lost"
     ]
 

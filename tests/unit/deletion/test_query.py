@@ -24,12 +24,16 @@ Record = tuple[int, bytes]
 
 
 def ledger(number: int, owner: str = ORDERS, state: LedgerState = LedgerState.CLOSED, **custom: bytes) -> Record:
-    said = {"application": b"pulsar", "component": b"managed-ledger", "pulsar/managed-ledger": owner.encode()}
+    custom_metadata = {
+        "application": b"pulsar",
+        "component": b"managed-ledger",
+        "pulsar/managed-ledger": owner.encode(),
+    }
     record = {
         "ledger": number, "mzxid": 50 + number, "version": 2, "ctime_ms": 1, "seen_ms": 9, "state": int(state),
         "ensemble": 1, "quorum": 1, "ack_quorum": 1, "last_entry": 4, "length": 100, "error": "",
         "fragments": [] if state is LedgerState.GONE else [{"first_entry": 0, "bookies": ["a:1"]}],
-        "custom": {} if state is LedgerState.GONE else custom or said,
+        "custom": {} if state is LedgerState.GONE else custom or custom_metadata,
     }  # fmt: skip
     return LEDGER, encode("ledgers", record)
 
@@ -145,8 +149,8 @@ def test_a_bucket_reports_the_forgotten_ledgers_that_reached_it() -> None:
     row = {"bucket": 1, "epoch": 5, "ledgers": found.ledgers, "leaks": found.rows.tobytes(),
            "names": "\n".join(found.names)}  # fmt: skip
     bucket, epoch, leaks = leaks_of(row)
-    said = [(int(r["ledger"]), LEAK_RULES[int(r["rule"])].id, leaks.names[r["owner"]]) for r in leaks.rows]
-    assert (bucket, epoch, leaks.ledgers, said) == (1, 5, 2, [(4, "deletion.forgotten", ORDERS)])
+    reported = [(int(r["ledger"]), LEAK_RULES[int(r["rule"])].id, leaks.names[r["owner"]]) for r in leaks.rows]
+    assert (bucket, epoch, leaks.ledgers, reported) == (1, 5, 2, [(4, "deletion.forgotten", ORDERS)])
 
 
 @pytest.mark.parametrize("table", [NO_LEDGERS, NO_NODES, nodes_of([node(4, 5), node()])])

@@ -242,10 +242,10 @@ def test_what_rests_on_no_copy_is_not_looked_at_before() -> None:
     assert Loop("approve").marked(7).cluster.checked == []
 
 
-@pytest.mark.parametrize("said", ["refused", "retry"])
-def test_an_unverified_offload_blocks_with_a_reason_and_is_retried_with_back_off(said: str) -> None:
+@pytest.mark.parametrize("result", ["refused", "retry"])
+def test_an_unverified_offload_blocks_with_a_reason_and_is_retried_with_back_off(result: str) -> None:
     loop, looks = Loop(retry_s=1).apply(COPIED), list[int]()
-    loop.cluster.checks[7] = said
+    loop.cluster.checks[7] = result
     loop.reconcile()
     for second in range(20):
         before = len(loop.cluster.checked)

@@ -17,42 +17,42 @@ def stages(rows: list[dict[str, Any]]) -> dict[int, str]:
 
 
 def planned(loop: Loop) -> dict[int, str]:
-    return {row.about["ledger"]: row.stage for row in loop.said.plan()}
+    return {row.about["ledger"]: row.stage for row in loop.report.plan()}
 
 
 def test_the_longest_forgotten_stand_first() -> None:
-    said = Loop("observe").apply(FORGOTTEN, REPORTED).said
-    assert ([row["ledger"] for row in said.rows(10)], [row["ledger"] for row in said.rows(1)]) == ([9, 7], [9])
+    report = Loop("observe").apply(FORGOTTEN, REPORTED).report
+    assert ([row["ledger"] for row in report.rows(10)], [row["ledger"] for row in report.rows(1)]) == ([9, 7], [9])
 
 
 def test_a_row_has_owner_rule_and_size() -> None:
-    row = Loop("observe").apply(FORGOTTEN).said.rows(10)[0]
-    said = ("owner", "rule", "verdict", "component", "state", "bytes", "stage")
-    assert [row[name] for name in said] == [
+    row = Loop("observe").apply(FORGOTTEN).report.rows(10)[0]
+    report = ("owner", "rule", "verdict", "component", "state", "bytes", "stage")
+    assert [row[name] for name in report] == [
         OWNER, "deletion.forgotten", "drifted", "data", "closed", 100, "suspected",
     ]  # fmt: skip
 
 
 def test_what_is_only_reported_has_no_stage_and_what_is_missing_no_state() -> None:
-    row = Loop(missing_s=0).apply({"ledger": 7, "rule": "missing", "version": -1}).said.rows(10)[0]
+    row = Loop(missing_s=0).apply({"ledger": 7, "rule": "missing", "version": -1}).report.rows(10)[0]
     assert (row["stage"], row["state"]) == ("", "")
 
 
 @pytest.mark.parametrize("rule", ["missing", "copy-lost"])
 def test_a_missing_ledger_is_reported_after_a_delay(rule: str) -> None:
     loop = Loop(missing_s=60).apply({"ledger": 7, "rule": rule, "version": -1})
-    early = loop.said.rows(10), loop.said.status()["unreferenced"]
+    early = loop.report.rows(10), loop.report.status()["unreferenced"]
     loop.now_ms += MINUTE
-    assert (early, [row["rule"] for row in loop.said.rows(10)]) == (([], 0), [f"deletion.{rule}"])
+    assert (early, [row["rule"] for row in loop.report.rows(10)]) == (([], 0), [f"deletion.{rule}"])
 
 
 def test_rows_have_the_stage_of_their_deletion() -> None:
-    assert stages(Loop("approve").marked(7).said.rows(10)) == {7: "marked"}
+    assert stages(Loop("approve").marked(7).report.rows(10)) == {7: "marked"}
 
 
 def test_in_observe_the_plan_is_what_would_be_begun() -> None:
     loop = Loop("observe").apply(FORGOTTEN, REPORTED)
-    assert [(row.id, row.stage) for row in loop.said.plan()] == [("delete-7-v3", "suspected")]
+    assert [(row.id, row.stage) for row in loop.report.plan()] == [("delete-7-v3", "suspected")]
 
 
 @pytest.mark.parametrize(("mode", "stage"), [("approve", "awaiting approval"), ("enforce", "marked")])
@@ -70,11 +70,11 @@ def test_what_is_gone_from_metadata_is_in_no_plan_but_among_the_markers() -> Non
     loop = Loop().marked(7)
     loop.cluster.holding = {"a:1": "no answer"}
     loop.reconcile()
-    assert (loop.said.plan(), stages(loop.said.markers())) == ([], {7: "gone-from-metadata"})
+    assert (loop.report.plan(), stages(loop.report.markers())) == ([], {7: "gone-from-metadata"})
 
 
 def test_a_plan_names_what_it_was_decided_on() -> None:
-    row = Loop("approve").marked(7).said.plan()[0]
+    row = Loop("approve").marked(7).report.plan()[0]
     assert (row.kind, row.requirements, row.evidence["owner"], row.reason.split(":")[0]) == (
         "delete", {"version": 3}, OWNER, f"100 bytes of {OWNER}",
     )  # fmt: skip
@@ -85,19 +85,19 @@ def test_a_plan_names_what_it_was_decided_on() -> None:
 )
 def test_approvals(ids: list[str] | None, given: list[int]) -> None:
     loop = Loop("approve").marked(7, 8)
-    said = [row.about["ledger"] for row in loop.said.approve(ids)]
-    assert (said, [m.ledger for m in loop.markers.markers.values() if m.approved]) == (given, given)
+    report = [row.about["ledger"] for row in loop.report.approve(ids)]
+    assert (report, [m.ledger for m in loop.markers.markers.values() if m.approved]) == (given, given)
 
 
 def test_what_was_approved_waits_no_more() -> None:
     loop = Loop("approve").marked(7)
-    loop.said.approve(None)
-    assert (planned(loop), loop.said.approve(None)) == ({7: "marked"}, [])
+    loop.report.approve(None)
+    assert (planned(loop), loop.report.approve(None)) == ({7: "marked"}, [])
 
 
 def test_the_status_counts_by_namespace_and_rule() -> None:
     loop = Loop("observe").apply(FORGOTTEN, FORGOTTEN | {"ledger": 8}, REPORTED)
-    status = loop.said.status()
+    status = loop.report.status()
     assert (status["unreferenced"], status["bytes"], status["forgotten"]) == (3, 250, [
         {"namespace": "public/billing", "rule": "deletion.owner-gone", "ledgers": 1, "bytes": 50},
         {"namespace": "public/default", "rule": "deletion.forgotten", "ledgers": 2, "bytes": 200},
@@ -106,7 +106,7 @@ def test_the_status_counts_by_namespace_and_rule() -> None:
 
 def test_the_status_counts_in_all_buckets() -> None:
     loop = Loop("observe", buckets=2).apply(FORGOTTEN).apply(FORGOTTEN | {"ledger": 8}, bucket=1)
-    assert [(row["ledgers"], row["bytes"]) for row in loop.said.status()["forgotten"]] == [(2, 200)]
+    assert [(row["ledgers"], row["bytes"]) for row in loop.report.status()["forgotten"]] == [(2, 200)]
 
 
 def test_a_schema_belongs_to_its_namespace_and_unowned_ledgers_to_none() -> None:
@@ -114,16 +114,16 @@ def test_a_schema_belongs_to_its_namespace_and_unowned_ledgers_to_none() -> None
         REPORTED | {"owner": "schema:public/default/x", "rule": "schema"},
         REPORTED | {"ledger": 8, "owner": "", "rule": "unknown-owner"},
     )
-    assert [row["namespace"] for row in loop.said.status()["forgotten"]] == ["", "public/default"]
+    assert [row["namespace"] for row in loop.report.status()["forgotten"]] == ["", "public/default"]
 
 
 def test_the_status_counts_markers_by_stage_with_the_age_of_the_oldest() -> None:
-    status = Loop("approve").marked(7, 8).said.status()
+    status = Loop("approve").marked(7, 8).report.status()
     assert (status["markers"], status["oldest_ms"], status["complete"]) == ({"marked": 2}, MINUTE, True)
 
 
 def test_without_any_there_is_no_oldest() -> None:
-    status = Loop().apply().said.status()
+    status = Loop().apply().report.status()
     assert (status["oldest_ms"], status["forgotten"], status["unreferenced"]) == (None, [], 0)
 
 
@@ -133,9 +133,9 @@ def test_a_ledger_that_is_forgotten_with_the_nodes_that_do_not_have_it() -> None
         node(8, 9),
         node(path="p/sub", name="sub", status=OwnerStatus.UNREADABLE, error="p/sub: byte 3"),
     ]
-    said = loop.said.ledger(7, DATA)
-    nodes = [(n["status"], n["points"], n["highest"], n["error"]) for n in said["nodes"]]
-    assert (said["rule"], said["since_ms"], said["marker"]["stage"], nodes) == (
+    report = loop.report.ledger(7, DATA)
+    nodes = [(n["status"], n["points"], n["highest"], n["error"]) for n in report["nodes"]]
+    assert (report["rule"], report["since_ms"], report["marker"]["stage"], nodes) == (
         "deletion.forgotten", NOW, "marked", [("readable", False, 9, ""), ("unreadable", False, None, "p/sub: byte 3")],
     )  # fmt: skip
 
@@ -143,14 +143,19 @@ def test_a_ledger_that_is_forgotten_with_the_nodes_that_do_not_have_it() -> None
 def test_a_ledger_that_is_in_use_with_the_node_that_points_to_it() -> None:
     loop = Loop().apply()
     loop.cluster.pointers = [node(7, 8)]
-    said = loop.said.ledger(7, DATA)
-    assert (said["rule"], said["since_ms"], said["marker"], said["nodes"][0]["points"]) == ("", None, None, True)
+    report = loop.report.ledger(7, DATA)
+    assert (report["rule"], report["since_ms"], report["marker"], report["nodes"][0]["points"]) == (
+        "",
+        None,
+        None,
+        True,
+    )
 
 
 def test_for_a_ledger_without_an_owner_no_node_is_read() -> None:
     loop = Loop().apply()
     loop.cluster.pointers = [node(owner="")]
-    assert loop.said.ledger(7, NO_CLAIM)["nodes"] == []
+    assert loop.report.ledger(7, NO_CLAIM)["nodes"] == []
 
 
 @pytest.mark.parametrize(
@@ -161,7 +166,7 @@ def test_for_a_ledger_without_an_owner_no_node_is_read() -> None:
 def test_the_reasons_for_not_being_ready(synced: bool, problem: str, epoch: int, says: list[str]) -> None:
     loop = Loop().apply(epoch=epoch)
     loop.cluster.synced, loop.cluster.problem = synced, problem
-    assert loop.said.not_ready() == says
+    assert loop.report.not_ready() == says
 
 
 @pytest.mark.parametrize(("mode", "says"), [("observe", []), ("enforce", ["deletions are blocked: no INSTANCEID"])])
@@ -169,7 +174,7 @@ def test_why_nothing_is_deleted_though_it_should_be(mode: str, says: list[str]) 
     loop = Loop(mode).apply()
     loop.cluster.problem = "no INSTANCEID"
     loop.reconcile()
-    assert loop.said.stopped() == says
+    assert loop.report.stopped() == says
 
 
 @pytest.mark.parametrize(
@@ -179,4 +184,4 @@ def test_why_nothing_is_deleted_though_it_should_be(mode: str, says: list[str]) 
 def test_the_state_of_the_source_owners(synced: bool, problem: str, after_ms: int, state: str) -> None:
     loop = Loop()
     loop.cluster.synced, loop.cluster.problem = synced, problem
-    assert [(one.name, one.state) for one in loop.said.sources(NOW + after_ms)] == [("owners", state)]
+    assert [(one.name, one.state) for one in loop.report.sources(NOW + after_ms)] == [("owners", state)]

@@ -22,17 +22,17 @@ def ledgers(*rows: dict[str, Any]) -> Table:
     names: dict[str, int] = {"": 0}
     table: Rows = np.zeros(len(rows), OWNED)
     for at, row in enumerate(rows):
-        said = {"state": LedgerState.CLOSED, "component": Component.DATA, "owner": ML, "name": "", "last_entry": 9,
+        fields = {"state": LedgerState.CLOSED, "component": Component.DATA, "owner": ML, "name": "", "last_entry": 9,
                 "length": 100, "version": 1, "mzxid": 5, "seen_ms": 1_000, **row}  # fmt: skip
-        for name, value in said.items():
+        for name, value in fields.items():
             table[name][at] = names.setdefault(value, len(names)) if isinstance(value, str) else value
     return Table(table, tuple(names))
 
 
 def node(*listed: int, **more: Any) -> Pointers:
     """The znode of the managed ledger, with this ledger list."""
-    said = {"path": PATH, "owner": ML, "name": "", "status": OwnerStatus.READABLE, "version": 3, "mzxid": 7, **more}
-    return Pointers(**{"seen_ms": 2_000, "ledgers": listed, **said})
+    fields = {"path": PATH, "owner": ML, "name": "", "status": OwnerStatus.READABLE, "version": 3, "mzxid": 7, **more}
+    return Pointers(**{"seen_ms": 2_000, "ledgers": listed, **fields})
 
 
 def cursor(*listed: int, **more: Any) -> Pointers:

@@ -59,12 +59,12 @@ def test_the_script_answers_as_bookkeeper_asks_first() -> None:
 
 
 def test_a_bookie_is_called_by_its_address() -> None:
-    strange = [
+    invalid = [
         name
         for name, bookie in bookies().items()
         if bookie["environment"]["BK_advertisedAddress"] != bookie["networks"]["stack"]["ipv4_address"]
     ]
-    assert strange == []
+    assert invalid == []
 
 
 def test_addresses_are_in_the_subnet_and_used_once() -> None:

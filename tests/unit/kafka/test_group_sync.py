@@ -159,8 +159,8 @@ class Forbidding:
 
 def test_where_a_group_is_forbidden_the_others_are_committed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Committed, "_connected", lambda _: Forbidding())
-    told = Committed(Endpoint("west", "", 0)).commit({"forbidden": {HERE: 4}, "h": {HERE: 5}})
-    assert (type(told["forbidden"]), told["h"]) == (Stop, {HERE: ""})
+    reported = Committed(Endpoint("west", "", 0)).commit({"forbidden": {HERE: 4}, "h": {HERE: 5}})
+    assert (type(reported["forbidden"]), reported["h"]) == (Stop, {HERE: ""})
 
 
 def test_an_unreadable_group_is_reported_and_blocks_no_other() -> None:

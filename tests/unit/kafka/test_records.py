@@ -138,13 +138,13 @@ def test_a_run_is_reported_together_with_the_count_of_its_chunk() -> None:
     copied = flow()
     copied.lane.shared = True
     answers = copied.chunk(2, 0, [0, 1]).answers()
-    told = []
+    reported = []
     for answer, place in zip(answers, (4, 6), strict=True):
         assert answer is not None
         answer(None, written(place))
         row = copied.progress(0)
-        told.append((row.position.offset, row.copied, row.runs, row.target_end))
-    assert told == [(0, 0, (), 4), (2, 2, (Run(0, 4, 1), Run(1, 6, 1)), 7)]
+        reported.append((row.position.offset, row.copied, row.runs, row.target_end))
+    assert reported == [(0, 0, (), 4), (2, 2, (Run(0, 4, 1), Run(1, 6, 1)), 7)]
 
 
 def test_an_end_that_records_of_the_same_read_passed_takes_nothing_back() -> None:

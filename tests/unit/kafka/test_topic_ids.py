@@ -108,7 +108,7 @@ def test_an_id_is_printed_as_brokers_print_it() -> None:
 
 
 def test_damaged_responses_are_reported() -> None:
-    chance, whole, told = Random(6), fetch_answer(), 0
+    chance, whole, reported = Random(6), fetch_answer(), 0
     for _ in range(3_000):
         raw = bytearray(whole[: chance.randrange(len(whole))] if chance.random() < 0.3 else whole)
         for _ in range(chance.randrange(1, 4)):
@@ -118,5 +118,5 @@ def test_damaged_responses_are_reported() -> None:
             try:
                 decode(memoryview(raw), NAMES)
             except BadBytes:
-                told += 1
-    assert told > 1_000
+                reported += 1
+    assert reported > 1_000

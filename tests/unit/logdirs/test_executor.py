@@ -70,7 +70,7 @@ class Bench:
 
     def __init__(self, ours: Ours = NOTHING, **policy: object) -> None:
         self.client, self.policy = FakeBroker(), replace(POLICY, **policy)  # type: ignore[arg-type]
-        self.said: list[tuple[Any, ...]] = []
+        self.notes: list[tuple[Any, ...]] = []
         leveller = DirectoryBalancer({1: ours} if ours != NOTHING else {}, self.keep, self.say, lambda *_: None)
         self.dirs = Dirs("east", lambda: self.policy, leveller, lambda: self.client, lambda: 1, self.say)
 
@@ -78,7 +78,7 @@ class Bench:
         self.client.log.append(("keep", ours))
 
     def say(self, *words: Any) -> None:
-        self.said.append(words)
+        self.notes.append(words)
 
     def reconcile(self) -> list[str]:
         """Names of the broker calls, in order."""
@@ -207,7 +207,7 @@ def test_a_move_that_an_offline_directory_keeps_from_ending_is_a_problem() -> No
     bench.reconcile()
     bench.client.broker, broken = found, bench.dirs.left()
     bench.reconcile()
-    assert (well, ["offline: /large" in told for told in broken], bench.dirs.left()) == ([], [True], [])
+    assert (well, ["offline: /large" in reported for reported in broken], bench.dirs.left()) == ([], [True], [])
 
 
 def test_a_cluster_that_does_not_answer_is_asked_anew() -> None:

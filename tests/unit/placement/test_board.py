@@ -74,8 +74,8 @@ def ordered_beside(*marked_by_others: Rows, cap: int) -> int:
     """Number of five drifted ledgers that are ordered while other clients have marked these ledgers."""
     mine = [finding(i) for i in range(1, 6)]
     marks = np.concatenate([NO_MARKS, *(mark(int(row["ledger"][0]), ctime=5) for row in marked_by_others)])
-    told = board(*mine, *marked_by_others, marks=marks)
-    return len(plan(told, {}, replace(ENFORCE, max_marks=cap), NOW, 99).marks)
+    reported = board(*mine, *marked_by_others, marks=marks)
+    return len(plan(reported, {}, replace(ENFORCE, max_marks=cap), NOW, 99).marks)
 
 
 DRIFTED, HOPELESS, BLIND = "placement.too-few-racks", "placement.cannot-adhere", "placement.unreadable"
@@ -102,9 +102,9 @@ def test_marks_that_no_worker_can_satisfy_take_no_room():
 
 
 def test_our_own_marks_fill_the_cap():
-    told = board(finding(1), finding(2), finding(3), marks=np.concatenate([mark(2), mark(3)]))
+    reported = board(finding(1), finding(2), finding(3), marks=np.concatenate([mark(2), mark(3)]))
     repairs = {2: marked(2), 3: marked(3)}
-    assert len(plan(told, repairs, replace(ENFORCE, max_marks=2), NOW, 99).marks) == 0
+    assert len(plan(reported, repairs, replace(ENFORCE, max_marks=2), NOW, 99).marks) == 0
 
 
 def test_orders_not_yet_seen_count_against_the_cap():

@@ -103,9 +103,9 @@ def test_a_confirmed_restart_applies_to_bookies_that_registered_since():
 
 
 def test_a_confirmed_restart_applies_to_earlier_drops():
-    told = seen(begun=11, restarted=1)
-    later = NO_FORMER.merge(*moved(1, ("a", "b"), ("a", "c"), 20), told)
-    assert refusing(later.settle(told, told), 5) == {"b"}
+    reported = seen(begun=11, restarted=1)
+    later = NO_FORMER.merge(*moved(1, ("a", "b"), ("a", "c"), 20), reported)
+    assert refusing(later.settle(reported, reported), 5) == {"b"}
 
 
 def test_a_bookie_that_was_away_cannot_have_collected_anything():

@@ -130,8 +130,8 @@ class Driven:
 
     def answer(self, *findings: Rows, marks: Rows = NO_MARKS, former: Former = NO_FORMER, full: bool = True) -> None:
         """A batch in which the only bucket answers with its full state or with changes."""
-        said = BucketAnswer(1, full, 9, np.concatenate([NO_FINDINGS, *findings]), marks, former)
-        self.reconciler.batch(Frame(said), 0)  # type: ignore[arg-type]
+        answer = BucketAnswer(1, full, 9, np.concatenate([NO_FINDINGS, *findings]), marks, former)
+        self.reconciler.batch(Frame(answer), 0)  # type: ignore[arg-type]
 
     def repair(self, ledger: int) -> Repair:
         return self.reconciler.repairs[ledger]
@@ -143,17 +143,17 @@ class Driven:
 class Frame:
     """One answer in the form that the sink receives."""
 
-    def __init__(self, said: BucketAnswer) -> None:
-        self._said = said
+    def __init__(self, answer: BucketAnswer) -> None:
+        self._answer = answer
 
     def toArrow(self) -> "Frame":  # noqa: N802
         return self
 
     def to_pylist(self) -> list[dict[str, Any]]:
-        said = self._said
+        answer = self._answer
         return [{
-            "bucket": 0, "epoch": said.epoch, "full": said.full, "ledgers": said.ledgers,
-            "findings": said.findings.tobytes(), "marks": said.marks.tobytes(), "former": said.former.to_bytes(),
+            "bucket": 0, "epoch": answer.epoch, "full": answer.full, "ledgers": answer.ledgers,
+            "findings": answer.findings.tobytes(), "marks": answer.marks.tobytes(), "former": answer.former.to_bytes(),
         }]  # fmt: skip
 
 

@@ -33,7 +33,7 @@ class Journal:
         return {0: self.end}
 
 
-class Said:
+class ReportSetting:
     """The placement report over a capture and a stream that the test controls."""
 
     def __init__(self) -> None:
@@ -78,110 +78,113 @@ class Said:
 
 
 @pytest.fixture
-def said() -> Said:
-    return Said()
+def setting() -> ReportSetting:
+    return ReportSetting()
 
 
-def test_ledgers_that_no_batch_has_judged_are_unknown(said: Said) -> None:
-    said.publish(*range(6))
-    assert said.counts() == (0, 0, 6, 6)
+def test_ledgers_that_no_batch_has_judged_are_unknown(setting: ReportSetting) -> None:
+    setting.publish(*range(6))
+    assert setting.counts() == (0, 0, 6, 6)
 
 
-def test_what_was_judged_is_true_or_found(said: Said) -> None:
-    said.publish(*range(6))
-    said.driven.answer(finding(3))
-    said.take()
-    assert said.counts() == (5, 1, 0, 0)
+def test_what_was_judged_is_true_or_found(setting: ReportSetting) -> None:
+    setting.publish(*range(6))
+    setting.driven.answer(finding(3))
+    setting.take()
+    assert setting.counts() == (5, 1, 0, 0)
 
 
-def test_a_finding_of_an_earlier_version_does_not_count(said: Said) -> None:
-    said.publish(*range(6))
-    said.driven.answer(finding(3))
-    said.take()
-    said.publish(3)
-    said.capture.ledgers -= 1
-    assert said.counts() == (5, 0, 1, 1)
+def test_a_finding_of_an_earlier_version_does_not_count(setting: ReportSetting) -> None:
+    setting.publish(*range(6))
+    setting.driven.answer(finding(3))
+    setting.take()
+    setting.publish(3)
+    setting.capture.ledgers -= 1
+    assert setting.counts() == (5, 0, 1, 1)
 
 
-def test_nothing_is_judged_before_the_stream_knows_the_bookies_as_they_are(said: Said) -> None:
-    said.publish(*range(6))
-    said.take()
-    said.driven.keeper.topology = replace(said.driven.keeper.topology, epoch=2)
-    assert said.counts() == (0, 0, 6, 6)
+def test_nothing_is_judged_before_the_stream_knows_the_bookies_as_they_are(setting: ReportSetting) -> None:
+    setting.publish(*range(6))
+    setting.take()
+    setting.driven.keeper.topology = replace(setting.driven.keeper.topology, epoch=2)
+    assert setting.counts() == (0, 0, 6, 6)
 
 
-def test_a_ledger_that_may_not_be_read_is_unknown(said: Said) -> None:
-    said.publish(*range(6))
-    said.take()
-    said.capture.hidden = 2
-    assert said.counts() == (6, 0, 2, 0)
+def test_a_ledger_that_may_not_be_read_is_unknown(setting: ReportSetting) -> None:
+    setting.publish(*range(6))
+    setting.take()
+    setting.capture.hidden = 2
+    assert setting.counts() == (6, 0, 2, 0)
 
 
-def test_lists_are_whole_when_all_was_judged(said: Said) -> None:
-    said.publish(*range(6))
-    said.take()
-    assert said.placed.incomplete(judged=True) == ""
+def test_lists_are_whole_when_all_was_judged(setting: ReportSetting) -> None:
+    setting.publish(*range(6))
+    setting.take()
+    assert setting.placed.incomplete(judged=True) == ""
 
 
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (lambda said: said.publish(1), "1 of 1 ledgers are not judged yet"),
-        (lambda said: vars(said.capture).update(connected=False), "ZooKeeper is not connected or not synchronized"),
-        (lambda said: vars(said.capture).update(forbidden=2), "no permission to read 2 ledgers"),
+        (lambda setting: setting.publish(1), "1 of 1 ledgers are not judged yet"),
+        (
+            lambda setting: vars(setting.capture).update(connected=False),
+            "ZooKeeper is not connected or not synchronized",
+        ),
+        (lambda setting: vars(setting.capture).update(forbidden=2), "no permission to read 2 ledgers"),
     ],
     ids=["waits", "cut off", "forbidden"],
 )
-def test_lists_may_be_incomplete(said: Said, change: Any, why: str) -> None:
-    change(said)
-    assert said.placed.incomplete(judged=True) == why
+def test_lists_may_be_incomplete(setting: ReportSetting, change: Any, why: str) -> None:
+    change(setting)
+    assert setting.placed.incomplete(judged=True) == why
 
 
-def test_a_stream_that_does_not_run_makes_lists_incomplete(said: Said) -> None:
-    assert said.placed.incomplete(judged=True, runs=False) == "the placement stream is not running"
+def test_a_stream_that_does_not_run_makes_lists_incomplete(setting: ReportSetting) -> None:
+    assert setting.placed.incomplete(judged=True, runs=False) == "the placement stream is not running"
 
 
-def test_a_list_that_a_limit_cuts_knows_how_long_it_is(said: Said) -> None:
-    said.driven.answer(*(finding(ledger) for ledger in range(5)))
-    found, total = said.placed.findings(None, None, 2)
+def test_a_list_that_a_limit_cuts_knows_how_long_it_is(setting: ReportSetting) -> None:
+    setting.driven.answer(*(finding(ledger) for ledger in range(5)))
+    found, total = setting.placed.findings(None, None, 2)
     assert (len(found), total) == (2, 5)
 
 
 def test_it_is_not_ready_before_all_was_judged() -> None:
-    said = Said()
-    said.journal.end = 6
-    said.judging.load()
-    said.placed = PlacementReport(*(getattr(said.placed, n) for n in (
+    setting = ReportSetting()
+    setting.journal.end = 6
+    setting.judging.load()
+    setting.placed = PlacementReport(*(getattr(setting.placed, n) for n in (
         "_live", "_cluster", "_keeper", "_reconciler", "_workers", "_clock",
     )))  # fmt: skip
-    said.capture.ledgers = 6
-    said.placed.tick(runs=True)
-    before = said.placed.not_ready()
-    said.take()
-    assert (len(before), said.placed.not_ready()) == (1, [])
+    setting.capture.ledgers = 6
+    setting.placed.tick(runs=True)
+    before = setting.placed.not_ready()
+    setting.take()
+    assert (len(before), setting.placed.not_ready()) == (1, [])
 
 
 @pytest.fixture
-def unmapped(said: Said) -> Said:
+def unmapped(setting: ReportSetting) -> ReportSetting:
     """A rack map without a result for bookie b1, as its script failed."""
     racks = {"a1": "/a", "b1": UNKNOWN_RACK, "c1": "/c"}
     bookies = tuple(Bookie(name, rack, Status.WRITABLE, 0) for name, rack in racks.items())
-    said.driven.keeper.topology = Topology(1, 0, bookies)
-    said.cluster.racks = RackHealth(0, "racks.sh ended with status 1", 1, 3)
-    return said
+    setting.driven.keeper.topology = Topology(1, 0, bookies)
+    setting.cluster.racks = RackHealth(0, "racks.sh ended with status 1", 1, 3)
+    return setting
 
 
-def test_a_rack_map_that_cannot_be_read_is_a_source_that_is_down(unmapped: Said) -> None:
+def test_a_rack_map_that_cannot_be_read_is_a_source_that_is_down(unmapped: ReportSetting) -> None:
     states = {one.name: (one.state, one.detail) for one in unmapped.placed.sources(unmapped.clock())}
     assert states["racks"] == ("down", "no rack known for 1 host of 3: racks.sh ended with status 1")
 
 
-def test_a_ledger_that_waits_for_the_rack_map_shows_its_problem(unmapped: Said) -> None:
+def test_a_ledger_that_waits_for_the_rack_map_shows_its_problem(unmapped: ReportSetting) -> None:
     found, _ = unmapped.placed.ledger(1)
     assert found["changes"][-1] == "a response of the rack map, which failed: racks.sh ended with status 1"
 
 
-def test_racks_in_zookeeper_that_cannot_be_read_are_a_slow_source(said: Said) -> None:
-    said.capture.rack_problem = "/bookies holds no JSON"
-    states = {one.name: (one.state, one.detail) for one in said.placed.sources(said.clock())}
+def test_racks_in_zookeeper_that_cannot_be_read_are_a_slow_source(setting: ReportSetting) -> None:
+    setting.capture.rack_problem = "/bookies holds no JSON"
+    states = {one.name: (one.state, one.detail) for one in setting.placed.sources(setting.clock())}
     assert states["racks"] == ("slow", "the last racks apply: /bookies holds no JSON")

@@ -46,7 +46,7 @@ def started(*rows: Ledgers, lost: tuple[str, ...] = ()) -> Driven:
     return driven
 
 
-def said(answer: BucketAnswer | None) -> dict[int, str]:
+def verdicts(answer: BucketAnswer | None) -> dict[int, str]:
     assert answer is not None
     return {int(f["ledger"]): RULES[int(f["rule"])].verdict.name for f in answer.findings}
 
@@ -115,7 +115,7 @@ def test_without_a_topology_nothing_is_reported():
 def test_rows_that_came_before_the_topology_are_judged_when_it_comes():
     driven = Driven()
     driven.step(bad(1))
-    assert said(driven.step(concat([]), seen=topology(1))) == {1: "DRIFTED"}
+    assert verdicts(driven.step(concat([]), seen=topology(1))) == {1: "DRIFTED"}
 
 
 def test_a_true_ledger_is_not_reported():
@@ -124,7 +124,7 @@ def test_a_true_ledger_is_not_reported():
 
 def test_a_repaired_ledger_is_taken_away():
     driven = started(bad(1))
-    assert said(driven.step(good(1, mzxid=2, version=1))) == {1: "TRUE"}
+    assert verdicts(driven.step(good(1, mzxid=2, version=1))) == {1: "TRUE"}
 
 
 def test_an_older_row_that_arrives_late_changes_nothing():
@@ -139,7 +139,7 @@ def test_the_same_row_again_changes_nothing():
 
 def test_a_lost_bookie_is_held_against_ledgers_that_arrive_after_it():
     driven = started(lost=(B1,))
-    assert said(driven.step(good(1))) == {1: "DRIFTED"}
+    assert verdicts(driven.step(good(1))) == {1: "DRIFTED"}
 
 
 def test_an_older_epoch_is_ignored():
@@ -152,7 +152,7 @@ def test_a_new_epoch_makes_a_bucket_report_everything_again():
     driven = started(bad(1))
     answer = driven.step(concat([]), seen=topology(2))
     assert answer is not None
-    assert (answer.full, answer.ledgers, said(answer)) == (True, 1, {1: "DRIFTED"})
+    assert (answer.full, answer.ledgers, verdicts(answer)) == (True, 1, {1: "DRIFTED"})
 
 
 def test_drift_keeps_the_time_it_began():
@@ -165,7 +165,7 @@ def test_drift_keeps_the_time_it_began():
 def test_a_deleted_ledger_is_no_longer_a_finding():
     driven = started(bad(1))
     gone = row(1, quorum=0, state=LedgerState.GONE, mzxid=8)
-    assert said(driven.step(gone)) == {1: "TRUE"}
+    assert verdicts(driven.step(gone)) == {1: "TRUE"}
 
 
 def test_a_deleted_ledger_is_not_raised_by_a_late_row():
@@ -175,16 +175,16 @@ def test_a_deleted_ledger_is_not_raised_by_a_late_row():
 
 def test_an_unreadable_ledger_is_unknown():
     answer = started().step(row(1, quorum=0, state=LedgerState.UNREADABLE))
-    assert said(answer) == {1: "UNKNOWN"}
+    assert verdicts(answer) == {1: "UNKNOWN"}
 
 
 def test_marks_are_reported_until_they_are_gone():
     driven = started(bad(1))
-    told = driven.step(concat([]), mark(1, 5))
+    reported = driven.step(concat([]), mark(1, 5))
     gone = driven.step(concat([]), mark(1, 6, version=-1))
-    assert told is not None
+    assert reported is not None
     assert gone is not None
-    assert (told.marks["ledger"].tolist(), gone.marks["ledger"].tolist()) == ([1], [])
+    assert (reported.marks["ledger"].tolist(), gone.marks["ledger"].tolist()) == ([1], [])
 
 
 def test_a_mark_that_is_gone_is_not_raised_by_a_late_record():

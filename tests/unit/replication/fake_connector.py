@@ -55,8 +55,8 @@ class FakeCopier:
 
     def __init__(self, lease: Lease) -> None:
         self._lease = lease
-        self._told = {a.source: self._begin(a) for a in lease.assignments}
-        self._at = dict(self._told)
+        self._reported = {a.source: self._begin(a) for a in lease.assignments}
+        self._at = dict(self._reported)
 
     def _begin(self, a: Assignment) -> int:
         if a.position.chosen:
@@ -82,12 +82,12 @@ class FakeCopier:
     def progress(self) -> list[Progress]:
         found = []
         for a in self._lease.assignments:
-            before, at = self._told[a.source], self._at[a.source]
+            before, at = self._reported[a.source], self._at[a.source]
             runs = (Run(before, before, at - before),) if at > before else ()
             end = WORLD.source.get(a.source, 0)
             position, path = Position(at, {"at": at}), self._lease.path
             found.append(Progress(a.source, a.target, position, runs, at - before, source_end=end, lag_ms=0, path=path))
-            self._told[a.source] = at
+            self._reported[a.source] = at
         return found
 
     def close(self) -> None:

@@ -61,7 +61,7 @@ def test_a_partition_that_was_never_copied_has_lost_nothing():
 def test_every_anomaly_has_a_rule():
     worst = replace(COPIED, source_start=55, source_end=40, target_end=1, foreign=1)
     others = [replace(COPIED, gone=True), replace(COPIED, source_id="x", target_id="y")]
-    found = {silence.rule for now in (worst, *others) for silence in anomalies(worst, now)}
+    found = {anomaly.rule for now in (worst, *others) for anomaly in anomalies(worst, now)}
     assert {rule for rule in found if catalog.rules().find(rule) is None} == set()
     assert len(found) == 7
 

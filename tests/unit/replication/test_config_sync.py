@@ -76,7 +76,7 @@ class Rig:
         self.opposite: Aligner | None = None
         self.aligner = Aligner(
             self.link, self.target, [], lambda: self.opposite,  # type: ignore[arg-type]
-            lambda *said: self.notes.append(said), self.memory.append, Made(),
+            lambda *output: self.notes.append(output), self.memory.append, Made(),
         )  # fmt: skip
 
     def reconcile(self) -> "Rig":
@@ -91,8 +91,8 @@ def test_nothing_is_changed_unasked(mode: str, stage: str) -> None:
 
 
 def test_a_topic_that_is_not_there_yet_takes_no_records() -> None:
-    said = "awaiting approval: it does not exist; 2 partitions, settings of its source (topic orders at the target)"
-    assert Rig("approve").reconcile().link.snapshot.waiting == {"orders": Hold(said, approval=True)}
+    result = "awaiting approval: it does not exist; 2 partitions, settings of its source (topic orders at the target)"
+    assert Rig("approve").reconcile().link.snapshot.waiting == {"orders": Hold(result, approval=True)}
 
 
 def test_a_topic_that_the_target_refuses_to_create_has_the_reason() -> None:

@@ -22,7 +22,7 @@ class Rig:
             name="east-west", copies={}, lock=threading.RLock(), now_ms=lambda: self.now, declared=declared
         )
         groups = SimpleNamespace()
-        self.mover = Mover(self.link, groups, groups, lambda: self.link, lambda *said: self.notes.append(said))  # type: ignore[arg-type]
+        self.mover = Mover(self.link, groups, groups, lambda: self.link, lambda *note: self.notes.append(note))  # type: ignore[arg-type]
 
     def round(self, *names: str, partitions: int = 2, after_ms: int = 3_000) -> None:
         self.now += after_ms
@@ -32,7 +32,7 @@ class Rig:
         self.mover.reconcile()
 
     @property
-    def told(self) -> list[str]:
+    def summaries(self) -> list[str]:
         return [note[3].partition(":")[0] for note in self.notes]
 
 
@@ -59,11 +59,11 @@ def test_a_row_names_some_partitions_and_counts_the_others(rig: Rig) -> None:
 def test_continuing_groups_are_reported_once_a_minute(rig: Rig) -> None:
     for _ in range(21):
         rig.round("billing")
-    assert rig.told == ["1 group, 2 partitions"] * 2
+    assert rig.summaries == ["1 group, 2 partitions"] * 2
 
 
 def test_a_new_group_is_reported_at_once(rig: Rig) -> None:
     rig.round("billing")
     rig.round("billing", "mail")
     rig.round("billing")
-    assert rig.told == ["1 group, 2 partitions", "2 groups, 4 partitions"]
+    assert rig.summaries == ["1 group, 2 partitions", "2 groups, 4 partitions"]

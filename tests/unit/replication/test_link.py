@@ -355,7 +355,7 @@ def remade(rig: Rig, ids: tuple[str, str], end: int) -> LinkFacts:
 def found(rig: Rig, link: Link) -> list[str]:
     """Anomalies of partition 1 over two observations."""
     now = look(link.copies[ONE], link.snapshot.facts)
-    return [silence.rule for silence in anomalies(now, now)]
+    return [anomaly.rule for anomaly in anomalies(now, now)]
 
 
 @pytest.mark.parametrize(("old", "new"), [(("s", "t"), ("s", "u")), (("", ""), ("", ""))], ids=["ids", "no ids"])
@@ -422,7 +422,7 @@ def test_the_state_is_derived(keys: dict[str, object], state: LinkState) -> None
     assert LinkStatus(rig.link).state(NOW)[0] is state
 
 
-def said(rig: Rig, later_ms: int = 0) -> tuple[LinkState, str]:
+def state_and_reason(rig: Rig, later_ms: int = 0) -> tuple[LinkState, str]:
     """State and first reason of a link with current heartbeats, this long after its first observation."""
     status = LinkStatus(rig.link, unreadable=lambda: {"secret": "no right to read it"})
     status.observe(rig.now)
@@ -433,7 +433,7 @@ def said(rig: Rig, later_ms: int = 0) -> tuple[LinkState, str]:
 
 
 def test_a_link_that_no_task_has_copied_is_not_up(rig: Rig) -> None:
-    assert [said(rig, later_ms)[0] for later_ms in (0, 31_000, 121_000)] == [
+    assert [state_and_reason(rig, later_ms)[0] for later_ms in (0, 31_000, 121_000)] == [
         LinkState.STARTING, LinkState.SLOW, LinkState.STALLED,
     ]  # fmt: skip
 
@@ -441,7 +441,7 @@ def test_a_link_that_no_task_has_copied_is_not_up(rig: Rig) -> None:
 def test_after_a_restart_a_link_is_not_up_before_a_task_reports(rig: Rig) -> None:
     rig.round(100, 100)
     rig.link = rig.restarted()
-    assert said(rig) == (
+    assert state_and_reason(rig) == (
         LinkState.STARTING, "2 of 2 partitions are not copied yet; orders-0: no task has reported yet",
     )  # fmt: skip
 
@@ -449,19 +449,19 @@ def test_after_a_restart_a_link_is_not_up_before_a_task_reports(rig: Rig) -> Non
 def test_a_topic_that_waits_for_approval_is_named(rig: Rig) -> None:
     rig.round(10, 20)
     rig.link.update(waiting={"orders": Hold("retention.ms 1 > 2", approval=True)})
-    assert said(rig, 1_000_000) == (
+    assert state_and_reason(rig, 1_000_000) == (
         LinkState.WAITING, "2 of 2 partitions wait for `trueup approve`; orders-0: retention.ms 1 > 2",
     )  # fmt: skip
 
 
 def test_a_topic_that_the_target_refuses_stops_the_link(rig: Rig) -> None:
     rig.link.update(waiting={"orders": Hold("refused: it does not exist; no right", stopped=True)})
-    assert said(rig)[0] is LinkState.STOPPED
+    assert state_and_reason(rig)[0] is LinkState.STOPPED
 
 
 def test_why_clusters_cannot_be_compared_is_reported_at_once(rig: Rig) -> None:
     rig.link.update(waiting=None, unfit="expected a right; found none")
-    assert said(rig)[1].endswith("orders-0: expected a right; found none")
+    assert state_and_reason(rig)[1].endswith("orders-0: expected a right; found none")
 
 
 @pytest.mark.parametrize(
@@ -470,7 +470,10 @@ def test_why_clusters_cannot_be_compared_is_reported_at_once(rig: Rig) -> None:
 def test_a_topic_that_cannot_be_read_stops_the_link(sides: tuple[Side, Side]) -> None:
     rig = Rig(topics=["secret"])
     rig.link.update(facts=LinkFacts(*sides, NOW))
-    assert said(rig) == (LinkState.STOPPED, "1 of 1 partitions need an operator; secret-0: no right to read it")
+    assert state_and_reason(rig) == (
+        LinkState.STOPPED,
+        "1 of 1 partitions need an operator; secret-0: no right to read it",
+    )
 
 
 def test_a_backfill_that_runs_is_not_late_however_old_its_records_are(rig: Rig) -> None:

@@ -29,7 +29,7 @@ def test_what_a_lease_reports_is_known_while_it_runs(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize(
-    ("heard", "offset"),
+    ("received", "offset"),
     [
         ([(1, 10, "a"), (2, 20, "a")], 20),
         ([(1, 10, "a"), (1, 10, "a")], 10),
@@ -40,18 +40,18 @@ def test_what_a_lease_reports_is_known_while_it_runs(rig: Rig) -> None:
     ],
     ids=["in turn", "twice", "one was lost", "the first was lost", "of no attempt", "a task that was run again"],
 )
-def test_a_report_counts_only_if_it_is_the_next(rig: Rig, heard: list[tuple[int, int, str]], offset: int) -> None:
+def test_a_report_counts_only_if_it_is_the_next(rig: Rig, received: list[tuple[int, int, str]], offset: int) -> None:
     order = rig.link.orders()[0]
-    for at, to, attempt in heard:
+    for at, to, attempt in received:
         rig.link.receive(reported(order, at, to, attempt))
     assert rig.link.copies[order.lease.assignments[0].source].offset == offset
 
 
 def test_received_reports_are_not_counted_again_with_the_result(rig: Rig) -> None:
     orders = rig.link.orders()
-    heard = [reported(orders[0], at, 10 * at) for at in (1, 2, 3)]
-    rig.link.receive(heard[0])
-    rig.link.take([Answer([each.report for each in heard], None), Answer([], None)])
+    received = [reported(orders[0], at, 10 * at) for at in (1, 2, 3)]
+    rig.link.receive(received[0])
+    rig.link.take([Answer([each.report for each in received], None), Answer([], None)])
     assert (rig.link.totals["copied"], rig.journal.newest["links", b"east-west/orders-0"]["offset"]) == (30, 30)
 
 

@@ -100,7 +100,7 @@ class Rig:
             )  # fmt: skip
             link.update(waiting={}, choice=Choice("batches", ""))
             sides: Any = FakeSides(self.world, source, target)
-            note = lambda *said: self.notes.append(said)  # noqa: E731
+            note = lambda *result: self.notes.append(result)  # noqa: E731
             self.watches[name] = LinkMonitor(link, sides, self.watches, self.memory, note, self.memory.__setitem__)
         for watch in self.watches.values():
             watch.link.begin()

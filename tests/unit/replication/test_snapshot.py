@@ -18,28 +18,28 @@ def facts(source_end: int, problem: str = "") -> LinkFacts:
     )
 
 
-def heard(before: Look, now: Look) -> list[str]:
-    return [silence.rule for silence in anomalies(before, now)]
+def rules_of(before: Look, now: Look) -> list[str]:
+    return [anomaly.rule for anomaly in anomalies(before, now)]
 
 
 def test_a_copy_that_went_on_while_the_source_was_asked_is_not_past_its_end() -> None:
     was = look(at(90), NOTHING)
     now = seen(at(150), facts(100), was)
-    assert heard(now, now) == []
+    assert rules_of(now, now) == []
 
 
 def test_a_source_that_does_not_respond_has_lost_nothing() -> None:
     now = seen(at(150), facts(100, "no answer"), look(at(150), NOTHING))
-    assert heard(now, now) == []
+    assert rules_of(now, now) == []
 
 
 def test_records_of_others_in_the_target_are_reported_where_the_link_is_the_only_writer() -> None:
     copy = at(50)
     copy.take(Progress(ORDERS, ORDERS, Position(60), copied=10, foreign=3), 1)
-    told = [heard(now, now) for now in (look(copy, facts(100), alone) for alone in (True, False))]
-    assert told == [["replication.target-written"], []]
+    reported = [rules_of(now, now) for now in (look(copy, facts(100), alone) for alone in (True, False))]
+    assert reported == [["replication.target-written"], []]
 
 
 def test_a_source_that_twice_ends_before_the_copy_lost_records() -> None:
     now = seen(at(150), facts(100), look(at(150), NOTHING))
-    assert heard(now, now) == ["replication.source-lost-records"]
+    assert rules_of(now, now) == ["replication.source-lost-records"]

@@ -140,8 +140,8 @@ def test_a_link_that_goes_on_after_a_pause_is_not_late_for_the_pause():
 
 @pytest.mark.parametrize(("target", "found"), [("", LinkState.SLOW), ("timed out", LinkState.DOWN)])
 def test_failing_alignment_is_reported_unless_a_cluster_is_down(target: str, found: LinkState):
-    said = [reason.rule for reason in state_of(replace(WELL, target=target, failing=["groups: no right"]), NOW)[1]]
-    assert (state(target=target, failing=["groups: no right"]), len(said)) == (found, 1)
+    result = [reason.rule for reason in state_of(replace(WELL, target=target, failing=["groups: no right"]), NOW)[1]]
+    assert (state(target=target, failing=["groups: no right"]), len(result)) == (found, 1)
 
 
 def test_an_error_of_heartbeats_is_reported_with_their_absence():

@@ -49,20 +49,20 @@ def test_what_is_copied_is_reported_while_the_lease_runs(world: World, monkeypat
     with ThreadPoolExecutor(1) as pool:
         lease = pool.submit(hold, order(lease_s=60.0, channel=Channel("reports", ())))
         world.write(ORDERS, 5)
-        wait_until(lambda: any(p.copied for heard in found for p in heard.report.progress), 60.0, "a report")
+        wait_until(lambda: any(p.copied for received in found for p in received.report.progress), 60.0, "a report")
         early = not lease.done()
         failing(Retry("a leader", "none", "so that the lease ends"))
         world.write(ORDERS, 0)
         answer = lease.result(60)
-    assert (early, [heard.report for heard in found]) == (True, answer.reports[: len(found)])
+    assert (early, [received.report for received in found]) == (True, answer.reports[: len(found)])
 
 
 def test_a_report_reads_back_as_it_was_written(world: World) -> None:
     world.write(ORDERS, 5)
     whole = hold(order()).reports[-1]
     one = replace(whole.progress[0], lag_ms=7, dropped=2, error="too large", stopped=True)
-    heard = ReportMessage("east-west", "a", 3, 1, whole._replace(progress=[one]))
-    assert reports.message_of(decode("reports", encode("reports", reports.record_of(heard)))) == heard
+    received = ReportMessage("east-west", "a", 3, 1, whole._replace(progress=[one]))
+    assert reports.message_of(decode("reports", encode("reports", reports.record_of(received)))) == received
 
 
 def test_a_report_is_divided_where_it_would_be_too_large(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,15 +62,15 @@ def test_times_count_from_the_first_signal() -> None:
     assert (made.at(9.0), made.left_s(9.0), made.left_s(3.0), made.passed_s()) == (109.0, 5.0, 0.0, 4.0)
 
 
-@pytest.mark.parametrize(("told", "code"), [(True, 0), (False, 1)])
+@pytest.mark.parametrize(("reported", "code"), [(True, 0), (False, 1)])
 def test_what_takes_too_long_is_ended_at_once_with_spark(
-    monkeypatch: pytest.MonkeyPatch, told: bool, code: int
+    monkeypatch: pytest.MonkeyPatch, reported: bool, code: int
 ) -> None:
     monkeypatch.setattr(ending, "END_S", 0.0)
     done: list[object] = []
     made = Ending(threading.Event(), leave=done.append)
     made.last = lambda: done.append("Spark")
-    if told:
+    if reported:
         made.begin()
     else:
         made.at(0.0)  # a start that failed
@@ -119,8 +119,8 @@ def test_a_batch_that_takes_too_long_is_interrupted(supervisor: Supervisor, capl
     supervisor.tend()
     now = time.monotonic()
     supervisor.close(now, now + WAIT_S)
-    told = [vars(record)["task"] for record in caplog.records if "interrupted" in record.message]
-    assert (stopped, told) == ([True], ["placement"])
+    reported = [vars(record)["task"] for record in caplog.records if "interrupted" in record.message]
+    assert (stopped, reported) == ([True], ["placement"])
 
 
 def test_a_query_between_batches_is_not_called_interrupted() -> None:

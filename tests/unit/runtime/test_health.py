@@ -52,8 +52,8 @@ def test_drift_needs_attention() -> None:
     ],
 )
 def test_one_thing_wrong_is_enough(change: dict[str, Any], level: str, word: str) -> None:
-    said = health(healthy_status() | change)
-    assert (said.level, word in " ".join(said.reasons)) == (level, True)
+    result = health(healthy_status() | change)
+    assert (result.level, word in " ".join(result.reasons)) == (level, True)
 
 
 @pytest.mark.parametrize(("state", "level"), [("down", "blind"), ("slow", "attention")])
@@ -99,8 +99,8 @@ def test_a_lost_bookie_is_not_healthy() -> None:
 def dead(*links: str) -> dict[str, Any]:
     """The status while the cluster west, the target of these links, does not respond."""
     status = healthy_status()
-    down, said = {"west": "timed out"}, "the target does not respond: timed out"
-    status["links"] = [link_row(name, state="down", down=down, reason=said) for name in links]
+    down, result = {"west": "timed out"}, "the target does not respond: timed out"
+    status["links"] = [link_row(name, state="down", down=down, reason=result) for name in links]
     status["sources"] += [
         {"name": f"link {name}", "state": "down", "age_ms": 9, "detail": "timed out"} for name in links
     ]
@@ -108,8 +108,8 @@ def dead(*links: str) -> dict[str, Any]:
 
 
 def test_an_unreachable_cluster_is_reported_once_by_its_name() -> None:
-    said = health(dead("east-west", "north-west") | {"problems": ["link east-west: timed out"]})
-    assert said.reasons == ("cluster west does not respond, links east-west, north-west: timed out",)
+    result = health(dead("east-west", "north-west") | {"problems": ["link east-west: timed out"]})
+    assert result.reasons == ("cluster west does not respond, links east-west, north-west: timed out",)
 
 
 def test_a_problem_of_a_stream_is_reported_once() -> None:

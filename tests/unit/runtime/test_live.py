@@ -78,10 +78,10 @@ def why(name: str, value: str) -> str:
     ],
 )
 def test_a_record_that_cannot_be_applied_is_refused_with_its_reason(name: str, value: str, problem: str) -> None:
-    said = why(name, value)
-    assert problem in said
-    assert len(said) < 2_500
-    assert "hunter2" not in said
+    result = why(name, value)
+    assert problem in result
+    assert len(result) < 2_500
+    assert "hunter2" not in result
 
 
 def test_every_number_has_bounds() -> None:

@@ -46,22 +46,22 @@ def test_two_applications_do_not_share_a_registry() -> None:
 def test_every_series_names_the_cluster(metrics: Metrics) -> None:
     metrics.status(healthy_status())
     families = text_string_to_metric_families(metrics.text().decode())
-    strange = [
+    invalid = [
         s.name
         for f in families
         for s in f.samples
         if f.name.startswith("trueup_") and s.labels.get("cluster") != "east"
     ]
-    assert strange == []
+    assert invalid == []
 
 
 def test_levels_follow_the_status(metrics: Metrics) -> None:
     metrics.status(FakeEngine().drill().state)
-    said = {
+    result = {
         "trueup_oldest_drift_seconds": 240.0, "trueup_marks_cap": 200.0, "trueup_ready": 1.0, "trueup_paused": 0.0,
         "trueup_held": 0.0,
     }  # fmt: skip
-    assert {name: value(metrics, name) for name in said} == said
+    assert {name: value(metrics, name) for name in result} == result
 
 
 def test_marks_are_distinguished(metrics: Metrics) -> None:
@@ -111,11 +111,11 @@ def test_labels_of_findings_are_the_table_of_rules(metrics: Metrics) -> None:
 
 def test_progress_of_a_query(metrics: Metrics) -> None:
     metrics.on_progress(PROGRESS)
-    said = {
+    result = {
         "trueup_batch_rows_total": 1000, "trueup_behind_records": 110, "trueup_state_rows": 70,
         "trueup_state_memory_bytes": 4100, "trueup_batch_duration_seconds_sum": 1.5,
     }  # fmt: skip
-    assert {name: value(metrics, name, query="placement") for name in said} == said
+    assert {name: value(metrics, name, query="placement") for name in result} == result
 
 
 def test_an_idle_report_is_no_batch(metrics: Metrics) -> None:
@@ -138,17 +138,17 @@ def test_a_partition_not_read_yet_is_not_behind() -> None:
 
 
 def test_a_reconnect_is_counted_and_the_first_connection_is_not(metrics: Metrics) -> None:
-    heard = metrics.of(ZooKeeperMetrics).session()
+    received = metrics.of(ZooKeeperMetrics).session()
     for state in ("CONNECTED", "SUSPENDED", "CONNECTED", "LOST", "CONNECTED"):
-        heard(state)
+        received(state)
     assert value(metrics, "trueup_zookeeper_reconnects_total") == 2
 
 
 def test_sessions_are_counted_by_state(metrics: Metrics) -> None:
     one, other, ended = (metrics.of(ZooKeeperMetrics).session() for _ in range(3))
     steps = ((one, "CONNECTED"), (other, "CONNECTED"), (other, "SUSPENDED"), (ended, "CONNECTED"), (ended, "LOST"))
-    for heard, state in steps:
-        heard(state)
+    for received, state in steps:
+        received(state)
     assert [value(metrics, "trueup_zookeeper_sessions", state=s) for s in ("connected", "suspended")] == [1, 1]
 
 
@@ -176,12 +176,12 @@ def linked() -> Metrics:
 def test_links_have_a_state_lag_and_heartbeat() -> None:
     metrics = linked()
     metrics.status(healthy_status() | {"links": [link_row("east-west", state="stalled", lag_records=9, lag_ms=65_000)]})
-    said = {
+    result = {
         "trueup_link_lag_records": 9.0, "trueup_link_lag_seconds": 65.0, "trueup_link_heartbeat_age_seconds": 3.0,
         "trueup_link_partitions": 2.0,
     }  # fmt: skip
     states = [value(metrics, "trueup_link_state", link="east-west", state=s) for s in ("up", "stalled")]
-    assert ({name: value(metrics, name, link="east-west") for name in said}, states) == (said, [0, 1])
+    assert ({name: value(metrics, name, link="east-west") for name in result}, states) == (result, [0, 1])
 
 
 def test_what_became_of_records_is_counted_from_zero() -> None:

@@ -62,11 +62,13 @@ class Flaky:
 def seen_to(supervisor: Supervisor, name: str, flaky: Flaky, mended: Callable[[], bool]) -> tuple[bool, bool]:
     """Whether the failure is reported under this name while it lasts, and cleared after recovery."""
     wait_until(lambda: flaky.failures > 2, WAIT_S, f"{name} to be tried again and again")
-    told = any(problem.startswith(f"{name} failed: OverflowError: too large, at ") for problem in supervisor.failing())
+    reported = any(
+        problem.startswith(f"{name} failed: OverflowError: too large, at ") for problem in supervisor.failing()
+    )
     flaky.broken = False
     wait_until(mended, WAIT_S, f"{name} to work again")
     wait_until(lambda: not supervisor.failing(), WAIT_S, f"the failure of {name} to be over")
-    return told, not supervisor.failing()
+    return reported, not supervisor.failing()
 
 
 @pytest.mark.parametrize("error", [OverflowError("too large"), Retry("a", "b", "c"), Panic(), SystemExit(1)])
@@ -151,10 +153,10 @@ def test_sparks_listener_hides_no_defect_and_goes_on(supervisor: Supervisor) -> 
     event: Any = SimpleNamespace(progress=SimpleNamespace(json='{"name": "placement"}'))
     for _ in range(3):
         listener.onQueryProgress(event)
-    told = supervisor.failing()
+    reported = supervisor.failing()
     flaky.broken = False
     listener.onQueryProgress(event)
-    assert ([text.partition(",")[0] for text in told], supervisor.failing()) == (
+    assert ([text.partition(",")[0] for text in reported], supervisor.failing()) == (
         ["listener failed: OverflowError: too large"], [],
     )  # fmt: skip
 
@@ -249,9 +251,9 @@ def test_a_check_that_fails_keeps_queries_from_starting(supervisor: Supervisor) 
     supervisor.check("spark", flaky)
     supervisor.query("placement", lambda: queries.append(Query()) or queries[-1])  # type: ignore[func-returns-value]
     supervisor.tend()
-    told, early = supervisor.failing(), len(queries)
+    reported, early = supervisor.failing(), len(queries)
     flaky.broken = False
     wait_until(lambda: supervisor.tend() or queries, WAIT_S, "the query")  # type: ignore[func-returns-value]
-    assert (told[0].startswith("spark failed: Retry: expected Spark to run"), early, supervisor.failing()) == (
+    assert (reported[0].startswith("spark failed: Retry: expected Spark to run"), early, supervisor.failing()) == (
         True, 0, [],
     )  # fmt: skip

@@ -133,9 +133,9 @@ def test_two_at_once_fetch_a_jar_once(repository: Repository) -> None:
 
 def test_progress_ends_with_all_bytes_done(repository: Repository) -> None:
     repository.answers = [(503, b""), (200, CONTENT)]
-    told: list[tuple[int, int]] = []
-    fetch([GOOD], lambda done, total: told.append((done, total)))
-    assert told[-1] == (GOOD.size, GOOD.size)
+    reported: list[tuple[int, int]] = []
+    fetch([GOOD], lambda done, total: reported.append((done, total)))
+    assert reported[-1] == (GOOD.size, GOOD.size)
 
 
 @pytest.mark.parametrize("name", sets())

@@ -43,12 +43,12 @@ def test_one_name_at_two_endpoints_is_two_buckets() -> None:
     ],
 )
 def test_problems_are_reported_with_their_key(store: dict[str, Any], problem: str) -> None:
-    (told,) = problems(a=store)
-    assert (told.startswith(problem), "u:secret" in told) == (True, False), told
+    (reported,) = problems(a=store)
+    assert (reported.startswith(problem), "u:secret" in reported) == (True, False), reported
 
 
 def test_all_problems_are_reported_at_once() -> None:
-    told = problems(a={"bucket": "x", "endpoint": "y"}, b={**GOOD, "key_env": "K"}, c=GOOD, d=GOOD)
-    assert [line.partition(":")[0] for line in told] == [
+    reported = problems(a={"bucket": "x", "endpoint": "y"}, b={**GOOD, "key_env": "K"}, c=GOOD, d=GOOD)
+    assert [line.partition(":")[0] for line in reported] == [
         "stores.a.bucket", "stores.a.endpoint", "stores.b.secret_env", "stores.c", "stores.d",
     ]  # fmt: skip

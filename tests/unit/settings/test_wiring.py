@@ -240,8 +240,8 @@ def test_directories_of_a_declared_cluster_need_no_links():
 
 def test_everything_wrong_with_log_directories_is_reported_at_once():
     bad = {"windows": ["22:00-22:00"], "exclude": ["/(/"], "exclude_dirs": ["data"]}
-    said = problems({"kafka": KAFKA, "logdirs": {"south": bad}})
-    assert [line.split(":")[0] for line in said] == [
+    result = problems({"kafka": KAFKA, "logdirs": {"south": bad}})
+    assert [line.split(":")[0] for line in result] == [
         "logdirs.south", "logdirs.south.exclude", "logdirs.south.exclude_dirs", "logdirs.south.windows",
     ]  # fmt: skip
 

@@ -27,8 +27,8 @@ def test_the_client_connects_again_after_bytes_that_are_no_answer(peer: Peer, an
     peer.answers(OPENING_BYTES, SESSION, answer)
     client.start_async()
     try:
-        peer.heard()
+        peer.received()
         peer.answers(4)
-        assert peer.heard()
+        assert peer.received()
     finally:
         client.shut()

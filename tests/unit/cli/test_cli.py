@@ -117,9 +117,7 @@ LISTS = [
 
 
 @pytest.mark.parametrize(("words", "noun"), LISTS)
-def test_a_list_that_may_be_incomplete_is_marked(
-    run: Run, engine: FakeEngine, words: tuple[str, ...], noun: str
-) -> None:
+def test_a_possibly_incomplete_list_is_marked(run: Run, engine: FakeEngine, words: tuple[str, ...], noun: str) -> None:
     engine.lacking[noun] = "6 of 6 ledgers are not judged yet"
     done = run(*words)
     assert (done.code, done.out.splitlines()[-1]) == (
@@ -533,9 +531,7 @@ def test_no_colour_goes_into_a_pipe(run: Run) -> None:
     assert "\x1b" not in run("status").out + run("get", "findings").out
 
 
-def test_a_long_operation_is_reported_on_stderr(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_slow_command_reports_on_stderr(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(out, "QUIET_S", 0.0)
     done: list[str] = []
     with out.progress("copying"):
@@ -543,7 +539,7 @@ def test_a_long_operation_is_reported_on_stderr(
     assert "".join(done) == "copying ...\n"
 
 
-def test_a_quick_operation_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_quick_command_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     with out.progress("copying"):
         pass
     assert capsys.readouterr().err == ""

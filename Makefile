@@ -4,6 +4,9 @@ BIN := .venv/bin
 SEEDS ?= 1000
 JOBS ?= 3
 
+# The application, its Spark workers and the command line start some hundred times in tests, too often to compile each time.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help
 help: ## Say what there is
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

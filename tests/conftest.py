@@ -4,15 +4,18 @@ import ctypes
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import hypothesis
 import psutil
 import pytest
+from xdist.scheduler import LoadFileScheduling, LoadScopeScheduling
 
 from tests import archives
+from tests.replication.pair import Pair
 from trueup.connectors.sandbox.cluster import SandboxCluster
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.servers.kafka import Kafka
@@ -29,7 +32,9 @@ _PYSPARK = "pyspark-shell"
 
 
 DURATIONS = HERE / "durations.json"
-"""Seconds per test file on an idle machine. `--record-durations` rewrites the file."""
+"""Seconds per group of tests on an idle machine. `--record-durations` rewrites the file."""
+SPLIT = ("conformance/test_connectors.py",)
+"""Files whose tests form a group per first parameter. One group of them would take longer than a worker's share."""
 RACES: dict[str, str] = {}
 """Tests that are rerun once after a failure: node id and the race that is the reason."""
 
@@ -39,30 +44,57 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Start the slowest files first, so that no worker of `pytest -n` finishes much later than the others."""
-    known = json.loads(DURATIONS.read_text())
-    items.sort(key=lambda item: -known.get(_file(item.nodeid), 1.0))
+    """Order groups of tests, so that no worker of `pytest -n` finishes much later than the others."""
+    starts = _starts(dict.fromkeys(_group(item.nodeid) for item in items), json.loads(DURATIONS.read_text()))
+    items.sort(key=lambda item: (starts[_group(item.nodeid)], _group(item.nodeid)))
     for item in items:
         if item.nodeid in RACES:
             item.add_marker(pytest.mark.flaky(reruns=1))
 
 
+def _starts(groups: Iterable[str], seconds: Mapping[str, float]) -> dict[str, float]:
+    """The part of the work that precedes each group. The slowest group is the first. Quick groups, which use a whole
+    core, are spread evenly among those that wait for servers."""
+    slow = sorted((group for group in groups if group in seconds), key=lambda group: -seconds[group])
+    quick = [group for group in groups if group not in seconds]
+    before = accumulate((seconds[group] for group in slow), initial=0.0)
+    total = sum(seconds[group] for group in slow)
+    return {
+        **{group: at / total for group, at in zip(slow, before, strict=False)},
+        **{group: at / len(quick) for at, group in enumerate(quick)},
+    }
+
+
+class _Groups(LoadFileScheduling):
+    """Runs each group of tests on one worker."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return _group(nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling | None:
+    """With `--dist loadfile`, distribute groups."""
+    return _Groups(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """With `--record-durations`, record files that took longer than a second. Other files keep their entries."""
+    """With `--record-durations`, record groups that took longer than a second. Other groups keep their entries."""
     if not config.getoption("--record-durations"):
         return
     took: Counter[str] = Counter()
     for report in (report for reports in terminalreporter.stats.values() for report in reports):
         if isinstance(report, pytest.TestReport):
-            took[_file(report.nodeid)] += report.duration
-    known = {**json.loads(DURATIONS.read_text()), **{file: round(seconds) for file, seconds in took.items()}}
-    kept = {file: seconds for file, seconds in known.items() if seconds > 1 and (HERE / file).exists()}
+            took[_group(report.nodeid)] += report.duration
+    known = {**json.loads(DURATIONS.read_text()), **{group: round(seconds) for group, seconds in took.items()}}
+    kept = {group: s for group, s in known.items() if s > 1 and (HERE / group.partition("[")[0]).exists()}
     DURATIONS.write_text(json.dumps(dict(sorted(kept.items(), key=lambda each: -each[1])), indent=1) + "\n")
 
 
-def _file(nodeid: str) -> str:
-    """The file of a test, relative to the tests folder."""
-    return nodeid.partition("::")[0].removeprefix("tests/")
+def _group(nodeid: str) -> str:
+    """The tests that one worker runs together: a file, relative to the tests folder, or a parameter of a split file."""
+    file, _, test = nodeid.removeprefix("tests/").partition("::")
+    parameter = test.partition("[")[2].rstrip("]").partition("-")[0]
+    return f"{file}[{parameter}]" if file in SPLIT else file
 
 
 def pytest_configure() -> None:
@@ -73,9 +105,19 @@ def pytest_configure() -> None:
     archives.use()
 
 
+@pytest.fixture(scope="session")
+def shared_root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Path]]:
+    """Creates empty directories for servers that the tests of a worker share. Afterwards only their logs are kept."""
+    yield from _roots(tmp_path_factory)
+
+
 @pytest.fixture(scope="module")
 def new_root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Path]]:
-    """Creates empty directories for servers. Afterwards only their logs are kept."""
+    """Creates empty directories for servers of a module. Afterwards only their logs are kept."""
+    yield from _roots(tmp_path_factory)
+
+
+def _roots(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Path]]:
     roots = []
 
     def make() -> Path:
@@ -104,6 +146,16 @@ def start_cluster(new_root: Callable[[], Path]) -> Iterator[Callable[..., Sandbo
     yield start
     for cluster in started:
         cluster.close()
+
+
+@pytest.fixture(scope="session")
+def pair(shared_root: Callable[[], Path]) -> Iterator[Pair]:
+    """Two brokers that all tests of this worker share. Each test uses topics of its own.
+
+    A test may restart a broker, or change a setting until its end. A test that deletes data uses brokers of its own.
+    """
+    with Pair(shared_root) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")

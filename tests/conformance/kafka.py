@@ -3,12 +3,13 @@
 import itertools
 from collections.abc import Mapping, Sequence
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.conformance.harness import CLUSTERS, TOO_LARGE, Harness, Written
 from tests.replication.audit import OURS, ends
 from tests.replication.pair import Pair, create
+from tests.replication.reading import committed
 from tests.replication.writers import Site
 from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.sandbox.jvm.processes import wait_until
@@ -51,26 +52,10 @@ class KafkaCluster:
         assert producer.flush(120) == 0
 
     def read(self, topic: str, index: int) -> list[tuple[int, Written]]:
-        consumer = Consumer({
-            "bootstrap.servers": self._address, "group.id": "suite", "isolation.level": "read_committed",
-            "enable.partition.eof": True, "enable.auto.commit": False, "check.crcs": True,
-        })  # fmt: skip
-        consumer.assign([TopicPartition(topic, index, 0)])
-        found: list[tuple[int, Written]] = []
-
-        def all_read() -> bool:
-            for message in consumer.consume(2_000, 0.2):
-                if message.error() is not None:
-                    assert message.error().code() == KafkaError._PARTITION_EOF
-                    return True
-                headers = tuple(h for h in message.headers() or () if not h[0].startswith(OURS))
-                stamp = message.timestamp()[1]
-                found.append((message.offset(), Written(message.key(), message.value(), stamp, headers)))
-            return False
-
-        wait_until(all_read, 180.0, f"the end of {topic} at {self._name}")
-        consumer.close()
-        return found
+        return [
+            (message.offset(), Written(message.key(), message.value(), message.timestamp()[1], _headers(message)))
+            for message in committed(self._address, topic, [index])
+        ]
 
     def end(self, log: LogId) -> int:
         return ends(Site(self._name, self._address, log.topic, log.number + 1))[log.number]
@@ -95,6 +80,11 @@ class KafkaCluster:
 
     def up(self) -> None:
         self._broker.up()
+
+
+def _headers(message: Message) -> tuple[tuple[str, bytes | None], ...]:
+    """The headers without those that links add."""
+    return tuple(header for header in message.headers() or () if not header[0].startswith(OURS))
 
 
 def kafka_harness(pair: Pair, path: str) -> Harness:

@@ -1,9 +1,8 @@
 """The administrative port: cluster operations that links need besides records, for each pair of systems."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
-from pathlib import Path
 
 import pytest
 
@@ -47,15 +46,14 @@ def _admin(cluster: Cluster) -> ClusterAdmin:
 
 
 @pytest.fixture(scope="module")
-def clusters(new_root: Callable[[], Path]) -> Iterator[Mapping[str, Mapping[str, Cluster]]]:
-    with Pair(new_root) as pair:
-        memory = {name: MemoryCluster(name) for name in CLUSTERS}
-        yield {
-            "memory": memory,
-            "kafka": {name: KafkaCluster(name, getattr(pair, name)) for name in CLUSTERS},
-        }
-        for cluster in memory.values():
-            cluster.kill()
+def clusters(pair: Pair) -> Iterator[Mapping[str, Mapping[str, Cluster]]]:
+    memory = {name: MemoryCluster(name) for name in CLUSTERS}
+    yield {
+        "memory": memory,
+        "kafka": {name: KafkaCluster(name, getattr(pair, name)) for name in CLUSTERS},
+    }
+    for cluster in memory.values():
+        cluster.kill()
 
 
 @pytest.fixture(params=PAIRS)

@@ -46,12 +46,6 @@ HOOKS = "tests.conformance.hooks:"
 
 
 @pytest.fixture(scope="module")
-def pair(new_root: Callable[[], Path]) -> Iterator[Pair]:
-    with Pair(new_root) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
 def memory() -> Iterator[Mapping[str, MemoryCluster]]:
     made = {name: MemoryCluster(name) for name in CLUSTERS}
     yield made

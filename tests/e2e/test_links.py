@@ -27,12 +27,6 @@ END_S = 40.0
 
 
 @pytest.fixture(scope="module")
-def pair(new_root: Callable[[], Path]) -> Iterator[Pair]:
-    with Pair(new_root) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
 def topics(pair: Pair) -> dict[str, str]:
     """A topic for each link, on both clusters."""
     return {link: pair.topic(PARTITIONS) for link in ("whole", "single", "quiet")}

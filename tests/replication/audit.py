@@ -11,8 +11,9 @@ from contextlib import suppress
 from itertools import pairwise
 from typing import NamedTuple
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, Message, TopicPartition
 
+from tests.replication.reading import committed
 from tests.replication.writers import Site, Writers
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.state.common.errors import Retry
@@ -122,24 +123,9 @@ def _compare(wanted: Sequence[Content], found: Sequence[Content]) -> tuple[int, 
 
 def read(site: Site) -> Log:
     """Every committed record of a topic."""
-    consumer = Consumer({
-        "bootstrap.servers": site.bootstrap, "group.id": "audit", "isolation.level": "read_committed",
-        "enable.partition.eof": True, "enable.auto.commit": False, "check.crcs": True,
-    })  # fmt: skip
-    consumer.assign([TopicPartition(site.topic, partition, 0) for partition in range(site.partitions)])
     found: Log = defaultdict(list)
-    ended: set[int] = set()
-
-    def all_read() -> bool:
-        for message in consumer.consume(5_000, 0.5):
-            if message.error() is None:
-                _note(found, message)
-            elif message.error().code() == KafkaError._PARTITION_EOF:
-                ended.add(message.partition())
-        return len(ended) == site.partitions
-
-    wait_until(all_read, 120.0, f"the whole of {site.topic} at {site.name}")
-    consumer.close()
+    for message in committed(site.bootstrap, site.topic, range(site.partitions)):
+        _note(found, message)
     return dict(found)
 
 

@@ -171,5 +171,7 @@ def forgetting_producers(broker: Kafka) -> Iterator[None]:
     """The broker forgets producers a second after their last write."""
     resource = ConfigResource(ResourceType.BROKER, "1")
     configure(broker, resource, "producer.id.expiration.ms", "1000")
-    yield
-    configure(broker, resource, "producer.id.expiration.ms", "86400000")
+    try:
+        yield
+    finally:
+        configure(broker, resource, "producer.id.expiration.ms", "86400000")

@@ -12,6 +12,7 @@ from trueup.state.common.errors import TrueupError
 
 RETENTION_MS = 3_600_000
 TIMEOUT_MS = 5_000
+FLUSH_S = 1.0
 _TAIL = -2_000 - 100
 """librdkafka's RD_KAFKA_OFFSET_TAIL(100): 100 records before the end."""
 
@@ -82,6 +83,7 @@ class Heartbeats(Closing):
     def close(self) -> None:
         """Close all connections; heartbeats in flight are lost."""
         self._producer.purge()
+        self._producer.flush(FLUSH_S)  # results that are not delivered would keep the producer, and this object, alive
         self._consumer.close()
 
     def _on_error(self, error: KafkaError) -> None:

@@ -11,12 +11,13 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from tests.replication.audit import audit, ends
 from tests.replication.faults import Faults
 from tests.replication.pair import EAST_TO_WEST, Copy, Pair, configure, create, forgetting_producers
+from tests.replication.reading import committed
 from tests.replication.worker import Worker
 from tests.replication.writers import Writers
 from trueup.connectors.contract import Copier, Lease, Limits, LogId, Position, Progress
@@ -65,25 +66,10 @@ def write_transactions(broker: Kafka, topic: str, count: int, each: int) -> None
 
 def read(broker: Kafka, topic: str) -> list[tuple[object, ...]]:
     """Key, value, time and headers of all committed records of partition 0."""
-    consumer = Consumer({
-        "bootstrap.servers": broker.bootstrap, "group.id": "test", "isolation.level": "read_committed",
-        "enable.partition.eof": True, "check.crcs": True,
-    })  # fmt: skip
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    found: list[tuple[object, ...]] = []
-
-    def all_read() -> bool:
-        for message in consumer.consume(5_000, 0.5):
-            if message.error() is not None:
-                assert message.error().code() == KafkaError._PARTITION_EOF
-                return True
-            headers = tuple(message.headers() or ())
-            found.append((message.key(), message.value(), message.timestamp()[1], headers))
-        return False
-
-    wait_until(all_read, 180.0, f"all of {topic}")
-    consumer.close()
-    return found
+    return [
+        (message.key(), message.value(), message.timestamp()[1], tuple(message.headers() or ()))
+        for message in committed(broker.bootstrap, topic, [0])
+    ]
 
 
 def keys(broker: Kafka, topic: str) -> list[int]:

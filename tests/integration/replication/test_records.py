@@ -1,10 +1,9 @@
 """The records path: transforms, many topics into one, conflicts with the batches path, ends of sources."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from confluent_kafka import TopicPartition
@@ -26,12 +25,6 @@ from trueup.state.common.errors import BadSettings, Retry, Stop, TrueupError
 pytestmark = pytest.mark.servers
 
 TRANSFORMS = "tests.conformance.transforms:"
-
-
-@pytest.fixture(scope="module")
-def pair(new_root: Callable[[], Path]) -> Iterator[Pair]:
-    with Pair(new_root) as made:
-        yield made
 
 
 @pytest.fixture(scope="module")

@@ -110,7 +110,7 @@ def report(quick: bool) -> Iterator[Row]:
     size = LEDGERS // 10 if quick else LEDGERS
     with tempfile.TemporaryDirectory(prefix="trueup-bench-") as place, Kafka(Path(place) / "kafka") as kafka:
         kafka.up()
-        settings = parse({"cluster": {"zookeeper": "127.0.0.1:1", "name": "bench"}, "spark": {"buckets": 16}})
+        settings = parse({"cluster": {"zookeeper": "127.0.0.1:1", "name": "bench"}, "spark": {"buckets": 16}}, ())
         journal = Journal(kafka.bootstrap, settings.journal, "bench")
         journal.create()
         each = size // OWNERS

@@ -18,7 +18,7 @@ from trueup.connectors.sandbox.servers.kafka import Kafka
 from trueup.state.common.errors import Retry
 from trueup.state.settings.settings import Settings
 from trueup.streams.api import Application
-from trueup.streams.catalog import STREAMS, all_metrics, declare_topics
+from trueup.streams.catalog import STREAMS, all_metrics, declare_topics, permanent_tasks
 from trueup.streams.config.live import Live
 from trueup.streams.journal.history import SAVE_S, History
 from trueup.streams.journal.journal import Journal
@@ -139,7 +139,7 @@ class Running:
         http = Server(create_app(application, self._metrics), self._socket, self._supervisor.run)
         self._quiet["http"] = http.stop
         log.info("listening", extra={"address": f"http://{self._settings.http.host}:{http.port}"})
-        driver = Driver(lambda: session(self._settings, self._data), self._listener)
+        driver = Driver(lambda: session(self._settings, self._data, permanent_tasks(self._settings)), self._listener)
         if not self._ending.stop.is_set():
             self._run_queries(driver, application)
         self._ending.stop.wait()

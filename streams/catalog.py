@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from trueup.state.common.rules import Rules
-from trueup.state.settings.settings import Sections
+from trueup.state.settings.settings import Declared, Settings
 from trueup.streams.deletion.descriptor import DELETION
 from trueup.streams.logdirs.descriptor import LOGDIRS
 from trueup.streams.placement.descriptor import PLACEMENT
@@ -22,9 +22,14 @@ def rules() -> Rules:
     return Rules([rule for stream in STREAMS for rule in stream.rules])
 
 
-def sections() -> Sections:
-    """The settings sections that streams declare."""
-    return {stream.name: stream.settings for stream in STREAMS if stream.settings is not None}
+def sections() -> Declared:
+    """The sections of the settings that streams declare, each once."""
+    return list(dict.fromkeys(section for stream in STREAMS for section in stream.settings))
+
+
+def permanent_tasks(settings: Settings) -> int:
+    """The maximum number of Spark tasks that all streams together occupy permanently."""
+    return sum(stream.tasks(settings) for stream in STREAMS)
 
 
 def declare_topics() -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 
 from tests.archives import OPTIONS, spark_archive
+from tests.configuration import parse
 from tests.integration.placement.test_placement_stream import records, settings, topology
 from trueup.connectors.sandbox.cluster import SandboxCluster
 from trueup.connectors.sandbox.jvm import archive
@@ -27,7 +28,6 @@ from trueup.connectors.sandbox.servers.kafka import Kafka
 from trueup.connectors.sandbox.writer import LedgerWriter
 from trueup.state.bookkeeper.observations import Observation
 from trueup.state.common.errors import Retry, Stop
-from trueup.state.settings.settings import parse
 from trueup.streams.journal.codec import ledger_key, topology_record
 from trueup.streams.journal.journal import Journal
 

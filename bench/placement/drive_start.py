@@ -27,13 +27,14 @@ from bench.placement.drive_stream import say
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.servers.kafka import Kafka
 from trueup.connectors.zookeeper.client import ZooKeeperClient
+from trueup.state.placement.settings import PLACEMENT, PlacementSettings
 from trueup.state.settings.settings import Settings, parse
 from trueup.streams.app import now_ms
 from trueup.streams.bookkeeper.cluster import BookKeeper
 from trueup.streams.bookkeeper.metrics import ZooKeeperMetrics
 from trueup.streams.bookkeeper.topology import Keeper
 from trueup.streams.catalog import all_metrics
-from trueup.streams.config.live import Live
+from trueup.streams.config.live import Live, LiveSection
 from trueup.streams.journal.journal import Journal
 from trueup.streams.placement.metrics import PlacementMetrics
 from trueup.streams.placement.query import start
@@ -59,8 +60,8 @@ class Start:
             live, self._journal, self._keeper, metrics.of(ZooKeeperMetrics), now_ms, supervisor.run
         )
         self.reconciler = PlacementReconciler(
-            self.cluster, self._journal, lambda: live.now.placement, self._keeper, metrics.of(PlacementMetrics), now_ms,
-            settings.spark.buckets,
+            self.cluster, self._journal, LiveSection.of(live, PlacementSettings), self._keeper,
+            metrics.of(PlacementMetrics), now_ms, settings.spark.buckets,
         )  # fmt: skip
         self.reconciler.load()
 
@@ -93,7 +94,7 @@ def started(job: dict[str, Any], number: int, broker: Kafka, spark: SparkSession
     settings = parse({
         "cluster": {"zookeeper": address, "name": f"start{number}"},
         "racks": {"source": "script", "script": job["racks"]},
-    })  # fmt: skip
+    }, [PLACEMENT])  # fmt: skip
     made = Start(settings, broker.bootstrap)
     spent, begun = cpu_s(os.getpid()), time.monotonic()
     made.cluster.start()
@@ -135,7 +136,7 @@ def main(path: str) -> None:
     data = Path(job["data"])
     with Kafka(data / "journal") as broker, Relay(job["zookeeper"]) as relay:
         broker.up()
-        spark = session(parse({"cluster": {"zookeeper": job["zookeeper"]}}), data)
+        spark = session(parse({"cluster": {"zookeeper": job["zookeeper"]}}, ()), data)
         for number in range(job["starts"]):
             with started(job, number, broker, spark, job["zookeeper"]):
                 pass

@@ -144,7 +144,7 @@ def say(**figures: object) -> None:
 
 def main(path: str) -> None:
     job = json.loads(Path(path).read_text())
-    settings = parse({"cluster": {"zookeeper": "127.0.0.1:1", "name": "stream"}})
+    settings = parse({"cluster": {"zookeeper": "127.0.0.1:1", "name": "stream"}}, ())
     Drive(settings, job["bootstrap"], Path(job["data"])).run(job["sizes"], job["deaths"])
 
 

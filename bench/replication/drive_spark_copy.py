@@ -30,7 +30,7 @@ SETTINGS: dict[str, Any] = {
 def main(job: dict[str, Any]) -> None:
     """Copy until killed."""
     data = Path(job["data"])
-    spark = session(parse(SETTINGS), data)
+    spark = session(parse(SETTINGS, ()), data)
     source = {
         "kafka.bootstrap.servers": job["source"], "subscribe": job["topic"], "startingOffsets": "earliest",
         "includeHeaders": "true", "maxOffsetsPerTrigger": PER_TRIGGER,

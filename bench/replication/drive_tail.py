@@ -55,7 +55,7 @@ class Rounds:
 def main(job: dict[str, Any]) -> None:
     """Copy until killed."""
     data = Path(job["data"])
-    spark = session(parse(SETTINGS), data)
+    spark = session(parse(SETTINGS, ()), data)
     Replication(lambda: spark, Rounds(job), str(data / "rounds")).start().awaitTermination()
 
 

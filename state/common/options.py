@@ -2,18 +2,21 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, Field, field, fields, is_dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import MISSING, Field, field, fields
 from difflib import get_close_matches
 from functools import cache
 from math import isfinite
 from reprlib import Repr
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
+T = TypeVar("T")
 MODES = ("observe", "approve", "enforce")
 """How far a stream acts: report only, execute approved actions, execute all actions."""
 COUNT, YEAR_S, BYTES = (1 << 31) - 1, 366 * 86_400, 1 << 50
 """Upper bounds of a counter, a time in seconds and a number of bytes."""
+ADDRESS = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}")
+"""host:port"""
 _LONGEST, _ITEMS, _LONGEST_NAME = 100_000, 10_000, 200
 _UNSENDABLE = re.compile("[\0\ud800-\udfff]")
 _TEXT = f"UTF-8 text of at most {_LONGEST:,} characters, without NUL"
@@ -37,10 +40,12 @@ def key(
     return field(default=default, metadata=meta, repr=not secret)
 
 
-@cache
-def hints_of(cls: Any) -> Mapping[str, Any]:
+def hints_of(cls: type[Any]) -> Mapping[str, Any]:
     """The type of each field of a dataclass."""
-    return get_type_hints(cls)
+    return _hints(cls)  # type: ignore[arg-type] # a type is hashable
+
+
+_hints = cache(get_type_hints)
 
 
 def default_of(spec: Field[Any]) -> Any:
@@ -55,50 +60,45 @@ def required(spec: Field[Any]) -> bool:
     return spec.default is MISSING and spec.default_factory is MISSING
 
 
-def entries(kind: Any) -> Any:
-    """The dataclass of the entries if the section is a table by name; otherwise None."""
-    args = get_args(kind)
-    return args[1] if get_origin(kind) is dict and is_dataclass(args[1]) else None
+def unknown(raw: Mapping[Any, Any], names: Sequence[str], path: str) -> list[str]:
+    """A problem for each key of a mapping that is none of these names."""
+    return [
+        f"{path}{name}: expected one of {', '.join(names)}; found this unknown key{near(name, names)}"
+        for name in sorted(set(map(shown_name, raw)) - set(names))
+    ]
 
 
-def keys_of(cls: Any) -> list[Field[Any]]:
-    """The fields of a dataclass that are keys."""
-    return [spec for spec in fields(cls) if not spec.metadata.get("inner")]
-
-
-def build(cls: Any, raw: Any, path: str, problems: list[str], others: Iterable[str] = ()) -> Any:
-    """Build a dataclass of settings from nested mappings. Problems are added to ``problems``; None if there are any.
-    ``others``: keys that are allowed beside its own."""
-    if not isinstance(raw, Mapping):
+def build(cls: type[T], raw: Any, path: str, problems: list[str]) -> T | None:
+    """Build a dataclass of keys from a mapping; None: from an empty one. Problems are added to ``problems``; returns
+    None if there are any."""
+    if not isinstance(raw, Mapping | None):
         problems.append(f"{path}: expected keys and values, found {_kind_of(raw)}")
         return None
-    before, hints, known = len(problems), hints_of(cls), {f.name: f for f in keys_of(cls)}
-    names = [*known, *others]
-    unknown = sorted(set(map(shown_name, raw)) - set(names))
-    problems += [
-        f"{path}{name}: expected one of {', '.join(names)}; found this unknown key{near(name, names)}"
-        for name in unknown
-    ]
+    raw, before, hints, specs = raw or {}, len(problems), hints_of(cls), keys_of(cls)
+    problems += unknown(raw, [spec.name for spec in specs], path)
     values: dict[str, Any] = {}
-    for name, spec in known.items():
-        given = raw.get(name)
-        if is_dataclass(hints[name]):
-            values[name] = build(hints[name], {} if given is None else given, f"{path}{name}.", problems)
-        elif entries(hints[name]):
-            values[name] = _table(entries(hints[name]), {} if given is None else given, f"{path}{name}.", problems)
-        elif given is not None:
-            values[name] = value(spec, hints[name], given, path + name, problems)
+    for spec in specs:
+        given = raw.get(spec.name)
+        if given is not None:
+            values[spec.name] = value(spec, hints[spec.name], given, path + spec.name, problems)
         elif required(spec):
-            problems.append(f"{path}{name}: expected a value ({spec.metadata['doc']}); found nothing")
+            problems.append(f"{path}{spec.name}: expected a value ({spec.metadata['doc']}); found nothing")
     return None if len(problems) > before else cls(**values)
 
 
-def _table(cls: Any, raw: Any, path: str, problems: list[str]) -> Any:
-    if not isinstance(raw, Mapping):
+def build_table(cls: type[T], raw: Any, path: str, problems: list[str]) -> dict[str, T | None] | None:
+    """Build a dataclass of keys for each name of a mapping. Problems are added to ``problems``; entries with problems
+    are None. Returns None if there is no mapping."""
+    if not isinstance(raw, Mapping | None):
         problems.append(f"{path}: expected names with keys and values, found {_kind_of(raw)}")
         return None
-    named = {shown_name(name): inner for name, inner in raw.items()}
+    named = {shown_name(name): inner for name, inner in (raw or {}).items()}
     return {name: build(cls, inner or {}, f"{path}{name}.", problems) for name, inner in named.items()}
+
+
+def keys_of(cls: Any) -> tuple[Field[Any], ...]:
+    """The keys of a dataclass."""
+    return fields(cls)
 
 
 def value(spec: Field[Any], kind: Any, raw: Any, path: str, problems: list[str]) -> Any:

@@ -1,8 +1,11 @@
 """The section ``deletion`` of the settings."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from trueup.state.common.options import COUNT, MODES, YEAR_S, key
+from trueup.state.settings.section import Draft, Section
+from trueup.state.settings.settings import ClusterSettings
 
 OPERATOR = "operator"
 OWNERS = ("none", "pulsar", OPERATOR)
@@ -53,3 +56,21 @@ class DeletionSettings:
         10.0, "Initial delay in seconds before bookies are queried again for a deleted ledger; doubles with each "
         "attempt, up to one hour", least=0.5, most=YEAR_S, live=True,
     )  # fmt: skip
+
+
+def check(draft: Draft) -> Iterator[str]:
+    """The problems of the section: key, expected, found."""
+    chosen, cluster = draft.section(DeletionSettings), draft.section(ClusterSettings)
+    if chosen is None:
+        return
+    if chosen.owners != "none" and cluster and not cluster.zookeeper:
+        yield "deletion.owners: expected none without cluster.zookeeper; found " + chosen.owners
+    if chosen.mode != "observe" and not chosen.instance:
+        found = f"because deletion.mode is {chosen.mode}; found nothing; `trueup doctor` shows it"
+        yield f"deletion.instance: expected the INSTANCEID of the BookKeeper cluster {found}"
+    if chosen.owners == "pulsar" and chosen.mode != "observe" and not chosen.exclusive:
+        found = "found false; ledgers of other Pulsar clusters could be deleted"
+        yield f"deletion.exclusive: expected true because deletion.mode is {chosen.mode}; {found}"
+
+
+DELETION = Section("deletion", DeletionSettings, check=check)

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from trueup.state.common.options import YEAR_S, key, shown
+from trueup.state.settings.section import Draft, Section
 
 _BUCKET, _ENDPOINT = re.compile(r"[A-Za-z0-9][\w.-]{1,61}[A-Za-z0-9]"), re.compile(r"https?://[^\s/?#@]+/?")
 
@@ -27,10 +28,10 @@ class StoreSettings:
     )
 
 
-def check_stores(stores: Mapping[str, StoreSettings]) -> Iterator[str]:
+def check(draft: Draft) -> Iterator[str]:
     """The problems of the stores: key, expected, found. Addresses are not shown, as they can contain a secret."""
     known: dict[tuple[str, str], str] = {}
-    for name, store in stores.items():
+    for name, store in _valid(draft):
         where = f"stores.{name}"
         if not _BUCKET.fullmatch(store.bucket):
             expected = "the name of a bucket, 3 to 63 letters, digits, dots, dashes"
@@ -43,3 +44,21 @@ def check_stores(stores: Mapping[str, StoreSettings]) -> Iterator[str]:
         before = known.setdefault((store.bucket, store.endpoint.rstrip("/")), name)
         if before != name:
             yield f"{where}: expected another bucket or endpoint than stores.{before}; found the same"
+
+
+def _valid(draft: Draft) -> Iterator[tuple[str, StoreSettings]]:
+    return ((name, store) for name, store in draft.table(StoreSettings).items() if store)
+
+
+def check_env(draft: Draft, env: Mapping[str, str]) -> Iterator[str]:
+    """A problem for each variable that a store names and that is not set."""
+    for name, store in _valid(draft):
+        for leaf, variable in (("key_env", store.key_env), ("secret_env", store.secret_env)):
+            if variable and variable not in env:
+                yield f"stores.{name}.{leaf}: expected a variable that is set; found {shown(variable)} unset"
+
+
+STORES = Section(
+    "stores", StoreSettings, entries=("archive",), examples={"bucket": "pulsar-offloaded"}, check=check,
+    check_env=check_env,
+)  # fmt: skip

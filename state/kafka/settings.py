@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from trueup.state.common.options import key
 from trueup.state.replication.provenance import BITS
+from trueup.state.settings.section import Section
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,3 +24,10 @@ class KafkaCluster:
     def address(self) -> str:
         """The bootstrap servers."""
         return self.bootstrap
+
+
+KAFKA = Section(
+    "kafka", KafkaCluster, entries=("east", "west: {bootstrap: '127.0.0.1:9093', bit: 1}"),
+    examples={"bootstrap": "127.0.0.1:9092", "bit": "0"},
+)  # fmt: skip
+"""It is checked with the clusters of all systems; see `state.replication.clusters`."""

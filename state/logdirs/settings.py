@@ -1,9 +1,13 @@
 """The section ``logdirs`` of the settings."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from trueup.state.common.options import BYTES, COUNT, MODES, YEAR_S, key
+from trueup.state.common.options import BYTES, COUNT, MODES, YEAR_S, key, shown
+from trueup.state.common.patterns import problems_of
+from trueup.state.kafka.settings import KafkaCluster
+from trueup.state.settings.section import Draft, Section
 
 PARTITION, SIZE = "partition", "size"
 """The strategies of KIP-178."""
@@ -70,3 +74,30 @@ def within(windows: list[str], now_ms: int) -> bool:
             if begin <= minute < end or (end <= begin and (minute >= begin or minute < end)):
                 return True
     return False
+
+
+def check(draft: Draft) -> Iterator[str]:
+    """The problems of all entries: key, expected, found."""
+    clusters = draft.table(KafkaCluster)
+    for name, chosen in draft.table(LogDirsSettings).items():
+        if name not in clusters:
+            known = ", ".join(clusters) or "nothing is there"
+            yield f"logdirs.{name}: expected one of kafka: {known}; found {shown(name)}"
+        if chosen:
+            yield from check_entry(name, chosen, draft)
+
+
+def check_entry(name: str, chosen: LogDirsSettings, _draft: Draft) -> Iterator[str]:
+    """The problems of one entry by itself."""
+    path = f"logdirs.{name}"
+    yield from problems_of(f"{path}.exclude", chosen.exclude)
+    for place in chosen.exclude_dirs:
+        if not place.startswith("/"):
+            yield f"{path}.exclude_dirs: expected absolute paths, as the broker reports them; found {shown(place)}"
+    for window in chosen.windows:
+        found = WINDOW.fullmatch(window)
+        if not found or found.groups()[:2] == found.groups()[2:]:
+            yield f"{path}.windows: expected two different times, for example 22:00-06:00; found {shown(window)}"
+
+
+LOGDIRS = Section("logdirs", LogDirsSettings, entries=("east",), complete=True, check=check, check_entry=check_entry)

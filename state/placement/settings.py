@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from trueup.state.common.options import COUNT, MODES, YEAR_S, key
+from trueup.state.settings.section import Section
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +57,6 @@ class PlacementSettings:
         60.0, "Maximum age of observations in seconds; if they are older, every verdict is unknown and no action is "
         "executed", least=1, most=YEAR_S, live=True,
     )  # fmt: skip
+
+
+PLACEMENT = Section("placement", PlacementSettings)

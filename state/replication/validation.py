@@ -10,9 +10,11 @@ from collections.abc import Iterator, Mapping
 from trueup.state.common.options import shown
 from trueup.state.common.patterns import problems_of, regex_of
 from trueup.state.common.systems import SYSTEMS, System, internal
+from trueup.state.replication.clusters import check_clusters, check_names, systems_of, tables_of
 from trueup.state.replication.leases import flow_of, target_of
 from trueup.state.replication.settings import LinkSettings, start_of
 from trueup.state.replication.topology import check_topology, routes_of
+from trueup.state.settings.section import Draft, Section
 
 ENTRY_POINT = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
@@ -27,9 +29,12 @@ def check_links(links: Mapping[str, LinkSettings | None], systems: Mapping[str, 
     return problems + list(_flows(declared))
 
 
-def check_routes(links: Mapping[str, LinkSettings]) -> list[str]:
-    """The problems of the routes of links that are each valid."""
-    return check_topology(routes_of(links))
+def check(draft: Draft) -> list[str]:
+    """The problems of the links and of the clusters that they can name; of their routes if there are no others."""
+    clusters, links = tables_of(draft.sections), draft.table(LinkSettings)
+    problems = [*check_clusters(clusters), *check_names("links", links)]
+    problems += check_links(links, systems_of(draft.sections))
+    return problems or list(check_topology(routes_of({name: link for name, link in links.items() if link})))
 
 
 def check_link(name: str, link: LinkSettings, systems: Mapping[str, str]) -> list[str]:
@@ -126,3 +131,10 @@ def _flows(links: Mapping[str, LinkSettings]) -> Iterator[str]:
         other = seen.setdefault((link.target, flow), name)
         if other != name:
             yield f"links.{name}.flow: expected another than that of links.{other} to the same target; found {flow}"
+
+
+LINKS = Section(
+    "links", LinkSettings, entries=("east-west",), complete=True, check=check,
+    check_entry=lambda name, link, draft: check_link(name, link, systems_of(draft.sections)),
+    examples={"source": "east", "target": "west", "topics": r"[orders, '/pay\..*/']"},
+)  # fmt: skip

@@ -1,38 +1,22 @@
 """The settings: frozen values, validated all at once; each key has a unit, a default and a description.
 
 `parse` converts nested mappings (YAML, environment) to `Settings`; `change` applies one live key, as the config
-topic does. Both report every problem with key, value and expectation.
+topic does. Both report every problem with key, value and expectation. Besides the sections of the application, the
+settings have those that streams declare, each known by its dataclass.
 """
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
-from types import MappingProxyType
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import Field, dataclass, field, replace
+from typing import Any, TypeVar
 
 from trueup.state.common import options
 from trueup.state.common.errors import BadSettings
-from trueup.state.common.options import (
-    COUNT,
-    YEAR_S,
-    build,
-    entries,
-    from_text,
-    hints_of,
-    key,
-    keys_of,
-    near,
-    shown,
-    shown_name,
-)
+from trueup.state.common.options import COUNT, YEAR_S, from_text, hints_of, key, keys_of, near, shown, unknown
 from trueup.state.common.systems import SYSTEMS
-from trueup.state.deletion.settings import DeletionSettings
-from trueup.state.deletion.stores import StoreSettings, check_stores
-from trueup.state.kafka.settings import KafkaCluster
-from trueup.state.logdirs.settings import LogDirsSettings
-from trueup.state.placement.settings import PlacementSettings
-from trueup.state.replication import settings as replication
-from trueup.state.settings import validation
+from trueup.state.settings.section import Draft, Section, Sections, value_in
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,68 +101,92 @@ class HttpSettings:
     port: int = key(8480, "Listen port; 0: any free port", least=0, most=65_535)
 
 
+def _check_cluster(draft: Draft) -> Iterator[str]:
+    cluster = draft.section(ClusterSettings)
+    if cluster and not cluster.ledgers_root.startswith("/"):
+        yield f"cluster.ledgers_root: expected a path like /ledgers; found {shown(cluster.ledgers_root)}"
+
+
+def _check_racks(draft: Draft) -> Iterator[str]:
+    racks = draft.section(RackSettings)
+    if racks and racks.source == "script" and not racks.script:
+        yield "racks.script: expected the path of the script because racks.source is script; found nothing"
+    if racks and racks.source == "static" and not racks.table:
+        yield "racks.table: expected bookie: /rack pairs because racks.source is static; found nothing"
+
+
+def _check_spark(draft: Draft) -> Iterator[str]:
+    spark = draft.section(SparkSettings)
+    if spark and not _MEMORY.fullmatch(spark.memory):
+        yield f"spark.memory: expected a size such as 512m or 2g; found {shown(spark.memory)}"
+
+
+CLUSTER = Section("cluster", ClusterSettings, examples={"zookeeper": "127.0.0.1:2181"}, check=_check_cluster)
+RACKS = Section("racks", RackSettings, check=_check_racks)
+JOURNAL = Section("journal", JournalSettings)
+SPARK = Section("spark", SparkSettings, check=_check_spark)
+HTTP = Section("http", HttpSettings)
+Declared = Sequence[Section[Any]]
+"""The sections that streams declare."""
+
+
+def all_sections(declared: Declared) -> list[Section[Any]]:
+    """The sections of the application and these of streams, in the order of the reference."""
+    return [CLUSTER, RACKS, *declared, JOURNAL, SPARK, HTTP]
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The contents of trueup.yaml."""
 
     cluster: ClusterSettings = field(default_factory=ClusterSettings)
     racks: RackSettings = field(default_factory=RackSettings)
-    placement: PlacementSettings = field(default_factory=PlacementSettings)
-    deletion: DeletionSettings = field(default_factory=DeletionSettings)
-    stores: dict[str, StoreSettings] = field(default_factory=dict)
-    kafka: dict[str, KafkaCluster] = field(default_factory=dict)
-    links: dict[str, replication.LinkSettings] = field(default_factory=dict)
-    logdirs: dict[str, LogDirsSettings] = field(default_factory=dict)
     journal: JournalSettings = field(default_factory=JournalSettings)
     spark: SparkSettings = field(default_factory=SparkSettings)
     http: HttpSettings = field(default_factory=HttpSettings)
     data_dir: str = key("trueup-data", "Directory of the embedded journal, checkpoints and logs")
-    sections: dict[str, Any] = field(default_factory=dict, metadata={"inner": True})
-    """Further sections, by name: those that streams declare."""
+    sections: Sections = field(default_factory=dict)
+    """The sections that streams declare."""
 
-    @property
-    def clusters(self) -> dict[str, tuple[str, replication.LogCluster]]:
-        """Every cluster that a link can name: its system (the section's name) and its settings."""
-        return {name: (system, one) for system in SYSTEMS for name, one in getattr(self, system).items()}
+    def section(self, keys: type[T]) -> T:
+        """The section with this dataclass."""
+        found: T = value_in(self.sections, keys, table=False)
+        return found
+
+    def table(self, keys: type[T]) -> dict[str, T]:
+        """The entries of the table with this dataclass, by name."""
+        found: dict[str, T] = value_in(self.sections, keys, table=True)
+        return found
 
 
-Sections = Mapping[str, type]
-"""Dataclasses of further sections, by name."""
+DATA_DIR = next(spec for spec in keys_of(Settings) if spec.name == "data_dir")
+"""The only key outside of sections."""
 
 
-def parse(raw: Mapping[str, Any], sections: Sections = MappingProxyType({})) -> Settings:
+def parse(raw: Mapping[str, Any], declared: Declared) -> Settings:
     """Convert nested mappings to settings. Raises `BadSettings` with every problem."""
-    problems: list[str] = []
-    made = build(Settings, raw, "", problems, sections)
-    more = {name: build(cls, raw.get(name) or {}, f"{name}.", problems) for name, cls in sections.items()}
-    if not any(_given(raw, *path) for path in (("links",), ("logdirs",), ("cluster", "zookeeper"))):
-        wanted = "ZooKeeper servers of the cluster, host:port[,host:port...], or links or logdirs of Kafka clusters"
+    sections = all_sections(declared)
+    problems = unknown(raw, [*(section.name for section in sections), DATA_DIR.name], "")
+    made = {section: section.build(raw.get(section.name), problems) for section in sections}
+    data_dir: Any = DATA_DIR.default if raw.get(DATA_DIR.name) is None else raw[DATA_DIR.name]
+    options.value(DATA_DIR, str, data_dir, DATA_DIR.name, problems)
+    alone = [section.name for section in declared if section.complete]
+    if not any(_given(raw, *path) for path in ((CLUSTER.name, "zookeeper"), *((name,) for name in alone))):
+        others = f"{' or '.join(alone)} of {' or '.join(system.title for system in SYSTEMS.values())} clusters"
+        wanted = f"ZooKeeper servers of the cluster, host:port[,host:port...], or {others}"
         problems.insert(0, f"cluster.zookeeper: expected {wanted}; found nothing")
-    problems += validation.check(
-        {system: _good(raw, system) for system in SYSTEMS}, _good(raw, "links"), _good(raw, "logdirs")
-    )
-    if made is not None:
-        problems += _together(made)
-    if problems or made is None:
+    draft = Draft(made)
+    problems += [problem for section in sections for problem in section.check(draft)]
+    if problems:
         raise BadSettings(problems)
-    return replace(made, sections=more)  # type: ignore[no-any-return]
+    own = {section.name: made.pop(section) for section in all_sections(())}
+    return Settings(**own, data_dir=data_dir, sections=made)
 
 
 def _given(raw: Any, *path: str) -> bool:
     for name in path:
         raw = raw.get(name) if isinstance(raw, Mapping) else None
     return raw not in (None, "", {})
-
-
-def _good(raw: Any, section: str) -> dict[str, Any]:
-    """The entries of a table; None for entries that are invalid by themselves."""
-    table = raw.get(section) if isinstance(raw, Mapping) else None
-    cls = entries(_HINTS[section])
-    return (
-        {shown_name(name): build(cls, inner, "", []) for name, inner in table.items()}
-        if isinstance(table, Mapping)
-        else {}
-    )
 
 
 def change(settings: Settings, name: str, value: Any) -> Settings:
@@ -189,47 +197,40 @@ def change(settings: Settings, name: str, value: Any) -> Settings:
             [f"{name[:200]}: expected a live key, one of {', '.join(live)}; found this one{near(name, live)}"]
         )
     problems: list[str] = []
-    section, *table, leaf = name.split(".")
+    section, entry, leaf = _path(settings, name)
     part = _part(settings, name)
     kind = hints_of(part.__class__)[leaf]
     made = replace(part, **{leaf: options.value(live[name], kind, from_text(value, kind), name, problems)})
-    if table and not problems:
-        systems = {cluster: system for cluster, (system, _) in settings.clusters.items()}
-        problems += validation.check_entry(section, table[0], made, systems)
+    if entry and not problems:
+        problems += section.check_entry(entry, made, Draft(settings.sections))
     if problems:
         raise BadSettings(problems)
-    if section in settings.sections:
-        return replace(settings, sections={**settings.sections, section: made})
-    found: Any = {**getattr(settings, section), table[0]: made} if table else made
-    return replace(settings, **{section: found})
+    changed = {**settings.sections[section], entry: made} if entry else made
+    return replace(settings, sections={**settings.sections, section: changed})
 
 
 def live_keys(settings: Settings) -> Mapping[str, Field[Any]]:
-    """Keys that can change while the application runs, by full name."""
+    """Keys that can change while the application runs, by full name. Only sections of streams have any."""
     return {name: spec for name, spec, _ in all_keys(settings) if spec.metadata["live"]}
 
 
-def all_keys(
-    settings: Settings | None = None, sections: Sections = MappingProxyType({})
-) -> Iterator[tuple[str, Field[Any], Any]]:
-    """Full name, field and type of every key: for all entries of tables or, without settings, for one named NAME and
-    for these ``sections``."""
-    for spec in keys_of(Settings):
-        kind, cls = _HINTS[spec.name], entries(_HINTS[spec.name])
-        if cls:
-            names = ["NAME"] if settings is None else getattr(settings, spec.name)
-            yield from (found for name in names for found in _leaves(cls, f"{spec.name}.{name}"))
-        elif is_dataclass(kind):
-            yield from _leaves(kind, spec.name)
-        else:
-            yield spec.name, spec, kind
-    for name, cls in sections.items() if settings is None else settings.sections.items():
-        yield from _leaves(cls, name)
+Key = tuple[str, Field[Any], Any]
+"""Full name, field and type of a key."""
 
 
-def _leaves(cls: Any, path: str) -> Iterator[tuple[str, Field[Any], Any]]:
-    hints = hints_of(cls)
-    return ((f"{path}.{leaf.name}", leaf, hints[leaf.name]) for leaf in fields(cls))
+def all_keys(settings: Settings) -> Iterator[Key]:
+    """Every key, those of tables for all entries."""
+    for section in all_sections(tuple(settings.sections)):
+        for entry in settings.sections[section] if section.entries else ("",):
+            yield from section.leaves(entry)
+    yield DATA_DIR.name, DATA_DIR, str
+
+
+def possible_keys(declared: Declared) -> Iterator[Key]:
+    """Every key that settings can have, those of tables for an entry with the name NAME."""
+    for section in all_sections(declared):
+        yield from section.leaves("NAME" if section.entries else "")
+    yield DATA_DIR.name, DATA_DIR, str
 
 
 def value_of(settings: Settings, name: str) -> Any:
@@ -242,32 +243,13 @@ def _part(settings: Settings, name: str) -> Any:
     path = name.split(".")[:-1]
     if not path:
         return settings
-    if path[0] in settings.sections:
-        return settings.sections[path[0]]
-    section = getattr(settings, path[0])
-    return section[path[1]] if len(path) > 1 else section
+    for section, found in settings.sections.items():
+        if section.name == path[0]:
+            return found[path[1]] if section.entries else found
+    return getattr(settings, path[0])
 
 
-def _together(settings: Settings) -> list[str]:
-    """Checks across keys."""
-    problems, racks, root = [*check_stores(settings.stores)], settings.racks, settings.cluster.ledgers_root
-    if racks.source == "script" and not racks.script:
-        problems.append("racks.script: expected the path of the script because racks.source is script; found nothing")
-    if racks.source == "static" and not racks.table:
-        problems.append("racks.table: expected bookie: /rack pairs because racks.source is static; found nothing")
-    if not _MEMORY.fullmatch(settings.spark.memory):
-        problems.append(f"spark.memory: expected a size such as 512m or 2g; found {shown(settings.spark.memory)}")
-    if not root.startswith("/"):
-        problems.append(f"cluster.ledgers_root: expected a path like /ledgers; found {shown(root)}")
-    if settings.deletion.owners != "none" and not settings.cluster.zookeeper:
-        problems.append("deletion.owners: expected none without cluster.zookeeper; found " + settings.deletion.owners)
-    if settings.deletion.mode != "observe" and not settings.deletion.instance:
-        found = f"because deletion.mode is {settings.deletion.mode}; found nothing; `trueup doctor` shows it"
-        problems.append(f"deletion.instance: expected the INSTANCEID of the BookKeeper cluster {found}")
-    if settings.deletion.owners == "pulsar" and settings.deletion.mode != "observe" and not settings.deletion.exclusive:
-        found = "found false; ledgers of other Pulsar clusters could be deleted"
-        problems.append(f"deletion.exclusive: expected true because deletion.mode is {settings.deletion.mode}; {found}")
-    return problems
-
-
-_HINTS = hints_of(Settings)
+def _path(settings: Settings, name: str) -> tuple[Section[Any], str, str]:
+    """Section, entry (empty if the section is no table) and key of a full name."""
+    first, *entry, leaf = name.split(".")
+    return next(section for section in settings.sections if section.name == first), "".join(entry), leaf

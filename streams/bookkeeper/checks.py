@@ -11,8 +11,9 @@ from trueup.connectors.pulsar.layout import PulsarPaths as Owners
 from trueup.connectors.zookeeper.client import CommittedNode, ZooKeeperClient, deletion
 from trueup.connectors.zookeeper.errors import FORBIDDEN, TooOld
 from trueup.state.common.errors import Retry
-from trueup.state.deletion.settings import OPERATOR
+from trueup.state.deletion.settings import OPERATOR, DeletionSettings
 from trueup.state.placement.bookie_classes import depth
+from trueup.state.placement.settings import PlacementSettings
 from trueup.state.settings.settings import Settings
 from trueup.streams.bookkeeper import worker_checks
 from trueup.streams.runtime.checks import Check, fail, ok, tried, warn
@@ -80,7 +81,7 @@ def layout(seen: OpenCluster) -> Check:
 def owners(seen: OpenCluster) -> Iterator[Check]:
     """If deletion is configured: the cluster has the INSTANCEID of deletion.instance, and the owners of ledgers are
     readable."""
-    chosen = seen.settings.deletion
+    chosen = seen.settings.section(DeletionSettings)
     if chosen.owners == "none":
         return
     found = queries.instance(seen.client, seen.paths.root) or "none"
@@ -127,7 +128,7 @@ def rights(seen: OpenCluster) -> Iterator[Check]:
         found = _may_create(seen, parent)
         if found == "":
             yield ok(f"right: {name}", f"can create znodes below {parent}")
-        elif seen.settings.placement.mode == "observe":
+        elif seen.settings.section(PlacementSettings).mode == "observe":
             yield warn(
                 f"right: {name}", found, "grant this permission to cluster.auth: modes approve and enforce require it"
             )
@@ -172,7 +173,7 @@ def locations(seen: OpenCluster, found: queries.Registered) -> dict[str, str]:
 
 def racks(seen: OpenCluster, places: dict[str, str]) -> Check:
     """All bookies have racks, and there are enough racks."""
-    by_rack, need = Counter(places.values()), seen.settings.placement.min_racks
+    by_rack, need = Counter(places.values()), seen.settings.section(PlacementSettings).min_racks
     shown = ", ".join(f"{rack} {count}" for rack, count in sorted(by_rack.items()))
     if len(by_rack) < need:
         todo = f"correct racks.*: placement.min_racks is {need}, and no ledger can adhere"
@@ -186,7 +187,7 @@ def racks(seen: OpenCluster, places: dict[str, str]) -> Check:
 
 def auditor(seen: OpenCluster) -> Iterator[Check]:
     """Which process holds the Auditor's vote, and whether replication is enabled."""
-    holder, chosen = _holder(seen), seen.settings.placement
+    holder, chosen = _holder(seen), seen.settings.section(PlacementSettings)
     wanted = chosen.hold_vote and chosen.mode != "observe"
     if wanted and holder and not holder.startswith("trueup"):
         todo = "restart this daemon while Trueup runs, so that the vote passes to Trueup"

@@ -23,13 +23,14 @@ from trueup.connectors.zookeeper.follower import Run
 from trueup.state.bookkeeper.ledgers import EMPTY, Ledgers, concat
 from trueup.state.bookkeeper.observations import LedgerRecord, Observation
 from trueup.state.common.errors import BadSettings, Refused
+from trueup.state.placement.settings import PlacementSettings
 from trueup.state.settings import settings
 from trueup.streams.bookkeeper.judging import Judging
 from trueup.streams.bookkeeper.ledger_records import encoded
 from trueup.streams.bookkeeper.metrics import ZooKeeperMetrics
 from trueup.streams.bookkeeper.reached import Reached, known
 from trueup.streams.bookkeeper.topology import Keeper
-from trueup.streams.config.live import Live
+from trueup.streams.config.live import Live, LiveSection
 from trueup.streams.journal.journal import Journal
 
 log = logging.getLogger(__name__)
@@ -53,6 +54,7 @@ class BookKeeper:
     ) -> None:
         self._run = run
         self._live, self._keeper, self._metrics, self._clock = live, keeper, metrics, clock
+        self._policy = LiveSection.of(live, PlacementSettings)
         self._root = live.now.cluster.ledgers_root
         self._journal, self.judging = journal, Judging(journal, clock)
         self._racks = self._rack_map(live.now.racks)
@@ -119,9 +121,9 @@ class BookKeeper:
 
     def tick(self) -> None:
         """Take or return the vote according to the mode."""
-        chosen = self._live.now
+        chosen = self._policy.current
         self._reached.observe(self._capture.health())
-        wanted = chosen.placement.hold_vote and chosen.placement.mode != "observe"
+        wanted = chosen.hold_vote and chosen.mode != "observe"
         with self._lock:
             if wanted and self._vote is None:
                 self._vote = Vote(
@@ -129,7 +131,7 @@ class BookKeeper:
                     self._root,
                     f"trueup-{socket.gethostname()}",
                     self._follow_orders,
-                    int(chosen.placement.grace_s),
+                    int(chosen.grace_s),
                 )
                 self._vote.start(self._run)
             elif not wanted and self._vote is not None:
@@ -184,7 +186,7 @@ class BookKeeper:
 
     def blind(self, now_ms: int) -> bool:
         """Whether the view is too old for verdicts."""
-        return self.age_ms(now_ms) > self._live.now.placement.stale_s * 1000
+        return self.age_ms(now_ms) > self._policy.current.stale_s * 1000
 
     def problems(self) -> list[str]:
         """Invalid znodes of BookKeeper; they are skipped."""
@@ -207,7 +209,7 @@ class BookKeeper:
 
     def unbound(self) -> str:
         """Why BookKeeper's Auditor can mark despite hold and approve, and the remedy; empty if it cannot."""
-        if not self._live.now.placement.hold_vote:
+        if not self._policy.current.hold_vote:
             return f"placement.hold_vote is false: {_AUDITS}; set it to true and restart Trueup"
         vote = self._vote
         if vote is None:

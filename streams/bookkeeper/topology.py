@@ -14,7 +14,7 @@ from trueup.state.bookkeeper.observations import Sighting
 from trueup.state.bookkeeper.topology import Status, Topology
 from trueup.state.common.errors import Retry
 from trueup.state.placement.settings import PlacementSettings
-from trueup.streams.config.live import Live
+from trueup.streams.config.live import Live, LiveSection
 from trueup.streams.journal.codec import topology_of, topology_record
 from trueup.streams.journal.journal import Journal
 
@@ -45,7 +45,7 @@ class Keeper:
     """
 
     def __init__(self, journal: Journal, live: Live, clock: Callable[[], int]) -> None:
-        self._journal, self._live, self._clock = journal, live, clock
+        self._journal, self._clock, self._policy = journal, clock, LiveSection.of(live, PlacementSettings)
         self._lock = threading.RLock()
         self._seen: Sequence[Sighting] | None = None
         self._unregistered: frozenset[str] = frozenset()
@@ -122,7 +122,7 @@ class Keeper:
                 return
             # Ledgers may name a bookie that is lost since now: no bucket has judged by this topology yet.
             unnamed = self.topology is not None and self._unnamed == self.topology.epoch
-            policy = membership(self._live.now.placement, self._least_ms, unnamed)
+            policy = membership(self._policy.current, self._least_ms, unnamed)
             policy = replace(policy, grace_ms=0) if at_once else policy
             if unnamed and self.topology is not None:
                 lost = {bookie.id for bookie in self.topology.bookies if bookie.status is Status.LOST}

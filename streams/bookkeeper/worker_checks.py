@@ -15,6 +15,7 @@ from urllib3.util import Timeout
 
 from trueup.connectors.bookkeeper.metadata.racks import RackMap, Script, Unmapped
 from trueup.state.common.errors import BadSettings
+from trueup.state.placement.settings import PlacementSettings
 from trueup.state.settings.settings import Settings
 from trueup.streams.runtime.checks import Check, fail, ok, warn
 from trueup.streams.runtime.format import many
@@ -72,7 +73,7 @@ def _configuration(address: str) -> Conf | str:
 
 def _settings(settings: Settings, conf: Conf) -> Iterator[str]:
     """Differences from the required configuration. Defaults are those of BookKeeper's ServerConfiguration."""
-    ours = settings.placement
+    ours = settings.section(PlacementSettings)
     expected = {
         REPAIRS: ("false", "true"),
         MIN_RACKS: ("2", str(ours.min_racks)),

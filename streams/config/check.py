@@ -4,17 +4,19 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from trueup.state.common.options import shown
+from trueup.state.common.options import ADDRESS, shown
 from trueup.state.placement.bookie_classes import depth
+from trueup.state.settings.section import Draft
 from trueup.state.settings.settings import Settings
-from trueup.state.settings.validation import ADDRESS
 
 WANTED = "host:port[,host:port...]"
 
 
 def problems(settings: Settings, env: Mapping[str, str]) -> list[str]:
     """One line for each key whose value is not valid on this machine."""
-    return [*_addresses(settings), *_racks(settings), *_variables(settings, env)]
+    own = [*_addresses(settings), *_racks(settings)]
+    draft = Draft(settings.sections)
+    return own + [problem for section in settings.sections for problem in section.check_env(draft, env)]
 
 
 def _addresses(settings: Settings) -> Iterator[str]:
@@ -42,10 +44,3 @@ def _racks(settings: Settings) -> Iterator[str]:
     by_depth = {depth(rack): f"{rack} for {bookie}" for bookie, rack in racks.table.items() if depth(rack) > 0}
     if len(by_depth) > 1:
         yield f"racks.table: expected racks of one depth; found {' and '.join(map(shown, by_depth.values()))}"
-
-
-def _variables(settings: Settings, env: Mapping[str, str]) -> Iterator[str]:
-    for name, store in settings.stores.items():
-        for key, variable in (("key_env", store.key_env), ("secret_env", store.secret_env)):
-            if variable and variable not in env:
-                yield f"stores.{name}.{key}: expected a variable that is set; found {shown(variable)} unset"

@@ -5,32 +5,33 @@ conf/trueup.yaml from the settings.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import Field, fields, is_dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import Field
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, get_type_hints
+from typing import Any
 
 import yaml
 
 from trueup.state.common.errors import BadSettings
-from trueup.state.common.options import default_of, entries, keys_of, required, shown_name
-from trueup.state.settings.settings import Sections, Settings, all_keys, parse
+from trueup.state.common.options import default_of, keys_of, required, shown_name
+from trueup.state.settings.section import Section
+from trueup.state.settings.settings import DATA_DIR, Declared, Settings, all_sections, parse, possible_keys
 
 PREFIX = "TRUEUP__"
-NONE: Sections = MappingProxyType({})
 WIDTH = 112
 
 
-def load(path: Path | None, env: Mapping[str, str], flags: Mapping[str, object], sections: Sections = NONE) -> Settings:
+def load(path: Path | None, env: Mapping[str, str], flags: Mapping[str, object], declared: Declared) -> Settings:
     """The effective settings. ``env``: variables TRUEUP__SECTION__KEY; ``flags``: section.key to value.
 
     A value of the environment or a flag is parsed as YAML unless the key is a string. A list or table replaces that of
-    the file. ``sections``: those of streams. Raises `BadSettings`.
+    the file. ``declared``: the sections of streams. Raises `BadSettings`.
     """
-    layers = [_from_file(path)] if path else []
+    kinds = {name: kind for name, _, kind in possible_keys(declared)}
+    tables = {section.name for section in declared if section.entries}
+    layers = [_from_file(path, tables)] if path else []
     known = [name for values, _, _ in layers for name in values]
-    layers += [_from_env(env, known, sections), _from_flags(flags, sections)]
+    layers += [_from_env(env, known, kinds, tables), _from_flags(flags, kinds, tables)]
     raw: dict[str, Any] = {}
     origins: dict[str, str] = {}
     problems: list[str] = []
@@ -38,9 +39,9 @@ def load(path: Path | None, env: Mapping[str, str], flags: Mapping[str, object],
         problems += wrong
         origins |= where
         for name, value in values.items():
-            _put(raw, name, value)
+            _put(raw, name, value, tables)
     try:
-        settings = parse(raw, sections)
+        settings = parse(raw, declared)
     except BadSettings as error:
         raise BadSettings([*problems, *(_placed(line, origins) for line in error.problems)]) from None
     if problems:
@@ -49,9 +50,11 @@ def load(path: Path | None, env: Mapping[str, str], flags: Mapping[str, object],
 
 
 Layer = tuple[dict[str, Any], dict[str, str], list[str]]
+Tables = Collection[str]
+"""Names of sections with entries by name."""
 
 
-def _from_file(path: Path) -> Layer:
+def _from_file(path: Path, tables: Tables) -> Layer:
     """Values by full key, the place where each was set, and problems of the file."""
     try:
         text = path.read_text("utf-8")
@@ -67,14 +70,14 @@ def _from_file(path: Path) -> Layer:
     if not isinstance(raw, dict):
         raise BadSettings([f"{path}: expected sections with keys; found {type(raw).__name__}"])
     lines: dict[str, list[int]] = {}
-    for name, line in _marks(root):
+    for name, line in _marks(root, tables):
         lines.setdefault(name, []).append(line)
     twice = [
         f"{name}: expected once; found {len(at)} times, in lines {', '.join(map(str, at))} of {path}"
         for name, at in lines.items()
         if len(at) > 1
     ]
-    return dict(_flat(raw)), {name: f"line {at[-1]} of {path}" for name, at in lines.items()}, twice
+    return dict(_flat(raw, tables)), {name: f"line {at[-1]} of {path}" for name, at in lines.items()}, twice
 
 
 _BAD_YAML = (yaml.YAMLError, ValueError, OverflowError, RecursionError)
@@ -97,25 +100,25 @@ def _reason(error: Exception) -> str:
     return re.sub(r"'.*'", "something", error.problem or "something else", flags=re.DOTALL)
 
 
-def _marks(node: Any, path: str = "", depth: int = 2) -> Iterator[tuple[str, int]]:
+def _marks(node: Any, tables: Tables, path: str = "", depth: int = 2) -> Iterator[tuple[str, int]]:
     """Full name and line of every key."""
     if depth and isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             name = f"{path}{key.value}"
             yield name, key.start_mark.line + 1
-            yield from _marks(value, f"{name}.", depth - (name not in TABLES))
+            yield from _marks(value, tables, f"{name}.", depth - (name not in tables))
 
 
-def _flat(raw: Mapping[Any, Any], path: str = "", depth: int = 1) -> Iterator[tuple[str, Any]]:
+def _flat(raw: Mapping[Any, Any], tables: Tables, path: str = "", depth: int = 1) -> Iterator[tuple[str, Any]]:
     for key, value in raw.items():
         name = f"{path}{shown_name(key)}"
         if depth and isinstance(value, dict) and value:
-            yield from _flat(value, f"{name}.", depth - (name not in TABLES))
+            yield from _flat(value, tables, f"{name}.", depth - (name not in tables))
         elif value is not None:
             yield name, value
 
 
-def _from_env(env: Mapping[str, str], known: Iterable[str], sections: Sections) -> Layer:
+def _from_env(env: Mapping[str, str], known: Iterable[str], kinds: Mapping[str, Any], tables: Tables) -> Layer:
     """Values of the environment. The name of a variable cannot contain every character of a link's name; it is compared
     with the names in the file in lower case, with underscores for hyphens."""
     alike = {_plain(name): name for name in (".".join(name.split(".")[:2]) for name in known)}
@@ -124,20 +127,22 @@ def _from_env(env: Mapping[str, str], known: Iterable[str], sections: Sections) 
         if variable.startswith(PREFIX):
             name = variable[len(PREFIX) :].lower().replace("__", ".")
             entry, dot, leaf = name.rpartition(".")
-            named[f"{alike.get(entry, entry)}{dot}{leaf}" if _entry(name) else name] = variable, value
+            named[f"{alike.get(entry, entry)}{dot}{leaf}" if _entry(name, tables) else name] = variable, value
     values, origins = {n: value for n, (_, value) in named.items()}, {n: v for n, (v, _) in named.items()}
-    return _from_text(values, origins, sections)
+    return _from_text(values, origins, kinds, tables)
 
 
-def _from_flags(flags: Mapping[str, object], sections: Sections) -> Layer:
-    return _from_text(flags, {name: f"--set {name}" for name in flags}, sections)
+def _from_flags(flags: Mapping[str, object], kinds: Mapping[str, Any], tables: Tables) -> Layer:
+    return _from_text(flags, {name: f"--set {name}" for name in flags}, kinds, tables)
 
 
-def _from_text(values: Mapping[str, object], origins: dict[str, str], sections: Sections) -> Layer:
-    kinds, read, problems = {name: kind for name, _, kind in all_keys(None, sections)}, {}, []
+def _from_text(
+    values: Mapping[str, object], origins: dict[str, str], kinds: Mapping[str, Any], tables: Tables
+) -> Layer:
+    read, problems = {}, []
     for name, value in values.items():
         section, _, leaf = name.partition(".")
-        kind = kinds.get(f"{section}.NAME.{leaf.rpartition('.')[2]}" if _entry(name) else name)
+        kind = kinds.get(f"{section}.NAME.{leaf.rpartition('.')[2]}" if _entry(name, tables) else name)
         try:
             read[name] = yaml.safe_load(value) if isinstance(value, str) and kind is not str else value
         except _BAD_YAML as error:
@@ -145,8 +150,8 @@ def _from_text(values: Mapping[str, object], origins: dict[str, str], sections: 
     return read, origins, problems
 
 
-def _put(raw: dict[str, Any], name: str, value: Any) -> None:
-    *path, leaf = name.split(".", 2 if _entry(name) else 1)
+def _put(raw: dict[str, Any], name: str, value: Any, tables: Tables) -> None:
+    *path, leaf = name.split(".", 2 if _entry(name, tables) else 1)
     inner: Any = raw
     for part in path:
         inner = inner.setdefault(part, {})
@@ -161,44 +166,39 @@ def _placed(line: str, origins: Mapping[str, str]) -> str:
     return f"{line} (from {origins[name]})" if name in origins else line
 
 
-def _entry(name: str) -> bool:
+def _entry(name: str, tables: Tables) -> bool:
     """Whether a key belongs to an entry of a table: links.NAME.key."""
-    return name.partition(".")[0] in TABLES and name.count(".") > 1
+    return name.partition(".")[0] in tables and name.count(".") > 1
 
 
 def _plain(name: str) -> str:
     return name.lower().replace("-", "_")
 
 
-def reference(sections: Sections = NONE) -> str:
-    """The text of conf/trueup.yaml: every key with its meaning, bounds and default; ``sections``: those of streams."""
+def reference(declared: Declared) -> str:
+    """The text of conf/trueup.yaml: every key with its meaning, bounds and default; ``declared``: the sections of
+    streams."""
     lines = list(_HEAD)
-    for spec in keys_of(Settings):
-        kind, entry = _HINTS[spec.name], entries(_HINTS[spec.name])
-        lines.append("")
-        if entry:
-            name, *more = TABLES[spec.name]
-            lines += [*_comment(str(entry.__doc__), ""), f"#{spec.name}:", f"  #{name}:"]
-            lines += [line for leaf in fields(entry) for line in _setting(leaf, spec.name, "    ")]
-            lines += [f"  #{line}" for line in more]
-        elif is_dataclass(kind):
-            lines += _section(spec.name, kind)
-        else:
-            lines += _setting(spec, "", "")
-    for section, cls in sections.items():
-        lines += ["", *_section(section, cls)]
-    return "\n".join(lines) + "\n"
+    for section in all_sections(declared):
+        lines += ["", *_section(section)]
+    return "\n".join([*lines, "", *_key(DATA_DIR, "")]) + "\n"
 
 
-def _section(name: str, kind: Any) -> list[str]:
-    lines = [line for leaf in fields(kind) for line in _setting(leaf, name, "  ")]
-    return [*_comment(str(kind.__doc__), ""), f"{name}:", *lines]
+def _section(section: Section[Any]) -> list[str]:
+    head = _comment(str(section.keys.__doc__), "")
+    if not section.entries:
+        keys = [line for leaf in keys_of(section.keys) for line in _key(leaf, "  ", section.examples.get(leaf.name))]
+        return [*head, f"{section.name}:", *keys]
+    name, *more = section.entries
+    keys = [line for leaf in keys_of(section.keys) for line in _key(leaf, "    ", section.examples.get(leaf.name), "#")]
+    return [*head, f"#{section.name}:", f"  #{name}:", *keys, *(f"  #{line}" for line in more)]
 
 
-def _setting(spec: Field[Any], section: str, indent: str) -> list[str]:
-    comment, example = _comment(_meaning(spec), indent), EXAMPLES.get(f"{section}.{spec.name}")
+def _key(spec: Field[Any], indent: str, example: str | None = None, mark: str = "") -> list[str]:
+    """The lines of one key. ``mark``: before an example, which is otherwise in effect."""
+    comment = _comment(_meaning(spec), indent)
     if example is not None:
-        return [*comment, f"{indent}{'#' if section in TABLES else ''}{spec.name}: {example}"]
+        return [*comment, f"{indent}{mark}{spec.name}: {example}"]
     written = yaml.safe_dump(default_of(spec), default_flow_style=True, width=1_000).removesuffix("\n...\n").strip()
     return [*comment, f"{indent}#{spec.name}: {written}"]
 
@@ -227,23 +227,6 @@ def _comment(text: str, indent: str) -> list[str]:
     return [f"{indent}# {part}" for part in [*lines, line]]
 
 
-EXAMPLES = {
-    "cluster.zookeeper": "127.0.0.1:2181",
-    "stores.bucket": "pulsar-offloaded",
-    "kafka.bootstrap": "127.0.0.1:9092",
-    "kafka.bit": "0",
-    "links.source": "east",
-    "links.target": "west",
-    "links.topics": r"[orders, '/pay\..*/']",
-}
-TABLES = {
-    "stores": ("archive",),
-    "kafka": ("east", "west: {bootstrap: '127.0.0.1:9093', bit: 1}"),
-    "links": ("east-west",),
-    "logdirs": ("east",),
-}
-"""Sections with entries by name, with the names of examples."""
-_HINTS = get_type_hints(Settings)
 _HEAD = (
     "# Trueup's configuration: every key with its default. Remove the # before a key to change it.",
     "# If a key is set more than once, the last of these takes effect: this file, the environment",

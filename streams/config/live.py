@@ -8,7 +8,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 from trueup.state.common.errors import BadSettings, TrueupError
 from trueup.state.settings.settings import Settings, change, live_keys, value_of
@@ -16,6 +16,7 @@ from trueup.streams.journal.journal import Journal, Record
 
 log = logging.getLogger(__name__)
 APPLY_S = 5.0
+T = TypeVar("T")
 
 
 class Live:
@@ -97,3 +98,32 @@ class Live:
     def _note(self, record: Record, problem: str) -> None:
         self.refused[record.key.decode(errors="replace")] = record.where, problem
         log.warning("config record refused", extra={"where": record.where, "problem": problem})
+
+
+class Effective(Protocol):
+    """An object with the effective settings: `Live`."""
+
+    @property
+    def now(self) -> Settings:
+        """The effective settings."""
+
+
+class LiveSection(Generic[T]):
+    """The effective values of one section, or of one entry of a table. Reading ``current`` is safe from any thread."""
+
+    def __init__(self, read: Callable[[], T]) -> None:
+        self._read = read
+
+    @classmethod
+    def of(cls, live: Effective, keys: type[T], entry: str = "") -> "LiveSection[T]":
+        """The section with this dataclass, or this entry of the table with it."""
+        return cls(lambda: live.now.table(keys)[entry] if entry else live.now.section(keys))
+
+    @property
+    def current(self) -> T:
+        """The present values. Raises `LookupError` if there is no such section or entry."""
+        return self._read()
+
+    def changed(self, change: Callable[[T], T]) -> "LiveSection[T]":
+        """The present values with a change."""
+        return LiveSection(lambda: change(self.current))

@@ -12,7 +12,7 @@ from trueup.streams.runtime.format import many
 
 def all_of(settings: Settings) -> Iterator[Check]:
     """One check per store."""
-    for name, declared in settings.stores.items():
+    for name, declared in settings.table(StoreSettings).items():
         yield from tried(f"stores.{name}", lambda n=name, d=declared: _check(f"stores.{n}", d))  # type: ignore[misc]
 
 

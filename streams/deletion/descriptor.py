@@ -4,6 +4,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from trueup.state.deletion.rules import LEAK_RULES
+from trueup.state.deletion.settings import DELETION as SECTION
+from trueup.state.deletion.settings import DeletionSettings
+from trueup.state.deletion.stores import STORES
 from trueup.state.settings.settings import Settings
 from trueup.streams.deletion.commands import COMMANDS
 from trueup.streams.deletion.signs import signs
@@ -22,7 +25,7 @@ def _make(context: "Context") -> "DeletionStream | None":
     from trueup.streams.placement.stream import PlacementStream
 
     ledgers = context.streams.get("placement")
-    if not isinstance(ledgers, PlacementStream) or context.settings.deletion.owners == "none":
+    if not isinstance(ledgers, PlacementStream) or context.settings.section(DeletionSettings).owners == "none":
         return None
     return DeletionStream(context, ledgers)
 
@@ -44,8 +47,8 @@ PAGE = Section(
 )
 
 DELETION = Descriptor(
-    name="deletion", rules=LEAK_RULES, signs=signs, page=(PAGE,), metrics=_metrics, commands=COMMANDS, checks=_checks,
-    make=_make, absent=lambda _: {"deletion": None},
+    name="deletion", settings=(SECTION, STORES), rules=LEAK_RULES, signs=signs, page=(PAGE,), metrics=_metrics,
+    commands=COMMANDS, checks=_checks, make=_make, absent=lambda _: {"deletion": None},
     todo="set deletion.owners to operator if the cluster has no owners' metadata",
     lists=(Noun("unreferenced", 100), Noun("markers")),
     verbs=(

@@ -22,6 +22,7 @@ from trueup.state.deletion.rules import LEAK_RULES
 from trueup.state.deletion.settings import DeletionSettings
 from trueup.state.deletion.verdicts import LEAK
 from trueup.state.deletion.view import Leaks
+from trueup.streams.config.live import LiveSection
 from trueup.streams.deletion.reconciler import DeletionReconciler
 from trueup.streams.deletion.target import DeletionResult, Item, items_of
 from trueup.streams.journal.history import History
@@ -57,7 +58,7 @@ class NoOwners:
     """Implements `streams.deletion.target.Target` and `streams.deletion.report.Owners` of a cluster without known
     owners."""
 
-    def __init__(self, ledgers: BookKeeper, policy: Callable[[], DeletionSettings], clock: Callable[[], int]) -> None:
+    def __init__(self, ledgers: BookKeeper, policy: LiveSection[DeletionSettings], clock: Callable[[], int]) -> None:
         self._policy, self._clock = policy, clock
         self._ledgers = ledgers
         self.held = ledgers.held
@@ -80,7 +81,7 @@ class NoOwners:
         """Why no deletion is possible now; empty if it is."""
         if unseen := self._ledgers.unseen():
             return unseen
-        policy = self._policy()
+        policy = self._policy.current
         return "" if policy.mode == "observe" else self._ledgers.unlike(policy.instance)
 
     def nodes(self, _owner: str) -> list[Pointers]:
@@ -92,11 +93,16 @@ class NoOwners:
         return True, self._clock(), ""
 
 
+def _ordered(policy: DeletionSettings) -> DeletionSettings:
+    """The policy for these orders: an order is an operator's approval, and no waiting time applies."""
+    return policy if policy.mode == "observe" else replace(policy, mode="enforce", grace_s=0.0)
+
+
 class OrderedDeletions:
     """The orders, as the view of one bucket. Safe to use from several threads."""
 
     def __init__(
-        self, ledgers: BookKeeper, journal: Journal, policy: Callable[[], DeletionSettings],
+        self, ledgers: BookKeeper, journal: Journal, policy: LiveSection[DeletionSettings],
         counted: Callable[[str, int, float], None], clock: Callable[[], int],
         history: History | None = None,
     ) -> None:  # fmt: skip
@@ -104,13 +110,8 @@ class OrderedDeletions:
         self._acting = threading.RLock()
         self.owners = NoOwners(ledgers, policy, clock)
         self.markers = DeletionReconciler(
-            self.owners, journal, self.policy, lambda: 0, counted, clock, 1, history=history
+            self.owners, journal, policy.changed(_ordered), lambda: 0, counted, clock, 1, history=history
         )
-
-    def policy(self) -> DeletionSettings:
-        """The policy for these orders: an order is an operator's approval, and no waiting time applies."""
-        now = self._policy()
-        return now if now.mode == "observe" else replace(now, mode="enforce", grace_s=0.0)
 
     def load(self) -> None:
         """Load the orders of earlier runs."""
@@ -130,7 +131,7 @@ class OrderedDeletions:
     def order(self, ledger: int) -> Deletion:
         """Order a deletion; returns it once it is on the journal. Raises `Refused` for a ledger that must not be
         deleted, and `Retry` if no deletion can start now."""
-        if self._policy().mode == "observe":
+        if self._policy.current.mode == "observe":
             raise Refused("deletion.mode approve or enforce", "observe", "`trueup config set deletion.mode approve`")
         record, _ = self._ledgers.describe(ledger)
         if problem := refusal(record):

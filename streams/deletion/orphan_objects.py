@@ -25,6 +25,7 @@ from trueup.state.deletion.settings import DeletionSettings
 from trueup.state.deletion.stores import StoreSettings as Declared
 from trueup.state.deletion.verdicts import LEAK
 from trueup.state.deletion.view import Leaks
+from trueup.streams.config.live import LiveSection
 from trueup.streams.deletion.reconciler import DeletionReconciler
 from trueup.streams.deletion.target import DeletionResult, Item
 from trueup.streams.journal.history import History
@@ -52,7 +53,7 @@ class OrphanObjects:
 
     def __init__(
         self, stores: Mapping[str, ObjectStore], declared: Mapping[str, Declared], owners: Owners, journal: Journal,
-        policy: Callable[[], DeletionSettings], counted: Callable[[str, int, float], None], clock: Callable[[], int],
+        policy: LiveSection[DeletionSettings], counted: Callable[[str, int, float], None], clock: Callable[[], int],
         history: History | None = None,
     ) -> None:  # fmt: skip
         self._stores, self._declared, self._owners = stores, declared, owners
@@ -66,14 +67,14 @@ class OrphanObjects:
         self.problems: dict[str, str] = {}
         self.blocked_reason = owners.blocked_reason
         self.markers = DeletionReconciler(
-            self, journal, self.policy, lambda: 0, counted, clock, 1, topic=TOPIC, history=history
+            self, journal, policy.changed(self.approving), lambda: 0, counted, clock, 1, topic=TOPIC, history=history
         )
         self.load = self.markers.load
 
-    def policy(self) -> DeletionSettings:
+    @staticmethod
+    def approving(policy: DeletionSettings) -> DeletionSettings:
         """The policy for objects: each deletion requires an operator's approval."""
-        now = self._policy()
-        return replace(now, mode="approve") if now.mode == "enforce" else now
+        return replace(policy, mode="approve") if policy.mode == "enforce" else policy
 
     def reconcile(self) -> None:
         """List the stores that are due, then do what is due."""
@@ -85,7 +86,7 @@ class OrphanObjects:
 
     def _list(self, name: str) -> None:
         """List one store. A failure is reported, and the listing is repeated with increasing delays."""
-        policy, every_ms = self._policy(), int(self._declared[name].list_s * 1000)
+        policy, every_ms = self._policy.current, int(self._declared[name].list_s * 1000)
         try:
             self._found[name] = self._searches[name].strays(self._owners.referenced)
         except TrueupError as error:

@@ -22,6 +22,7 @@ from trueup.state.deletion.rules import DROPPED
 from trueup.state.deletion.settings import DeletionSettings
 from trueup.state.deletion.stores import StoreSettings
 from trueup.streams.bookkeeper.cluster import BookKeeper
+from trueup.streams.config.live import LiveSection
 from trueup.streams.deletion.target import DeletionResult, Item, items_of
 from trueup.streams.journal.journal import Journal
 
@@ -31,11 +32,11 @@ class Pulsar:
     threads."""
 
     def __init__(
-        self, ledgers: BookKeeper, journal: Journal, policy: Callable[[], DeletionSettings], clock: Callable[[], int],
+        self, ledgers: BookKeeper, journal: Journal, policy: LiveSection[DeletionSettings], clock: Callable[[], int],
         stores: Mapping[str, StoreSettings],
     ) -> None:  # fmt: skip
         self._ledgers, self._journal, self._policy, self._clock = ledgers, journal, policy, clock
-        self._paths = PulsarPaths(policy().root)
+        self._paths = PulsarPaths(policy.current.root)
         self.stores = {name: store_of(store) for name, store in stores.items()}
         self._tiered = Tiered(self.stores)
         held, reached = known(journal)
@@ -78,7 +79,7 @@ class Pulsar:
             return f"owners of ledgers: {health.problem or 'not synchronized yet'}"
         if unseen := self._ledgers.unseen():
             return unseen
-        policy = self._policy()
+        policy = self._policy.current
         if policy.mode != "observe" and not policy.exclusive:
             return "expected deletion.exclusive to be true; found false; set it if no other Pulsar uses this BookKeeper"
         return "" if policy.mode == "observe" else self._ledgers.unlike(policy.instance)

@@ -35,6 +35,7 @@ from trueup.state.deletion.rules import DROPPED, LEAK_RULES
 from trueup.state.deletion.settings import DeletionSettings
 from trueup.state.deletion.verdicts import Rows
 from trueup.state.deletion.view import Leaks, agreed, settled
+from trueup.streams.config.live import LiveSection
 from trueup.streams.deletion.query import leaks_of
 from trueup.streams.deletion.target import OUTCOMES, Check, DeletionResult, Target, ready
 from trueup.streams.journal.codec import ledger_key
@@ -69,7 +70,7 @@ class DeletionReconciler:
         self,
         target: Target,
         journal: Journal,
-        policy: Callable[[], DeletionSettings],
+        policy: LiveSection[DeletionSettings],
         first_epoch: Callable[[], int | None],
         counted: Callable[[str, int, float], None],
         clock: Callable[[], int],
@@ -91,7 +92,7 @@ class DeletionReconciler:
         self.history = history or History()
         self.blocked_reason = "starting"
         self._doubted: set[int] = set()  # the journal's state of these is uncertain after a failed write
-        self._tokens = TokenBucket(policy().deletes_per_s / 1000, BURST_MS, clock())
+        self._tokens = TokenBucket(policy.current.deletes_per_s / 1000, BURST_MS, clock())
 
     def load(self) -> None:
         """Load the deletions of earlier runs."""
@@ -124,7 +125,7 @@ class DeletionReconciler:
         with self.lock:
             if self._view is None:
                 self._view = agreed(list(self._answers.values()))
-            before_ms = self._clock() - int(self._policy().missing_s * 1000)
+            before_ms = self._clock() - int(self._policy.current.missing_s * 1000)
             return [settled(part, before_ms) for part in self._view]
 
     def forgotten(self, ledger: int | None = None) -> Iterator[tuple[Rows, str, str]]:
@@ -154,7 +155,7 @@ class DeletionReconciler:
 
     def _observe(self, now_ms: int) -> None:
         """Apply the view to the deletions, and create new ones."""
-        policy, leaks = self._policy(), self._due()
+        policy, leaks = self._policy.current, self._due()
         looked = sorted(m.ledger for m in self.markers.values() if _unsure(m, m.ledger in leaks))
         there = self._target.find(looked) if looked else {}
         grace_ms, retry_ms = int(policy.grace_s * 1000), int(policy.retry_s * 1000)
@@ -214,7 +215,7 @@ class DeletionReconciler:
         ]  # fmt: skip
 
     def _delete(self, now_ms: int) -> None:
-        policy = self._policy()
+        policy = self._policy.current
         if policy.paused or policy.mode == "observe":
             return
         chosen = due(self.markers.values(), policy.mode, min(AT_ONCE, self._rate(policy, now_ms)), now_ms)
@@ -238,7 +239,7 @@ class DeletionReconciler:
         if not asked:
             return
         held = self._target.held({m.ledger: m.pending for m in asked})
-        first_ms, changed = int(self._policy().confirm_s * 1000), []
+        first_ms, changed = int(self._policy.current.confirm_s * 1000), []
         for marker in asked:
             left = held[marker.ledger]
             detail = "; ".join(f"{bookie}: {what}" for bookie, what in left.items())

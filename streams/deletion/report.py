@@ -16,6 +16,7 @@ from trueup.state.deletion.owners import SCHEMA, Claim, Component, Pointers
 from trueup.state.deletion.rules import LEAK_RULES
 from trueup.state.deletion.settings import DeletionSettings
 from trueup.state.deletion.verdicts import Rows
+from trueup.streams.config.live import LiveSection
 from trueup.streams.deletion.orphan_objects import OrphanObjects
 from trueup.streams.deletion.reconciler import DeletionReconciler, action_id, action_name
 from trueup.streams.runtime.stream import AWAITING, Filter, Finding, Listing, PlanRow, Source, waiting
@@ -38,7 +39,7 @@ class DeletionReport:
     """The deletion stream's part of `streams.web.engine.Engine`."""
 
     def __init__(
-        self, policy: Callable[[], DeletionSettings], markers: DeletionReconciler, owners: Owners,
+        self, policy: LiveSection[DeletionSettings], markers: DeletionReconciler, owners: Owners,
         clock: Callable[[], int],
         order: Callable[[int], Deletion] | None = None, strays: OrphanObjects | None = None,
     ) -> None:  # fmt: skip
@@ -48,7 +49,7 @@ class DeletionReport:
 
     def status(self) -> Row:
         """Its part of the status."""
-        policy, now_ms = self._policy(), self._clock()
+        policy, now_ms = self._policy.current, self._clock()
         counts, sizes = self._totals()
         since = [marker.since_ms for marker in self._known()]
         return {
@@ -90,7 +91,7 @@ class DeletionReport:
 
     def stopped(self) -> list[str]:
         """Why deletions are blocked, and which stores are not listed."""
-        policy, blocked_reason = self._policy(), self._markers.blocked_reason
+        policy, blocked_reason = self._policy.current, self._markers.blocked_reason
         stores = self._strays.problems if self._strays else {}
         problems = [f"store {name} is not listed: {problem}" for name, problem in sorted(stores.items())]
         return problems + (
@@ -156,13 +157,13 @@ class DeletionReport:
     def order(self, ledger: int) -> Row:
         """Delete a ledger by an operator's order. Raises `Refused`, and `Retry` if no deletion can start now."""
         if self._order is None:
-            owners = self._policy().owners
+            owners = self._policy.current.owners
             raise Refused("deletion.owners operator", owners, f"with owners {owners}, only its rules delete ledgers")
         return marker_row(self._order(ledger))
 
     def plan(self) -> list[PlanRow]:
         """Deletions that wait and that are in progress; in mode observe those that would be created."""
-        mode, known = self._policy().mode, self._known()
+        mode, known = self._policy.current.mode, self._known()
         rows = [_planned(marker, mode) for marker in known if marker.stage is not DeletionStage.GONE]
         fresh = [row for row in self.rows(1 << 30) if row["verdict"] == "drifted"] if mode == "observe" else []
         begun = {row.id for row in rows}

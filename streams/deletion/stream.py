@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trueup.state.deletion.settings import OPERATOR, DeletionSettings
+from trueup.state.deletion.stores import StoreSettings
+from trueup.streams.config.live import LiveSection
 from trueup.streams.deletion import query
 from trueup.streams.deletion.manual import NoOwners, OrderedDeletions
 from trueup.streams.deletion.metrics import DeletionMetrics
@@ -35,33 +37,29 @@ class DeletionStream(Stream):
     name = "deletion"
 
     def __init__(self, context: Context, ledgers: PlacementStream) -> None:
-        self._context = context
+        self._context, policy = context, LiveSection.of(context.live, DeletionSettings)
         self._owners: Pulsar | NoOwners
         self._strays: OrphanObjects | None = None
         self._orders: OrderedDeletions | None = None
         settings, journal, clock = context.settings, context.journal, context.clock
+        stores = settings.table(StoreSettings)
         step = context.metrics.of(DeletionMetrics).step
-        if settings.deletion.owners == OPERATOR:
-            orders = self._orders = OrderedDeletions(
-                ledgers.cluster, journal, self._policy, step, clock, context.history
-            )
+        if policy.current.owners == OPERATOR:
+            orders = self._orders = OrderedDeletions(ledgers.cluster, journal, policy, step, clock, context.history)
             self._owners, self._markers = orders.owners, orders.markers
-            self._report = DeletionReport(self._policy, self._markers, self._owners, clock, orders.order)
+            self._report = DeletionReport(policy, self._markers, self._owners, clock, orders.order)
         else:
-            owners = self._owners = Pulsar(ledgers.cluster, journal, self._policy, clock, settings.stores)
+            owners = self._owners = Pulsar(ledgers.cluster, journal, policy, clock, stores)
             self._markers = DeletionReconciler(
-                owners, journal, self._policy, lambda: ledgers.keeper.first_epoch, step, clock,
+                owners, journal, policy, lambda: ledgers.keeper.first_epoch, step, clock,
                 settings.spark.buckets, owners.check, history=context.history,
             )  # fmt: skip
             self._strays = OrphanObjects(
-                owners.stores, settings.stores, owners, journal, self._policy, step, clock,
+                owners.stores, stores, owners, journal, policy, step, clock,
                 context.history,
             )  # fmt: skip
-            self._report = DeletionReport(self._policy, self._markers, owners, clock, strays=self._strays)
+            self._report = DeletionReport(policy, self._markers, owners, clock, strays=self._strays)
         ledgers.owned = self._report.ledger
-
-    def _policy(self) -> DeletionSettings:
-        return self._context.live.now.deletion
 
     def load(self) -> None:
         """Load the deletions of earlier runs."""
@@ -82,7 +80,7 @@ class DeletionStream(Stream):
                 context.checkpoint(self.name, query.FORM),
             ))  # fmt: skip
         supervisor.loop("delete", (self._orders or self._markers).reconcile, DELETE_S)
-        if self._strays and context.settings.stores:
+        if self._strays and context.settings.table(StoreSettings):
             supervisor.loop("objects", self._strays.reconcile, DELETE_S)
 
     def end(self) -> None:

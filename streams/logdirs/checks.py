@@ -5,27 +5,28 @@ from collections.abc import Iterator
 from trueup.connectors.contract import Endpoint
 from trueup.connectors.kafka.client.options import problems
 from trueup.connectors.kafka.logdirs.client import DescribedBroker, LogDirsClient
+from trueup.state.kafka.settings import KafkaCluster
 from trueup.state.logdirs.model import Broker, skew
-from trueup.state.logdirs.settings import SIZE
+from trueup.state.logdirs.settings import SIZE, LogDirsSettings
 from trueup.state.settings.settings import Settings
 from trueup.streams.runtime.checks import Check, fail, ok, tried, warn
 
 
 def all_of(settings: Settings) -> Iterator[Check]:
     """A check for every broker of the clusters of section logdirs."""
-    for name in settings.logdirs:
+    for name in settings.table(LogDirsSettings):
         yield from tried(f"logdirs.{name}", lambda name=name: _brokers(settings, name))  # type: ignore[misc]
 
 
 def _brokers(settings: Settings, name: str) -> Iterator[Check]:
-    declared = settings.kafka[name]
+    declared = settings.table(KafkaCluster)[name]
     endpoint = Endpoint(name, declared.bootstrap, declared.bit, declared.options)
     if wrong := problems(endpoint):
         yield fail(f"logdirs.{name}", "; ".join(wrong), "correct these options")
         return
     with LogDirsClient(endpoint) as client:
         for seen in client.look():
-            yield _check(f"logdirs.{name}: broker {seen.id}", seen, settings.logdirs[name].strategy)
+            yield _check(f"logdirs.{name}: broker {seen.id}", seen, settings.table(LogDirsSettings)[name].strategy)
 
 
 def _check(row: str, seen: DescribedBroker, strategy: str) -> Check:

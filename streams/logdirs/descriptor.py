@@ -3,7 +3,9 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from trueup.state.kafka.settings import KAFKA
 from trueup.state.logdirs.rules import LOGDIR_RULES
+from trueup.state.logdirs.settings import LOGDIRS as SECTION
 from trueup.state.settings.settings import Settings
 from trueup.streams.logdirs.commands import COMMANDS
 from trueup.streams.logdirs.signs import signs
@@ -50,8 +52,8 @@ def _metrics() -> Sequence[Callable[["Metrics"], "Part"]]:
 PAGE = Section("logdirs", "logdirs/templates/logdirs.html", "directories", card=lambda status: bool(status["logdirs"]))
 
 LOGDIRS = Descriptor(
-    name="logdirs", rules=LOGDIR_RULES, signs=signs, page=(PAGE,), metrics=_metrics, commands=COMMANDS, checks=_checks,
-    make=_make, absent=lambda _: {"logdirs": []},
+    name="logdirs", settings=(KAFKA, SECTION), rules=LOGDIR_RULES, signs=signs, page=(PAGE,), metrics=_metrics,
+    commands=COMMANDS, checks=_checks, make=_make, absent=lambda _: {"logdirs": []},
     lists=(Noun("directories"),),
     things=(Thing("broker", "brokers/<kafka>/<int:broker>"),),
     verbs=(

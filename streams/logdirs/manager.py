@@ -12,11 +12,13 @@ from trueup.connectors.contract import Endpoint
 from trueup.connectors.kafka.logdirs.client import LogDirsClient as Directories
 from trueup.connectors.kafka.logdirs.client import ReplicaLocation
 from trueup.state.common.errors import Refused
+from trueup.state.kafka.settings import KafkaCluster
 from trueup.state.logdirs.assignment import seats
 from trueup.state.logdirs.decision import Ours
 from trueup.state.logdirs.rules import LOGDIR_RULES
+from trueup.state.logdirs.settings import LogDirsSettings
 from trueup.state.logdirs.snapshot import largest
-from trueup.streams.config.live import Live
+from trueup.streams.config.live import Live, LiveSection
 from trueup.streams.journal.history import History
 from trueup.streams.journal.history_row import HistoryRow
 from trueup.streams.journal.journal import Journal
@@ -55,7 +57,7 @@ class LogDirsManager:
                 ours.get(record.key.decode().rpartition("/")[0], {}).pop(_broker(record.key), None)
             else:
                 ours.setdefault(record.value["kafka"], {})[record.value["broker"]] = ours_of(record)
-        declared = self._live.now.logdirs
+        declared = self._live.now.table(LogDirsSettings)
         for name in declared:
             self.by_name[name] = self._dirs(name, ours.get(name, {}))
         self.left = [
@@ -71,11 +73,16 @@ class LogDirsManager:
 
     def _dirs(self, name: str, ours: dict[int, Ours]) -> Dirs:
         say, settings = partial(self.note, name), self._live.now
-        declared = settings.kafka[name]
+        declared = settings.table(KafkaCluster)[name]
         endpoint = Endpoint(name, declared.bootstrap, declared.bit, declared.options)
         leveller = DirectoryBalancer(ours, partial(self._keep, name), say, partial(self._metrics.move, name))
         return Dirs(
-            name, lambda: self._live.now.logdirs[name], leveller, lambda: self._connect(endpoint), self._clock, say
+            name,
+            LiveSection.of(self._live, LogDirsSettings, name),
+            leveller,
+            lambda: self._connect(endpoint),
+            self._clock,
+            say,
         )
 
     def _keep(self, name: str, broker: int, ours: Ours) -> None:

@@ -15,6 +15,7 @@ from trueup.state.logdirs.lifecycle import UNDER_WAY
 from trueup.state.logdirs.model import Broker
 from trueup.state.logdirs.settings import LogDirsSettings
 from trueup.state.logdirs.snapshot import Copying, Directory, Observed, cordoned, observed
+from trueup.streams.config.live import LiveSection
 from trueup.streams.logdirs.executor import DirectoryBalancer, Say
 
 Row = dict[str, Any]
@@ -75,7 +76,7 @@ class Dirs:
     """The reconciler of one cluster. One thread reconciles; others may read its state and approve actions."""
 
     def __init__(
-        self, name: str, policy: Callable[[], LogDirsSettings], leveller: DirectoryBalancer,
+        self, name: str, policy: LiveSection[LogDirsSettings], leveller: DirectoryBalancer,
         connect: Callable[[], Client], clock: Callable[[], int], say: Say,
     ) -> None:  # fmt: skip
         self.name, self._policy, self.leveller, self._connect = name, policy, leveller, connect
@@ -90,7 +91,7 @@ class Dirs:
     @property
     def policy(self) -> LogDirsSettings:
         """The current settings."""
-        return self._policy()
+        return self._policy.current
 
     @property
     def client(self) -> Client:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from trueup.state.logdirs.settings import LogDirsSettings
 from trueup.streams.logdirs.manager import LogDirsManager
 from trueup.streams.logdirs.metrics import LogDirMetrics
 from trueup.streams.runtime.context import Context
@@ -25,7 +26,7 @@ class LogDirsStream(Stream):
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        metrics = context.metrics.of(LogDirMetrics).declare(context.settings.logdirs)
+        metrics = context.metrics.of(LogDirMetrics).declare(context.settings.table(LogDirsSettings))
         self.logdirs = LogDirsManager(context.live, context.journal, metrics, context.clock, history=context.history)
 
     def load(self) -> None:

@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from trueup.state.placement.rules import RULES
+from trueup.state.placement.settings import PLACEMENT as SECTION
+from trueup.state.placement.settings import PlacementSettings
 from trueup.state.settings.settings import Settings
 from trueup.streams.placement.commands import COMMANDS
 from trueup.streams.placement.page import PAGE
@@ -24,8 +26,9 @@ def _make(context: "Context") -> "PlacementStream | None":
 
 
 def _absent(settings: Settings) -> Mapping[str, Any]:
+    chosen = settings.section(PlacementSettings)
     return {
-        "watches_ledgers": False, "mode": settings.placement.mode, "paused": settings.placement.paused,
+        "watches_ledgers": False, "mode": chosen.mode, "paused": chosen.paused,
         "counts": {"true": 0, "drifted": 0, "blocked": 0, "unknown": 0}, "not_judged": 0, "ledgers": 0,
         "oldest_drift_ms": None, "waiting": {}, "marks": {"outstanding": 0, "ours": 0, "cap": 0, "idle_ms": 0},
         "held": "", "unbound": "", "bookies": {},
@@ -46,8 +49,8 @@ def _metrics() -> Sequence[Callable[["Metrics"], "Part"]]:
 
 
 PLACEMENT = Descriptor(
-    name="placement", rules=RULES, signs=signs, page=PAGE, commands=COMMANDS, checks=_checks, make=_make,
-    metrics=_metrics, absent=_absent, todo="set cluster.zookeeper",
+    name="placement", settings=(SECTION,), rules=RULES, signs=signs, page=PAGE, commands=COMMANDS, checks=_checks,
+    make=_make, metrics=_metrics, absent=_absent, todo="set cluster.zookeeper",
     lists=(Noun("ledgers", 100, {"all": ("true", "false")}), Noun("bookies"), Noun("marks")),
     things=(Thing("ledger", "ledgers/<ledger>", ids=("ledger",)),),
 )  # fmt: skip

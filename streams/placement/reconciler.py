@@ -31,6 +31,7 @@ from trueup.state.placement.tracking import observe, unseen
 from trueup.state.placement.verdicts import judge, unregistered
 from trueup.state.placement.view import Rows
 from trueup.streams.bookkeeper.topology import Keeper
+from trueup.streams.config.live import LiveSection
 from trueup.streams.journal.codec import ledger_key
 from trueup.streams.journal.history import ITSELF, WHO, History
 from trueup.streams.journal.history_row import HistoryRow
@@ -83,7 +84,7 @@ class PlacementReconciler:
         self,
         cluster: PlacementCluster,
         journal: Journal,
-        policy: Callable[[], PlacementSettings],
+        policy: LiveSection[PlacementSettings],
         keeper: Keeper,
         metrics: PlacementMetrics,
         clock: Callable[[], int],
@@ -104,7 +105,7 @@ class PlacementReconciler:
         self._unsaved: dict[int, Repair] = {}
         self._topic = FindingsTopic(journal)
         self._alive_ms = clock()
-        self._tokens = TokenBucket(policy().marks_per_s / 1000, BURST_MS, clock())
+        self._tokens = TokenBucket(policy.current.marks_per_s / 1000, BURST_MS, clock())
         self._asked, self._looked_ms = b"", 0
         self._failures, self._again_ms = 0, 0
 
@@ -134,7 +135,7 @@ class PlacementReconciler:
     def silent(self) -> str:
         """Why the stream's answers are outdated: it has not reported for too long. Empty if they are current."""
         silent_ms = self._clock() - self._alive_ms
-        if silent_ms <= max(self._policy().stale_s * 1000, LEAST_SILENCE_MS):
+        if silent_ms <= max(self._policy.current.stale_s * 1000, LEAST_SILENCE_MS):
             return ""
         return f"the placement stream has not reported progress for {silent_ms // 1000} s"
 
@@ -174,7 +175,7 @@ class PlacementReconciler:
             if now_ms < self._again_ms:
                 self.blocked_reason = before
                 return
-            policy = self._policy()
+            policy = self._policy.current
             with self.lock:
                 due = plan(self.board, self.repairs, policy, now_ms, self._rate(policy, now_ms))
                 self.waiting = dict(due.waiting)
@@ -186,7 +187,7 @@ class PlacementReconciler:
         with self.lock:
             cleared, self._cleared = self._cleared, []
             deleted = frozenset(i for c in cleared for i in c.ledger[c.deleted].tolist())
-            changed = observe(self.board, self.repairs, self._policy(), now_ms, deleted, absent)
+            changed = observe(self.board, self.repairs, self._policy.current, now_ms, deleted, absent)
         self._remember(changed)
 
     def _absent(self, now_ms: int) -> frozenset[int]:
@@ -343,7 +344,7 @@ class PlacementReconciler:
         self._count("withdraw", outcomes)
         with self.lock:
             gone = [self.repairs.pop(o.ledger) for o in outcomes if o.result == "withdrawn"]
-            changed = [withdrawn(repair, now_ms, int(self._policy().decline_retry_s * 1000)) for repair in gone]
+            changed = [withdrawn(repair, now_ms, int(self._policy.current.decline_retry_s * 1000)) for repair in gone]
             self._take(repair for repair in changed if repair.stage not in ENDS)
         self._remember(changed)
 

@@ -19,12 +19,13 @@ from trueup.state.placement.judging import counted
 from trueup.state.placement.lifecycle import Repair, RepairStage
 from trueup.state.placement.readiness import Readiness, few
 from trueup.state.placement.rules import RULES
+from trueup.state.placement.settings import PlacementSettings
 from trueup.state.placement.verdicts import evidence, judge
 from trueup.state.placement.view import MARK, Rows
 from trueup.streams.bookkeeper.cluster import BookKeeper
 from trueup.streams.bookkeeper.repair_workers import RepairWorkers
 from trueup.streams.bookkeeper.topology import Keeper
-from trueup.streams.config.live import Live
+from trueup.streams.config.live import LiveSection
 from trueup.streams.placement.reconciler import PlacementReconciler, action_id
 from trueup.streams.runtime.format import age, many
 from trueup.streams.runtime.stream import AWAITING, Finding, Listing, PlanRow, Source, waiting
@@ -38,14 +39,15 @@ class PlacementReport:
 
     def __init__(
         self,
-        live: Live,
+        policy: LiveSection[PlacementSettings],
         cluster: BookKeeper,
         keeper: Keeper,
         reconciler: PlacementReconciler,
         workers: RepairWorkers,
         clock: Callable[[], int],
     ) -> None:
-        self._live, self._cluster, self._keeper = live, cluster, keeper
+        self._cluster, self._keeper = cluster, keeper
+        self._policy = policy
         self._reconciler, self._workers, self._clock = reconciler, workers, clock
         self._readiness = Readiness()
 
@@ -74,7 +76,7 @@ class PlacementReport:
             "marks": {
                 "outstanding": int((marks["version"] >= 0).sum()),
                 "ours": sum(r.stage in (RepairStage.MARKED, RepairStage.WORKING) for r in repairs.values()),
-                "cap": self._live.now.placement.max_marks, "idle_ms": self._workers.idle_ms(now_ms),
+                "cap": self._policy.current.max_marks, "idle_ms": self._workers.idle_ms(now_ms),
             },
             "held": topology.held if topology else "", "unbound": self._cluster.unbound(),
             "bookies": _bookies(topology),
@@ -108,7 +110,7 @@ class PlacementReport:
 
     def stopped(self) -> list[str]:
         """Why repairs are blocked, and what is skipped."""
-        acting = self._live.now.placement.mode != "observe" and not self._live.now.placement.paused
+        acting = self._policy.current.mode != "observe" and not self._policy.current.paused
         blocked_reason = self._reconciler.blocked_reason
         stopped = [f"changes are blocked: {blocked_reason}"] if blocked_reason and acting else []
         return [*stopped, *self._cluster.problems(), *self._workers.problems(self._clock())]
@@ -144,7 +146,7 @@ class PlacementReport:
             Source("zookeeper", zookeeper, age, _seen(health)),
             Source("vote", "up", 0, self._cluster.vote_holder()),
             *_racks(self._cluster.racks, health.rack_problem, now_ms),
-            *(Source(*each) for each in self._workers.source(now_ms, self._live.now.placement.mode != "observe")),
+            *(Source(*each) for each in self._workers.source(now_ms, self._policy.current.mode != "observe")),
         ]
 
     def incomplete(self, judged: bool, runs: bool = True) -> str:
@@ -308,7 +310,7 @@ class PlacementReport:
             under_way = [r for r in repairs.values() if r.stage is not RepairStage.APPROVED]
             found = {int(row["ledger"]): row for row in self._board.findings[
                 np.isin(self._board.findings["ledger"], [r.ledger for r in under_way])]}  # fmt: skip
-        ask = self._live.now.placement.mode == "approve"
+        ask = self._policy.current.mode == "approve"
         rows = [self._planned(row, repairs.get(int(row["ledger"])), ask) for row in due]
         return rows + [self._under_way(r, found.get(r.ledger)) for r in under_way]
 

@@ -4,10 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from trueup.state.deletion.owners import Claim
+from trueup.state.placement.settings import PlacementSettings
 from trueup.streams.bookkeeper.cluster import BookKeeper
 from trueup.streams.bookkeeper.metrics import ZooKeeperMetrics
 from trueup.streams.bookkeeper.repair_workers import RepairWorkers
 from trueup.streams.bookkeeper.topology import Keeper
+from trueup.streams.config.live import LiveSection
 from trueup.streams.placement import query
 from trueup.streams.placement.metrics import PlacementMetrics
 from trueup.streams.placement.reconciler import PlacementReconciler
@@ -30,17 +32,18 @@ class PlacementStream(Stream):
 
     def __init__(self, context: Context) -> None:
         self._context, live, journal, clock = context, context.live, context.journal, context.clock
+        self._policy = LiveSection.of(live, PlacementSettings)
         self.keeper = Keeper(journal, live, clock)
         self.keeper.load()
         self.cluster = BookKeeper(
             live, journal, self.keeper, context.metrics.of(ZooKeeperMetrics), clock, context.supervisor.run
         )
         self._reconciler = PlacementReconciler(
-            self.cluster, journal, lambda: live.now.placement, self.keeper, context.metrics.of(PlacementMetrics), clock,
+            self.cluster, journal, self._policy, self.keeper, context.metrics.of(PlacementMetrics), clock,
             context.settings.spark.buckets, context.history,
         )  # fmt: skip
         self._workers = RepairWorkers(self.cluster.voters, len(context.settings.cluster.autorecovery), clock)
-        self._report = PlacementReport(live, self.cluster, self.keeper, self._reconciler, self._workers, clock)
+        self._report = PlacementReport(self._policy, self.cluster, self.keeper, self._reconciler, self._workers, clock)
         self.owned: Callable[[int, Claim], Row] | None = None
 
     def load(self) -> None:
@@ -94,7 +97,7 @@ class PlacementStream(Stream):
 
     def status(self, now_ms: int) -> StreamStatus:
         """Ledgers by verdict, marks, bookies, and problems."""
-        policy, report = self._context.live.now.placement, self._report
+        policy, report = self._policy.current, self._report
         not_ready = report.not_ready()
         found = report.status(now_ms, self._runs())
         more = {"watches_ledgers": True, "mode": policy.mode, "paused": policy.paused}

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from trueup.connectors.contract import Endpoint
+from trueup.state.replication.clusters import clusters_of
 from trueup.state.replication.leases import target_of, topics_of
 from trueup.state.replication.settings import LinkSettings
 from trueup.state.replication.topology import check_topology, routes_of
@@ -24,18 +25,19 @@ class AnsweringCluster(NamedTuple):
 def all_of(settings: Settings) -> Iterator[Check]:
     """A check for every cluster of a link, and for every link whose clusters both responded."""
     seen: dict[str, AnsweringCluster] = {}
-    for name in dict.fromkeys(end for link in settings.links.values() for end in (link.source, link.target)):
-        yield from tried(f"{settings.clusters[name][0]}.{name}", lambda name=name: _cluster(settings, name, seen))  # type: ignore[misc]
-    for name, link in settings.links.items():
+    links, clusters = settings.table(LinkSettings), clusters_of(settings.sections)
+    for name in dict.fromkeys(end for link in links.values() for end in (link.source, link.target)):
+        yield from tried(f"{clusters[name][0]}.{name}", lambda name=name: _cluster(settings, name, seen))  # type: ignore[misc]
+    for name, link in links.items():
         if {link.source, link.target} <= seen.keys():
             yield _link(name, link, seen, settings.journal.prefix)
     names = {cluster: found.names for cluster, found in seen.items()}
-    for problem in check_topology(routes_of(settings.links, names)):
+    for problem in check_topology(routes_of(links, names)):
         yield fail("links", problem, "see `trueup explain refused`")
 
 
 def _cluster(settings: Settings, name: str, seen: dict[str, AnsweringCluster]) -> Check:
-    system, declared = settings.clusters[name]
+    system, declared = clusters_of(settings.sections)[name]
     endpoint, row = Endpoint(name, declared.address, declared.bit, declared.options, system), f"{system}.{name}"
     cluster = admin_of(endpoint)
     if wrong := cluster.problems():

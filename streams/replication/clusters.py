@@ -7,17 +7,22 @@ modules that its lease needs.
 
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trueup.connectors.contract import Endpoint
-from trueup.connectors.replication.config_sync import Seen
-from trueup.connectors.replication.ports import ClusterAdmin
-from trueup.connectors.replication.pump import Pump
+from trueup.state.kafka.settings import KAFKA as SECTION
 from trueup.state.replication.anomalies import PartitionFacts as Qualities
 from trueup.state.replication.anomalies import choose
 from trueup.state.replication.config_sync import Setting
 
-KAFKA = "kafka"
+if TYPE_CHECKING:
+    from trueup.connectors.replication.config_sync import Seen
+    from trueup.connectors.replication.ports import ClusterAdmin
+    from trueup.connectors.replication.pump import Pump
+
+KAFKA = SECTION.name
+SECTIONS = (SECTION,)
+"""The section of the settings of each system, which declares its clusters."""
 ADMINS = {KAFKA: "trueup.connectors.kafka.replication.admin:KafkaAdmin"}
 """The `ClusterAdmin` of each system."""
 COPIERS = {
@@ -31,12 +36,14 @@ MEDIA = {KAFKA: "trueup.connectors.kafka.replication.medium:MEDIUM"}
 PUMP = "trueup.streams.replication.clusters:pump"
 
 
-def pump() -> Pump:
+def pump() -> "Pump":
     """The connector of all pairs without one of their own, for the path ``records``."""
+    from trueup.connectors.replication.pump import Pump
+
     return Pump({system: imported(name) for system, name in MEDIA.items()})
 
 
-def admin_of(endpoint: Endpoint) -> ClusterAdmin:
+def admin_of(endpoint: Endpoint) -> "ClusterAdmin":
     """Create the administrative client of a cluster."""
     made: ClusterAdmin = imported(ADMINS[endpoint.system])(endpoint)
     return made
@@ -58,7 +65,7 @@ def imported(name: str) -> Any:
     return getattr(import_module(module), attribute)
 
 
-def hardest(seen: Seen, called: Mapping[str, str]) -> tuple[str, str, str, int, int]:
+def hardest(seen: "Seen", called: Mapping[str, str]) -> tuple[str, str, str, int, int]:
     """Compression at both ends, timestamp type at the target, and maximum batch sizes at both ends, of the topic that
     is hardest to copy in whole batches; the first such topic. Other systems do not have these settings of Kafka."""
     none, found = ("", "", "", -1, -1), list[tuple[str, str, str, int, int]]()

@@ -4,7 +4,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from trueup.state.replication.rules import LINK_RULES
+from trueup.state.replication.settings import LinkSettings
+from trueup.state.replication.validation import LINKS
 from trueup.state.settings.settings import Settings
+from trueup.streams.replication.clusters import SECTIONS
 from trueup.streams.replication.commands import COMMANDS
 from trueup.streams.replication.signs import signs
 from trueup.streams.runtime.descriptor import Descriptor, Noun, Section, Thing, Verb, certain
@@ -41,12 +44,16 @@ def _metrics() -> Sequence[Callable[["Metrics"], "Part"]]:
     return (LinkMetrics,)
 
 
+def _tasks(settings: Settings) -> int:
+    return sum(link.tasks for link in settings.table(LinkSettings).values())
+
+
 PAGE = Section("links", "replication/templates/links.html", card=lambda status: bool(status["links"]))
 
 REPLICATION = Descriptor(
-    name="replication", rules=LINK_RULES, signs=signs, page=(PAGE,), metrics=_metrics, commands=COMMANDS,
-    checks=_checks, make=_make, absent=lambda _: {"links": []}, lists=(Noun("links"),),
-    things=(Thing("link", "links/<name>"), Thing("refill", "links/<name>/refill")),
+    name="replication", settings=(*SECTIONS, LINKS), tasks=_tasks, rules=LINK_RULES, signs=signs, page=(PAGE,),
+    metrics=_metrics, commands=COMMANDS, checks=_checks, make=_make, absent=lambda _: {"links": []},
+    lists=(Noun("links"),), things=(Thing("link", "links/<name>"), Thing("refill", "links/<name>/refill")),
     verbs=(
         Verb("reset", "links/<name>/reset",
              '{"to": "earliest, latest or an offset", "partitions": ["topic-0"]}', _reset,

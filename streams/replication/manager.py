@@ -64,7 +64,7 @@ class LinkManager:
         """Load the positions of earlier runs from the journal."""
         if self._stop is not None:
             self._stop.unlink(missing_ok=True)
-        if not self._live.now.links:
+        if not self._live.now.table(Declared):
             return
         known = checkpoints.load(self._journal)
         memory = {
@@ -72,9 +72,9 @@ class LinkManager:
             for record in self._journal.read("memory", bad=_not_remembered)
             if record.value is not None
         }
-        for name in self._live.now.links:
+        for name in self._live.now.table(Declared):
             link = Link(
-                name, lambda: self._live.now, self._journal, known.get(name, {}), self._starts(name),
+                name, self._live, self._journal, known.get(name, {}), self._starts(name),
                 self._counted(name), self._clock, self._connectors,
                 Reporting(self._journal.channel(TOPIC), str(self._stop or ""), partial(self._metrics.round, name)),
             )  # fmt: skip

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from trueup.state.replication.settings import LinkSettings
 from trueup.streams.replication.links.ends import Ends
 from trueup.streams.replication.manager import LinkManager
 from trueup.streams.replication.metrics import LinkMetrics
@@ -28,7 +29,7 @@ class ReplicationStream(Stream):
     def __init__(self, context: Context) -> None:
         self._context = context
         here = context.settings.spark.master.startswith("local")
-        metrics = context.metrics.of(LinkMetrics).declare(context.settings.links)
+        metrics = context.metrics.of(LinkMetrics).declare(context.settings.table(LinkSettings))
         self.links = LinkManager(
             context.live, context.journal, metrics, context.clock, Ends, history=context.history,
             stop=context.data / "stopping" if here else None,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from trueup.state.common.rules import Rule
+from trueup.state.settings.section import Section as Keys
 from trueup.state.settings.settings import Settings
 from trueup.streams.runtime.signs import Signs
 
@@ -96,7 +97,6 @@ class Descriptor:
     """A stream in the catalog. Everything but ``name`` and ``make`` is optional."""
 
     name: str
-    """Also the name of its section of the settings."""
     make: Callable[["Context"], "Stream | None"]
     """Returns None if the settings do not ask for the stream."""
     absent: Callable[[Settings], Mapping[str, Any]] = lambda _: {}
@@ -108,8 +108,10 @@ class Descriptor:
     verbs: Sequence[Verb] = ()
     rules: Iterable[Rule] = ()
     """The rules that its findings and actions name. Findings are stored by position: only append."""
-    settings: type | None = None
-    """Dataclass of its section; None if it has none, or if `Settings` has a field for it."""
+    settings: Sequence[Keys[Any]] = ()
+    """The sections of the settings that it reads. Several streams can read the same section."""
+    tasks: Callable[[Settings], int] = lambda _: 0
+    """Maximum number of Spark tasks that it occupies permanently."""
     topics: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Further topics of the journal, with their Avro schemas."""
     commands: Commands = Commands()

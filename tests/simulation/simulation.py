@@ -11,7 +11,7 @@ from tests.simulation.surroundings import Eyes, Hands, Topics
 from tests.simulation.trueup import Application, Checkpoint, Parts
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.common.errors import Retry
-from trueup.state.placement.settings import PlacementSettings
+from trueup.state.placement.settings import PLACEMENT, PlacementSettings
 from trueup.state.settings.settings import ClusterSettings, Settings
 from trueup.streams.journal.codec import encode
 
@@ -45,7 +45,7 @@ class Simulation:
         self.hands = Hands(self.world, self.faults, self.eyes, self.checkers, rng.choice(STALE_MS))
         self.checkpoint = Checkpoint()
         self.parts = parts or Parts()
-        self.settings = Settings(ClusterSettings("none:0"), placement=self._policy())
+        self.settings = Settings(ClusterSettings("none:0"), sections={PLACEMENT: self._policy()})
         self.application: Application | None = None
         self.steps = self.crashes = 0
         self._populate()
@@ -199,7 +199,7 @@ class Simulation:
     def _approve(self) -> None:
         """An operator approves all findings of the board."""
         application = self.application
-        if application is None or application.live.now.placement.mode != "approve":
+        if application is None or application.live.now.section(PlacementSettings).mode != "approve":
             return
         shown = {int(row["ledger"]): int(row["version"]) for row in application.reconciler.board.findings}
         self.checkers.approved |= shown
@@ -308,7 +308,8 @@ class Simulation:
         waiting = self.eyes.due or self.world.touched or application is None or self.checkpoint.begun
         if waiting or not application.reconciler.complete or self._absence_unsettled():
             return False
-        return application.live.now.placement.mode == "observe" or not (self.checkers.todo() or self.checkers.ours())
+        mode = application.live.now.section(PlacementSettings).mode
+        return mode == "observe" or not (self.checkers.todo() or self.checkers.ours())
 
     def _absence_unsettled(self) -> bool:
         attendance = self.checkers.attendance

@@ -116,16 +116,12 @@ class Rash(Keeper):
     """Treats missing bookies as lost at once, however many."""
 
     def settle(self) -> None:
-        live, self._live = self._live, _Rash(self._live)
+        policy = self._policy
+        self._policy = policy.changed(lambda policy: replace(policy, grace_s=0.0, hold_share=1.0))
         try:
             super().settle()
         finally:
-            self._live = live
-
-
-class _Rash:
-    def __init__(self, live: Any) -> None:
-        self.now = replace(live.now, placement=replace(live.now.placement, grace_s=0.0, hold_share=1.0))
+            self._policy = policy
 
 
 class Sanguine(Judging):
@@ -209,7 +205,7 @@ def test_marks_of_others_are_watched(monkeypatch: pytest.MonkeyPatch):
     class Greedy(PlacementReconciler):
         def reconcile(self) -> None:
             super().reconcile()
-            for mark in self.board.marks if self._policy().mode == "enforce" else ():
+            for mark in self.board.marks if self._policy.current.mode == "enforce" else ():
                 self._cluster.withdraw([(int(mark["ledger"]), int(mark["version"]))])
 
     assert "was withdrawn" in complaint(Parts(reconciler=Greedy))

@@ -21,13 +21,14 @@ from trueup.state.bookkeeper.ledgers import EMPTY, Ledgers, concat
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.bookkeeper.topology import Topology
 from trueup.state.common.errors import TrueupError
+from trueup.state.placement.settings import PlacementSettings
 from trueup.state.placement.view import NO_MARKS, Bucket, BucketAnswer
 from trueup.state.settings.settings import Settings
 from trueup.streams.bookkeeper.judging import Judging
 from trueup.streams.bookkeeper.repair_workers import RepairWorkers
 from trueup.streams.bookkeeper.topology import Keeper
 from trueup.streams.catalog import all_metrics
-from trueup.streams.config.live import Live
+from trueup.streams.config.live import Live, LiveSection
 from trueup.streams.journal.codec import decode, topology_bytes, topology_from
 from trueup.streams.placement.metrics import PlacementMetrics
 from trueup.streams.placement.reconciler import PlacementReconciler
@@ -100,25 +101,27 @@ class Application:
         topics.followed, self._reports = 0, Random(0)
         self.live = Live(settings, topics, clock)
         self.live.load()
-        checkers.settings(self.live.now.placement)
+        checkers.settings(self.live.now.section(PlacementSettings))
         # Registered before the keeper, which may act on a change at once.
         self.live.listeners.append(self._settings_in_force)
         self.keeper = parts.keeper(topics, self.live, clock)
         self.keeper.load()
+        policy = LiveSection.of(self.live, PlacementSettings)
         self.reconciler = parts.reconciler(
-            hands, topics, lambda: self.live.now.placement, self.keeper, METRICS.of(PlacementMetrics), clock, BUCKETS
-        )
+            hands, topics, policy, self.keeper,
+            METRICS.of(PlacementMetrics), clock, BUCKETS,
+        )  # fmt: skip
         self.reconciler.load()
         self.judging = parts.judging(topics, clock)
         self.judging.load()
         watched, workers = Watched(eyes, hands, self.judging), RepairWorkers(list, 0, clock)
-        self.placed = PlacementReport(self.live, watched, self.keeper, self.reconciler, workers, clock)
+        self.placed = PlacementReport(policy, watched, self.keeper, self.reconciler, workers, clock)
         eyes.on_sightings, eyes.published = self.keeper.seen, self.judging.published
         if not faults.cut:
             eyes.connect()
 
     def _settings_in_force(self) -> None:
-        self.checkers.settings(self.live.now.placement)
+        self.checkers.settings(self.live.now.section(PlacementSettings))
         self.checkers.tick(self.clock())
 
     def step(self) -> None:

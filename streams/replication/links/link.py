@@ -19,7 +19,7 @@ from trueup.state.common.patterns import matches
 from trueup.state.replication.leases import target_of, topics_of
 from trueup.state.replication.provenance import Refill
 from trueup.state.replication.settings import LinkSettings as Declared
-from trueup.state.settings.settings import Settings
+from trueup.streams.config.live import Effective, LiveSection
 from trueup.streams.journal.journal import Journal
 from trueup.streams.replication.clusters import connector_of
 from trueup.streams.replication.links.checkpoints import Copy, Unsaved
@@ -50,7 +50,7 @@ class Link:
     def __init__(
         self,
         name: str,
-        settings: Callable[[], Settings],
+        live: Effective,
         journal: Journal,
         copies: dict[LogId, Copy],
         starts: Starts,
@@ -60,8 +60,9 @@ class Link:
         reporting: Reporting = NO_REPORTING,
     ) -> None:
         self.name, self.copies = name, copies
-        self._settings, self._clock, self._counted, self._ended = settings, clock, counted, reporting.ended
-        self._orders = LinkOrders(name, settings, connectors, reporting)
+        self._live, self._clock, self._counted, self._ended = live, clock, counted, reporting.ended
+        self._policy = LiveSection.of(live, Declared, name)
+        self._orders = LinkOrders(name, live, connectors, reporting)
         self._first = FirstOffsets(starts, self.declared, bool(copies))
         self._unsaved = Unsaved(journal)
         self.snapshot, self._updating = LinkSnapshot(), threading.Lock()
@@ -91,7 +92,7 @@ class Link:
     @property
     def declared(self) -> Declared:
         """The current settings of the link."""
-        return self._settings().links[self.name]
+        return self._policy.current
 
     def now_ms(self) -> int:
         """The time, in ms since the epoch."""
@@ -211,7 +212,7 @@ class Link:
     def topics(self, names: Iterable[str]) -> list[str]:
         """The source topics that belong to the link."""
         declared = self.declared
-        return topics_of(declared.topics, declared.exclude, names, self._settings().journal.prefix)
+        return topics_of(declared.topics, declared.exclude, names, self._live.now.journal.prefix)
 
     def _begin_new(self, wanted: Mapping[LogId, LogId]) -> None:
         """Store the first offsets of new partitions before any of their records is copied."""

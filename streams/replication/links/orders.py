@@ -4,9 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from trueup.connectors.contract import Assignment, Endpoint, Lease, Limits
+from trueup.state.replication.clusters import clusters_of
 from trueup.state.replication.leases import divide, flow_of
 from trueup.state.replication.settings import LinkSettings as Declared
-from trueup.state.settings.settings import Settings
+from trueup.streams.config.live import Effective
 from trueup.streams.journal.channel import Channel
 from trueup.streams.replication.clusters import connector_of
 from trueup.streams.replication.links.checkpoints import Copy
@@ -40,19 +41,19 @@ class LinkOrders:
     """Creates the orders of one link from its current settings."""
 
     def __init__(
-        self, name: str, settings: Callable[[], Settings],
+        self, name: str, live: Effective,
         connectors: Callable[[str, str, str], str] = connector_of, reporting: Reporting = NO_REPORTING,
     ) -> None:  # fmt: skip
-        self._name, self._settings, self._connectors, self._reporting = name, settings, connectors, reporting
+        self._name, self._live, self._connectors, self._reporting = name, live, connectors, reporting
 
     def endpoint(self, cluster: str) -> Endpoint:
         """The endpoint of a cluster."""
-        system, declared = self._settings().clusters[cluster]
+        system, declared = clusters_of(self._live.now.sections)[cluster]
         return Endpoint(cluster, declared.address, declared.bit, declared.options, system)
 
     def of(self, this: Round, due: Sequence[tuple[Copy, int]]) -> list[Order]:
         """Orders for these copies, each with its number of records that are not copied (-1: unknown)."""
-        declared, copies = self._settings().links[self._name], {copy.source: copy for copy, _ in due}
+        declared, copies = self._live.now.table(Declared)[self._name], {copy.source: copy for copy, _ in due}
         parts = divide({copy.source: 1.0 + max(0, behind) for copy, behind in due}, this.tasks)
         # The position that a copier finds at the target for a chosen position is stored before anything is copied.
         # Otherwise, if the copier fails after its first records, the next one restarts at the chosen position.
@@ -86,4 +87,4 @@ class LinkOrders:
         )  # fmt: skip
 
     def _bits(self) -> Mapping[str, int]:
-        return {name: cluster.bit for name, (_, cluster) in self._settings().clusters.items()}
+        return {name: cluster.bit for name, (_, cluster) in clusters_of(self._live.now.sections).items()}

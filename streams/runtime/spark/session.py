@@ -56,20 +56,22 @@ def line() -> Line:
     return LINES[version]
 
 
-def session(settings: Settings, data: Path) -> SparkSession:
-    """Start the session of the application, which takes seconds. A previous one must have been discarded. Raises `Stop`
-    if the settings or the machine do not permit a session, `Retry` if its JVM ended in the meantime."""
+def session(settings: Settings, data: Path, permanent: int = 0) -> SparkSession:
+    """Start the session of the application, which takes seconds. ``permanent``: number of tasks that never end. A
+    previous session must have been discarded. Raises `Stop` if the settings or the machine do not permit a session,
+    `Retry` if its JVM ended in the meantime."""
     shutil.rmtree(data / "spark-local", ignore_errors=True)  # files of a JVM that was killed
     os.environ["JAVA_HOME"] = str(spark_java_home(data / "java"))
     local = settings.spark.master.startswith("local")
     os.environ.setdefault("PYSPARK_PYTHON", str(_python(data / "python")) if local else sys.executable)
     if local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    builder = SparkSession.builder.master(master_of(settings)).appName(f"trueup-{settings.cluster.name}")
+    master = master_of(settings, permanent)
+    builder = SparkSession.builder.master(master).appName(f"trueup-{settings.cluster.name}")
     options = {**_common(settings, data), **_where(settings, data), **settings.spark.conf, **_redaction(settings)}
     for key, value in options.items():
         builder = builder.config(key, value)
-    _launch({"spark.master": master_of(settings), **options}, data)
+    _launch({"spark.master": master, **options}, data)
     try:
         spark = builder.getOrCreate()
     except Py4JJavaError as error:
@@ -132,12 +134,11 @@ def _property(text: str) -> str:
     return "".join(chr(unit) if chr(unit).isalnum() and unit < 128 else f"\\u{unit:04x}" for (unit,) in units)
 
 
-def master_of(settings: Settings) -> str:
-    """The effective master. Leases hold their slots permanently, so local[N] gets one additional slot per task of a
-    link: N remain for all other tasks."""
+def master_of(settings: Settings, permanent: int) -> str:
+    """The effective master. local[N] gets one additional slot for each of the ``permanent`` tasks, which never end: N
+    remain for all other tasks."""
     found = re.fullmatch(r"local\[(\d+)\]", settings.spark.master)
-    tasks = sum(link.tasks for link in settings.links.values())
-    return f"local[{int(found[1]) + tasks}]" if found else settings.spark.master
+    return f"local[{int(found[1]) + permanent}]" if found else settings.spark.master
 
 
 def _common(settings: Settings, data: Path) -> dict[str, str]:

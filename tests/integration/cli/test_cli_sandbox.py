@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.configuration import load
 from trueup.streams.cli.main import invoke
-from trueup.streams.config.file import load
 
 pytestmark = pytest.mark.servers
 Ask = Callable[..., Any]

@@ -9,10 +9,10 @@ from subprocess import Popen
 import pytest
 from pyspark import SparkContext
 
+from tests.configuration import parse
 from trueup.connectors.sandbox.jvm.gateway import Gateway
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.state.common.errors import Stop
-from trueup.state.settings.settings import parse
 from trueup.streams.runtime.spark.driver import Driver, _process
 from trueup.streams.runtime.spark.listener import Listener
 from trueup.streams.runtime.spark.queries import periodic

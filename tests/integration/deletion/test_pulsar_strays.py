@@ -17,6 +17,7 @@ from trueup.state.deletion.orphan_objects import Referenced
 from trueup.state.deletion.owners import OwnerStatus, Pointers
 from trueup.state.deletion.settings import DeletionSettings
 from trueup.state.deletion.stores import StoreSettings as Declared
+from trueup.streams.config.live import LiveSection
 from trueup.streams.deletion.orphan_objects import OrphanObjects
 from trueup.streams.deletion.report import DeletionReport
 
@@ -82,7 +83,7 @@ class Setting:
     def begun(self) -> OrphanObjects:
         made = OrphanObjects(
             {"archive": self.store}, {"archive": self.declared}, self.owned, self.journal,  # type: ignore[arg-type]
-            lambda: self.policy, lambda *_: None, lambda: self.now_ms,
+            LiveSection(lambda: self.policy), lambda *_: None, lambda: self.now_ms,
         )  # fmt: skip
         made.load()
         return made
@@ -114,7 +115,7 @@ class Setting:
     def rules(self) -> dict[int, tuple[str, str, int]]:
         """Rule, owner and bytes by ledger."""
         rows = DeletionReport(
-            lambda: self.policy, Loop().markers, FakeCluster(), lambda: self.now_ms, strays=self.strays
+            LiveSection(lambda: self.policy), Loop().markers, FakeCluster(), lambda: self.now_ms, strays=self.strays
         ).rows(100)
         return {row["ledger"]: (row["rule"].removeprefix("deletion."), row["owner"], row["bytes"]) for row in rows}
 

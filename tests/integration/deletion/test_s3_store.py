@@ -14,6 +14,7 @@ from trueup.connectors.sandbox.jvm.processes import free_port
 from trueup.connectors.sandbox.servers.objects import REGION, Objects
 from trueup.state.common.errors import Retry, Stop, TrueupError, Unknown
 from trueup.state.deletion.offloads import Pair
+from trueup.state.deletion.stores import STORES
 from trueup.state.deletion.stores import StoreSettings as Declared
 from trueup.state.settings.settings import Settings
 from trueup.streams.deletion import checks
@@ -231,4 +232,4 @@ PAIR = Pair("01234567-89ab-cdef-0123-456789abcdef", 5)
 def settings(store: ObjectStore, cluster: str) -> Settings:
     place = store.place
     declared = Declared(place.bucket, place.region, place.endpoint, place.key_env, place.secret_env, cluster)
-    return Settings(stores={"archive": declared})
+    return Settings(sections={STORES: {"archive": declared}})

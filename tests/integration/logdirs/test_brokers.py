@@ -16,6 +16,7 @@ from trueup.state.logdirs.decision import NOTHING, Ours
 from trueup.state.logdirs.model import Broker
 from trueup.state.logdirs.settings import LogDirsSettings as Policy
 from trueup.state.logdirs.snapshot import largest
+from trueup.streams.config.live import LiveSection
 from trueup.streams.demo.volumes import OnVolumes, Volumes, settings_of
 from trueup.streams.logdirs.executor import DirectoryBalancer
 from trueup.streams.logdirs.reconciler import Dirs, Known
@@ -51,8 +52,8 @@ class Loop:
         leveller = DirectoryBalancer({}, lambda *_: None, lambda *_: None, lambda *_: None)
         endpoint = Endpoint("east", bootstrap, 0)
         self.dirs = Dirs(
-            "east", lambda: self.policy, leveller, lambda: LogDirsClient(endpoint), lambda: time.time_ns() // 10**6,
-            lambda *_: None,
+            "east", LiveSection(lambda: self.policy), leveller, lambda: LogDirsClient(endpoint),
+            lambda: time.time_ns() // 10**6, lambda *_: None,
         )  # fmt: skip
 
     def set(self, **policy: object) -> None:

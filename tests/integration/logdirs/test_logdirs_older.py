@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.configuration import parse
 from trueup.connectors.contract import Endpoint
 from trueup.connectors.kafka.logdirs.client import CORDON, LogDirsClient, ReplicaLocation
 from trueup.connectors.sandbox.jvm.processes import wait_until
@@ -12,7 +13,6 @@ from trueup.connectors.sandbox.servers.kafka import Kafka
 from trueup.state.common.errors import Stop
 from trueup.state.logdirs.settings import PARTITION, SIZE
 from trueup.state.logdirs.settings import LogDirsSettings as Policy
-from trueup.state.settings.settings import parse
 from trueup.streams.logdirs.checks import all_of
 from trueup.streams.logdirs.executor import DirectoryBalancer
 from trueup.streams.logdirs.reconciler import Dirs

@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 from pyspark.sql import DataFrame
 
+from tests.configuration import parse
 from trueup.state.placement.board import Board
-from trueup.state.settings.settings import parse
 from trueup.streams.journal.codec import topology_of, topology_record
 from trueup.streams.journal.journal import Journal
 from trueup.streams.placement.query import answer_of, answers

@@ -12,6 +12,7 @@ import numpy as np
 import psutil
 import pytest
 
+from tests.configuration import parse
 from tests.memory_store import MemoryStore
 from trueup.connectors.sandbox.servers.kafka import Kafka
 from trueup.connectors.sandbox.servers.spark import StandaloneSpark
@@ -19,7 +20,6 @@ from trueup.state.bookkeeper.ledgers import Ledgers, concat, row
 from trueup.state.bookkeeper.observations import LedgerState, Observation
 from trueup.state.bookkeeper.topology import Bookie, Status, Topology
 from trueup.state.placement.view import Bucket, Rows
-from trueup.state.settings.settings import parse
 from trueup.streams.journal.codec import ledger_key, topology_bytes, topology_from, topology_record
 from trueup.streams.journal.journal import Journal
 

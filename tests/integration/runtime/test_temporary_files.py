@@ -16,7 +16,7 @@ WORK = """
 import sys
 import threading
 from pathlib import Path
-from trueup.state.settings.settings import parse
+from tests.configuration import parse
 from trueup.streams.cli.selftest import try_operator
 from trueup.streams.runtime.spark.session import session
 

@@ -27,6 +27,7 @@ from trueup.state.deletion.rules import DROPPED, LEAK_RULES
 from trueup.state.deletion.settings import DeletionSettings
 from trueup.state.deletion.stores import StoreSettings
 from trueup.state.deletion.view import OwnerBucket
+from trueup.streams.config.live import LiveSection
 from trueup.streams.deletion.orphan_objects import OrphanObjects
 from trueup.streams.deletion.reconciler import DeletionReconciler
 from trueup.streams.deletion.target import DeletionResult, Item
@@ -241,7 +242,7 @@ class Simulation:
     def _begin_strays(self) -> OrphanObjects:
         made = self.parts.strays(
             {"shelf": self.shelf}, {"shelf": StoreSettings("shelf", cluster=CLUSTER, list_s=1)},  # type: ignore[dict-item]
-            self.parts.asked(self.world, self.shelf), self.object_journal, lambda: self.policy,  # type: ignore[arg-type]
+            self.parts.asked(self.world, self.shelf), self.object_journal, LiveSection(lambda: self.policy),  # type: ignore[arg-type]
             lambda *_: None, lambda: self.world.now_ms,
         )  # fmt: skip
         made.load()
@@ -249,7 +250,7 @@ class Simulation:
 
     def _begin(self) -> DeletionReconciler:
         made = self.parts.markers(
-            self.connector, self.journal, lambda: self.policy, lambda: 1,  # type: ignore[arg-type]
+            self.connector, self.journal, LiveSection(lambda: self.policy), lambda: 1,  # type: ignore[arg-type]
             self._counted, lambda: self.world.now_ms, BUCKETS, self.connector.check,
         )  # fmt: skip
         made.load()

@@ -230,8 +230,9 @@ class Stale(Asked):
 class Unasked(OrphanObjects):
     """Treats the mode as approval."""
 
-    def policy(self) -> DeletionSettings:
-        return self._policy()
+    @staticmethod
+    def approving(policy: DeletionSettings) -> DeletionSettings:
+        return policy
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from trueup.state.bookkeeper.observations import Sighting
+from trueup.state.placement.settings import PLACEMENT, PlacementSettings
 from trueup.state.settings.settings import ClusterSettings, Settings
 from trueup.streams.bookkeeper.topology import AGAIN_MS, Keeper
 
@@ -21,7 +22,9 @@ class Driven:
 
     def __init__(self) -> None:
         self.now_ms = 1_000_000
-        live: Any = SimpleNamespace(now=Settings(ClusterSettings("none:0")), listeners=[])
+        live: Any = SimpleNamespace(
+            now=Settings(ClusterSettings("none:0"), sections={PLACEMENT: PlacementSettings()}), listeners=[]
+        )
         journal: Any = Journal()
         self.keeper = Keeper(journal, live, lambda: self.now_ms)
         self.keeper.seen(SEEN)

@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
+from tests.configuration import parse
 from trueup.state.common.errors import BadSettings, Refused
 from trueup.state.common.options import default_of
-from trueup.state.settings.settings import Settings, change, live_keys, parse, value_of
+from trueup.state.settings.settings import Settings, change, live_keys, value_of
 from trueup.streams.replication.rows import by_topic
 from trueup.streams.runtime.stream import Listing
 

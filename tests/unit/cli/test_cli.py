@@ -9,6 +9,7 @@ import pytest
 from tests.unit.cli.fake_engine import FakeEngine
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.state.common.errors import Refused, Retry
+from trueup.state.settings.settings import value_of
 from trueup.streams import catalog
 from trueup.streams.catalog import all_metrics
 from trueup.streams.cli.main import invoke
@@ -324,18 +325,16 @@ def test_describe_a_link_that_is_not_there(run: Run) -> None:
 def test_pause_and_resume_are_settings(run: Run, engine: FakeEngine) -> None:
     engine.linked()
     done = [run("link", word, "east-west").out for word in ("pause", "resume")]
-    assert (done, engine.settings.links["east-west"].paused) == (
-        ["east-west is paused\n", "east-west is resumed\n"],
-        False,
-    )
+    paused = value_of(engine.settings, "links.east-west.paused")
+    assert (done, paused) == (["east-west is paused\n", "east-west is resumed\n"], False)
 
 
 def test_pause_and_resume_of_a_topic(run: Run, engine: FakeEngine) -> None:
     engine.linked()
     paused = run("link", "pause", "east-west", "--topic", "orders").out
-    during = list(engine.settings.links["east-west"].paused_topics)
+    during = value_of(engine.settings, "links.east-west.paused_topics")
     resumed = run("link", "resume", "east-west", "--topic", "orders").out
-    after = engine.settings.links["east-west"].paused_topics
+    after = value_of(engine.settings, "links.east-west.paused_topics")
     assert (paused, during, resumed, after) == ("orders is paused\n", ["orders"], "orders is resumed\n", [])
 
 
@@ -414,7 +413,7 @@ def test_config_get_of_an_unknown_key(run: Run) -> None:
 
 def test_config_set(run: Run, engine: FakeEngine) -> None:
     done = run("config", "set", "placement.max_marks", "50")
-    assert (done.out, engine.settings.placement.max_marks) == ("placement.max_marks is 50\n", 50)
+    assert (done.out, value_of(engine.settings, "placement.max_marks")) == ("placement.max_marks is 50\n", 50)
 
 
 def test_config_set_back_to_the_file(run: Run, engine: FakeEngine) -> None:

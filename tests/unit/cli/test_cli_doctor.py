@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from tests.configuration import parse
 from trueup.state.common.errors import Stop
-from trueup.state.settings.settings import Settings, parse
+from trueup.state.settings.settings import Settings
 from trueup.streams.bookkeeper import worker_checks as workers
 from trueup.streams.cli import machine
 from trueup.streams.cli.main import invoke

@@ -11,6 +11,7 @@ import pytest
 
 from trueup.connectors.sandbox.jvm.processes import free_port
 from trueup.state.common.errors import BadBytes, BadSettings, Refused, Retry, Stop, Unknown
+from trueup.streams.catalog import sections
 from trueup.streams.cli.main import cli, invoke
 from trueup.streams.config.file import reference
 from trueup.streams.terminal import codes
@@ -135,7 +136,7 @@ def test_config_check(run: Run) -> None:
 
 
 def test_config_reference_is_the_file_that_ships(run: Run) -> None:
-    assert run("config", "reference")[1] == reference()
+    assert run("config", "reference")[1] == reference(sections())
 
 
 def test_explain_needs_no_application(run: Run) -> None:

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
+from tests.configuration import parse
 from tests.unit.cli import fake_engine
 from tests.unit.cli.fake_engine import FakeEngine
-from trueup.state.settings.settings import parse
 from trueup.streams.catalog import all_metrics
 from trueup.streams.cli.main import invoke
 from trueup.streams.logdirs.metrics import LogDirMetrics

@@ -8,6 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.unit.cli.fake_engine import FakeEngine
 from trueup.state.common.errors import Retry, Stop, Unknown
+from trueup.state.placement.settings import PlacementSettings
 from trueup.streams import catalog
 from trueup.streams.catalog import all_metrics
 from trueup.streams.journal.history import ITSELF, WHO
@@ -190,7 +191,7 @@ def test_a_request_names_its_user(client: FlaskClient, engine: FakeEngine, heade
 
 def test_a_live_key_is_set(client: FlaskClient, engine: FakeEngine) -> None:
     client.put("/api/config/placement.mode", json={"value": "enforce"})
-    assert engine.settings.placement.mode == "enforce"
+    assert engine.settings.section(PlacementSettings).mode == "enforce"
 
 
 def test_a_live_key_goes_back_to_the_file(client: FlaskClient) -> None:

@@ -13,6 +13,7 @@ from trueup.state.deletion.rules import LEAK_RULES
 from trueup.state.deletion.settings import DeletionSettings
 from trueup.state.deletion.verdicts import LEAK
 from trueup.state.deletion.view import Leaks
+from trueup.streams.config.live import LiveSection
 from trueup.streams.deletion.reconciler import DeletionReconciler
 from trueup.streams.deletion.report import DeletionReport
 from trueup.streams.deletion.target import DeletionResult, Item
@@ -122,12 +123,12 @@ class Loop:
         self.buckets = buckets
         self.counted: list[tuple[str, int, float]] = []
         self.markers = self.begun()
-        self.report = DeletionReport(lambda: self.policy, self.markers, self.cluster, lambda: self.now_ms)
+        self.report = DeletionReport(LiveSection(lambda: self.policy), self.markers, self.cluster, lambda: self.now_ms)
 
     def begun(self) -> DeletionReconciler:
         """A reconciler that has loaded the journal."""
         made = DeletionReconciler(
-            self.cluster, self.journal, lambda: self.policy, lambda: self.first_epoch,  # type: ignore[arg-type]
+            self.cluster, self.journal, LiveSection(lambda: self.policy), lambda: self.first_epoch,  # type: ignore[arg-type]
             lambda *step: self.counted.append(step), lambda: self.now_ms, self.buckets, self.cluster.check,
         )  # fmt: skip
         made.load()

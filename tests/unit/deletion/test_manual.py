@@ -13,6 +13,7 @@ from trueup.state.bookkeeper.observations import LedgerRecord, LedgerState
 from trueup.state.common.errors import Refused, Retry
 from trueup.state.deletion.lifecycle import DeletionStage
 from trueup.state.deletion.settings import DeletionSettings
+from trueup.streams.config.live import LiveSection
 from trueup.streams.deletion.manual import OrderedDeletions
 from trueup.streams.deletion.report import DeletionReport
 
@@ -61,7 +62,7 @@ class Loop:
 
     def begun(self) -> OrderedDeletions:
         made = OrderedDeletions(
-            self.cluster, self.journal, lambda: self.policy, lambda *_: None, lambda: self.now_ms,  # type: ignore[arg-type]
+            self.cluster, self.journal, LiveSection(lambda: self.policy), lambda *_: None, lambda: self.now_ms,  # type: ignore[arg-type]
         )  # fmt: skip
         made.load()
         return made
@@ -171,7 +172,8 @@ def test_a_bookie_that_is_silent_keeps_it_pending() -> None:
 def test_what_ended_is_listed_no_more() -> None:
     loop = Loop()
     loop.orders.order(7)
-    report = DeletionReport(lambda: loop.policy, loop.orders.markers, loop.orders.owners, lambda: loop.now_ms)
+    policy = LiveSection(lambda: loop.policy)
+    report = DeletionReport(policy, loop.orders.markers, loop.orders.owners, lambda: loop.now_ms)
     rows: list[Any] = [row["ledger"] for row in report.rows(10)]
     loop.passes()
     assert (rows, report.rows(10)) == ([7], [])
@@ -180,6 +182,6 @@ def test_what_ended_is_listed_no_more() -> None:
 def test_without_orders_a_deletion_by_an_operator_is_refused() -> None:
     loop = Loop()
     policy = replace(loop.policy, owners="pulsar")
-    report = DeletionReport(lambda: policy, loop.orders.markers, loop.orders.owners, lambda: loop.now_ms)
+    report = DeletionReport(LiveSection(lambda: policy), loop.orders.markers, loop.orders.owners, lambda: loop.now_ms)
     with pytest.raises(Refused, match=r"deletion\.owners operator"):
         report.order(7)

@@ -12,6 +12,7 @@ from trueup.state.deletion.offloads import OffloadedCopy, Pair
 from trueup.state.deletion.orphan_objects import ObjectMetadata, Part, Referenced, judged
 from trueup.state.deletion.owners import OwnerStatus
 from trueup.state.deletion.stores import StoreSettings
+from trueup.streams.config.live import LiveSection
 from trueup.streams.deletion.orphan_objects import OrphanObjects
 from trueup.streams.deletion.report import DeletionReport
 
@@ -71,10 +72,10 @@ class Setting:
         shelves: Any = {"archive": self.shelf}
         self.strays = OrphanObjects(
             shelves, {"archive": StoreSettings("archive", cluster=CLUSTER, list_s=1)}, Asked(self.world, self.shelf),
-            self.journal, lambda: self.loop.policy, lambda *_: None, lambda: self.world.now_ms,  # type: ignore[arg-type]
+            self.journal, LiveSection(lambda: self.loop.policy), lambda *_: None, lambda: self.world.now_ms,  # type: ignore[arg-type]
         )  # fmt: skip
         self.report = DeletionReport(
-            lambda: self.loop.policy,
+            LiveSection(lambda: self.loop.policy),
             self.loop.markers,
             self.loop.cluster,
             lambda: self.world.now_ms,

@@ -12,8 +12,9 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
+from tests.configuration import load
 from trueup.connectors.sandbox.jvm.jars import sets
-from trueup.streams.config.file import load
+from trueup.state.placement.settings import PlacementSettings
 
 ROOT = Path(__file__).parents[3]
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
@@ -76,7 +77,7 @@ def test_addresses_are_in_the_subnet_and_used_once() -> None:
 def test_trueups_settings_can_be_used() -> None:
     env = {name: str(value) for name, value in SERVICES["trueup"]["environment"].items()}
     settings = load(None, env, {})
-    assert (settings.placement.mode, settings.cluster.autorecovery, settings.racks.script) == (
+    assert (settings.section(PlacementSettings).mode, settings.cluster.autorecovery, settings.racks.script) == (
         "observe",
         ["autorecovery1:8080", "autorecovery2:8080"],
         "/racks.sh",

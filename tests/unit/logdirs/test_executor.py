@@ -11,6 +11,7 @@ from trueup.state.logdirs.decision import NOTHING, Ours
 from trueup.state.logdirs.lifecycle import MoveStage
 from trueup.state.logdirs.model import Broker, LogDir, Row, replicas
 from trueup.state.logdirs.settings import LogDirsSettings
+from trueup.streams.config.live import LiveSection
 from trueup.streams.journal.journal import Record
 from trueup.streams.logdirs.executor import DirectoryBalancer, ours_of, record_of
 from trueup.streams.logdirs.reconciler import Dirs
@@ -72,7 +73,7 @@ class Bench:
         self.client, self.policy = FakeBroker(), replace(POLICY, **policy)  # type: ignore[arg-type]
         self.notes: list[tuple[Any, ...]] = []
         leveller = DirectoryBalancer({1: ours} if ours != NOTHING else {}, self.keep, self.say, lambda *_: None)
-        self.dirs = Dirs("east", lambda: self.policy, leveller, lambda: self.client, lambda: 1, self.say)
+        self.dirs = Dirs("east", LiveSection(lambda: self.policy), leveller, lambda: self.client, lambda: 1, self.say)
 
     def keep(self, broker: int, ours: Ours) -> None:
         self.client.log.append(("keep", ours))

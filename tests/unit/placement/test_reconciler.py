@@ -18,6 +18,7 @@ from trueup.state.placement.rules import RULES
 from trueup.state.placement.settings import PlacementSettings
 from trueup.state.placement.tracking import SETTLE_MS
 from trueup.state.placement.view import FINDING, MARK, NO_FINDINGS, NO_MARKS, BucketAnswer, Rows
+from trueup.streams.config.live import LiveSection
 from trueup.streams.journal.codec import ledger_key
 from trueup.streams.journal.journal import Record
 from trueup.streams.placement.metrics import PlacementMetrics
@@ -125,7 +126,8 @@ class Driven:
     def __init__(self, **policy: Any) -> None:
         self.journal, self.cluster, self.keeper, self.metrics = Topics(), Bookkeeper(), Bookies(), Healed()
         self.now_ms, self.policy = NOW, PlacementSettings(**{"mode": "enforce", **policy})
-        parts: tuple[Any, ...] = (self.cluster, self.journal, lambda: self.policy, self.keeper, self.metrics)
+        now = LiveSection(lambda: self.policy)
+        parts: tuple[Any, ...] = (self.cluster, self.journal, now, self.keeper, self.metrics)
         self.reconciler = PlacementReconciler(*parts, lambda: self.now_ms, 1)
 
     def answer(self, *findings: Rows, marks: Rows = NO_MARKS, former: Former = NO_FORMER, full: bool = True) -> None:

@@ -13,6 +13,7 @@ from trueup.state.bookkeeper.observations import LedgerState, Observation
 from trueup.state.bookkeeper.topology import UNKNOWN_RACK, Bookie, Status, Topology
 from trueup.streams.bookkeeper.judging import Judging
 from trueup.streams.bookkeeper.repair_workers import RepairWorkers
+from trueup.streams.config.live import LiveSection
 from trueup.streams.placement.report import PlacementReport
 
 RECORD: Any = {
@@ -47,9 +48,9 @@ class ReportSetting:
             judging=self.judging, health=lambda: self.capture, blind=lambda _: False, unbound=lambda: "",
             age_ms=lambda _: 0, vote_holder=lambda: "", racks=None, describe=lambda _: (RECORD, ROW),
         )  # fmt: skip
-        live = SimpleNamespace(now=SimpleNamespace(placement=self.driven.policy))
+        policy = LiveSection(lambda: self.driven.policy)
         workers = RepairWorkers(list, 0, self.clock)
-        parts: tuple[Any, ...] = (live, cluster, self.driven.keeper, self.driven.reconciler, workers, self.clock)
+        parts: tuple[Any, ...] = (policy, cluster, self.driven.keeper, self.driven.reconciler, workers, self.clock)
         self.placed = PlacementReport(*parts)
         self.driven.answer()
         self.placed.tick(runs=True)
@@ -155,7 +156,7 @@ def test_it_is_not_ready_before_all_was_judged() -> None:
     setting.journal.end = 6
     setting.judging.load()
     setting.placed = PlacementReport(*(getattr(setting.placed, n) for n in (
-        "_live", "_cluster", "_keeper", "_reconciler", "_workers", "_clock",
+        "_policy", "_cluster", "_keeper", "_reconciler", "_workers", "_clock",
     )))  # fmt: skip
     setting.capture.ledgers = 6
     setting.placed.tick(runs=True)

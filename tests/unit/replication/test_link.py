@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
+from tests.configuration import Effective, parse
 from tests.unit.replication.fake_connector import NAME
 from trueup.connectors.contract import LogId, Position, Progress, Run
 from trueup.state.common.errors import Refused, Retry, Stop
 from trueup.state.replication.anomalies import Choice, anomalies
 from trueup.state.replication.settings import LinkSettings as Declared
 from trueup.state.replication.status import LinkState, PartitionStage
-from trueup.state.settings.settings import Settings, change, parse
+from trueup.state.settings.settings import Settings, change
 from trueup.streams.journal.journal import Record
 from trueup.streams.replication.links.checkpoints import Copy, load
 from trueup.streams.replication.links.link import Link
@@ -66,7 +67,7 @@ class Rig:
         """The link after a restart of the application."""
         known: dict[LogId, Copy] = load(self.journal).get("east-west", {})  # type: ignore[arg-type]
         link = Link(
-            "east-west", lambda: self.settings, self.journal, known,  # type: ignore[arg-type]
+            "east-west", Effective(lambda: self.settings), self.journal, known,  # type: ignore[arg-type]
             lambda declared, sources: self.starts(declared, sources), self.counted.append, lambda: self.now,
             lambda *_path: NAME, Reporting(ended=self._round_ended),
         )  # fmt: skip

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
+from tests.configuration import Effective, parse
 from tests.unit.replication.fake_connector import NAME
 from tests.unit.replication.test_link import FakeJournal, done
 from trueup.connectors.contract import LogId, Position, Run
 from trueup.state.common.errors import Refused
 from trueup.state.replication.anomalies import Choice
 from trueup.state.replication.provenance import Refill
-from trueup.state.settings.settings import parse
 from trueup.streams.replication.links.checkpoints import Copy, load
 from trueup.streams.replication.links.link import Link
 from trueup.streams.replication.links.monitor import LinkMonitor
@@ -94,7 +94,7 @@ class Rig:
         for name, source, target in (("east-west", "east", "west"), ("west-east", "west", "east")):
             known: dict[LogId, Copy] = load(self.journal).get(name, {})  # type: ignore[arg-type]
             link = Link(
-                name, lambda: self.settings, self.journal, known,  # type: ignore[arg-type]
+                name, Effective(lambda: self.settings), self.journal, known,  # type: ignore[arg-type]
                 lambda _declared, sources: dict.fromkeys(sources, 0), lambda _progress: None, lambda: 1_000_000,
                 lambda *_path: NAME,
             )  # fmt: skip

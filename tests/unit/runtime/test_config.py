@@ -8,9 +8,14 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.configuration import load, parse
 from trueup.state.common.errors import BadSettings
-from trueup.state.settings.settings import Settings, all_keys, parse
-from trueup.streams.config.file import TABLES, load, reference
+from trueup.state.kafka.settings import KafkaCluster
+from trueup.state.placement.settings import PlacementSettings
+from trueup.state.replication.settings import LinkSettings
+from trueup.state.settings.settings import Settings, possible_keys
+from trueup.streams.catalog import sections
+from trueup.streams.config.file import reference
 
 ROOT = Path(__file__).parents[3]
 ZOOKEEPER = {"TRUEUP__CLUSTER__ZOOKEEPER": "zk:2181"}
@@ -32,7 +37,8 @@ def test_flags_beat_the_environment_beats_the_file(tmp_path: Path) -> None:
     path = write(tmp_path, "cluster: {zookeeper: file, name: file}\nplacement: {mode: approve, grace_s: 1}\n")
     env = {"TRUEUP__CLUSTER__NAME": "env", "TRUEUP__PLACEMENT__GRACE_S": "2"}
     made = load(path, env, {"placement.grace_s": "3"})
-    assert (made.cluster.zookeeper, made.cluster.name, made.placement.mode, made.placement.grace_s) == (
+    placement = made.section(PlacementSettings)
+    assert (made.cluster.zookeeper, made.cluster.name, placement.mode, placement.grace_s) == (
         "file",
         "env",
         "approve",
@@ -52,7 +58,7 @@ def test_text_from_the_environment_becomes_what_the_key_is() -> None:
     env = {**ZOOKEEPER, "TRUEUP__PLACEMENT__PAUSED": "true", "TRUEUP__RACKS__TABLE": "{b1: /r1}",
            "TRUEUP__CLUSTER__AUTORECOVERY": "[ar1:8080, ar2:8080]"}  # fmt: skip
     made = load(None, env, {})
-    assert (made.placement.paused, made.racks.table, made.cluster.autorecovery) == (
+    assert (made.section(PlacementSettings).paused, made.racks.table, made.cluster.autorecovery) == (
         True,
         {"b1": "/r1"},
         ["ar1:8080", "ar2:8080"],
@@ -111,14 +117,14 @@ def test_a_link_in_the_file_is_changed_by_the_environment_and_by_flags(tmp_path:
     path = write(tmp_path, LINKED)
     env = {"TRUEUP__LINKS__EAST_WEST__PAUSED": "true", "TRUEUP__KAFKA__WEST__OPTIONS": "{client.id: us}"}
     made = load(path, env, {"links.East-west.topics": "[a, b]"})
-    (link,) = made.links.values()
-    assert (link.paused, link.topics, made.kafka["west"].options) == (True, ["a", "b"], {"client.id": "us"})
+    (link,), west = made.table(LinkSettings).values(), made.table(KafkaCluster)["west"]
+    assert (link.paused, link.topics, west.options) == (True, ["a", "b"], {"client.id": "us"})
 
 
 def test_a_link_may_be_declared_by_flags_alone() -> None:
     flags = {"kafka.a.bootstrap": "a:1", "kafka.a.bit": "0", "kafka.b.bootstrap": "b:1", "kafka.b.bit": "1",
              "links.l.source": "a", "links.l.target": "b", "links.l.topics": "[t]"}  # fmt: skip
-    assert load(None, {}, flags).links["l"].topics == ["t"]
+    assert load(None, {}, flags).table(LinkSettings)["l"].topics == ["t"]
 
 
 def test_a_problem_of_a_link_is_reported_with_its_place(tmp_path: Path) -> None:
@@ -189,7 +195,8 @@ def test_a_name_that_is_no_text_is_reported(tmp_path: Path) -> None:
 
 
 def test_settings_show_no_secret() -> None:
-    names = [name.replace(".NAME.", ".east.") for name, spec, _ in all_keys() if spec.metadata.get("secret")]
+    keys = possible_keys(sections())
+    names = [name.replace(".NAME.", ".east.") for name, spec, _ in keys if spec.metadata.get("secret")]
     flags = {"kafka.east.bootstrap": "e:1", "kafka.east.bit": "0", **dict.fromkeys(names, "{a: hunter2}")}
     assert "hunter2" not in repr(load(None, ZOOKEEPER, flags))
 
@@ -244,7 +251,7 @@ def test_any_text_is_settings_or_a_list_of_problems(text: str) -> None:
 
 
 def test_the_shipped_file_is_the_reference() -> None:
-    assert (ROOT / "conf" / "trueup.yaml").read_text() == reference()
+    assert (ROOT / "conf" / "trueup.yaml").read_text() == reference(sections())
 
 
 def test_the_shipped_file_holds_the_defaults() -> None:
@@ -254,15 +261,16 @@ def test_the_shipped_file_holds_the_defaults() -> None:
 
 
 def test_every_key_of_the_reference_is_its_default() -> None:
-    uncommented = re.sub(r"(?m)^( *)#(?! )", r"\1", reference())
+    uncommented = re.sub(r"(?m)^( *)#(?! )", r"\1", reference(sections()))
     raw = yaml.safe_load(uncommented)
-    examples = {table: raw.pop(table)[name] for table, (name, *_) in TABLES.items()}
-    sections = {**raw, **{f"{table}.NAME": entry for table, entry in examples.items()}}
-    named = {f"{section}.{key}" for section, inner in sections.items() if isinstance(inner, dict) for key in inner}
-    assert named | {"data_dir"} == {name for name, _, _ in all_keys()}
+    tables = {section.name: section.entries for section in sections() if section.entries}
+    examples = {table: raw.pop(table)[name] for table, (name, *_) in tables.items()}
+    given = {**raw, **{f"{table}.NAME": entry for table, entry in examples.items()}}
+    named = {f"{section}.{key}" for section, inner in given.items() if isinstance(inner, dict) for key in inner}
+    assert named | {"data_dir"} == {name for name, _, _ in possible_keys(sections())}
     assert parse(raw) == load(ROOT / "conf" / "trueup.yaml", {}, {})
 
 
 def test_settings_have_no_key_without_a_meaning() -> None:
-    assert [name for name, spec, _ in all_keys() if not spec.metadata.get("doc")] == []
+    assert [name for name, spec, _ in possible_keys(sections()) if not spec.metadata.get("doc")] == []
     assert Settings.__doc__

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from trueup.state.settings.settings import parse
+from tests.configuration import parse
 from trueup.streams.cli.main import invoke
 from trueup.streams.config.check import problems
 

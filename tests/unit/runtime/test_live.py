@@ -9,10 +9,13 @@ from typing import Any, cast
 
 import pytest
 
+from tests.configuration import parse
 from tests.fuzz import COUNT, SEED, mutated
 from trueup.state.common.options import BYTES, YEAR_S
 from trueup.state.common.patterns import matches
-from trueup.state.settings.settings import Settings, all_keys, live_keys, parse, value_of
+from trueup.state.replication.settings import LinkSettings
+from trueup.state.settings.settings import Settings, live_keys, possible_keys, value_of
+from trueup.streams.catalog import sections
 from trueup.streams.config.live import Live
 from trueup.streams.journal.codec import decode, encode
 from trueup.streams.journal.journal import Bad, Journal, Record, TrueupError
@@ -86,14 +89,14 @@ def test_a_record_that_cannot_be_applied_is_refused_with_its_reason(name: str, v
 
 def test_every_number_has_bounds() -> None:
     unbounded = [
-        name for name, spec, kind in all_keys()
+        name for name, spec, kind in possible_keys(sections())
         if kind in (int, float) and None in (spec.metadata["least"], spec.metadata["most"])
     ]  # fmt: skip
     assert unbounded == []
 
 
 def test_what_live_numbers_allow_fits_64_bits_in_nanoseconds() -> None:
-    assert max(spec.metadata["most"] for _, spec, kind in all_keys() if kind in (int, float)) == BYTES
+    assert max(spec.metadata["most"] for _, spec, kind in possible_keys(sections()) if kind in (int, float)) == BYTES
     assert YEAR_S * 10**9 < 1 << 63
 
 
@@ -162,5 +165,5 @@ def see(live: Live, found: tuple[bytes, bytes], offset: int) -> None:
 def test_a_pattern_of_a_record_cannot_hold_the_interpreter() -> None:
     live = loaded([record("links.l.topics", '["/(a+)+b/"]')])
     began = time.process_time()
-    assert not matches(live.now.links["l"].topics, "a" * 249)
+    assert not matches(live.now.table(LinkSettings)["l"].topics, "a" * 249)
     assert time.process_time() - began < 1

@@ -2,21 +2,24 @@
 and the command line."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tests.configuration import load, parse
 from trueup.state.common.errors import BadSettings, Refused
 from trueup.state.common.options import key
 from trueup.state.common.rules import Rule, Verdict
-from trueup.state.settings.settings import change, live_keys, parse, value_of
+from trueup.state.settings.section import Draft, Section
+from trueup.state.settings.settings import Settings, change, live_keys, possible_keys, value_of
 from trueup.streams import docs
 from trueup.streams.api import Application
-from trueup.streams.catalog import STREAMS, all_metrics, declare_topics, sections
+from trueup.streams.catalog import STREAMS, all_metrics, declare_topics, permanent_tasks, sections
 from trueup.streams.cli.main import invoke
+from trueup.streams.config.check import problems
 from trueup.streams.journal.codec import declare, decode, encode, topics
 from trueup.streams.journal.history import History
 from trueup.streams.runtime.checks import ok
@@ -87,6 +90,37 @@ class Piles:
     least: int = key(10, "Number of things that a pile should hold", live=True, least=1, most=1_000)
 
 
+@dataclass(frozen=True, slots=True)
+class Yard:
+    """A place for piles."""
+
+    hours: str = key("day", "When piles grow there", live=True)
+    key_env: str = key("", "Environment variable that contains the key of its gate")
+
+
+def crowded(draft: Draft) -> Iterator[str]:
+    piles, yards = draft.section(Piles), draft.table(Yard)
+    if piles and piles.least > 100 and not yards:
+        yield "tally.least: expected at most 100 without yards"
+    for name, yard in yards.items():
+        yield from hours(name, yard, draft) if yard else ()
+
+
+def hours(name: str, yard: Yard, _draft: Draft) -> Iterator[str]:
+    if yard.hours not in ("day", "night"):
+        yield f"yards.{name}.hours: expected day or night"
+
+
+def gates(draft: Draft, env: Mapping[str, str]) -> Iterator[str]:
+    for name, yard in draft.table(Yard).items():
+        if yard and yard.key_env not in env:
+            yield f"yards.{name}.key_env: expected a variable that is set"
+
+
+PILES = Section("tally", Piles)
+YARDS = Section("yards", Yard, ("north",), {"hours": "night"}, True, crowded, hours, gates)
+
+
 class PileMetrics(Part):
     def __init__(self, metrics: Metrics) -> None:
         self._piles = metrics.gauge("piles", "piles by state", "state")
@@ -109,18 +143,19 @@ TALLY = Descriptor(
     verbs=[Verb("grow", "piles/<name>/growth", '{"by": 1}', by, "say by how much")],
     checks=lambda _: [ok("piles", "two piles")],
     metrics=lambda: [PileMetrics],
-    settings=Piles,
+    settings=[PILES, YARDS],
+    tasks=lambda settings: len(settings.table(Yard)),
     topics={"piles": {"type": "record", "name": "Pile", "fields": [{"name": "holds", "type": "long"}]}},
 )
 
 
 @pytest.fixture
 def application() -> Iterator[Application]:
+    STREAMS.append(TALLY)
     settings: Any = parse(LEAST)
     live: Any = SimpleNamespace(now=settings, refused={})
     journal: Any = SimpleNamespace(reachable=lambda: True, bootstrap="none:0")
     supervisor: Any = SimpleNamespace(tasks={}, failing=list)
-    STREAMS.append(TALLY)
     context = Context(settings, Path("data"), live, journal, all_metrics(), supervisor, History(), lambda: NOW)
     streams = {TALLY.name: TALLY.make(context)}
     try:
@@ -235,19 +270,73 @@ def test_its_metrics_are_in_the_docs() -> None:
 
 @pytest.mark.usefixtures("application")
 def test_its_settings_are_read() -> None:
-    settings = parse({**LEAST, "tally": {"least": 5}}, sections())
-    assert (settings.sections["tally"], "tally.least" in live_keys(settings)) == (Piles(5), True)
+    settings = parse({**LEAST, "tally": {"least": 5}})
+    assert (settings.section(Piles), "tally.least" in live_keys(settings)) == (Piles(5), True)
 
 
 @pytest.mark.usefixtures("application")
-def test_its_settings_are_checked() -> None:
-    with pytest.raises(BadSettings, match=r"tally.least: expected a whole number.* found 0"):
-        parse({**LEAST, "tally": {"least": 0}}, sections())
+def test_its_table_is_read_from_a_file_with_the_environment(tmp_path: Path) -> None:
+    (tmp_path / "trueup.yaml").write_text("yards: {north-1: {hours: night}}")
+    settings = load(tmp_path / "trueup.yaml", {"TRUEUP__YARDS__NORTH_1__KEY_ENV": "GATE"}, {})
+    assert settings.table(Yard) == {"north-1": Yard("night", "GATE")}
 
 
 @pytest.mark.usefixtures("application")
-def test_its_live_settings_change() -> None:
-    assert value_of(change(parse(LEAST, sections()), "tally.least", 7), "tally.least") == 7
+@pytest.mark.parametrize(
+    ("raw", "problem"),
+    [
+        ({**LEAST, "tally": {"least": 0}}, r"tally.least: expected a whole number.* found 0"),
+        ({**LEAST, "tally": {"least": 101}}, "tally.least: expected at most 100 without yards"),
+        ({"yards": {"north": {"hours": "dawn"}}}, "yards.north.hours: expected day or night"),
+        ({**LEAST, "tall": {}}, "did you mean tally"),
+        ({}, "or links or logdirs or yards of Kafka clusters"),
+    ],
+)
+def test_its_settings_are_checked(raw: dict[str, Any], problem: str) -> None:
+    with pytest.raises(BadSettings, match=problem):
+        parse(raw)
+
+
+@pytest.mark.usefixtures("application")
+def test_its_references_to_the_environment_are_checked() -> None:
+    settings = parse({"yards": {"north": {"key_env": "GATE"}}})
+    assert problems(settings, {}) == ["yards.north.key_env: expected a variable that is set"]
+
+
+@pytest.mark.usefixtures("application")
+@pytest.mark.parametrize(("name", "value"), [("tally.least", 7), ("yards.north.hours", "night")])
+def test_its_live_settings_change(name: str, value: object) -> None:
+    assert value_of(change(parse({"yards": {"north": {}}}), name, value), name) == value
+
+
+@pytest.mark.usefixtures("application")
+def test_a_live_entry_is_checked() -> None:
+    with pytest.raises(BadSettings, match=r"yards\.north\.hours: expected day or night"):
+        change(parse({"yards": {"north": {}}}), "yards.north.hours", "dawn")
+
+
+@pytest.mark.usefixtures("application")
+def test_its_permanent_tasks_are_counted() -> None:
+    assert permanent_tasks(parse({"yards": {"north": {}, "south": {}}})) == 2
+
+
+@pytest.mark.usefixtures("application")
+def test_its_table_is_in_the_reference() -> None:
+    assert (
+        "#yards:\n  #north:\n    # When piles grow there [live]\n    #hours: night" in docs.PAGES["conf/trueup.yaml"]()
+    )
+
+
+def test_the_settings_know_no_section_of_a_stream() -> None:
+    own = {name.partition(".")[0] for name, _, _ in possible_keys(())}
+    assert own | {"sections"} == {spec.name for spec in fields(Settings)}
+
+
+def test_the_settings_have_the_sections_of_all_streams() -> None:
+    declared = {section.name for stream in STREAMS for section in stream.settings}
+    keys = possible_keys(sections())
+    own = {name for name, _, _ in possible_keys(())}
+    assert declared == {name.partition(".")[0] for name, _, _ in keys if name not in own}
 
 
 @pytest.mark.usefixtures("application")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.configuration import parse
 from trueup.connectors.bookkeeper.metadata.capture import BookKeeperCapture
 from trueup.connectors.bookkeeper.metadata.published import Known
 from trueup.connectors.bookkeeper.metadata.racks import Unmapped
@@ -211,9 +212,7 @@ def test_a_query_that_ended_is_a_problem_until_a_batch_of_the_next_is_done(super
 def test_what_fails_takes_readiness_away(supervisor: Supervisor) -> None:
     flaky: Any = Flaky()
     supervisor.guarded("listener", flaky)
-    now: Any = SimpleNamespace(
-        cluster=SimpleNamespace(name="east"), placement=SimpleNamespace(mode="observe", paused=False)
-    )
+    now = parse({"cluster": {"zookeeper": "127.0.0.1:1"}})
     history: Any = None
     live: Any = SimpleNamespace(now=now, refused={})
     journal: Any = SimpleNamespace(reachable=lambda: True, bootstrap="none:0")

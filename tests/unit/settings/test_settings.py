@@ -1,7 +1,9 @@
 import pytest
 
+from tests.configuration import parse
 from trueup.state.common.errors import BadSettings
-from trueup.state.settings.settings import change, parse
+from trueup.state.placement.settings import PlacementSettings
+from trueup.state.settings.settings import change
 
 GOOD = {"cluster": {"zookeeper": "127.0.0.1:2181"}}
 
@@ -13,7 +15,7 @@ def problems(raw: object) -> list[str]:
 
 
 def test_only_the_zookeeper_address_is_needed():
-    assert parse(GOOD).placement.mode == "observe"
+    assert parse(GOOD).section(PlacementSettings).mode == "observe"
 
 
 def test_a_missing_address_is_named_with_what_was_expected():
@@ -36,7 +38,7 @@ def test_a_script_source_needs_its_path():
 
 
 def test_a_live_key_changes_and_takes_text_from_a_command_line():
-    assert change(parse(GOOD), "placement.grace_s", "2.5").placement.grace_s == 2.5
+    assert change(parse(GOOD), "placement.grace_s", "2.5").section(PlacementSettings).grace_s == 2.5
 
 
 def test_a_fixed_key_does_not_change_while_running():

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from tests.configuration import parse
 from trueup.state.common.errors import BadSettings
 from trueup.state.deletion.stores import StoreSettings
-from trueup.state.settings.settings import parse
 
 ZOOKEEPER = {"cluster": {"zookeeper": "z:1"}}
 GOOD = {"bucket": "offloaded"}
@@ -19,12 +19,14 @@ def problems(**stores: Any) -> list[str]:
 
 
 def test_a_store_needs_only_its_bucket() -> None:
-    assert parse({**ZOOKEEPER, "stores": {"archive": GOOD}}).stores == {"archive": StoreSettings("offloaded")}
+    assert parse({**ZOOKEEPER, "stores": {"archive": GOOD}}).table(StoreSettings) == {
+        "archive": StoreSettings("offloaded")
+    }
 
 
 def test_one_name_at_two_endpoints_is_two_buckets() -> None:
     both = {"a": {**GOOD, "endpoint": "http://a:1"}, "b": {**GOOD, "endpoint": "https://b"}}
-    assert len(parse({**ZOOKEEPER, "stores": both}).stores) == 2
+    assert len(parse({**ZOOKEEPER, "stores": both}).table(StoreSettings)) == 2
 
 
 @pytest.mark.parametrize(

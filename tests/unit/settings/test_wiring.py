@@ -2,9 +2,11 @@
 
 import pytest
 
+from tests.configuration import parse
 from trueup.state.common.errors import BadSettings
-from trueup.state.replication.settings import Start, start_of
-from trueup.state.settings.settings import Settings, all_keys, change, live_keys, parse, value_of
+from trueup.state.logdirs.settings import LogDirsSettings
+from trueup.state.replication.settings import LinkSettings, Start, start_of
+from trueup.state.settings.settings import Settings, all_keys, change, live_keys, value_of
 
 EAST_WEST = {"source": "east", "target": "west", "topics": ["orders", r"/pay\..*/"]}
 WEST_EAST = {**EAST_WEST, "source": "west", "target": "east"}
@@ -34,7 +36,7 @@ def test_links_need_no_bookkeeper():
 
 
 def test_a_link_copies_nothing_by_default():
-    assert declared(east_west=EAST_WEST).links["east-west"].mode == "observe"
+    assert declared(east_west=EAST_WEST).table(LinkSettings)["east-west"].mode == "observe"
 
 
 def test_without_links_and_bookkeeper_there_is_nothing_to_do():
@@ -42,7 +44,7 @@ def test_without_links_and_bookkeeper_there_is_nothing_to_do():
 
 
 def test_opposite_links_over_the_same_topics_are_right():
-    assert list(declared(east_west=EAST_WEST, west_east=WEST_EAST).links) == ["east-west", "west-east"]
+    assert list(declared(east_west=EAST_WEST, west_east=WEST_EAST).table(LinkSettings)) == ["east-west", "west-east"]
 
 
 def test_every_problem_is_reported_at_once():
@@ -141,7 +143,7 @@ def test_a_mesh_that_forwards_is_refused_and_one_that_does_not_is_right():
         ends = [(a, b) for a in KAFKA for b in KAFKA if a != b]
         return {f"{a}-{b}": {**EAST_WEST, "source": a, "target": b, "forward": forward} for a, b in ends}
 
-    assert len(parse({"kafka": KAFKA, "links": mesh(forward=False)}).links) == 6
+    assert len(parse({"kafka": KAFKA, "links": mesh(forward=False)}).table(LinkSettings)) == 6
     assert "records arrive twice; found east-north and east-west > west-north" in "".join(
         problems({"kafka": KAFKA, "links": mesh(forward=True)})
     )
@@ -149,7 +151,7 @@ def test_a_mesh_that_forwards_is_refused_and_one_that_does_not_is_right():
 
 def test_renamed_copies_are_other_topics():
     links = {"a": EAST_WEST, "b": {**EAST_WEST, "rename": "{source}.{topic}"}}
-    assert len(parse({"kafka": KAFKA, "links": links}).links) == 2
+    assert len(parse({"kafka": KAFKA, "links": links}).table(LinkSettings)) == 2
 
 
 def test_links_that_share_a_topic_may_not_use_different_paths():
@@ -164,7 +166,7 @@ def test_links_that_share_a_topic_may_not_use_different_paths():
 
 def test_links_over_other_topics_take_what_path_they_like():
     links = {"a": {**EAST_WEST, "copy": "records"}, "b": {**WEST_EAST, "topics": ["x"], "copy": "batches"}}
-    assert len(parse({"kafka": KAFKA, "links": links}).links) == 2
+    assert len(parse({"kafka": KAFKA, "links": links}).table(LinkSettings)) == 2
 
 
 @pytest.mark.parametrize(
@@ -197,12 +199,12 @@ def test_live_keys_are_those_of_every_link():
 
 def test_one_link_changes_and_the_other_does_not():
     changed = change(BOTH, "links.east-west.records_per_s", "100")
-    assert [value_of(changed, f"links.{name}.records_per_s") for name in changed.links] == [100.0, 0.0]
+    assert [value_of(changed, f"links.{name}.records_per_s") for name in changed.table(LinkSettings)] == [100.0, 0.0]
 
 
 @pytest.mark.parametrize("text", ["orders, new", '["orders", "new"]'])
 def test_a_list_may_be_typed(text: str):
-    assert change(BOTH, "links.east-west.topics", text).links["east-west"].topics == ["orders", "new"]
+    assert change(BOTH, "links.east-west.topics", text).table(LinkSettings)["east-west"].topics == ["orders", "new"]
 
 
 def test_a_text_that_looks_like_a_number_stays_a_text():
@@ -235,7 +237,7 @@ def test_a_bad_secret_is_not_repeated():
 
 
 def test_directories_of_a_declared_cluster_need_no_links():
-    assert parse({"kafka": KAFKA, "logdirs": {"east": {}}}).logdirs["east"].mode == "observe"
+    assert parse({"kafka": KAFKA, "logdirs": {"east": {}}}).table(LogDirsSettings)["east"].mode == "observe"
 
 
 def test_everything_wrong_with_log_directories_is_reported_at_once():

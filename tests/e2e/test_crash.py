@@ -77,9 +77,9 @@ def all_registered(cluster: SandboxCluster, truth: Truth) -> bool:
 
 def true(status: dict[str, Any], ledgers: int) -> bool:
     """Whether this number of ledgers is true, no repair is in progress, and every source is up."""
-    heard = source_of(status, "journal")["state"] == "up" == source_of(status, "zookeeper")["state"]
+    connected = source_of(status, "journal")["state"] == "up" == source_of(status, "zookeeper")["state"]
     done = status["counts"]["true"] == ledgers == status["ledgers"] and not status["marks"]["outstanding"]
-    return bool(status["ready"] and heard and done)
+    return bool(status["ready"] and connected and done)
 
 
 def written(writer: LedgerWriter) -> bool:
@@ -110,7 +110,7 @@ def test_a_kill_in_the_middle_of_repairs_loses_nothing_and_marks_nothing_twice(
         ]
         trueup.wait("nothing to drift", lambda status: not status["counts"]["drifted"] and not status["marks"]["ours"])
     assert (len(left) > 0, kept) == (True, [])
-    assert (truth.on_one_rack(), dict(marked)) == (set(), dict.fromkeys(narrow, 1)), trueup.told()
+    assert (truth.on_one_rack(), dict(marked)) == (set(), dict.fromkeys(narrow, 1)), trueup.diagnostics()
 
 
 def test_a_bad_config_record_does_not_keep_it_from_starting(trueup: Trueup) -> None:
@@ -142,7 +142,7 @@ def test_when_zookeeper_is_back_all_is_as_before(
     assert trueup.api("status")["ledgers"] == well
 
 
-def test_without_the_journal_that_is_said_and_what_is_new_is_not_called_true(
+def test_without_the_journal_the_status_shows_it_and_new_ledgers_are_not_true(
     cluster: SandboxCluster, trueup: Trueup, well: int, writer: LedgerWriter
 ) -> None:
     cluster.kafka.kill()
@@ -165,20 +165,20 @@ def test_the_stream_goes_on_after_the_journal(trueup: Trueup, well: int, writer:
 
 
 def test_a_second_application_on_the_same_data_is_refused(trueup: Trueup) -> None:
-    said = command("run", "-c", str(trueup.file))
-    assert (said.code, str(trueup.data) in said.err, "another Trueup" in said.err) == (2, True, True), said
+    result = command("run", "-c", str(trueup.file))
+    assert (result.code, str(trueup.data) in result.err, "another Trueup" in result.err) == (2, True, True), result
 
 
-def test_a_port_that_is_taken_is_said(trueup: Trueup, tmp_path: Path) -> None:
-    said = command("run", "-c", str(trueup.file), "--set", f"data_dir={tmp_path}")
-    assert (said.code, f"127.0.0.1:{trueup.port}" in said.err, "http.port" in said.err) == (1, True, True), said
+def test_a_port_that_is_taken_is_reported(trueup: Trueup, tmp_path: Path) -> None:
+    result = command("run", "-c", str(trueup.file), "--set", f"data_dir={tmp_path}")
+    assert (result.code, f"127.0.0.1:{trueup.port}" in result.err, "http.port" in result.err) == (1, True, True), result
 
 
-def test_everything_wrong_with_a_configuration_is_said_at_once(tmp_path: Path) -> None:
+def test_everything_wrong_with_a_configuration_is_reported_at_once(tmp_path: Path) -> None:
     path = tmp_path / "trueup.yaml"
     path.write_text("placement: {mode: maybe, max_marks: -1}\nnonsense: 1\n")
-    said = command("run", "-c", str(path))
+    result = command("run", "-c", str(path))
     named = [
-        key for key in ("cluster.zookeeper", "placement.mode", "placement.max_marks", "nonsense") if key in said.err
+        key for key in ("cluster.zookeeper", "placement.mode", "placement.max_marks", "nonsense") if key in result.err
     ]
-    assert (said.code, named) == (2, ["cluster.zookeeper", "placement.mode", "placement.max_marks", "nonsense"]), said
+    assert (result.code, named) == (2, ["cluster.zookeeper", "placement.mode", "placement.max_marks", "nonsense"])

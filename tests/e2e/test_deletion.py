@@ -76,9 +76,13 @@ def calm(trueup: Trueup) -> None:
         trueup.set("deletion.mode", "observe")
 
 
-def of(component: str, **said: str) -> dict[str, str]:
+def of(component: str, **properties: str) -> dict[str, str]:
     """Custom metadata of a ledger that does not contain a topic's data."""
-    return {"application": "pulsar", "component": component, **{f"pulsar/{key}": value for key, value in said.items()}}
+    return {
+        "application": "pulsar",
+        "component": component,
+        **{f"pulsar/{key}": value for key, value in properties.items()},
+    }
 
 
 def topic(name: str) -> str:
@@ -167,8 +171,8 @@ def standing(witness: Witness, ledgers: Sequence[int]) -> list[int]:
 
 def asked(witness: Witness, ledgers: Sequence[int], bookie: str) -> set[PresenceAnswer]:
     """Responses of a bookie about these ledgers, requested by the test."""
-    said = presence({ledger: [bookie] for ledger in ledgers}, Addresses(witness.client, witness.paths), 5.0)
-    return {answers[bookie] for answers in said.values()}
+    result = presence({ledger: [bookie] for ledger in ledgers}, Addresses(witness.client, witness.paths), 5.0)
+    return {answers[bookie] for answers in result.values()}
 
 
 @contextmanager
@@ -194,9 +198,11 @@ def test_in_observe_what_is_forgotten_is_reported_and_stays(
 ) -> None:
     forgotten = written(cluster, messages, "observed")
     rows = trueup.until("it to be found", lambda: found(trueup, forgotten))
-    told = {r["ledger"]: r for r in trueup.json("get", "ledgers", "--unreferenced", "--limit", "10000")}
-    assert {(told[i]["owner"], told[i]["rule"]) for i in forgotten} == {(owner("observed"), "deletion.forgotten")}
-    assert min(told[i]["bytes"] for i in forgotten) >= PER_LEDGER * SIZE
+    observed = {r["ledger"]: r for r in trueup.json("get", "ledgers", "--unreferenced", "--limit", "10000")}
+    assert {(observed[i]["owner"], observed[i]["rule"]) for i in forgotten} == {
+        (owner("observed"), "deletion.forgotten")
+    }
+    assert min(observed[i]["bytes"] for i in forgotten) >= PER_LEDGER * SIZE
     trueup.until("its grace to be over", lambda: outlives(trueup, rows[forgotten[-1]]))
     later = planted(cluster, messages, "observed-later", 1)
     trueup.until("a later one to be found", lambda: found(trueup, later))
@@ -208,8 +214,8 @@ def test_a_ledger_that_is_listed_is_described_as_in_use(
 ) -> None:
     messages.write(topic("used"), range(PER_LEDGER * 2), SIZE)
     ledger = listed(cluster, topic("used"))[0]
-    said = trueup.until("it to be known", lambda: trueup.run("describe", "ledger", str(ledger)).out)
-    assert [line for line in said.splitlines() if line.startswith(("Owner", "In use"))] == [
+    result = trueup.until("it to be known", lambda: trueup.run("describe", "ledger", str(ledger)).out)
+    assert [line for line in result.splitlines() if line.startswith(("Owner", "In use"))] == [
         f"Owner      {owner('used')}", "In use     its owner references it",
     ]  # fmt: skip
 
@@ -239,7 +245,7 @@ def test_what_is_approved_goes_and_nothing_else(
     assert (standing(witness, [chosen]), standing(witness, left)) == ([], left)
 
 
-def test_in_another_cluster_than_the_set_one_nothing_goes_and_the_status_says_why(
+def test_in_another_cluster_than_the_configured_one_nothing_is_deleted_and_the_status_shows_why(
     trueup: Trueup, cluster: SandboxPulsar, messages: Messages, witness: Witness
 ) -> None:
     forgotten = planted(cluster, messages, "elsewhere", 1)

@@ -83,7 +83,7 @@ def arrived(copies: dict[str, tuple[Site, Site]]) -> bool:
     return all(ends(here) == ends(there) for here, there in copies.values())
 
 
-def told(trueup: Trueup, text: str) -> int:
+def logged(trueup: Trueup, text: str) -> int:
     """Number of log lines with this text."""
     return trueup.process.output().count(text)
 
@@ -99,12 +99,12 @@ def test_it_outlives_the_sleep_of_its_machine(trueup: Trueup, copies: dict[str, 
     signalled(asleep, signal.SIGSTOP)
     time.sleep(SLEEP_S)
     signalled(asleep, signal.SIGCONT)
-    trueup.until("another session", lambda: told(trueup, "another session of Spark"), AWAKE_S)
+    trueup.until("another session", lambda: logged(trueup, "another session of Spark"), AWAKE_S)
     trueup.wait("readiness", lambda status: status["ready"], AWAKE_S)
     written(copies)
     trueup.until("the records to arrive", lambda: arrived(copies))
-    found = trueup.jvm().pid != jvm, told(trueup, "another session of Spark"), told(trueup, "Traceback")
-    assert found == (True, 1, 0), trueup.told()
+    found = trueup.jvm().pid != jvm, logged(trueup, "another session of Spark"), logged(trueup, "Traceback")
+    assert found == (True, 1, 0), trueup.diagnostics()
 
 
 def test_it_ends_in_time_with_everything_it_does(trueup: Trueup, copies: dict[str, tuple[Site, Site]]) -> None:
@@ -113,4 +113,4 @@ def test_it_ends_in_time_with_everything_it_does(trueup: Trueup, copies: dict[st
     begun = time.monotonic()
     code = trueup.end()
     took = time.monotonic() - begun
-    assert (code, took < END_S, arrived(copies)) == (0, True, True), trueup.told()
+    assert (code, took < END_S, arrived(copies)) == (0, True, True), trueup.diagnostics()

@@ -221,8 +221,8 @@ def test_a_link_in_observe_writes_nothing(trueup: Trueup, pair: Pair, topics: di
 
 def test_a_reset_is_a_record_and_holds(trueup: Trueup, whole: Stream) -> None:
     before = ends(whole.there)
-    said = trueup.json("link", "reset", "whole", "--partition", f"{whole.topic}-0", "--to", "earliest")
-    assert [row["offset"] for row in said] == [0]
+    result = trueup.json("link", "reset", "whole", "--partition", f"{whole.topic}-0", "--to", "earliest")
+    assert [row["offset"] for row in result] == [0]
     wanted = before[0] + ends(whole.here)[0]
     trueup.until("all of the partition to be written again", lambda: ends(whole.there)[0] == wanted)
     assert (link(trueup, "whole")["copies"][0]["reset"], ends(whole.there)[1]) == ("earliest", before[1])
@@ -250,7 +250,7 @@ def test_a_reset_fills_a_deleted_target_topic(trueup: Trueup, pair: Pair, whole:
     assert ([stream.same() for stream in streams.values()], any(stopped)) == ([True, True], False)
 
 
-def test_who_else_writes_to_the_target_is_told(trueup: Trueup, single: Stream) -> None:
+def test_other_writers_at_the_target_are_reported(trueup: Trueup, single: Stream) -> None:
     other = Producer({"bootstrap.servers": single.there.bootstrap})
     other.produce(single.topic, b"not of the link", partition=0)
     other.flush()
@@ -261,16 +261,16 @@ def test_who_else_writes_to_the_target_is_told(trueup: Trueup, single: Stream) -
 
 
 def test_no_secret_is_shown_anywhere(trueup: Trueup) -> None:
-    said = trueup.run("config", "set", "kafka.east.options", f'{{"sasl.password": "{secret("live")}"}}')
-    assert (shown(trueup), MARK.decode() in said.out + said.err) == (
+    result = trueup.run("config", "set", "kafka.east.options", f'{{"sasl.password": "{secret("live")}"}}')
+    assert (shown(trueup), MARK.decode() in result.out + result.err) == (
         {"arguments": [], "files": [], "api": [], "spark": []},
         False,
     )
 
 
 def test_status_counts_links(trueup: Trueup) -> None:
-    said = trueup.run("get", "links").out.splitlines()
-    assert [line.split()[0] for line in said] == ["LINK", "whole", "single", "quiet"]
+    result = trueup.run("get", "links").out.splitlines()
+    assert [line.split()[0] for line in result] == ["LINK", "whole", "single", "quiet"]
 
 
 def test_a_killed_jvm_is_replaced_and_links_go_on_copying(trueup: Trueup, whole: Stream, single: Stream) -> None:
@@ -278,7 +278,7 @@ def test_a_killed_jvm_is_replaced_and_links_go_on_copying(trueup: Trueup, whole:
     wanted = [sum(ends(stream.there)) + 300 for stream in streams]
     trueup.jvm().kill()
     trueup.until("the loss to be told", lambda: trueup.source("spark")["state"] == "down")
-    told = trueup.get("readyz")[0], "SIGKILL" in trueup.source("spark")["detail"]
+    early = trueup.get("readyz")[0], "SIGKILL" in trueup.source("spark")["detail"]
     for stream in streams:
         stream.write(300)
     written_s = time.monotonic()
@@ -287,7 +287,7 @@ def test_a_killed_jvm_is_replaced_and_links_go_on_copying(trueup: Trueup, whole:
     trueup.wait("readiness", lambda status: status["ready"])
     arrived = [sum(ends(stream.there)) for stream in streams]
     late = {row["state"] for at_s, rows in seen for row in rows if row["lag_records"] and at_s > written_s + NOTICED_S}
-    assert (*told, trueup.process.pid, arrived, "up" in late) == (503, True, pid, wanted, False)
+    assert (*early, trueup.process.pid, arrived, "up" in late) == (503, True, pid, wanted, False)
 
 
 def test_it_ends_long_before_its_leases_would(trueup: Trueup) -> None:
@@ -297,4 +297,4 @@ def test_it_ends_long_before_its_leases_would(trueup: Trueup) -> None:
         trueup.until("a lease of a minute", lambda name=name, rounds=rounds: link(trueup, name)["rounds"] > rounds)
     begun_s = time.monotonic()
     code = trueup.end()
-    assert (code, time.monotonic() - begun_s < END_S) == (0, True), trueup.told()
+    assert (code, time.monotonic() - begun_s < END_S) == (0, True), trueup.diagnostics()

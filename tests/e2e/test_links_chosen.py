@@ -59,8 +59,8 @@ class Place:
     def approve(self, kind: str) -> None:
         """Wait for actions of a kind that await approval, and approve them."""
         names = self.trueup.until(f"{kind} to be asked for", lambda: self.waiting(kind))
-        said = self.trueup.run("approve", *names)
-        assert said.code == 0, said
+        result = self.trueup.run("approve", *names)
+        assert result.code == 0, result
 
     def path(self, link: str) -> str:
         found: str = self.trueup.api(f"links/{link}")["path"]
@@ -137,7 +137,7 @@ def test_what_goes_into_one_is_copied_record_by_record(place: Place) -> None:
     assert place.path("merged") == "records"
 
 
-def test_in_approve_nothing_is_made_without_a_yes(place: Place) -> None:
+def test_in_approve_nothing_is_created_without_approval(place: Place) -> None:
     place.east.write("asked", WRITTEN)
     place.trueup.until("the topic to be asked for", lambda: place.waiting("create"))
     assert "asked" not in place.west.discovery.names()
@@ -181,7 +181,7 @@ def test_a_refused_record_is_a_dead_letter_and_the_copy_goes_on(place: Place) ->
     assert place.values("letters.dead-letters") == [REFUSED]
 
 
-def test_a_refused_record_is_what_the_hook_says_and_the_copy_goes_on(place: Place) -> None:
+def test_the_hook_decides_on_a_refused_record_and_the_copy_continues(place: Place) -> None:
     place.east.write("hooked", [*WRITTEN[:3], REFUSED, *WRITTEN[3:]])
     place.arrives("hooked", *WRITTEN)
     place.trueup.until("it to be counted", lambda: place.trueup.api("links/hooked")["dismissed"] == 1)
@@ -221,7 +221,7 @@ def test_settings_of_a_copy_do_not_go_back_to_its_origin(place: Place) -> None:
     place.trueup.until("what goes there", lambda: place.retention(place.west, "made") == "-1")
 
 
-def test_where_nobody_knows_the_origin_no_setting_goes_anywhere(place: Place) -> None:
+def test_without_a_known_origin_no_setting_is_aligned(place: Place) -> None:
     assert [place.retention(side, "disputed") for side in (place.east, place.west)] == ["7000000", "8000000"]
     assert "alignment.origin-unknown" in str(place.trueup.json("get", "actions", "--limit", "10000"))
 

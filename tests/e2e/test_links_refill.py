@@ -100,7 +100,7 @@ def refilled(world: World, lost: dict[str, set[tuple[object, ...]]]) -> Writers:
     world.limit(SLOW)
     for name in PATHS:
         answer = trueup.run("link", "refill", f"{name}-back", "--yes", "--wait", "240")
-        assert answer.code == 0, (answer, trueup.told())
+        assert answer.code == 0, (answer, trueup.diagnostics())
     # New records at east come after the next record of the group.
     trueup.until("the groups to follow", lambda: all(committed(world.sites(name)[0]) > 0 for name in PATHS))
     trueup.until("the groups' place to be copied", lambda: all(world.copied(name) > PLACE for name in PATHS))

@@ -114,12 +114,12 @@ def level(trueup: Trueup, disks: LogDirsClient) -> bool:
     return even and not moving(disks) and not disks.throttled([NODE]) and not trueup.api("plan")
 
 
-def told(trueup: Trueup, outcome: str) -> int:
+def counted(trueup: Trueup, outcome: str) -> int:
     """Number of moves that reached this stage in this run."""
     return sum(row["outcome"] == outcome and row["kind"] == "move" for row in trueup.api("actions?limit=1000") or [])
 
 
-def test_in_observe_the_plan_is_told_and_nothing_is_done(trueup: Trueup, disks: LogDirsClient, small: str) -> None:
+def test_in_observe_the_plan_is_shown_and_nothing_is_executed(trueup: Trueup, disks: LogDirsClient, small: str) -> None:
     moves = [row["evidence"] for row in trueup.json("plan") if row["kind"] == "move"]
     assert (moves[0]["from"], moves[-1]["skew_after"] <= TARGET) == (small, True)
     assert (left(disks, small), disks.throttled([NODE])) == (PARTITIONS, {})
@@ -129,15 +129,15 @@ def test_in_approve_one_move_is_done_and_no_other(trueup: Trueup, disks: LogDirs
     trueup.set("logdirs.east.throttle_bytes_per_s", FAST)
     trueup.set("logdirs.east.mode", "approve")
     trueup.run("approve", waiting(trueup))
-    trueup.until("the move to arrive", lambda: left(disks, small) == PARTITIONS - 1 and told(trueup, "arrived"))
+    trueup.until("the move to arrive", lambda: left(disks, small) == PARTITIONS - 1 and counted(trueup, "arrived"))
     trueup.until("the throttle to go", lambda: not disks.throttled([NODE]))
-    assert (told(trueup, "arrived"), moving(disks)) == (1, 0)
+    assert (counted(trueup, "arrived"), moving(disks)) == (1, 0)
 
 
 def test_a_throttle_of_others_stays(trueup: Trueup, disks: LogDirsClient, small: str) -> None:
     disks.throttle(NODE, 77 * MB)
     trueup.run("approve", waiting(trueup))
-    trueup.until("the move to arrive", lambda: left(disks, small) == PARTITIONS - 2 and told(trueup, "arrived") == 2)
+    trueup.until("the move to arrive", lambda: left(disks, small) == PARTITIONS - 2 and counted(trueup, "arrived") == 2)
     assert disks.throttled([NODE]) == {NODE: 77 * MB}
     disks.throttle(NODE, None)
 
@@ -165,7 +165,7 @@ def test_a_move_that_the_killed_broker_forgot_is_ordered_again(
         for file in volumes.path(str(path)).glob("*-future/partition.metadata"):
             file.unlink()
     broker.up()
-    trueup.until("the move to be missed", lambda: told(trueup, "forgotten"))
+    trueup.until("the move to be missed", lambda: counted(trueup, "forgotten"))
     trueup.set("logdirs.east.throttle_bytes_per_s", FAST)
     trueup.until("the disks to be level", lambda: level(trueup, disks))
     assert len(homes(disks)) == PARTITIONS

@@ -191,8 +191,8 @@ def test_an_open_ledger_without_a_tail_member_is_left_to_its_writer(
     trueup: Trueup, content: Content, marked: str, truth: Truth, witness: Witness
 ) -> None:
     found = trueup.findings()[content.writing.ledger]
-    said = (found["verdict"], found["rule"], content.writing.ledger in witness.marks())
-    assert (said, truth.not_open({content.writing.ledger})) == (
+    result = (found["verdict"], found["rule"], content.writing.ledger in witness.marks())
+    assert (result, truth.not_open({content.writing.ledger})) == (
         ("blocked", "placement.open-waits-for-writer", False),
         set(),
     )
@@ -248,11 +248,11 @@ def test_a_mass_loss_is_held(
         request.getfixturevalue("held")
         overdue(trueup, cluster.bookie_id(3), TOGETHER_S + 1)
         rules = {row["rule"] for row in trueup.findings().values()}
-    said = trueup.run("status")
-    assert (dict(marked), rules, said.out.startswith("Held")) == ({}, {"placement.mass-loss-held"}, True), said
+    result = trueup.run("status")
+    assert (dict(marked), rules, result.out.startswith("Held")) == ({}, {"placement.mass-loss-held"}, True), result
 
 
-def test_a_hold_ends_when_an_operator_says_so(
+def test_an_operator_ends_a_hold(
     cluster: SandboxCluster, trueup: Trueup, content: Content, held: None, truth: Truth
 ) -> None:
     trueup.set("placement.release_hold", 1)
@@ -280,6 +280,6 @@ def test_when_it_ends_bookkeepers_auditor_takes_over(
     number = next(n for n in cluster.bookies if holding(truth, cluster.bookie_id(n)))
     cluster.kill(f"bookie{number}")
     name = cluster.bookie_id(number)
-    said = partial(left, cluster, witness, truth, name)
-    until(lambda: not holding(truth, name), LONG_S, "BookKeeper's own repair", said)
-    assert (code, auditor.startswith("autorecovery")) == (0, True), trueup.told()
+    remaining = partial(left, cluster, witness, truth, name)
+    until(lambda: not holding(truth, name), LONG_S, "BookKeeper's own repair", remaining)
+    assert (code, auditor.startswith("autorecovery")) == (0, True), trueup.diagnostics()

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.e2e.planted import MARK, secret, shown
-from tests.e2e.trueup import SETTINGS, Said, Trueup, Witness, command
+from tests.e2e.trueup import SETTINGS, CommandResult, Trueup, Witness, command
 from tests.integration.bookkeeper.tree import encoded
 from trueup.connectors.sandbox.cluster import SandboxCluster
 from trueup.connectors.sandbox.writer import LedgerWriter
@@ -69,7 +69,7 @@ class Approved(NamedTuple):
     """An approved and completed action. ``marked``: number of marks per ledger during the action."""
 
     row: dict[str, Any]
-    said: Said
+    result: CommandResult
     marked: dict[int, int]
 
 
@@ -78,15 +78,15 @@ def approved(trueup: Trueup, witness: Witness) -> Approved:
     trueup.set("placement.mode", "approve")
     row = trueup.json("plan")[0]
     with witness.counting() as marked:
-        said = trueup.run("approve", row["id"])
+        result = trueup.run("approve", row["id"])
         trueup.until("the approved ledger to be true", lambda: row["ledger"] not in trueup.findings())
-    return Approved(row, said, dict(marked))
+    return Approved(row, result, dict(marked))
 
 
 def test_drift_is_found_with_rule_copies_and_racks(trueup: Trueup, content: Content) -> None:
     rows = trueup.json("get", "findings", "--verdict", "drifted")
-    said = {(row["ledger"], row["rule"], row["copies"], row["racks"]) for row in rows}
-    assert said == {(ledger, "placement.too-few-racks", 2, 1) for ledger in content.narrow}
+    result = {(row["ledger"], row["rule"], row["copies"], row["racks"]) for row in rows}
+    assert result == {(ledger, "placement.too-few-racks", 2, 1) for ledger in content.narrow}
 
 
 def test_what_bookkeeper_cannot_repair_is_blocked(trueup: Trueup, content: Content) -> None:
@@ -105,8 +105,8 @@ def test_tables_show_ledgers_findings_and_bookies(trueup: Trueup, content: Conte
 
 def test_every_bookie_stands_in_its_rack(trueup: Trueup, cluster: SandboxCluster) -> None:
     rows = trueup.json("get", "bookies")
-    told = {row["bookie"]: (row["rack"], row["status"]) for row in rows}
-    assert told == {cluster.bookie_id(n): (cluster.rack_of(n), "writable") for n in cluster.bookies}
+    reported = {row["bookie"]: (row["rack"], row["status"]) for row in rows}
+    assert reported == {cluster.bookie_id(n): (cluster.rack_of(n), "writable") for n in cluster.bookies}
 
 
 def test_all_ledgers_are_listed_with_their_verdict(trueup: Trueup, content: Content) -> None:
@@ -128,9 +128,9 @@ def test_a_ledger_is_described_with_its_evidence(trueup: Trueup, content: Conten
     )
 
 
-def test_a_blocked_ledger_says_what_would_change_it(trueup: Trueup, content: Content) -> None:
-    said = trueup.run("describe", "ledger", str(content.blocked))
-    assert (said.code, "What would change the verdict" in said.out, "rack" in said.out) == (0, True, True)
+def test_a_blocked_ledger_shows_what_would_change_it(trueup: Trueup, content: Content) -> None:
+    result = trueup.run("describe", "ledger", str(content.blocked))
+    assert (result.code, "What would change the verdict" in result.out, "rack" in result.out) == (0, True, True)
 
 
 def test_the_plan_names_every_drifted_ledger(trueup: Trueup, content: Content) -> None:
@@ -145,13 +145,13 @@ def test_a_plan_with_changes_has_an_exit_code_of_its_own(trueup: Trueup) -> None
 
 
 def test_the_rule_of_a_finding_is_explained() -> None:
-    said = command("explain", "too-few-racks")
-    assert (said.code, said.out.startswith("placement.too-few-racks: drifted")) == (0, True)
+    result = command("explain", "too-few-racks")
+    assert (result.code, result.out.startswith("placement.too-few-racks: drifted")) == (0, True)
 
 
 def test_the_status_needs_attention_while_ledgers_drift(trueup: Trueup, content: Content) -> None:
-    said = trueup.run("status")
-    assert (said.code, f"{len(content.narrow)} ledgers drifted" in said.out) == (1, True), said
+    result = trueup.run("status")
+    assert (result.code, f"{len(content.narrow)} ledgers drifted" in result.out) == (1, True), result
 
 
 def test_observe_writes_nothing(trueup: Trueup, witness: Witness) -> None:
@@ -177,24 +177,24 @@ def test_beyond_observe_the_auditors_place_is_asked_for(trueup: Trueup, approvin
     assert [vote.partition("-")[0] for vote in votes][-1] == "trueup"
 
 
-def test_in_approve_the_status_says_that_an_auditor_which_came_first_is_not_bound(
+def test_in_approve_the_status_shows_that_an_auditor_which_came_first_is_not_bound(
     trueup: Trueup, approving: None
 ) -> None:
-    said = trueup.run("status")
-    assert (said.code, said.out.startswith("Needs attention"), said.out.count(UNBOUND)) == (1, True, 2), said
+    result = trueup.run("status")
+    assert (result.code, result.out.startswith("Needs attention"), result.out.count(UNBOUND)) == (1, True, 2), result
 
 
 def test_an_approval_repairs_that_ledger_alone(approved: Approved, content: Content, truth: Truth) -> None:
     ledger = approved.row["ledger"]
     left = {*content.narrow, content.blocked} - {ledger}
-    assert (approved.said.code, truth.on_one_rack(), approved.marked) == (0, left, {ledger: 1}), approved.said
+    assert (approved.result.code, truth.on_one_rack(), approved.marked) == (0, left, {ledger: 1}), approved.result
 
 
 def test_an_id_of_an_earlier_plan_is_refused(trueup: Trueup, approved: Approved) -> None:
     ledger = approved.row["ledger"]
     row = trueup.json("describe", "ledger", str(ledger))
-    said = trueup.run("approve", f"repair-{ledger}-v{row['version'] - 1}")
-    assert (said.code, "ids of the current plan" in said.err) == (5, True), said
+    result = trueup.run("approve", f"repair-{ledger}-v{row['version'] - 1}")
+    assert (result.code, "ids of the current plan" in result.err) == (5, True), result
 
 
 def test_metadata_that_cannot_be_read_is_unknown_and_stops_nothing_else(
@@ -203,18 +203,18 @@ def test_metadata_that_cannot_be_read_is_unknown_and_stops_nothing_else(
     path = witness.paths.ledger(UNREADABLE)
     witness.client.make(path, b"BookieMetadataFormatVersion\t1\n" + secret("ledger").encode())
     found = trueup.until("the finding", lambda: trueup.findings().get(UNREADABLE))
-    said = trueup.run("describe", "ledger", str(UNREADABLE))
+    result = trueup.run("describe", "ledger", str(UNREADABLE))
     before = trueup.wait("a status", lambda _: True)["counts"]["true"]
     writer.write(2, 2, 2, 1)
     trueup.wait("another ledger to be seen", lambda status: status["counts"]["true"] > before)
     assert (found["verdict"], found["rule"]) == ("unknown", "placement.unreadable")
-    assert path in said.out, said
-    assert "at byte" in said.out, said
+    assert path in result.out, result
+    assert "at byte" in result.out, result
 
 
 def test_no_secret_is_shown_anywhere(trueup: Trueup) -> None:
-    said = [trueup.run("describe", "ledger", str(UNREADABLE)), trueup.run("get", "findings")]
-    assert (shown(trueup), MARK.decode() in str(said)) == (
+    result = [trueup.run("describe", "ledger", str(UNREADABLE)), trueup.run("get", "findings")]
+    assert (shown(trueup), MARK.decode() in str(result)) == (
         {"arguments": [], "files": [], "api": [], "spark": []},
         False,
     )
@@ -226,7 +226,7 @@ def test_metadata_that_is_removed_leaves_the_findings(trueup: Trueup, witness: W
     assert trueup.run("describe", "ledger", str(UNREADABLE)).code == 5
 
 
-def test_a_bookie_that_nobody_ever_registered_is_lost_after_the_grace(
+def test_a_bookie_that_was_never_registered_is_lost_after_the_grace(
     trueup: Trueup, witness: Witness, cluster: SandboxCluster
 ) -> None:
     path, stranger = witness.paths.ledger(STRANGE), "127.0.0.99:3181"
@@ -235,13 +235,14 @@ def test_a_bookie_that_nobody_ever_registered_is_lost_after_the_grace(
     status = trueup.statuses()[stranger]
     witness.client.drop(path, -1)
     trueup.until("the finding to go", lambda: STRANGE not in trueup.findings())
-    told = trueup.wait("a status", lambda _: True)["ledgers"]
-    assert (status, told) == ("lost", len(trueup.json("get", "ledgers", "--all")))
+    reported = trueup.wait("a status", lambda _: True)["ledgers"]
+    assert (status, reported) == ("lost", len(trueup.json("get", "ledgers", "--all")))
 
 
 def test_a_value_out_of_bounds_is_refused_at_once(trueup: Trueup) -> None:
-    said = trueup.run("config", "set", "placement.hold_share", "2")
-    assert (said.code, "at most 1" in said.err, trueup.json("config", "get", "placement.hold_share")) == (2, True, 0.3)
+    result = trueup.run("config", "set", "placement.hold_share", "2")
+    value = trueup.json("config", "get", "placement.hold_share")
+    assert (result.code, "at most 1" in result.err, value) == (2, True, 0.3)
 
 
 @pytest.mark.parametrize(
@@ -259,7 +260,7 @@ def test_a_bad_config_record_is_reported_and_changes_nothing(trueup: Trueup, bod
     assert trueup.json("config", "get", "placement.max_marks") == 200
 
 
-def test_after_bad_records_a_good_one_is_heard_and_ends_the_complaint(trueup: Trueup) -> None:
+def test_after_bad_records_a_good_one_is_applied_and_clears_the_problem(trueup: Trueup) -> None:
     trueup.set("placement.max_marks", 50)
     status = trueup.wait("the new cap", lambda status: status["marks"]["cap"] == 50)
     assert status["problems"] == []
@@ -287,7 +288,7 @@ def test_repairs_are_counted_and_timed(trueup: Trueup, content: Content) -> None
     assert (code, written, safe >= len(content.narrow)) == (200, len(content.narrow), True), text
 
 
-def test_history_tells_the_steps_of_a_repair(trueup: Trueup, content: Content) -> None:
+def test_history_lists_the_steps_of_a_repair(trueup: Trueup, content: Content) -> None:
     events = [e["event"] for e in trueup.json("describe", "ledger", str(content.narrow[0]))["history"]]
     assert [events[0] in ("approved", "ordered"), events[-1]] == [True, "safe"]
 
@@ -317,7 +318,9 @@ def hanging_script(cluster: SandboxCluster) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("hanging_script")
-def test_a_rack_script_that_hangs_is_told_and_the_last_racks_hold(trueup: Trueup, writer: LedgerWriter) -> None:
+def test_a_hanging_rack_script_is_reported_and_the_last_racks_stay_in_force(
+    trueup: Trueup, writer: LedgerWriter
+) -> None:
     before = trueup.api("status")["counts"]["true"]
     trueup.until("the script to be missed", lambda: "a time-out after 5 s" in trueup.source("racks")["detail"])
     writer.write(2, 2, 2, ENTRIES)
@@ -330,13 +333,13 @@ def test_a_mass_loss_that_does_not_bind_the_auditor_is_in_the_headline_in_approv
 ) -> None:
     cluster.stop("/rack2")
     trueup.wait("the hold", lambda status: status["held"])
-    said = trueup.run("status")
+    result = trueup.run("status")
     cluster.start("/rack2")
     trueup.wait("its end", lambda status: not status["held"])
-    assert (said.out.splitlines()[0], said.out.count(UNBOUND)) == (
+    assert (result.out.splitlines()[0], result.out.count(UNBOUND)) == (
         "Held by Trueup; BookKeeper's Auditor is not bound",
         2,
-    ), said
+    ), result
 
 
 def test_autorecovery_daemons_that_are_gone_are_missed(trueup: Trueup, cluster: SandboxCluster) -> None:
@@ -349,4 +352,4 @@ def test_autorecovery_daemons_that_are_gone_are_missed(trueup: Trueup, cluster: 
 
 def test_sigterm_ends_it_in_order_and_gives_the_vote_back(trueup: Trueup, witness: Witness) -> None:
     code = trueup.end()
-    assert (code, {vote.partition("y")[0] for vote in witness.votes()}) == (0, {"autorecover"}), trueup.told()
+    assert (code, {vote.partition("y")[0] for vote in witness.votes()}) == (0, {"autorecover"}), trueup.diagnostics()

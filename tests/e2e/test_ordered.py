@@ -40,8 +40,8 @@ def test_what_is_ordered_is_gone_from_every_bookie(trueup: Trueup, writer: Ledge
     ledger, other = writer.write(3, 2, 2, 20), writer.write(3, 2, 2, 20)
     bookies = [row["bookie"] for row in trueup.api("bookies")]
     before = held(witness, ledger, bookies)
-    said = trueup.json("delete", "ledger", str(ledger), "--yes")
-    assert (said["stage"], len(before) > 0, held(witness, ledger, bookies), held(witness, other, bookies) != set()) == (
+    row = trueup.json("delete", "ledger", str(ledger), "--yes")
+    assert (row["stage"], len(before) > 0, held(witness, ledger, bookies), held(witness, other, bookies) != set()) == (
         "confirmed", True, set(), True,
     )  # fmt: skip
 
@@ -62,8 +62,8 @@ def test_a_killed_trueup_goes_on_with_an_order(
 
 def test_an_open_ledger_is_refused(trueup: Trueup, writer: LedgerWriter, witness: Witness) -> None:
     ledger = writer.create(3, 2, 2).ledger
-    said = trueup.run("delete", "ledger", str(ledger), "--yes")
-    assert (said.code, witness.client.look(witness.paths.ledger(ledger)) is not None) == (5, True)
+    result = trueup.run("delete", "ledger", str(ledger), "--yes")
+    assert (result.code, witness.client.look(witness.paths.ledger(ledger)) is not None) == (5, True)
 
 
 def test_a_restored_zookeeper_is_noticed_and_begun_anew_with(

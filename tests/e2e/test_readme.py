@@ -88,7 +88,7 @@ def test_the_demo_loses_nothing_with_trueup_and_something_without() -> None:
 
 
 @pytest.mark.release
-def test_a_cluster_dies_and_returns_and_every_record_stands_once() -> None:
+def test_every_record_exists_once_after_a_cluster_was_killed_and_returned() -> None:
     (command,) = section("Replicate Kafka")
     done = subprocess.run(
         command.split(), cwd=REPOSITORY, capture_output=True, text=True, timeout=1_100, stdin=subprocess.DEVNULL
@@ -97,16 +97,16 @@ def test_a_cluster_dies_and_returns_and_every_record_stands_once() -> None:
 
 
 def test_the_steps_by_hand_find_and_repair_what_is_wrong(shell: Shell, tmp_path: Path) -> None:
-    said = {}
+    result = {}
     for command in section("Try it by hand"):
         done = shell.run(command)
         check(done, command, tmp_path)
-        said[command] = done.stdout
-    first, last = said["trueup status --wait 120 --ready"], said["trueup status --wait 120"]
+        result[command] = done.stdout
+    first, last = result["trueup status --wait 120 --ready"], result["trueup status --wait 120"]
     # The first status reports all six findings and that BookKeeper's Auditor is not bound.
     assert ("6 ledgers drifted" in first, "neither hold nor approve binds it" in first) == (True, True), first
     assert (last.startswith("Healthy: 6 ledgers true"), "Trueup holds the vote" in last) == (True, True), last
-    assert "safe" in said["trueup get actions"]
+    assert "safe" in result["trueup get actions"]
 
 
 def test_a_cluster_of_ones_own_is_checked_and_watched(shell: Shell, tmp_path: Path) -> None:

@@ -115,21 +115,23 @@ def test_ledgers_go_whose_copies_are_whole_and_others_are_blocked_until_theirs_a
         assert messages.read(topic(name)) == (tuple(range(COUNT)), 0)
 
 
-def test_objects_that_nobody_points_to_are_told_and_go_after_a_persons_yes_alone(
+def test_unreferenced_objects_are_reported_and_deleted_only_after_approval(
     trueup: Trueup, cluster: SandboxPulsar, messages: Messages, lost: dict[str, list[int]], client: Any
 ) -> None:
     key = key_of(client, lost["small"][0])
-    before, strange = {one for one in keys(client) if not one.startswith(STRANGE)}, f"{STRANGE}{key[36:]}"
+    before, unreferenced = {one for one in keys(client) if not one.startswith(STRANGE)}, f"{STRANGE}{key[36:]}"
     size = sum(client.head_object(Bucket=BUCKET, Key=key + end)["ContentLength"] for end in ENDS)
     trueup.set("deletion.mode", "observe")  # the next mode change acts on both objects
     for end in ENDS:
         source = {"Bucket": BUCKET, "Key": key + end}
-        client.copy_object(Bucket=BUCKET, Key=strange + end, CopySource=source)
-    told = trueup.until("both of them to be told", lambda: replaced(trueup, size))
-    assert [(row["ledger"], row["owner"], row["bytes"]) for row in told] == [(lost["small"][0], owner("small"), size)]
+        client.copy_object(Bucket=BUCKET, Key=unreferenced + end, CopySource=source)
+    reported = trueup.until("both of them to be told", lambda: replaced(trueup, size))
+    assert [(row["ledger"], row["owner"], row["bytes"]) for row in reported] == [
+        (lost["small"][0], owner("small"), size)
+    ]
     trueup.set("deletion.mode", "enforce")
     rows = trueup.until("them to wait", lambda: waiting_objects(trueup))
-    assert keys(client) == before | {strange + end for end in ENDS}
+    assert keys(client) == before | {unreferenced + end for end in ENDS}
     assert trueup.run("approve", rows[0]["id"]).code == 0
     trueup.until("them to be gone", lambda: keys(client) == before)
     assert messages.read(topic("small")) == (tuple(range(COUNT)), 0)
@@ -144,8 +146,10 @@ def test_no_secret_is_shown_or_written(trueup: Trueup) -> None:
 
 def replaced(trueup: Trueup, size: int) -> list[Any]:
     """All replaced objects, once their total size is ``size``."""
-    told = [row for row in trueup.json("get", "ledgers", "--unreferenced") if row["rule"] == "deletion.copy-replaced"]
-    return told if sum(row["bytes"] for row in told) == size else []
+    reported = [
+        row for row in trueup.json("get", "ledgers", "--unreferenced") if row["rule"] == "deletion.copy-replaced"
+    ]
+    return reported if sum(row["bytes"] for row in reported) == size else []
 
 
 def waiting_objects(trueup: Trueup) -> list[Any]:

@@ -35,7 +35,7 @@ TRUEUP = [sys.executable, "-m", "trueup.streams.cli.main"]
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class CommandResult:
     """The result of one command."""
 
     code: int
@@ -43,10 +43,10 @@ class Said:
     err: str
 
 
-def command(*words: str) -> Said:
+def command(*words: str) -> CommandResult:
     """Run `trueup` with these arguments."""
     done = subprocess.run([*TRUEUP, *words], capture_output=True, text=True, timeout=WAIT_S, check=False)
-    return Said(done.returncode, done.stdout, done.stderr)
+    return CommandResult(done.returncode, done.stdout, done.stderr)
 
 
 class Trueup:
@@ -98,7 +98,7 @@ class Trueup:
         """Send SIGTERM and return the exit code."""
         self._wanted = False
         self.process.terminate()
-        until(lambda: not self.process.alive, limit_s, "the application to end", self.told)
+        until(lambda: not self.process.alive, limit_s, "the application to end", self.diagnostics)
         return self.process.exit_code
 
     def get(self, path: str) -> tuple[int, str]:
@@ -124,20 +124,20 @@ class Trueup:
         found: dict[str, Any] | None = json.loads(text) if code == 200 else None
         return found
 
-    def run(self, *words: str) -> Said:
+    def run(self, *words: str) -> CommandResult:
         """Run a command against the application."""
         return command(*words, "--api", self.url)
 
     def json(self, *words: str) -> Any:
         """The output of a command with -o json."""
-        said = self.run(*words, "-o", "json")
-        assert said.out, f"trueup {' '.join(words)}: exit code {said.code}, {said.err}"
-        return json.loads(said.out)
+        result = self.run(*words, "-o", "json")
+        assert result.out, f"trueup {' '.join(words)}: exit code {result.code}, {result.err}"
+        return json.loads(result.out)
 
     def set(self, key: str, value: object) -> None:
         """Run trueup config set."""
-        said = self.run("config", "set", key, str(value))
-        assert said.code == 0, said
+        result = self.run("config", "set", key, str(value))
+        assert result.code == 0, result
 
     def wait(self, what: str, condition: Callable[[dict[str, Any]], object], limit_s: float = WAIT_S) -> Any:
         """Wait until the condition holds for the status, and return that status."""
@@ -153,10 +153,10 @@ class Trueup:
 
         def look() -> Any:
             ended = self._wanted and not self.process.alive
-            assert not ended, f"Trueup ended with {self.process.exit_code} before: {what}\n{self.told()}"
+            assert not ended, f"Trueup ended with {self.process.exit_code} before: {what}\n{self.diagnostics()}"
             return condition()
 
-        return until(look, limit_s, what, self.told)
+        return until(look, limit_s, what, self.diagnostics)
 
     @contextmanager
     def sampled(self, path: str) -> Iterator[list[tuple[float, Any]]]:
@@ -221,7 +221,7 @@ class Trueup:
         daemons = [process for process in self.processes() if "pyspark.daemon" in " ".join(words(process))]
         return [child for child in daemons if child.ppid() in {daemon.pid for daemon in daemons}]
 
-    def told(self) -> str:
+    def diagnostics(self) -> str:
         """Diagnostics for a failed test: status, findings, and the end of the log."""
         status, findings = self.get("api/status")[1], self.get("api/findings?limit=5")[1]
         plan = self.get("api/plan")[1][:2000]
@@ -242,11 +242,11 @@ def source_of(status: Mapping[str, Any], name: str) -> dict[str, Any]:
     return found
 
 
-def until(condition: Callable[[], Any], limit_s: float, what: str, told: Callable[[], str]) -> Any:
-    """Wait until the condition is true, and return its value. Fails with the text of ``told``."""
+def until(condition: Callable[[], Any], limit_s: float, what: str, diagnostics: Callable[[], str]) -> Any:
+    """Wait until the condition is true, and return its value. Fails with the text of ``diagnostics``."""
     deadline = time.monotonic() + limit_s
     while not (found := condition()):
-        assert time.monotonic() < deadline, f"not so after {limit_s:g} s: {what}\n{told()}"
+        assert time.monotonic() < deadline, f"not so after {limit_s:g} s: {what}\n{diagnostics()}"
         time.sleep(LOOK_S)
     return found
 
@@ -278,13 +278,13 @@ class Witness:
         """Counts the marks of each ledger, with a recursive watch in a separate session."""
         created: Counter[int] = Counter()
 
-        def heard(events: Events) -> None:
+        def on_events(events: Events) -> None:
             for _, kind, path in events:
                 what, ledger = self.paths.classify(path)
                 if kind == NodeEvent.CREATED and what is ZnodeKind.MARK and path.startswith(self.paths.marks):
                     created[ledger] += 1
 
-        watcher = ZooKeeperClient(self._address, timeout=30.0, sink=heard).open()
+        watcher = ZooKeeperClient(self._address, timeout=30.0, sink=on_events).open()
         watcher.add_watch(self.paths.replication)
         try:
             yield created

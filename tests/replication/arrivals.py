@@ -44,7 +44,7 @@ class Arrivals:
 
     def silent_since(self, since_s: float) -> list[Way]:
         """Ways without a record written at or after this time, in seconds since the epoch."""
-        return sorted(way for way, newest in self._newest.items() if newest < since_s)
+        return sorted(direction for direction, newest in self._newest.items() if newest < since_s)
 
     def wait_all(self, limit_s: float, what: str) -> None:
         """Wait until every way has a record written after the call. Raises `Retry`."""
@@ -57,9 +57,9 @@ class Arrivals:
             "isolation.level": "read_uncommitted",
         })  # fmt: skip
         consumer.assign([TopicPartition(site.topic, number, OFFSET_END) for number in range(site.partitions)])
-        own, way = f"{site.name}|".encode(), Way(site.topic, site.name)
+        own, direction = f"{site.name}|".encode(), Way(site.topic, site.name)
         while not self._stop.is_set():
-            self._newest[way] = max(self._newest[way], *_written(consumer, own), 0.0)
+            self._newest[direction] = max(self._newest[direction], *_written(consumer, own), 0.0)
         consumer.close()
 
 

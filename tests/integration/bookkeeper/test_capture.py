@@ -54,7 +54,7 @@ class Setting(Watched):
 
     def settled(self) -> None:
         """Wait until the journal's content equals ZooKeeper's."""
-        wait_until(lambda: self.journal.standing() == self.tree.actual(), WAIT_S, "the journal to be complete")
+        wait_until(lambda: self.journal.snapshot() == self.tree.actual(), WAIT_S, "the journal to be complete")
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def expire(setting: Setting, capture: BookKeeperCapture) -> None:
 def test_at_first_everything_is_published(setting: Setting) -> None:
     setting.tree.ledgers([*range(6_000), 2**31 - 1, 2**40])
     setting.capture()
-    assert setting.journal.standing() == setting.tree.actual()
+    assert setting.journal.snapshot() == setting.tree.actual()
 
 
 def test_no_password_is_published(setting: Setting) -> None:
@@ -95,8 +95,8 @@ def test_a_start_publishes_only_what_the_journal_does_not_hold(setting: Setting)
     held |= {4: 1, 900: 1}
     ids = np.array(sorted(held))
     setting.capture(Known(ids, np.array([held[i] for i in ids.tolist()])))
-    told = {ledger: record["state"] for ledger, record in setting.journal.ledgers.items()}
-    assert told == {3: LedgerState.CLOSED, 4: LedgerState.CLOSED, 900: LedgerState.GONE}
+    reported = {ledger: record["state"] for ledger, record in setting.journal.ledgers.items()}
+    assert reported == {3: LedgerState.CLOSED, 4: LedgerState.CLOSED, 900: LedgerState.GONE}
 
 
 def test_creations_writes_and_deletions_are_followed(setting: Setting) -> None:
@@ -174,7 +174,7 @@ def test_a_connection_lost_while_getting_in_step_loses_nothing(setting: Setting)
     assert setting.journal.ledgers[5]["fragments"][0]["bookies"] == ["c:1", "d:1"]
 
 
-def test_whatever_is_lost_the_journal_comes_to_tell_the_truth(setting: Setting) -> None:
+def test_after_any_loss_the_journal_converges_to_the_metadata(setting: Setting) -> None:
     chance = random.Random(20261121)
     setting.tree.ledgers(range(400))
     capture = setting.capture()
@@ -223,7 +223,7 @@ def test_damaged_metadata_is_named_and_holds_nothing_up(setting: Setting) -> Non
 
 
 @pytest.mark.parametrize("early", [True, False])
-def test_ids_beyond_64_bits_are_told_and_hold_nothing_up(setting: Setting, early: bool) -> None:
+def test_ids_beyond_64_bits_are_reported_and_block_nothing(setting: Setting, early: bool) -> None:
     tree, root = setting.tree, setting.tree.paths.root
     paths = (f"{root}/999/9999/9999/9999/L9999", f"{tree.paths.locks}/urL9999999999999999999")
     capture = None if early else setting.capture()
@@ -294,7 +294,7 @@ def test_a_mark_and_its_lock_are_one_record(setting: Setting) -> None:
         wait_until(lambda expected=expected: mark_of(setting, 6) == expected, WAIT_S, f"the mark to be {expected}")
 
 
-def test_marks_that_went_while_nobody_looked_are_taken_back(setting: Setting) -> None:
+def test_marks_deleted_without_a_session_are_retracted(setting: Setting) -> None:
     tree = setting.tree
     tree.mark(1, "a:1")
     tree.lock(3, "w")
@@ -304,7 +304,7 @@ def test_marks_that_went_while_nobody_looked_are_taken_back(setting: Setting) ->
     wait_until(lambda: {i: mark_of(setting, i) for i in setting.journal.marks} == expected, WAIT_S, "all marks")
 
 
-def test_bookies_are_told_whenever_they_change(setting: Setting) -> None:
+def test_bookies_are_reported_when_they_change(setting: Setting) -> None:
     tree, paths = setting.tree, setting.tree.paths
     tree.make(f"{paths.cookies}/10.0.0.1:3181")
     tree.make(f"{paths.available}/10.0.0.1:3181")

@@ -66,7 +66,7 @@ def test_a_ledger_that_never_was_is_gone_everywhere(ask: Ask, all_bookies: list[
     assert ask({NEVER_WRITTEN: all_bookies}) == {NEVER_WRITTEN: every(all_bookies, GONE)}
 
 
-def test_thousands_are_told_apart(writer: LedgerWriter, ask: Ask, all_bookies: list[str]) -> None:
+def test_thousands_are_distinguished(writer: LedgerWriter, ask: Ask, all_bookies: list[str]) -> None:
     held = [writer.write(3, 3, 2, 1) for _ in range(5)]
     asked = dict.fromkeys([*held, *range(NEVER_WRITTEN, NEVER_WRITTEN + 5000)], all_bookies)
     found = ask(asked)

@@ -152,7 +152,7 @@ def test_an_open_ledger_is_read_up_to_what_is_confirmed(writer: LedgerWriter, si
     writer.close(handle)
 
 
-def test_a_note_of_the_writer_tells_of_the_last_entry_too(cluster: SandboxCluster, site: Site) -> None:
+def test_a_note_of_the_writer_covers_the_last_entry(cluster: SandboxCluster, site: Site) -> None:
     with LedgerWriter(cluster, name="noting", settings={"explicitLacInterval": "100"}) as noting:
         handle = noting.create(2, 2, 2)
         noting.add(handle, 30)
@@ -168,7 +168,7 @@ def test_an_open_ledger_without_entries(writer: LedgerWriter, site: Site) -> Non
 
 @pytest.mark.parametrize(("ensemble", "quorum"), [(2, 2), (3, 2)])
 @pytest.mark.parametrize("entry", [0, 7, 19])
-def test_a_damaged_copy_is_told_and_another_one_serves(
+def test_a_damaged_copy_is_reported_and_another_is_read(
     writer: LedgerWriter, site: Site, relay: Callable[[str], Proxy], ensemble: int, quorum: int, entry: int
 ) -> None:
     ledger = writer.write(ensemble, quorum, quorum, 20)
@@ -201,20 +201,20 @@ def test_bookies_that_hang_up_are_read_around(
 
 
 @pytest.mark.parametrize(("ensemble", "quorum"), [(2, 2), (3, 2)])
-def test_a_bookie_that_dies_in_the_middle_is_replaced_by_another(
+def test_a_bookie_killed_during_a_read_is_replaced_by_another(
     writer: LedgerWriter, site: Site, relay: Callable[[str], Proxy], ensemble: int, quorum: int
 ) -> None:
     ledger = writer.write(ensemble, quorum, quorum, 2_000)
     first = site.record(ledger)["fragments"][0]["bookies"][ledger % ensemble]
-    proxy, said = relay(first), []
+    proxy, result = relay(first), []
 
-    def mortal(way: str, data: bytes) -> bytes:
-        said.append(len(data) if way == "said" else 0)
-        return data if sum(said) < 100_000 else b""
+    def mortal(direction: str, data: bytes) -> bytes:
+        result.append(len(data) if direction == "said" else 0)
+        return data if sum(result) < 100_000 else b""
 
     proxy.change = mortal
     assert (site.read(ledger), site.damages) == (written(ledger, 0, 1_999), [])
-    assert sum(said) >= 100_000
+    assert sum(result) >= 100_000
 
 
 @pytest.mark.parametrize(("ensemble", "quorum"), [(2, 2), (3, 2)])
@@ -234,8 +234,8 @@ def test_a_bookie_that_does_not_know_batches_is_read_from_all_the_same(
     ledger = writer.write(2, 2, 2, ENTRIES)
     asked: list[int] = []
 
-    def older(way: str, data: bytes) -> bytes:
-        if way == "said" or not data:
+    def older(direction: str, data: bytes) -> bytes:
+        if direction == "said" or not data:
             return data
         asked.append(data[5])
         return b"" if asked[-1] == 7 else data
@@ -246,7 +246,7 @@ def test_a_bookie_that_does_not_know_batches_is_read_from_all_the_same(
     assert (asked[:2], site.damages) == ([7, 2], [])
 
 
-def test_a_bookie_that_lost_the_ledger_is_told_and_another_one_serves(
+def test_a_bookie_that_lost_the_ledger_is_reported_and_another_is_read(
     cluster: SandboxCluster, writer: LedgerWriter, site: Site
 ) -> None:
     ledger = writer.write(2, 2, 2, 20)
@@ -258,7 +258,7 @@ def test_a_bookie_that_lost_the_ledger_is_told_and_another_one_serves(
     assert [(damage.entry, damage.bookie) for damage in site.damages] == [(0, first)]
 
 
-def test_entries_that_a_bookie_lost_are_told_and_others_serve(writer: LedgerWriter, site: Site) -> None:
+def test_entries_that_a_bookie_lost_are_reported_and_read_from_others(writer: LedgerWriter, site: Site) -> None:
     ledger = writer.write(3, 2, 2, 20)
     members = site.record(ledger)["fragments"][0]["bookies"]
     site.moved[members[0]] = site.addresses(members[2])

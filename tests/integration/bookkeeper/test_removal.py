@@ -18,7 +18,7 @@ def order(tree: Tree, ledger: int) -> RemovalOrder:
     return RemovalOrder(ledger, found[0]["version"], found[0]["ctime_ms"])
 
 
-def told(tree: Tree, *orders: RemovalOrder) -> list[str]:
+def outcomes(tree: Tree, *orders: RemovalOrder) -> list[str]:
     return [each.result for each in remove(tree.client, tree.paths, orders, 0)]
 
 
@@ -28,7 +28,7 @@ def there(tree: Tree, ledger: int) -> bool:
 
 def test_what_is_ordered_is_gone_and_nothing_else(tree: Tree) -> None:
     tree.ledgers([1, 2, 2**40])
-    assert (told(tree, order(tree, 1), order(tree, 2**40)), there(tree, 1), there(tree, 2)) == (
+    assert (outcomes(tree, order(tree, 1), order(tree, 2**40)), there(tree, 1), there(tree, 2)) == (
         ["deleted"] * 2, False, True,
     )  # fmt: skip
 
@@ -37,35 +37,35 @@ def test_what_was_written_since_stays(tree: Tree) -> None:
     tree.ledgers([1])
     before = order(tree, 1)
     tree.ledger(1, "c:1", "d:1")
-    assert (told(tree, before), there(tree, 1)) == (["refused"], True)
+    assert (outcomes(tree, before), there(tree, 1)) == (["refused"], True)
 
 
 def test_what_was_made_anew_stays(tree: Tree) -> None:
     tree.ledgers([1])
     before = order(tree, 1)
-    assert (told(tree, before._replace(ctime_ms=before.ctime_ms + 1)), there(tree, 1)) == (["refused"], True)
+    assert (outcomes(tree, before._replace(ctime_ms=before.ctime_ms + 1)), there(tree, 1)) == (["refused"], True)
 
 
 @pytest.mark.parametrize("state", [LedgerState.OPEN, LedgerState.IN_RECOVERY])
 def test_what_is_not_closed_stays(tree: Tree, state: LedgerState) -> None:
     tree.ledger(1, state=state)
-    assert (told(tree, order(tree, 1)), there(tree, 1)) == (["refused"], True)
+    assert (outcomes(tree, order(tree, 1)), there(tree, 1)) == (["refused"], True)
 
 
 def test_what_cannot_be_read_stays(tree: Tree) -> None:
     tree.make(tree.paths.ledger(1), b"no metadata")
-    assert (told(tree, order(tree, 1)), there(tree, 1)) == (["refused"], True)
+    assert (outcomes(tree, order(tree, 1)), there(tree, 1)) == (["refused"], True)
 
 
-def test_what_is_gone_is_told_and_keeps_no_other_from_going(tree: Tree) -> None:
+def test_a_missing_ledger_is_reported_and_blocks_no_other_deletion(tree: Tree) -> None:
     tree.ledgers([1, 2])
     orders = [order(tree, 1), order(tree, 2)]
     tree.delete(1)
-    assert told(tree, *orders) == ["gone", "deleted"]
+    assert outcomes(tree, *orders) == ["gone", "deleted"]
 
 
 def test_without_permission_it_stays(tree: Tree) -> None:
     tree.ledgers([1])
     parent, rights = tree.paths.ledger(1).rpartition("/")[0], Permissions.ALL & ~Permissions.DELETE
     tree.client.set_acls(parent, [ACL(rights, ANYONE_ID_UNSAFE)])
-    assert (told(tree, order(tree, 1)), there(tree, 1)) == (["refused"], True)
+    assert (outcomes(tree, order(tree, 1)), there(tree, 1)) == (["refused"], True)

@@ -28,14 +28,14 @@ class Polls:
     client: ZooKeeperClient
     paths: BookKeeperPaths
     votes: list[Vote] = field(default_factory=list)
-    told: list[AuditorOrders] = field(default_factory=list)
+    orders_received: list[AuditorOrders] = field(default_factory=list)
 
     def vote(self, name: str, delay_s: int = 0) -> Vote:
         def connect() -> ZooKeeperClient:
             acl = [make_digest_acl("u", "p", all=True)]
             return ZooKeeperClient(self.server, timeout=30.0, auth_data=[("digest", "u:p")], default_acl=acl)
 
-        self.votes.append(Vote(connect, self.paths.root, name, self.told.append, delay_s))
+        self.votes.append(Vote(connect, self.paths.root, name, self.orders_received.append, delay_s))
         self.votes[-1].start(run)
         wait_until(lambda: self.votes[-1].holder().role is not Role.WAITING, WAIT_S, "the vote to be cast")
         return self.votes[-1]
@@ -68,7 +68,7 @@ def test_the_only_vote_is_the_lowest(polls: Polls) -> None:
     assert (vote.holder(), mark_codec.holder(shown[0])) == (Holder(Role.OURS, "trueup-a"), "trueup-a")
 
 
-def test_a_later_vote_waits_and_says_for_whom(polls: Polls) -> None:
+def test_a_later_vote_waits_and_names_the_holder(polls: Polls) -> None:
     first, second = polls.vote("trueup-a"), polls.vote("trueup-b")
     waiting = second.holder()
     first.close()
@@ -105,7 +105,7 @@ def test_the_delay_is_created_open_to_all(polls: Polls) -> None:
     polls.vote("trueup-a", delay_s=30)
     found = polls.client.look(polls.paths.delay)
     assert found is not None
-    assert (found[0], polls.client.get_acls(polls.paths.delay)[0], polls.told) == (
+    assert (found[0], polls.client.get_acls(polls.paths.delay)[0], polls.orders_received) == (
         b"30", OPEN_ACL_UNSAFE, [AuditorOrders(30, False, False)],
     )  # fmt: skip
 
@@ -114,7 +114,7 @@ def test_a_delay_that_is_set_stays(polls: Polls) -> None:
     polls.client.make(polls.paths.replication)
     polls.client.make(polls.paths.delay, b"7")
     polls.vote("trueup-a", delay_s=30)
-    assert polls.told == [AuditorOrders(7, False, False)]
+    assert polls.orders_received == [AuditorOrders(7, False, False)]
 
 
 @pytest.mark.parametrize(
@@ -128,21 +128,21 @@ def test_a_delay_that_is_set_stays(polls: Polls) -> None:
 def test_writing_the_same_delay_or_none_asks_for_an_audit(polls: Polls, written: bytes, order: AuditorOrders) -> None:
     polls.vote("trueup-a", delay_s=30)
     polls.client.put(polls.paths.delay, written, -1)
-    wait_until(lambda: len(polls.told) == 2, WAIT_S, "the order")
-    assert polls.told[1] == order
+    wait_until(lambda: len(polls.orders_received) == 2, WAIT_S, "the order")
+    assert polls.orders_received[1] == order
 
 
 @pytest.mark.parametrize("written", [b"9" * 4_300, b"9" * 11, b"-1", b"soon", b""])
-def test_a_delay_that_is_no_number_of_seconds_is_told_and_other_orders_are_obeyed(polls: Polls, written: bytes) -> None:
+def test_an_invalid_delay_is_reported_and_other_orders_are_applied(polls: Polls, written: bytes) -> None:
     vote = polls.vote("trueup-a", delay_s=30)
     polls.client.put(polls.paths.delay, written, -1)
     polls.client.make(polls.paths.disable)
-    wait_until(lambda: polls.told[-1].disabled, WAIT_S, "the switch")
+    wait_until(lambda: polls.orders_received[-1].disabled, WAIT_S, "the switch")
     (problem,) = vote.problems()
-    assert (polls.told[-1].delay_s, polls.paths.delay in problem, len(problem) < 300) == (30, True, True)
+    assert (polls.orders_received[-1].delay_s, polls.paths.delay in problem, len(problem) < 300) == (30, True, True)
 
 
-def test_a_vote_without_a_number_is_told_and_passed_over(polls: Polls) -> None:
+def test_a_vote_without_a_number_is_reported_and_skipped(polls: Polls) -> None:
     polls.client.make(polls.paths.replication)
     polls.client.make(polls.paths.election)
     polls.client.make(f"{polls.paths.election}/V_{'9' * 4_301}", mark_codec.vote("other"))
@@ -154,8 +154,8 @@ def test_an_audit_is_asked_for_once(polls: Polls) -> None:
     polls.vote("trueup-a", delay_s=30)
     polls.client.put(polls.paths.delay, b"30", -1)
     polls.client.make(polls.paths.disable)
-    wait_until(lambda: polls.told[-1].disabled, WAIT_S, "the switch")
-    assert sum(orders.audit for orders in polls.told) == 1
+    wait_until(lambda: polls.orders_received[-1].disabled, WAIT_S, "the switch")
+    assert sum(orders.audit for orders in polls.orders_received) == 1
 
 
 def test_a_deleted_delay_is_created_again(polls: Polls) -> None:

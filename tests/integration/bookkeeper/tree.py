@@ -105,7 +105,7 @@ class MemoryJournal:
     def seen(self, sightings: list[Sighting]) -> None:
         self.bookies.append(sightings)
 
-    def standing(self) -> dict[int, tuple[int, int]]:
+    def snapshot(self) -> dict[int, tuple[int, int]]:
         """mzxid and state of every ledger that is not gone."""
         known = dict(self.ledgers)
         return {i: (r["mzxid"], r["state"]) for i, r in known.items() if r["state"] != LedgerState.GONE}

@@ -26,7 +26,7 @@ def brokers(new_root: Callable[[], Path]) -> Iterator[tuple[Kafka, Kafka]]:
         yield east, west
 
 
-def said(east: str, west: str, **links: object) -> list[Check]:
+def checks(east: str, west: str, **links: object) -> list[Check]:
     kafka = {"east": {"bootstrap": east, "bit": 0}, "west": {"bootstrap": west, "bit": 1}}
     return list(all_of(parse({"kafka": kafka, "links": links})))
 
@@ -36,7 +36,7 @@ def link(**keys: object) -> dict[str, object]:
 
 
 def test_a_link_between_two_clusters_that_answer_is_well(brokers: tuple[Kafka, Kafka]) -> None:
-    found = said(*(broker.bootstrap for broker in brokers), l=link())
+    found = checks(*(broker.bootstrap for broker in brokers), l=link())
     assert [(check.name, check.status) for check in found] == [
         ("kafka.east", "ok"), ("kafka.west", "ok"), ("links.l", "ok"),
     ]  # fmt: skip
@@ -44,24 +44,24 @@ def test_a_link_between_two_clusters_that_answer_is_well(brokers: tuple[Kafka, K
 
 def test_two_names_of_one_cluster_are_found_out(brokers: tuple[Kafka, Kafka]) -> None:
     east = brokers[0].bootstrap
-    *_, check = said(east, east.replace("127.0.0.1", "localhost"), l=link())
+    *_, check = checks(east, east.replace("127.0.0.1", "localhost"), l=link())
     assert (check.status, "east and west are one cluster" in check.found) == ("fail", True)
 
 
 def test_a_cluster_that_does_not_answer_fails(brokers: tuple[Kafka, Kafka]) -> None:
-    found = said(brokers[0].bootstrap, f"127.0.0.1:{free_port()}", l=link())
+    found = checks(brokers[0].bootstrap, f"127.0.0.1:{free_port()}", l=link())
     assert [(check.name, check.status) for check in found] == [("kafka.east", "ok"), ("kafka.west", "fail")]
 
 
 def test_a_link_without_topics_is_warned_of(brokers: tuple[Kafka, Kafka]) -> None:
-    *_, check = said(*(broker.bootstrap for broker in brokers), l=link(topics=["/nothing.*/"]))
+    *_, check = checks(*(broker.bootstrap for broker in brokers), l=link(topics=["/nothing.*/"]))
     assert (check.status, check.found) == ("warn", "0 topics to copy, 0 to create at the target, mode observe")
 
 
-def test_expressions_that_choose_one_topic_twice_are_told_by_the_topics_there_are(
+def test_expressions_that_match_one_topic_twice_are_found_by_the_existing_topics(
     brokers: tuple[Kafka, Kafka],
 ) -> None:
-    *_, check = said(
+    *_, check = checks(
         *(broker.bootstrap for broker in brokers), a=link(topics=["/pay.*/"]), b=link(topics=["/.*[.]in/"])
     )
     assert check.found == (

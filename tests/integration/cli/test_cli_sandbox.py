@@ -49,8 +49,8 @@ def test_the_table_names_racks_and_addresses(root: Path, ask: Ask, capsys: pytes
 
 def test_its_configuration_fits(root: Path, ask: Ask) -> None:
     settings = load(root / "trueup.yaml", {}, {})
-    said = ask("status")
-    assert (settings.cluster.zookeeper, settings.racks.script) == (said["zookeeper"], said["rack_script"])
+    result = ask("status")
+    assert (settings.cluster.zookeeper, settings.racks.script) == (result["zookeeper"], result["rack_script"])
 
 
 def test_doctor_finds_nothing_wrong_with_it(root: Path, ask: Ask) -> None:

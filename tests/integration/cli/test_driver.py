@@ -24,18 +24,18 @@ WAIT_S, CLOSE_S = 180.0, 3.0
 
 
 @pytest.fixture(scope="module")
-def heard() -> list[str]:
+def reported() -> list[str]:
     return []
 
 
 @pytest.fixture(scope="module")
-def driver(new_root: Callable[[], Path], heard: list[str]) -> Iterator[Driver]:
+def driver(new_root: Callable[[], Path], reported: list[str]) -> Iterator[Driver]:
     root, before = new_root(), dict(os.environ)
     settings = parse({
         "kafka": {"east": {"bootstrap": "none:1", "bit": 0}}, "logdirs": {"east": {}},
         "spark": {"memory": "512m", "master": "local[1]"},
     })  # fmt: skip
-    listener = Listener(lambda progress: heard.append(progress["name"]))
+    listener = Listener(lambda progress: reported.append(progress["name"]))
     made = Driver(lambda: session(settings, root), listener)
     made.begin()
     yield made
@@ -58,7 +58,7 @@ def stopped(_: "Popen[bytes]") -> None:
 
 @pytest.mark.parametrize(("end", "reason"), [(killed, "signal SIGKILL"), (stopped, "its context was stopped")])
 def test_another_session_takes_the_place_of_one_that_ended(
-    driver: Driver, heard: list[str], tmp_path: Path, end: Callable[["Popen[bytes]"], None], reason: str
+    driver: Driver, reported: list[str], tmp_path: Path, end: Callable[["Popen[bytes]"], None], reason: str
 ) -> None:
     process = _process()
     assert process is not None
@@ -67,10 +67,10 @@ def test_another_session_takes_the_place_of_one_that_ended(
     wait_until(driver.ended, WAIT_S, "the end to be noticed")
     found = driver.ended()
     driver.begin()
-    heard.clear()
+    reported.clear()
     taken: list[int] = []
     query = periodic(driver.session, "clock", "0 seconds", lambda _, batch: taken.append(batch), f"file://{tmp_path}")
-    wait_until(lambda: taken and "clock" in heard, WAIT_S, "a batch, and its report")
+    wait_until(lambda: taken and "clock" in reported, WAIT_S, "a batch, and its report")
     drain(query)
     assert (reason in found, driver.ended()) == (True, "")
 
@@ -87,7 +87,7 @@ def test_the_end_of_the_session_leaves_exceptions_of_other_jvms_readable(
         other.close()
 
 
-def test_settings_that_spark_refuses_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_that_spark_refuses_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", "python3")  # a session sets this for the whole process
     settings = parse({
         "kafka": {"east": {"bootstrap": "none:1", "bit": 0}}, "logdirs": {"east": {}},

@@ -50,10 +50,10 @@ class Owners:
         message = messages.ManagedLedger(ledgerInfo=[{"ledgerId": ledger} for ledger in ledgers])
         for info in message.ledgerInfo:
             if info.ledgerId in copies:
-                said = info.offloadContext
-                said.uidMsb, said.uidLsb = 0x0123456789ABCDEF, 0x0123456789ABCDEF
-                said.complete, said.bookkeeperDeleted = copies[info.ledgerId]
-                said.driverMetadata.properties.add(key=b"bucket", value=b"offloaded")
+                context = info.offloadContext
+                context.uidMsb, context.uidLsb = 0x0123456789ABCDEF, 0x0123456789ABCDEF
+                context.complete, context.bookkeeperDeleted = copies[info.ledgerId]
+                context.driverMetadata.properties.add(key=b"bucket", value=b"offloaded")
         return self.make(self.paths.node(owner), message.SerializeToString())
 
     def cursor(self, name: str, ledger: int = -1, compacted: int = -1, owner: str = TOPIC) -> str:
@@ -128,7 +128,7 @@ class OwnersJournal:
             if node.path not in self.nodes or node.mzxid >= self.nodes[node.path].mzxid:
                 self.nodes[node.path] = node
 
-    def standing(self) -> dict[str, tuple[int, tuple[int, ...]]]:
+    def snapshot(self) -> dict[str, tuple[int, tuple[int, ...]]]:
         """mzxid and ledgers of every node that is not gone."""
         known = dict(self.nodes)
         return {path: (n.mzxid, n.ledgers) for path, n in known.items() if n.status is not OwnerStatus.GONE}

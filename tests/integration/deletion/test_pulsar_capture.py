@@ -48,9 +48,9 @@ class Setting(Watched):
 
     def settled(self) -> None:
         """Wait until the journal's content equals ZooKeeper's."""
-        wait_until(lambda: self.journal.standing() == self.owners.actual(), WAIT_S, "the journal to be complete")
+        wait_until(lambda: self.journal.snapshot() == self.owners.actual(), WAIT_S, "the journal to be complete")
 
-    def told(self, path: str, status: OwnerStatus) -> None:
+    def wait_status(self, path: str, status: OwnerStatus) -> None:
         """Wait until this status of a node is published."""
         wait_until(lambda: self.journal.status(path) is status, WAIT_S, f"{path} to be {status.name}")
 
@@ -78,7 +78,7 @@ def test_at_first_everything_is_published(setting: Setting) -> None:
     setting.owners.managed_ledger(7, owner="t/cluster/ns/persistent/old")
     setting.owners.managed_ledger(8, owner="t/ns/segment/topic/0000-ffff-0")
     setting.capture()
-    assert setting.journal.standing() == setting.owners.actual()
+    assert setting.journal.snapshot() == setting.owners.actual()
 
 
 def test_directories_are_not_published(setting: Setting) -> None:
@@ -118,8 +118,8 @@ def test_a_start_publishes_only_what_the_journal_does_not_hold(setting: Setting)
     changed, former = owners.managed_ledger(6), f"{owners.paths.ledgers}/t/ns/persistent/former"
     doubtful = next(iter(known))
     setting.capture(known | {doubtful: -1, former: 7})
-    said = {node.path: node.status for node in setting.journal.all}
-    assert said == {changed: OwnerStatus.READABLE, doubtful: OwnerStatus.READABLE, former: OwnerStatus.GONE}
+    result = {node.path: node.status for node in setting.journal.all}
+    assert result == {changed: OwnerStatus.READABLE, doubtful: OwnerStatus.READABLE, former: OwnerStatus.GONE}
 
 
 def test_what_happened_while_the_connection_was_lost_is_published(setting: Setting) -> None:
@@ -134,7 +134,7 @@ def test_what_happened_while_the_connection_was_lost_is_published(setting: Setti
 
     setting.lose(capture, meanwhile)
     setting.settled()
-    assert setting.journal.standing() == owners.actual()
+    assert setting.journal.snapshot() == owners.actual()
 
 
 def test_after_a_reconnect_nothing_is_published_again(setting: Setting) -> None:
@@ -159,7 +159,7 @@ def test_a_server_that_restarts_is_followed_again(new_root: Callable[[], Path]) 
         server.restart()
         wait_until(lambda: client.connected, WAIT_S, "the session to come back")
         owners.managed_ledger(1, 2)
-        wait_until(lambda: journal.standing() == owners.actual(), WAIT_S, "the change to be published")
+        wait_until(lambda: journal.snapshot() == owners.actual(), WAIT_S, "the change to be published")
         capture.close()
         client.shut()
 
@@ -169,11 +169,11 @@ def test_what_may_not_be_read_is_unreadable_until_it_may(setting: Setting) -> No
     path, cursor = owners.managed_ledger(1), owners.cursor("sub", 5)
     owners.client.set_acls(path, HIDDEN)
     capture = setting.capture()
-    setting.told(path, OwnerStatus.UNREADABLE)
+    setting.wait_status(path, OwnerStatus.UNREADABLE)
     assert (setting.journal.status(cursor), capture.health().unreadable) == (None, 1)
     owners.client.set_acls(path, OPEN_ACL_UNSAFE)
     setting.now_ms += 61_000
-    setting.told(cursor, OwnerStatus.READABLE)
+    setting.wait_status(cursor, OwnerStatus.READABLE)
     assert (setting.journal.status(path), capture.health().unreadable) == (OwnerStatus.READABLE, 0)
 
 
@@ -182,7 +182,7 @@ def test_what_was_readable_and_is_forbidden_now_is_not_gone(setting: Setting) ->
     path, cursor = owners.managed_ledger(1), owners.cursor("sub", 5)
     capture = setting.capture()
     setting.lose(capture, lambda: owners.client.set_acls(path, HIDDEN))
-    setting.told(path, OwnerStatus.UNREADABLE)
+    setting.wait_status(path, OwnerStatus.UNREADABLE)
     assert setting.journal.status(cursor) is OwnerStatus.READABLE
     owners.client.set_acls(path, OPEN_ACL_UNSAFE)
 
@@ -193,11 +193,11 @@ def test_a_directory_that_may_not_be_read_does_not_make_what_is_below_gone(setti
     above = path.rpartition("/")[0]
     capture = setting.capture()
     setting.lose(capture, lambda: owners.client.set_acls(above, HIDDEN))
-    setting.told(above, OwnerStatus.UNREADABLE)
+    setting.wait_status(above, OwnerStatus.UNREADABLE)
     assert setting.journal.status(path) is OwnerStatus.READABLE
     owners.client.set_acls(above, OPEN_ACL_UNSAFE)
     setting.now_ms += 61_000
-    setting.told(above, OwnerStatus.GONE)
+    setting.wait_status(above, OwnerStatus.GONE)
 
 
 def test_tops_that_may_not_be_read_are_a_problem(setting: Setting) -> None:
@@ -213,10 +213,10 @@ def test_damage_is_published_and_so_is_its_repair(setting: Setting) -> None:
     path = setting.owners.managed_ledger(1)
     setting.owners.make(path, b"\x0a\x7f")
     capture = setting.capture()
-    setting.told(path, OwnerStatus.UNREADABLE)
+    setting.wait_status(path, OwnerStatus.UNREADABLE)
     assert path in setting.journal.nodes[path].error
     setting.owners.managed_ledger(1)
-    setting.told(path, OwnerStatus.READABLE)
+    setting.wait_status(path, OwnerStatus.READABLE)
     wait_until(lambda: capture.health().unreadable == 0, WAIT_S, "none to be unreadable")
 
 
@@ -224,10 +224,10 @@ def test_what_could_not_be_published_is_published_again(setting: Setting) -> Non
     setting.owners.managed_ledger(1)
     setting.journal.failures = 2
     setting.capture()
-    assert setting.journal.standing() == setting.owners.actual()
+    assert setting.journal.snapshot() == setting.owners.actual()
 
 
-def test_health_tells_until_when_all_is_published(setting: Setting) -> None:
+def test_health_reports_until_when_all_is_published(setting: Setting) -> None:
     setting.owners.managed_ledger(1)
     capture = setting.capture()
     setting.now_ms = 5_000
@@ -257,7 +257,7 @@ def test_an_owner_that_is_not_there_reads_as_gone(setting: Setting, owner: str) 
     assert (node.owner, node.status, node.ledgers) == (owner, OwnerStatus.GONE, ())
 
 
-def test_reading_fails_when_nobody_can_be_asked(setting: Setting) -> None:
+def test_reading_fails_without_a_server(setting: Setting) -> None:
     capture = setting.capture()
 
     def ask() -> None:
@@ -267,6 +267,6 @@ def test_reading_fails_when_nobody_can_be_asked(setting: Setting) -> None:
     setting.lose(capture, ask)
 
 
-def test_reading_what_nobody_can_own_is_refused(setting: Setting) -> None:
+def test_reading_an_invalid_owner_is_refused(setting: Setting) -> None:
     with pytest.raises(Stop):
         setting.capture().read("a//b")

@@ -78,15 +78,15 @@ def test_a_ledger_of_a_topic_whose_path_has_two_readings_is_deleted(owners: Owne
     assert (outcome.result, there(owners, 6)) == ("deleted", False), outcome
 
 
-def test_a_cursor_that_reads_as_nobodys_keeps_both_owners_that_it_may_have(owners: Owners) -> None:
+def test_an_ambiguous_cursor_protects_both_possible_owners(owners: Owners) -> None:
     topic = "t/ns/persistent/persistent"
     owners.managed_ledger(8, 9, owner=topic)
     owners.make(f"{owners.paths.node(topic)}/a", b"\xff")
     orders = [ORDER._replace(claim=Claim(Component.DATA, owner)) for owner in (topic, f"{topic}/a")]
     for number, order in enumerate(orders):
         owners.ledger(6 + number, custom={**DATA, "pulsar/managed-ledger": order.claim.owner.encode()})
-    told = deleter(owners).delete([order._replace(ledger=6 + number) for number, order in enumerate(orders)])
-    assert [(each.result, "byte 0" in each.detail) for each in told] == [("refused", True)] * 2, told
+    reported = deleter(owners).delete([order._replace(ledger=6 + number) for number, order in enumerate(orders)])
+    assert [(each.result, "byte 0" in each.detail) for each in reported] == [("refused", True)] * 2, reported
 
 
 def test_nothing_is_written_on_the_owners_nodes(owners: Owners) -> None:
@@ -95,7 +95,7 @@ def test_nothing_is_written_on_the_owners_nodes(owners: Owners) -> None:
     assert owners.actual() == before
 
 
-def test_the_outcome_tells_the_zxid_of_the_deletion(owners: Owners) -> None:
+def test_the_outcome_has_the_zxid_of_the_deletion(owners: Owners) -> None:
     outcome = delete(owners)
     found = owners.client.look(owners.ledgers.ledger(LEDGER).rpartition("/")[0])
     assert found is not None
@@ -223,8 +223,8 @@ def test_each_of_many_orders_is_answered_by_itself(owners: Owners) -> None:
                 owners.ledger(10 * n + ledger, custom=DATA | {"pulsar/managed-ledger": topic.encode()})
             orders.append(DeleteOrder(10 * n + ledger, 0, 7, Claim(Component.DATA, topic)))
             expected.append(result)
-    told = deleter(owners).delete(orders)
-    assert [(outcome.ledger, outcome.result) for outcome in told] == [
+    reported = deleter(owners).delete(orders)
+    assert [(outcome.ledger, outcome.result) for outcome in reported] == [
         (order.ledger, result) for order, result in zip(orders, expected, strict=True)
     ]
 
@@ -235,9 +235,9 @@ def test_without_a_connection_nothing_is_done(zookeeper: ZooKeeper, owners: Owne
         proxy.open = False
         proxy.cut()
         wait_until(lambda: not far.connected, 180.0, "the loss to be noticed")
-        told = deleter(owners, far).delete([ORDER, ORDER])
+        reported = deleter(owners, far).delete([ORDER, ORDER])
         far.shut()
-    assert ([outcome.result for outcome in told], there(owners)) == (["retry", "retry"], True)
+    assert ([outcome.result for outcome in reported], there(owners)) == (["retry", "retry"], True)
 
 
 def test_a_connection_lost_inside_the_transaction_leaves_it_unknown(zookeeper: ZooKeeper, owners: Owners) -> None:
@@ -250,11 +250,11 @@ def test_a_connection_lost_inside_the_transaction_leaves_it_unknown(zookeeper: Z
 
         cutting = threading.Thread(target=cut_when_done)
         cutting.start()
-        (told,) = deleter(owners, far, lambda: setattr(proxy, "deaf", True)).delete([ORDER])
+        (reported,) = deleter(owners, far, lambda: setattr(proxy, "deaf", True)).delete([ORDER])
         cutting.join()
         proxy.deaf = False
         far.shut()
-    assert told.result == "unknown"
+    assert reported.result == "unknown"
 
 
 UID = "01234567-89ab-cdef-0123-456789abcdef"
@@ -286,7 +286,7 @@ def test_a_ledger_counted_as_deleted_goes_once_its_copy_was_verified(owners: Own
 
 
 @pytest.mark.parametrize(("error", "result"), [(Stop("a", "b", "c"), "refused"), (Retry("a", "b", "c"), "retry")])
-def test_a_ledger_whose_copy_is_not_verified_stays_and_says_why(
+def test_a_ledger_with_an_unverified_offload_is_kept_with_a_reason(
     owners: Owners, error: TrueupError, result: str
 ) -> None:
     owners.managed_ledger(LEDGER, 8, copies={LEDGER: (True, True)})
@@ -333,5 +333,5 @@ def test_a_copy_that_is_replaced_after_it_was_verified_undoes_the_deletion(owner
 
 def test_what_is_only_asked_is_not_deleted(owners: Owners) -> None:
     owners.managed_ledger(LEDGER, 8, copies={LEDGER: (True, True)})
-    told = deleter(owners, verify=Verified()).check([DROPPED, ORDER, ORDER._replace(ledger=6)])
-    assert ([o.result for o in told], there(owners)) == (["ready", "refused", "gone"], True)
+    reported = deleter(owners, verify=Verified()).check([DROPPED, ORDER, ORDER._replace(ledger=6)])
+    assert ([o.result for o in reported], there(owners)) == (["ready", "refused", "gone"], True)

@@ -85,8 +85,8 @@ def compacted_ledger(cluster: SandboxPulsar) -> int:
 def nodes(client: ZooKeeperClient) -> list[Pointers]:
     """All nodes that point to ledgers."""
     found = chain.from_iterable(below(client, [PATHS.ledgers, PATHS.schemas]))
-    told = (pointers_of(PATHS, node.path, node.data, node.stat, 0) for node in found if node.stat)
-    return [node for node in told if node]
+    reported = (pointers_of(PATHS, node.path, node.data, node.stat, 0) for node in found if node.stat)
+    return [node for node in reported if node]
 
 
 def claims(client: ZooKeeperClient) -> dict[int, Claim]:
@@ -97,11 +97,11 @@ def claims(client: ZooKeeperClient) -> dict[int, Claim]:
 
 def unowned(client: ZooKeeperClient) -> dict[int, Claim]:
     """Ledgers that no node of their owner references, or only a cursor other than the one in their metadata."""
-    said = claims(client)
-    owners = owned(client, PATHS, {claim.owner for claim in said.values() if claim.owner}, 0)
+    result = claims(client)
+    owners = owned(client, PATHS, {claim.owner for claim in result.values() if claim.owner}, 0)
     return {
         ledger: claim
-        for ledger, claim in said.items()
+        for ledger, claim in result.items()
         if not any(ledger in n.ledgers for n in owners.get(claim.owner, []) if claim.name in ("", n.name))
     }
 
@@ -118,7 +118,9 @@ def test_every_node_can_be_read(cluster: SandboxPulsar, zookeeper_client: ZooKee
     assert [node for node in nodes(zookeeper_client) if node.status is not OwnerStatus.READABLE] == []
 
 
-def test_a_managed_ledger_lists_what_the_broker_says(cluster: SandboxPulsar, zookeeper_client: ZooKeeperClient) -> None:
+def test_a_managed_ledger_lists_the_ledgers_that_the_broker_reports(
+    cluster: SandboxPulsar, zookeeper_client: ZooKeeperClient
+) -> None:
     own = owned(zookeeper_client, PATHS, [READ_OWNER], 0)[READ_OWNER][0]
     assert (own.ledgers, len(own.ledgers)) == (tuple(listed(cluster, READ)), 3)
 
@@ -127,8 +129,8 @@ def test_a_cursor_with_a_ledger_of_its_own_points_to_it(
     cluster: SandboxPulsar, zookeeper_client: ZooKeeperClient
 ) -> None:
     (cursor,) = owned(zookeeper_client, PATHS, [READ_OWNER], 0)[READ_OWNER][1:]
-    said = claims(zookeeper_client)
-    found = [said[ledger] for ledger in cursor.ledgers]
+    result = claims(zookeeper_client)
+    found = [result[ledger] for ledger in cursor.ledgers]
     assert (cursor.elsewhere, found) == (True, [Claim(Component.CURSOR, READ_OWNER, "sub%2Fx")])
 
 
@@ -152,9 +154,9 @@ def test_a_compacted_ledger_is_pointed_to_only_once_its_cursor_is_closed(
 
 @pytest.mark.usefixtures("unloaded")
 def test_every_ledger_of_the_cluster_has_an_owner_that_points_to_it(zookeeper_client: ZooKeeperClient) -> None:
-    def said() -> set[Component]:
+    def result() -> set[Component]:
         return {claim.component for claim in claims(zookeeper_client).values()}
 
-    wait_until(lambda: Component.DELAYED in said(), 60.0, "a ledger of delayed messages")
+    wait_until(lambda: Component.DELAYED in result(), 60.0, "a ledger of delayed messages")
     wait_until(lambda: not unowned(zookeeper_client), 60.0, "every ledger to be pointed to")
-    assert said() == set(Component) - {Component.UNKNOWN}
+    assert result() == set(Component) - {Component.UNKNOWN}

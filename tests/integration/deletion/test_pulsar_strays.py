@@ -91,8 +91,8 @@ class Setting:
     def put(self, uid: str, ledger: int, owner: str = OWNER, cluster: str = "lab", content: bytes = b"12345") -> Pair:
         pair = Pair(uid, ledger)
         for key in (pair.data_key, pair.index_key):
-            said = {"ManagedLedgerName": owner, "PulsarClusterName": cluster}
-            self.client.put_object(Bucket=self.bucket, Key=key, Body=content, Metadata=said)
+            metadata = {"ManagedLedgerName": owner, "PulsarClusterName": cluster}
+            self.client.put_object(Bucket=self.bucket, Key=key, Body=content, Metadata=metadata)
         return pair
 
     def upload(self, uid: str, ledger: int, parts: int = 1) -> None:
@@ -129,7 +129,7 @@ def make(objects: Objects, request: pytest.FixtureRequest) -> Callable[..., Sett
     return lambda **more: Setting(objects, name, **more)
 
 
-def test_objects_are_told_by_owner_with_bytes_and_why(make: Any) -> None:
+def test_objects_are_reported_by_owner_with_bytes_and_rule(make: Any) -> None:
     setting = make()
     setting.owned.lists(OWNER, 5, 6, 7, copies={5: UIDS[0]})
     setting.put(UIDS[0], 5)
@@ -147,7 +147,7 @@ def test_objects_are_told_by_owner_with_bytes_and_why(make: Any) -> None:
     }  # fmt: skip
 
 
-def test_what_an_owner_counts_on_and_is_not_there_is_told_after_a_while(make: Any) -> None:
+def test_a_referenced_object_that_is_missing_is_reported_after_a_delay(make: Any) -> None:
     setting = make()
     setting.owned.lists(OWNER, 5, 6, copies={5: UIDS[0]})
     setting.owned.owners[OWNER] = setting.owned.owners[OWNER]._replace(
@@ -166,7 +166,7 @@ def test_what_an_owner_counts_on_and_is_not_there_is_told_after_a_while(make: An
     assert (before, setting.rules(), setting.stages()) == ({}, {5: ("copy-lost", OWNER, 0)}, {})
 
 
-def test_none_goes_without_a_persons_yes_and_then_only_what_it_was_said_to(make: Any) -> None:
+def test_only_approved_objects_are_deleted(make: Any) -> None:
     setting = make()
     setting.owned.lists(OWNER, 5, copies={5: UIDS[0]})
     used, chosen, other = setting.put(UIDS[0], 5), setting.put(UIDS[1], 4), setting.put(UIDS[1], 3)
@@ -180,7 +180,7 @@ def test_none_goes_without_a_persons_yes_and_then_only_what_it_was_said_to(make:
 
 
 @pytest.mark.parametrize("parts", [0, 1])
-def test_a_stale_upload_is_given_up_after_a_persons_yes(make: Any, parts: int) -> None:
+def test_a_stale_upload_is_aborted_after_approval(make: Any, parts: int) -> None:
     setting = make()
     setting.owned.lists(OWNER, 5, copies={5: UIDS[0]}, complete=False)
     setting.upload(UIDS[0], 5)
@@ -223,7 +223,9 @@ def test_what_is_younger_than_the_grace_waits(make: Any) -> None:
     ],
     ids=["pointed to", "owner gone", "another's", "another cluster's"],
 )
-def test_what_changed_after_the_yes_stays(make: Any, meanwhile: Callable[[Setting], Any], says: str) -> None:
+def test_objects_that_changed_after_the_approval_are_kept(
+    make: Any, meanwhile: Callable[[Setting], Any], says: str
+) -> None:
     setting = make()
     setting.owned.lists(OWNER, 5)
     setting.put(UIDS[1], 4)
@@ -281,7 +283,7 @@ def test_without_the_name_of_the_cluster_none_may_go(make: Any) -> None:
     assert ({rule for rule, _, _ in setting.rules().values()}, setting.stages()) == ({"copy-unowned"}, {})
 
 
-def test_a_store_that_does_not_answer_is_told_and_asked_again_less_and_less(make: Any) -> None:
+def test_an_unreachable_store_is_reported_and_retried_with_back_off(make: Any) -> None:
     setting, asked = make(), list[int]()
 
     def failing() -> Referenced:

@@ -64,9 +64,9 @@ def copy(objects: Objects) -> OffloadedCopy:
 
 
 def put(client: Any, written: Written, owner: str = OWNER, form: str = "1", pair: Pair = PAIR) -> None:
-    said = {"ManagedLedgerName": owner, "S3ManagedLedgerOffloaderFormatVersion": form}
+    metadata = {"ManagedLedgerName": owner, "S3ManagedLedgerOffloaderFormatVersion": form}
     for key, content in ((pair.data_key, written.data), (pair.index_key, written.index)):
-        client.put_object(Bucket="offloaded", Key=key, Body=content, Metadata=said)
+        client.put_object(Bucket="offloaded", Key=key, Body=content, Metadata=metadata)
 
 
 def test_a_whole_copy_is_verified(client: Any, tiered: Tiered, copy: OffloadedCopy) -> None:
@@ -106,7 +106,7 @@ def test_what_was_verified_is_not_read_again_unless_it_is_another_by_now(
     ids=["no data", "no index", "another's object", "another's ledger", "another form", "says nothing", "shorter",
          "hollow", "cut", "zeros", "empty", "form 2"],
 )  # fmt: skip
-def test_every_other_copy_says_what_is_wrong(
+def test_every_invalid_offload_is_refused_with_its_error(
     client: Any, tiered: Tiered, copy: OffloadedCopy, spoil: Any, says: str
 ) -> None:
     put(client, WHOLE)
@@ -135,12 +135,12 @@ def test_a_copy_is_held_against_what_the_ledger_is_now(
         tiered.verify(copy, facts)
 
 
-def test_a_copy_in_no_store_that_is_set_says_where_it_is(tiered: Tiered, copy: OffloadedCopy) -> None:
+def test_an_offload_outside_the_configured_stores_names_its_bucket(tiered: Tiered, copy: OffloadedCopy) -> None:
     with pytest.raises(Stop, match=r"stores: for bucket elsewhere .* found 0"):
         tiered.verify(copy._replace(bucket="elsewhere"), FACTS)
 
 
-def test_one_name_at_two_places_is_told_apart_by_the_endpoint(
+def test_equal_bucket_names_are_distinguished_by_the_endpoint(
     client: Any, store: Counting, objects: Objects, copy: OffloadedCopy
 ) -> None:
     put(client, WHOLE)

@@ -45,8 +45,8 @@ def raw(store: ObjectStore) -> "boto3.client":
     )
 
 
-def put(store: ObjectStore, key: str, content: bytes = b"x", **said: str) -> None:
-    raw(store).put_object(Bucket=store.place.bucket, Key=key, Body=content, Metadata=said)
+def put(store: ObjectStore, key: str, content: bytes = b"x", **metadata: str) -> None:
+    raw(store).put_object(Bucket=store.place.bucket, Key=key, Body=content, Metadata=metadata)
 
 
 def begun(store: ObjectStore, key: str) -> str:
@@ -72,14 +72,14 @@ def test_an_empty_bucket_has_nothing(store: ObjectStore) -> None:
     assert (names(store), [u for page in store.uploads() for u in page]) == ([], [])
 
 
-def test_an_object_is_told_with_what_its_writer_said_of_it(store: ObjectStore) -> None:
+def test_an_object_is_read_with_its_metadata(store: ObjectStore) -> None:
     put(store, "a", b"abc", ManagedLedgerName="t/ns/persistent/a")
     head = store.head("a")
     assert head is not None
     assert (head.size, head.metadata) == (3, {"managedledgername": "t/ns/persistent/a"})
 
 
-def test_what_is_not_there_is_told(store: ObjectStore) -> None:
+def test_a_missing_object_is_reported(store: ObjectStore) -> None:
     assert store.head("a") is None
 
 
@@ -110,7 +110,7 @@ def test_what_is_deleted_is_gone_and_nothing_else(store: ObjectStore) -> None:
     assert (store.delete(["a", "b", "never"]), names(store)) == ([], ["c"])
 
 
-def test_uploads_that_nobody_completed_are_told_and_given_up(store: ObjectStore) -> None:
+def test_incomplete_uploads_are_listed_and_aborted(store: ObjectStore) -> None:
     made = {key: begun(store, key) for key in ("a", "b")}
     found = [upload for page in store.uploads() for upload in page]
     assert {upload.key: upload.id for upload in found} == made
@@ -123,7 +123,7 @@ def test_an_upload_that_is_gone_is_given_up(store: ObjectStore) -> None:
     assert store.abort(Upload("a", "never", 0))
 
 
-def test_a_bucket_that_is_not_there_is_a_person_s_to_correct(objects: Objects) -> None:
+def test_a_missing_bucket_needs_an_operator(objects: Objects) -> None:
     missing = ObjectStore(BucketLocation("missing", REGION, objects.endpoint, "OUR_KEY", "OUR_SECRET"), SECRETS)
     with pytest.raises(Stop, match="NoSuchBucket"):
         names(missing)
@@ -146,8 +146,8 @@ class Answering(BaseHTTPRequestHandler):
     status, code = 503, "SlowDown"
 
     def answer(self) -> None:
-        said = self.headers["Authorization"]
-        text = f"<Error><Code>{self.code}</Code><Message>{said}</Message></Error>".encode()
+        result = self.headers["Authorization"]
+        text = f"<Error><Code>{self.code}</Code><Message>{result}</Message></Error>".encode()
         self.send_response(self.status)
         self.send_header("Content-Length", str(len(text)))
         self.end_headers()
@@ -164,7 +164,7 @@ class Answering(BaseHTTPRequestHandler):
     [(503, "SlowDown", Retry), (500, "InternalError", Retry), (403, "AccessDenied", Stop),
      (403, "InvalidAccessKeyId", Stop), (403, "SignatureDoesNotMatch", Stop)],
 )  # fmt: skip
-def test_what_a_store_refuses_is_told_by_its_code_and_without_any_secret(
+def test_a_refusal_of_a_store_shows_its_code_and_no_secret(
     status: int, code: str, kind: type[TrueupError], caplog: pytest.LogCaptureFixture
 ) -> None:
     handler = type("Handler", (Answering,), {"status": status, "code": code})
@@ -172,22 +172,22 @@ def test_what_a_store_refuses_is_told_by_its_code_and_without_any_secret(
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         place = BucketLocation("b", REGION, f"http://127.0.0.1:{server.server_port}", "OUR_KEY", "OUR_SECRET")
-        with caplog.at_level("INFO"), pytest.raises(kind, match=code) as told:
+        with caplog.at_level("INFO"), pytest.raises(kind, match=code) as reported:
             names(ObjectStore(place, SECRETS))
         server.shutdown()
         thread.join()
-    shown = f"{told.value}{told.value.__cause__}{place!r}{caplog.text}"
+    shown = f"{reported.value}{reported.value.__cause__}{place!r}{caplog.text}"
     assert not [secret for secret in SECRETS.values() if secret in shown]
 
 
-def test_a_credential_that_is_named_and_not_there_is_told_by_its_name() -> None:
+def test_a_missing_credential_is_reported_by_its_name() -> None:
     with pytest.raises(Stop, match="variable OUR_SECRET"):
         ObjectStore(BucketLocation("b", REGION, "http://127.0.0.1:1", "OUR_KEY", "OUR_SECRET"), {"OUR_KEY": "x"}).head(
             "a"
         )
 
 
-def test_an_address_that_is_none_is_told() -> None:
+def test_an_invalid_address_is_reported() -> None:
     with pytest.raises(Stop, match="endpoint"):
         ObjectStore(BucketLocation("b", REGION, "nowhere", "OUR_KEY", "OUR_SECRET"), SECRETS).head("a")
 
@@ -199,7 +199,7 @@ def test_deletions_go_in_portions(store: ObjectStore, monkeypatch: pytest.Monkey
     assert (store.delete(list("abcde")), names(store)) == ([], [])
 
 
-def test_a_listing_tells_sizes_and_times(store: ObjectStore) -> None:
+def test_a_listing_has_sizes_and_times(store: ObjectStore) -> None:
     put(store, "a", bytes(7))
     ((found,),) = store.objects()
     head = store.head("a")
@@ -208,7 +208,7 @@ def test_a_listing_tells_sizes_and_times(store: ObjectStore) -> None:
 
 
 @pytest.mark.parametrize(("cluster", "status"), [("lab", "ok"), ("", "warn")])
-def test_doctor_says_what_a_store_has(
+def test_doctor_shows_the_contents_of_a_store(
     store: ObjectStore, monkeypatch: pytest.MonkeyPatch, cluster: str, status: str
 ) -> None:
     for variable, value in SECRETS.items():
@@ -221,7 +221,7 @@ def test_doctor_says_what_a_store_has(
     assert (check.name, check.status, check.found.startswith(found)) == ("stores.archive", status, True), check
 
 
-def test_doctor_says_why_a_store_cannot_be_listed(store: ObjectStore) -> None:
+def test_doctor_shows_why_a_store_cannot_be_listed(store: ObjectStore) -> None:
     (check,) = checks.all_of(settings(store, "lab"))
     assert (check.status, "variable OUR_KEY" in check.found) == ("fail", True), check
 

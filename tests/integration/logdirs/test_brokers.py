@@ -163,8 +163,8 @@ def gone(loop: Loop, brokers: Brokers) -> str:
     """Kill a broker, wait until its absence is observed, and return the reported problem."""
     brokers.kill(GOES)
     loop.until("the broker to be away", lambda: loop.known(GOES).error.startswith("it is down"))
-    (told,) = loop.dirs.left()
-    return told
+    (reported,) = loop.dirs.left()
+    return reported
 
 
 def back(loop: Loop) -> None:
@@ -259,19 +259,19 @@ def rest(paths: dict[int, list[str]], broken: str) -> str:
     return left
 
 
-def test_an_offline_directory_is_told_and_is_neither_empty_nor_full(loop: Loop, broken: str) -> None:
+def test_an_offline_directory_is_reported_neither_empty_nor_full(loop: Loop, broken: str) -> None:
     observed = loop.known(GOES).observed
     assert observed is not None
     (row,) = [d for d in observed.directories if d.path == broken]
-    said = cluster_row(loop.dirs)["reason"]
-    assert (said.startswith(f"broker {GOES}: offline: {broken};"), row.online, row.total, row.usable) == (
+    result = cluster_row(loop.dirs)["reason"]
+    assert (result.startswith(f"broker {GOES}: offline: {broken};"), row.online, row.total, row.usable) == (
         True, False, -1, -1,
     )  # fmt: skip
 
 
 def test_a_move_whose_target_is_offline_and_its_throttle_are_a_problem(loop: Loop, broken: str) -> None:
     expected = f"broker {GOES} of east still has a throttle and cordons and moves of Trueup: offline: {broken};"
-    assert [told.startswith(expected) for told in loop.dirs.left()] == [True]
+    assert [reported.startswith(expected) for reported in loop.dirs.left()] == [True]
 
 
 def test_nothing_is_planned_while_a_directory_is_offline(loop: Loop, broken: str) -> None:

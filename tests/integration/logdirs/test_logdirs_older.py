@@ -48,14 +48,16 @@ def test_a_cordon_is_refused_before_the_broker_accepts_what_it_does_not_heed(
     assert not disks._settings([NODE], CORDON)[NODE]
 
 
-def test_strategy_size_falls_back_and_says_so(disks: LogDirsClient) -> None:
-    said: list[tuple[object, ...]] = []
-    leveller = DirectoryBalancer({}, lambda *kept: said.append(kept), lambda *told: said.append(told), lambda *_: None)
+def test_the_fallback_of_strategy_size_is_reported(disks: LogDirsClient) -> None:
+    result: list[tuple[object, ...]] = []
+    leveller = DirectoryBalancer(
+        {}, lambda *kept: result.append(kept), lambda *reported: result.append(reported), lambda *_: None
+    )
     dirs = Dirs("old", lambda: Policy(mode="enforce", strategy=SIZE), leveller, lambda: disks, lambda: 1, leveller._say)
     dirs.reconcile()
     decision = dirs.known[NODE].decision
     assert decision is not None
-    assert (decision.strategy, decision.cordon, decision.rule, said) == (PARTITION, None, "logdirs.cannot-cordon", [])
+    assert (decision.strategy, decision.cordon, decision.rule, result) == (PARTITION, None, "logdirs.cannot-cordon", [])
 
 
 def test_directories_are_chosen_for_a_topic_on_any_version(disks: LogDirsClient, paths: list[str]) -> None:

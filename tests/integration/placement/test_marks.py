@@ -34,8 +34,8 @@ def results(writer: Marks, orders: list[MarkOrder]) -> list[str]:
 def test_marks_are_written_with_all_their_parents(tree: Tree, writer: Marks) -> None:
     ids = [0, 1, 70_000, 2**40]
     tree.ledgers(ids)
-    told = results(writer, [MarkOrder(i, 0, ("a:1",), 9) for i in ids])
-    assert (told, [stored(tree, i) for i in ids]) == (["written"] * 4, [mark_codec.Mark(("a:1",), 9)] * 4)
+    reported = results(writer, [MarkOrder(i, 0, ("a:1",), 9) for i in ids])
+    assert (reported, [stored(tree, i) for i in ids]) == (["written"] * 4, [mark_codec.Mark(("a:1",), 9)] * 4)
 
 
 def test_marks_are_looked_up_as_they_are(tree: Tree, writer: Marks) -> None:
@@ -44,7 +44,7 @@ def test_marks_are_looked_up_as_they_are(tree: Tree, writer: Marks) -> None:
     assert writer.look([1, 2, 3]) == {1: mark_codec.Mark(("a:1",), 9)}
 
 
-def test_who_holds_the_locks(tree: Tree, writer: Marks) -> None:
+def test_holders_of_the_locks_are_reported(tree: Tree, writer: Marks) -> None:
     tree.lock(5, "w:1")
     assert writer.holders([5, 6]) == {5: "w:1"}
 
@@ -59,11 +59,11 @@ def test_a_mark_that_may_not_be_read_is_not_taken_for_gone(tree: Tree, writer: M
 def test_where_no_daemon_ever_ran_the_roots_are_made_too(tree: Tree, writer: Marks) -> None:
     tree.ledgers([3])
     tree.client.delete(tree.paths.replication, recursive=True)
-    told = results(writer, [MarkOrder(3, 0, ("a:1",), 9)])
-    assert (told, stored(tree, 3)) == (["written"], mark_codec.Mark(("a:1",), 9))
+    reported = results(writer, [MarkOrder(3, 0, ("a:1",), 9)])
+    assert (reported, stored(tree, 3)) == (["written"], mark_codec.Mark(("a:1",), 9))
 
 
-def test_an_outcome_tells_version_and_zxid_of_the_mark(tree: Tree, writer: Marks) -> None:
+def test_an_outcome_has_version_and_zxid_of_the_mark(tree: Tree, writer: Marks) -> None:
     tree.ledgers([4])
     (outcome,) = writer.mark([MarkOrder(4, 0, (), 9)])
     found = tree.client.look(tree.paths.mark(4))
@@ -92,8 +92,8 @@ def test_missing_replicas_are_added_to_a_mark(tree: Tree, writer: Marks) -> None
 def test_a_mark_that_has_all_replicas_is_not_written_again(tree: Tree, writer: Marks) -> None:
     tree.ledgers([4])
     tree.mark(4, "a:1", "b:1", ctime_ms=3)
-    told = results(writer, [MarkOrder(4, 0, ("b:1",), 9), MarkOrder(4, 0, (), 9)])
-    assert (told, stored(tree, 4)) == (["already", "already"], mark_codec.Mark(("a:1", "b:1"), 3))
+    reported = results(writer, [MarkOrder(4, 0, ("b:1",), 9), MarkOrder(4, 0, (), 9)])
+    assert (reported, stored(tree, 4)) == (["already", "already"], mark_codec.Mark(("a:1", "b:1"), 3))
 
 
 def test_a_mark_that_cannot_be_read_is_left_alone(tree: Tree, writer: Marks) -> None:
@@ -117,14 +117,14 @@ def test_workers_that_clear_empty_parents_do_not_keep_marks_from_being_written(t
     clearing = threading.Thread(target=clear)
     clearing.start()
     try:
-        told = results(writer, [MarkOrder(i, 0, (), 9) for i in ids])
+        reported = results(writer, [MarkOrder(i, 0, (), 9) for i in ids])
     finally:
         stop.set()
         clearing.join()
-    assert (told, {stored(tree, i) for i in ids}) == (["written"] * len(ids), {mark_codec.Mark((), 9)})
+    assert (reported, {stored(tree, i) for i in ids}) == (["written"] * len(ids), {mark_codec.Mark((), 9)})
 
 
-def test_a_session_that_may_not_says_so(tree: Tree, writer: Marks) -> None:
+def test_a_session_without_permission_is_refused(tree: Tree, writer: Marks) -> None:
     tree.ledgers([4, 5])
     tree.client.set_acls(tree.paths.ledger(5), [make_digest_acl("u", "p", all=True)])
     assert results(writer, [MarkOrder(5, 0, (), 9), MarkOrder(4, 0, (), 9)]) == ["failed", "written"]
@@ -158,17 +158,17 @@ def test_without_a_connection_nothing_is_written(zookeeper: ZooKeeper, tree: Tre
         proxy.cut()
         wait_until(lambda: not far.connected, 180.0, "the loss to be noticed")
         writer = Marks(far, tree.paths)
-        told = [writer.mark([MarkOrder(4, 0, (), 9)])[0].result, writer.withdraw([(4, 0)])[0].result]
+        reported = [writer.mark([MarkOrder(4, 0, (), 9)])[0].result, writer.withdraw([(4, 0)])[0].result]
         far.shut()
-    assert told == ["retry", "retry"]
+    assert reported == ["retry", "retry"]
 
 
 def test_a_withdrawal_takes_the_mark_and_its_empty_parents(tree: Tree, writer: Marks) -> None:
     tree.ledgers([1, 70_000])
     writer.mark([MarkOrder(1, 0), MarkOrder(70_000, 0)])
-    told = writer.withdraw([(1, 0)])[0].result
+    reported = writer.withdraw([(1, 0)])[0].result
     left, _ = tree.client.listing(f"{tree.paths.marks}/0000/0000")
-    assert (told, left) == ("withdrawn", [b"0001"])
+    assert (reported, left) == ("withdrawn", [b"0001"])
 
 
 @pytest.mark.parametrize(("version", "result"), [(0, "refused"), (1, "withdrawn")])

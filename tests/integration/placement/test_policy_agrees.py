@@ -246,7 +246,7 @@ def _topology(case: Case) -> Topology:
     return Topology(1, 0, bookies, case.min_racks, case.enforce)
 
 
-def test_adherence_is_what_the_policy_says(gateway: JavaGateway) -> None:
+def test_adherence_agrees_with_the_policy(gateway: JavaGateway) -> None:
     policy, wrong = _policies(gateway), []
     for case in _cases(300, (1, 2, 3, 9), 0.15, 1):
         case.play(policy(case))

@@ -31,9 +31,12 @@ class Auditor:
     """Trueup's vote and its notifications."""
 
     def __init__(self, cluster: SandboxCluster) -> None:
-        self.told: list[AuditorOrders] = []
+        self.orders_received: list[AuditorOrders] = []
         self.vote = Vote(
-            lambda: ZooKeeperClient(cluster.zookeeper.address, timeout=30.0), ROOT, "trueup-test", self.told.append
+            lambda: ZooKeeperClient(cluster.zookeeper.address, timeout=30.0),
+            ROOT,
+            "trueup-test",
+            self.orders_received.append,
         )
 
 
@@ -134,9 +137,9 @@ def marked(client: ZooKeeperClient, paths: BookKeeperPaths, ledger: int) -> bool
     return client.look(paths.mark(ledger)) is not None
 
 
-def test_bookies_stand_where_the_script_says(cluster: SandboxCluster, journal: MemoryJournal) -> None:
-    told = {sighting.bookie: (sighting.rack, sighting.cookie) for sighting in journal.bookies[-1]}
-    assert told == {cluster.bookie_id(n): (cluster.rack_of(n), True) for n in cluster.bookies}
+def test_bookies_have_the_racks_of_the_script(cluster: SandboxCluster, journal: MemoryJournal) -> None:
+    reported = {sighting.bookie: (sighting.rack, sighting.cookie) for sighting in journal.bookies[-1]}
+    assert reported == {cluster.bookie_id(n): (cluster.rack_of(n), True) for n in cluster.bookies}
 
 
 def test_a_marked_ledger_on_one_rack_is_spread(
@@ -150,10 +153,10 @@ def test_a_marked_ledger_on_one_rack_is_spread(
     before = racks(journal, ledger)
     cluster.start("bookies")
     wait_until(lambda: statuses(journal) == {"writable"}, WAIT_S, "rack 2 to be back")
-    told = Marks(client, paths).mark([order(client, paths, ledger)])[0].result
+    reported = Marks(client, paths).mark([order(client, paths, ledger)])[0].result
     wait_until(lambda: racks(journal, ledger) == {"/rack1", "/rack2"}, WAIT_S, "the ledger to be spread")
     wait_until(lambda: not marked(client, paths, ledger), WAIT_S, "the mark to be taken away")
-    assert (before, told, writer.verify(ledger, ENTRIES).read) == ({"/rack1"}, "written", ENTRIES)
+    assert (before, reported, writer.verify(ledger, ENTRIES).read) == ({"/rack1"}, "written", ENTRIES)
 
 
 def test_a_marked_ledger_that_lost_a_bookie_is_made_up_to_strength(
@@ -170,9 +173,9 @@ def test_a_marked_ledger_that_lost_a_bookie_is_made_up_to_strength(
     )
     cluster.kill(f"bookie{number}")
     wait_until(lambda: "" in statuses(journal), WAIT_S, "the bookie to be lost")
-    told = Marks(client, paths).mark([order(client, paths, ledger, lost)])[0].result
+    reported = Marks(client, paths).mark([order(client, paths, ledger, lost)])[0].result
     wait_until(lambda: lost not in members(journal, ledger), WAIT_S, "the bookie to be replaced")
-    assert (told, len(members(journal, ledger)), writer.verify(ledger, ENTRIES).read) == ("written", 2, ENTRIES)
+    assert (reported, len(members(journal, ledger)), writer.verify(ledger, ENTRIES).read) == ("written", 2, ENTRIES)
 
 
 def test_one_entry_is_made_up_to_strength_although_a_whole_window_without_entries_is_lost(
@@ -189,9 +192,9 @@ def test_one_entry_is_made_up_to_strength_although_a_whole_window_without_entrie
         if cluster.bookie_id(number) in lost:
             cluster.kill(f"bookie{number}")
     wait_until(lambda: registered(journal).isdisjoint(lost), WAIT_S, "both bookies to be lost")
-    told = Marks(client, paths).mark([order(client, paths, ledger, *lost)])[0].result
+    reported = Marks(client, paths).mark([order(client, paths, ledger, *lost)])[0].result
     wait_until(lambda: set(lost).isdisjoint(members(journal, ledger)), WAIT_S, "both to be replaced")
-    assert (told, len(members(journal, ledger)), writer.verify(ledger, 1).read) == ("written", 3, 1)
+    assert (reported, len(members(journal, ledger)), writer.verify(ledger, 1).read) == ("written", 3, 1)
 
 
 def test_a_mark_is_withdrawn_from_under_a_worker_that_cannot_repair_it(
@@ -205,28 +208,30 @@ def test_a_mark_is_withdrawn_from_under_a_worker_that_cannot_repair_it(
     acting = Marks(client, paths)
     acting.mark([order(client, paths, ledger)])
     wait_until(lambda: journal.marks.get(ledger, {"locked_by": ""})["locked_by"], WAIT_S, "a worker to take the lock")
-    told = acting.withdraw([(ledger, journal.marks[ledger]["version"])])[0].result
+    reported = acting.withdraw([(ledger, journal.marks[ledger]["version"])])[0].result
     wait_until(lambda: client.look(paths.lock(ledger)) is None, WAIT_S, "the worker to give up the lock")
     wait_until(lambda: journal.marks[ledger]["locked_by"] == "", WAIT_S, "the capture to see it")
-    assert (told, marked(client, paths, ledger), journal.marks[ledger]["version"]) == ("withdrawn", False, -1)
+    assert (reported, marked(client, paths, ledger), journal.marks[ledger]["version"]) == ("withdrawn", False, -1)
 
 
 def test_a_request_for_an_audit_comes_to_the_holder_of_the_vote(
     auditor: Auditor, client: ZooKeeperClient, paths: BookKeeperPaths
 ) -> None:
-    before = len(auditor.told)
+    before = len(auditor.orders_received)
     found = client.look(paths.delay)
     assert found is not None
     client.put(paths.delay, found[0], -1)
-    wait_until(lambda: len(auditor.told) > before, WAIT_S, "the request")
-    assert auditor.told[-1] == AuditorOrders(delay_s=0, audit=True, disabled=False)
+    wait_until(lambda: len(auditor.orders_received) > before, WAIT_S, "the request")
+    assert auditor.orders_received[-1] == AuditorOrders(delay_s=0, audit=True, disabled=False)
 
 
-def test_switching_replication_off_is_told(auditor: Auditor, client: ZooKeeperClient, paths: BookKeeperPaths) -> None:
+def test_switching_replication_off_is_reported(
+    auditor: Auditor, client: ZooKeeperClient, paths: BookKeeperPaths
+) -> None:
     client.make(paths.disable)
-    wait_until(lambda: auditor.told[-1].disabled, WAIT_S, "the switch")
+    wait_until(lambda: auditor.orders_received[-1].disabled, WAIT_S, "the switch")
     client.drop(paths.disable, -1)
-    wait_until(lambda: not auditor.told[-1].disabled, WAIT_S, "the switch back")
+    wait_until(lambda: not auditor.orders_received[-1].disabled, WAIT_S, "the switch back")
     assert auditor.vote.holder().role is Role.OURS
 
 

@@ -78,15 +78,15 @@ def keys(broker: Kafka, topic: str) -> list[int]:
 
 def wait_at(copier: Copier, offset: int) -> Progress:
     """Copy until partition 0 of the source is copied up to ``offset``, and return the last progress."""
-    told: list[Progress] = []
+    reported: list[Progress] = []
 
     def there() -> bool:
         copier.copy(time.monotonic() + 0.3)
-        told.extend(copier.progress())
-        return told[-1].position.offset == offset
+        reported.extend(copier.progress())
+        return reported[-1].position.offset == offset
 
     wait_until(there, 180.0, f"all before offset {offset} to be copied")
-    return told[-1]
+    return reported[-1]
 
 
 def headers_of(lease: Lease, at_target: bool = False) -> list[object]:
@@ -119,7 +119,7 @@ def test_every_record_is_the_same_at_the_target(pair: Pair) -> None:
     assert read(pair.west, topic) == read(pair.east, topic)
 
 
-def test_runs_say_where_each_record_went_among_foreign_ones(pair: Pair) -> None:
+def test_runs_locate_each_record_among_foreign_ones(pair: Pair) -> None:
     topic = pair.topic()
     lease = Copy(Batches(), pair.lease(topic))
     write(pair.east, topic, 100)
@@ -187,7 +187,7 @@ def test_without_forwarding_only_local_records_go(pair: Pair) -> None:
     assert (found.totals["dropped"], keys(pair.west, topic)) == (1, list(range(10)))
 
 
-def test_what_is_forwarded_carries_its_whole_path(pair: Pair) -> None:
+def test_forwarded_records_have_their_whole_path(pair: Pair) -> None:
     topic = pair.topic()
     producer = Producer({"bootstrap.servers": pair.east.bootstrap})
     producer.produce(topic, b"v", b"77", partition=0, headers=[("trueup-source", b"north")])
@@ -244,7 +244,7 @@ def test_an_unknown_topic_stops_its_partition(pair: Pair) -> None:
     copier.close()
 
 
-def test_records_deleted_before_they_were_copied_are_told(pair: Pair) -> None:
+def test_records_deleted_before_they_were_copied_are_reported(pair: Pair) -> None:
     topic = pair.topic()
     write(pair.east, topic, 100)
     first = Copy(Batches(), pair.lease(topic)).to_the_end()
@@ -268,7 +268,7 @@ def test_a_target_that_was_made_anew_stops_the_copy(pair: Pair) -> None:
     assert after.rows[LogId(topic, 0)].stopped
 
 
-def test_a_position_that_a_person_chose_holds(pair: Pair) -> None:
+def test_a_position_set_by_an_operator_is_kept(pair: Pair) -> None:
     topic = pair.topic()
     write(pair.east, topic, 100)
     lease = pair.lease(topic)
@@ -302,7 +302,7 @@ def test_a_cluster_is_not_linked_to_itself(pair: Pair) -> None:
         Batches().open(replace(lease, target=replace(lease.source, name="west")))
 
 
-def test_a_cluster_tells_its_id(pair: Pair) -> None:
+def test_a_cluster_reports_its_id(pair: Pair) -> None:
     lease = pair.lease("any")
     assert cluster_id(lease.source) != cluster_id(lease.target)
 
@@ -376,7 +376,7 @@ def test_producers_that_the_broker_forgot_are_found_in_the_log(pair: Pair) -> No
     assert [key for key in keys(pair.west, topic) if key < 90_000] == list(range(2_500))
 
 
-def test_a_batch_that_a_forgetful_target_was_never_given_is_told(pair: Pair) -> None:
+def test_a_batch_missing_at_a_target_that_forgot_its_producers_is_reported(pair: Pair) -> None:
     """The target expired the producer and accepts the next batch. The copy stops and does not advance."""
     topic, producer = pair.topic(), producer_id(1, EAST_TO_WEST)
     source = Producer({"bootstrap.servers": pair.east.bootstrap, "linger.ms": 0})

@@ -109,7 +109,7 @@ def test_an_action_done_twice_changes_nothing(both: tuple[Side, Side]) -> None:
     assert [outcome.result for _ in range(2) for outcome in alignment.apply(actions)] == ["done"] * 6
 
 
-def test_what_the_broker_refuses_is_told_and_keeps_nothing_else(both: tuple[Side, Side]) -> None:
+def test_a_refusal_of_the_broker_is_reported_and_blocks_nothing_else(both: tuple[Side, Side]) -> None:
     east, west = both
     for topic in ("good", "bad"):
         west.create(topic)

@@ -35,9 +35,9 @@ def prepared(both: tuple[Side, Side], topic: str, ahead: int = 3) -> OffsetMap:
     return copy(east, west, topic)
 
 
-def passed(both: tuple[Side, Side], group: str, way: OffsetMapping, topic: str, **more: object) -> Checkpoint:
+def passed(both: tuple[Side, Side], group: str, mapping: OffsetMapping, topic: str, **more: object) -> Checkpoint:
     east, west = both
-    [row] = Groups(east.groups, west.groups).sync([group], {LogId(topic, 0): way}, **more)  # type: ignore[arg-type]
+    [row] = Groups(east.groups, west.groups).sync([group], {LogId(topic, 0): mapping}, **more)  # type: ignore[arg-type]
     return row
 
 
@@ -47,10 +47,10 @@ def at(side: Side, group: str, topic: str) -> int | None:
 
 def test_a_group_goes_on_with_the_first_record_that_it_did_not_read(both: tuple[Side, Side]) -> None:
     east, west = both
-    way = OffsetMapping(LogId("moves", 0), prepared(both, "moves"))
+    mapping = OffsetMapping(LogId("moves", 0), prepared(both, "moves"))
     east.commit("readers", {LogId("moves", 0): 0})
     east.consume("readers", "moves", 4)
-    row = passed(both, "readers", way, "moves")
+    row = passed(both, "readers", mapping, "moves")
     assert (row.action, row.committed, row.translated, west.consume("readers", "moves", 2)) == (
         "moved",
         4,
@@ -61,9 +61,9 @@ def test_a_group_goes_on_with_the_first_record_that_it_did_not_read(both: tuple[
 
 def test_nothing_is_changed_where_nothing_is_to_be(both: tuple[Side, Side]) -> None:
     east, west = both
-    way = OffsetMapping(LogId("watched", 0), prepared(both, "watched"))
+    mapping = OffsetMapping(LogId("watched", 0), prepared(both, "watched"))
     east.commit("watched", {LogId("watched", 0): 5})
-    row = passed(both, "watched", way, "watched", change=False)
+    row = passed(both, "watched", mapping, "watched", change=False)
     assert (row.action, row.translated, at(west, "watched", "watched")) == ("due", 8, None)
 
 
@@ -71,26 +71,26 @@ def test_nothing_is_changed_where_nothing_is_to_be(both: tuple[Side, Side]) -> N
 def test_a_group_with_members_there_is_not_touched(both: tuple[Side, Side], protocol: str) -> None:
     east, west = both
     name = f"busy-{protocol}"
-    way = OffsetMapping(LogId(name, 0), prepared(both, name))
+    mapping = OffsetMapping(LogId(name, 0), prepared(both, name))
     east.commit(name, {LogId(name, 0): 6})
     west.commit(name, {LogId(name, 0): 1})
     with west.member(name, name, protocol):
         wait_until(lambda: west.groups.states()[name] == "stable", 180.0, "the group to be stable")
-        during = passed(both, name, way, name)
+        during = passed(both, name, mapping, name)
         assert (during.action, during.reason, at(west, name, name)) == ("active", "the group is stable there", 1)
     wait_until(lambda: west.groups.states()[name] == "empty", 180.0, "the group to be empty")
-    assert (passed(both, name, way, name).action, at(west, name, name)) == ("moved", 9)
+    assert (passed(both, name, mapping, name).action, at(west, name, name)) == ("moved", 9)
 
 
 def test_the_broker_itself_refuses_offsets_of_a_group_with_members(both: tuple[Side, Side]) -> None:
     east, west = both
-    way = OffsetMapping(LogId("raced", 0), prepared(both, "raced"))
+    mapping = OffsetMapping(LogId("raced", 0), prepared(both, "raced"))
     east.commit("raced", {LogId("raced", 0): 6})
     west.commit("raced", {LogId("raced", 0): 1})
     looked = west.groups.states()
     with west.member("raced", "raced"), pytest.MonkeyPatch.context() as patch:
         patch.setattr(west.groups, "states", lambda: looked)  # it joins after the check
-        row = passed(both, "raced", way, "raced")
+        row = passed(both, "raced", mapping, "raced")
         assert (row.action, "UNKNOWN_MEMBER_ID" in row.reason, at(west, "raced", "raced")) == ("failed", True, 1)
 
 
@@ -99,7 +99,7 @@ def test_offsets_of_more_groups_are_set_than_are_on_the_way_at_once(both: tuple[
     east.create("crowd")
     asked = {f"crowd-{number}": {LogId("crowd", 0): number} for number in range(2 * AT_ONCE + 1)}
     east.commit("crowd-0", {LogId("crowd", 0): 0})
-    wait_until(lambda: not any(any(told.values()) for told in commit(east, asked)), 60.0, "their coordinators")
+    wait_until(lambda: not any(any(reported.values()) for reported in commit(east, asked)), 60.0, "their coordinators")
     assert east.groups.offsets(list(asked)) == asked
 
 
@@ -107,22 +107,22 @@ def commit(side: Side, asked: dict[str, dict[LogId, int]]) -> list[dict[LogId, s
     return list(side.groups.commit(asked).values())  # type: ignore[arg-type]
 
 
-def test_a_group_never_goes_back_unless_told_to(both: tuple[Side, Side]) -> None:
+def test_the_offset_of_a_group_never_decreases_without_a_reset(both: tuple[Side, Side]) -> None:
     east, west = both
-    way = OffsetMapping(LogId("forth", 0), prepared(both, "forth"))
+    mapping = OffsetMapping(LogId("forth", 0), prepared(both, "forth"))
     east.commit("forth", {LogId("forth", 0): 2})
     west.commit("forth", {LogId("forth", 0): 9})
-    kept = passed(both, "forth", way, "forth")
-    moved = passed(both, "forth", way, "forth", reset={"forth"})
+    kept = passed(both, "forth", mapping, "forth")
+    moved = passed(both, "forth", mapping, "forth", reset={"forth"})
     assert (kept.action, kept.present, moved.action, at(west, "forth", "forth")) == ("kept", 9, "moved", 5)
 
 
 def test_a_group_ahead_of_the_copy_waits_at_its_end(both: tuple[Side, Side]) -> None:
     east, west = both
-    way = OffsetMapping(LogId("ahead", 0), prepared(both, "ahead"))
+    mapping = OffsetMapping(LogId("ahead", 0), prepared(both, "ahead"))
     east.write("ahead", values(10, 15))
     east.commit("ahead", {LogId("ahead", 0): 14})
-    row = passed(both, "ahead", way, "ahead")
+    row = passed(both, "ahead", mapping, "ahead")
     assert (row.action, row.lag, at(west, "ahead", "ahead")) == ("moved", 4, 13)
 
 
@@ -134,9 +134,9 @@ def test_without_a_copy_there_is_no_offset(both: tuple[Side, Side]) -> None:
 
 
 def test_a_second_pass_finds_nothing_to_do(both: tuple[Side, Side]) -> None:
-    way = OffsetMapping(LogId("twice", 0), prepared(both, "twice"))
+    mapping = OffsetMapping(LogId("twice", 0), prepared(both, "twice"))
     both[0].commit("twice", {LogId("twice", 0): 5})
-    actions = [passed(both, "twice", way, "twice").action for _ in range(2)]
+    actions = [passed(both, "twice", mapping, "twice").action for _ in range(2)]
     assert actions == ["moved", "kept"]
 
 
@@ -147,10 +147,10 @@ def test_partitions_that_go_into_one_have_the_least_offset(both: tuple[Side, Sid
     east.create("more")
     east.write("more", values(0, 10))
     east.commit("many", {LogId("many", 0): 8, LogId("more", 0): 2})
-    ways = {
+    mappings = {
         LogId(topic, 0): OffsetMapping(LogId("many", 0), known) for topic, known in (("many", there), ("more", other))
     }
-    rows = Groups(east.groups, west.groups).sync(["many"], ways)
+    rows = Groups(east.groups, west.groups).sync(["many"], mappings)
     assert ({row.translated for row in rows}, at(west, "many", "many")) == ({5}, 5)
 
 
@@ -201,5 +201,5 @@ def test_a_group_is_set_only_between_the_topics_that_were_copied(both: tuple[Sid
     known = prepared(both, "anew")
     here, there = (side.discovery.topics(["anew"], configs=False)["anew"].id for side in both)
     east.commit("late", {place: 4})
-    ways = [OffsetMapping(place, known, ids=ids) for ids in ((here, here), (there, there), (here, there))]
-    assert [passed(both, "late", way, "anew").action for way in ways] == ["waiting", "waiting", "moved"]
+    mappings = [OffsetMapping(place, known, ids=ids) for ids in ((here, here), (there, there), (here, there))]
+    assert [passed(both, "late", mapping, "anew").action for mapping in mappings] == ["waiting", "waiting", "moved"]

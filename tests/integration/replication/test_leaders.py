@@ -179,7 +179,7 @@ def refused(source: Endpoint, target: Endpoint) -> str:
     """The reason for a permanent rejection. A connection that closes before the response may mean a dead broker."""
     why: list[str] = []
 
-    def told() -> bool:
+    def reported() -> bool:
         try:
             Batches().open(lease(source, target)).close()
         except Retry:
@@ -188,21 +188,21 @@ def refused(source: Endpoint, target: Endpoint) -> str:
             why.append(stop.todo)
         return True
 
-    wait_until(told, 180.0, "to be refused")
+    wait_until(reported, 180.0, "to be refused")
     return "".join(why)
 
 
-def test_a_wrong_password_is_told(east: Brokers, west: Kafka) -> None:
+def test_a_wrong_password_is_reported(east: Brokers, west: Kafka) -> None:
     here = east_end(east)
     wrong = replace(here, options={**here.options, "sasl.password": "wrong"})
     assert refused(wrong, Endpoint("west", west.bootstrap, 1)) == "check its options"
 
 
-def test_a_certificate_that_nobody_trusts_is_told(east: Brokers, west: Kafka) -> None:
+def test_an_untrusted_certificate_is_reported(east: Brokers, west: Kafka) -> None:
     here = east_end(east)
-    strange = {key: value for key, value in here.options.items() if key != "ssl.ca.location"}
-    told = refused(replace(here, options=strange), Endpoint("west", west.bootstrap, 1))
-    assert told == "check its options"
+    invalid = {key: value for key, value in here.options.items() if key != "ssl.ca.location"}
+    reported = refused(replace(here, options=invalid), Endpoint("west", west.bootstrap, 1))
+    assert reported == "check its options"
 
 
 @pytest.mark.parametrize("connector", [Batches(), Records()], ids=["batches", "records"])

@@ -105,7 +105,7 @@ def test_a_full_mesh_doubles_nothing_when_it_does_not_forward(
 
 
 @pytest.mark.release
-def test_brokers_that_die_on_either_side_cost_nothing_but_time(
+def test_killed_brokers_on_either_side_lose_no_record(
     sites: dict[str, Site], link: Callable[..., Worker], brokers: dict[str, Kafka]
 ) -> None:
     east, west = sites["east"], sites["west"]

@@ -70,14 +70,14 @@ def test_a_broker_that_knows_of_no_broker_yet_is_asked_again(broker: Kafka) -> N
             node.port = int(proxy.address.split(":")[1])
         return frame[:5] + bytes(answer.encode())
 
-    def change(way: str, data: bytes) -> bytes:
+    def change(direction: str, data: bytes) -> bytes:
         out = b""
         while data:
             size = 4 + int.from_bytes(data[:4])
             frame, data = data[4:size], data[size:]
-            if way == "asked" and int.from_bytes(frame[:2]) == MetadataRequest.API_KEY:
+            if direction == "asked" and int.from_bytes(frame[:2]) == MetadataRequest.API_KEY:
                 asked[frame[4:8]] = int.from_bytes(frame[2:4])
-            elif way == "said" and frame[:4] in asked:
+            elif direction == "said" and frame[:4] in asked:
                 frame = changed(frame)
             out += len(frame).to_bytes(4) + frame
         return out
@@ -92,12 +92,12 @@ def test_a_broker_that_knows_of_no_broker_yet_is_asked_again(broker: Kafka) -> N
                 discovery.cluster_id()
 
 
-def test_topics_are_told_with_what_they_are_made_of(east: Discovery) -> None:
+def test_topics_are_described_with_partitions_and_settings(east: Discovery) -> None:
     topic = east.topics(["orders"])["orders"]
     assert (topic.leaders, topic.replicas, topic.internal, topic.error) == ((1, 1, 1), 1, False, "")
 
 
-def test_settings_in_force_tell_which_are_the_topics_own(east: Discovery) -> None:
+def test_settings_in_force_distinguish_those_of_the_topic(east: Discovery) -> None:
     configs = east.topics(["orders"])["orders"].configs
     assert (configs["retention.ms"], configs["compression.type"]) == (Setting("-1", True), Setting("producer", False))
 
@@ -164,23 +164,23 @@ def test_a_cluster_that_does_not_answer_is_tried_again() -> None:
         Discovery(admin.endpoint, admin).cluster_id()
 
 
-def test_a_wrong_password_is_told_as_such(broker: Kafka) -> None:
+def test_a_wrong_password_is_reported_as_such(broker: Kafka) -> None:
     options = {**broker.client("SASL_PLAINTEXT"), "sasl.password": "wrong"}
     endpoint = Endpoint("east", options.pop("bootstrap.servers"), 0, options)
-    said: list[str] = []
+    result: list[str] = []
 
-    def told() -> bool:
+    def reported() -> bool:
         try:
             Discovery(endpoint, admin).cluster_id()
         except Retry:  # the broker did not respond in time
             return False
         except Stop as stop:
-            said.append(str(stop))
+            result.append(str(stop))
         return True
 
     with Admin(endpoint, 2.0) as admin:
-        wait_until(told, 180.0, "to be refused")
-    assert "Authentication failed" in "".join(said)
+        wait_until(reported, 180.0, "to be refused")
+    assert "Authentication failed" in "".join(result)
 
 
 def test_a_topic_without_rights_is_not_taken_for_absent(broker: Kafka, east: Discovery) -> None:
@@ -190,7 +190,7 @@ def test_a_topic_without_rights_is_not_taken_for_absent(broker: Kafka, east: Dis
         assert "TOPIC_AUTHORIZATION_FAILED" in Discovery(endpoint, admin).topics(["orders"])["orders"].error
 
 
-def test_groups_are_told_over_tls_and_refusals_group_by_group(broker: Kafka, east: Discovery) -> None:
+def test_groups_are_listed_over_tls_with_refusals_by_group(broker: Kafka, east: Discovery) -> None:
     def groups(user: str) -> Committed:
         options = broker.client("SASL_SSL", user)
         return Committed(Endpoint("east", options.pop("bootstrap.servers"), 0, options))
@@ -199,5 +199,5 @@ def test_groups_are_told_over_tls_and_refusals_group_by_group(broker: Kafka, eas
     with groups("admin") as admin, groups("guest") as guest:
         wait_until(lambda: coordinated(admin), 180.0, "a coordinator")
         admin.commit({"secret": {place: 1}})
-        told, refused = admin.offsets(["secret"])["secret"], guest.offsets(["secret", "other"])["secret"]
-    assert (told, isinstance(refused, Stop), "GroupAuthorizationFailed" in str(refused)) == ({place: 1}, True, True)
+        reported, refused = admin.offsets(["secret"])["secret"], guest.offsets(["secret", "other"])["secret"]
+    assert (reported, isinstance(refused, Stop), "GroupAuthorizationFailed" in str(refused)) == ({place: 1}, True, True)

@@ -144,7 +144,7 @@ def test_a_killed_bookie_loses_its_registration_and_gets_it_back(cluster: Sandbo
     assert registered(session, cluster, 4)
 
 
-def test_a_stopped_bookie_says_goodbye_at_once(cluster: SandboxCluster, session: KazooClient) -> None:
+def test_a_stopped_bookie_unregisters_at_once(cluster: SandboxCluster, session: KazooClient) -> None:
     cluster.stop("bookie3", 180.0)
     assert not registered(session, cluster, 3)
 
@@ -168,7 +168,7 @@ def test_an_unknown_server_is_refused_with_the_known_ones(cluster: SandboxCluste
         cluster.kill("bookie5")
 
 
-def test_the_worker_carries_the_repair_flag(cluster: SandboxCluster) -> None:
+def test_the_worker_has_the_repair_flag(cluster: SandboxCluster) -> None:
     conf = (cluster.autorecoveries[0].root / "autorecovery1.conf").read_text()
     assert "repairedPlacementPolicyNotAdheringBookieEnabled=true\n" in conf
 

@@ -74,9 +74,7 @@ def test_servers_are_killed_and_started_from_another_process(supervisor: "subpro
     assert (killed["alive"], started["alive"], killed["pid"] != started["pid"]) == (False, True, True)
 
 
-def test_a_kill_is_over_when_nobody_is_sent_to_the_bookie_any_more(
-    supervisor: "subprocess.Popen[bytes]", root: Path
-) -> None:
+def test_a_kill_returns_when_no_client_is_sent_to_the_bookie(supervisor: "subprocess.Popen[bytes]", root: Path) -> None:
     zookeeper = KazooClient(Remote(root).request("kill", "bookie1")["zookeeper"])
     zookeeper.start()
     registered = zookeeper.get_children("/ledgers/available")

@@ -95,7 +95,7 @@ def test_ledgers_made_after_a_planted_one_have_higher_ids(pulsar: SandboxPulsar,
     assert min(listed(pulsar, "public/default/later")) > planted
 
 
-def test_what_the_broker_refuses_is_said(pulsar: SandboxPulsar) -> None:
+def test_a_refusal_of_the_broker_is_reported(pulsar: SandboxPulsar) -> None:
     with pytest.raises(Stop, match="404"):
         pulsar.ask("GET", "persistent/public/default/never/internalStats")
 

@@ -16,7 +16,7 @@ from trueup.state.common.errors import BadSettings, Retry, TrueupError, Unknown
 
 pytestmark = pytest.mark.servers
 
-Heard = list[tuple[int, int, str]]
+EventList = list[tuple[int, int, str]]
 
 
 @pytest.fixture
@@ -50,29 +50,29 @@ def creations(client: ZooKeeperClient, root: str, count: int) -> list[bytes]:
     return names
 
 
-def test_every_write_below_a_watched_root_is_told_once_in_order(
+def test_every_write_below_a_watched_root_is_reported_once_in_order(
     connect: Any, client: ZooKeeperClient, root: str
 ) -> None:
-    heard: Heard = []
-    connect(sink=heard.extend).add_watch(root)
+    received: EventList = []
+    connect(sink=received.extend).add_watch(root)
     names = creations(client, root, 1_000)
     for name in names[:50]:
         client.put(f"{root}/{name.decode()}", b"new", -1)
         client.drop(f"{root}/{name.decode()}", -1)
-    wait_until(lambda: len(heard) >= 1_100, 180.0, "all events")
-    told = [(kind, path[len(root) + 1 :].encode()) for _, kind, path in heard]
+    wait_until(lambda: len(received) >= 1_100, 180.0, "all events")
+    reported = [(kind, path[len(root) + 1 :].encode()) for _, kind, path in received]
     changes = [(kind, name) for name in names[:50] for kind in (NodeEvent.DATA, NodeEvent.DELETED)]
-    assert told == [(NodeEvent.CREATED, name) for name in names] + changes
+    assert reported == [(NodeEvent.CREATED, name) for name in names] + changes
 
 
-def test_an_event_carries_the_zxid_of_its_write(connect: Any, client: ZooKeeperClient, root: str) -> None:
-    heard: Heard = []
-    connect(sink=heard.extend).add_watch(root)
+def test_an_event_has_the_zxid_of_its_write(connect: Any, client: ZooKeeperClient, root: str) -> None:
+    received: EventList = []
+    connect(sink=received.extend).add_watch(root)
     path = client.make(f"{root}/a")
-    wait_until(lambda: heard, 180.0, "an event")
+    wait_until(lambda: received, 180.0, "an event")
     found = client.look(path)
     assert found is not None
-    assert heard[0][0] == found[1].mzxid
+    assert received[0][0] == found[1].mzxid
 
 
 @pytest.mark.parametrize("bulk", [True, False], ids=["multi", "single"])
@@ -122,10 +122,10 @@ def test_comparison_names_exactly_what_changed(connect: Any, client: ZooKeeperCl
     _, since = client.listing(root)
     client.put(f"{root}/n0007", b"", -1)
     client.drop(f"{root}/n4999", -1)
-    heard: Heard = []
-    other = connect(sink=heard.extend)
+    received: EventList = []
+    other = connect(sink=received.extend)
     other.set_watches(since, [f"{root}/".encode() + name for name in names], [root.encode()])
-    assert sorted((path[len(root) :], kind) for _, kind, path in heard) == [
+    assert sorted((path[len(root) :], kind) for _, kind, path in received) == [
         ("", NodeEvent.CHILDREN),
         ("/n0007", NodeEvent.DATA),
         ("/n4999", NodeEvent.DELETED),
@@ -159,7 +159,7 @@ def test_a_path_in_the_server_list_is_refused() -> None:
         (lambda c, r: c.listing(f"{r}/none"), NoNode),
     ],
 )
-def test_refusals_are_told_apart(client: ZooKeeperClient, root: str, act: Any, error: type[TrueupError]) -> None:
+def test_refusals_are_distinguished(client: ZooKeeperClient, root: str, act: Any, error: type[TrueupError]) -> None:
     client.create(f"{root}/closed", b"", acl=[make_digest_acl("u", "p", all=True)])
     with pytest.raises(error):
         act(client, root)

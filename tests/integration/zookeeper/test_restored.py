@@ -127,22 +127,22 @@ def test_an_older_copy_is_noticed_by_its_zxid_its_ledgers_and_its_owners(copied:
     seen = copied.observed(copied.known())
     owned: dict[str, int] = {path: mzxid for path, (mzxid, _) in copied.owners.actual().items()}
     copied.restore()
-    told = [refused(copied.capture(copied.known())), refused(copied.capture(copied.made()))]
+    reported = [refused(copied.capture(copied.known())), refused(copied.capture(copied.made()))]
     copied.outrun()
     known = copied.known(zxid=0)
-    told.append(refused(copied.capture(known)))
+    reported.append(refused(copied.capture(known)))
     only_gone = Known(gone=known.gone, gone_zxids=known.gone_zxids)
-    told.append(refused(copied.capture(only_gone)))
+    reported.append(refused(copied.capture(only_gone)))
     owning = Owning(copied.connect, copied.owners.paths, copied.owned.publish, owned, lambda: 1)
     owning.start(run)
-    told.append(refused(owning))
+    reported.append(refused(owning))
     words = [
         "expected ZooKeeper at zxid", "expected a znode below /ledgers/",
         f"expected {copied.tree.paths.ledger(OPENED)} as written",
         f"expected {copied.tree.paths.ledger(TEMPORARY)} as written", "expected /managed-ledgers/t/ns/persistent/a as",
     ]  # fmt: skip
-    assert [text[: len(word)] for text, word in zip(told, words, strict=True)] == words
-    assert (len(copied.journal.all), copied.owned.all, "begin-anew" in told[0]) == (seen, [], True)
+    assert [text[: len(word)] for text, word in zip(reported, words, strict=True)] == words
+    assert (len(copied.journal.all), copied.owned.all, "begin-anew" in reported[0]) == (seen, [], True)
 
 
 def test_a_capture_that_runs_notices_an_older_copy(copied: Copied) -> None:
@@ -158,5 +158,5 @@ def test_a_capture_that_runs_notices_an_older_copy(copied: Copied) -> None:
 
 
 def test_another_cluster_is_noticed_by_its_identity(copied: Copied) -> None:
-    told = refused(copied.capture(Known(instance="another")))
-    assert told.startswith("expected the BookKeeper cluster with INSTANCEID another; found one"), told
+    reported = refused(copied.capture(Known(instance="another")))
+    assert reported.startswith("expected the BookKeeper cluster with INSTANCEID another; found one"), reported

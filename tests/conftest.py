@@ -18,7 +18,6 @@ from tests import archives
 from tests.replication.pair import Pair
 from trueup.connectors.sandbox.cluster import SandboxCluster
 from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.connectors.sandbox.servers.kafka import Kafka
 from trueup.connectors.sandbox.servers.zookeeper import ZooKeeper
 from trueup.state.common.errors import Retry
 
@@ -158,18 +157,10 @@ def pair(shared_root: Callable[[], Path]) -> Iterator[Pair]:
         yield made
 
 
-@pytest.fixture(scope="module")
-def kafka(new_root: Callable[[], Path]) -> Iterator[Kafka]:
-    """A broker for this module."""
-    with Kafka(new_root()) as server:
-        server.up()
-        yield server
-
-
-@pytest.fixture(scope="module")
-def zookeeper(new_root: Callable[[], Path]) -> Iterator[ZooKeeper]:
-    """A ZooKeeper for this module, without BookKeeper's znodes."""
-    with ZooKeeper(new_root()) as server:
+@pytest.fixture(scope="session")
+def zookeeper(shared_root: Callable[[], Path]) -> Iterator[ZooKeeper]:
+    """A ZooKeeper that all tests of this worker share, without BookKeeper's znodes. Each test uses its `own_root`."""
+    with ZooKeeper(shared_root()) as server:
         server.up()
         yield server
 

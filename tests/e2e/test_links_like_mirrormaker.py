@@ -1,15 +1,15 @@
 """Scenarios of MirrorMaker's integration tests for a data path, with links: `trueup run` between two clusters."""
 
 from collections.abc import Callable, Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
 
 from tests.e2e.trueup import Trueup
+from tests.replication.reading import committed
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.servers.kafka import Kafka
 
@@ -58,18 +58,13 @@ def running(trueup: Trueup) -> None:
 
 
 def admin(broker: Kafka) -> AdminClient:
-    return _admin(broker.bootstrap)
-
-
-@cache
-def _admin(bootstrap: str) -> AdminClient:
-    # A client that is garbage-collected before its futures complete fails them.
-    return AdminClient({"bootstrap.servers": bootstrap})
+    """A client. The caller keeps it until its futures complete: a garbage-collected client fails them."""
+    return AdminClient({"bootstrap.servers": broker.bootstrap})
 
 
 def create(broker: Kafka, topic: str, partitions: int = 3, **config: str) -> None:
-    made = NewTopic(topic, partitions, 1, config={**KEPT, **config})
-    admin(broker).create_topics([made])[topic].result(30)
+    client, made = admin(broker), NewTopic(topic, partitions, 1, config={**KEPT, **config})
+    client.create_topics([made])[topic].result(30)
 
 
 def partitions_of(broker: Kafka, topic: str) -> int:
@@ -90,19 +85,9 @@ def write(broker: Kafka, topic: str, numbers: range, partitions: int = 3) -> Non
 def read(broker: Kafka, topic: str) -> dict[int, list[tuple[Any, ...]]]:
     """Key, value, timestamp and headers (without those of the link) of each partition."""
     found: dict[int, list[tuple[Any, ...]]] = {number: [] for number in range(partitions_of(broker, topic))}
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "test", "enable.partition.eof": True})
-    consumer.assign([TopicPartition(topic, number, 0) for number in found])
-    ended: set[int] = set()
-    while len(ended) < len(found):
-        message = consumer.poll(180.0)
-        if message.error() is None:
-            headers = [pair for pair in message.headers() or [] if not pair[0].startswith("trueup-")]
-            content = message.key(), message.value(), message.timestamp()[1], headers
-            found[message.partition()].append(content)
-        else:
-            assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
-            ended.add(message.partition())
-    consumer.close()
+    for message in committed(broker.bootstrap, topic, found.keys()):
+        headers = [pair for pair in message.headers() or [] if not pair[0].startswith("trueup-")]
+        found[message.partition()].append((message.key(), message.value(), message.timestamp()[1], headers))
     return found
 
 
@@ -120,8 +105,8 @@ def test_records_arrive_as_they_are_in_their_partitions(primary: Kafka, backup: 
 def test_a_topic_is_made_with_the_partitions_and_settings_of_its_source(primary: Kafka, backup: Kafka) -> None:
     create(primary, "test-made", 5, **{"max.message.bytes": "123456"})
     wait_until(lambda: partitions_of(backup, "test-made") == 5, LIMIT_S, "the topic at the backup")
-    resource = ConfigResource(ResourceType.TOPIC, "test-made")
-    config = admin(backup).describe_configs([resource])[resource].result(30)
+    client, resource = admin(backup), ConfigResource(ResourceType.TOPIC, "test-made")
+    config = client.describe_configs([resource])[resource].result(30)
     assert (config["retention.ms"].value, config["max.message.bytes"].value) == ("-1", "123456")
 
 
@@ -135,7 +120,8 @@ def test_partitions_that_a_topic_gains_are_copied_too(primary: Kafka, backup: Ka
     create(primary, "test-grows", 2)
     write(primary, "test-grows", range(200), 2)
     wait_same("test-grows", primary, backup)
-    admin(primary).create_partitions([NewPartitions("test-grows", 4)])["test-grows"].result(30)
+    client = admin(primary)
+    client.create_partitions([NewPartitions("test-grows", 4)])["test-grows"].result(30)
     wait_until(lambda: partitions_of(primary, "test-grows") == 4, 180.0, "four partitions")
     write(primary, "test-grows", range(200, 600), 4)
     wait_same("test-grows", primary, backup)

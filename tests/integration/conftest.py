@@ -1,5 +1,6 @@
 """ZooKeeper sessions for each module, and a separate part of the tree for each test."""
 
+import itertools
 from collections.abc import Iterator
 
 import pytest
@@ -7,6 +8,8 @@ import pytest
 from tests.integration.bookkeeper.tree import Tree
 from trueup.connectors.sandbox.servers.zookeeper import ZooKeeper
 from trueup.connectors.zookeeper.client import ZooKeeperClient
+
+_roots = itertools.count(1)
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +22,7 @@ def client(zookeeper: ZooKeeper) -> Iterator[ZooKeeperClient]:
 @pytest.fixture
 def own_root(request: pytest.FixtureRequest) -> str:
     """A path that no other test uses."""
-    return "/" + "".join(c if c.isalnum() else "-" for c in request.node.name)
+    return "/" + "".join(c if c.isalnum() else "-" for c in f"{request.node.name} {next(_roots)}")
 
 
 @pytest.fixture

@@ -1,5 +1,5 @@
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +10,13 @@ from trueup.connectors.sandbox.servers.kafka import Kafka
 from trueup.state.common.errors import Stop
 
 pytestmark = pytest.mark.servers
+
+
+@pytest.fixture(scope="module")
+def kafka(new_root: Callable[[], Path]) -> Iterator[Kafka]:
+    with Kafka(new_root()) as server:
+        server.up()
+        yield server
 
 
 def write(broker: Kafka, topic: str, records: int) -> None:

@@ -7,7 +7,6 @@ import ssl
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from trueup.connectors.bookkeeper.bookie.connection import tls_of
 from trueup.connectors.bookkeeper.deletion.presence import PresenceAnswer, presence
 from trueup.connectors.bookkeeper.deletion.remove import RemovalOrder, Removed, remove
 from trueup.connectors.bookkeeper.metadata import bulk, mark_codec, queries
@@ -18,6 +17,7 @@ from trueup.connectors.bookkeeper.metadata.rack_source import RackHealth, RackSo
 from trueup.connectors.bookkeeper.metadata.racks import PulsarRacks, RackMap, Script, Static, Unmapped
 from trueup.connectors.bookkeeper.placement.auditor_election import AuditorOrders, Role, Vote
 from trueup.connectors.bookkeeper.placement.marks import MarkOrder, MarkOutcome, Marks
+from trueup.connectors.tls import tls_of
 from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.connectors.zookeeper.follower import Run
 from trueup.state.bookkeeper.ledgers import EMPTY, Ledgers, concat

@@ -6,7 +6,7 @@ encoding (PerChannelBookieClient.java, TLSContextFactory.java).
 
 import socket
 import ssl
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from google.protobuf.message import DecodeError
@@ -16,33 +16,11 @@ from trueup.connectors.bookkeeper.bookie.frames import SIZE, BookieFrames
 from trueup.connectors.bookkeeper.messages import Request, Response
 from trueup.connectors.bookkeeper.metadata.addresses import Address
 from trueup.connectors.closing import Closing
-from trueup.state.common.errors import BadBytes, BadSettings, Retry, Stop, TrueupError
+from trueup.state.common.errors import BadBytes, Retry, Stop, TrueupError
 
 START_TLS = 9
-_KEYS = ("tls.ca", "tls.certificate", "tls.key", "tls.key.password", "tls.check.host")
 _RECEIVE_BYTES = 4 << 20
 _HUNG_UP = (ConnectionResetError, BrokenPipeError, ssl.SSLEOFError, ssl.SSLZeroReturnError)
-
-
-def tls_of(options: Mapping[str, str]) -> ssl.SSLContext | None:
-    """The TLS context for these options; None without options: connections to bookies are not encrypted then.
-
-    ``tls.ca``: PEM file of authorities, or ``system``; ``tls.certificate`` and ``tls.key`` (PEM), ``tls.key.password``:
-    client identity; ``tls.check.host`` false: certificates need not name the bookie's host. Raises `BadSettings`.
-    """
-    if unknown := sorted(set(options) - set(_KEYS)):
-        raise BadSettings([f"{key}: expected one of {', '.join(_KEYS)}" for key in unknown])
-    if not options:
-        return None
-    authority = options.get("tls.ca", "system")
-    try:
-        context = ssl.create_default_context(cafile=None if authority == "system" else authority)
-        if certificate := options.get("tls.certificate"):
-            context.load_cert_chain(certificate, options.get("tls.key"), options.get("tls.key.password"))
-    except (OSError, ssl.SSLError) as error:
-        raise BadSettings([f"tls.*: {error}; provide readable PEM files that match each other"]) from error
-    context.check_hostname = options.get("tls.check.host", "true").lower() != "false"
-    return context
 
 
 class BookieConnection(Closing):

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from trueup.connectors.bookkeeper.bookie.connection import tls_of
 from trueup.connectors.bookkeeper.bookie.entries import Digest, ReadResult
 from trueup.connectors.bookkeeper.bookie.reader import Bookies, LedgerReader
 from trueup.connectors.bookkeeper.deletion.presence import PresenceAnswer, presence
@@ -14,6 +13,7 @@ from trueup.connectors.bookkeeper.metadata.addresses import Addresses
 from trueup.connectors.sandbox.cluster import SandboxCluster
 from trueup.connectors.sandbox.servers.security import PASSWORD, Security
 from trueup.connectors.sandbox.writer import LedgerWriter, payload
+from trueup.connectors.tls import tls_of
 from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.state.common.errors import Stop
 

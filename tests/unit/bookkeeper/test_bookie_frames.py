@@ -8,8 +8,8 @@ from tests.peer import WAIT_S, Peer
 from trueup.connectors.bookkeeper.bookie.admin_calls import Calls, Lac, LocatedEntries, Room
 from trueup.connectors.bookkeeper.bookie.bulk_reads import Reads
 from trueup.connectors.bookkeeper.bookie.codes import Code, NoSuchEntry, NoSuchLedger, failure
-from trueup.connectors.bookkeeper.bookie.connection import tls_of
 from trueup.connectors.bookkeeper.bookie.frames import BookieFrames
+from trueup.connectors.tls import tls_of
 from trueup.state.common.errors import BadBytes, BadSettings, Retry, Stop
 
 

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import pytest
 
 from tests.peer import WAIT_S, Peer
-from trueup.connectors.bookkeeper.bookie.connection import tls_of
 from trueup.connectors.bookkeeper.deletion.presence import PresenceAnswer, presence
 from trueup.connectors.bookkeeper.messages import ServiceInfo
 from trueup.connectors.bookkeeper.metadata.addresses import address_of, endpoint
+from trueup.connectors.tls import tls_of
 
 GONE, HELD, SILENT = PresenceAnswer.GONE, PresenceAnswer.HELD, PresenceAnswer.SILENT
 QUESTION = 19

@@ -1,0 +1,29 @@
+"""TLS of connections that Trueup opens itself: options to a context of Python's `ssl`."""
+
+import ssl
+from collections.abc import Mapping
+
+from trueup.state.common.errors import BadSettings
+
+KEYS = ("tls.ca", "tls.certificate", "tls.key", "tls.key.password", "tls.check.host")
+
+
+def tls_of(options: Mapping[str, str]) -> ssl.SSLContext | None:
+    """The TLS context for these options; None without options: connections are not encrypted then.
+
+    ``tls.ca``: PEM file of authorities, or ``system``; ``tls.certificate`` and ``tls.key`` (PEM), ``tls.key.password``:
+    client identity; ``tls.check.host`` false: certificates need not name the server's host. Raises `BadSettings`.
+    """
+    if unknown := sorted(set(options) - set(KEYS)):
+        raise BadSettings([f"{key}: expected one of {', '.join(KEYS)}" for key in unknown])
+    if not options:
+        return None
+    authority = options.get("tls.ca", "system")
+    try:
+        context = ssl.create_default_context(cafile=None if authority == "system" else authority)
+        if certificate := options.get("tls.certificate"):
+            context.load_cert_chain(certificate, options.get("tls.key"), options.get("tls.key.password"))
+    except (OSError, ssl.SSLError) as error:
+        raise BadSettings([f"tls.*: {error}; provide readable PEM files that match each other"]) from error
+    context.check_hostname = options.get("tls.check.host", "true").lower() != "false"
+    return context

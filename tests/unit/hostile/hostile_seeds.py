@@ -21,6 +21,15 @@ RECORD: LedgerRecord = {
     "fragments": [{"first_entry": 0, "bookies": ["a:1", "b:1"]}, {"first_entry": 40, "bookies": ["a:1", "c:1"]}],
 }  # fmt: skip
 METADATA = [metadata.encode(RECORD, version, b"secret") for version in (1, 2, 3)]
+ROUTE = (
+    b'{"brokerDatas":[{"brokerName":"b","brokerAddrs":{0:"h:1"}}],'
+    b'"queueDatas":[{"brokerName":"b","readQueueNums":4,"writeQueueNums":4,"perm":6}]}'
+)
+TOPIC = (
+    b'{"topicConfigTable":{"t":{"readQueueNums":4,"writeQueueNums":4,"perm":6,"order":false,"topicSysFlag":0,'
+    b'"attributes":{"message.type":"FIFO"}}}}'
+)
+PULLED = {"code": 0, "opaque": 1, "flag": 1, "extFields": {"nextBeginOffset": "1", "minOffset": "0", "maxOffset": "1"}}
 XERIAL = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
 XERIAL += b"".join(
     struct.pack(">i", len(block)) + block for block in [bytes(cramjam.snappy.compress_raw(b"abc" * 100))] * 2

@@ -11,6 +11,7 @@ from contextlib import suppress
 from threading import Event
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -18,12 +19,15 @@ from kazoo.exceptions import EXCEPTIONS, AuthFailedError, ConnectionDropped, Kaz
 
 from tests.fuzz import mutated
 from tests.unit.hostile import hostile_seeds as seeds
+from tests.unit.rocketmq.peers import frame
+from tests.unit.rocketmq.stored_messages import Message
 from trueup.connectors.bookkeeper.bookie.bulk_reads import Reads
 from trueup.connectors.bookkeeper.bookie.connection import BookieConnection
 from trueup.connectors.bookkeeper.bookie.entries import Digest, ReadResult, head_of
 from trueup.connectors.bookkeeper.bookie.frames import BookieFrames
 from trueup.connectors.bookkeeper.messages import Response
 from trueup.connectors.bookkeeper.metadata import bulk, mark_codec, metadata
+from trueup.connectors.contract import Endpoint
 from trueup.connectors.kafka.client import fetch_produce
 from trueup.connectors.kafka.client.connection import Connection as KafkaConnection
 from trueup.connectors.kafka.protocol import compression
@@ -32,6 +36,15 @@ from trueup.connectors.kafka.protocol.aborted import Aborted
 from trueup.connectors.kafka.protocol.reencode import dense, first_header
 from trueup.connectors.pulsar import compressed, offload_index
 from trueup.connectors.pulsar import metadata as pulsar
+from trueup.connectors.rocketmq.client import group_offsets, rights, topics
+from trueup.connectors.rocketmq.client import messages as rocketmq
+from trueup.connectors.rocketmq.client.cluster import RocketMqClient
+from trueup.connectors.rocketmq.client.codes import RequestCode
+from trueup.connectors.rocketmq.client.connection import Access, Request
+from trueup.connectors.rocketmq.client.connection import Connection as RocketMqConnection
+from trueup.connectors.rocketmq.client.connection import Response as RocketMqResponse
+from trueup.connectors.rocketmq.protocol import compression as bodies
+from trueup.connectors.rocketmq.protocol import properties, stored
 from trueup.connectors.zookeeper import requests
 from trueup.connectors.zookeeper.connection import ZooKeeperConnection
 from trueup.state.common.errors import BadBytes, Retry, Stop, TrueupError
@@ -194,6 +207,63 @@ def one_answer(data: bytes) -> None:
         connection.receive()
 
 
+def kept(data: bytes) -> None:
+    found = stored.decode(memoryview(data), "here")
+    [properties.decoded(raw) for raw in found.properties()]
+    [(found.message_id(row), found.topics()) for row in range(len(found))]
+
+
+def inflated(data: bytes) -> None:
+    for kind in range(4):
+        try:
+            bodies.opened(memoryview(data), 1 | kind << 8, "here")
+        except BadBytes:
+            continue
+
+
+def pull_over_a_line(data: bytes) -> None:
+    class Wired(RocketMqConnection):
+        """A connection to these bytes."""
+
+        def __init__(self, end: socket.socket) -> None:
+            with patch("trueup.connectors.rocketmq.client.connection._open", lambda *_: end):
+                super().__init__("b:1", Access(timeout_s=1.0))
+
+    here, there = socket.socketpair()
+    with here, there:
+        there.sendall(data[:60_000])
+        there.shutdown(socket.SHUT_WR)
+        with Wired(here) as connection:
+            rocketmq.pulled(connection.ask(Request(RequestCode.PULL, "pull", {})))
+
+
+class FixedResponses(RocketMqClient):
+    """A client whose servers answer with this body."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(Endpoint("east", "n:1", 0))
+        self._data = data
+
+    def _ask(self, address: str, request: Request) -> RocketMqResponse:
+        return RocketMqResponse(0, {}, memoryview(self._data), "a response")
+
+
+def server_responses(data: bytes) -> None:
+    client = FixedResponses(data)
+    client._masters["b"] = "b:1"
+    for ask in (
+        lambda: client.route("t"), client.topics, client.masters, lambda: topics.topics(client, "b"),
+        lambda: topics.topic(client, "b", "t"), lambda: topics.groups(client, "b"), lambda: rights.rights(client, "b"),
+        lambda: topics.runtime(client, "b"), lambda: group_offsets.members(client, "g", ["b"]),
+        lambda: topics.settings(client, "b"), lambda: rights.users(client, "b"),
+    ):  # fmt: skip
+        client._masters["b"] = "b:1"
+        try:
+            ask()
+        except BadBytes:
+            continue
+
+
 DECODERS: dict[str, tuple[Callable[[bytes], Any], Sequence[bytes]]] = {
     "frames": (streamed, [struct.pack(">i", 5) + b"hello", b"\x0f\xff\xff\xff"]),
     "response": (responded, seeds.responses(Response)),
@@ -220,6 +290,13 @@ DECODERS: dict[str, tuple[Callable[[bytes], Any], Sequence[bytes]]] = {
     "written": (written, seeds.WRITE_ANSWERS),
     "listed": (listed, [seeds.names(b"a", b"bc"), seeds.names(b"ab", b"cd")]),
     "listings": (listings, [seeds.listings(b"a", b"bc")]),
+    "rocketmq stored": (kept, [Message().encoded() * 3, Message(topic=b"t" * 200, sys=0x30).encoded()]),
+    "rocketmq bodies": (inflated, [bodies.closed(BODY, kind)[0] for kind in (1, 2, 3)]),
+    "rocketmq": (
+        pull_over_a_line,
+        [frame(seeds.PULLED, Message().encoded() * 2), frame(seeds.PULLED), struct.pack(">i", 1 << 26) + b"hello"],
+    ),
+    "rocketmq responses": (server_responses, [seeds.ROUTE, seeds.TOPIC]),
     "pulsar": (pointed, seeds.PULSAR),
     "index": (lambda data: offload_index.index_of(data, "here"), seeds.INDEX),
     **{
@@ -257,8 +334,8 @@ def test_mutated_bytes_are_a_value_or_bad_bytes(name: str) -> None:
 _KAZOO = tuple(EXCEPTIONS.values())
 _OURS: dict[str, tuple[type[Exception], ...]] = {
     "index": (Stop,), "reads": (TrueupError,), "looked": _KAZOO, "listings": _KAZOO,
-    "zookeeper": (ConnectionDropped, AuthFailedError), "kafka": (Retry,),
+    "zookeeper": (ConnectionDropped, AuthFailedError), "kafka": (Retry,), "rocketmq": (Retry, Stop),
 }  # fmt: skip
 """Further errors that a decoder may raise: unsupported formats, and errors that a response contains."""
-_SILENT = ("marks", "entries", "compression", "pulsar", "bulk")
+_SILENT = ("marks", "entries", "compression", "pulsar", "bulk", "rocketmq bodies", "rocketmq responses")
 """Decoders that return a value for invalid input, or whose errors are caught above."""

@@ -1,0 +1,1 @@
+"""Connections, routes, messages, topics, groups and rights of RocketMQ clusters."""

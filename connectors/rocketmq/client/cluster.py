@@ -1,0 +1,191 @@
+"""One RocketMQ cluster: its name servers, the routes of topics, its brokers by name, and requests to their masters.
+
+Name servers do not know of each other. One that was just started knows only some brokers for up to 30 s, the interval
+at which brokers register; therefore all name servers are asked, and what any of them knows counts.
+"""
+
+import threading
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trueup.connectors.closing import Closing
+from trueup.connectors.contract import Endpoint, LogId
+from trueup.connectors.rocketmq.client.codes import Missing, RequestCode
+from trueup.connectors.rocketmq.client.connection import Connection, Request, Response
+from trueup.connectors.rocketmq.client.options import access_of, addresses_of
+from trueup.state.common.errors import BadBytes, Retry, TrueupError
+
+MASTER = "0"
+READABLE, WRITABLE = 4, 2
+_MOST_QUEUES = 1 << 16
+_INVALID = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
+
+
+@dataclass(frozen=True, slots=True)
+class Queues:
+    """The queues of a topic on one broker. ``permissions``: `READABLE` and `WRITABLE`."""
+
+    read: int
+    write: int
+    permissions: int
+
+
+class RocketMqClient(Closing):
+    """Routes as of their last request, and one connection per server for short requests. Safe for several threads."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self._access = access_of(endpoint)
+        self._name_servers = addresses_of(endpoint)
+        self._masters: dict[str, str] = {}
+        self._open: dict[str, Connection] = {}
+        self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+
+    def route(self, topic: str) -> dict[str, Queues]:
+        """The queues of a topic by broker, as the name servers know them now. Brokers without a master are left out.
+
+        Raises `Missing` if no name server that responds knows the topic.
+        """
+        fields = {"topic": topic, "acceptStandardJsonOnly": True}
+        found: dict[str, Queues] = {}
+        for response in self._responses(Request(RequestCode.ROUTE, f"find the brokers of topic {topic}", fields)):
+            route = response.parsed()
+            try:
+                masters = _masters(route["brokerDatas"])
+                queues = {each["brokerName"]: _queues(each) for each in route["queueDatas"]}
+            except _INVALID as error:
+                raise _bad_bytes(response, error) from error
+            self._masters |= masters
+            found = {broker: queues[broker] for broker in queues.keys() & masters} | found
+        return dict(sorted(found.items()))
+
+    def logs(self, topic: str, permission: int = READABLE) -> list[LogId]:
+        """The queues of a topic that can be read or written, by broker and number. Raises `Missing`."""
+        return [
+            LogId(topic, number, broker)
+            for broker, queues in self.route(topic).items()
+            if queues.permissions & permission
+            for number in range(queues.read if permission == READABLE else queues.write)
+        ]
+
+    def masters(self) -> dict[str, str]:
+        """The address of the master of each broker, by the broker's name, as the name servers know them now."""
+        request = Request(RequestCode.CLUSTER, "list the brokers", {})
+        found: dict[str, str] = {}
+        for response in self._responses(request):
+            try:
+                found = _masters(response.parsed()["brokerAddrTable"].values()) | found
+            except _INVALID as error:
+                raise _bad_bytes(response, error) from error
+        self._masters = dict(found)
+        return found
+
+    def topics(self) -> list[str]:
+        """The names of all topics, sorted."""
+        found: set[str] = set()
+        for response in self._responses(Request(RequestCode.TOPICS, "list the topics", {})):
+            try:
+                found |= set(map(str, response.parsed()["topicList"]))
+            except _INVALID as error:
+                raise _bad_bytes(response, error) from error
+        return sorted(found)
+
+    def ask(self, broker: str, request: Request) -> Response:
+        """Ask the master of a broker. A kept connection that broke meanwhile is replaced once, unless the outcome is
+        unknown then. Raises `Retry` and `Stop`, and `Unknown` for a lost response to a change."""
+        address = self._address(broker)
+        try:
+            return self._ask(address, request)
+        except Retry:
+            if address not in self._open:
+                self._masters.pop(broker, None)  # it may have moved
+            raise
+
+    def ask_name_servers(self, request: Request) -> None:
+        """Ask every name server. Raises what the first of them does that fails."""
+        for address in self._name_servers:
+            self._ask(address, request)
+
+    def connect(self, broker: str) -> Connection:
+        """A new connection to the master of a broker, for one thread; the caller closes it. Raises `Retry`, `Stop`."""
+        address = self._address(broker)
+        try:
+            return Connection(address, self._access)
+        except Retry:
+            self._masters.pop(broker, None)
+            raise
+
+    def close(self) -> None:
+        """Close the connections for short requests."""
+        for address in list(self._open):
+            self._drop(address)
+
+    def _address(self, broker: str) -> str:
+        found = self._masters.get(broker) or self.masters().get(broker)
+        if found is None:
+            expected = f"a master of broker {broker} in {self.endpoint.name}"
+            raise Retry(expected, "none is registered at the name servers", "start it; retrying")
+        return found
+
+    def _responses(self, request: Request) -> list[Response]:
+        """The responses of all name servers that know what is asked. Raises `Missing` or `Retry` if there is none."""
+        found, error = list[Response](), None
+        for address in self._name_servers:
+            try:
+                found.append(self._ask(address, request))
+            except Retry as failure:
+                error = failure if isinstance(failure, Missing) else error or failure
+        if not found and error:
+            raise error
+        return found
+
+    def _ask(self, address: str, request: Request) -> Response:
+        with self._locks[address]:
+            kept = self._open.get(address)
+            try:
+                return self._connection(address).ask(request)
+            except TrueupError as error:
+                lost = self._drop_lost(address)
+                if not (lost and kept and isinstance(error, Retry)):
+                    raise
+            try:
+                return self._connection(address).ask(request)
+            finally:
+                self._drop_lost(address)
+
+    def _drop_lost(self, address: str) -> bool:
+        """Whether the kept connection was lost; it is dropped then."""
+        kept = self._open.get(address)
+        if kept is None or not kept.lost:
+            return False
+        self._drop(address)
+        return True
+
+    def _connection(self, address: str) -> Connection:
+        """The kept connection, unless the server closed it: the outcome of a change would be unknown then."""
+        if address in self._open and self._open[address].ended():
+            self._drop(address)
+        if address not in self._open:
+            self._open[address] = Connection(address, self._access)
+        return self._open[address]
+
+    def _drop(self, address: str) -> None:
+        self._open.pop(address).close()
+
+
+def _masters(brokers: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """The addresses of masters in BrokerData objects, which list the addresses of each broker by broker id."""
+    return {str(b["brokerName"]): str(b["brokerAddrs"][MASTER]) for b in brokers if MASTER in b["brokerAddrs"]}
+
+
+def _queues(found: Mapping[str, Any]) -> Queues:
+    queues = Queues(int(found["readQueueNums"]), int(found["writeQueueNums"]), int(found["perm"]))
+    if not 0 <= min(queues.read, queues.write) <= max(queues.read, queues.write) <= _MOST_QUEUES:
+        raise ValueError(f"0 to {_MOST_QUEUES} queues, not {queues.read} and {queues.write}")
+    return queues
+
+
+def _bad_bytes(response: Response, error: Exception) -> BadBytes:
+    return BadBytes(response.where, 0, "brokers and topics", f"{type(error).__name__}: {error}", "check its version")

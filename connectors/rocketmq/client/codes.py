@@ -1,0 +1,127 @@
+"""Codes of requests and responses (RequestCode.java, ResponseCode.java), and the meaning of errors."""
+
+from collections.abc import Mapping
+from enum import IntEnum
+
+from trueup.state.common.errors import Retry, Stop, TrueupError, Unknown
+
+
+class RequestCode(IntEnum):
+    """What a request asks for."""
+
+    PULL = 11
+    QUERY_CONSUMER_OFFSET = 14
+    UPDATE_CONSUMER_OFFSET = 15
+    UPDATE_TOPIC = 17
+    ALL_TOPIC_CONFIGS = 21
+    UPDATE_BROKER_CONFIG = 25
+    BROKER_CONFIG = 26
+    BROKER_RUNTIME = 28
+    SEARCH_OFFSET = 29
+    MAX_OFFSET = 30
+    MIN_OFFSET = 31
+    END_TRANSACTION = 37
+    ROUTE = 105
+    CLUSTER = 106
+    UPDATE_GROUP = 200
+    ALL_GROUPS = 201
+    MEMBERS = 203
+    TOPICS = 206
+    DELETE_GROUP = 207
+    DELETE_TOPIC_IN_BROKER = 215
+    DELETE_TOPIC_IN_NAME_SERVER = 216
+    SEND = 310
+    SEND_BATCH = 320
+    TOPIC_CONFIG = 351
+    CREATE_USER = 3001
+    UPDATE_USER = 3002
+    DELETE_USER = 3003
+    USERS = 3005
+    CREATE_RIGHTS = 3006
+    UPDATE_RIGHTS = 3007
+    DELETE_RIGHTS = 3008
+    RIGHTS = 3010
+
+
+class ResponseCode(IntEnum):
+    """The outcome of a request."""
+
+    OK = 0
+    SYSTEM_ERROR = 1
+    BUSY = 2
+    UNSUPPORTED = 3
+    FLUSH_DISK_TIMEOUT = 10
+    SLAVE_NOT_AVAILABLE = 11
+    FLUSH_SLAVE_TIMEOUT = 12
+    MESSAGE_ILLEGAL = 13
+    SERVICE_NOT_AVAILABLE = 14
+    NO_PERMISSION = 16
+    NO_TOPIC = 17
+    PULL_NOT_FOUND = 19
+    PULL_AGAIN = 20
+    PULL_MOVED = 21
+    NOT_FOUND = 22
+    NO_GROUP = 26
+    INVALID = 29
+    NO_MEMBER = 206
+    FLOW_CONTROL = 215
+
+
+STORED = frozenset(
+    {
+        ResponseCode.OK,
+        ResponseCode.FLUSH_DISK_TIMEOUT,
+        ResponseCode.SLAVE_NOT_AVAILABLE,
+        ResponseCode.FLUSH_SLAVE_TIMEOUT,
+    }
+)
+"""Responses to a message that the master has stored; the last three: not yet on its disk, or not on a slave."""
+_PASSING = (ResponseCode.BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.FLOW_CONTROL)
+_BUSY = "busy"
+_UNSURE = "UNKNOWN_ERROR"
+"""Brokers report a busy page cache or commit log, and a failed write, as a system error (SendMessageProcessor.java)."""
+_TODO: Mapping[int, str] = {
+    ResponseCode.SYSTEM_ERROR: "check the broker's log; the request may be one that this version does not support",
+    ResponseCode.UNSUPPORTED: "use RocketMQ 5.3 or later",
+    ResponseCode.MESSAGE_ILLEGAL: "a message or its properties are too long, or it is refused by the topic's type",
+    ResponseCode.NO_GROUP: "create the subscription group on this broker",
+    ResponseCode.INVALID: "check the name of the topic, its number of queues, and whether it is a system topic",
+}
+_DENIED = (
+    ("username cannot be null", "set access_key and secret_key: the cluster requires authentication"),
+    ("signature failed", "correct the secret key"),
+    ("is not found", "create the user, or correct the access key"),
+    ("no matched policies", "grant this right to the user"),
+    ("has no permission", "grant this right to the user"),
+    ("subject of", "create the user before its rights"),
+)
+
+
+class Missing(Retry):
+    """A topic that no name server knows: it does not exist, or all of its brokers are down. Only who knew the topic
+    before can tell."""
+
+
+class NoGroup(Stop):
+    """A subscription group that the broker does not know."""
+
+
+def problem(code: int, remark: str, doing: str, server: str) -> TrueupError:
+    """The meaning of an error response: `Retry`, `Unknown`, or `Stop` if an operator must change something."""
+    name = ResponseCode(code).name if code in ResponseCode.__members__.values() else "unknown"
+    expected, found = f"{server} to {doing}", f"error {code} {name}: {_short(remark)}"
+    if code in _PASSING or (code == ResponseCode.SYSTEM_ERROR and _BUSY in remark.lower()):
+        return Retry(expected, found, "retrying; the server is overloaded or starting")
+    if code == ResponseCode.SYSTEM_ERROR and _UNSURE in remark:
+        return Unknown(expected, found, "it may or may not have happened; check the broker's log")
+    if code == ResponseCode.NO_TOPIC:
+        return Missing(expected, found, "create the topic, or start the brokers that have it")
+    if code == ResponseCode.NO_PERMISSION:
+        return Stop(expected, found, next((todo for text, todo in _DENIED if text in remark), _DENIED[3][1]))
+    kind = NoGroup if code == ResponseCode.NO_GROUP else Stop
+    return kind(expected, found, _TODO.get(code, "check the broker's log"))
+
+
+def _short(remark: str) -> str:
+    """The first line of a remark; others are Java's stack trace."""
+    return remark.strip().partition("\n")[0][:300] or "no remark"

@@ -1,0 +1,50 @@
+"""Offsets and members of consumer groups. Each master has the offsets of its own queues. Raises like
+`RocketMqClient.ask`."""
+
+from collections.abc import Iterable, Mapping
+
+from trueup.connectors.contract import LogId
+from trueup.connectors.rocketmq.client.cluster import RocketMqClient
+from trueup.connectors.rocketmq.client.codes import RequestCode, ResponseCode
+from trueup.connectors.rocketmq.client.connection import Request, Response
+from trueup.state.common.errors import BadBytes
+
+
+def offset(client: RocketMqClient, group: str, log: LogId) -> int | None:
+    """The committed offset of a group: the next one that it reads; None if it never committed."""
+    fields = {**_place(group, log), "setZeroIfNotFound": False}
+    doing, accepted = f"read the offset of group {group} in {log}", {ResponseCode.OK, ResponseCode.NOT_FOUND}
+    response = client.ask(log.place, Request(RequestCode.QUERY_CONSUMER_OFFSET, doing, fields, accepted=accepted))
+    return response.number("offset") if response.code == ResponseCode.OK else None
+
+
+def commit(client: RocketMqClient, group: str, log: LogId, at: int) -> None:
+    """Commit an offset. The group must exist (`NoGroup`). Its members, if any, overwrite it: see `members`."""
+    doing = f"commit offset {at} of group {group} in {log}"
+    fields = {**_place(group, log), "commitOffset": at}
+    client.ask(log.place, Request(RequestCode.UPDATE_CONSUMER_OFFSET, doing, fields, changes=True))
+
+
+def members(client: RocketMqClient, group: str, brokers: Iterable[str]) -> set[str]:
+    """The client ids of the members that are connected to any of these brokers."""
+    found: set[str] = set()
+    accepted = {ResponseCode.OK, ResponseCode.NO_MEMBER}
+    for broker in brokers:
+        request = Request(
+            RequestCode.MEMBERS, f"list the members of group {group}", {"consumerGroup": group}, accepted=accepted
+        )
+        response = client.ask(broker, request)
+        if response.code == ResponseCode.OK:
+            found |= _ids(response)
+    return found
+
+
+def _place(group: str, log: LogId) -> Mapping[str, object]:
+    return {"consumerGroup": group, "topic": log.topic, "queueId": log.number}
+
+
+def _ids(response: Response) -> set[str]:
+    try:
+        return {str(each["clientId"]) for each in response.parsed()["connectionSet"]}
+    except (KeyError, TypeError) as error:
+        raise BadBytes(response.where, 0, "members", f"{type(error).__name__}: {error}", "check its version") from error

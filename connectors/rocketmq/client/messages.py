@@ -1,0 +1,140 @@
+"""Messages of queues: requests to pull, to send and to find offsets, and their responses.
+
+The requests are plain values, so that a copier can have several in flight (`Connection.submit`). A broker handles
+requests of one connection on several threads: to keep the order of a queue, at most one request to send to it may be in
+flight. Field names: PullMessageRequestHeader.java, SendMessageRequestHeaderV2.java.
+"""
+
+from typing import NamedTuple
+
+from trueup.connectors.contract import LogId
+from trueup.connectors.rocketmq.client.codes import STORED, RequestCode, ResponseCode
+from trueup.connectors.rocketmq.client.connection import Request, Response
+from trueup.connectors.rocketmq.protocol import flags
+from trueup.connectors.rocketmq.protocol.stored import Stored, decode
+from trueup.state.common.errors import Stop
+
+READERS, WRITERS = "CID_RMQ_SYS_TRUEUP", "TRUEUP"
+"""The consumer group of pulls: brokers accept groups with this prefix that were not created. The producer group."""
+_SUSPEND, _SUBSCRIPTION = 2, 4
+_TEMPLATE, _TEMPLATE_QUEUES = "TBW102", 4
+"""The topic of which brokers that create topics automatically take the settings."""
+_PULLED = frozenset({ResponseCode.OK, ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_AGAIN, ResponseCode.PULL_MOVED})
+
+
+class Pulled(NamedTuple):
+    """The response to a pull. ``next``: the offset after everything that is in ``messages``, or that the broker says to
+    continue at. ``moved``: the asked offset is before ``start`` or after ``end``."""
+
+    messages: Stored | None
+    next: int
+    start: int
+    end: int
+    moved: bool
+
+
+class Sent(NamedTuple):
+    """The place of what was sent. ``offset``: of the first message of a batch; the others follow it without gaps.
+    ``durable`` False: stored on the master, but not yet on its disk, or not on a slave, as its settings demand."""
+
+    queue: int
+    offset: int
+    message_ids: tuple[str, ...]
+    durable: bool
+
+
+def pull(log: LogId, offset: int, most: int, wait_s: float = 0.0, group: str = READERS) -> Request:
+    """Ask for up to ``most`` messages from this offset on; the broker holds the request up to about ``wait_s`` while
+    there are none. Brokers limit a response also by their settings maxTransfer*OnMessageIn*."""
+    fields: dict[str, object] = {
+        "consumerGroup": group, "topic": log.topic, "queueId": log.number, "queueOffset": offset, "maxMsgNums": most,
+        "sysFlag": _SUBSCRIPTION | (_SUSPEND if wait_s else 0), "commitOffset": 0,
+        "suspendTimeoutMillis": int(wait_s * 1000), "subscription": "*", "subVersion": 0, "expressionType": "TAG",
+    }  # fmt: skip
+    return Request(RequestCode.PULL, f"pull from {log} at {offset}", fields, accepted=_PULLED, wait_s=wait_s)
+
+
+def pulled(response: Response) -> Pulled:
+    """The messages of a response to `pull`. Raises `BadBytes`."""
+    messages = (
+        decode(response.body, response.where) if response.code == ResponseCode.OK and len(response.body) else None
+    )
+    following, start, end = (response.number(name) for name in ("nextBeginOffset", "minOffset", "maxOffset"))
+    return Pulled(messages, following, start, end, response.code == ResponseCode.PULL_MOVED)
+
+
+def send(
+    log: LogId, body: bytes, born_ms: int, properties: bytes = b"", flag: int = 0, sys: int = 0, group: str = WRITERS
+) -> Request:
+    """Send one message, whose body must not be empty. Its properties can delay it or make it part of a transaction; the
+    broker stores them in any order. Raises `Stop` for properties that are not UTF-8: only a batch can have them."""
+    fields = _sending(log, born_ms, sys, group, batch=False)
+    try:
+        fields |= {"h": flag, "i": str(properties, "utf-8")}
+    except UnicodeDecodeError as error:
+        raise Stop("properties in UTF-8", str(error), "send the message in a batch") from error
+    return Request(RequestCode.SEND, f"store a message in {log}", fields, body, STORED, changes=True)
+
+
+def send_batch(log: LogId, body: bytes, born_ms: int, sys: int = 0, group: str = WRITERS) -> Request:
+    """Send the messages of `batch.encode`. ``sys`` and ``born_ms`` apply to all of them. Their properties are stored as
+    they are and have no effect: nothing is delayed."""
+    fields = _sending(log, born_ms, sys, group, batch=True)
+    return Request(RequestCode.SEND_BATCH, f"store messages in {log}", fields, body, STORED, changes=True)
+
+
+def sent(response: Response) -> Sent:
+    """Where the messages of a response to `send` or `send_batch` are. Raises `BadBytes`."""
+    ids = tuple(response.fields.get("msgId", "").split(","))
+    return Sent(response.number("queueId"), response.number("queueOffset"), ids, response.code == ResponseCode.OK)
+
+
+def end_transaction(response: Sent, group: str, unique: str, commit: bool = True) -> Request:
+    """Commit or roll back a message that was sent with the property TRAN_MSG; ``unique``: its property UNIQ_KEY.
+
+    The broker finds the prepared message by its offset in the commit log, the last 8 bytes of its id.
+    """
+    message_id = response.message_ids[0]
+    fields: dict[str, object] = {
+        "producerGroup": group, "tranStateTableOffset": response.offset, "commitLogOffset": int(message_id[-16:], 16),
+        "commitOrRollback": flags.COMMITTED if commit else flags.TRANSACTION, "fromTransactionCheck": False,
+        "msgId": message_id, "transactionId": unique,
+    }  # fmt: skip
+    return Request(RequestCode.END_TRANSACTION, f"end transaction {unique}", fields, changes=True)
+
+
+def first_offset(log: LogId) -> Request:
+    """Ask for the offset of the oldest message; see `offset_of`."""
+    return Request(RequestCode.MIN_OFFSET, f"find the start of {log}", _queue(log))
+
+
+def end_offset(log: LogId) -> Request:
+    """Ask for the offset after the newest message. It lags behind acknowledgements, usually by 1 ms.
+
+    It is 0 for a topic or queue that the broker does not have.
+    """
+    return Request(RequestCode.MAX_OFFSET, f"find the end of {log}", _queue(log))
+
+
+def offset_at(log: LogId, stored_ms: int) -> Request:
+    """Ask for the offset of the first message stored at or after this time, or the end."""
+    fields = {**_queue(log), "timestamp": stored_ms, "boundaryType": "LOWER"}
+    return Request(RequestCode.SEARCH_OFFSET, f"find the messages of {log} by time", fields)
+
+
+def offset_of(response: Response) -> int:
+    """The offset in a response. Raises `BadBytes`."""
+    return response.number("offset")
+
+
+def _queue(log: LogId) -> dict[str, object]:
+    return {"topic": log.topic, "queueId": log.number}
+
+
+def _sending(log: LogId, born_ms: int, sys: int, group: str, batch: bool) -> dict[str, object]:
+    """Fields of both kinds: group, topic, template and its queues, queue, system flag, time of birth, flag, properties,
+    deliveries, unit mode, batch, broker."""
+    return {
+        "a": group, "b": log.topic, "c": _TEMPLATE, "d": _TEMPLATE_QUEUES, "e": log.number, "f": sys & flags.KEPT,
+        "g": born_ms, "h": 0, "i": "", "j": 0, "k": False, "m": batch, "n": log.place,
+    }  # fmt: skip

@@ -1,0 +1,129 @@
+"""Topics, subscription groups and settings of one broker. Every broker has its own; calls are for one master.
+
+Raises like `RocketMqClient.ask`. Layouts: TopicConfig.java, SubscriptionGroupConfig.java.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from trueup.connectors.rocketmq.client.cluster import READABLE, WRITABLE, RocketMqClient
+from trueup.connectors.rocketmq.client.codes import RequestCode, ResponseCode
+from trueup.connectors.rocketmq.client.connection import Request, Response
+from trueup.state.common.errors import BadBytes, Stop
+
+_TAGS = "SINGLE_TAG"
+_INVALID = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
+Group = Mapping[str, object]
+"""A SubscriptionGroupConfig as JSON: groupName, consumeEnable, retryQueueNums ..."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic on one broker. ``attributes``: such as message.type, without the ``+`` of changes."""
+
+    name: str
+    read: int
+    write: int
+    permissions: int = READABLE | WRITABLE
+    ordered: bool = False
+    sys: int = 0
+    attributes: Mapping[str, str] = field(default_factory=dict)
+
+
+def topics(client: RocketMqClient, broker: str) -> dict[str, Topic]:
+    """All topics of a broker by name, including system topics."""
+    response = client.ask(broker, Request(RequestCode.ALL_TOPIC_CONFIGS, "list its topics", {}))
+    table = _table(response, "topicConfigTable")
+    return {name: _topic(response, {"topicName": name, **found}) for name, found in table.items()}
+
+
+def topic(client: RocketMqClient, broker: str, name: str) -> Topic | None:
+    """A topic of a broker, or None."""
+    accepted = {ResponseCode.OK, ResponseCode.NO_TOPIC}
+    request = Request(RequestCode.TOPIC_CONFIG, f"read topic {name}", {"topic": name}, accepted=accepted)
+    response = client.ask(broker, request)
+    return _topic(response, response.parsed()) if response.code == ResponseCode.OK else None
+
+
+def put_topic(client: RocketMqClient, broker: str, wanted: Topic) -> None:
+    """Create or change a topic; attributes that it has and ``wanted`` lacks stay."""
+    fields: dict[str, object] = {
+        "topic": wanted.name, "defaultTopic": "TBW102", "readQueueNums": wanted.read, "writeQueueNums": wanted.write,
+        "perm": wanted.permissions, "topicFilterType": _TAGS, "topicSysFlag": wanted.sys, "order": wanted.ordered,
+        "attributes": ",".join(f"+{name}={value}" for name, value in wanted.attributes.items()) or None, "force": False,
+    }  # fmt: skip
+    client.ask(broker, Request(RequestCode.UPDATE_TOPIC, f"create or change topic {wanted.name}", fields, changes=True))
+
+
+def drop_topic(client: RocketMqClient, name: str) -> None:
+    """Delete a topic on all brokers and name servers. A topic that does not exist is no error."""
+    accepted = {ResponseCode.OK, ResponseCode.NO_TOPIC}
+    doing, fields = f"delete topic {name}", {"topic": name}
+    for broker in client.masters():
+        client.ask(broker, Request(RequestCode.DELETE_TOPIC_IN_BROKER, doing, fields, accepted=accepted, changes=True))
+    client.ask_name_servers(
+        Request(RequestCode.DELETE_TOPIC_IN_NAME_SERVER, doing, fields, accepted=accepted, changes=True)
+    )
+
+
+def groups(client: RocketMqClient, broker: str) -> dict[str, Group]:
+    """The subscription groups of a broker by name, in the form that `put_group` takes."""
+    request = Request(RequestCode.ALL_GROUPS, "list its subscription groups", {})
+    return dict(_table(client.ask(broker, request), "subscriptionGroupTable"))
+
+
+def put_group(client: RocketMqClient, broker: str, group: Group) -> None:
+    """Create or change a subscription group."""
+    doing = f"create or change group {group.get('groupName')}"
+    client.ask(broker, Request(RequestCode.UPDATE_GROUP, doing, {}, json.dumps(group).encode(), changes=True))
+
+
+def drop_group(client: RocketMqClient, broker: str, name: str) -> None:
+    """Delete a subscription group with its offsets."""
+    fields = {"groupName": name, "cleanOffset": True}
+    client.ask(broker, Request(RequestCode.DELETE_GROUP, f"delete group {name}", fields, changes=True))
+
+
+def settings(client: RocketMqClient, broker: str) -> dict[str, str]:
+    """The settings of a broker."""
+    response = client.ask(broker, Request(RequestCode.BROKER_CONFIG, "read its settings", {}))
+    lines = str(response.body, "utf-8", "replace").splitlines()
+    return dict(line.split("=", 1) for line in lines if "=" in line)
+
+
+def put_settings(client: RocketMqClient, broker: str, changed: Mapping[str, object]) -> None:
+    """Change settings of a running broker, which stores them in its file."""
+    if any("\n" in f"{name}{value}" for name, value in changed.items()):
+        raise Stop("settings of one line each", repr(dict(changed)), "remove the line breaks")
+    body = "".join(f"{name}={value}\n" for name, value in changed.items()).encode()
+    client.ask(broker, Request(RequestCode.UPDATE_BROKER_CONFIG, f"set {', '.join(changed)}", {}, body, changes=True))
+
+
+def runtime(client: RocketMqClient, broker: str) -> dict[str, str]:
+    """Figures of a running broker (brokerVersionDesc, putTps, commitLogMaxOffset ...)."""
+    return {
+        n: str(v)
+        for n, v in _table(
+            client.ask(broker, Request(RequestCode.BROKER_RUNTIME, "read its figures", {})), "table"
+        ).items()
+    }
+
+
+def _table(response: Response, name: str) -> Mapping[str, Any]:
+    found = response.parsed()
+    if not isinstance(found, dict) or not isinstance(found.get(name), dict):
+        raise BadBytes(response.where, 0, f"an object {name}", str(found)[:100], "check its version")
+    return found[name]  # type: ignore[no-any-return]
+
+
+def _topic(response: Response, found: Mapping[str, Any]) -> Topic:
+    try:
+        attributes = {str(name): str(value) for name, value in (found.get("attributes") or {}).items()}
+        return Topic(
+            str(found["topicName"]), int(found["readQueueNums"]), int(found["writeQueueNums"]), int(found["perm"]),
+            bool(found["order"]), int(found["topicSysFlag"]), attributes,
+        )  # fmt: skip
+    except _INVALID as error:
+        raise BadBytes(response.where, 0, "a topic", f"{type(error).__name__}: {error}", "check its version") from error

@@ -1,0 +1,1 @@
+"""Formats of RocketMQ: remoting frames, stored messages, batches, properties, compressed bodies."""

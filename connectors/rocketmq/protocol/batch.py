@@ -1,0 +1,27 @@
+"""The body of a batch, SEND_BATCH_MESSAGE (MessageDecoder.java, encodeMessages).
+
+Of each message: int32 size, 0, 0, flag, length of the body; the body; int16 length and properties. A batch has one
+queue, one system flag and one time of birth. Its messages are stored one after another.
+"""
+
+import struct
+from collections.abc import Sequence
+
+Part = bytes | memoryview
+_HEAD, _SHORT = struct.Struct(">iiiii"), struct.Struct(">h")
+_AROUND = _HEAD.size + _SHORT.size
+
+
+def encode(bodies: Sequence[Part], properties: Sequence[bytes], flags: Sequence[int]) -> bytes:
+    """Messages as one body. Properties are those of `properties.sized`."""
+    parts: list[Part] = []
+    add, head, short = parts.extend, _HEAD.pack, _SHORT.pack
+    for body, props, flag in zip(bodies, properties, flags, strict=True):
+        size, more = len(body), len(props)
+        add((head(_AROUND + size + more, 0, 0, flag, size), body, short(more), props))
+    return b"".join(parts)
+
+
+def size_of(body: int, properties: int) -> int:
+    """Bytes of one message in a batch, for these lengths."""
+    return _AROUND + body + properties

@@ -1,0 +1,64 @@
+"""Compressed bodies (CompressionType.java): zlib, lz4 frames, zstd; the type is in the system flag."""
+
+import zlib
+from typing import Any
+
+import cramjam
+
+from trueup.connectors.rocketmq.protocol import flags
+from trueup.state.common.errors import BadBytes
+
+LZ4, ZSTD, ZLIB = 1, 2, 3
+_OLD_ZLIB = 0
+"""Clients before 4.9.3 compress with zlib and set no type."""
+MOST = 1 << 26
+"""Maximum bytes of one body. Larger ones count as damage: 8 KB of zstd can contain 800 MB."""
+_LEAST, _GUESS = 1 << 16, 8
+_FULL = "failed to write whole buffer"
+"""cramjam's error when the output exceeds the buffer."""
+
+
+def opened(body: memoryview | bytes, sys: int, where: str) -> memoryview | bytes:
+    """The body of a message with this system flag, decompressed if it is compressed. Raises `BadBytes`."""
+    if not sys & flags.COMPRESSED:
+        return body
+    kind = (sys & flags.COMPRESSION) >> flags.COMPRESSION_SHIFT
+    try:
+        if kind in (_OLD_ZLIB, ZLIB):
+            return _inflated(body)
+        if kind in (LZ4, ZSTD):
+            return _whole(cramjam.lz4 if kind == LZ4 else cramjam.zstd, body)
+    except (cramjam.DecompressionError, zlib.error, ValueError) as error:
+        raise BadBytes(where, 0, "a compressed body", str(error), "read it with another client") from error
+    raise BadBytes(where, 0, "a compression type of 0 to 3", str(kind), "read it with another client")
+
+
+def closed(body: bytes, kind: int) -> tuple[bytes, int]:
+    """The compressed body and the bits of its system flag. ``kind``: `LZ4`, `ZSTD` or `ZLIB`."""
+    done = zlib.compress(body) if kind == ZLIB else (cramjam.lz4 if kind == LZ4 else cramjam.zstd).compress(body)
+    return bytes(done), flags.COMPRESSED | kind << flags.COMPRESSION_SHIFT
+
+
+def _inflated(body: memoryview | bytes) -> bytes:
+    stream = zlib.decompressobj()
+    found = stream.decompress(body, MOST + 1)
+    if len(found) > MOST:
+        raise ValueError(f"more than {MOST} bytes")
+    if not stream.eof:
+        raise ValueError("a truncated stream")
+    return found
+
+
+def _whole(codec: Any, body: memoryview | bytes) -> memoryview:
+    """The whole body, in a buffer that grows with it."""
+    room = max(_LEAST, _GUESS * len(body))
+    while True:
+        out = bytearray(min(room, MOST))
+        try:
+            return memoryview(out)[: codec.decompress_into(body, out)]
+        except cramjam.DecompressionError as error:
+            if str(error) != _FULL:
+                raise
+            if room >= MOST:
+                raise ValueError(f"more than {MOST} bytes") from error
+        room *= 4

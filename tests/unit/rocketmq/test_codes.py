@@ -1,0 +1,30 @@
+import pytest
+
+from trueup.connectors.rocketmq.client.codes import Missing, NoGroup, problem
+from trueup.state.common.errors import Retry, Stop, TrueupError, Unknown
+
+
+@pytest.mark.parametrize(("code", "remark", "kind"), [
+    (1, "java.lang.NullPointerException", Stop),
+    (1, "[PC_SYNCHRONIZED]broker busy, start flow control for a while", Retry),
+    (1, "UNKNOWN_ERROR", Unknown), (2, "[TIMEOUT_CLEAN_QUEUE]broker busy", Retry), (14, "", Retry),
+    (215, "", Retry), (17, "", Missing),
+    (26, "", NoGroup), (3, "", Stop), (13, "", Stop), (16, "", Stop), (29, "", Stop), (4711, "", Stop),
+])  # fmt: skip
+def test_an_error_is_passing_or_not(code: int, remark: str, kind: type[TrueupError]) -> None:
+    assert type(problem(code, remark, "send", "b:1")) is kind
+
+
+@pytest.mark.parametrize(("remark", "todo"), [
+    ("username cannot be null.", "set access_key and secret_key"),
+    ("check signature failed.", "correct the secret key"),
+    ("User:x is not found.", "create the user"), ("The subject of User:x is not exist.", "create the user"),
+    ("User:x has no permission to access Topic:T from 127.0.0.1, no matched policies.", "grant this right"),
+])  # fmt: skip
+def test_each_denial_says_what_to_do(remark: str, todo: str) -> None:
+    assert todo in problem(16, remark, "send", "b:1").todo
+
+
+def test_an_error_names_server_action_and_first_line_of_the_remark() -> None:
+    error = problem(29, "bad queue\n\tat java", "pull from t-b-9", "b:1")
+    assert (error.expected, error.found) == ("b:1 to pull from t-b-9", "error 29 INVALID: bad queue")

@@ -18,7 +18,7 @@ from trueup.connectors.sandbox.servers.kafka import Kafka
 from trueup.state.common.errors import Retry
 from trueup.state.settings.settings import Settings
 from trueup.streams.api import Application
-from trueup.streams.catalog import STREAMS, all_metrics, declare_topics, permanent_tasks
+from trueup.streams.catalog import STREAMS, all_metrics, permanent_tasks
 from trueup.streams.config.live import Live
 from trueup.streams.journal.history import SAVE_S, History
 from trueup.streams.journal.journal import Journal
@@ -122,7 +122,6 @@ class Running:
             broker.up()
             self._supervisor.loop("embedded journal", lambda: _keep_alive(broker), every_s=1.0)
             bootstrap = broker.bootstrap
-        declare_topics()
         journal = Journal(bootstrap, chosen, self._settings.cluster.name)
         journal.create()
         self._history = History(journal)

@@ -32,13 +32,9 @@ def permanent_tasks(settings: Settings) -> int:
     return sum(stream.tasks(settings) for stream in STREAMS)
 
 
-def declare_topics() -> None:
-    """Declare the topics of all streams to the journal."""
-    from trueup.streams.journal.codec import declare
-
-    for stream in STREAMS:
-        for topic, schema in stream.topics.items():
-            declare(topic, schema)
+def observed_topics() -> list[str]:
+    """The journal's topics with observations of ZooKeeper, and with decisions based on them."""
+    return [topic.name for stream in STREAMS for topic in stream.topics if topic.observed]
 
 
 def all_metrics(cluster: str = "bookkeeper") -> "Metrics":

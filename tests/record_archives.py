@@ -28,7 +28,8 @@ from trueup.connectors.sandbox.servers.kafka import Kafka
 from trueup.connectors.sandbox.writer import LedgerWriter
 from trueup.state.bookkeeper.observations import Observation
 from trueup.state.common.errors import Retry, Stop
-from trueup.streams.journal.codec import ledger_key, topology_record
+from trueup.streams.bookkeeper.journal import topology_record
+from trueup.streams.journal.codec import ledger_key
 from trueup.streams.journal.journal import Journal
 
 ENOUGH = 600

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from confluent_kafka import Producer
 
 from trueup.state.bookkeeper.topology import Bookie, Status, Topology
+from trueup.streams.bookkeeper.topics import LEDGERS
 from trueup.streams.journal.codec import encode, ledger_key
 from trueup.streams.journal.journal import Journal
 
@@ -59,7 +60,7 @@ def bodies(start: int, end: int) -> Iterator[tuple[bytes, bytes]]:
 
 def _body(ledger: int, mzxid: int, ensemble: int) -> bytes:
     names = [bookie(n) for n in members(ensemble)]
-    return encode("ledgers", {
+    return encode(LEDGERS, {
         "ledger": ledger, "mzxid": mzxid, "version": 1, "ctime_ms": _AGO_MS + ensemble, "seen_ms": _AGO_MS, "state": 3,
         "ensemble": RACKS, "quorum": 2, "ack_quorum": 2, "last_entry": 999, "length": 1_000_000,
         "fragments": [{"first_entry": 0, "bookies": names}],

@@ -1,6 +1,6 @@
 """Records that connectors produce: full values with the version of the observed state, never deltas.
 
-Each record is a plain dictionary in the shape of its Avro schema (`streams/schemas/*.avsc`): a connector builds it
+Each record is a plain dictionary in the shape of its Avro schema (`streams/*/schemas/*.avsc`): a connector builds it
 once and the journal writes it unchanged. The newest version wins, whatever the order of arrival.
 """
 

@@ -5,7 +5,7 @@ settings remain.
 """
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,18 +14,16 @@ from trueup.state.settings.settings import Settings
 from trueup.streams.journal.journal import Journal
 from trueup.streams.runtime.lock import alone
 
-FORGOTTEN = ("reached", "ledgers", "marks", "topology", "findings", "repairs", "owners", "markers", "strays")
-"""Topics with observations of ZooKeeper, and with decisions based on them."""
 QUERIES = ("placement", "deletion")
 
 
-def begin_anew(settings: Settings) -> list[str]:
+def begin_anew(settings: Settings, topics: Sequence[str]) -> list[str]:
     """Delete these topics and create them again, empty; returns their names. Raises `BadSettings` while an application
     uses the data directory, and `Retry` or `Stop` if the journal does not execute it; a repetition deletes the rest."""
     data = Path(settings.data_dir).absolute()
     data.mkdir(parents=True, exist_ok=True)
     with alone(data), opened(settings, data) as journal:
-        forgotten = journal.forget(FORGOTTEN)
+        forgotten = journal.forget(topics)
         if not settings.spark.checkpoint:
             for query in QUERIES:
                 for checkpoint in (data / "checkpoints").glob(f"{query}-*"):

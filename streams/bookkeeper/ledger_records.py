@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from trueup.connectors.bookkeeper.metadata.bulk import Batch, keys
 from trueup.state.bookkeeper.ledgers import spans
+from trueup.streams.bookkeeper.topics import LEDGERS
 from trueup.streams.journal.codec import encode
 from trueup.streams.journal.encode import Bodies, blob, long, text
 
@@ -16,7 +17,7 @@ Array = NDArray[Any]
 
 def encoded(batch: Batch) -> tuple[str, list[bytes], list[bytes]]:
     """A batch in the form of `streams.journal.journal.Journal.send`: topic, keys, bodies."""
-    return "ledgers", keys(batch.ledgers.ledger), ledger_bodies(batch)
+    return LEDGERS, keys(batch.ledgers.ledger), ledger_bodies(batch)
 
 
 def ledger_bodies(batch: Batch) -> list[bytes]:
@@ -42,7 +43,7 @@ def ledger_bodies(batch: Batch) -> list[bytes]:
     made.blobs(at + some + block + 1, *_customs(batch))
     bodies = made.bytes()
     for row, record in batch.alone.items():
-        bodies[row] = encode("ledgers", record)
+        bodies[row] = encode(LEDGERS, record)
     return bodies
 
 

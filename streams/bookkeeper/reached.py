@@ -11,11 +11,12 @@ from trueup.connectors.bookkeeper.metadata.capture import CaptureHealth
 from trueup.connectors.bookkeeper.metadata.published import Known
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.common.errors import TrueupError
+from trueup.streams.bookkeeper.topics import REACHED
 from trueup.streams.journal.codec import ledger_key
 from trueup.streams.journal.journal import Journal
 
 log = logging.getLogger(__name__)
-TOPIC, KEY = "reached", b"zookeeper"
+KEY = b"zookeeper"
 FORGET_MS = 86_400_000  # records of deleted ledgers are removed after a day, which is the longest replay
 EVERY_MS, WITHIN_S = 10_000, 5.0
 _HEAD = 6  # `known` needs the leading fields of a ledger record, ledger to state
@@ -36,7 +37,7 @@ class Reached:
         self._next_ms = now_ms + EVERY_MS
         value = json.dumps({"zxid": health.last_zxid, "instance": health.instance})
         try:
-            self._journal.put([(TOPIC, KEY, {"name": KEY.decode(), "value": value, "at_ms": now_ms})], WITHIN_S)
+            self._journal.put([(REACHED, KEY, {"name": KEY.decode(), "value": value, "at_ms": now_ms})], WITHIN_S)
         except TrueupError as error:
             log.warning("last observed zxid not written to the journal", extra={"problem": str(error)})
         else:
@@ -78,5 +79,5 @@ def _marks(journal: Journal) -> tuple[dict[int, int], int]:
 
 
 def _observed(journal: Journal) -> tuple[int, str]:
-    values = [json.loads(record.value["value"]) for record in journal.read(TOPIC) if record.value is not None]
+    values = [json.loads(record.value["value"]) for record in journal.read(REACHED) if record.value is not None]
     return (int(values[-1]["zxid"]), str(values[-1]["instance"])) if values else (0, "")

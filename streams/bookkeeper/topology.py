@@ -14,8 +14,8 @@ from trueup.state.bookkeeper.observations import Sighting
 from trueup.state.bookkeeper.topology import Status, Topology
 from trueup.state.common.errors import Retry
 from trueup.state.placement.settings import PlacementSettings
+from trueup.streams.bookkeeper.journal import topology_of, topology_record
 from trueup.streams.config.live import Live, LiveSection
-from trueup.streams.journal.codec import topology_of, topology_record
 from trueup.streams.journal.journal import Journal
 
 log = logging.getLogger(__name__)

@@ -10,7 +10,9 @@ from pyspark.sql import SparkSession
 from trueup.state.bookkeeper.topology import Bookie, Status, Topology
 from trueup.state.common.errors import Stop
 from trueup.state.settings.settings import Settings
-from trueup.streams.journal.codec import encode, ledger_key, topology_bytes
+from trueup.streams.bookkeeper.journal import topology_bytes
+from trueup.streams.bookkeeper.topics import LEDGERS
+from trueup.streams.journal.codec import encode, ledger_key
 from trueup.streams.placement.query import LEDGER, TOPOLOGY, answer_of, fold
 from trueup.streams.runtime.spark.session import session
 
@@ -42,7 +44,7 @@ def _kafka(spark: SparkSession) -> None:
 def try_operator(spark: SparkSession, place: Path) -> None:
     """Run one stateful batch, with its files in ``place``. Raises `Stop` for a wrong result."""
     topology = Topology(1, 0, (Bookie("a:1", "/a", Status.WRITABLE, 0), Bookie("b:1", "/a", Status.WRITABLE, 0)))
-    rows = [(LEDGER, ledger_key(1), encode("ledgers", _LEDGER)), (TOPOLOGY, b"topology", topology_bytes(topology))]
+    rows = [(LEDGER, ledger_key(1), encode(LEDGERS, _LEDGER)), (TOPOLOGY, b"topology", topology_bytes(topology))]
     records = "kind int, key binary, value binary"
     spark.createDataFrame(rows, records).coalesce(1).write.parquet(str(place / "records"))
     results: list[dict[str, Any]] = []

@@ -13,6 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from trueup.state.common.errors import BadSettings, TrueupError
 from trueup.state.settings.settings import Settings, change, live_keys, value_of
 from trueup.streams.journal.journal import Journal, Record
+from trueup.streams.journal.topic import CONFIG
 
 log = logging.getLogger(__name__)
 APPLY_S = 5.0
@@ -36,14 +37,14 @@ class Live:
 
     def load(self) -> None:
         """Apply the existing records of the topic."""
-        for record in self._journal.read("config", bad=self._refuse):
+        for record in self._journal.read(CONFIG, bad=self._refuse):
             self._seen(record)
 
     def follow(self, stop: threading.Event) -> None:
         """Apply changes until ``stop``. Blocks. Listeners are called first, because a failure may have ended the last
         call before all of them were."""
         self._notify()
-        self._journal.follow("config", stop, self._seen, self._refuse)
+        self._journal.follow(CONFIG, stop, self._seen, self._refuse)
 
     def set(self, name: str, value: Any) -> Any:
         """Publish a change and wait until it is effective here. Returns the new value. None restores the file's
@@ -54,7 +55,7 @@ class Live:
             raise BadSettings([f"{name}: expected a live key, one of {', '.join(live_keys(self._base))}"])
         wanted = None if value is None else value_of(change(self._base, name, value), name)
         record = None if value is None else {"name": name, "value": json.dumps(wanted), "at_ms": self._clock()}
-        self._journal.put([("config", name.encode(), record)])
+        self._journal.put([(CONFIG, name.encode(), record)])
         with self._changed:
             self._changed.wait_for(lambda: self._overlay.get(name) == wanted, APPLY_S)
         return value_of(self.now, name)

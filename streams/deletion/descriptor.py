@@ -10,6 +10,7 @@ from trueup.state.deletion.stores import STORES
 from trueup.state.settings.settings import Settings
 from trueup.streams.deletion.commands import COMMANDS
 from trueup.streams.deletion.signs import signs
+from trueup.streams.deletion.topics import TOPICS
 from trueup.streams.runtime.descriptor import Descriptor, Noun, Section, Verb, certain
 
 if TYPE_CHECKING:
@@ -47,8 +48,8 @@ PAGE = Section(
 )
 
 DELETION = Descriptor(
-    name="deletion", settings=(SECTION, STORES), rules=LEAK_RULES, signs=signs, page=(PAGE,), metrics=_metrics,
-    commands=COMMANDS, checks=_checks, make=_make, absent=lambda _: {"deletion": None},
+    name="deletion", settings=(SECTION, STORES), topics=TOPICS, rules=LEAK_RULES, signs=signs, page=(PAGE,),
+    metrics=_metrics, commands=COMMANDS, checks=_checks, make=_make, absent=lambda _: {"deletion": None},
     todo="set deletion.owners to operator if the cluster has no owners' metadata",
     lists=(Noun("unreferenced", 100), Noun("markers")),
     verbs=(

@@ -9,6 +9,7 @@ import numpy as np
 
 from trueup.state.deletion.owned_ledgers import NO_LEDGERS, OWNED, Table, nodes_of
 from trueup.state.deletion.owners import Claim, OwnerStatus, Pointers, claim_of
+from trueup.streams.deletion.topics import OWNERS
 from trueup.streams.journal.codec import decode
 from trueup.streams.journal.decode import Bodies, fragment_members
 
@@ -55,4 +56,4 @@ def pointers_of(record: Mapping[str, Any]) -> Pointers:
 
 def node_rows(bodies: Sequence[bytes]) -> Table:
     """These bodies of owner.avsc as rows of `state.deletion.owned_ledgers.NODE`, in their order. Raises `BadBytes`."""
-    return nodes_of(pointers_of(decode("owners", body)) for body in bodies)
+    return nodes_of(pointers_of(decode(OWNERS, body)) for body in bodies)

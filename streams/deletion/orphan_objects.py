@@ -28,10 +28,11 @@ from trueup.state.deletion.view import Leaks
 from trueup.streams.config.live import LiveSection
 from trueup.streams.deletion.reconciler import DeletionReconciler
 from trueup.streams.deletion.target import DeletionResult, Item
+from trueup.streams.deletion.topics import STRAYS
 from trueup.streams.journal.history import History
 from trueup.streams.journal.journal import Journal
 
-TOPIC, VERSION = "strays", -1
+VERSION = -1
 _ORDER = {LOST: 3, UNOWNED: 2}
 
 
@@ -67,7 +68,7 @@ class OrphanObjects:
         self.problems: dict[str, str] = {}
         self.blocked_reason = owners.blocked_reason
         self.markers = DeletionReconciler(
-            self, journal, policy.changed(self.approving), lambda: 0, counted, clock, 1, topic=TOPIC, history=history
+            self, journal, policy.changed(self.approving), lambda: 0, counted, clock, 1, topic=STRAYS, history=history
         )
         self.load = self.markers.load
 

@@ -24,6 +24,7 @@ from trueup.state.deletion.stores import StoreSettings
 from trueup.streams.bookkeeper.cluster import BookKeeper
 from trueup.streams.config.live import LiveSection
 from trueup.streams.deletion.target import DeletionResult, Item, items_of
+from trueup.streams.deletion.topics import OWNERS
 from trueup.streams.journal.journal import Journal
 
 
@@ -53,7 +54,7 @@ class Pulsar:
         self._capture.close()
 
     def _publish(self, news: Iterable[Pointers]) -> None:
-        self._journal.put([("owners", node.path.encode(), record_of(node)) for node in news])
+        self._journal.put([(OWNERS, node.path.encode(), record_of(node)) for node in news])
 
     def find(self, ledgers: Sequence[int]) -> dict[int, Item]:
         """Those of these ledgers that exist."""
@@ -132,7 +133,7 @@ def known(journal: Journal) -> tuple[dict[str, int], int]:
     zxid of all records."""
     found: dict[str, int] = {}
     reached = 0
-    for record in journal.read("owners"):
+    for record in journal.read(OWNERS):
         value, path = record.value, record.key.decode()
         reached = max(reached, value["mzxid"] if value else 0)
         if value is None or value["status"] == OwnerStatus.GONE:

@@ -38,6 +38,7 @@ from trueup.state.deletion.view import Leaks, agreed, settled
 from trueup.streams.config.live import LiveSection
 from trueup.streams.deletion.query import leaks_of
 from trueup.streams.deletion.target import OUTCOMES, Check, DeletionResult, Target, ready
+from trueup.streams.deletion.topics import MARKERS
 from trueup.streams.journal.codec import ledger_key
 from trueup.streams.journal.history import ITSELF, History
 from trueup.streams.journal.history_row import HistoryRow
@@ -76,7 +77,7 @@ class DeletionReconciler:
         clock: Callable[[], int],
         buckets: int,
         check: Check = ready,
-        topic: str = "markers",
+        topic: str = MARKERS,
         history: History | None = None,
     ) -> None:
         self._target, self._journal, self._policy = target, journal, policy

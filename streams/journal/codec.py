@@ -2,43 +2,19 @@
 
 import io
 import json
-from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import fastavro
 
-from trueup.state.bookkeeper.topology import Bookie, Status, Topology
 from trueup.state.common.errors import BadBytes
-
-SCHEMAS = {
-    "ledgers": "ledger", "marks": "mark", "topology": "topology", "findings": "finding", "repairs": "repair",
-    "config": "setting", "links": "copy", "offsets": "offsets",
-    "memory": "setting", "directories": "directories", "changes": "changes", "owners": "owner", "markers": "marker",
-    "strays": "marker", "reports": "report", "history": "history", "reached": "setting",
-}  # fmt: skip
-"""Schemas of the topics that several streams share or that executors read: names of files in the folder schemas."""
-_declared: dict[str, str] = {}
-
-
-def declare(topic: str, schema: Mapping[str, Any]) -> None:
-    """Add a topic with its Avro schema. It is compacted and has one partition."""
-    if topic in SCHEMAS or _declared.setdefault(topic, json.dumps(schema)) != json.dumps(schema):
-        raise ValueError(f"the journal's topic {topic} already has a different schema")
-
-
-def topics() -> list[str]:
-    """The names of all topics."""
-    return [*SCHEMAS, *_declared]
+from trueup.streams.journal.topic import topic_of
 
 
 @cache
 def schema_text(topic: str) -> str:
     """The schema of a topic as JSON text, for example for Spark's from_avro."""
-    if topic in _declared:
-        return _declared[topic]
-    return (files("trueup.streams.journal") / "schemas" / f"{SCHEMAS[topic]}.avsc").read_text()
+    return topic_of(topic).text
 
 
 @cache
@@ -55,7 +31,7 @@ def encode(topic: str, record: Any) -> bytes:
 
 def decode(topic: str, body: bytes, where: str = "") -> Any:
     """The record in an Avro body. ``where``: its position, for errors. Raises `BadBytes`."""
-    return read(body, _schema(topic), where or topic, f"an Avro {SCHEMAS.get(topic, topic)}")
+    return read(body, _schema(topic), where or topic, f"an Avro {topic_of(topic).kind}")
 
 
 def read(body: bytes, schema: Any, where: str, expected: str) -> Any:
@@ -65,30 +41,6 @@ def read(body: bytes, schema: Any, where: str, expected: str) -> Any:
         return fastavro.schemaless_reader(stream, schema, None)
     except (ValueError, EOFError, IndexError, OverflowError, MemoryError, TypeError) as error:
         raise BadBytes(where, stream.tell(), expected, str(error)[:200] or "its end", "remove the record") from error
-
-
-def topology_record(topology: Topology) -> dict[str, Any]:
-    """A topology as a record of its topic."""
-    names = ("epoch", "at_ms", "min_racks", "enforce_min_racks", "held", "released", "collect_ms", "restarted")
-    keys = ("id", "rack", "status", "since_ms", "registered_zxid", "begun_zxid", "was")
-    record: dict[str, Any] = {name: getattr(topology, name) for name in names}
-    return {**record, "bookies": [{k: getattr(b, k) for k in keys} for b in topology.bookies]}
-
-
-def topology_bytes(topology: Topology) -> bytes:
-    """The Avro body of a topology."""
-    return encode("topology", topology_record(topology))
-
-
-def topology_of(record: dict[str, Any]) -> Topology:
-    """The inverse of `topology_record`."""
-    bookies = (Bookie(**{**b, "status": Status(b["status"]), "was": Status(b["was"])}) for b in record["bookies"])
-    return Topology(**{**record, "bookies": tuple(bookies)})
-
-
-def topology_from(body: bytes) -> Topology:
-    """The inverse of `topology_bytes`."""
-    return topology_of(decode("topology", body))
 
 
 def ledger_key(ledger: int) -> bytes:

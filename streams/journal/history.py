@@ -13,6 +13,7 @@ from typing import Any
 from trueup.state.common.errors import Retry
 from trueup.streams.journal.history_row import HistoryRow
 from trueup.streams.journal.journal import Journal, Record
+from trueup.streams.journal.topic import HISTORY
 
 Row = dict[str, Any]
 SAVE_S = 0.5
@@ -54,7 +55,7 @@ class History:
                     some = self._unsaved[:AT_ONCE]
                 keyed = enumerate(some, self._saved)
                 try:
-                    self._journal.put((("history", f"{self._run}-{n}".encode(), row) for n, row in keyed), within_s)
+                    self._journal.put(((HISTORY, f"{self._run}-{n}".encode(), row) for n, row in keyed), within_s)
                 except Retry:
                     # The status reports the journal as a source of its own.
                     return
@@ -78,7 +79,7 @@ class History:
     def _read(self, limit: int) -> list[HistoryRow]:
         if self._journal is None:
             return []
-        found = {record.key: record.value for record in self._journal.read("history", bad=_ignored, last=limit)}
+        found = {record.key: record.value for record in self._journal.read(HISTORY, bad=_ignored, last=limit)}
         return [HistoryRow(**row) for row in found.values() if row is not None]
 
 

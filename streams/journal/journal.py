@@ -21,15 +21,11 @@ from trueup.state.bookkeeper.observations import Observation
 from trueup.state.common.errors import TrueupError
 from trueup.state.settings.settings import JournalSettings as JournalSettings
 from trueup.streams.journal.channel import Channel
-from trueup.streams.journal.codec import SCHEMAS, decode, read, schema_text, topics
+from trueup.streams.journal.codec import decode, read, schema_text
 from trueup.streams.journal.encode import encode_all
+from trueup.streams.journal.topic import CONFIG, HISTORY, declared, topic_of
 
 log = logging.getLogger(__name__)
-_PARTITIONED = frozenset({"ledgers", "marks"})
-_COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1"}
-_CONFIGS = {"reports": {"cleanup.policy": "delete", "retention.ms": "600000", "segment.ms": "600000"}}
-"""Settings of topics whose records are read only while they are new."""
-HISTORY = "history"
 DAY_MS = 86_400_000
 
 
@@ -59,13 +55,13 @@ class Journal:
         return f"{self.settings.prefix}.{self._cluster}.{what}"
 
     def create(self, timeout_s: float = 60.0) -> None:
-        """Create missing topics and wait until all partitions have leaders."""
+        """Create missing topics of those that are declared, and wait until all partitions have leaders."""
         expires = {"cleanup.policy": "delete", "retention.ms": str(self.settings.history_days * DAY_MS)}
-        configs, chosen = {**_CONFIGS, HISTORY: expires}, self.settings
+        chosen = self.settings
         self.topics.create([
-            Topic(self.topic(what), chosen.partitions if what in _PARTITIONED else 1, chosen.replication,
-                  configs.get(what, _COMPACTED))
-            for what in topics()
+            Topic(self.topic(each.name), chosen.partitions if each.partitioned else 1, chosen.replication,
+                  expires if each.name == HISTORY else each.configs)
+            for each in declared()
         ], timeout_s)  # fmt: skip
         try:  # the setting may have changed since the topic was created
             self.topics.configure(self.topic(HISTORY), expires, timeout_s)
@@ -136,7 +132,7 @@ class Journal:
 
     def reachable(self, timeout_s: float = 2.0) -> bool:
         """Whether a broker responds."""
-        return self.topics.reachable(self.topic("config"), timeout_s)
+        return self.topics.reachable(self.topic(CONFIG), timeout_s)
 
 
 def _parsed(what: str, entry: Entry, bad: Bad | None) -> Record | None:
@@ -158,4 +154,4 @@ def _place(entry: Entry) -> str:
 def _head(what: str, fields: int) -> Callable[[bytes, str], Any]:
     whole = json.loads(schema_text(what))
     front = fastavro.parse_schema({**whole, "name": whole["name"] + "Head", "fields": whole["fields"][:fields]})
-    return lambda body, where: read(body, front, where, f"the beginning of an Avro {SCHEMAS.get(what, what)}")
+    return lambda body, where: read(body, front, where, f"the beginning of an Avro {topic_of(what).kind}")

@@ -9,6 +9,7 @@ from trueup.state.logdirs.settings import LOGDIRS as SECTION
 from trueup.state.settings.settings import Settings
 from trueup.streams.logdirs.commands import COMMANDS
 from trueup.streams.logdirs.signs import signs
+from trueup.streams.logdirs.topics import TOPICS
 from trueup.streams.runtime.descriptor import Descriptor, Noun, Section, Thing, Verb
 
 if TYPE_CHECKING:
@@ -52,8 +53,8 @@ def _metrics() -> Sequence[Callable[["Metrics"], "Part"]]:
 PAGE = Section("logdirs", "logdirs/templates/logdirs.html", "directories", card=lambda status: bool(status["logdirs"]))
 
 LOGDIRS = Descriptor(
-    name="logdirs", settings=(KAFKA, SECTION), rules=LOGDIR_RULES, signs=signs, page=(PAGE,), metrics=_metrics,
-    commands=COMMANDS, checks=_checks, make=_make, absent=lambda _: {"logdirs": []},
+    name="logdirs", settings=(KAFKA, SECTION), topics=TOPICS, rules=LOGDIR_RULES, signs=signs, page=(PAGE,),
+    metrics=_metrics, commands=COMMANDS, checks=_checks, make=_make, absent=lambda _: {"logdirs": []},
     lists=(Noun("directories"),),
     things=(Thing("broker", "brokers/<kafka>/<int:broker>"),),
     verbs=(

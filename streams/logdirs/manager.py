@@ -26,6 +26,7 @@ from trueup.streams.logdirs.executor import DirectoryBalancer, ours_of, record_o
 from trueup.streams.logdirs.metrics import LogDirMetrics
 from trueup.streams.logdirs.reconciler import Client, Dirs, Known, observed_of, observed_record
 from trueup.streams.logdirs.report import cluster_row, directory_row, plan_rows, strategy_of
+from trueup.streams.logdirs.topics import CHANGES, DIRECTORIES
 from trueup.streams.runtime.format import many
 from trueup.streams.runtime.spark.queries import periodic
 from trueup.streams.runtime.stream import Filter, Finding, PlanRow, Source, plan_json, waiting
@@ -52,7 +53,7 @@ class LogDirsManager:
     def load(self) -> None:
         """Load the observations and changes of earlier runs from the journal."""
         ours: dict[str, dict[int, Ours]] = {}
-        for record in self._journal.read("changes"):
+        for record in self._journal.read(CHANGES):
             if record.value is None:
                 ours.get(record.key.decode().rpartition("/")[0], {}).pop(_broker(record.key), None)
             else:
@@ -65,7 +66,7 @@ class LogDirsManager:
             "cordons or moves of Trueup; found nothing; declare it in mode observe to revert them"
             for name, brokers in ours.items() if brokers and name not in declared
         ]  # fmt: skip
-        seen = self._journal.read("directories") if declared else ()
+        seen = self._journal.read(DIRECTORIES) if declared else ()
         for record in seen:
             if record.value is not None and (dirs := self.by_name.get(record.value["kafka"])) is not None:
                 found = observed_of(record.value)
@@ -87,7 +88,7 @@ class LogDirsManager:
 
     def _keep(self, name: str, broker: int, ours: Ours) -> None:
         record = record_of(name, broker, ours, self._clock())
-        self._journal.put([("changes", f"{name}/{broker}".encode(), record)])
+        self._journal.put([(CHANGES, f"{name}/{broker}".encode(), record)])
 
     def begin(self, spark: Callable[[], SparkSession], supervisor: Supervisor, checkpoints: str) -> None:
         """Keep the query of every cluster running, in the session that ``spark`` returns."""
@@ -112,7 +113,7 @@ class LogDirsManager:
             if known.observed is not None and known.decision is not None:
                 key, record = f"{dirs.name}/{broker}".encode(), observed_record(dirs.name, known.observed)
                 if {**record, "at_ms": 0} != self._published.get(key):
-                    records.append(("directories", key, record))
+                    records.append((DIRECTORIES, key, record))
         self._journal.put(records)
         self._published |= {key: {**record, "at_ms": 0} for _, key, record in records}
 

@@ -7,9 +7,11 @@ from trueup.state.placement.rules import RULES
 from trueup.state.placement.settings import PLACEMENT as SECTION
 from trueup.state.placement.settings import PlacementSettings
 from trueup.state.settings.settings import Settings
+from trueup.streams.bookkeeper.topics import TOPICS as BOOKKEEPER
 from trueup.streams.placement.commands import COMMANDS
 from trueup.streams.placement.page import PAGE
 from trueup.streams.placement.signs import signs
+from trueup.streams.placement.topics import TOPICS
 from trueup.streams.runtime.descriptor import Descriptor, Noun, Thing
 
 if TYPE_CHECKING:
@@ -49,8 +51,9 @@ def _metrics() -> Sequence[Callable[["Metrics"], "Part"]]:
 
 
 PLACEMENT = Descriptor(
-    name="placement", settings=(SECTION,), rules=RULES, signs=signs, page=PAGE, commands=COMMANDS, checks=_checks,
-    make=_make, metrics=_metrics, absent=_absent, todo="set cluster.zookeeper",
+    name="placement", settings=(SECTION,), topics=(*BOOKKEEPER, *TOPICS), rules=RULES, signs=signs,
+    page=PAGE, commands=COMMANDS, checks=_checks, make=_make, metrics=_metrics, absent=_absent,
+    todo="set cluster.zookeeper",
     lists=(Noun("ledgers", 100, {"all": ("true", "false")}), Noun("bookies"), Noun("marks")),
     things=(Thing("ledger", "ledgers/<ledger>", ids=("ledger",)),),
 )  # fmt: skip

@@ -17,6 +17,7 @@ from trueup.state.placement.rules import RULES
 from trueup.state.placement.view import NO_FINDINGS, Rows
 from trueup.streams.journal.encode import encode_columns
 from trueup.streams.journal.journal import Journal
+from trueup.streams.placement.topics import FINDINGS
 
 log = logging.getLogger(__name__)
 _NUMBERS = ("ledger", "since_ms", "version", "mzxid", "copies", "racks", "fragment")
@@ -33,7 +34,7 @@ class FindingsTopic:
     def load(self) -> None:
         """Load the findings of earlier runs, before any caller waits."""
         self._there = set()
-        for record in self._journal.read("findings", bad=lambda *_: None):
+        for record in self._journal.read(FINDINGS, bad=lambda *_: None):
             change = self._there.discard if record.value is None else self._there.add
             change(int.from_bytes(record.key, "big"))
 
@@ -67,9 +68,7 @@ class FindingsTopic:
         if self._there is not None:
             self._there.update(rows["ledger"].tolist())
         ids = np.array(gone, np.int64)
-        self._journal.send(
-            [("findings", keys(ids), [None] * len(ids)), ("findings", keys(rows["ledger"]), bodies(rows))]
-        )
+        self._journal.send([(FINDINGS, keys(ids), [None] * len(ids)), (FINDINGS, keys(rows["ledger"]), bodies(rows))])
 
 
 def bodies(rows: Rows) -> list[bytes]:
@@ -78,6 +77,6 @@ def bodies(rows: Rows) -> list[bytes]:
         return []
     rules = [RULES[code] for code in rows["rule"].tolist()]
     columns = {name: rows[name] for name in _NUMBERS}
-    return encode_columns("findings", {
+    return encode_columns(FINDINGS, {
         **columns, "rule": [rule.id for rule in rules], "verdict": [rule.verdict.name.lower() for rule in rules],
     })  # fmt: skip

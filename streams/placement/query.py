@@ -19,7 +19,8 @@ from trueup.state.bookkeeper.topology import Topology
 from trueup.state.common.block_store import Store
 from trueup.state.placement.fencing import Former
 from trueup.state.placement.view import CELLS, FINDING, MARK, NO_MARKS, Bucket, BucketAnswer, Rows
-from trueup.streams.journal.codec import topology_bytes, topology_from
+from trueup.streams.bookkeeper import topics
+from trueup.streams.bookkeeper.journal import topology_bytes, topology_from
 from trueup.streams.journal.decode import ledger_rows, mark_rows
 from trueup.streams.runtime.spark.processor import Buckets
 from trueup.streams.runtime.spark.queries import Sink, started
@@ -33,7 +34,7 @@ if TYPE_CHECKING:  # every Python worker imports this module
 
 ANSWER = "bucket int, epoch bigint, full boolean, ledgers bigint, findings binary, marks binary, former binary"
 """One row for each bucket with an answer: `state.placement.view.Answer` with its arrays as bytes."""
-TOPICS = ("ledgers", "marks", "topology")
+TOPICS = (topics.LEDGERS, topics.MARKS, topics.TOPOLOGY)
 LEDGER, MARKED, TOPOLOGY = range(3)
 FORM = 4  # version of the state in the checkpoint
 

@@ -39,6 +39,7 @@ from trueup.streams.journal.journal import Journal
 from trueup.streams.placement.findings_topic import FindingsTopic
 from trueup.streams.placement.metrics import PlacementMetrics
 from trueup.streams.placement.query import answer_of
+from trueup.streams.placement.topics import REPAIRS
 
 log = logging.getLogger(__name__)
 ORDERS_AT_ONCE = 1_000
@@ -112,7 +113,7 @@ class PlacementReconciler:
     def load(self) -> None:
         """Load the repairs of earlier runs, and the findings that they published."""
         self._topic.load()
-        for record in self._journal.read("repairs"):
+        for record in self._journal.read(REPAIRS):
             ledger = int.from_bytes(record.key, "big")
             if record.value is None:
                 self.repairs.pop(ledger, None)
@@ -407,7 +408,7 @@ def lost_members(ledgers: Ledgers, topology: Topology) -> list[tuple[str, ...]]:
 
 
 def _record(repair: Repair) -> tuple[str, bytes, Repair | None]:
-    return "repairs", ledger_key(repair.ledger), None if repair.stage in ENDS else repair
+    return REPAIRS, ledger_key(repair.ledger), None if repair.stage in ENDS else repair
 
 
 def entry(repair: Repair) -> HistoryRow:

@@ -10,6 +10,7 @@ from trueup.state.settings.settings import Settings
 from trueup.streams.replication.clusters import SECTIONS
 from trueup.streams.replication.commands import COMMANDS
 from trueup.streams.replication.signs import signs
+from trueup.streams.replication.topics import TOPICS
 from trueup.streams.runtime.descriptor import Descriptor, Noun, Section, Thing, Verb, certain
 
 if TYPE_CHECKING:
@@ -51,8 +52,8 @@ def _tasks(settings: Settings) -> int:
 PAGE = Section("links", "replication/templates/links.html", card=lambda status: bool(status["links"]))
 
 REPLICATION = Descriptor(
-    name="replication", settings=(*SECTIONS, LINKS), tasks=_tasks, rules=LINK_RULES, signs=signs, page=(PAGE,),
-    metrics=_metrics, commands=COMMANDS, checks=_checks, make=_make, absent=lambda _: {"links": []},
+    name="replication", settings=(*SECTIONS, LINKS), topics=TOPICS, tasks=_tasks, rules=LINK_RULES, signs=signs,
+    page=(PAGE,), metrics=_metrics, commands=COMMANDS, checks=_checks, make=_make, absent=lambda _: {"links": []},
     lists=(Noun("links"),), things=(Thing("link", "links/<name>"), Thing("refill", "links/<name>/refill")),
     verbs=(
         Verb("reset", "links/<name>/reset",

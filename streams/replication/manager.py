@@ -28,8 +28,9 @@ from trueup.streams.replication.links.snapshot import NOTHING
 from trueup.streams.replication.links.status import beat_error
 from trueup.streams.replication.metrics import LinkMetrics
 from trueup.streams.replication.query import Replication
-from trueup.streams.replication.reports import TOPIC, message_of
+from trueup.streams.replication.reports import message_of
 from trueup.streams.replication.rows import by_topic, checkpoint, partition, remedies
+from trueup.streams.replication.topics import MEMORY, REPORTS
 from trueup.streams.runtime.stream import Filter, Finding, PlanRow, Source, waiting
 from trueup.streams.runtime.supervisor import Supervisor
 
@@ -69,14 +70,14 @@ class LinkManager:
         known = checkpoints.load(self._journal)
         memory = {
             record.key.decode(errors="replace"): record.value["value"]
-            for record in self._journal.read("memory", bad=_not_remembered)
+            for record in self._journal.read(MEMORY, bad=_not_remembered)
             if record.value is not None
         }
         for name in self._live.now.table(Declared):
             link = Link(
                 name, self._live, self._journal, known.get(name, {}), self._starts(name),
                 self._counted(name), self._clock, self._connectors,
-                Reporting(self._journal.channel(TOPIC), str(self._stop or ""), partial(self._metrics.round, name)),
+                Reporting(self._journal.channel(REPORTS), str(self._stop or ""), partial(self._metrics.round, name)),
             )  # fmt: skip
             self.by_name[name] = link
             self.watches[name] = LinkMonitor(
@@ -86,7 +87,7 @@ class LinkManager:
 
     def _remember(self, link: str, text: str) -> None:
         record = {"name": link, "value": text, "at_ms": self._clock()}
-        self._journal.put([("memory", link.encode(), record)])
+        self._journal.put([(MEMORY, link.encode(), record)])
 
     def _starts(self, name: str) -> Callable[[Declared, Iterable[LogId]], Mapping[LogId, int]]:
         return lambda declared, partitions: self.watches[name].sides.starts(declared, partitions)
@@ -105,7 +106,7 @@ class LinkManager:
         def bad(record: Record, error: TrueupError) -> None:
             log.warning("report is not readable", extra={"where": record.where, "problem": str(error)})
 
-        self._journal.follow(TOPIC, stop, self._receive, bad, old=False)
+        self._journal.follow(REPORTS, stop, self._receive, bad, old=False)
 
     def _receive(self, record: Record) -> None:
         message = message_of(record.value)

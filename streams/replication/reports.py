@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 from trueup.connectors.contract import LogId, Position, Progress, Run, log_of
 from trueup.streams.journal.channel import Channel, publish
 from trueup.streams.journal.codec import encode
+from trueup.streams.replication.topics import REPORTS
 
-TOPIC = "reports"
 REPORT_S, IDLE_S = 0.25, 5.0
 """Interval between two reports, and between two reports without progress."""
 RUNS = 20_000
@@ -71,7 +71,7 @@ class Reporter:
             self.keep(part)
             if self._channel is not None:
                 message = self._with_order(self.reports[-1])
-                body = encode(TOPIC, record_of(message))
+                body = encode(REPORTS, record_of(message))
                 publish(self._channel, f"{message.link}/{message.part}".encode(), body)
 
     def keep(self, progress: list[Progress]) -> None:

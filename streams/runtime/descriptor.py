@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from trueup.state.common.rules import Rule
 from trueup.state.settings.section import Section as Keys
 from trueup.state.settings.settings import Settings
+from trueup.streams.journal.topic import JournalTopic
 from trueup.streams.runtime.signs import Signs
 
 if TYPE_CHECKING:
@@ -112,8 +113,8 @@ class Descriptor:
     """The sections of the settings that it reads. Several streams can read the same section."""
     tasks: Callable[[Settings], int] = lambda _: 0
     """Maximum number of Spark tasks that it occupies permanently."""
-    topics: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Further topics of the journal, with their Avro schemas."""
+    topics: Sequence[JournalTopic] = ()
+    """Its topics of the journal, which are declared when the descriptor is imported."""
     commands: Commands = Commands()
     checks: Callable[[Settings], Iterable["Check"]] = lambda _: ()
     """The checks of `trueup doctor`."""

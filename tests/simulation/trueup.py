@@ -24,12 +24,13 @@ from trueup.state.common.errors import TrueupError
 from trueup.state.placement.settings import PlacementSettings
 from trueup.state.placement.view import NO_MARKS, Bucket, BucketAnswer
 from trueup.state.settings.settings import Settings
+from trueup.streams.bookkeeper.journal import topology_bytes, topology_from
 from trueup.streams.bookkeeper.judging import Judging
 from trueup.streams.bookkeeper.repair_workers import RepairWorkers
 from trueup.streams.bookkeeper.topology import Keeper
 from trueup.streams.catalog import all_metrics
 from trueup.streams.config.live import Live, LiveSection
-from trueup.streams.journal.codec import decode, topology_bytes, topology_from
+from trueup.streams.journal.codec import decode
 from trueup.streams.placement.metrics import PlacementMetrics
 from trueup.streams.placement.reconciler import PlacementReconciler
 from trueup.streams.placement.report import PlacementReport

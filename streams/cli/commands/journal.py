@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from trueup.streams.catalog import observed_topics
 from trueup.streams.cli import configuration
 from trueup.streams.terminal import codes, options, out
 
@@ -36,10 +37,11 @@ def begin_anew(path: Path | None, pairs: tuple[str, ...], certain: bool) -> int:
     chosen = configuration.settings(path, pairs)
     from trueup.streams.bookkeeper import anew
 
+    topics = observed_topics()
     if not certain:
-        click.echo(f"Topics to be emptied: {', '.join(anew.FORGOTTEN)}. To execute it, add --yes.")
+        click.echo(f"Topics to be emptied: {', '.join(topics)}. To execute it, add --yes.")
         return codes.CHANGES
     with out.progress("removing observations"):
-        forgotten = anew.begin_anew(chosen)
+        forgotten = anew.begin_anew(chosen, topics)
     click.echo(f"Emptied: {', '.join(forgotten)}. The next `trueup run` reads everything again.")
     return codes.OK

@@ -13,6 +13,7 @@ from trueup.state.common.errors import Retry
 from trueup.state.replication.offset_map import HEAD, LISTS, OffsetMap, digest, from_records
 from trueup.state.replication.provenance import Refill
 from trueup.streams.journal.journal import Journal
+from trueup.streams.replication.topics import LINKS, OFFSETS
 
 JournalRecord = tuple[str, bytes, Any]
 REFILL = "refill"
@@ -132,14 +133,14 @@ class Copy:
     def records(self, link: str, now_ms: int) -> Iterator[JournalRecord]:
         """The records that are not in the journal yet."""
         base = f"{link}/{self.source}"
-        yield "links", base.encode(), self._record(link, now_ms)
+        yield LINKS, base.encode(), self._record(link, now_ms)
         digests = self.map.digests()
         for number in self.written.keys() - digests.keys():
-            yield "offsets", f"{base}/{number}".encode(), None
+            yield OFFSETS, f"{base}/{number}".encode(), None
         where = {"link": link, "topic": self.source.path, "partition": self.source.number}
         changed = {number for number, made in digests.items() if self.written.get(number) != made}
         for part in self.map.records(changed):
-            yield "offsets", f"{base}/{part['part']}".encode(), {**where, **_as_record(part)}
+            yield OFFSETS, f"{base}/{part['part']}".encode(), {**where, **_as_record(part)}
         self.written = digests
 
     def _record(self, link: str, now_ms: int) -> dict[str, Any]:
@@ -191,11 +192,11 @@ class Unsaved:
 def load(journal: Journal) -> dict[str, dict[LogId, Copy]]:
     """The copies of every link in the journal, by source partition."""
     found: dict[str, dict[LogId, Copy]] = {}
-    for value in _newest(journal, "links"):
+    for value in _newest(journal, LINKS):
         copy = _copy(value)
         found.setdefault(value["link"], {})[copy.source] = copy
     parts: dict[tuple[str, LogId], dict[int, Mapping[str, Any]]] = {}
-    for value in _newest(journal, "offsets"):
+    for value in _newest(journal, OFFSETS):
         place = value["link"], log_of(value["topic"], value["partition"])
         parts.setdefault(place, {})[value["part"]] = _part(value)
     for (link, source), known in parts.items():

@@ -20,7 +20,8 @@ from trueup.state.bookkeeper.ledgers import Ledgers, concat, row
 from trueup.state.bookkeeper.observations import LedgerState, Observation
 from trueup.state.bookkeeper.topology import Bookie, Status, Topology
 from trueup.state.placement.view import Bucket, Rows
-from trueup.streams.journal.codec import ledger_key, topology_bytes, topology_from, topology_record
+from trueup.streams.bookkeeper.journal import topology_bytes, topology_from, topology_record
+from trueup.streams.journal.codec import ledger_key
 from trueup.streams.journal.journal import Journal
 
 pytestmark = pytest.mark.servers

@@ -10,8 +10,10 @@ from trueup.connectors.bookkeeper.metadata import metadata
 from trueup.state.bookkeeper.observations import LedgerRecord
 from trueup.state.placement.lifecycle import Repair
 from trueup.streams.bookkeeper.ledger_records import ledger_bodies
+from trueup.streams.bookkeeper.topics import LEDGERS, MARKS
 from trueup.streams.journal.codec import decode, encode
 from trueup.streams.journal.encode import FEW, blob, encode_all, long
+from trueup.streams.placement.topics import FINDINGS, REPAIRS
 
 longs = st.integers(-(2**63), 2**63 - 1)
 ints = st.integers(-(2**31), 2**31 - 1)
@@ -24,7 +26,7 @@ REPAIR = {
 @given(st.lists(st.tuples(ledgers(), st.sampled_from([1, 2, 3, 3, 3])), max_size=12))
 def test_a_batch_of_ledgers_is_encoded_as_its_records_are(drawn: list[tuple[LedgerRecord, int]]) -> None:
     batch = together([(record, metadata.encode(record, version, SECRET)) for record, version in drawn])
-    assert ledger_bodies(batch) == [encode("ledgers", record) for record in batch.records()]
+    assert ledger_bodies(batch) == [encode(LEDGERS, record) for record in batch.records()]
 
 
 @given(ledgers(), st.binary(max_size=40), st.integers(0, 2))
@@ -34,24 +36,24 @@ def test_a_damaged_ledger_among_others_is_encoded_as_its_record_is(
     stored = [({**record, "ledger": n}, metadata.encode(record)) for n in range(3)]
     stored[at] = (stored[at][0], damage)
     batch = together(stored)
-    assert ledger_bodies(batch) == [encode("ledgers", one) for one in batch.records()]
+    assert ledger_bodies(batch) == [encode(LEDGERS, one) for one in batch.records()]
 
 
 @given(st.lists(st.fixed_dictionaries(REPAIR), max_size=4), st.integers(1, FEW))
 def test_flat_records_are_encoded_together_as_they_are_alone(drawn: list[dict[str, Any]], times: int) -> None:
     records = drawn * times
-    assert encode_all("repairs", records) == [encode("repairs", record) for record in records]
+    assert encode_all(REPAIRS, records) == [encode(REPAIRS, record) for record in records]
 
 
 @given(st.lists(st.fixed_dictionaries(REPAIR), max_size=4), st.integers(1, FEW))
 def test_named_tuples_are_encoded_as_mappings_are(drawn: list[dict[str, Any]], times: int) -> None:
     records = drawn * times
-    assert encode_all("repairs", [Repair(**record) for record in records]) == encode_all("repairs", records)
+    assert encode_all(REPAIRS, [Repair(**record) for record in records]) == encode_all(REPAIRS, records)
 
 
 def test_records_with_arrays_come_back() -> None:
     mark = {"ledger": 1, "zxid": 2, "seen_ms": 3, "version": 0, "ctime_ms": 4, "replicas": ["a:1"], "locked_by": ""}
-    assert [decode("marks", body) for body in encode_all("marks", [mark] * (FEW + 1))] == [mark] * (FEW + 1)
+    assert [decode(MARKS, body) for body in encode_all(MARKS, [mark] * (FEW + 1))] == [mark] * (FEW + 1)
 
 
 @given(longs)
@@ -66,7 +68,7 @@ def test_bytes_carry_their_length() -> None:
 
 
 def test_nothing_makes_no_bodies() -> None:
-    assert (encode_all("findings", []), ledger_bodies(together([]))) == ([], [])
+    assert (encode_all(FINDINGS, []), ledger_bodies(together([]))) == ([], [])
 
 
 def test_a_batch_reads_as_the_observations_of_its_records() -> None:

@@ -19,6 +19,7 @@ from trueup.connectors.pulsar import compressed
 from trueup.connectors.pulsar.messages import Wrapper
 from trueup.connectors.zookeeper import requests
 from trueup.state.common.errors import BadBytes, Retry
+from trueup.streams.bookkeeper.topics import LEDGERS
 from trueup.streams.journal import codec
 from trueup.streams.journal import decode as rows
 
@@ -114,7 +115,7 @@ def test_a_node_takes_no_room_for_what_its_header_only_declares(codec: int) -> N
 
 
 def test_a_journal_row_takes_no_room_for_members_that_it_does_not_hold() -> None:
-    body = codec.encode("ledgers", {**seeds.RECORD, "ensemble": (1 << 31) - 1})
+    body = codec.encode(LEDGERS, {**seeds.RECORD, "ensemble": (1 << 31) - 1})
     with within(16 * MB), pytest.raises(BadBytes, match="members that are there"):
         rows.ledger_rows([body])
 

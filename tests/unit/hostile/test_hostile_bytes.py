@@ -48,6 +48,7 @@ from trueup.connectors.rocketmq.protocol import properties, stored
 from trueup.connectors.zookeeper import requests
 from trueup.connectors.zookeeper.connection import ZooKeeperConnection
 from trueup.state.common.errors import BadBytes, Retry, Stop, TrueupError
+from trueup.streams.catalog import STREAMS
 from trueup.streams.journal import codec
 from trueup.streams.journal import decode as rows
 
@@ -301,7 +302,7 @@ DECODERS: dict[str, tuple[Callable[[bytes], Any], Sequence[bytes]]] = {
     "index": (lambda data: offload_index.index_of(data, "here"), seeds.INDEX),
     **{
         f"avro {topic}": (lambda data, topic=topic: codec.decode(topic, data), seeds.avro(topic))
-        for topic in dict.fromkeys(codec.SCHEMAS)
+        for topic in ("config", *(each.name for stream in STREAMS for each in stream.topics), "history")
     },
     "ledger rows": (lambda data: rows.ledger_rows([data, *seeds.avro("ledgers")]), seeds.avro("ledgers")),
     "mark rows": (lambda data: rows.mark_rows([data, *seeds.avro("marks")]), seeds.avro("marks")),

@@ -1,6 +1,7 @@
 """A stream that is defined only in this file and added to the list of streams is available to the application, the API
 and the command line."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -17,11 +18,13 @@ from trueup.state.settings.section import Draft, Section
 from trueup.state.settings.settings import Settings, change, live_keys, possible_keys, value_of
 from trueup.streams import docs
 from trueup.streams.api import Application
-from trueup.streams.catalog import STREAMS, all_metrics, declare_topics, permanent_tasks, sections
+from trueup.streams.catalog import STREAMS, all_metrics, observed_topics, permanent_tasks, sections
 from trueup.streams.cli.main import invoke
 from trueup.streams.config.check import problems
-from trueup.streams.journal.codec import declare, decode, encode, topics
+from trueup.streams.journal import topic
+from trueup.streams.journal.codec import decode, encode
 from trueup.streams.journal.history import History
+from trueup.streams.journal.topic import JournalTopic
 from trueup.streams.runtime.checks import ok
 from trueup.streams.runtime.context import Context
 from trueup.streams.runtime.descriptor import Descriptor, Noun, Thing, Verb
@@ -41,6 +44,7 @@ from trueup.streams.runtime.stream import (
 )
 from trueup.streams.web.api import create_app, serve
 
+ROOT = Path(__file__).parents[3]
 LEAST = {"cluster": {"zookeeper": "127.0.0.1:2181"}}
 NOW = 1_800_000_000_000
 SMALL = Rule("tally.small", Verdict.DRIFTED, "a pile is too small", "It holds less than was declared.", "It grows.")
@@ -117,6 +121,7 @@ def gates(draft: Draft, env: Mapping[str, str]) -> Iterator[str]:
             yield f"yards.{name}.key_env: expected a variable that is set"
 
 
+PILE = {"type": "record", "name": "Pile", "fields": [{"name": "holds", "type": "long"}]}
 PILES = Section("tally", Piles)
 YARDS = Section("yards", Yard, ("north",), {"hours": "night"}, True, crowded, hours, gates)
 
@@ -145,7 +150,7 @@ TALLY = Descriptor(
     metrics=lambda: [PileMetrics],
     settings=[PILES, YARDS],
     tasks=lambda settings: len(settings.table(Yard)),
-    topics={"piles": {"type": "record", "name": "Pile", "fields": [{"name": "holds", "type": "long"}]}},
+    topics=topic.declare(JournalTopic("piles", PILE, observed=True)),
 )
 
 
@@ -349,15 +354,40 @@ def test_it_has_a_section_on_the_page(application: Application) -> None:
     assert [text in client.get("/").text for text in ('id="tally"', "1 true, 1 drifted", SMALL.title)] == [True] * 3
 
 
-@pytest.mark.usefixtures("application")
 def test_its_records_are_on_the_journal() -> None:
-    declare_topics()
-    assert ("piles" in topics(), decode("piles", encode("piles", {"holds": 7}))) == (True, {"holds": 7})
+    assert decode("piles", encode("piles", {"holds": 7})) == {"holds": 7}
+
+
+@pytest.mark.usefixtures("application")
+def test_its_observations_are_emptied_with_those_of_others() -> None:
+    assert observed_topics()[-1] == "piles"
 
 
 def test_a_topic_of_another_stream_is_not_taken() -> None:
-    with pytest.raises(ValueError, match="ledgers already has a different schema"):
-        declare("ledgers", {"type": "long"})
+    with pytest.raises(ValueError, match="ledgers is already declared differently"):
+        topic.declare(JournalTopic("ledgers", {"type": "long"}))
+
+
+def test_an_unknown_topic_is_refused() -> None:
+    with pytest.raises(LookupError, match="no topic heaps: import the module that declares it"):
+        encode("heaps", {})
+
+
+def test_the_journal_has_the_topics_of_all_streams() -> None:
+    of_streams = [each.name for stream in (*STREAMS, TALLY) for each in stream.topics]
+    assert sorted(each.name for each in topic.declared()) == sorted([*of_streams, "config", "history"])
+
+
+GENERAL = (
+    "state/settings/settings.py", "state/settings/section.py", "streams/config/file.py", "streams/config/live.py",
+    "streams/journal/codec.py", "streams/journal/journal.py", "streams/journal/topic.py",
+)  # fmt: skip
+
+
+def test_settings_and_journal_import_no_stream() -> None:
+    texts = "\n".join((ROOT / path).read_text() for path in GENERAL)
+    imported = set(re.findall(r"^ *from trueup\.\w+\.(\w+)", texts, re.MULTILINE))
+    assert (imported & {stream.name for stream in STREAMS}, "journal" in imported) == (set(), True)
 
 
 def test_doctor_looks_at_it() -> None:

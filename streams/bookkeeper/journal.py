@@ -1,0 +1,31 @@
+"""The topology of the bookies as a record of its topic."""
+
+from typing import Any
+
+from trueup.state.bookkeeper.topology import Bookie, Status, Topology
+from trueup.streams.bookkeeper.topics import TOPOLOGY
+from trueup.streams.journal.codec import decode, encode
+
+
+def topology_record(topology: Topology) -> dict[str, Any]:
+    """A topology as a record of its topic."""
+    names = ("epoch", "at_ms", "min_racks", "enforce_min_racks", "held", "released", "collect_ms", "restarted")
+    keys = ("id", "rack", "status", "since_ms", "registered_zxid", "begun_zxid", "was")
+    record: dict[str, Any] = {name: getattr(topology, name) for name in names}
+    return {**record, "bookies": [{k: getattr(b, k) for k in keys} for b in topology.bookies]}
+
+
+def topology_bytes(topology: Topology) -> bytes:
+    """The Avro body of a topology."""
+    return encode(TOPOLOGY, topology_record(topology))
+
+
+def topology_of(record: dict[str, Any]) -> Topology:
+    """The inverse of `topology_record`."""
+    bookies = (Bookie(**{**b, "status": Status(b["status"]), "was": Status(b["was"])}) for b in record["bookies"])
+    return Topology(**{**record, "bookies": tuple(bookies)})
+
+
+def topology_from(body: bytes) -> Topology:
+    """The inverse of `topology_bytes`."""
+    return topology_of(decode(TOPOLOGY, body))

@@ -1,0 +1,10 @@
+"""The journal's topics of the deletion stream."""
+
+from trueup.streams.journal.topic import JournalTopic, declare
+
+TOPICS = declare(
+    JournalTopic("owners", "deletion/schemas/owner.avsc", observed=True),
+    JournalTopic("markers", "deletion/schemas/marker.avsc", observed=True),
+    JournalTopic("strays", "deletion/schemas/marker.avsc", observed=True),
+)
+OWNERS, MARKERS, STRAYS = (topic.name for topic in TOPICS)

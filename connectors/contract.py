@@ -106,7 +106,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The work of a copier. ``flow`` (0 to 65535) distinguishes the links that write to one cluster.
+    """The work of a copier. ``writer_id`` (0 to 65535) distinguishes the links that write to one cluster.
 
     ``forward``: records from a third cluster are copied, too (ring, chain, tree); without it only records produced at
     the source are (full mesh: every pair has its own link). ``failures``: handling of records that the target
@@ -117,7 +117,7 @@ class Lease:
     link: str
     source: Endpoint
     target: Endpoint
-    flow: int
+    writer_id: int
     path: str
     assignments: tuple[Assignment, ...]
     forward: bool = True
@@ -200,10 +200,10 @@ class Copier(Protocol):
     or loses a record on paths that guarantee this.
     """
 
-    def copy(self, until_s: float, pulse: Callable[[], bool] = lambda: True) -> None:
+    def copy(self, until_s: float, keep_going: Callable[[], bool] = lambda: True) -> None:
         """Copy until ``time.monotonic()`` reaches ``until_s`` and every sent record is acknowledged or known not to
         be. An error of a partition ends that partition and is reported by `progress`; Retry and Stop of the whole
-        link are raised. ``pulse`` is called at least twice a second meanwhile, and may call `progress`, which does
+        link are raised. ``keep_going`` is called at least twice a second meanwhile, and may call `progress`, which does
         not wait for acknowledgements. A result of False ends the copying like ``until_s``."""
 
     def progress(self) -> list[Progress]:

@@ -79,8 +79,8 @@ class _Hooked:
         answer: Sequence[bool] = ()
         with Attempt() as attempt:
             answer = list(self._hook([failure]))
-        if attempt.said:
-            return f"{place(failure)} was refused ({failure.reason}) and the hook failed: {attempt.said}; correct it"
+        if attempt.error:
+            return f"{place(failure)} was refused ({failure.reason}) and the hook failed: {attempt.error}; correct it"
         if len(answer) != 1 or not isinstance(answer[0], bool):
             return f"{place(failure)} was refused ({failure.reason}); expected one bool from the hook; found {answer!r}"
         if answer[0]:

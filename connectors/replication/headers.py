@@ -1,7 +1,7 @@
 """The headers that the records path adds: the path of a record, and its source offset.
 
 ``trueup-source`` contains the names of the clusters passed (state/replication/provenance.py). ``trueup-offset`` has 16
-bytes: 8 for link flow and source partition (`prefix_of`), then the source offset as big-endian int64. Thus the newest
+bytes: 8 for writer id and source partition (`prefix_of`), then the source offset as big-endian int64. Thus the newest
 record of a source partition can be found in a target partition that several links and topics write to. A record
 has one of each: those of an earlier hop are replaced. All other headers are kept in their order.
 """
@@ -22,9 +22,10 @@ Header = tuple[str, str | bytes | None]
 Headers = list[Header]
 
 
-def prefix_of(flow: int, source: LogId) -> bytes:
-    """8 bytes for a source partition in a flow. A topic's name contains no slash, so the hashed texts are distinct."""
-    return blake2b(f"{flow}/{source.path}/{source.number}".encode(), digest_size=8).digest()
+def prefix_of(writer_id: int, source: LogId) -> bytes:
+    """8 bytes for a source partition and a writer id. A topic's name contains no slash, so the hashed texts are
+    distinct."""
+    return blake2b(f"{writer_id}/{source.path}/{source.number}".encode(), digest_size=8).digest()
 
 
 def marks(prefix: bytes, offsets: Iterable[int]) -> Iterator[Header]:
@@ -47,7 +48,7 @@ class Path:
     def __init__(self, source: Endpoint, target: Endpoint, forward: bool, held: bool | None = None) -> None:
         self._ends, self._held = (source.name, target.name, forward), held
         self._known: dict[bytes | None, bytes | None] = {}
-        self.born = (HEADER, self.onward(b"") or b"")
+        self.source_header = (HEADER, self.onward(b"") or b"")
 
     def onward(self, value: bytes | None) -> bytes | None:
         """The header's next value; None: the record must not be copied. Cached, because few values occur."""
@@ -66,4 +67,4 @@ class Path:
                 if passed is None:
                     return None
                 return [*(h for h in headers if h[0] not in (HEADER, MARK)), (HEADER, passed), mark]
-        return [*headers, self.born, mark]
+        return [*headers, self.source_header, mark]

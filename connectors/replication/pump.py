@@ -59,7 +59,7 @@ class PumpCopier:
     def __init__(self, lease: Lease, reader: Callable[[Lease], Reader], writer: Callable[[Lease], Writer]) -> None:
         self._lease, self._tagging = lease, Tagging(lease)
         lanes = {a.target: Lane(a.target) for a in lease.assignments}
-        self._tracks = {a.source: LogTrack(a, lanes[a.target], lease.flow) for a in lease.assignments}
+        self._tracks = {a.source: LogTrack(a, lanes[a.target], lease.writer_id) for a in lease.assignments}
         self._rate = Rate(lease.limits, time.monotonic())
         self._reader = reader(lease)
         self._writer = writer(lease)
@@ -67,16 +67,16 @@ class PumpCopier:
         lag_s = max(self._reader.lag_s, self._writer.lag_s)
         self._resume = Resume(self._reader.bounds, self._writer.bounds, self._writer.tails(), lag_s)
         self._clusters_checked = self._moved = False
-        self._until_s, self._pulse = 0.0, _go_on
+        self._until_s, self._keep_going = 0.0, _go_on
         try:
             self._begin([*self._tracks.values()], ours=False)
         except TrueupError:
             self.close()
             raise
 
-    def copy(self, until_s: float, pulse: Callable[[], bool] = lambda: True) -> None:
+    def copy(self, until_s: float, keep_going: Callable[[], bool] = lambda: True) -> None:
         """Copy until ``until_s``. See `connectors.contract.Copier.copy`."""
-        tries, self._until_s, self._pulse = 0, until_s, pulse
+        tries, self._until_s, self._keep_going = 0, until_s, keep_going
         while True:
             away = [track for track in self._tracks.values() if not track.known and not track.stopped]
             if away:
@@ -85,7 +85,7 @@ class PumpCopier:
                     raise Retry("both ends of the link", away[0].error, "check both clusters")
                 self._begin(away, ours=True)
             now = time.monotonic()
-            if now >= until_s or not pulse():
+            if now >= until_s or not keep_going():
                 return
             if self._active():
                 self._step(min(IDLE_S, until_s - now))
@@ -194,7 +194,7 @@ class PumpCopier:
             if not self._took(track, records, part, self._sent({track.lane.target: part})[track.lane.target]):
                 return False
             track.careful -= 1
-            if time.monotonic() >= self._until_s or not self._pulse():
+            if time.monotonic() >= self._until_s or not self._keep_going():
                 self._moved = True
                 return False
         return True
@@ -259,7 +259,7 @@ class Tagging:
         ends = lease.source, lease.target, lease.forward
         self._lease, self._path = lease, Path(*ends)
         self._again = {held: Path(*ends, held) for held in (True, False)}
-        self._tracks = {LogTrack(a, Lane(a.target), lease.flow).prefix: a for a in lease.assignments}
+        self._tracks = {LogTrack(a, Lane(a.target), lease.writer_id).prefix: a for a in lease.assignments}
         self._transform: Transform | None = None
         if lease.transform:
             self._transform = entry_point(lease.transform, f"links.{lease.link}.transform")
@@ -277,8 +277,8 @@ class Tagging:
             if self._transform is not None:
                 with Attempt() as attempt:
                     record = self._transform(_record(source, records, at))
-                if attempt.said:
-                    problem = f"the transform failed: {attempt.said}"
+                if attempt.error:
+                    problem = f"the transform failed: {attempt.error}"
                     return Tagged(_columns(rows), dropped, filtered, problem)
             if record is None:
                 filtered += 1

@@ -51,9 +51,9 @@ class LogTrack:
     something.
     """
 
-    def __init__(self, assignment: Assignment, lane: Lane, flow: int) -> None:
+    def __init__(self, assignment: Assignment, lane: Lane, writer_id: int) -> None:
         self.source, self.lane = assignment.source, lane
-        self.prefix = prefix_of(flow, assignment.source)
+        self.prefix = prefix_of(writer_id, assignment.source)
         self.begun = assignment.position.offset >= 0
         self.offset = assignment.position.offset if self.begun else assignment.start
         self.reached, self.floor = self.offset, int(assignment.position.resume_state.get(END, -1))

@@ -38,12 +38,12 @@ def entry_point(name: str, setting: str) -> Callable[..., Any]:
 
 
 class Attempt:
-    """Runs the operator's code, which may raise anything: ``said`` has the exception, empty if there was none.
+    """Runs the operator's code, which may raise anything: ``error`` has the exception, empty if there was none.
 
     Only `Exception` is caught; exits of the process are not.
     """
 
-    said = ""
+    error = ""
 
     def __enter__(self) -> "Attempt":
         return self
@@ -53,5 +53,5 @@ class Attempt:
     ) -> bool:
         if not isinstance(error, Exception):
             return False
-        self.said = f"{type(error).__name__}: {error}"
+        self.error = f"{type(error).__name__}: {error}"
         return True

@@ -17,9 +17,9 @@ class _Ordered(Protocol):
 P = TypeVar("P", bound=_Ordered)
 
 
-def flow_of(link: str, flow: int = 0) -> int:
-    """A number, 1 to 65535, that distinguishes the records of this link: ``flow``, or derived from its name."""
-    return flow or crc32(link.encode()) % 0xFFFF + 1
+def writer_id_of(link: str, writer_id: int = 0) -> int:
+    """A number, 1 to 65535, that distinguishes the records of this link: ``writer_id``, or derived from its name."""
+    return writer_id or crc32(link.encode()) % 0xFFFF + 1
 
 
 def topics_of(

@@ -1,8 +1,9 @@
 """The path of a record, which prevents loops: in the producer id of batches, or in a header of records.
 
 A cluster has a bit (0 to 31). A batch that links copy has a producer id of Trueup: a 15-bit mark that brokers never
-assign (they count from 0), then the bitmap of the clusters that it passed, then the flow of the link that wrote it:
-``0x5455 << 48 | path << 16 | flow``. An individually written record has the same path as names in a header.
+assign (they count from 0), then the bitmap of the clusters that it passed, then the writer id of the link that wrote it
+(setting ``flow``): ``0x5455 << 48 | path << 16 | writer_id``. An individually written record has the same path as names
+in a header.
 """
 
 from collections.abc import Sequence
@@ -10,28 +11,29 @@ from typing import NamedTuple
 
 HEADER = "trueup-source"
 MARK = 0x5455
-BITS, FLOWS = 32, 1 << 16
+BITS, WRITERS = 32, 1 << 16
 
 
 class Tag(NamedTuple):
-    """The content of a producer id of Trueup. ``path``: bitmap of clusters passed; ``flow``: the link that wrote it."""
+    """The content of a producer id of Trueup. ``path``: bitmap of clusters passed; ``writer_id``: the link that wrote
+    it."""
 
     path: int
-    flow: int
+    writer_id: int
 
 
-def producer_id(path: int, flow: int) -> int:
-    """The producer id of batches that passed the clusters in ``path``, written by ``flow``. Raises ValueError."""
-    if not 0 <= path < 1 << BITS or not 0 <= flow < FLOWS:
-        raise ValueError(f"expected a path of {BITS} bits and a flow of 16; found {path:#x} and {flow}")
-    return MARK << 48 | path << 16 | flow
+def producer_id(path: int, writer_id: int) -> int:
+    """The producer id of batches that passed the clusters in ``path``, written by ``writer_id``. Raises ValueError."""
+    if not 0 <= path < 1 << BITS or not 0 <= writer_id < WRITERS:
+        raise ValueError(f"expected a path of {BITS} bits and a writer id of 16; found {path:#x} and {writer_id}")
+    return MARK << 48 | path << 16 | writer_id
 
 
 def tag_of(producer_id: int) -> Tag | None:
     """The tag in a producer id; None for a batch that no link wrote."""
     if producer_id >> 48 != MARK:
         return None
-    return Tag(producer_id >> 16 & (1 << BITS) - 1, producer_id & FLOWS - 1)
+    return Tag(producer_id >> 16 & (1 << BITS) - 1, producer_id & WRITERS - 1)
 
 
 class Refill(NamedTuple):

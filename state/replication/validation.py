@@ -11,7 +11,7 @@ from trueup.state.common.options import shown
 from trueup.state.common.patterns import problems_of, regex_of
 from trueup.state.common.systems import SYSTEMS, System, internal
 from trueup.state.replication.clusters import check_clusters, check_names, systems_of, tables_of
-from trueup.state.replication.leases import flow_of, target_of
+from trueup.state.replication.leases import target_of, writer_id_of
 from trueup.state.replication.settings import LinkSettings, start_of
 from trueup.state.replication.topology import check_topology, routes_of
 from trueup.state.settings.section import Draft, Section
@@ -26,7 +26,7 @@ def check_links(links: Mapping[str, LinkSettings | None], systems: Mapping[str, 
         problem for name, link in declared.items()
         for problem in (*_ends(f"links.{name}", link, systems), *check_link(name, link, systems))
     ]  # fmt: skip
-    return problems + list(_flows(declared))
+    return problems + list(_writer_ids(declared))
 
 
 def check(draft: Draft) -> list[str]:
@@ -123,14 +123,14 @@ def _failures(path: str, link: LinkSettings) -> Iterator[str]:
         yield f"{path}.copy: expected records or auto because {path}.failures handles single records; found 'batches'"
 
 
-def _flows(links: Mapping[str, LinkSettings]) -> Iterator[str]:
+def _writer_ids(links: Mapping[str, LinkSettings]) -> Iterator[str]:
     """Links that write to one cluster as the same producer would refuse each other's records."""
     seen: dict[tuple[str, int], str] = {}
     for name, link in links.items():
-        flow = flow_of(name, link.flow)
-        other = seen.setdefault((link.target, flow), name)
+        number = writer_id_of(name, link.flow)
+        other = seen.setdefault((link.target, number), name)
         if other != name:
-            yield f"links.{name}.flow: expected another than that of links.{other} to the same target; found {flow}"
+            yield f"links.{name}.flow: expected another than that of links.{other} to the same target; found {number}"
 
 
 LINKS = Section(

@@ -35,7 +35,7 @@ QUICK: Mapping[str, object] = {
 """A broker that compacts, deletes and expires producers without delay, and restarts quickly after a kill."""
 COUNTS = ("copied", "bytes", "dropped", "skipped", "dismissed", "filtered", "lost", "foreign", "repeated")
 EAST_TO_WEST, WEST_TO_EAST = 7, 8
-"""Ids of flows."""
+"""Writer ids."""
 
 
 class Pair:
@@ -101,12 +101,12 @@ class Copy:
         copier = self._connector.open(self.lease)
         try:
 
-            def pulse() -> bool:
+            def keep_going() -> bool:
                 self._note(copier.progress())
                 return True
 
             def there() -> bool:
-                copier.copy(time.monotonic() + 0.1, pulse)
+                copier.copy(time.monotonic() + 0.1, keep_going)
                 self._note(copier.progress())
                 return all(row.stopped or row.position.offset >= wanted[p] for p, row in self.rows.items())
 

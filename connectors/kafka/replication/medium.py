@@ -20,7 +20,7 @@ from trueup.connectors.kafka.replication.records.clients import (
     translated,
 )
 from trueup.connectors.kafka.replication.records.known_leaders import KnownLeaders
-from trueup.connectors.kafka.replication.records.source_guard import Guard
+from trueup.connectors.kafka.replication.records.source_guard import SourceGuard
 from trueup.connectors.kafka.replication.records.target_tail import KafkaTails, TargetEnds
 from trueup.connectors.kafka.replication.records.topic_identity import Identity
 from trueup.connectors.replication.ports import Columns, Medium, Read, Written
@@ -38,10 +38,10 @@ class KafkaReader:
     def __init__(self, lease: Lease) -> None:
         self._lease, cluster = lease, cluster_of(lease.source)
         self._identity = Identity(cluster, {a.source.topic: id_of(a.source_id) for a in lease.assignments})
-        self._guard, self._guarded_s = Guard(lease, cluster), 0.0
-        self._obstacles: dict[LogId, TrueupError] = {}
+        self._guard, self._guarded_s = SourceGuard(lease, cluster), 0.0
+        self._blocked_reasons: dict[LogId, TrueupError] = {}
         self._read_from: set[LogId] = set()
-        self._consumer: Consumer = consumer(lease.source, lease.limits, _unheard)
+        self._consumer: Consumer = consumer(lease.source, lease.limits, _ignore_error)
 
     def cluster_id(self) -> str:
         """See `ClusterAdmin.cluster_id`."""
@@ -56,9 +56,9 @@ class KafkaReader:
         wanted = list(logs)
         found = self._identity.unsure(wanted)
         if time.monotonic() - self._guarded_s > GUARD_S:
-            self._obstacles = self._guard.obstacles({*wanted, *self._read_from})
+            self._blocked_reasons = self._guard.blocked_reasons({*wanted, *self._read_from})
             self._guarded_s = time.monotonic()
-        return {**{log: self._obstacles[log] for log in wanted if log in self._obstacles}, **found}
+        return {**{log: self._blocked_reasons[log] for log in wanted if log in self._blocked_reasons}, **found}
 
     def seek(self, places: Mapping[LogId, int]) -> None:
         """Read these partitions from these offsets."""
@@ -125,10 +125,10 @@ class KafkaWriter:
     def logs_of(self, topic: str) -> list[LogId]:
         """Partitions of a topic."""
         try:
-            told = self._client().list_topics(topic, ASK_S).topics.get(topic)
+            metadata = self._client().list_topics(topic, ASK_S).topics.get(topic)
         except KafkaException as error:
             raise translated(error.args[0], f"find the partitions of {topic}") from error
-        return [LogId(topic, number) for number in sorted(told.partitions)] if told is not None else []
+        return [LogId(topic, number) for number in sorted(metadata.partitions)] if metadata is not None else []
 
     def write(self, batches: Mapping[LogId, Columns]) -> dict[LogId, Written]:
         """Produce to several partitions; the first record of a producer is sent to each alone, see `known_leaders`."""
@@ -185,7 +185,7 @@ class KafkaWriter:
 
     def _client(self) -> Producer:
         if self._producer is None:
-            self._producer = producer(self._lease.target, self._lease.limits, _unheard, BATCH_BYTES, linger_ms=0)
+            self._producer = producer(self._lease.target, self._lease.limits, _ignore_error, BATCH_BYTES, linger_ms=0)
         return self._producer
 
     def close(self) -> None:
@@ -267,7 +267,7 @@ def _cluster_id(client: Consumer | Producer, name: str) -> str:
     return str(found)
 
 
-def _unheard(_error: KafkaError) -> None:
+def _ignore_error(_error: KafkaError) -> None:
     """Ignored: an unreachable broker shows as a missing response."""
 
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from trueup.connectors.contract import Assignment, Endpoint, Lease, Limits
 from trueup.state.replication.clusters import clusters_of
-from trueup.state.replication.leases import divide, flow_of
+from trueup.state.replication.leases import divide, writer_id_of
 from trueup.state.replication.settings import LinkSettings as Declared
 from trueup.streams.config.live import Effective
 from trueup.streams.journal.channel import Channel
@@ -76,7 +76,7 @@ class LinkOrders:
         )
         return Lease(
             link=self._name, source=self.endpoint(declared.source), target=self.endpoint(declared.target),
-            flow=flow_of(self._name, declared.flow), path=path,
+            writer_id=writer_id_of(self._name, declared.flow), path=path,
             assignments=tuple(
                 Assignment(c.source, c.target, c.place(path), c.start, c.source_id, c.target_id, c.refill)
                 for c in copies

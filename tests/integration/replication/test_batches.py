@@ -279,7 +279,7 @@ def test_a_position_set_by_an_operator_is_kept(pair: Pair) -> None:
 
 
 def test_a_different_history_stops_instead_of_losing_records(pair: Pair) -> None:
-    """The position is lost and the link starts at the end. The target contains other records of this flow."""
+    """The position is lost and the link starts at the end. The target contains other records of this writer id."""
     topic = pair.topic()
     write(pair.east, topic, 100)
     lease = pair.lease(topic)

@@ -59,13 +59,13 @@ def link(tmp_path: Path) -> Iterator[Callable[..., Worker]]:
         worker.close()
 
 
-def lease_of(source: Site, target: Site, path: str, forward: bool, flow: int) -> Lease:
+def lease_of(source: Site, target: Site, path: str, forward: bool, writer_id: int) -> Lease:
     assignments = tuple(
         Assignment(LogId(source.topic, number), LogId(target.topic, number), Position(), 0)
         for number in range(source.partitions)
     )
     ends = [Endpoint(site.name, site.bootstrap, BITS[site.name]) for site in (source, target)]
-    return Lease(f"{source.name}-{target.name}", ends[0], ends[1], flow, path, assignments, forward, clusters=BITS)
+    return Lease(f"{source.name}-{target.name}", ends[0], ends[1], writer_id, path, assignments, forward, clusters=BITS)
 
 
 def prove(sites: Sequence[Site], workers: Sequence[Worker], more: Mapping[str, Callable[[], None]]) -> None:

@@ -18,7 +18,7 @@ from trueup.connectors.kafka.client.cluster import KafkaClient
 from trueup.connectors.kafka.replication.connector import Batches
 from trueup.connectors.kafka.replication.records import known_leaders
 from trueup.connectors.kafka.replication.records.copier import Records
-from trueup.connectors.kafka.replication.records.source_guard import Guard
+from trueup.connectors.kafka.replication.records.source_guard import SourceGuard
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.state.common.errors import BadSettings, Retry, Stop, TrueupError
 
@@ -89,13 +89,13 @@ def test_an_error_within_a_recovery_leaves_no_hole(records: Harness, monkeypatch
     records.write("east", topic, {0: [*numbered(300), POISON, *numbered(300, 300)]})
     errors = [Retry("an answer", "none", "wait")]
 
-    def obstacles(guard: Guard, partitions: Iterable[LogId]) -> dict[LogId, TrueupError]:
+    def blocked_reasons(guard: SourceGuard, partitions: Iterable[LogId]) -> dict[LogId, TrueupError]:
         if errors:
             raise errors.pop()
         return {}
 
     with closing(Records().open(records.lease(topic))) as copier:
-        monkeypatch.setattr(Guard, "obstacles", obstacles)
+        monkeypatch.setattr(SourceGuard, "blocked_reasons", blocked_reasons)
         with pytest.raises(Retry):
             copier.copy(time.monotonic() + 60.0)
         copier.copy(time.monotonic() + 5.0)

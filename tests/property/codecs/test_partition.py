@@ -62,12 +62,12 @@ class Target:
     def resume_point(self, track: Track) -> ResumePoint:
         """The resume point that a lookup of the target returns for the track."""
         counts = track.place.counts
-        ours = {p: k[-1][1] for p, k in self.known.items() if (tag := tag_of(p)) and tag.flow == FLOW}
+        ours = {p: k[-1][1] for p, k in self.known.items() if (tag := tag_of(p)) and tag.writer_id == FLOW}
         own: dict[int, deque[Own]] = {}
         for offset, batch in self.log:
             header = header_of(batch)
             tag = tag_of(header.producer_id)
-            if tag and tag.flow == FLOW and ahead(header.sequence, counts.get(header.producer_id, 0)) >= 0:
+            if tag and tag.writer_id == FLOW and ahead(header.sequence, counts.get(header.producer_id, 0)) >= 0:
                 found = Own(
                     offset,
                     header.sequence,

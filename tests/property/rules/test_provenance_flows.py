@@ -10,7 +10,7 @@ from trueup.state.replication.provenance import onward, onward_tokens, producer_
 from trueup.state.replication.topology import LinkRoute, doubled
 
 sizes = st.integers(2, 6)
-paths, flows = st.integers(0, 2**32 - 1), st.integers(0, 2**16 - 1)
+paths, writer_ids = st.integers(0, 2**32 - 1), st.integers(0, 2**16 - 1)
 
 
 def links(pairs, forward=True):
@@ -116,9 +116,9 @@ def test_headers_and_producer_ids_agree(routes):
     assert all(by_bits(origin, routes) == by_names(origin, routes) for origin in clusters(routes))
 
 
-@given(paths, flows)
-def test_a_tag_is_what_was_written(path, flow):
-    assert tag_of(producer_id(path, flow)) == (path, flow)
+@given(paths, writer_ids)
+def test_a_tag_is_what_was_written(path, writer_id):
+    assert tag_of(producer_id(path, writer_id)) == (path, writer_id)
 
 
 @given(st.integers(-(2**63), 2**63 - 1))

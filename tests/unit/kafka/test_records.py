@@ -4,8 +4,8 @@ from confluent_kafka import KafkaError, KafkaException, Message
 
 from trueup.connectors.contract import Assignment, Endpoint, Lease, Limits, LogId, Position, Run
 from trueup.connectors.kafka.replication.records.clients import dropped, served
-from trueup.connectors.kafka.replication.records.partitions import Flow
-from trueup.connectors.kafka.replication.records.rewrite import Shape, Shaped
+from trueup.connectors.kafka.replication.records.partitions import PartitionTrack
+from trueup.connectors.kafka.replication.records.rewrite import Rewriter, Rewritten
 from trueup.connectors.replication.headers import MARK, Path, mark_of, prefix_of
 from trueup.connectors.replication.rate_limit import Rate
 from trueup.connectors.replication.tail import Bounds, Met, TailSearch
@@ -21,14 +21,14 @@ OURS, OTHER = b"ours-pre", b"otherpre"
 NOTHING = Position(0, {END: 0})
 
 
-def flow(position: Position = NOTHING) -> Flow:
-    made = Flow(Assignment(ORDERS, ORDERS, position, 0), Lane(ORDERS), 7, [])
+def track(position: Position = NOTHING) -> PartitionTrack:
+    made = PartitionTrack(Assignment(ORDERS, ORDERS, position, 0), Lane(ORDERS), 7, [])
     made.lane.next = 0
     return made
 
 
 def test_a_partition_that_is_not_looked_up_yet_reports_the_reason() -> None:
-    made = flow()
+    made = track()
     made.lose("no answer")
     lost = [made.progress(0).error for _ in range(2)]
     made.known = True
@@ -40,7 +40,7 @@ def written(offset: int) -> Message:
 
 
 def test_flows_and_partitions_have_marks_of_their_own() -> None:
-    prefixes = {prefix_of(flow, LogId(topic, n)) for flow in (1, 2) for topic in ("a", "b") for n in (0, 1)}
+    prefixes = {prefix_of(track, LogId(topic, n)) for track in (1, 2) for topic in ("a", "b") for n in (0, 1)}
     assert len(prefixes) == 8
 
 
@@ -63,11 +63,11 @@ def test_a_record_from_the_target_or_from_elsewhere_without_forwarding_is_droppe
     assert Path(EAST, WEST, False).tagged([(HEADER, b"north")], mark) is None
 
 
-def shaped(*headers: list[tuple[str, bytes | None]] | None, **more: str) -> Shaped:
+def rewritten(*headers: list[tuple[str, bytes | None]] | None, **more: str) -> Rewritten:
     """Output for records with these headers, at offsets 5, 6, ..."""
     lease = Lease("link", EAST, WEST, 7, "records", (), **more)
     read = [Message(topic="orders", partition=0, offset=5 + n, value=b"v", headers=h) for n, h in enumerate(headers)]
-    return Shape(lease).many(OURS, read)
+    return Rewriter(lease).many(OURS, read)
 
 
 def mark(offset: int) -> tuple[str, bytes]:
@@ -75,13 +75,13 @@ def mark(offset: int) -> tuple[str, bytes]:
 
 
 def test_every_record_has_its_origin_and_source_offset() -> None:
-    assert list(shaped(None, [("a", b"1"), ("a", None)]).headers) == [
+    assert list(rewritten(None, [("a", b"1"), ("a", None)]).headers) == [
         [(HEADER, b"east"), mark(5)], [("a", b"1"), ("a", None), (HEADER, b"east"), mark(6)],
     ]  # fmt: skip
 
 
 def test_records_of_a_link_are_separated_from_those_produced_at_the_source() -> None:
-    found = shaped([("a", b"1")], [(HEADER, b"west")], [(HEADER, b"north"), mark(99)])
+    found = rewritten([("a", b"1")], [(HEADER, b"west")], [(HEADER, b"north"), mark(99)])
     assert (found.offsets, found.dropped) == ([5, 7], 1)
     assert list(found.headers) == [[("a", b"1"), (HEADER, b"east"), mark(5)], [(HEADER, b"north,east"), mark(7)]]
 
@@ -95,7 +95,7 @@ def odd_offsets(record: Record) -> Record | None:
 
 
 def test_a_transform_sees_records_as_the_source_has_them_and_leaves_out_what_it_likes() -> None:
-    found = shaped([("a", b"1")], None, None, transform=f"{__name__}:odd_offsets")
+    found = rewritten([("a", b"1")], None, None, transform=f"{__name__}:odd_offsets")
     assert (found.offsets, found.filtered, list(found.values)) == ([5, 7], 1, [b"v", b"v"])
     assert SEEN[0].headers == (("a", b"1"),)
 
@@ -116,7 +116,7 @@ def test_a_search_without_one_goes_back_in_growing_spans_until_all_are_met() -> 
 
 
 def test_a_chunk_with_gaps_reports_a_run_for_each_piece() -> None:
-    copied = flow()
+    copied = track()
     chunk = copied.chunk(8, 0, [0, 1, 4, 5, 6])
     chunk.delivered(None, written(4))
     row = copied.progress(0)
@@ -124,7 +124,7 @@ def test_a_chunk_with_gaps_reports_a_run_for_each_piece() -> None:
 
 
 def test_among_records_of_others_only_certain_runs_are_reported() -> None:
-    copied = flow()
+    copied = track()
     copied.chunk(3, 0, [0, 1, 2]).delivered(None, written(5))
     following = copied.chunk(5, 0, [3, 4])
     for answer, place in zip(following.answers(), (6, 8), strict=True):
@@ -135,7 +135,7 @@ def test_among_records_of_others_only_certain_runs_are_reported() -> None:
 
 
 def test_a_run_is_reported_together_with_the_count_of_its_chunk() -> None:
-    copied = flow()
+    copied = track()
     copied.lane.shared = True
     answers = copied.chunk(2, 0, [0, 1]).answers()
     reported = []
@@ -148,14 +148,14 @@ def test_a_run_is_reported_together_with_the_count_of_its_chunk() -> None:
 
 
 def test_an_end_that_records_of_the_same_read_passed_takes_nothing_back() -> None:
-    made = flow()
+    made = track()
     made.chunk(10, 0, [8, 9])
     made.end(8)
     assert (made.reached, made.idle) == (10, False)
 
 
 def test_unacknowledged_records_are_not_reported() -> None:
-    copied = flow()
+    copied = track()
     first, second = copied.chunk(1, 0, [0]), copied.chunk(2, 0, [1])
     second.delivered(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), written(1))
     assert copied.progress(0).position.offset == 0
@@ -164,7 +164,7 @@ def test_unacknowledged_records_are_not_reported() -> None:
 
 
 def test_answers_that_come_after_a_chunk_was_given_up_change_nothing() -> None:
-    copied = flow()
+    copied = track()
     chunk = copied.chunk(1, 0, [0])
     copied.forget()
     chunk.delivered(None, written(0))
@@ -172,7 +172,7 @@ def test_answers_that_come_after_a_chunk_was_given_up_change_nothing() -> None:
 
 
 def test_what_a_killed_predecessor_wrote_is_skipped_and_what_stands_twice_is_counted() -> None:
-    copied = flow(Position(10, {END: 100}))
+    copied = track(Position(10, {END: 100}))
     copied.found([Met(10, 100), Met(11, 101), Met(10, 102)], ours=False)
     row = copied.progress(0)
     assert (row.position.offset, row.skipped, row.repeated, row.runs) == (12, 2, 1, (Run(10, 100, 2),))

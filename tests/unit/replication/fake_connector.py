@@ -64,9 +64,9 @@ class FakeCopier:
         first = a.position.offset if a.position.offset >= 0 else a.start
         return max(first, max(WORLD.target.get(a.target, ()), default=-1) + 1)
 
-    def copy(self, until_s: float, pulse: Callable[[], bool] = lambda: True) -> None:
+    def copy(self, until_s: float, keep_going: Callable[[], bool] = lambda: True) -> None:
         with WORLD.changed:
-            while pulse():
+            while keep_going():
                 if WORLD.fail:
                     raise WORLD.fail.pop()
                 for a in self._lease.assignments:

@@ -1,5 +1,5 @@
 from trueup.state.common.systems import SYSTEMS, internal
-from trueup.state.replication.leases import divide, flow_of, target_of, topics_of
+from trueup.state.replication.leases import divide, target_of, topics_of, writer_id_of
 
 NAMES = ["orders", "pay.in", "pay.out", "__consumer_offsets", "trueup-heartbeats", "mm2-offsets.a.internal", "repay.in"]
 
@@ -37,12 +37,12 @@ def test_one_topic_may_take_all():
 
 
 def test_a_flow_fits_its_field_and_is_never_the_default():
-    flows = {flow_of(f"link-{i}") for i in range(200_000)}
-    assert (min(flows), max(flows)) == (1, 0xFFFF)
+    writer_ids = {writer_id_of(f"link-{i}") for i in range(200_000)}
+    assert (min(writer_ids), max(writer_ids)) == (1, 0xFFFF)
 
 
 def test_a_given_flow_is_taken():
-    assert flow_of("east-west", 7) == 7
+    assert writer_id_of("east-west", 7) == 7
 
 
 def test_heavy_partitions_are_kept_apart():

@@ -23,10 +23,10 @@ def test_the_largest_tag_is_still_a_positive_long():
     assert producer_id((1 << 32) - 1, 0xFFFF) < 1 << 63
 
 
-@pytest.mark.parametrize(("path", "flow"), [(-1, 0), (1 << 32, 0), (0, 1 << 16), (0, -1)])
-def test_what_does_not_fit_is_refused(path: int, flow: int):
+@pytest.mark.parametrize(("path", "writer_id"), [(-1, 0), (1 << 32, 0), (0, 1 << 16), (0, -1)])
+def test_what_does_not_fit_is_refused(path: int, writer_id: int):
     with pytest.raises(ValueError, match="expected a path of 32 bits"):
-        producer_id(path, flow)
+        producer_id(path, writer_id)
 
 
 @pytest.mark.parametrize("other", [-1, 0, 17, 2**62, 2**63 - 1, -(2**63), 0x5454 << 48, 0x5456 << 48])

@@ -88,9 +88,9 @@ class BatchCopier:
             self.close()
             raise
 
-    def copy(self, until_s: float, pulse: Callable[[], bool] = lambda: True) -> None:
+    def copy(self, until_s: float, keep_going: Callable[[], bool] = lambda: True) -> None:
         """See the contract."""
-        while (now := time.monotonic()) < until_s and pulse():
+        while (now := time.monotonic()) < until_s and keep_going():
             self._mend(now)
             self._send(now)
             self._fetcher.ask(
@@ -253,7 +253,7 @@ class BatchCopier:
         """Read the position of each partition at the target and start from there."""
         lines = [line for line in lines if self._meant(line)]
         places = {line.track.target: line.track.place for line in lines}
-        found = resume_points(self._target, places, self._lease.flow)
+        found = resume_points(self._target, places, self._lease.writer_id)
         for line in lines:
             resume_point = found[line.track.target]
             if isinstance(resume_point, TrueupError):
@@ -282,7 +282,7 @@ class BatchCopier:
         self._sender.rest()
         idle = {line.track.target: line.track for line in self._running() if line.target.node is not None}
         places = {partition: track.place for partition, track in idle.items() if track.idle}
-        for partition, floor in floors(self._target, places, self._lease.flow).items():
+        for partition, floor in floors(self._target, places, self._lease.writer_id).items():
             idle[partition].ended(floor)
 
 

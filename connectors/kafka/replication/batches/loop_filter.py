@@ -19,7 +19,7 @@ class LoopFilter:
 
     def __init__(self, assignment: Assignment, lease: Lease, where: str) -> None:
         self._refill = assignment.refill
-        self._flow, self._forward = lease.flow, lease.forward
+        self._writer_id, self._forward = lease.writer_id, lease.forward
         self._source, self._target = lease.source.bit, lease.target.bit
         self._bits = {**lease.clusters, lease.source.name: self._source, lease.target.name: self._target}
         self._where = where
@@ -46,7 +46,7 @@ class LoopFilter:
     def _written(self, path: int | None, held: bool | None) -> int | None:
         ends = self._source, self._target, self._forward
         passed = onward(path, *ends) if held is None else refilled(path, *ends, held)
-        return None if passed is None else producer_id(passed, self._flow)
+        return None if passed is None else producer_id(passed, self._writer_id)
 
     def _recorded_path(self, header: Header, batch: memoryview) -> int | None:
         """The path in the header of the records path; clusters that are not configured have no bit."""

@@ -67,28 +67,28 @@ class ResumePoint:
 
 
 def resume_points(
-    target: KafkaClient, places: Mapping[LogId, BatchPosition], flow: int
+    target: KafkaClient, places: Mapping[LogId, BatchPosition], writer_id: int
 ) -> dict[LogId, ResumePoint | TrueupError]:
     """The state of each target partition. The end is read before the producers, so that they include every batch
     before it. If they are ahead of the counts, the batches are read once every in-sync replica has them."""
     found: dict[LogId, ResumePoint | TrueupError] = {}
-    facts = _facts(target, places, flow, found)
+    facts = _facts(target, places, writer_id, found)
     settled = target.settled(p for p, (_, last) in facts.items() if not places[p].chosen and places[p].ahead(last))
     for partition, (end, last) in facts.items():
         until = settled.get(partition, end)
         try:
             if isinstance(until, TrueupError):
                 raise until
-            found[partition] = _Look(target, partition, places[partition], flow, until).resume_point(end, last)
+            found[partition] = _Look(target, partition, places[partition], writer_id, until).resume_point(end, last)
         except TrueupError as error:
             found[partition] = error
     return found
 
 
-def floors(target: KafkaClient, places: Mapping[LogId, BatchPosition], flow: int) -> dict[LogId, int]:
+def floors(target: KafkaClient, places: Mapping[LogId, BatchPosition], writer_id: int) -> dict[LogId, int]:
     """The new floors: ends of the partitions that contain exactly what their positions count."""
     failed: dict[LogId, ResumePoint | TrueupError] = {}
-    facts = _facts(target, places, flow, failed)
+    facts = _facts(target, places, writer_id, failed)
     return {
         partition: end for partition, (end, last) in facts.items()
         if places[partition].agrees(last) and places[partition].counts.keys() <= last.keys()
@@ -96,7 +96,7 @@ def floors(target: KafkaClient, places: Mapping[LogId, BatchPosition], flow: int
 
 
 def _facts(
-    target: KafkaClient, partitions: Iterable[LogId], flow: int, failed: dict[LogId, ResumePoint | TrueupError]
+    target: KafkaClient, partitions: Iterable[LogId], writer_id: int, failed: dict[LogId, ResumePoint | TrueupError]
 ) -> dict[LogId, tuple[int, dict[int, int]]]:
     """The end and the last sequence numbers of this link, read in this order."""
     ends, producers = target.ends(partitions), target.producers(partitions)
@@ -108,21 +108,21 @@ def _facts(
         elif isinstance(known, TrueupError):
             failed[partition] = known
         else:
-            found[partition] = end, {producer: last for producer, last in known.items() if _ours(producer, flow)}
+            found[partition] = end, {producer: last for producer, last in known.items() if _ours(producer, writer_id)}
     return found
 
 
-def _ours(producer_id: int, flow: int) -> bool:
+def _ours(producer_id: int, writer_id: int) -> bool:
     tag = tag_of(producer_id)
-    return tag is not None and tag.flow == flow
+    return tag is not None and tag.writer_id == writer_id
 
 
 class _Look:
     """One partition of the target, read for one position. ``until``: end of the read."""
 
-    def __init__(self, target: KafkaClient, partition: LogId, place: BatchPosition, flow: int, until: int) -> None:
+    def __init__(self, target: KafkaClient, partition: LogId, place: BatchPosition, writer_id: int, until: int) -> None:
         self._target, self._partition, self._place, self._until = target, partition, place, until
-        self._flow = flow
+        self._writer_id = writer_id
         self._first = self._bytes = 0
         self._counted = place.floor
         self._whole = place.floor >= 0
@@ -157,7 +157,7 @@ class _Look:
         if start < self._first:
             self._whole = False
         for header, batch in self._read(max(start, self._first), missing):
-            if _ours(header.producer_id, self._flow) and header.last_delta >= 0:
+            if _ours(header.producer_id, self._writer_id) and header.last_delta >= 0:
                 if missing.get(header.producer_id) == header.last_sequence:
                     del missing[header.producer_id]
                 if ahead(header.sequence, self._place.counts.get(header.producer_id, 0)) >= 0:

@@ -23,13 +23,18 @@ class KafkaLetters:
         """Write and wait. Returns the error, empty if it was acknowledged."""
         answers: list[KafkaError | None] = []
 
-        def told(error: KafkaError | None, _message: Message) -> None:
+        def on_result(error: KafkaError | None, _message: Message) -> None:
             answers.append(error)
 
         client = self._client()
         try:
             client.produce(
-                topic, record.value, record.key, on_delivery=told, timestamp=max(0, record.timestamp), headers=headers
+                topic,
+                record.value,
+                record.key,
+                on_delivery=on_result,
+                timestamp=max(0, record.timestamp),
+                headers=headers,
             )
         except KafkaException as error:
             return str(error.args[0].str())

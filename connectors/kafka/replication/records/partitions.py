@@ -27,52 +27,52 @@ class Chunk:
     ``offsets``: source offsets of the sent ones, in order; empty: it is done once earlier chunks are.
     """
 
-    __slots__ = ("after", "dismissed", "dropped", "filtered", "flow", "left", "sent", "size", "spans", "stamp")
+    __slots__ = ("after", "dismissed", "dropped", "filtered", "left", "sent", "size", "spans", "stamp", "track")
 
-    def __init__(self, flow: "Flow", after: int, stamp: int, offsets: Sequence[int]) -> None:
-        self.flow, self.after, self.stamp, self.sent = flow, after, stamp, len(offsets)
+    def __init__(self, track: "PartitionTrack", after: int, stamp: int, offsets: Sequence[int]) -> None:
+        self.track, self.after, self.stamp, self.sent = track, after, stamp, len(offsets)
         self.spans = _spans(offsets)
         self.size = self.dropped = self.filtered = self.dismissed = 0
-        self.left = len(offsets) if flow.lane.shared else min(1, len(offsets))
+        self.left = len(offsets) if track.lane.shared else min(1, len(offsets))
 
     def delivered(self, error: KafkaError | None, message: Message) -> None:
         """Process the result of the last record, which includes all others."""
         if not self._counts(error):
             return
         last = message.offset() or 0
-        gap = self.flow.lane.extend(last, self.sent)
+        gap = self.track.lane.extend(last, self.sent)
         if gap < 0:
-            self.flow.fail(KafkaError(KafkaError._STATE, _ELSEWHERE))
+            self.track.fail(KafkaError(KafkaError._STATE, _ELSEWHERE))
             return
-        self.flow.counts.foreign += gap
+        self.track.counts.foreign += gap
         if gap:  # offsets of the others are unknown between foreign records: only the last is certain
-            self.flow.run(self.spans[-1][0] + self.spans[-1][1] - 1, last, 1)
+            self.track.run(self.spans[-1][0] + self.spans[-1][1] - 1, last, 1)
         else:
             at = last + 1 - self.sent
             for source, records in self.spans:
-                self.flow.run(source, at, records)
+                self.track.run(source, at, records)
                 at += records
         self.left = 0
-        self.flow.settle()
+        self.track.settle()
 
     def one(self, offset: int, error: KafkaError | None, message: Message) -> None:
         """Process the result of the record at ``offset``."""
         if not self._counts(error):
             return
         last = message.offset() or 0
-        gap = self.flow.lane.extend(last, 1)
+        gap = self.track.lane.extend(last, 1)
         if gap < 0:
-            self.flow.fail(KafkaError(KafkaError._STATE, _ELSEWHERE))
+            self.track.fail(KafkaError(KafkaError._STATE, _ELSEWHERE))
             return
-        self.flow.counts.foreign += gap
-        self.flow.run(offset, last, 1)
+        self.track.counts.foreign += gap
+        self.track.run(offset, last, 1)
         self.left -= 1
         if not self.left:
-            self.flow.settle()
+            self.track.settle()
 
     def answers(self) -> list["Answer | None"]:
         """A callback or None for each of its records, in order."""
-        if self.flow.lane.shared:
+        if self.track.lane.shared:
             return [partial(self.one, s + n) for s, records in self.spans for n in range(records)]
         return [*[None] * (self.sent - 1), self.delivered]
 
@@ -82,17 +82,21 @@ class Chunk:
 
     def _counts(self, error: KafkaError | None) -> bool:
         if error is not None and self.left > 0:
-            self.flow.fail(error)
+            self.track.fail(error)
         return error is None and self.left > 0
 
 
-class Flow(LogTrack):
+class PartitionTrack(LogTrack):
     """One source partition. ``pending``: chunks in flight, in order; ``held``: messages after them."""
 
     def __init__(
-        self, assignment: Assignment, lane: Lane, flow: int, failed: "list[tuple[Flow | None, KafkaError]]"
+        self,
+        assignment: Assignment,
+        lane: Lane,
+        writer_id: int,
+        failed: "list[tuple[PartitionTrack | None, KafkaError]]",
     ) -> None:
-        super().__init__(assignment, lane, flow)
+        super().__init__(assignment, lane, writer_id)
         self._failed = failed
         self.pending: deque[Chunk] = deque()
         self.held: list[Message] = []

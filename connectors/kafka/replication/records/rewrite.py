@@ -16,7 +16,7 @@ Row = tuple[bytes | None, bytes | None, int, Headers]
 """Value, key, timestamp in ms, headers."""
 
 
-class Shaped(NamedTuple):
+class Rewritten(NamedTuple):
     """Records of one partition, ready to write: source offsets, columns with as many rows, which can be read once, and
     the number of omitted records by reason."""
 
@@ -41,19 +41,21 @@ class Broken(Exception):  # noqa: N818
     """The transform raised an exception; the text has the reason."""
 
 
-class Shape:
+class Rewriter:
     """Creates rows from records for one lease."""
 
     def __init__(self, lease: Lease) -> None:
         ends = lease.source, lease.target, lease.forward
         self._path = Path(*ends)
         self._again = {held: Path(*ends, held) for held in (True, False)}
-        self._refills = {prefix_of(lease.flow, a.source): a.refill for a in lease.assignments if a.refill is not None}
+        self._refills = {
+            prefix_of(lease.writer_id, a.source): a.refill for a in lease.assignments if a.refill is not None
+        }
         self._transform: Transform | None = None
         if lease.transform:
             self._transform = entry_point(lease.transform, f"links.{lease.link}.transform")
 
-    def many(self, prefix: bytes, messages: list[Message]) -> Shaped:
+    def many(self, prefix: bytes, messages: list[Message]) -> Rewritten:
         """The rows of ``messages`` of one partition. Raises `Broken`."""
         offsets = cast("list[int]", list(map(Message.offset, messages)))
         headers, dropped = self._tagged(prefix, messages, offsets)
@@ -63,20 +65,20 @@ class Shape:
             headers = list(compress(headers, kept))
         stamps = map(_SECOND, map(Message.timestamp, messages))
         columns = map(Message.value, messages), map(Message.key, messages), stamps, cast("list[Headers]", headers)
-        shaped = Shaped(offsets, *columns, sum(map(len, messages)), dropped, 0)
+        shaped = Rewritten(offsets, *columns, sum(map(len, messages)), dropped, 0)
         return shaped if self._transform is None else self._transformed(messages, shaped)
 
-    def one(self, prefix: bytes, message: Message) -> Shaped:
+    def one(self, prefix: bytes, message: Message) -> Rewritten:
         """The same for a single record. Raises `Broken`."""
         return self.many(prefix, [message])
 
-    def _transformed(self, messages: list[Message], shaped: Shaped) -> Shaped:
+    def _transformed(self, messages: list[Message], shaped: Rewritten) -> Rewritten:
         made = [self._made(message, row) for message, row in zip(messages, shaped.rows(), strict=True)]
         left = [row for row in made if row is not None]
         offsets = [offset for offset, row in zip(shaped.offsets, made, strict=True) if row is not None]
         values, keys, stamps, headers = zip(*left, strict=True) if left else repeat((), 4)
         size = sum(map(len, filter(None, values)))
-        return Shaped(offsets, values, keys, stamps, headers, size, shaped.dropped, len(made) - len(left))
+        return Rewritten(offsets, values, keys, stamps, headers, size, shaped.dropped, len(made) - len(left))
 
     def _tagged(self, prefix: bytes, messages: list[Message], offsets: list[int]) -> tuple[list[Headers | None], int]:
         """Headers with Trueup's, None for records that are not copied, and the number of these."""
@@ -89,7 +91,7 @@ class Shape:
             tagged = [self._path_of(refill, offset).tagged(headers, mark) for offset, headers, mark in rows]
             return tagged, tagged.count(None)
         for headers, mark in zip(found, ours, strict=True):
-            headers += (self._path.born, mark)
+            headers += (self._path.source_header, mark)
         return cast("list[Headers | None]", found), 0
 
     def _path_of(self, refill: Refill | None, offset: int) -> Path:
@@ -101,8 +103,8 @@ class Shape:
         assert self._transform is not None, "asked only with a transform"
         with Attempt() as attempt:
             made = self._transform(record_of(message))
-        if attempt.said:
-            raise Broken(f"the transform failed: {attempt.said}")
+        if attempt.error:
+            raise Broken(f"the transform failed: {attempt.error}")
         if made is None:
             return None
         ours = {HEADER, MARK}

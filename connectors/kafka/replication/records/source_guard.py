@@ -12,7 +12,7 @@ from trueup.state.common.errors import Stop, TrueupError
 from trueup.state.replication.provenance import onward, tag_of
 
 
-class Guard:
+class SourceGuard:
     """Queries the source of a lease. A source whose options only librdkafka supports cannot be queried: all of its
     links copy records then, and there is nothing to detect."""
 
@@ -20,7 +20,7 @@ class Guard:
         self._lease, self._source = lease, source
         self._refreshed = False
 
-    def obstacles(self, partitions: Iterable[LogId]) -> dict[LogId, TrueupError]:
+    def blocked_reasons(self, partitions: Iterable[LogId]) -> dict[LogId, TrueupError]:
         """Why partitions must not be copied: `Stop` for batches that must not go to the target, otherwise the error
         of the query. Raises `Retry` and `Stop` for the whole source."""
         wanted = list(partitions)

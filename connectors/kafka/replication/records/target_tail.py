@@ -49,7 +49,7 @@ class KafkaTails:
         if self._consumer is None:
             limits = Limits(fetch_bytes=1 << 18)
             ours = {"isolation_level": "read_uncommitted", "queued_min_messages": 2_000}
-            self._consumer = consumer(self._endpoint, limits, _unheard, **ours)
+            self._consumer = consumer(self._endpoint, limits, _ignore_error, **ours)
         return self._consumer
 
     def close(self) -> None:
@@ -81,7 +81,7 @@ def _sort(
         left.discard(target)
 
 
-def _unheard(_error: KafkaError) -> None:
+def _ignore_error(_error: KafkaError) -> None:
     """Ignored: an unreachable broker shows as a missing tail."""
 
 

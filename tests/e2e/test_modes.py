@@ -20,7 +20,7 @@ from trueup.streams.journal.codec import encode
 
 pytestmark = pytest.mark.servers
 ENTRIES = 20
-UNREADABLE, STRANGE = 4242, 4343
+UNREADABLE, UNREGISTERED = 4242, 4343
 UNBOUND = "BookKeeper's Auditor marks the ledgers of lost bookies, and neither hold nor approve binds it"
 
 
@@ -229,12 +229,12 @@ def test_metadata_that_is_removed_leaves_the_findings(trueup: Trueup, witness: W
 def test_a_bookie_that_was_never_registered_is_lost_after_the_grace(
     trueup: Trueup, witness: Witness, cluster: SandboxCluster
 ) -> None:
-    path, stranger = witness.paths.ledger(STRANGE), "127.0.0.99:3181"
-    witness.client.make(path, encoded(STRANGE, [cluster.bookie_id(1), stranger]))
-    trueup.until("the loss", lambda: STRANGE in trueup.findings("lost-member"))
-    status = trueup.statuses()[stranger]
+    path, unregistered = witness.paths.ledger(UNREGISTERED), "127.0.0.99:3181"
+    witness.client.make(path, encoded(UNREGISTERED, [cluster.bookie_id(1), unregistered]))
+    trueup.until("the loss", lambda: UNREGISTERED in trueup.findings("lost-member"))
+    status = trueup.statuses()[unregistered]
     witness.client.drop(path, -1)
-    trueup.until("the finding to go", lambda: STRANGE not in trueup.findings())
+    trueup.until("the finding to go", lambda: UNREGISTERED not in trueup.findings())
     reported = trueup.wait("a status", lambda _: True)["ledgers"]
     assert (status, reported) == ("lost", len(trueup.json("get", "ledgers", "--all")))
 

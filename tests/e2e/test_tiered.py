@@ -21,7 +21,7 @@ PER_LEDGER, COUNT = 120, 241
 BLOCKS = ("blocks", 100_000)
 """A topic whose ledgers need more than one block, and its message size."""
 SECRET = "e2e-secret-key"
-STRANGE, ENDS = "00000000-0000-4000-8000-000000000000", ("", "-index")
+FOREIGN_UID, ENDS = "00000000-0000-4000-8000-000000000000", ("", "-index")
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +119,7 @@ def test_unreferenced_objects_are_reported_and_deleted_only_after_approval(
     trueup: Trueup, cluster: SandboxPulsar, messages: Messages, lost: dict[str, list[int]], client: Any
 ) -> None:
     key = key_of(client, lost["small"][0])
-    before, unreferenced = {one for one in keys(client) if not one.startswith(STRANGE)}, f"{STRANGE}{key[36:]}"
+    before, unreferenced = {one for one in keys(client) if not one.startswith(FOREIGN_UID)}, f"{FOREIGN_UID}{key[36:]}"
     size = sum(client.head_object(Bucket=BUCKET, Key=key + end)["ContentLength"] for end in ENDS)
     trueup.set("deletion.mode", "observe")  # the next mode change acts on both objects
     for end in ENDS:

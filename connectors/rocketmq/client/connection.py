@@ -18,6 +18,7 @@ CONNECT_S = 5.0
 ANSWER_S = 10.0
 _CHUNK, _BELIEVED, _BUFFERS = 1 << 16, 1 << 20, 4 << 20
 _HUNG_UP = (ConnectionResetError, BrokenPipeError, ssl.SSLEOFError, ssl.SSLZeroReturnError)
+_NEAR_S = 0.1
 _LAST_OPAQUE, _LONG = (1 << 31) - 1, 1 << 63
 _OK = frozenset({ResponseCode.OK})
 
@@ -89,7 +90,7 @@ class Connection(Closing):
         self._socket = _open(address, access)
         self._chunk = bytearray(_CHUNK)
         self._at = self._end = self._opaque = 0
-        self._believed = _BELIEVED
+        self._believed, self._timeout_s = _BELIEVED, -1.0
         self._pending: dict[int, Pending] = {}
         self._arrived: dict[int, tuple[Header, memoryview]] = {}
         self._lost: TrueupError | None = None
@@ -110,7 +111,7 @@ class Connection(Closing):
         self._opaque = self._opaque % _LAST_OPAQUE + 1
         code, signer = request.code, self._access.signer
         raw = frames.encoded(code, self._opaque, request.fields, request.body, signer)
-        self._socket.settimeout(self._access.timeout_s)
+        self._set_timeout(self._access.timeout_s)
         try:
             self._socket.sendall(raw)
         except OSError as error:
@@ -225,11 +226,17 @@ class Connection(Closing):
         left = until - time.monotonic()
         if left <= 0:
             raise TimeoutError
-        self._socket.settimeout(left)
+        self._set_timeout(left)
         count = self._socket.recv_into(room)
         if not count:
             raise ConnectionResetError("it closed the connection")
         return count
+
+    def _set_timeout(self, seconds: float) -> None:
+        """Set the time-out of the next call, unless it is about the last one: setting it is a system call."""
+        if abs(seconds - self._timeout_s) > _NEAR_S:
+            self._timeout_s = seconds
+            self._socket.settimeout(seconds)
 
     def _broken(self, error: OSError) -> TrueupError:
         found = "no response in time" if isinstance(error, TimeoutError) else str(error) or type(error).__name__

@@ -20,6 +20,7 @@ SIZE = struct.Struct(">i")
 LARGEST = 1 << 26
 """Longer frames count as damage: RocketMQ itself accepts 16 MiB (com.rocketmq.remoting.frameMaxLength)."""
 _LEAST = 4
+_to_json = json.JSONEncoder(separators=(",", ":")).encode
 _JSON, _HEADER_BITS = 0, 24
 _VERSION = 479
 """MQVersion.V5_3_3. Name servers response versions before 4.9.4 (401) with routes that are not valid JSON."""
@@ -58,7 +59,7 @@ def encoded(
         "code": code, "language": "PYTHON", "version": _VERSION, "opaque": opaque, "flag": 0, "extFields": texts,
         "serializeTypeCurrentRPC": "JSON",
     }  # fmt: skip
-    raw = json.dumps(header, separators=(",", ":")).encode()
+    raw = _to_json(header).encode()
     return b"".join((struct.pack(">ii", 4 + len(raw) + len(body), len(raw)), raw, body))
 
 

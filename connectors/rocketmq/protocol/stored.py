@@ -8,140 +8,128 @@ host and port of storing; int32 deliveries; int64 offset of the prepared transac
 
 import struct
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from trueup.connectors.rocketmq.protocol import flags
 from trueup.state.common.errors import BadBytes
 
-Numbers = NDArray[np.int64]
-_SIZE = struct.Struct(">i")
-_HEAD = np.dtype([
-    ("size", ">i4"), ("magic", ">i4"), ("crc", ">i4"), ("queue", ">i4"), ("flag", ">i4"), ("offset", ">i8"),
-    ("physical", ">i8"), ("sys", ">i4"), ("born", ">i8"),
-])  # fmt: skip
-_TAIL = np.dtype([("deliveries", ">i4"), ("prepared", ">i8"), ("body", ">i4")])
-_STAMP, _SHORT = np.dtype(">i8"), np.dtype(">i2")
+_SHORT = struct.Struct(">h")
+_IN_V6 = flags.BORN_IN_V6 | flags.STORED_IN_V6
 _HOST_V4, _HOST_V6 = 8, 20
-_LEAST = _HEAD.itemsize + 2 * _HOST_V4 + _STAMP.itemsize + _TAIL.itemsize + 1 + _SHORT.itemsize
 _CRC_BITS = 0x7FFFFFFF
+
+
+def _form(sys: int) -> struct.Struct:
+    """From the size of a message to the length of its body, without the hosts."""
+    born = _HOST_V6 if sys & flags.BORN_IN_V6 else _HOST_V4
+    kept = _HOST_V6 if sys & flags.STORED_IN_V6 else _HOST_V4
+    return struct.Struct(f">iiiiiqqiq{born}xq{kept}xiqi")
+
+
+_FORMS = {sys: _form(sys) for sys in (0, flags.BORN_IN_V6, flags.STORED_IN_V6, _IN_V6)}
+_LENGTHS = 3
+"""Bytes of the lengths of a topic and of properties."""
+_LEAST = _FORMS[0].size + _LENGTHS
+_HOST_END = struct.calcsize(">iqi")
+"""Bytes between the host of storing and the body."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Messages in the order of their bytes, ``data``. Times in ms since 1970; ``flags`` are the application's, ``sys``
-    those of `flags`. Bodies, topics and properties are ranges of bytes."""
+    """Messages in the order of their bytes, ``data``, as columns. ``bodies``: as stored, compressed if their system
+    flags say so. ``flags`` are the application's, ``sys`` those of `flags`. Times in ms since 1970."""
 
     data: memoryview
-    queues: Numbers
-    offsets: Numbers
-    flags: Numbers
-    sys: Numbers
-    born: Numbers
-    stored: Numbers
-    deliveries: Numbers
-    physical: Numbers
-    host_at: Numbers
-    body_at: Numbers
-    body_end: Numbers
-    topic_at: Numbers
-    topic_end: Numbers
-    properties_at: Numbers
-    properties_end: Numbers
+    bodies: Sequence[memoryview] = ()
+    properties: Sequence[memoryview] = ()
+    queues: Sequence[int] = ()
+    flags: Sequence[int] = ()
+    offsets: Sequence[int] = ()
+    physical: Sequence[int] = ()
+    sys: Sequence[int] = ()
+    born: Sequence[int] = ()
+    stored: Sequence[int] = ()
+    deliveries: Sequence[int] = ()
+    body_at: Sequence[int] = ()
+    topic_at: Sequence[int] = ()
+    topic_end: Sequence[int] = ()
 
     def __len__(self) -> int:
         return len(self.offsets)
 
-    def bodies(self) -> list[memoryview]:
-        """The stored bodies, compressed if their system flags say so."""
-        return _ranges(self.data, self.body_at, self.body_end)
-
-    def properties(self) -> list[memoryview]:
-        """The stored properties."""
-        return _ranges(self.data, self.properties_at, self.properties_end)
-
     def topics(self) -> list[str]:
         """The topics, which brokers keep valid UTF-8."""
-        return [str(raw, "utf-8", "replace") for raw in _ranges(self.data, self.topic_at, self.topic_end)]
+        places = zip(self.topic_at, self.topic_end, strict=True)
+        return [str(self.data[at:end], "utf-8", "replace") for at, end in places]
 
     def message_id(self, row: int) -> str:
         """The id of a message in its broker's commit log: host, port and offset, in hexadecimal."""
-        host = self.data[int(self.host_at[row]) : int(self.host_at[row]) + _host(int(self.sys[row]))]
-        return (bytes(host) + int(self.physical[row]).to_bytes(8, "big", signed=True)).hex().upper()
+        end = self.body_at[row] - _HOST_END
+        host = self.data[end - (_HOST_V6 if self.sys[row] & flags.STORED_IN_V6 else _HOST_V4) : end]
+        return (bytes(host) + self.physical[row].to_bytes(8, "big", signed=True)).hex().upper()
 
 
 def decode(data: memoryview, where: str) -> Stored:
-    """All messages in these bytes, with bodies that match their CRC. Raises `BadBytes` at the first other byte."""
-    raw = np.frombuffer(data, np.uint8)
-    starts = _starts(data, where)
-    bad = partial(_refuse, where)
-    head = _gather(raw, starts, _HEAD)
-    ends = starts + head["size"]
-    magic, sys = _wide(head["magic"]), _wide(head["sys"])
-    second = magic == flags.MAGIC_2
-    bad(~(second | (magic == flags.MAGIC_1)), starts + 4, "the magic of a message", magic)
-    at = starts + _HEAD.itemsize + np.where(sys & flags.BORN_IN_V6, _HOST_V6, _HOST_V4)
-    host_at = at + _STAMP.itemsize
-    body_at = host_at + np.where(sys & flags.STORED_IN_V6, _HOST_V6, _HOST_V4) + _TAIL.itemsize
-    bad(body_at + 3 > ends, at, "hosts of 4 or 16 bytes within the message", sys)
-    tail = _gather(raw, body_at - _TAIL.itemsize, _TAIL)
-    size = _wide(tail["body"])
-    body_end = body_at + size
-    bad((size < 0) | (body_end + 3 + second > ends), body_at - 4, "a body within the message", size)
-    size = np.where(second, _wide(_gather(raw, body_end, _SHORT)), raw[body_end])
-    topic_at = body_end + 1 + second
-    topic_end = topic_at + size
-    bad((size < 0) | (topic_end + 2 > ends), body_end, "a topic within the message", size)
-    size = _wide(_gather(raw, topic_end, _SHORT))
-    properties_at = topic_end + 2
-    properties_end = properties_at + size
-    bad((size < 0) | (properties_end > ends), topic_end, "properties within the message", size)
-    found = Stored(
-        data, _wide(head["queue"]), _wide(head["offset"]), _wide(head["flag"]), sys, _wide(head["born"]),
-        _wide(_gather(raw, at, _STAMP)), _wide(tail["deliveries"]), _wide(head["physical"]), host_at,
-        body_at, body_end, topic_at, topic_end, properties_at, properties_end,
-    )  # fmt: skip
-    sums = np.array([zlib.crc32(body) for body in found.bodies()], np.int64) & _CRC_BITS
-    bad(sums != (_wide(head["crc"]) & _CRC_BITS), starts + 8, "the CRC of the body", sums)
-    return found
+    """All messages in these bytes, with bodies that match their CRC. Raises `BadBytes` at the first other byte.
 
-
-def _starts(data: memoryview, where: str) -> Numbers:
-    """Where each message starts."""
-    at, whole, found, size_at = 0, len(data), [], _SIZE.unpack_from
+    One loop over plain numbers: brokers return 8 or 32 messages at a time by default, for which arrays cost more.
+    """
+    at, whole, rows = 0, len(data), []
+    plain, short, crc32 = _FORMS[0], _SHORT.unpack_from, zlib.crc32
     while at < whole:
-        size = size_at(data, at)[0] if whole - at >= _LEAST else whole - at
+        if whole - at < _LEAST:
+            raise _bad(where, at, f"a message of at least {_LEAST} bytes", whole - at)
+        form, fixed = plain, plain.unpack_from(data, at)
+        size, magic, crc, queue, flag, offset, physical, sys, born, stored, deliveries, _, length = fixed
+        end = at + size
         if not _LEAST <= size <= whole - at:
-            expected = f"the size of a message, {_LEAST} to {whole - at}"
-            raise BadBytes(where, at, expected, str(size), "read it with another client")
-        found.append(at)
-        at += size
-    return np.array(found, np.int64)
+            raise _bad(where, at, f"the size of a message, {_LEAST} to {whole - at}", size)
+        if sys & _IN_V6:
+            form = _FORMS[sys & _IN_V6]
+            if form.size + _LENGTHS > size:
+                raise _bad(where, at + 36, "hosts of 4 or 16 bytes within the message", sys)
+            *_, stored, deliveries, _, length = form.unpack_from(data, at)
+        body_at = at + form.size
+        body_end = body_at + length
+        if length < 0 or body_end + _LENGTHS > end:
+            raise _bad(where, body_at - 4, "a body within the message", length)
+        if magic == flags.MAGIC_1:
+            topic_at, topic = body_end + 1, data[body_end]
+        elif magic == flags.MAGIC_2:
+            topic_at, topic = body_end + 2, short(data, body_end)[0]
+        else:
+            raise _bad(where, at + 4, "the magic of a message", magic)
+        topic_end = topic_at + topic
+        if topic < 0 or topic_end + _SHORT.size > end:
+            raise _bad(where, body_end, "a topic within the message", topic)
+        more, properties_at = short(data, topic_end)[0], topic_end + _SHORT.size
+        if more < 0 or properties_at + more > end:
+            raise _bad(where, topic_end, "properties within the message", more)
+        body = data[body_at:body_end]
+        if (crc32(body) ^ crc) & _CRC_BITS:
+            raise _bad(where, at + 8, "the CRC of the body", crc)
+        properties = data[properties_at : properties_at + more]
+        rows.append(
+            (
+                body,
+                properties,
+                queue,
+                flag,
+                offset,
+                physical,
+                sys,
+                born,
+                stored,
+                deliveries,
+                body_at,
+                topic_at,
+                topic_end,
+            )
+        )
+        at = end
+    return Stored(data, *zip(*rows, strict=True))
 
 
-def _gather(raw: NDArray[np.uint8], at: Numbers, form: np.dtype[Any]) -> NDArray[Any]:
-    """A value of this form at each of these places."""
-    rows = raw[at[:, None] + np.arange(form.itemsize)]
-    return np.ascontiguousarray(rows).view(form).reshape(len(at))
-
-
-def _wide(column: NDArray[Any]) -> Numbers:
-    return column.astype(np.int64)
-
-
-def _ranges(data: memoryview, at: Numbers, end: Numbers) -> list[memoryview]:
-    return [data[a:b] for a, b in zip(at.tolist(), end.tolist(), strict=True)]
-
-
-def _host(sys: int) -> int:
-    return _HOST_V6 if sys & flags.STORED_IN_V6 else _HOST_V4
-
-
-def _refuse(where: str, wrong: NDArray[np.bool_], at: Numbers, expected: str, found: Numbers) -> None:
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise BadBytes(where, int(at[row]), expected, str(int(found[row])), "read it with another client")
+def _bad(where: str, at: int, expected: str, found: int) -> BadBytes:
+    return BadBytes(where, at, expected, str(found), "read it with another client")

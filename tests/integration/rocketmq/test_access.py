@@ -71,7 +71,7 @@ def test_signed_requests_of_every_kind_are_accepted(cluster: Cluster, log: LogId
         messages.sent(connection.ask(messages.send_batch(log, body, BORN_MS)))
         messages.sent(connection.ask(messages.send(log, b"\x80three", BORN_MS, properties.encoded({"own": "ü€𝄞"}))))
         wait_for_end(connection, log, 3)
-        assert [*map(bytes, read(connection, log, 0).bodies())] == [b"\x00\xff", b"two", b"\x80three"]
+        assert [*map(bytes, read(connection, log, 0).bodies)] == [b"\x00\xff", b"two", b"\x80three"]
 
 
 @pytest.mark.parametrize(("options", "found", "todo"), [

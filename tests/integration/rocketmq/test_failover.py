@@ -47,7 +47,7 @@ def test_a_killed_broker_leaves_the_routes_and_returns_with_its_messages(cluster
     wait_for_queues(client, "orders", 2)
     with client.connect("broker-b") as connection:
         wait_for_end(connection, log, 1)
-        assert bytes(read(connection, log, place.offset).bodies()[0]) == b"kept"
+        assert bytes(read(connection, log, place.offset).bodies[0]) == b"kept"
 
 
 def test_a_topic_of_which_all_brokers_are_down_is_missing(cluster: Cluster) -> None:

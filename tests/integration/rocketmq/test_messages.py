@@ -70,8 +70,8 @@ def test_a_message_comes_back_with_everything_that_it_had(connection: Connection
     place = send(connection, messages.send(log, BODY, BORN_MS, properties.encoded(PROPERTIES), 7))
     wait_for_end(connection, log, 1)
     found = read(connection, log, place.offset)
-    kept = properties.decoded(found.properties()[0])
-    assert (bytes(found.bodies()[0]), found.born[0], found.flags[0]) == (BODY, BORN_MS, 7)
+    kept = properties.decoded(found.properties[0])
+    assert (bytes(found.bodies[0]), found.born[0], found.flags[0]) == (BODY, BORN_MS, 7)
     assert {name: kept[name] for name in PROPERTIES} == PROPERTIES
     assert (found.message_id(0),) == place.message_ids
 
@@ -82,9 +82,9 @@ def test_a_batch_is_stored_in_order_with_properties_byte_for_byte(connection: Co
     place = send(connection, messages.send_batch(log, batch.encode(bodies, props, [*range(5)]), BORN_MS))
     wait_for_end(connection, log, 5)
     found = read(connection, log, 0)
-    assert [*map(bytes, found.bodies())] == bodies
-    assert [*map(bytes, found.properties())] == props
-    assert (found.flags.tolist(), found.offsets.tolist()) == ([*range(5)], [*range(place.offset, place.offset + 5)])
+    assert [*map(bytes, found.bodies)] == bodies
+    assert [*map(bytes, found.properties)] == props
+    assert ([*found.flags], [*found.offsets]) == ([*range(5)], [*range(place.offset, place.offset + 5)])
     assert tuple(found.message_id(row) for row in range(5)) == place.message_ids
 
 
@@ -94,14 +94,14 @@ def test_a_compressed_body_stays_as_it_is(connection: Connection, log: LogId, ki
     send(connection, messages.send(log, raw, BORN_MS, sys=sys))
     wait_for_end(connection, log, 1)
     found = read(connection, log, 0)
-    assert (bytes(found.bodies()[0]), found.sys[0]) == (raw, sys)
-    assert bytes(opened(found.bodies()[0], int(found.sys[0]), "here")) == BODY
+    assert (bytes(found.bodies[0]), found.sys[0]) == (raw, sys)
+    assert bytes(opened(found.bodies[0], int(found.sys[0]), "here")) == BODY
 
 
 def test_a_delayed_message_keeps_the_marks_of_its_delay(connection: Connection, log: LogId) -> None:
     send(connection, messages.send(log, b"later", BORN_MS, properties.encoded({"DELAY": "1"})))
     wait_for_end(connection, log, 1)
-    found = properties.decoded(read(connection, log, 0).properties()[0])
+    found = properties.decoded(read(connection, log, 0).properties[0])
     assert (found["DELAY"], found["REAL_TOPIC"], found["REAL_QID"]) == ("1", log.topic, "0")
 
 
@@ -112,7 +112,7 @@ def test_a_transactional_message_appears_when_it_is_committed(connection: Connec
     connection.ask(messages.end_transaction(half, "p", "0A0B"))
     wait_for_end(connection, log, 1)
     found = read(connection, log, 0)
-    assert (before, bytes(found.bodies()[0]), found.sys[0]) == (0, b"paid", COMMITTED)
+    assert (before, bytes(found.bodies[0]), found.sys[0]) == (0, b"paid", COMMITTED)
 
 
 def test_a_pull_tells_where_the_queue_starts_and_ends(connection: Connection, log: LogId) -> None:
@@ -144,7 +144,7 @@ def test_pulls_in_flight_together_find_their_responses(connection: Connection, l
     send_texts(connection, log, 60)
     flights = [connection.submit(messages.pull(log, offset, 1)) for offset in range(60)]
     found = [messages.pulled(connection.wait(flight)).messages for flight in reversed(flights)]
-    assert [bytes(each.bodies()[0]) for each in found if each] == [b"%d" % n for n in reversed(range(60))]
+    assert [bytes(each.bodies[0]) for each in found if each] == [b"%d" % n for n in reversed(range(60))]
 
 
 def test_an_empty_body_and_one_that_is_too_large_are_refused(connection: Connection, log: LogId) -> None:
@@ -166,7 +166,7 @@ def test_a_lost_acknowledgement_leaves_a_stored_message_unknown(
         with pytest.raises(Unknown):
             second.ask(messages.send(log, b"stored", BORN_MS))
     wait_for_end(connection, log, 1)
-    assert bytes(read(connection, log, 0).bodies()[0]) == b"stored"
+    assert bytes(read(connection, log, 0).bodies[0]) == b"stored"
 
 
 @pytest.mark.parametrize("length", [b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\x00\x00\x00\x01"])
@@ -282,8 +282,8 @@ def test_what_java_writes_is_read_here(cluster: Cluster, connection: Connection,
         producer.shutdown()
     wait_for_end(connection, log, 1)
     found = read(connection, log, told.getQueueOffset())
-    kept = properties.decoded(found.properties()[0])
-    assert bytes(opened(found.bodies()[0], int(found.sys[0]), "here")) == BODY * 4
+    kept = properties.decoded(found.properties[0])
+    assert bytes(opened(found.bodies[0], int(found.sys[0]), "here")) == BODY * 4
     assert (kept["TAGS"], kept["KEYS"], kept["own"], kept["UNIQ_KEY"]) == ("tagA", "k1 k2", "ü€", told.getMsgId())
     assert (int(found.sys[0]) & 1, found.message_id(0)) == (1, told.getOffsetMsgId())
 

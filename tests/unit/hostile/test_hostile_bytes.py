@@ -210,7 +210,7 @@ def one_answer(data: bytes) -> None:
 
 def kept(data: bytes) -> None:
     found = stored.decode(memoryview(data), "here")
-    [properties.decoded(raw) for raw in found.properties()]
+    [properties.decoded(raw) for raw in found.properties]
     [(found.message_id(row), found.topics()) for row in range(len(found))]
 
 

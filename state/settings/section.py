@@ -28,7 +28,7 @@ class Section(Generic[T]):
     check: Callable[["Draft"], Iterable[str]] = lambda _: ()
     """The problems of the section, also in combination with other sections."""
     check_entry: Callable[[str, T, "Draft"], Iterable[str]] = lambda *_: ()
-    """The problems of one entry of a table by itself, for a live change. The draft has only sections of streams."""
+    """The problems of one entry of a table by itself, for a live change."""
     check_env: Callable[["Draft", Mapping[str, str]], Iterable[str]] = lambda *_: ()
     """The problems of references to environment variables."""
 

@@ -201,12 +201,14 @@ def change(settings: Settings, name: str, value: Any) -> Settings:
     part = _part(settings, name)
     kind = hints_of(part.__class__)[leaf]
     made = replace(part, **{leaf: options.value(live[name], kind, from_text(value, kind), name, problems)})
-    if entry and not problems:
-        problems += section.check_entry(entry, made, Draft(settings.sections))
+    changed = {**settings.sections[section], entry: made} if entry else made
+    sections = {**settings.sections, section: changed}
+    if not problems:
+        draft = Draft({**{own: getattr(settings, own.name) for own in all_sections(())}, **sections})
+        problems += section.check_entry(entry, made, draft) if entry else section.check(draft)
     if problems:
         raise BadSettings(problems)
-    changed = {**settings.sections[section], entry: made} if entry else made
-    return replace(settings, sections={**settings.sections, section: changed})
+    return replace(settings, sections=sections)
 
 
 def live_keys(settings: Settings) -> Mapping[str, Field[Any]]:

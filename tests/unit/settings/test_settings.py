@@ -37,6 +37,11 @@ def test_a_script_source_needs_its_path():
     assert problems({**GOOD, "racks": {"source": "script"}})[0].startswith("racks.script: expected the path")
 
 
+def test_a_live_mode_needs_the_same_keys_as_in_the_file():
+    with pytest.raises(BadSettings, match="deletion.instance: expected the INSTANCEID"):
+        change(parse({**GOOD, "deletion": {"owners": "operator"}}), "deletion.mode", "enforce")
+
+
 def test_a_live_key_changes_and_takes_text_from_a_command_line():
     assert change(parse(GOOD), "placement.grace_s", "2.5").section(PlacementSettings).grace_s == 2.5
 

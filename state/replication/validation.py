@@ -5,7 +5,7 @@ cluster is a problem itself; until it is solved, topics at that end are validate
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from trueup.state.common.options import shown
 from trueup.state.common.patterns import problems_of, regex_of
@@ -133,8 +133,12 @@ def _writer_ids(links: Mapping[str, LinkSettings]) -> Iterator[str]:
             yield f"links.{name}.flow: expected another than that of links.{other} to the same target; found {number}"
 
 
+def check_entry(name: str, link: LinkSettings, draft: Draft) -> Iterable[str]:
+    """The problems of one link by itself."""
+    return check_link(name, link, systems_of(draft.sections))
+
+
 LINKS = Section(
-    "links", LinkSettings, entries=("east-west",), complete=True, check=check,
-    check_entry=lambda name, link, draft: check_link(name, link, systems_of(draft.sections)),
+    "links", LinkSettings, entries=("east-west",), complete=True, check=check, check_entry=check_entry,
     examples={"source": "east", "target": "west", "topics": r"[orders, '/pay\..*/']"},
 )  # fmt: skip

@@ -12,6 +12,11 @@ from trueup.state.common.options import build, build_table, hints_of, keys_of
 T = TypeVar("T")
 
 
+def _sound(*_: object) -> Iterable[str]:
+    """No problems. A function with a name, because settings are pickled for other processes."""
+    return ()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Section(Generic[T]):
     """A section of the settings. Streams that read the same section declare the same object."""
@@ -25,11 +30,11 @@ class Section(Generic[T]):
     """Values in the reference, by key, for keys without a useful default."""
     complete: bool = False
     """Whether a configuration with this section needs no BookKeeper cluster."""
-    check: Callable[["Draft"], Iterable[str]] = lambda _: ()
+    check: Callable[["Draft"], Iterable[str]] = _sound
     """The problems of the section, also in combination with other sections."""
-    check_entry: Callable[[str, T, "Draft"], Iterable[str]] = lambda *_: ()
+    check_entry: Callable[[str, T, "Draft"], Iterable[str]] = _sound
     """The problems of one entry of a table by itself, for a live change."""
-    check_env: Callable[["Draft", Mapping[str, str]], Iterable[str]] = lambda *_: ()
+    check_env: Callable[["Draft", Mapping[str, str]], Iterable[str]] = _sound
     """The problems of references to environment variables."""
 
     def build(self, raw: Any, problems: list[str]) -> Any:

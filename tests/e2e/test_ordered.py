@@ -70,6 +70,7 @@ def test_a_restored_zookeeper_is_noticed_and_begun_anew_with(
     trueup: Trueup, cluster: SandboxCluster, writer: LedgerWriter, witness: Witness, new_root: Callable[[], Path]
 ) -> None:
     data, copy, kept = cluster.zookeeper.root / "data", new_root() / "copy", writer.write(3, 2, 2, 20)
+    trueup.until("the ledger to be observed", lambda: trueup.get(f"api/ledgers/{kept}")[0] == 200)
     held = trueup.api("status")["ledgers"]
     cluster.kill("zookeeper")
     shutil.copytree(data, copy)

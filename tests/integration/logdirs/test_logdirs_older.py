@@ -13,6 +13,7 @@ from trueup.connectors.sandbox.servers.kafka import Kafka
 from trueup.state.common.errors import Stop
 from trueup.state.logdirs.settings import PARTITION, SIZE
 from trueup.state.logdirs.settings import LogDirsSettings as Policy
+from trueup.streams.config.live import LiveSection
 from trueup.streams.logdirs.checks import all_of
 from trueup.streams.logdirs.executor import DirectoryBalancer
 from trueup.streams.logdirs.reconciler import Dirs
@@ -53,7 +54,8 @@ def test_the_fallback_of_strategy_size_is_reported(disks: LogDirsClient) -> None
     leveller = DirectoryBalancer(
         {}, lambda *kept: result.append(kept), lambda *reported: result.append(reported), lambda *_: None
     )
-    dirs = Dirs("old", lambda: Policy(mode="enforce", strategy=SIZE), leveller, lambda: disks, lambda: 1, leveller._say)
+    policy = LiveSection(lambda: Policy(mode="enforce", strategy=SIZE))
+    dirs = Dirs("old", policy, leveller, lambda: disks, lambda: 1, leveller._say)
     dirs.reconcile()
     decision = dirs.known[NODE].decision
     assert decision is not None

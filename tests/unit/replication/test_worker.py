@@ -1,10 +1,12 @@
 """A lease in a worker: the copier stays open between leases, unless another worker may have copied meanwhile."""
 
 import pickle
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -128,7 +130,7 @@ def test_a_worker_waits_until_no_other_process_copies(
 ) -> None:
     found: list[float] = []
     hold(order(1))
-    monkeypatch.setattr(worker.time, "sleep", found.append)
+    monkeypatch.setattr(worker, "time", SimpleNamespace(monotonic=time.monotonic, sleep=found.append))
     hold(following)
     assert sum(found) == sum(waited)
 

@@ -1,3 +1,5 @@
+import pickle
+
 import pytest
 
 from tests.configuration import parse
@@ -22,6 +24,11 @@ def test_a_missing_address_is_named_with_what_was_expected():
     assert problems({})[0].startswith("cluster.zookeeper: expected ZooKeeper servers")
 
 
+def test_settings_reach_other_processes():
+    settings = parse({**GOOD, "placement": {"mode": "approve"}})
+    assert pickle.loads(pickle.dumps(settings)).section(PlacementSettings) == settings.section(PlacementSettings)
+
+
 def test_every_problem_is_reported_at_once():
     raw = {"cluster": {"zookeeper": 3}, "placement": {"mode": "go", "hold_share": 2}, "sparc": {}}
     assert [p.split(":")[0] for p in problems(raw)] == [
@@ -38,7 +45,7 @@ def test_a_script_source_needs_its_path():
 
 
 def test_a_live_mode_needs_the_same_keys_as_in_the_file():
-    with pytest.raises(BadSettings, match="deletion.instance: expected the INSTANCEID"):
+    with pytest.raises(BadSettings, match=r"deletion\.instance: expected the INSTANCEID"):
         change(parse({**GOOD, "deletion": {"owners": "operator"}}), "deletion.mode", "enforce")
 
 

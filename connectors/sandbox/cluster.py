@@ -104,6 +104,12 @@ class SandboxCluster(Closing):
         """Addresses of the AutoRecovery daemons' admin APIs."""
         return [daemon.url for daemon in self.autorecoveries]
 
+    @property
+    def bookie_clients(self) -> list[SandboxServer]:
+        """Servers that start when the bookies are registered. An Auditor that finds no bookie's cookie terminates its
+        daemon."""
+        return [*self.autorecoveries]
+
     def bookie_id(self, number: int) -> str:
         """BookieId of a bookie: 127.0.0.N:port."""
         return self.bookies[number].id
@@ -121,15 +127,15 @@ class SandboxCluster(Closing):
         tell = progress or _ignore
         for name in [self._jar_set, *([KAFKA_SET] if self._kafka else [])]:
             jars(name, lambda done, total: tell("jars (bytes)", done, total))
-        daemons: list[SandboxServer] = [*self.autorecoveries] if autorecovery else []
-        others = [server for server in self.servers.values() if server not in (self.zookeeper, *self.autorecoveries)]
-        total = 1 + len(others) + len(daemons)
+        clients = self.bookie_clients
+        later = [server for server in clients if autorecovery or server not in self.autorecoveries]
+        others = [server for server in self.servers.values() if server not in (self.zookeeper, *clients)]
+        total = 1 + len(others) + len(later)
         self.zookeeper.up()
         self._format_once()
         tell("servers", 1, total)
         self._up(others, lambda ready: tell("servers", 1 + ready, total))
-        # An Auditor that finds no bookie's cookie terminates its daemon.
-        self._up(daemons, lambda ready: tell("servers", 1 + len(others) + ready, total))
+        self._up(later, lambda ready: tell("servers", 1 + len(others) + ready, total))
 
     def start(self, name: str) -> None:
         """Start a server, or all of a group in parallel, and wait until they respond."""

@@ -154,6 +154,11 @@ class SandboxPulsar(SandboxCluster):
         return {**super().servers, **{server.name: server for server in found}}
 
     @property
+    def bookie_clients(self) -> list[SandboxServer]:
+        """See `SandboxCluster`. A broker can miss a bookie that registers while it starts."""
+        return [*super().bookie_clients, self.broker]
+
+    @property
     def objects(self) -> Objects:
         """Tiered storage. Raises `Stop` if the cluster has none."""
         if self._objects is None:

@@ -19,6 +19,8 @@ from trueup.state.common.errors import Stop, Unknown
 LEDGERS = "/ledgers"
 _ALL_BUT_DELETE = [ACL(Permissions.READ | Permissions.WRITE | Permissions.CREATE | Permissions.ADMIN, ANYONE_ID_UNSAFE)]
 _LISTED_S, _OFFLOADED_S = 60.0, 180.0
+_ATTEMPTS = 3
+"""Offloads of a topic. The broker retries no response 500 of the object store, an operator does."""
 _DROPPED = b"\x18\x01\x20\x01"
 """The fields complete and bookkeeperDeleted, both true (OffloadContext of MLDataFormats.proto)."""
 _CLOSED, _CRC32C, _NO_ENTRY = 3, 3, -1
@@ -47,8 +49,14 @@ def offload(pulsar: SandboxPulsar, topic: str) -> list[int]:
     """Offload all ledgers of a topic except the open one; it must contain a message. Returns the ledgers."""
     unoffloaded = listed(pulsar, topic)
     position = {"ledgerId": unoffloaded[-1], "entryId": 0, "partitionIndex": -1, "batchIndex": -1}
-    pulsar.ask("PUT", f"persistent/{topic}/offload", position)
-    wait_until(lambda: _offloaded(pulsar, topic), _OFFLOADED_S, f"{topic} to be offloaded")
+    for attempt in range(1, _ATTEMPTS + 1):
+        pulsar.ask("PUT", f"persistent/{topic}/offload", position)
+        wait_until(lambda: _offload_ended(pulsar, topic), _OFFLOADED_S, f"the offload of {topic} to end")
+        status = pulsar.ask("GET", f"persistent/{topic}/offload")
+        if status["status"] == "SUCCESS":
+            break
+        if attempt == _ATTEMPTS:
+            raise Stop(f"{topic} to be offloaded", str(status["lastError"]), "check the broker's log")
     return unoffloaded[:-1]
 
 
@@ -97,12 +105,8 @@ def data_of(managed_ledger: str) -> dict[str, str]:
     return {"application": "pulsar", "component": "managed-ledger", "pulsar/managed-ledger": managed_ledger}
 
 
-def _offloaded(pulsar: SandboxPulsar, topic: str) -> bool:
-    """Whether an offload is complete. Raises `Stop` if it failed."""
-    status = pulsar.ask("GET", f"persistent/{topic}/offload")
-    if status["status"] == "ERROR":
-        raise Stop(f"{topic} to be offloaded", str(status["lastError"]), "check the broker's log")
-    return bool(status["status"] == "SUCCESS")
+def _offload_ended(pulsar: SandboxPulsar, topic: str) -> bool:
+    return pulsar.ask("GET", f"persistent/{topic}/offload")["status"] in {"SUCCESS", "ERROR"}
 
 
 def path(ledger: int) -> str:
@@ -134,8 +138,10 @@ def session(address: str) -> Iterator[KazooClient]:
     zookeeper = KazooClient(address)
     with closing(zookeeper):
         zookeeper.start(timeout=30.0)
-        yield zookeeper
-        zookeeper.stop()
+        try:
+            yield zookeeper
+        finally:
+            zookeeper.stop()  # a session that was not stopped cannot be closed
 
 
 @contextmanager

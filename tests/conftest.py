@@ -33,9 +33,7 @@ DURATIONS = HERE / "durations.json"
 """Seconds per group of tests on an idle machine. `--record-durations` rewrites the file."""
 SPLIT = ("conformance/test_connectors.py",)
 """Files whose tests form a group per first parameter. One group of them would take longer than a worker's share."""
-_ANEW = "tests/conformance/test_connectors.py::test_nothing_is_written_into_a_target_topic_made_anew"
-_STARVED = "a process without CPU time for half a second repeats a write before it verifies the topic's identity"
-RACES = {f"{_ANEW}[{path}]": _STARVED for path in ("records", "kafka>kafka")}
+RACES: dict[str, str] = {}
 """Tests that are rerun once after a failure: node id and the race that is the reason."""
 
 

@@ -34,6 +34,7 @@ QUICK: Mapping[str, object] = {
 }
 """A broker that compacts, deletes and expires producers without delay, and restarts quickly after a kill."""
 COUNTS = ("copied", "bytes", "dropped", "skipped", "dismissed", "filtered", "lost", "foreign", "repeated")
+RETRIES = 3
 EAST_TO_WEST, WEST_TO_EAST = 7, 8
 """Writer ids."""
 
@@ -95,10 +96,11 @@ class Copy:
         self.rows: dict[LogId, Progress] = {}
         self._connector = connector
 
-    def to_the_end(self, limit_s: float = 60.0) -> Self:
-        """Copy all records that the source has now, or until a partition stops. Then close the copier."""
+    def to_the_end(self, limit_s: float = 180.0) -> Self:
+        """Copy all records that the source has now, or until a partition stops. Then close the copier. As a worker
+        does, continue after a few errors that call for a retry: servers can be starved."""
         wanted = {a.source: self._end(a.source) for a in self.lease.assignments}
-        copier = self._connector.open(self.lease)
+        copier, retries = self._connector.open(self.lease), list[Retry]()
         try:
 
             def keep_going() -> bool:
@@ -106,13 +108,18 @@ class Copy:
                 return True
 
             def there() -> bool:
-                copier.copy(time.monotonic() + 0.1, keep_going)
+                try:
+                    copier.copy(time.monotonic() + 0.1, keep_going)
+                except Retry as error:
+                    retries.append(error)
+                    if len(retries) > RETRIES:
+                        raise
                 self._note(copier.progress())
                 return all(row.stopped or row.position.offset >= wanted[p] for p, row in self.rows.items())
 
             wait_until(there, limit_s, f"{self.lease.link} at the end of its source")
         except Retry as error:
-            raise AssertionError(f"{error}; wanted {wanted}, stands at {self.rows}") from error
+            raise AssertionError(f"{error}; wanted {wanted}, stands at {self.rows}, after {retries}") from error
         finally:
             copier.close()
         return self

@@ -16,9 +16,9 @@ from trueup.connectors.replication.tail import Bounds
 from trueup.state.common.errors import Retry, Stop, TrueupError
 
 TIMEOUT_S = 6.0
-RETRY_MS = 500
+RETRY_MS = 2_000
 """Delay of a producer before it repeats a refused write: the topic may have been recreated, which
-`topic_identity` detects before."""
+`topic_identity` detects before. Long, since a process without CPU time verifies nothing meanwhile."""
 BATCH_BYTES = 512 << 10
 """Below the lowest common max.message.bytes, so that a batch is refused only because of a record in it."""
 ErrorSeen = Callable[[KafkaError], None]
@@ -78,7 +78,8 @@ def producer(endpoint: Endpoint, limits: Limits, seen: ErrorSeen, batch_bytes: i
         "queue_buffering_max_messages": 500_000,
         "queue_buffering_max_kbytes": 1 << 20,
     }
-    own = librdkafka(endpoint, **{**settings, **ours, "retry_backoff_ms": RETRY_MS}, error_cb=seen)
+    retries = {"retry_backoff_ms": RETRY_MS, "retry_backoff_max_ms": RETRY_MS}
+    own = librdkafka(endpoint, **{**settings, **ours, **retries}, error_cb=seen)
     return Producer({"log_level": 3, "compression.type": "lz4", "linger.ms": 2, **own})
 
 

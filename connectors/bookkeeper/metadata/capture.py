@@ -25,8 +25,12 @@ from trueup.connectors.zookeeper.requests import Stat
 from trueup.connectors.zookeeper.watch import NodeWatch, PathEvent
 from trueup.state.bookkeeper.ledgers import Ledgers
 from trueup.state.bookkeeper.observations import LedgerRecord, Observation, Sighting
+from trueup.state.common.errors import Retry
 
 log = logging.getLogger(__name__)
+_BOOKIE = ZnodeKind.BOOKIE
+CHECK_S = 5.0
+"""Interval at which registrations are read without an event, to detect a watch that misses changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +90,7 @@ class BookKeeperCapture(Follower):
         self._marks = MarkFeed(lambda news: self._until_done(lambda: publish(news)), known, now, pace)
         self._bookies = BookieFeed(lambda seen: self._until_done(lambda: bookies(seen)), racks)
         self._reload = threading.Event()
+        self._checked_s = 0.0
         self._snapshots = self._resyncs = 0
         self._resync_s = 0.0
         self._reached, self._instance = known.zxid, known.instance
@@ -153,7 +158,7 @@ class BookKeeperCapture(Follower):
             self._resyncs += 1
         self._marks.read_all(client, self._paths)
         self._bookies.load_racks(client)
-        self._bookies.read_all(client, self._paths)
+        self._read_bookies(client)
         self._instance = instance
         self._resync_s = time.monotonic() - started
 
@@ -195,7 +200,7 @@ class BookKeeperCapture(Follower):
                 marked.add(ledger)
             elif kind is ZnodeKind.INVALID_ID:
                 self._handle_invalid(path, event)
-            bookies |= kind is ZnodeKind.BOOKIE
+            bookies |= kind is _BOOKIE
         self._ledgers.follow(client, self._paths, ledgers)
         self._marks.follow(client, self._paths, marked)
         if racks:
@@ -204,4 +209,18 @@ class BookKeeperCapture(Follower):
             self._reload.clear()
             bookies = True
         if bookies or racks:
-            self._bookies.read_all(client, self._paths)
+            self._read_bookies(client)
+        elif time.monotonic() - self._checked_s > CHECK_S:
+            self._check_watch(client)
+
+    def _read_bookies(self, client: ZooKeeperClient) -> bool:
+        self._checked_s = time.monotonic()
+        return self._bookies.read_all(client, self._paths)
+
+    def _check_watch(self, client: ZooKeeperClient) -> None:
+        """Read the registrations. Raises `Retry`, and reads everything again, if one changed without an event: a server
+        sends the event before it responds with the change."""
+        if self._read_bookies(client) and not self._watch.has(lambda path: self._paths.classify(path)[0] is _BOOKIE):
+            self._watch.disarm(forget=True)
+            found = "a bookie that registered or went away without one"
+            raise Retry("an event for every change in ZooKeeper", found, "everything is read again")

@@ -256,16 +256,22 @@ class BookieFeed:
         else:
             self.problem = ""
 
-    def read_all(self, client: ZooKeeperClient, paths: BookKeeperPaths) -> None:
-        """Read all registrations; deliver all of them if any changed."""
+    def read_all(self, client: ZooKeeperClient, paths: BookKeeperPaths) -> bool:
+        """Read all bookies; deliver all of them if any changed. Returns whether a registration did."""
         found = queries.registered(client, paths)
         self._hosts |= found.hosts
         ids = sorted({*found.writable, *found.readonly, *found.cookies})
         racks = self._racks.resolve(ids, self._hosts)
         sightings = [_sighting(found, bookie, racks[bookie]) for bookie in ids]
-        if sightings != self._held:
+        before = self._held
+        if sightings != before:
             self._deliver(sightings)
             self._held = sightings
+        return _registrations(sightings) != _registrations(before or [])
+
+
+def _registrations(sightings: Iterable[Sighting]) -> list[tuple[str, str, int]]:
+    return [(each.bookie, each.registered, each.registered_zxid) for each in sightings if each.registered]
 
 
 def _sighting(found: queries.Registered, bookie: str, rack: str | None) -> Sighting:

@@ -374,3 +374,15 @@ def test_a_zookeeper_that_goes_and_comes_back_loses_no_change(
             setting.settled()
             capture.close()
             writer.shut()
+
+
+def test_a_registration_without_an_event_is_found_and_everything_is_read_again(setting: Setting) -> None:
+    capture = setting.capture()
+    client = capture._client
+    assert client is not None
+    sink = client.sink
+    assert sink is not None
+    client.sink = lambda events: sink([event for event in events if "/available/" not in event[2]])
+    setting.tree.make(f"{setting.tree.paths.available}/b1:3181")
+    wait_until(lambda: capture.health().snapshots == 2, WAIT_S, "everything to be read again")
+    assert [sighting.registered for sighting in setting.journal.bookies[-1]] == ["writable"]

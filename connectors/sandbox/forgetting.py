@@ -49,14 +49,20 @@ def offload(pulsar: SandboxPulsar, topic: str) -> list[int]:
     """Offload all ledgers of a topic except the open one; it must contain a message. Returns the ledgers."""
     unoffloaded = listed(pulsar, topic)
     position = {"ledgerId": unoffloaded[-1], "entryId": 0, "partitionIndex": -1, "batchIndex": -1}
-    for attempt in range(1, _ATTEMPTS + 1):
-        pulsar.ask("PUT", f"persistent/{topic}/offload", position)
-        wait_until(lambda: _offload_ended(pulsar, topic), _OFFLOADED_S, f"the offload of {topic} to end")
-        status = pulsar.ask("GET", f"persistent/{topic}/offload")
-        if status["status"] == "SUCCESS":
-            break
-        if attempt == _ATTEMPTS:
-            raise Stop(f"{topic} to be offloaded", str(status["lastError"]), "check the broker's log")
+    place, failures = f"persistent/{topic}/offload", 0
+
+    def offloaded() -> bool:
+        nonlocal failures
+        status = pulsar.ask("GET", place)
+        if status["status"] == "ERROR":
+            failures += 1
+            if failures == _ATTEMPTS:
+                raise Stop(f"{topic} to be offloaded", str(status["lastError"]), "check the broker's log")
+            pulsar.ask("PUT", place, position)
+        return bool(status["status"] == "SUCCESS")
+
+    pulsar.ask("PUT", place, position)
+    wait_until(offloaded, _OFFLOADED_S, f"{topic} to be offloaded")
     return unoffloaded[:-1]
 
 
@@ -103,10 +109,6 @@ def plant(pulsar: SandboxPulsar, custom: Mapping[str, str]) -> int:
 def data_of(managed_ledger: str) -> dict[str, str]:
     """Custom metadata of a topic's data; ``managed_ledger``: ``tenant/namespace/persistent/name``, the name encoded."""
     return {"application": "pulsar", "component": "managed-ledger", "pulsar/managed-ledger": managed_ledger}
-
-
-def _offload_ended(pulsar: SandboxPulsar, topic: str) -> bool:
-    return pulsar.ask("GET", f"persistent/{topic}/offload")["status"] in {"SUCCESS", "ERROR"}
 
 
 def path(ledger: int) -> str:

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from trueup.connectors.zookeeper.client import ZooKeeperClient
-from trueup.connectors.zookeeper.history import Rewound
+from trueup.connectors.zookeeper.history import Missed, Rewound
 from trueup.connectors.zookeeper.watch import NodeWatch
 from trueup.state.common.backoff import backoff
 from trueup.state.common.errors import Retry, TrueupError
@@ -149,7 +149,7 @@ class Follower(Watcher):
             begun_ms = self._now()
             try:
                 self._handle(client)
-            except Rewound:
+            except (Rewound, Missed):
                 self._watch.disarm(forget=True)
                 raise
             if self._watch.armed:

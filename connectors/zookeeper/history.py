@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.connectors.zookeeper.errors import GONE
-from trueup.state.common.errors import Stop
+from trueup.state.common.errors import Retry, Stop
 
 _TODO = (
     "nothing is changed; if ZooKeeper was restored from a copy or replaced on purpose, stop Trueup and run "
@@ -15,6 +15,10 @@ _TODO = (
 
 class Rewound(Stop):
     """The history of this ZooKeeper differs from the observed history."""
+
+
+class Missed(Retry):
+    """A change without an event: others may have been missed, too."""
 
 
 def ensure_later(found: int, reached: int) -> None:

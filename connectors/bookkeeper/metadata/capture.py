@@ -20,15 +20,13 @@ from trueup.connectors.bookkeeper.metadata.published import Known
 from trueup.connectors.bookkeeper.metadata.racks import RackMap
 from trueup.connectors.zookeeper.client import FAST, NodeEvent, Pace, ZooKeeperClient
 from trueup.connectors.zookeeper.follower import Follower
-from trueup.connectors.zookeeper.history import ensure_instance, ensure_later
+from trueup.connectors.zookeeper.history import Missed, ensure_instance, ensure_later
 from trueup.connectors.zookeeper.requests import Stat
 from trueup.connectors.zookeeper.watch import NodeWatch, PathEvent
 from trueup.state.bookkeeper.ledgers import Ledgers
 from trueup.state.bookkeeper.observations import LedgerRecord, Observation, Sighting
-from trueup.state.common.errors import Retry
 
 log = logging.getLogger(__name__)
-_BOOKIE = ZnodeKind.BOOKIE
 CHECK_S = 5.0
 """Interval at which registrations are read without an event, to detect a watch that misses changes."""
 
@@ -200,7 +198,7 @@ class BookKeeperCapture(Follower):
                 marked.add(ledger)
             elif kind is ZnodeKind.INVALID_ID:
                 self._handle_invalid(path, event)
-            bookies |= kind is _BOOKIE
+            bookies |= kind is ZnodeKind.BOOKIE
         self._ledgers.follow(client, self._paths, ledgers)
         self._marks.follow(client, self._paths, marked)
         if racks:
@@ -218,9 +216,11 @@ class BookKeeperCapture(Follower):
         return self._bookies.read_all(client, self._paths)
 
     def _check_watch(self, client: ZooKeeperClient) -> None:
-        """Read the registrations. Raises `Retry`, and reads everything again, if one changed without an event: a server
-        sends the event before it responds with the change."""
-        if self._read_bookies(client) and not self._watch.has(lambda path: self._paths.classify(path)[0] is _BOOKIE):
-            self._watch.disarm(forget=True)
+        """Read the registrations. Raises `Missed` if one changed without an event: a server sends the event before it
+        responds with the change."""
+        if self._read_bookies(client) and not self._watch.has(self._is_bookie):
             found = "a bookie that registered or went away without one"
-            raise Retry("an event for every change in ZooKeeper", found, "everything is read again")
+            raise Missed("an event for every change in ZooKeeper", found, "everything is read again")
+
+    def _is_bookie(self, path: str) -> bool:
+        return self._paths.classify(path)[0] is ZnodeKind.BOOKIE

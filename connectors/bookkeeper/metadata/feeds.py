@@ -263,11 +263,11 @@ class BookieFeed:
         ids = sorted({*found.writable, *found.readonly, *found.cookies})
         racks = self._racks.resolve(ids, self._hosts)
         sightings = [_sighting(found, bookie, racks[bookie]) for bookie in ids]
-        before = self._held
-        if sightings != before:
-            self._deliver(sightings)
-            self._held = sightings
-        return _registrations(sightings) != _registrations(before or [])
+        if sightings == self._held:
+            return False
+        self._deliver(sightings)
+        before, self._held = self._held or [], sightings
+        return _registrations(before) != _registrations(sightings)
 
 
 def _registrations(sightings: Iterable[Sighting]) -> list[tuple[str, str, int]]:

@@ -2,11 +2,14 @@
 
 Changes are written to the journal before they are executed, so that a process that starts after a SIGKILL can continue
 or revert them. Results are written to the journal afterwards, or found by the next observation.
+
+A setting is changed at the controller. The broker shows it when it has applied the record of it, usually within
+milliseconds, later while it starts. Until then it shows the setting of before, which looks like another client's.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from trueup.connectors.kafka.logdirs.client import MoveOutcome, ReplicaLocation
 from trueup.state.logdirs.decision import NOTHING, Decision, Ours, after, cordons, ordered
@@ -17,6 +20,9 @@ from trueup.streams.runtime.format import size
 
 Say = Callable[[int, str, str, str, str], None]
 """Broker, kind, outcome, rule, detail."""
+
+SETTLED_MS = 30_000
+"""Time after which a broker that does not show a changed setting is judged by what it shows."""
 
 RULES = {MoveStage.FORGOTTEN: "logdirs.move-forgotten", MoveStage.REFUSED: "logdirs.move-refused"}
 """Rules for stages of moves that failed."""
@@ -35,6 +41,14 @@ class Levers(Protocol):
         """Exclude exactly these directories from new partitions."""
 
 
+class Altered(NamedTuple):
+    """Settings that were changed on a broker and that it must show. None: not changed; ``throttle`` 0: removed."""
+
+    at_ms: int
+    cordoned: frozenset[str] | None = None
+    throttle: int | None = None
+
+
 class DirectoryBalancer:
     """Executes changes on the brokers of one cluster. ``ours``: changes of earlier runs. Used by one thread."""
 
@@ -43,10 +57,26 @@ class DirectoryBalancer:
         moved: Callable[[str, int], None],
     ) -> None:  # fmt: skip
         self.ours, self._keep, self._say, self._moved = dict(ours), keep, say, moved
+        self._altered: dict[int, Altered] = {}
 
     def of(self, broker: int) -> Ours:
         """The changes of Trueup on a broker."""
         return self.ours.get(broker, NOTHING)
+
+    def shows(self, broker: Broker, throttled: Callable[[int], int], now_ms: int) -> bool:
+        """Whether the broker shows the settings that were changed last, or has had the time to. ``throttled``: queries
+        the rate limit of a broker; 0: none."""
+        altered = self._altered.get(broker.id)
+        if altered is None:
+            return True
+        shown = altered.cordoned is None or all(
+            d.cordoned == (d.path in altered.cordoned) for d in broker.dirs if d.online
+        )
+        shown = shown and (altered.throttle is None or throttled(broker.id) == altered.throttle)
+        if shown or now_ms - altered.at_ms >= SETTLED_MS:
+            del self._altered[broker.id]
+            return True
+        return False
 
     def act(
         self, levers: Levers, broker: Broker, ours: Ours, decision: Decision, throttled: int | None, now_ms: int
@@ -56,16 +86,17 @@ class DirectoryBalancer:
         self._report(broker.id, self.of(broker.id), ours)
         intended = _intended(broker, ours, decision, throttled, now_ms)
         self._remember(broker.id, intended)
-        done = self._cordon(levers, broker, ours, intended, decision)
+        done = self._cordon(levers, broker, ours, intended, decision, now_ms)
         if decision.throttle:
             levers.throttle(broker.id, decision.throttle)
+            self._alter(broker.id, now_ms, throttle=decision.throttle)
             self._say(
                 broker.id, "throttle", "set", "logdirs.uneven", f"moves write at most {size(decision.throttle)}/s"
             )
-            done = done._replace(throttles=frozenset({decision.throttle}))
         done = self._order(levers, broker.id, done, decision, now_ms)
         if decision.throttle is None:
             levers.throttle(broker.id, None)
+            self._alter(broker.id, now_ms, throttle=0)
             self._say(broker.id, "throttle", "removed", "logdirs.uneven", "no move is in progress")
             done = done._replace(throttles=frozenset())
         self._remember(broker.id, done._replace(moves=tuple(m for m in done.moves if m.stage not in ENDS)))
@@ -75,10 +106,21 @@ class DirectoryBalancer:
             self._keep(broker, ours)
             self.ours[broker] = ours
 
-    def _cordon(self, levers: Levers, broker: Broker, ours: Ours, intended: Ours, decision: Decision) -> Ours:
+    def _alter(
+        self, broker: int, now_ms: int, cordoned: frozenset[str] | None = None, throttle: int | None = None
+    ) -> None:
+        before = self._altered.get(broker, Altered(now_ms))
+        self._altered[broker] = Altered(
+            now_ms, before.cordoned if cordoned is None else cordoned, before.throttle if throttle is None else throttle
+        )
+
+    def _cordon(
+        self, levers: Levers, broker: Broker, ours: Ours, intended: Ours, decision: Decision, now_ms: int
+    ) -> Ours:
         if decision.cordon is None:
             return intended
         levers.cordon(broker.id, sorted(decision.cordon))
+        self._alter(broker.id, now_ms, cordoned=decision.cordon)
         now = decision.cordon - _others(broker, ours)
         closed = ", ".join(sorted(decision.cordon)) or "no directory"
         self._say(broker.id, "cordon", "set", "logdirs.steer", f"excluded from new partitions: {closed}")

@@ -123,15 +123,33 @@ class Dirs:
         self.known, self.problem, self.at_ms = found, "", self._clock()
 
     def _one(self, one: DescribedBroker, now_ms: int) -> Known:
-        """Observe one broker and execute permitted changes."""
+        """The state of one broker after this pass."""
         if one.broker is None:
             before = self.known.get(one.id)
             return Known(before.observed if before else None, None, self.leveller.of(one.id), one.error)
+        return self._unsettled(one.broker, now_ms) or self._settled(one.broker, now_ms)
+
+    def _unsettled(self, broker: Broker, now_ms: int) -> Known | None:
+        """The state of a broker that does not show its changed settings yet; nothing is decided about it. None: it
+        shows them."""
+        try:
+            if self.leveller.shows(broker, self._throttled, now_ms):
+                return None
+            before, error = self.known.get(broker.id), None
+        except TrueupError as found:
+            self._failed(broker, found, None, now_ms)
+            before, error = None, str(found)
+        decision = before.decision if before else None
+        why = "" if decision else error or "it does not show its changed settings yet"
+        return Known(observed(broker, now_ms), decision, self.leveller.of(broker.id), why)
+
+    def _settled(self, shown: Broker, now_ms: int) -> Known:
+        """Decide about one broker, and execute permitted changes."""
         with self._lock:
-            approved = self._approved.pop(one.id, frozenset())
-        cordons = one.broker.cordons and now_ms >= self._no_cordons_until_ms.get(one.id, 0)
-        ours = self.leveller.of(one.id)
-        broker, ours = followed_by(ours._replace(approved=ours.approved | approved), one.broker, now_ms)
+            approved = self._approved.pop(shown.id, frozenset())
+        cordons = shown.cordons and now_ms >= self._no_cordons_until_ms.get(shown.id, 0)
+        ours = self.leveller.of(shown.id)
+        broker, ours = followed_by(ours._replace(approved=ours.approved | approved), shown, now_ms)
         broker = replace(broker, cordons=cordons)
         seen, decision = observed(broker, now_ms), None
         try:
@@ -140,8 +158,8 @@ class Dirs:
             self.leveller.act(self.client, broker, ours, decision, throttled, now_ms)
         except TrueupError as error:
             self._failed(broker, error, decision, now_ms)
-            return Known(seen, decision, self.leveller.of(one.id), str(error))
-        return Known(cordoned(seen, decision.cordon), decision, self.leveller.of(one.id))
+            return Known(seen, decision, self.leveller.of(shown.id), str(error))
+        return Known(cordoned(seen, decision.cordon), decision, self.leveller.of(shown.id))
 
     def _decided(self, broker: Broker, ours: Ours, now_ms: int) -> tuple[Decision, int | None]:
         """The decision, and the rate limit of the broker, which is queried only if it is needed."""

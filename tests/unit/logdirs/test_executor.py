@@ -13,7 +13,7 @@ from trueup.state.logdirs.model import Broker, LogDir, Row, replicas
 from trueup.state.logdirs.settings import LogDirsSettings
 from trueup.streams.config.live import LiveSection
 from trueup.streams.journal.journal import Record
-from trueup.streams.logdirs.executor import DirectoryBalancer, ours_of, record_of
+from trueup.streams.logdirs.executor import SETTLED_MS, DirectoryBalancer, ours_of, record_of
 from trueup.streams.logdirs.reconciler import Dirs
 
 GB = 1 << 30
@@ -31,6 +31,8 @@ class FakeBroker:
         self.limit = 0
         self.answer = "started"
         self.deaf = self.away = False
+        self.stale: tuple[Broker, int] | None = None
+        """The directories and the rate limit that the broker still shows."""
 
     def brokers(self) -> dict[int, str]:
         if self.away:
@@ -38,7 +40,8 @@ class FakeBroker:
         return {1: ""}
 
     def look(self, brokers: object = None) -> list[DescribedBroker]:
-        return [DescribedBroker(1, self.broker, "" if self.broker else "no answer")]
+        shown = self.stale[0] if self.stale else self.broker
+        return [DescribedBroker(1, shown, "" if shown else "no answer")]
 
     def place(self, places: list[ReplicaLocation]) -> list[MoveOutcome]:
         self.log.append(("place", *[(p.partition, p.path) for p in places]))
@@ -51,7 +54,8 @@ class FakeBroker:
         self.limit = bytes_per_s or 0
 
     def throttled(self, brokers: object) -> dict[int, int]:
-        return {1: self.limit} if self.limit else {}
+        limit = self.stale[1] if self.stale else self.limit
+        return {1: limit} if limit else {}
 
     def cordon(self, broker: int, paths: list[str]) -> None:
         self.log.append(("cordon", *paths))
@@ -72,8 +76,11 @@ class Bench:
     def __init__(self, ours: Ours = NOTHING, **policy: object) -> None:
         self.client, self.policy = FakeBroker(), replace(POLICY, **policy)  # type: ignore[arg-type]
         self.notes: list[tuple[Any, ...]] = []
+        self.now_ms = 1
         leveller = DirectoryBalancer({1: ours} if ours != NOTHING else {}, self.keep, self.say, lambda *_: None)
-        self.dirs = Dirs("east", LiveSection(lambda: self.policy), leveller, lambda: self.client, lambda: 1, self.say)
+        self.dirs = Dirs(
+            "east", LiveSection(lambda: self.policy), leveller, lambda: self.client, lambda: self.now_ms, self.say
+        )
 
     def keep(self, broker: int, ours: Ours) -> None:
         self.client.log.append(("keep", ours))
@@ -138,6 +145,54 @@ def test_a_throttle_of_others_is_neither_changed_nor_removed() -> None:
     bench = Bench(Ours(throttles=frozenset({7})))
     bench.client.limit = 9
     assert ("throttle" in bench.reconcile(), bench.ours.throttles) == (False, frozenset())
+
+
+def lagging(bench: Bench, **policy: object) -> None:
+    """A pass with new settings, after which the broker still shows what it showed before, and one more pass."""
+    assert bench.client.broker is not None
+    before = bench.client.broker, bench.client.limit
+    bench.policy = replace(bench.policy, **policy)  # type: ignore[arg-type]
+    bench.reconcile()
+    bench.client.stale = before
+    bench.reconcile()
+
+
+def test_a_throttle_that_a_broker_does_not_show_yet_remains_ours() -> None:
+    bench = Bench()
+    bench.reconcile()
+    lagging(bench, throttle_bytes_per_s=5)
+    bench.client.stale = None
+    arrived(bench)
+    bench.policy = replace(bench.policy, paused=True)
+    bench.reconcile()
+    assert (bench.client.limit, bench.ours) == (0, NOTHING)
+
+
+def test_a_cordon_that_a_broker_does_not_show_yet_remains_ours() -> None:
+    bench = Bench()
+    before = bench.client.broker
+    bench.reconcile()
+    bench.policy, bench.client.stale = replace(bench.policy, mode="observe"), before and (before, 0)
+    bench.reconcile()
+    bench.client.stale = None
+    bench.reconcile()
+    assert bench.client.broker is not None
+    assert [d.cordoned for d in bench.client.broker.dirs] == [False, False]
+
+
+def test_nothing_is_decided_while_a_broker_does_not_show_its_settings() -> None:
+    bench = Bench()
+    lagging(bench)
+    bench.policy = replace(bench.policy, mode="observe")
+    first = bench.dirs.known[1].decision
+    assert (bench.reconcile(), bench.dirs.known[1].decision is first) == ([], True)
+
+
+def test_a_broker_is_judged_by_what_it_shows_when_it_had_the_time_to_show_a_change() -> None:
+    bench = Bench()
+    lagging(bench)
+    bench.now_ms += SETTLED_MS
+    assert {"cordon", "throttle"} <= {*bench.reconcile()}
 
 
 def test_observe_touches_nothing() -> None:
@@ -206,7 +261,9 @@ def test_a_move_that_an_offline_directory_keeps_from_ending_is_a_problem() -> No
     small, large = found.dirs
     bench.client.broker = replace(found, dirs=(small, large._replace(online=False, total=-1, usable=-1)))
     bench.reconcile()
-    bench.client.broker, broken = found, bench.dirs.left()
+    now, broken = bench.client.broker.dirs, bench.dirs.left()
+    back = [d._replace(cordoned=shown.cordoned) for d, shown in zip(found.dirs, now, strict=True)]
+    bench.client.broker = replace(found, dirs=tuple(back))
     bench.reconcile()
     assert (well, ["offline: /large" in reported for reported in broken], bench.dirs.left()) == ([], [True], [])
 

@@ -16,6 +16,7 @@ from trueup.connectors.pulsar import compressed, messages
 from trueup.connectors.pulsar.offload_index import uid_of
 from trueup.state.common.errors import BadBytes
 from trueup.state.deletion.offloads import OffloadedCopy, Pair
+from trueup.state.reads.tiers import LedgerInfo
 
 COMPACTED = b"CompactedTopicLedger"
 """The property with a cursor's compacted ledger (Compactor)."""
@@ -52,6 +53,21 @@ def managed_ledger(data: bytes, where: str) -> Listed:
         if ledger.offloadContext.HasField("uidMsb"):
             copies.append(_copy(ledger.ledgerId, ledger.offloadContext))
     return Listed(tuple(sorted(ids)), tuple(sorted(dropped)), tuple(sorted(copies)))
+
+
+def topic_ledgers(data: bytes, where: str) -> list[LedgerInfo]:
+    """The ledgers of a topic by id, each with its size and its offload. Raises `BadBytes`."""
+    managed_ledger(data, where)  # rejects ids that are none
+    data, where = compressed.opened(data, where)
+    message = _parsed(messages.ManagedLedger(), data, where)
+    return sorted(
+        LedgerInfo(
+            one.ledgerId, one.entries, one.size, one.timestamp,
+            _copy(one.ledgerId, one.offloadContext) if one.offloadContext.HasField("uidMsb") else None,
+            one.offloadContext.bookkeeperDeleted,
+        )
+        for one in message.ledgerInfo
+    )  # fmt: skip
 
 
 def _copy(ledger: int, context: Any) -> OffloadedCopy:

@@ -38,7 +38,7 @@ class Tiered:
         store does not respond."""
         if not copy.complete:
             raise Stop(f"a complete copy of ledger {copy.pair.ledger}", "an incomplete one", _STAYS)
-        store = self._store(copy)
+        store = self.store(copy)
         data, index = (_there(store, key) for key in (copy.pair.data_key, copy.pair.index_key))
         for head in (data, index):
             where = f"{store.place}/{copy.pair.data_key}"
@@ -52,8 +52,8 @@ class Tiered:
                 del self._verified[next(iter(self._verified))]
             self._verified[copy.pair.data_key] = seen
 
-    def _store(self, copy: OffloadedCopy) -> ObjectStore:
-        """The store of a copy. Raises `Stop` if there is none, or more than one."""
+    def store(self, copy: OffloadedCopy) -> ObjectStore:
+        """The only store that has a copy's bucket. Raises `Stop` if there is none, or more than one."""
         found = [store for store in self.stores.values() if _is_at(store, copy)]
         if len(found) == 1:
             return found[0]

@@ -7,7 +7,7 @@ from google.protobuf import text_format
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trueup.connectors.pulsar import compressed, messages, metadata
+from trueup.connectors.pulsar import codecs, compressed, messages, metadata
 from trueup.connectors.pulsar.layout import PulsarPaths
 from trueup.connectors.pulsar.metadata import Listed
 from trueup.connectors.pulsar.nodes import pointers_of
@@ -17,7 +17,7 @@ from trueup.state.deletion.owners import OwnerStatus
 
 WHERE = "/managed-ledgers/t/ns/persistent/a"
 ids = st.integers(0, 2**62)
-codecs = st.sampled_from([None, compressed.NONE, compressed.LZ4, compressed.ZLIB, compressed.ZSTD, compressed.SNAPPY])
+forms = st.sampled_from([None, codecs.NONE, codecs.LZ4, codecs.ZLIB, codecs.ZSTD, codecs.SNAPPY])
 flags = st.sampled_from([None, (False, False), (True, False), (False, True), (True, True)])
 words = st.text("abcXYZ%+-_", min_size=1, max_size=8).map(str.encode)
 
@@ -59,13 +59,13 @@ def cursors(draw: Any) -> tuple[Any, tuple[Listed, bool]]:
     return message, (Listed(tuple(sorted(found))), own >= 0)
 
 
-@given(managed_ledgers(), codecs)
+@given(managed_ledgers(), forms)
 def test_managed_ledgers_come_back_in_every_form(drawn: tuple[Any, Listed], codec: int | None) -> None:
     message, listed = drawn
     assert metadata.managed_ledger(form(message, codec), WHERE) == listed
 
 
-@given(cursors(), codecs)
+@given(cursors(), forms)
 def test_cursors_come_back_in_every_form(drawn: tuple[Any, Any], codec: int | None) -> None:
     message, listed = drawn
     assert metadata.cursor(form(message, codec), WHERE) == listed
@@ -86,13 +86,13 @@ def test_schemas_point_to_the_ledgers_of_all_versions(newest: int, older: list[i
     assert metadata.schema(message.SerializeToString(), WHERE) == Listed(tuple(sorted({newest, *older})))
 
 
-@given(cursors(), codecs)
+@given(cursors(), forms)
 def test_a_cursor_never_passes_for_a_managed_ledger(drawn: tuple[Any, Any], codec: int | None) -> None:
     with pytest.raises(BadBytes):
         metadata.managed_ledger(form(drawn[0], codec), WHERE)
 
 
-@given(managed_ledgers(), codecs, st.integers(0, 1 << 16), st.binary(min_size=1, max_size=3))
+@given(managed_ledgers(), forms, st.integers(0, 1 << 16), st.binary(min_size=1, max_size=3))
 def test_damage_is_nothing_but_unreadable(drawn: Any, codec: int | None, at: int, put: bytes) -> None:
     data = bytearray(form(drawn[0], codec))
     place = at % (len(data) + 1)
@@ -104,7 +104,7 @@ def test_damage_is_nothing_but_unreadable(drawn: Any, codec: int | None, at: int
 
 
 @given(
-    st.sampled_from([compressed.LZ4, compressed.ZLIB, compressed.ZSTD, compressed.SNAPPY]),
+    st.sampled_from([codecs.LZ4, codecs.ZLIB, codecs.ZSTD, codecs.SNAPPY]),
     st.binary(max_size=300),
     st.integers(-(2**31), 2**31 - 1),
 )

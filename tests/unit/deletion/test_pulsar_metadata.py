@@ -2,7 +2,7 @@
 
 import pytest
 
-from trueup.connectors.pulsar import compressed, messages, metadata
+from trueup.connectors.pulsar import codecs, compressed, messages, metadata
 from trueup.connectors.pulsar.layout import PulsarPaths
 from trueup.connectors.pulsar.metadata import Listed
 from trueup.connectors.pulsar.nodes import pointers_of
@@ -125,7 +125,7 @@ def test_damage_is_named_by_its_byte() -> None:
 
 
 def test_damage_within_a_compressed_node_is_named_as_such() -> None:
-    assert f"at byte 0 of {NODE}, decompressed;" in unreadable(NODE, compressed.closed(CURSOR, compressed.ZLIB))
+    assert f"at byte 0 of {NODE}, decompressed;" in unreadable(NODE, compressed.closed(CURSOR, codecs.ZLIB))
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_a_broken_wrapper_is_refused(data: bytes) -> None:
         compressed.opened(data, NODE)
 
 
-@pytest.mark.parametrize("codec", [compressed.LZ4, compressed.ZLIB, compressed.ZSTD, compressed.SNAPPY])
+@pytest.mark.parametrize("codec", [codecs.LZ4, codecs.ZLIB, codecs.ZSTD, codecs.SNAPPY])
 @pytest.mark.parametrize("claimed", [10, 2**31 - 1])
 def test_more_bytes_than_the_header_declares_are_not_decompressed(codec: int, claimed: int) -> None:
     head = messages.Wrapper(compressionType=codec, uncompressedSize=claimed).SerializeToString()

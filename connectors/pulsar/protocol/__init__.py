@@ -1,0 +1,1 @@
+"""Formats of Pulsar's entries: headers, metadata, batches, chunks."""

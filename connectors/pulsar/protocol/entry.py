@@ -1,0 +1,75 @@
+"""One entry: its headers and the metadata of its messages (Commands.java, serializeMetadataAndPayload).
+
+The layout, big-endian: optionally 0x0e02, uint32 length and BrokerEntryMetadata; optionally 0x0e01 and the CRC-32C of
+all bytes after it; uint32 length and MessageMetadata; the payload. Neither number can be the start of a length, which
+would be more than 200 MB.
+"""
+
+import struct
+from typing import Any, NamedTuple
+
+from crc32c import crc32c
+from google.protobuf.message import DecodeError
+
+from trueup.connectors.pulsar.protocol import fields
+from trueup.state.common.errors import BadBytes
+
+_BROKER, _CHECKSUM = b"\x0e\x02", b"\x0e\x01"
+_NUMBER = struct.Struct(">I")
+ADVICE = "read it with a Pulsar consumer: if that discards the entry too, the stored bytes are damaged"
+
+
+class Entry(NamedTuple):
+    """An entry. ``last_index``: the broker's index of its last message, -1: none; ``broker_ms``: when the
+    broker received it, in ms since 1970, 0: unknown; ``metadata``: `fields.MessageMetadata`; ``payload``: as stored."""
+
+    last_index: int
+    broker_ms: int
+    metadata: Any
+    payload: memoryview
+
+
+def entry_of(data: memoryview, where: str) -> Entry:
+    """Parse the bytes of an entry and verify its checksum, if it has one. Raises `BadBytes`."""
+    last_index, broker_ms, at = -1, 0, 0
+    if data[:2] == _BROKER:
+        broker = fields.BrokerEntryMetadata()
+        at = _parsed(broker, data, 2, where)
+        broker_ms = broker.broker_timestamp
+        last_index = broker.index if broker.HasField("index") else -1
+    if data[at : at + 2] == _CHECKSUM:
+        at = _checked(data, at + 2, where)
+    metadata = fields.MessageMetadata()
+    at = _parsed(metadata, data, at, where)
+    return Entry(last_index, broker_ms, metadata, data[at:])
+
+
+def _number(data: memoryview, at: int, where: str) -> int:
+    if len(data) - at < _NUMBER.size:
+        raise BadBytes(where, at, "a number of 4 bytes", f"{len(data) - at} bytes", ADVICE)
+    number: int = _NUMBER.unpack_from(data, at)[0]
+    return number
+
+
+def _parsed(message: Any, data: memoryview, at: int, where: str) -> int:
+    """Fill a message whose length is at this offset, and return the offset after it."""
+    length, start = _number(data, at, where), at + _NUMBER.size
+    if length > len(data) - start:
+        raise BadBytes(where, at, f"the length of metadata, at most {len(data) - start} bytes", str(length), ADVICE)
+    name = message.DESCRIPTOR.name
+    try:
+        message.ParseFromString(data[start : start + length])
+    except DecodeError as error:
+        raise BadBytes(where, start, name, "other bytes", ADVICE) from error
+    if not message.IsInitialized():
+        raise BadBytes(where, start, f"all required fields of {name}", "other fields", ADVICE)
+    return start + length
+
+
+def _checked(data: memoryview, at: int, where: str) -> int:
+    """Verify the checksum at this offset, and return the offset after it."""
+    expected, start = _number(data, at, where), at + _NUMBER.size
+    found = crc32c(data[start:])
+    if found != expected:
+        raise BadBytes(where, at, f"the checksum of the entry, {found:#010x}", f"{expected:#010x}", ADVICE)
+    return start

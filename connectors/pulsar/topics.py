@@ -1,0 +1,78 @@
+"""Names of topics, and their managed ledgers (TopicName.java, PartitionedTopicResources)."""
+
+import re
+from typing import NamedTuple
+from urllib.parse import quote_plus, unquote_plus
+
+from trueup.connectors.pulsar.layout import PulsarPaths
+from trueup.connectors.pulsar.metadata import topic_ledgers
+from trueup.connectors.zookeeper.client import ZooKeeperClient
+from trueup.state.common.errors import Refused, Stop
+from trueup.state.reads.tiers import LedgerInfo
+
+_PARTITION = "-partition-"
+_DOMAIN = re.compile(r"(?:(?P<domain>[a-z-]+)://)?(?P<rest>.+)\Z")
+_WORD = re.compile(r"[-=:.\w]+\Z", re.ASCII)
+"""Names of tenants and namespaces (NamedEntity.java)."""
+
+
+class Topic(NamedTuple):
+    """A persistent topic, or one partition of it. ``local``: the last part of its name."""
+
+    tenant: str
+    namespace: str
+    local: str
+
+    def __str__(self) -> str:
+        return f"persistent://{self.tenant}/{self.namespace}/{self.local}"
+
+    @property
+    def owner(self) -> str:
+        """The name of its managed ledger (TopicName.getPersistenceNamingEncoding; Codec.java encodes as URLEncoder)."""
+        return f"{self.tenant}/{self.namespace}/persistent/{_encoded(self.local)}"
+
+    @property
+    def partition(self) -> int:
+        """The number of the partition, -1 if it is none."""
+        name, dash, number = self.local.rpartition(_PARTITION)
+        return int(number) if name and dash and number.isdecimal() and number.isascii() else -1
+
+
+def topic_of(name: str) -> Topic:
+    """The topic with this name: persistent://TENANT/NAMESPACE/NAME, TENANT/NAMESPACE/NAME, or NAME in public/default.
+    Raises `Stop`."""
+    found = _DOMAIN.match(name)
+    words = found["rest"].split("/") if found else []
+    domain = found["domain"] if found else None
+    words = ["public", "default", *words] if len(words) == 1 and not domain else words
+    valid = len(words) >= 3 and all(map(_WORD.match, words[:2])) and all(words)
+    if not valid or domain not in (None, "persistent"):
+        raise Stop("the name of a persistent topic, TENANT/NAMESPACE/NAME", repr(name[:200]), "correct the name")
+    return Topic(words[0], words[1], "/".join(words[2:]))
+
+
+def partitions(client: ZooKeeperClient, paths: PulsarPaths, topic: Topic) -> list[Topic]:
+    """The topic itself, or its partitions by number. Raises `Refused` if there is neither, `Retry`."""
+    client.settle(paths.ledgers)
+    if client.look(paths.node(topic.owner)) is not None:
+        return [topic]
+    parent = paths.node(topic.owner).rpartition("/")[0]
+    names = [unquote_plus(name.decode()) for name in client.listings([parent])[0][0]]
+    all_of = (topic._replace(local=name) for name in names if name.startswith(f"{topic.local}{_PARTITION}"))
+    found = sorted((one for one in all_of if one.partition >= 0), key=lambda one: one.partition)
+    if not found:
+        raise Refused(f"topic {topic}", f"no node {paths.node(topic.owner)}", "check its name and deletion.root")
+    return found
+
+
+def ledgers_of(client: ZooKeeperClient, paths: PulsarPaths, topic: Topic) -> list[LedgerInfo]:
+    """The ledgers of one topic or partition, by id. Raises `Refused` if it does not exist, `Retry`, `BadBytes`."""
+    node = paths.node(topic.owner)
+    found = client.look(node)
+    if found is None:
+        raise Refused(f"topic {topic}", f"no node {node}", "it was deleted")
+    return topic_ledgers(found[0], node)
+
+
+def _encoded(local: str) -> str:
+    return quote_plus(local, safe="*").replace("~", "%7E")

@@ -1,0 +1,61 @@
+"""The tiers of a ledger: which one a broker opens (PIP-73, ManagedLedgerImpl.getLedgerHandle), and the order in which
+Trueup's reader tries them.
+
+A broker decides by the owner's record alone and does not fall back if that tier fails. Trueup's reader tries the
+other tier.
+"""
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from trueup.state.deletion.offloads import OffloadedCopy
+
+
+class Tier(StrEnum):
+    """A place that holds the entries of a ledger."""
+
+    BOOKKEEPER = "bookkeeper"
+    TIERED = "tiered"
+
+
+class ReadPriority(StrEnum):
+    """The tier to read first, with the values of PIP-73 (OffloadedReadPriority)."""
+
+    BOOKKEEPER_FIRST = "bookkeeper-first"
+    TIERED_STORAGE_FIRST = "tiered-storage-first"
+
+
+class LedgerInfo(NamedTuple):
+    """A ledger in the list of its topic (LedgerInfo of MLDataFormats.proto). ``entries``, ``size`` (bytes) and
+    ``closed_ms`` (since the epoch) are 0 for the open one. ``copy``: the record of its offload, None: never
+    offloaded. ``dropped``: its BookKeeper ledger counts as deleted."""
+
+    ledger: int
+    entries: int = 0
+    size: int = 0
+    closed_ms: int = 0
+    copy: OffloadedCopy | None = None
+    dropped: bool = False
+
+    @property
+    def complete(self) -> bool:
+        """Whether the topic records a complete copy in tiered storage."""
+        return self.copy is not None and self.copy.complete
+
+
+def opened_by_broker(priority: ReadPriority, ledger: LedgerInfo) -> Tier:
+    """The tier from which a broker opens a ledger that is not the open one."""
+    if not ledger.complete:
+        return Tier.BOOKKEEPER
+    tiered = priority is ReadPriority.TIERED_STORAGE_FIRST or ledger.dropped
+    return Tier.TIERED if tiered else Tier.BOOKKEEPER
+
+
+def order(priority: ReadPriority, ledger: LedgerInfo) -> tuple[Tier, ...]:
+    """The tiers to try, in order. The objects of an incomplete copy are not read. A BookKeeper ledger that counts as
+    deleted is tried last: it may be deleted during the read."""
+    if not ledger.complete:
+        return (Tier.BOOKKEEPER,)
+    if priority is ReadPriority.TIERED_STORAGE_FIRST or ledger.dropped:
+        return Tier.TIERED, Tier.BOOKKEEPER
+    return Tier.BOOKKEEPER, Tier.TIERED

@@ -1,0 +1,171 @@
+"""trueup read: the messages of a topic, without a broker."""
+
+import base64
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from trueup.state.common.errors import Stop
+from trueup.state.reads.positions import Position, position_of
+from trueup.state.reads.tiers import ReadPriority
+from trueup.streams.cli import configuration
+from trueup.streams.runtime.format import many
+from trueup.streams.terminal import codes, options
+
+if TYPE_CHECKING:
+    from trueup.streams.reads.reader import Range, ReadReport, TopicMessage
+    from trueup.streams.reads.topics import Topics
+
+_LINE = "{:<16}  {:<24}  {:<10}  {:<12}  {}"
+_SHOWN = 48
+
+
+@click.command(short_help="Read the messages of a topic from bookies and tiered storage.")
+@click.argument("topic")
+@click.option("--from", "begin", metavar="POSITION", default="earliest", show_default=True,
+              help="Start: earliest, a message id LEDGER:ENTRY, or a time such as 2026-01-31T12:00:00Z.")  # fmt: skip
+@click.option("--to", "end", metavar="POSITION", default="latest", show_default=True,
+              help="End: latest, a message id (included), or a publish time (excluded).")  # fmt: skip
+@click.option("--limit", type=click.IntRange(1), help="Maximum number of messages.  [default: all]")
+@click.option("--priority", type=click.Choice([p.value for p in ReadPriority]), default="bookkeeper-first",
+              show_default=True, help="The tier to read first. The other one is read where it fails.")  # fmt: skip
+@click.option("--missing", type=click.Choice(["stop", "skip"]), default="stop", show_default=True,
+              help="What to do about entries that no tier has.")  # fmt: skip
+@click.option("--transactions", is_flag=True, help="Include messages of transactions, even of aborted ones.")
+@options.output
+@options.configuration
+def read(
+    topic: str, begin: str, end: str, limit: int | None, priority: str, missing: str, transactions: bool, output: str,
+    path: Path | None, pairs: tuple[str, ...],
+) -> int:  # fmt: skip
+    """Read the messages of a Pulsar topic from bookies and tiered storage. No broker is involved, and nothing is
+    changed: ledgers are not fenced, cursors do not move.
+
+    TOPIC is TENANT/NAMESPACE/NAME; all partitions of a partitioned topic are read, one after the other. The read ends
+    at the last confirmed entry. Where the preferred tier fails, the other one is read; a summary on stderr names each
+    ledger and the reason.
+
+    With -o json each line is one message. A key, value or ordering key that is not UTF-8 text is in the field with the
+    suffix _base64.
+
+    \b
+    Example:  trueup read tenant/namespace/orders -c trueup.yaml --limit 10
+    """
+    chosen = configuration.settings(path, pairs)
+    from trueup.streams.reads.reader import ReadOptions
+    from trueup.streams.reads.topics import opened
+
+    wanted, how = _range(begin, end), ReadOptions(ReadPriority(priority), missing == "skip", transactions)
+    with opened(chosen, how) as topics:
+        try:
+            found = _messages(topics, topic, wanted)
+            _print(found if limit is None else islice(found, limit), output)
+        finally:
+            _summary(topics.report)
+    return codes.INCOMPLETE if topics.report.missing else codes.OK
+
+
+def _messages(topics: "Topics", name: str, wanted: "Range") -> "Iterator[TopicMessage]":
+    for topic in topics.partitions(name):
+        yield from topics.read(topic, wanted)
+
+
+def _range(begin: str, end: str) -> "Range":
+    from trueup.streams.reads.reader import Range
+
+    first, from_ms = _limit(begin, "--from", "earliest")
+    last, to_ms = _limit(end, "--to", "latest")
+    return Range(first, last, from_ms, to_ms)
+
+
+def _limit(text: str, option: str, none: str) -> tuple[Position | None, int | None]:
+    """A position, or a time in ms since the epoch."""
+    if text == none:
+        return None, None
+    try:
+        return position_of(text), None
+    except Stop:
+        pass
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        expected = f"{none}, a message id LEDGER:ENTRY or a time such as 2026-01-31T12:00:00Z"
+        raise click.UsageError(f"{option}: expected {expected}; found {text!r}") from None
+    return None, int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1_000)
+
+
+def _print(found: "Iterator[TopicMessage]", output: str) -> None:
+    if output == "json":
+        for one in found:
+            click.echo(json.dumps(as_record(one)))
+        return
+    click.echo(_LINE.format("MESSAGE ID", "PUBLISHED", "TIER", "KEY", "VALUE"))
+    for one in found:
+        message = one.message
+        shown = _time(message.publish_ms), one.tier, _shown(message.key, 12), _shown(message.value, _SHOWN)
+        click.echo(_LINE.format(_id(one), *shown).rstrip())
+
+
+def as_record(one: "TopicMessage") -> dict[str, Any]:
+    """A message as the object that -o json prints."""
+    message = one.message
+    return {
+        "topic": str(one.topic), "partition": one.topic.partition, "id": _id(one), "ledger": message.ledger,
+        "entry": message.entry, "batch_index": message.batch_index, "tier": one.tier.value,
+        "publish_ms": message.publish_ms, "event_ms": message.event_ms, "producer": message.producer,
+        "sequence": message.sequence, "encrypted": message.encrypted, "properties": [*map(list, message.properties)],
+        **_bytes("key", message.key), **_bytes("ordering_key", message.ordering_key),
+        **_bytes("value", message.value),
+    }  # fmt: skip
+
+
+def _id(one: "TopicMessage") -> str:
+    message = one.message
+    found = f"{message.ledger}:{message.entry}"
+    return found if message.batch_index < 0 else f"{found}:{message.batch_index}"
+
+
+def _bytes(name: str, value: bytes | None) -> dict[str, str | None]:
+    try:
+        return {name: None if value is None else value.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(value or b"").decode()}
+
+
+def _shown(value: bytes | None, most: int) -> str:
+    """At most ``most`` characters of a key or value, without control characters."""
+    if value is None:
+        return "-"
+    text = value[: 4 * most].decode(errors="replace")
+    clean = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
+    return clean if len(clean) <= most else f"{clean[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
+
+
+def _time(at_ms: int) -> str:
+    try:
+        return datetime.fromtimestamp(at_ms / 1_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except (ValueError, OverflowError, OSError):
+        return f"{at_ms} ms"
+
+
+def _summary(report: "ReadReport") -> None:
+    """What was read and from where, on stderr."""
+    tiers = ", ".join(f"{count:,} from {tier}" for tier, count in sorted(report.entries.items()))
+    click.echo(f"{many(report.messages, 'message', 'messages')}; entries: {tiers or 'none'}", err=True)
+    for fallback in report.fallbacks.values():
+        click.echo(f"ledger {fallback.ledger}: from entry {fallback.entry} on not from {fallback.tier}: "
+                   f"{fallback.reason}", err=True)  # fmt: skip
+    for damage in report.damages.values():
+        click.echo(f"ledger {damage.ledger}: entry {damage.entry} not from bookie {damage.bookie}: {damage.found}",
+                   err=True)  # fmt: skip
+    for ledger, count in sorted(report.missing.items()):
+        click.echo(f"ledger {ledger}: {many(count, 'entry', 'entries')} skipped that no tier has", err=True)
+    for ledger in report.trimmed:
+        click.echo(f"ledger {ledger}: trimmed during the read", err=True)
+    if report.chunks:
+        click.echo(f"{many(report.chunks, 'chunk', 'chunks')} of incomplete messages dropped", err=True)

@@ -1,0 +1,1 @@
+"""Reads of topics without a broker, from BookKeeper and tiered storage."""

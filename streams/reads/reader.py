@@ -1,0 +1,157 @@
+"""Reads topics without a broker: their messages in order, each with the tier that served it."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from trueup.connectors.bookkeeper.bookie.reader import Damage
+from trueup.connectors.pulsar.layout import PulsarPaths
+from trueup.connectors.pulsar.protocol.chunks import Chunks
+from trueup.connectors.pulsar.protocol.entry import entry_of
+from trueup.connectors.pulsar.protocol.message import Message, messages_of
+from trueup.connectors.pulsar.topics import Topic, ledgers_of
+from trueup.connectors.zookeeper.client import ZooKeeperClient
+from trueup.state.common.errors import Stop, TrueupError
+from trueup.state.reads.positions import Part, Position, parts
+from trueup.state.reads.tiers import LedgerInfo, ReadPriority, Tier
+from trueup.streams.reads import fallback
+from trueup.streams.reads.fallback import Fallback, LostEntries, ServedEntry
+from trueup.streams.reads.sources import Source
+
+SKEW_MS = 600_000
+"""Clocks of producers may be ahead of those of brokers by this: a ledger is skipped by its time of closing only if it
+was closed that much before the first time to read."""
+
+
+class Range(NamedTuple):
+    """What to read of each topic. Positions are included; ``from_ms`` (included) and ``to_ms`` (excluded) are publish
+    times, ms since the epoch. None: without limit."""
+
+    first: Position | None = None
+    last: Position | None = None
+    from_ms: int | None = None
+    to_ms: int | None = None
+
+
+class TopicMessage(NamedTuple):
+    """A message and where it is from."""
+
+    topic: Topic
+    message: Message
+    tier: Tier
+
+
+class ReadOptions(NamedTuple):
+    """``skip_missing``: continue behind entries that no tier has. ``transactions``: include messages of transactions,
+    whether these were committed or not; otherwise such a message is an error."""
+
+    priority: ReadPriority = ReadPriority.BOOKKEEPER_FIRST
+    skip_missing: bool = False
+    transactions: bool = False
+
+
+@dataclass
+class ReadReport:
+    """What happened during reads. ``entries``: by tier. ``markers``: entries of brokers without a message of a user;
+    ``chunks``: dropped chunks of incomplete messages; ``missing``: entries that no tier had, by ledger;
+    ``trimmed``: ledgers that left the topic during the read. Of fallbacks and damaged replicas the first of each
+    ledger is kept, by tier and by bookie."""
+
+    entries: Counter[Tier] = field(default_factory=Counter)
+    messages: int = 0
+    markers: int = 0
+    chunks: int = 0
+    fallbacks: dict[tuple[int, Tier], Fallback] = field(default_factory=dict)
+    damages: dict[tuple[int, str], Damage] = field(default_factory=dict)
+    missing: Counter[int] = field(default_factory=Counter)
+    trimmed: list[int] = field(default_factory=list)
+
+    def fell_back(self, found: Fallback) -> None:
+        """Note a tier that could not serve an entry."""
+        self.fallbacks.setdefault((found.ledger, found.tier), found)
+
+    def damaged(self, found: Damage) -> None:
+        """Note a missing or damaged replica of an entry that another bookie served."""
+        self.damages.setdefault((found.ledger, found.bookie), found)
+
+
+class TopicReader:
+    """Reads topics of one cluster. ``sources``: the tiers of a topic, by the name of its managed ledger."""
+
+    def __init__(
+        self, client: ZooKeeperClient, paths: PulsarPaths, sources: Callable[[str], dict[Tier, Source]],
+        options: ReadOptions, report: ReadReport,
+    ) -> None:  # fmt: skip
+        self._client, self._paths, self._sources = client, paths, sources
+        self._options, self.report = options, report
+
+    def read(self, topic: Topic, wanted: Range) -> Iterator[TopicMessage]:
+        """The messages of a topic in this range, in order, up to the last confirmed one at the time of the read. Raises
+        `Refused` if the topic does not exist, `LostEntries`, `Retry`, `BadBytes`, and `Stop` for transactions."""
+        chunks = Chunks(str(topic))
+        for part in parts(self._ledgers(topic, wanted), wanted.first, wanted.last):
+            for served in self._entries(topic, part):
+                for message in self._of_users(served.content):
+                    whole = chunks.add(message)
+                    if whole is not None and _within(wanted, whole):
+                        self.report.messages += 1
+                        yield TopicMessage(topic, whole, served.tier)
+        self.report.chunks += chunks.dropped
+
+    def _ledgers(self, topic: Topic, wanted: Range) -> list[LedgerInfo]:
+        found = ledgers_of(self._client, self._paths, topic)
+        if wanted.from_ms is None:
+            return found
+        return [info for info in found if not info.closed_ms or info.closed_ms >= wanted.from_ms - SKEW_MS]
+
+    def _entries(self, topic: Topic, part: Part) -> Iterator[ServedEntry[list[Message]]]:
+        """The messages of each entry of a part. Ends if the ledger left the topic meanwhile."""
+        sources, at, ledger = self._sources(topic.owner), part.first, part.info.ledger
+
+        def decode(entry: int, payload: memoryview) -> list[Message]:
+            where = f"entry {entry} of ledger {ledger}"
+            return messages_of(entry_of(payload, where), ledger, entry, where)
+
+        while part.last is None or at <= part.last:
+            try:
+                chosen = part._replace(first=at)
+                for served in fallback.read(chosen, self._options.priority, sources, decode, self.report.fell_back):
+                    self.report.entries[served.tier] += 1
+                    yield served
+                    at = served.entry + 1
+                return
+            except TrueupError as error:
+                skipped = self._skipped(topic, part, at, error)
+                if not skipped:
+                    return
+                at += skipped
+
+    def _skipped(self, topic: Topic, part: Part, at: int, error: TrueupError) -> int:
+        """The entries to skip after an error; 0: the ledger left the topic meanwhile. Raises the error otherwise."""
+        ledger = part.info.ledger
+        if ledger not in {info.ledger for info in ledgers_of(self._client, self._paths, topic)}:
+            self.report.trimmed.append(ledger)
+            return 0
+        if not self._options.skip_missing or not isinstance(error, LostEntries) or part.last is None:
+            raise error
+        count = part.last - at + 1 if error.whole else 1
+        self.report.missing[ledger] += count
+        return count
+
+    def _of_users(self, found: list[Message]) -> list[Message]:
+        users = [message for message in found if message.marker is None]
+        self.report.markers += len(found) - len(users)
+        if not self._options.transactions and any(message.txn for message in users):
+            raise Stop(
+                f"messages without transactions in entry {users[0].entry} of ledger {users[0].ledger}",
+                "one of a transaction",
+                "whether it was committed is not known; --transactions includes all of them",
+            )
+        return users
+
+
+def _within(wanted: Range, message: Message) -> bool:
+    return (wanted.from_ms is None or message.publish_ms >= wanted.from_ms) and (
+        wanted.to_ms is None or message.publish_ms < wanted.to_ms
+    )

@@ -1,0 +1,82 @@
+"""The places from which the entries of a topic's ledgers are read: bookies and object stores of one cluster."""
+
+import ssl
+from collections.abc import Callable, Iterator, Mapping
+from typing import Protocol
+
+from trueup.connectors.bookkeeper.bookie.entries import digest_of
+from trueup.connectors.bookkeeper.bookie.reader import Bookies, Damage, LedgerReader
+from trueup.connectors.bookkeeper.metadata import queries
+from trueup.connectors.bookkeeper.metadata.addresses import Addresses
+from trueup.connectors.bookkeeper.metadata.metadata import Where
+from trueup.connectors.closing import Closing
+from trueup.connectors.pulsar.offload_read import OffloadReader
+from trueup.connectors.pulsar.offload_verify import Tiered
+from trueup.connectors.s3.store import ObjectStore
+from trueup.connectors.zookeeper.client import ZooKeeperClient
+from trueup.state.bookkeeper.observations import LedgerState
+from trueup.state.common.errors import Refused, Stop
+from trueup.state.reads.tiers import LedgerInfo, Tier
+
+ASK_S = 10.0
+"""Maximum time without a response of a bookie, after which another one is used."""
+Entries = Iterator[tuple[int, memoryview]]
+
+
+class NoSuchMetadata(Refused):
+    """BookKeeper has no metadata of this ledger: it was deleted."""
+
+
+class Source(Protocol):
+    """The ledgers of one tier."""
+
+    def read(self, info: LedgerInfo, first: int, last: int | None) -> Entries:
+        """Entries ``first`` to ``last`` (None: the last readable one) with their payloads, in order. Views are valid
+        until the next step. Raises a `TrueupError`."""
+
+
+class BookKeeperSource(Closing):
+    """Reads from bookies; never fences. ``damaged`` is called for missing and damaged replicas."""
+
+    def __init__(
+        self, client: ZooKeeperClient, root: str, tls: ssl.SSLContext | None, damaged: Callable[[Damage], None]
+    ) -> None:
+        self._client, self._paths, self._damaged = client, queries.paths_of(client, root), damaged
+        self._bookies = Bookies(Addresses(client, self._paths), ASK_S, tls)
+
+    def close(self) -> None:
+        """Close all connections to bookies."""
+        self._bookies.close()
+
+    def read(self, info: LedgerInfo, first: int, last: int | None) -> Entries:
+        """See `Source`. Of an open ledger, entries up to the last confirmed one are readable."""
+        return self._reader(info.ledger).read(first, last)
+
+    def _reader(self, ledger: int) -> LedgerReader:
+        path = self._paths.ledger(ledger)
+        found = self._client.look(path)
+        if found is None:
+            raise NoSuchMetadata(f"metadata of ledger {ledger}", f"no node {path}", "read it from tiered storage")
+        data, stat = found
+        record = queries.decoded(data, Where(ledger, path, stat.mzxid, stat.version, stat.ctime, 0))
+        if record["state"] == LedgerState.UNREADABLE:
+            raise Stop(f"readable metadata of ledger {ledger}", record["error"], "restore the node from a backup")
+        return LedgerReader(record, digest_of(data, path), self._bookies, self._damaged)
+
+
+class TieredSource:
+    """Reads offloaded ledgers of one topic. ``owner``: the name of its managed ledger."""
+
+    def __init__(self, stores: Mapping[str, ObjectStore], owner: str) -> None:
+        self._tiered, self._owner = Tiered(stores), owner
+
+    def read(self, info: LedgerInfo, first: int, last: int | None) -> Entries:
+        """See `Source`."""
+        if info.copy is None or not info.copy.complete:
+            raise Refused(f"a complete offload of ledger {info.ledger}", "none", "read it from BookKeeper")
+        return OffloadReader(self._tiered.store(info.copy), info.copy, self._owner).read(first, last)
+
+
+def sources(bookkeeper: Source, tiered: Source) -> dict[Tier, Source]:
+    """Both tiers."""
+    return {Tier.BOOKKEEPER: bookkeeper, Tier.TIERED: tiered}

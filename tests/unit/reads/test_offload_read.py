@@ -1,0 +1,108 @@
+"""Entries read from the objects of an offloaded ledger, in ranges."""
+
+import pytest
+
+from tests.offloaded import Written, offloaded
+from trueup.connectors.pulsar import offload_read
+from trueup.connectors.pulsar.offload_read import NoSuchObject, OffloadReader
+from trueup.connectors.s3.store import Head
+from trueup.state.common.errors import BadBytes, Stop
+from trueup.state.deletion.offloads import OffloadedCopy, Pair
+
+OWNER = "t/ns/persistent/a"
+COPY = OffloadedCopy(Pair("00000000-0000-4000-8000-000000000000", 7), True)
+ENTRIES = [bytes([number]) * (50 + 17 * number) for number in range(12)]
+
+
+class FakeStore:
+    """A bucket in memory. ``reads``: offset and size of each read of the data object."""
+
+    place = "s3://bucket"
+
+    def __init__(self, written: Written) -> None:
+        self.objects = {COPY.pair.data_key: written.data, COPY.pair.index_key: written.index}
+        self.reads = list[tuple[int, int]]()
+
+    def head(self, key: str) -> Head | None:
+        found = self.objects.get(key)
+        return None if found is None else Head(len(found), 0, "tag", {})
+
+    def read(self, key: str, offset: int, count: int, tag: str) -> bytes:
+        if key == COPY.pair.data_key:
+            self.reads.append((offset, count))
+        return self.objects[key][offset : offset + count]
+
+
+def reader(store: FakeStore) -> OffloadReader:
+    return OffloadReader(store, COPY, OWNER)  # type: ignore[arg-type]
+
+
+def entries(store: FakeStore, first: int = 0, last: int | None = None) -> dict[int, bytes]:
+    return {entry: bytes(payload) for entry, payload in reader(store).read(first, last)}
+
+
+@pytest.fixture(params=[200, 333, 1 << 20], ids="window-{}".format)
+def window(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offload_read, "WINDOW", request.param)
+
+
+@pytest.mark.usefixtures("window")
+@pytest.mark.parametrize("block", [400, 1_000, 1 << 20])
+def test_all_entries_are_read_whatever_the_sizes_of_blocks_and_ranges(block: int) -> None:
+    assert entries(FakeStore(offloaded(ENTRIES, block))) == dict(enumerate(ENTRIES))
+
+
+@pytest.mark.usefixtures("window")
+@pytest.mark.parametrize(("first", "last"), [(0, 0), (3, 7), (11, 11), (5, 99), (12, None)])
+def test_a_range_of_entries_is_read(first: int, last: int | None) -> None:
+    wanted = {n: ENTRIES[n] for n in range(first, min(len(ENTRIES), (11 if last is None else last) + 1))}
+    assert entries(FakeStore(offloaded(ENTRIES, 400)), first, last) == wanted
+
+
+def test_a_read_starts_at_the_block_of_its_first_entry() -> None:
+    written = offloaded(ENTRIES, 400)
+    store = FakeStore(written)
+    entries(store, 9)
+    assert store.reads[0][0] == max(offset for first, offset in written.blocks if first <= 9)
+
+
+def test_each_byte_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offload_read, "WINDOW", 200)
+    written = offloaded(ENTRIES, 400)
+    store = FakeStore(written)
+    entries(store)
+    assert sum(count for _, count in store.reads) == len(written.data)
+
+
+@pytest.mark.parametrize("end", ["data_key", "index_key"])
+def test_a_missing_object_is_named(end: str) -> None:
+    store, key = FakeStore(offloaded(ENTRIES)), getattr(COPY.pair, end)
+    del store.objects[key]
+    with pytest.raises(NoSuchObject, match=key):
+        entries(store)
+
+
+def test_a_cut_object_is_damaged() -> None:
+    store = FakeStore(offloaded(ENTRIES))
+    store.objects[COPY.pair.data_key] = store.objects[COPY.pair.data_key][:-1]
+    with pytest.raises(BadBytes):
+        entries(store)
+
+
+def test_entries_before_damage_are_read() -> None:
+    written = offloaded(ENTRIES, 400)
+    store, (_, offset) = FakeStore(written), written.blocks[1]
+    store.objects[COPY.pair.data_key] = written.data[:offset] + b"x" + written.data[offset + 1 :]
+    found = list[int]()
+
+    def read() -> None:
+        found.extend(entry for entry, _ in reader(store).read())
+
+    with pytest.raises(BadBytes, match=f"byte {offset} of"):
+        read()
+    assert found == [*range(written.blocks[1][0])]
+
+
+def test_objects_of_another_topic_are_refused() -> None:
+    with pytest.raises(Stop, match="t/ns/persistent/b"):
+        entries(FakeStore(offloaded(ENTRIES, owner="t/ns/persistent/b")))

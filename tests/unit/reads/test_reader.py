@@ -1,0 +1,137 @@
+"""A topic that changes during a read, and what is given out of its entries."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.unit.pulsar.pulsar_entries import encoded
+from trueup.connectors.pulsar.layout import PulsarPaths
+from trueup.connectors.pulsar.messages import ManagedLedger
+from trueup.connectors.pulsar.topics import Topic, topic_of
+from trueup.state.common.errors import BadBytes, Refused, Stop, TrueupError
+from trueup.state.reads.tiers import LedgerInfo, Tier
+from trueup.streams.reads.fallback import LostEntries
+from trueup.streams.reads.reader import SKEW_MS, Range, ReadOptions, ReadReport, TopicReader
+
+TOPIC, COUNT = Topic("t", "ns", "a"), 4
+ALL, USUAL = Range(), ReadOptions()
+GONE = Refused("metadata", "none", "read it elsewhere")
+DAMAGED = BadBytes("there", 3, "it", "other bytes")
+
+
+class FakeCluster:
+    """A topic with ledgers of ``COUNT`` entries in BookKeeper. ``fails``: errors by ledger and entry. ``trimmed``:
+    ledgers that leave the topic when they are read. Is its own ZooKeeper client and source."""
+
+    def __init__(self, *ledgers: int) -> None:
+        self.ledgers = {ledger: [encoded(b"%d" % n) for n in range(COUNT)] for ledger in ledgers}
+        self.closed_ms = dict.fromkeys(ledgers, 1)
+        self.fails = dict[tuple[int, int], TrueupError]()
+        self.trimmed = set[int]()
+
+    def look(self, path: str) -> tuple[bytes, object]:
+        message = ManagedLedger()
+        for ledger, entries in self.ledgers.items():
+            message.ledgerInfo.add(ledgerId=ledger, entries=len(entries), timestamp=self.closed_ms[ledger])
+        return message.SerializeToString(), None
+
+    def read(self, info: LedgerInfo, first: int, last: int | None) -> Iterator[tuple[int, memoryview]]:
+        if info.ledger in self.trimmed:
+            del self.ledgers[info.ledger]
+            raise GONE
+        for entry in range(first, COUNT):
+            if error := self.fails.get((info.ledger, entry)):
+                raise error
+            yield entry, memoryview(self.ledgers[info.ledger][entry])
+
+    def given_out(
+        self, wanted: Range = ALL, options: ReadOptions = USUAL, report: ReadReport | None = None
+    ) -> list[tuple[int, int]]:
+        sources = {Tier.BOOKKEEPER: self, Tier.TIERED: self}
+        reader = TopicReader(self, PulsarPaths(), lambda _: sources, options, report or ReadReport())  # type: ignore[arg-type, return-value]
+        return [(one.message.ledger, one.message.entry) for one in reader.read(TOPIC, wanted)]
+
+
+def entries(*ledgers: int) -> list[tuple[int, int]]:
+    return [(ledger, entry) for ledger in ledgers for entry in range(COUNT)]
+
+
+def test_ledgers_are_read_in_order() -> None:
+    assert FakeCluster(9, 7).given_out() == entries(7, 9)
+
+
+def test_a_ledger_that_is_trimmed_during_the_read_is_left_out_and_reported() -> None:
+    cluster, report = FakeCluster(7, 8, 9), ReadReport()
+    cluster.trimmed = {8}
+    assert (cluster.given_out(report=report), report.trimmed) == (entries(7, 9), [8])
+
+
+def test_entries_that_no_tier_has_end_the_read() -> None:
+    cluster = FakeCluster(7, 8)
+    cluster.fails[7, 2] = DAMAGED
+    with pytest.raises(LostEntries):
+        cluster.given_out()
+
+
+def test_one_entry_that_no_tier_has_is_skipped() -> None:
+    cluster, report = FakeCluster(7, 8), ReadReport()
+    cluster.fails[7, 2] = DAMAGED
+    found = cluster.given_out(options=ReadOptions(skip_missing=True), report=report)
+    assert (found, report.missing) == ([one for one in entries(7, 8) if one != (7, 2)], {7: 1})
+
+
+def test_a_ledger_that_no_tier_has_is_skipped_at_once() -> None:
+    cluster, report = FakeCluster(7, 8), ReadReport()
+    cluster.fails[7, 1] = GONE
+    found = cluster.given_out(options=ReadOptions(skip_missing=True), report=report)
+    assert (found, report.missing) == ([(7, 0), *entries(8)], {7: COUNT - 1})
+
+
+def test_a_message_of_a_transaction_ends_the_read_unless_it_is_wanted() -> None:
+    cluster = FakeCluster(7)
+    cluster.ledgers[7][1] = encoded(b"x", txnid_most_bits=1, txnid_least_bits=2)
+    with pytest.raises(Stop, match="--transactions"):
+        cluster.given_out()
+    assert cluster.given_out(options=ReadOptions(transactions=True)) == entries(7)
+
+
+def test_a_marker_of_a_broker_is_no_message() -> None:
+    cluster, report = FakeCluster(7), ReadReport()
+    cluster.ledgers[7][1] = encoded(b"x", marker_type=10)
+    assert (cluster.given_out(report=report), report.markers) == ([(7, 0), (7, 2), (7, 3)], 1)
+
+
+def test_messages_are_chosen_by_their_time() -> None:
+    cluster = FakeCluster(7)
+    cluster.ledgers[7] = [encoded(b"x", publish_time=100 * n) for n in range(COUNT)]
+    assert cluster.given_out(Range(from_ms=100, to_ms=300)) == [(7, 1), (7, 2)]
+
+
+def test_a_ledger_that_was_closed_long_before_a_time_is_not_read() -> None:
+    cluster = FakeCluster(7)
+    cluster.fails[7, 0] = GONE
+    assert cluster.given_out(Range(from_ms=SKEW_MS + 2)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "owner"),
+    [
+        ("a", "public/default/persistent/a"),
+        ("t/ns/a", "t/ns/persistent/a"),
+        ("persistent://t/ns/a-partition-3", "t/ns/persistent/a-partition-3"),
+        ("t/ns/a b/ü~*", "t/ns/persistent/a+b%2F%C3%BC%7E*"),
+    ],
+)
+def test_a_topic_has_the_managed_ledger_that_pulsar_gives_it(name: str, owner: str) -> None:
+    assert topic_of(name).owner == owner
+
+
+@pytest.mark.parametrize("name", ["", "t/a", "non-persistent://t/ns/a", "persistent://a", "t//a", "t n/ns/a"])
+def test_an_invalid_name_of_a_topic_is_refused(name: str) -> None:
+    with pytest.raises(Stop):
+        topic_of(name)
+
+
+@pytest.mark.parametrize(("local", "partition"), [("a-partition-3", 3), ("a", -1), ("a-partition-x", -1)])
+def test_a_partition_has_a_number(local: str, partition: int) -> None:
+    assert TOPIC._replace(local=local).partition == partition

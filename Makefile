@@ -29,6 +29,10 @@ demo: setup ## The rack drill on real servers: data lost without Trueup, none lo
 demo-failover: setup ## A Kafka cluster dies and returns: its readers and writers go on at another
 	$(BIN)/trueup demo failover
 
+.PHONY: demo-rocketmq
+demo-rocketmq: setup ## A RocketMQ broker dies and returns: a Java consumer goes on at another; all is in Kafka, too
+	$(BIN)/trueup demo rocketmq
+
 .PHONY: demo-logdirs
 demo-logdirs: setup ## Three disks of different size under one Kafka broker, levelled; with a picture
 	$(BIN)/trueup demo logdirs
@@ -82,9 +86,14 @@ bench-logdirs: setup ## Plans of moves between log directories, beside Cruise Co
 bench-replication: setup ## Links beside MirrorMaker 2 and Spark's own connector; to bench/results/replication.json
 	$(BIN)/python -m bench.replication
 
+.PHONY: bench-rocketmq
+bench-rocketmq: setup ## Links from and to RocketMQ beside copiers with the Java clients (needs a JDK)
+	$(BIN)/python -m bench.rocketmq
+
 .PHONY: soak
 soak: setup ## Links both ways while workers, brokers and Trueup are killed: make soak MINUTES=60
 	$(BIN)/python -m tests.replication.soak --minutes $(or $(MINUTES),60)
+	$(BIN)/python -m tests.replication.soak_rocketmq --minutes $(or $(MINUTES),60)
 
 .PHONY: alerts
 alerts: ## Print the alerts with absolute links to runbooks: make -s alerts DOCS=https://HOST/docs

@@ -32,11 +32,11 @@ class LogId(NamedTuple):
     place: str = ""
 
     def __str__(self) -> str:
-        return f"{self.topic}-{self.place}-{self.number}" if self.place else f"{self.topic}-{self.number}"
+        return f"{self.path}-{self.number}"
 
     @property
     def path(self) -> str:
-        """Topic and place as one text, stored in the journal beside the number. `log_of` parses it."""
+        """Topic and place as one text, which no other pair of them has. `log_of` parses it."""
         return f"{self.topic}{AT}{self.place}" if self.place else self.topic
 
     @property

@@ -37,6 +37,11 @@ def observed_topics() -> list[str]:
     return [topic.name for stream in STREAMS for topic in stream.topics if topic.observed]
 
 
+def observing() -> list[str]:
+    """The streams that have such topics. The checkpoints of their queries have their names."""
+    return [stream.name for stream in STREAMS if any(topic.observed for topic in stream.topics)]
+
+
 def all_metrics(cluster: str = "bookkeeper") -> "Metrics":
     """The metrics of an application with those of all streams, including streams that are not configured."""
     from trueup.streams.runtime.metrics import Metrics

@@ -14,6 +14,7 @@ import pytest
 from xdist.scheduler import LoadFileScheduling, LoadScopeScheduling
 
 from tests import archives
+from tests.conformance.rocketmq import RocketMqPair
 from tests.replication.pair import Pair
 from trueup.connectors.sandbox.cluster import SandboxCluster
 from trueup.connectors.sandbox.jvm.processes import wait_until
@@ -137,6 +138,13 @@ def start_cluster(new_root: Callable[[], Path]) -> Iterator[Callable[..., Sandbo
 def pair(new_root: Callable[[], Path]) -> Iterator[Pair]:
     """Two brokers for the tests of a module. Idle brokers use more CPU time than another start."""
     with Pair(new_root) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def rocketmq(new_root: Callable[[], Path]) -> Iterator[RocketMqPair]:
+    """Two clusters of RocketMQ, as `pair`."""
+    with RocketMqPair(new_root) as made:
         yield made
 
 

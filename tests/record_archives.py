@@ -25,6 +25,7 @@ from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.messages import Messages
 from trueup.connectors.sandbox.pulsar import SandboxPulsar
 from trueup.connectors.sandbox.servers.kafka import Kafka
+from trueup.connectors.sandbox.servers.rocketmq import Broker, NameServer
 from trueup.connectors.sandbox.writer import LedgerWriter
 from trueup.state.bookkeeper.observations import Observation
 from trueup.state.common.errors import Retry, Stop
@@ -37,7 +38,7 @@ END_S = 120.0
 
 
 def record_servers(root: Path) -> None:
-    """Start, use and shut down BookKeeper with a client and Kafka, then Pulsar."""
+    """Start, use and shut down BookKeeper with a client and Kafka, then Pulsar, then RocketMQ."""
     with archive.recording():
         with SandboxCluster(root / "bookkeeper", {"/rack1": 1}, autorecovery=1, kafka=True) as cluster:
             cluster.up()
@@ -50,6 +51,14 @@ def record_servers(root: Path) -> None:
             with Messages(pulsar.service_url) as messages:
                 messages.write("public/default/any", range(100), 100)
             pulsar.down(END_S)
+        with (
+            NameServer(root / "names") as names,
+            Broker(root / "broker", [names], user=("any", "any password")) as broker,
+        ):
+            for server in (names, broker):
+                server.up()
+            for server in (broker, names):
+                server.stop(END_S)
 
 
 def record_spark(root: Path) -> None:
@@ -71,7 +80,8 @@ def record_spark(root: Path) -> None:
 
 def main() -> None:
     """Create the missing archives. A failure is only reported: without an archive, everything starts, but slower."""
-    locks = hashlib.sha256("".join(map(lock_text, sets())).encode()).hexdigest()[:16]
+    recorded = [Path(__file__).read_text(), *map(lock_text, sets())]
+    locks = hashlib.sha256("".join(recorded).encode()).hexdigest()[:16]
     done = cache_dir() / "classes" / f"made-{locks}-{java().resolve().stat().st_mtime_ns}"
     with tempfile.TemporaryDirectory() as root:
         try:

@@ -12,8 +12,8 @@ from bench.common.rows import Row
 from trueup.state.common.errors import TrueupError
 
 
-def keep(measure: Callable[[Path], list[Row]], results: Path, output: str) -> int:
-    """Measure in a new directory, write ``results``, and print. Returns the exit code."""
+def keep(measure: Callable[[Path], list[Row]], results: Path | None, output: str) -> int:
+    """Measure in a new directory, write ``results`` if there is a path, and print. Returns the exit code."""
     root, before = Path(tempfile.mkdtemp(prefix="trueup-bench-")), load()
     try:
         found = measure(root)
@@ -22,7 +22,8 @@ def keep(measure: Callable[[Path], list[Row]], results: Path, output: str) -> in
         print(f"error: {error}", file=sys.stderr)
         return 1
     shutil.rmtree(root, ignore_errors=True)
-    rows.write(results, found)
+    if results is not None:
+        rows.write(results, found)
     if output == "json":
         print(rows.text(found), end="")
     else:

@@ -26,7 +26,7 @@ ROUNDS = 3
 def main() -> int:
     """Measure, print, and write the results."""
     chosen = _arguments()
-    return keep(lambda root: _measure(chosen, root), RESULTS, chosen.output)
+    return keep(lambda root: _measure(chosen, root), None if chosen.quick else RESULTS, chosen.output)
 
 
 def _measure(chosen: argparse.Namespace, root: Path) -> list[Row]:
@@ -60,7 +60,9 @@ def _rounds(chosen: argparse.Namespace) -> int:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.placement", description="Benchmarks of the placement stream")
     parser.add_argument("--only", action="append", choices=PARTS, help="measure this part; may be given again")
-    parser.add_argument("--quick", action="store_true", help="one round, 20,000 ledgers, lost-bookie unless --only")
+    parser.add_argument(
+        "--quick", action="store_true", help="one round, 20,000 ledgers, lost-bookie unless --only; nothing is kept"
+    )
     parser.add_argument("--ledgers", nargs="+", type=int, metavar="N", help=f"ledgers in ZooKeeper, not {SIZES}")
     parser.add_argument("--stream", nargs="+", type=int, metavar="N", default=stream.SIZES, help="ledgers in the view")
     parser.add_argument("-o", dest="output", choices=("table", "json"), default="table", help="what to print")

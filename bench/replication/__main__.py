@@ -53,6 +53,8 @@ PATHS = ("batches", "records")
 def main() -> int:
     """Measure, print, and write the results."""
     chosen = _arguments()
+    if chosen.quick:
+        return keep(lambda root: _measure(chosen, root), None, chosen.output)
     return keep(lambda root: _beside_others(_measure(chosen, root), chosen.only or PARTS), RESULTS, chosen.output)
 
 
@@ -196,7 +198,9 @@ def _wait_rows(size: Size, found: Mapping[str, Sequence[Waits]]) -> list[Row]:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.replication", description="Benchmarks of links")
     parser.add_argument("--only", action="append", choices=PARTS, help="measure this part; may be given again")
-    parser.add_argument("--quick", action="store_true", help="one round, fewer records and groups, 100 B alone")
+    parser.add_argument(
+        "--quick", action="store_true", help="one round, fewer records and groups, 100 B alone; nothing is kept"
+    )
     parser.add_argument("-o", dest="output", choices=("table", "json"), default="table", help="what to print")
     return parser.parse_args()
 

@@ -19,7 +19,7 @@ from trueup.connectors.sandbox.servers.kafka import Kafka
 PARTITIONS = 4
 FIRST_MS = 1_790_000_000_000
 TOPIC = {"retention.ms": "-1", "max.message.bytes": "4000000", "file.delete.delay.ms": "0"}
-_VALUES = 4_096
+VALUES = 4_096
 _WORDS = (b"order", b"ledger", b"amount", b"status", b"PENDING", b"account", b"currency", b"EUR", b"reconcile")
 
 
@@ -68,33 +68,18 @@ class Clusters:
         return cpu_s(*self.pids)
 
     def fill(self, load: Load) -> None:
-        """Write a load once, with lz4, keys, one header and explicit timestamps."""
+        """Write a load once. See `write`."""
         tell(f"writing {load.records:,} records of {load.name}")
         self.create(self.source, load.topic)
         self._kept.add(load.topic)
-        producer = Producer({
-            "bootstrap.servers": self.source.bootstrap, "compression.type": "lz4", "linger.ms": 50,
-            "batch.num.messages": load.batch, "batch.size": 1_900_000, "message.max.bytes": 2_000_000,
-            "queue.buffering.max.messages": 500_000, "queue.buffering.max.kbytes": 500_000,
-        })  # fmt: skip
-        values = _values(load.size)
-        for number in range(load.records):
-            while True:
-                try:
-                    producer.produce(
-                        load.topic, values[number * 2_654_435_761 % _VALUES], b"%08d" % number,
-                        number // load.batch % PARTITIONS, timestamp=FIRST_MS + number, headers=[("trace", b"abcdef")],
-                    )  # fmt: skip
-                    break
-                except BufferError:
-                    producer.poll(0.05)
-            if not number % 10_000:
-                producer.poll(0)
-        assert producer.flush(120) == 0
+        write(self.source.bootstrap, load)
+
+    def ends(self, topic: str) -> "Ends":
+        """The end offsets of a topic of the target."""
+        return Ends(self.target.bootstrap, topic)
 
     def create(self, broker: Kafka, topic: str) -> None:
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-        admin.create_topics([NewTopic(topic, PARTITIONS, 1, config=TOPIC)])[topic].result(60)
+        create(broker.bootstrap, topic)
 
     def clean(self) -> None:
         """Delete all topics except the loads, so that the next run starts empty and without pending disk writes."""
@@ -128,16 +113,45 @@ class Ends:
         self._consumer.close()
 
 
+def create(bootstrap: str, topic: str) -> None:
+    """A topic with `PARTITIONS` partitions."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, PARTITIONS, 1, config=TOPIC)])[topic].result(60)
+
+
+def write(bootstrap: str, load: Load) -> None:
+    """Write a load, with lz4, keys, one header and explicit timestamps."""
+    producer = Producer({
+        "bootstrap.servers": bootstrap, "compression.type": "lz4", "linger.ms": 50,
+        "batch.num.messages": load.batch, "batch.size": 1_900_000, "message.max.bytes": 2_000_000,
+        "queue.buffering.max.messages": 500_000, "queue.buffering.max.kbytes": 500_000,
+    })  # fmt: skip
+    values = values_of(load.size)
+    for number in range(load.records):
+        while True:
+            try:
+                producer.produce(
+                    load.topic, values[number * 2_654_435_761 % VALUES], b"%08d" % number,
+                    number // load.batch % PARTITIONS, timestamp=FIRST_MS + number, headers=[("trace", b"abcdef")],
+                )  # fmt: skip
+                break
+            except BufferError:
+                producer.poll(0.05)
+        if not number % 10_000:
+            producer.poll(0)
+    assert producer.flush(120) == 0
+
+
 def _settle(futures: Iterable["Future[None]"]) -> None:
     for future in futures:
         future.result(60)
 
 
-def _values(size: int) -> Sequence[bytes]:
+def values_of(size: int) -> Sequence[bytes]:
     """Half random, half words. lz4 compresses it to about two thirds."""
     dice = random.Random(7)
     found = []
-    for _ in range(_VALUES):
+    for _ in range(VALUES):
         value = b""
         while len(value) < size:
             value += dice.randbytes(8) + b'"' + dice.choice(_WORDS) + b'":' + dice.choice(_WORDS)

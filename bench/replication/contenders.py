@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from bench.common import jobs
 from bench.common.measure import Failed, cpu_s, tell
-from bench.replication.clusters import Clusters, Ends, Load
+from bench.replication.clusters import Clusters, Load
 from trueup.connectors.sandbox.servers.mirrormaker import TUNED, Mirror
 
 SETTLE_S, WINDOW_S = 5.0, 8.0
@@ -53,11 +53,29 @@ Runs = Mapping[str, Sequence[Copied]]
 """All runs of each contender, by name."""
 
 
+class Counted(Protocol):
+    """Counts the records of a topic."""
+
+    def records(self) -> int: ...
+    def close(self) -> None: ...
+
+
+class Measured(Protocol):
+    """Two clusters. CPU seconds are those of their servers."""
+
+    def ends(self, topic: str) -> Counted: ...
+    def cpu_s(self) -> float: ...
+
+
 class Running(Protocol):
     """A process that copies until it is killed."""
 
     @property
     def pid(self) -> int | None: ...
+    @property
+    def alive(self) -> bool: ...
+    @property
+    def log(self) -> Path: ...
     def start(self) -> None: ...
     def kill(self) -> None: ...
 
@@ -116,15 +134,17 @@ class Look(NamedTuple):
     broker_s: float
 
 
-def steady(clusters: Clusters, load: Load, running: Running, to: str) -> Copied:
+def steady(clusters: Measured, load: Load, running: Running, to: str) -> Copied:
     """Start the contender, poll the target until the copy ends, and return the result of the steady part."""
-    ends, looks = Ends(clusters.target.bootstrap, to), list[Look]()
+    ends, looks = clusters.ends(to), list[Look]()
     running.start()
     begun = time.monotonic()
     try:
         while not looks or (looks[-1].records < load.records and _window(looks, load) < WINDOW_S):
             if not looks and time.monotonic() - begun > START_S:
                 raise Failed(f"nothing at {to} after {START_S:g} s")
+            if not running.alive:
+                raise Failed(f"a copier that runs; it ended; its log is {running.log}")
             time.sleep(LOOK_S)
             if records := ends.records():
                 looks.append(Look(time.monotonic(), records, cpu_s(running.pid or 0), clusters.cpu_s()))

@@ -2,14 +2,15 @@
 actions at the target.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import NamedTuple
 
-from trueup.connectors.replication.ports import ClusterAdmin
+from trueup.connectors.replication.ports import WITHOUT_MEMBERS, ClusterAdmin
 from trueup.state.common.errors import TrueupError, ended
 from trueup.state.replication.config_sync import Action, ChangeKind, Right, Topic
+from trueup.state.replication.group_settings import diff_groups, may_change
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,16 @@ class Alignment:
         """ACLs on topics and groups at the source and at the target. Raises `Stop` if there is no authorizer."""
         return self._source.rights(), self._target.rights()
 
+    def groups(self, groups: Collection[str], exclude: Collection[str], back: bool) -> list[Action]:
+        """The actions on settings of groups (`state.replication.group_settings`). Members are looked for only if
+        something differs."""
+        here = self._source.group_configs(groups) if groups else {}
+        there = self._target.group_configs(groups) if any(here.values()) else {}
+        if not (found := diff_groups(here, there, exclude)):
+            return []
+        source, target = self._source.groups().states() if back else {}, self._target.groups().states()
+        return [a for a in found if may_change(_runs(source, a.group), _runs(target, a.group), back)]
+
     def apply(self, actions: Sequence[Action]) -> list[Outcome]:
         """Execute the actions in order, those of a kind together. No permission is granted before all denials."""
         outcomes: list[Outcome] = []
@@ -86,6 +97,12 @@ class Alignment:
         """Whether a topic of the target has this number of partitions."""
         found = self._target.topics([name], configs=False).get(name)
         return found is not None and len(found.logs) >= partitions
+
+
+def _runs(states: Mapping[str, str], group: str) -> bool | None:
+    """Whether a group has members; None if its cluster does not tell."""
+    state = states.get(group, "")
+    return None if state == "unknown" else state not in WITHOUT_MEMBERS
 
 
 def _topics(side: ClusterAdmin, names: Iterable[str]) -> tuple[dict[str, Topic], dict[str, str]]:

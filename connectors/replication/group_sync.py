@@ -98,15 +98,16 @@ class Commits(NamedTuple):
 
 class Groups:
     """Moves groups from one cluster to the other. Calls block and raise what `GroupOffsets` raises; errors of a single
-    group are in its rows.
+    group are in its rows. ``source_s``: `Capabilities.groups_s` of the source.
 
     A pass takes one request per coordinator on both sides, one per broker of the target, one per moved group, sent
     concurrently, and one for topic ids on either side; it sends nothing to the target for groups
     that have the translated offsets or are ahead.
     """
 
-    def __init__(self, source: GroupOffsets, target: GroupOffsets) -> None:
-        self._source, self._target = source, target
+    def __init__(self, source: GroupOffsets, target: GroupOffsets, source_s: float = 0.0) -> None:
+        self._source, self._target, self._source_s = source, target, source_s
+        self._observed: tuple[float, Sequence[str], Collection[str], Commits] | None = None
         self._present: dict[str, Answer] = {}
         self._states: Mapping[str, str] = {}
         self._read_s = 0.0
@@ -120,7 +121,14 @@ class Groups:
 
     def committed(self, patterns: Sequence[str], topics: Collection[str]) -> Commits:
         """Committed offsets of the source's groups that match ``patterns``, and the ids of their topics among
-        ``topics``. A topic that was recreated since the last call has none: an offset may be of the former one."""
+        ``topics``. A topic that was recreated since the last call has none: an offset may be of the former one. Results
+        younger than ``source_s`` are returned again."""
+        now, seen = time.monotonic(), self._observed
+        if seen is None or seen[1:3] != (patterns, topics) or now - seen[0] >= self._source_s:
+            self._observed = seen = now, patterns, topics, self._committed(patterns, topics)
+        return seen[3]
+
+    def _committed(self, patterns: Sequence[str], topics: Collection[str]) -> Commits:
         found = self._source.offsets(self.names(patterns))
         ids = self._source.ids(
             {place.topic for one in found.values() if isinstance(one, dict) for place in one} & {*topics}
@@ -199,6 +207,7 @@ class Groups:
             for row in rows:
                 if row.action == "due":
                     due.setdefault(row.group, {})[row.target] = row.translated
+            self._make([group for group in due if not self._states.get(group)])
             results = self._target.commit(due) if due else {}
         except TrueupError as error:
             results = {row.group: error for row in rows}
@@ -210,6 +219,11 @@ class Groups:
                 moved = {to: at for to, at in due[group].items() if not refusals.get(to, "?")}
                 self._present[group] = {**(there or {}), **moved}
         return [_done(row, results[row.group]) if row.action == "due" else row for row in rows]
+
+    def _make(self, missing: Sequence[str]) -> None:
+        """Create groups at the target, with the settings that they have at the source."""
+        if missing:
+            self._target.create({group: {} for group in missing} | {**self._source.settings(missing)})
 
     def _meant(self, rows: Sequence[Checkpoint], mappings: Mapping[LogId, OffsetMapping]) -> list[Checkpoint]:
         """The rows without offsets of topics that the target no longer has. Checked as late as possible: the target may

@@ -13,6 +13,7 @@ from itertools import repeat
 from typing import cast
 
 from trueup.connectors.contract import Endpoint, LogId
+from trueup.connectors.replication.remembered import Remembered
 from trueup.state.replication.provenance import HEADER, onward_tokens, refilled_tokens, tokens_bytes, tokens_of
 
 MARK = "trueup-offset"
@@ -47,19 +48,19 @@ class Path:
 
     def __init__(self, source: Endpoint, target: Endpoint, forward: bool, held: bool | None = None) -> None:
         self._ends, self._held = (source.name, target.name, forward), held
-        self._known: dict[bytes | None, bytes | None] = {}
+        self._known = Remembered[bytes | None, bytes | None]()
         self.source_header = (HEADER, self.onward(b"") or b"")
 
     def onward(self, value: bytes | None) -> bytes | None:
-        """The header's next value; None: the record must not be copied. Cached, because few values occur."""
-        if value not in self._known:
-            tokens = tokens_of(value)
-            ends, held = self._ends, self._held
-            passed = onward_tokens(tokens, *ends) if held is None else refilled_tokens(tokens, *ends, held)
-            self._known[value] = None if passed is None else tokens_bytes(passed)
-        return self._known[value]
+        """The header's next value; None: the record must not be copied. Usually few values occur."""
+        if value in self._known:
+            return self._known[value]
+        tokens = tokens_of(value)
+        ends, held = self._ends, self._held
+        passed = onward_tokens(tokens, *ends) if held is None else refilled_tokens(tokens, *ends, held)
+        return self._known.keep(value, len(value or b""), None if passed is None else tokens_bytes(passed))
 
-    def tagged(self, headers: Headers, mark: Header) -> Headers | None:
+    def tagged(self, headers: Sequence[Header], mark: Header) -> Headers | None:
         """A record's headers with Trueup's, which replace those of an earlier link; None: drop the record."""
         for name, content in headers:
             if name == HEADER:

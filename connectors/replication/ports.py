@@ -8,11 +8,12 @@ Calls block. They raise `Retry` if a cluster does not respond, `Stop` if it refu
 options are invalid. Errors of a single item are in the result for that item.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from trueup.connectors.contract import Endpoint, Lease, LogId
+from trueup.connectors.replication.headers import Path
 from trueup.connectors.replication.tail import Bounds, Tails
 from trueup.state.common.errors import TrueupError
 from trueup.state.replication.config_sync import Action, ChangeKind, Right, Setting
@@ -31,14 +32,18 @@ Refusals = dict[LogId, str] | TrueupError
 @dataclass(frozen=True, slots=True)
 class Capabilities:
     """The capabilities of a system. ``topic_ids``: a recreated topic can be distinguished. ``ends_lag_s``: maximum time
-    in seconds after which an acknowledged record is below the reported end; 0: immediately.
-    ``configs``, ``rights``, ``groups``: topics have settings, there are ACLs, groups commit offsets."""
+    in seconds after which an acknowledged record is below the reported end; 0: immediately, or the call that reports
+    ends waits for it.
+    ``configs``, ``rights``, ``groups``: topics have settings, there are ACLs, groups commit offsets. ``groups_s``:
+    minimum interval in seconds between two observations of committed offsets, for systems that only return those of
+    all groups together."""
 
     topic_ids: bool = True
     ends_lag_s: float = 0.0
     configs: bool = True
     rights: bool = True
     groups: bool = True
+    groups_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +88,15 @@ class GroupOffsets(Protocol):
     def ids(self, topics: Iterable[str]) -> dict[str, str]:
         """The id of each existing topic of these; empty if the system has no ids."""
 
+    def settings(self, groups: Sequence[str]) -> Mapping[str, Mapping[str, object]]:
+        """The settings of existing groups, for `create` at a cluster of the same system; empty if groups have none."""
+
+    def create(self, groups: Mapping[str, Mapping[str, object]]) -> None:
+        """Create missing groups with these settings, in systems whose groups must exist before offsets are committed.
+        Existing ones are not changed. One that is refused may be an error of its `commit` instead of this call."""
+
     def commit(self, offsets: Mapping[str, Mapping[LogId, int]]) -> Mapping[str, Refusals]:
-        """Set committed offsets. Raises `Unknown` if a response is lost."""
+        """Set committed offsets. Raises `Unknown` if a response is lost, unless the result says so."""
 
 
 class HeartbeatLog(Protocol):
@@ -122,7 +134,8 @@ class ClusterAdmin(Protocol):
         """The unique id of the cluster, which also differs for a replacement without its data."""
 
     def names(self) -> list[str]:
-        """Names of all visible topics, including internal ones, sorted. Patterns are matched against this list."""
+        """Names of all visible topics, sorted. Patterns are matched against this list. Internal ones are included,
+        except those that `state.common.systems.internal` cannot know."""
 
     def topics(self, names: Iterable[str], configs: bool = True) -> Mapping[str, TopicState]:
         """Those of ``names`` that exist, with all effective settings unless ``configs`` is false."""
@@ -144,6 +157,9 @@ class ClusterAdmin(Protocol):
     def rights(self) -> list[Right]:
         """ACLs on topics and groups, sorted. Raises `Stop` if there is no authorizer."""
 
+    def group_configs(self, groups: Collection[str]) -> Mapping[str, Sequence[Mapping[str, str]]]:
+        """The settings that copies of existing groups must have, on each server in order; empty if groups have none."""
+
     def apply(self, kind: ChangeKind, actions: Sequence[Action]) -> Sequence[object]:
         """Execute actions of one kind; for each a `TrueupError`, or any other value if it is done. Repeated actions
         change nothing."""
@@ -159,6 +175,9 @@ class ClusterAdmin(Protocol):
 
     def unfit(self) -> Sequence[str]:
         """Options that the batches path does not support, one line for each."""
+
+    def notes(self, heartbeat_topic: str) -> Sequence[str]:
+        """What `trueup doctor` says about the cluster besides its id, a few words for each."""
 
     def problems(self) -> Sequence[str]:
         """Problems of the options, one line for each; nothing is connected."""
@@ -178,15 +197,40 @@ class Columns(NamedTuple):
         at = slice(start, stop)
         return Columns(self.offsets[at], self.keys[at], self.values[at], self.stamps[at], self.headers[at])
 
+    @property
+    def size(self) -> int:
+        """Bytes of keys and values."""
+        return sum(map(len, filter(None, self.keys))) + sum(map(len, filter(None, self.values)))
+
+    def columns(self) -> "Columns":
+        """The rows as columns."""
+        return self
+
+
+class Native(Columns):
+    """Records that the reader gives in the form of their system, for the writer of the same system, and that no link
+    copied before. Only their offsets and timestamps are columns; `columns` converts the others."""
+
+    def tagged(self, path: Path, prefix: bytes) -> "Native":
+        """The records with the headers that the pump adds (`replication.headers`)."""
+        raise NotImplementedError
+
 
 class Read(NamedTuple):
     """The result of one poll of a log. ``next``: the next offset to read; all records before it are in ``records``;
-    ``idle``: there was nothing more; ``error``: why it cannot be read further."""
+    ``idle``: there was nothing more; ``error``: why it cannot be read further. ``lost``: offsets up to ``next`` that
+    the source deleted before they were read. They are reported without records, so that they are counted once.
+    ``place``: a number, not negative, by which the last of the records is distinguished from another one with its
+    offset; -1: none. The next reader of the log finds it in the position (`track.PLACE`). ``refused``: why the last of
+    the records cannot be copied; its value is what the source has."""
 
     records: Columns
     next: int
     idle: bool = False
     error: TrueupError | None = None
+    lost: int = 0
+    place: int = -1
+    refused: str = ""
 
 
 class Written(NamedTuple):

@@ -6,14 +6,17 @@ target's tail shows the progress, so a killed copier only costs time. A log neve
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import repeat
+from typing import NamedTuple, cast
 from zlib import crc32
 
 from trueup.connectors.contract import Lease, LogId, Progress
 from trueup.connectors.replication.failures import failure_of, policy_of
-from trueup.connectors.replication.headers import Headers, Path, marks
-from trueup.connectors.replication.ports import Columns, Medium, Read, Reader, Writer, Written
+from trueup.connectors.replication.garbage import few_collections
+from trueup.connectors.replication.headers import Header, Headers, Path, marks
+from trueup.connectors.replication.ports import Columns, Medium, Native, Read, Reader, Writer, Written
 from trueup.connectors.replication.rate_limit import Rate
 from trueup.connectors.replication.resume import Resume
 from trueup.connectors.replication.track import Lane, LogTrack
@@ -21,25 +24,21 @@ from trueup.connectors.replication.transforms import Attempt, Record, Transform,
 from trueup.state.common.errors import Retry, Stop, TrueupError
 from trueup.state.replication.provenance import HEADER
 
-BATCH = 1_000
-"""Maximum records of one read."""
-IDLE_S, AGAIN_S = 0.05, 0.5
+BATCH = 4_000
+"""Maximum records of one read. Requests cost more than records where a log gives less than a thousand at once."""
+IDLE_S = 0.05
 TRIES = 5
 """Maximum failures in one call; then the link is retried later."""
 
 
 class Tagged(NamedTuple):
-    """The rows to write for some records. ``broken``: the transform failed at the next record."""
+    """The rows to write for some records. ``broken``: why the next record cannot be written: the reader refuses it, or
+    the transform failed."""
 
     columns: Columns
     dropped: int
     filtered: int
     broken: str = ""
-
-    @property
-    def size(self) -> int:
-        """Bytes of keys and values."""
-        return sum(map(_size, self.columns.keys, self.columns.values))
 
 
 class Pump:
@@ -76,10 +75,16 @@ class PumpCopier:
 
     def copy(self, until_s: float, keep_going: Callable[[], bool] = lambda: True) -> None:
         """Copy until ``until_s``. See `connectors.contract.Copier.copy`."""
+        with few_collections():
+            self._copy(until_s, keep_going)
+
+    def _copy(self, until_s: float, keep_going: Callable[[], bool]) -> None:
         tries, self._until_s, self._keep_going = 0, until_s, keep_going
         while True:
             away = [track for track in self._tracks.values() if not track.known and not track.stopped]
-            if away:
+            if away and self._active():
+                self._beside(away)
+            elif away:
                 tries += 1
                 if tries > TRIES:
                     raise Retry("both ends of the link", away[0].error, "check both clusters")
@@ -114,6 +119,16 @@ class PumpCopier:
             self._clusters_checked = True
         self._resume.run(self._meant(tracks), ours)
         self._seek()
+
+    def _beside(self, away: Iterable[LogTrack]) -> None:
+        """Read the positions of those logs of which it is time, while others are copied: a server of some logs may be
+        down for long."""
+        began_s = time.monotonic()
+        if due := [track for track in away if track.again_s <= began_s]:
+            with suppress(Retry):  # it is the error of these logs
+                self._begin(due, ours=True)
+            for track in due:
+                track.rest(began_s, time.monotonic())
 
     def _seek(self) -> None:
         """Read from the positions of the copies. Never called while records that were read are pending."""
@@ -162,7 +177,8 @@ class PumpCopier:
     def _write(self, reads: Mapping[LogId, Read]) -> None:
         """Write records of logs that all have different targets."""
         tagged = {
-            source: self._tagging.many(self._tracks[source].prefix, read.records) for source, read in reads.items()
+            source: self._tagging.many(self._tracks[source].prefix, read.records, read.refused)
+            for source, read in reads.items()
         }
         together = {
             self._tracks[source].lane.target: one.columns for source, one in tagged.items()
@@ -171,7 +187,7 @@ class PumpCopier:
         written = self._sent(together)
         for source, read in reads.items():
             track, one = self._tracks[source], tagged[source]
-            self._rate.take(len(read.records.offsets), one.size)
+            self._rate.take(len(read.records.offsets), one.columns.size)
             if read.records.offsets:
                 track.stamp, track.idle = read.records.stamps[0], False
             if track.lane.target in together:
@@ -201,18 +217,18 @@ class PumpCopier:
 
     def _took(self, track: LogTrack, records: Columns, sent: Columns, written: Written) -> bool:
         """Process the result of sent records. Returns whether the copy can continue after them."""
-        for source, target in zip(sent.offsets, written.offsets, strict=False):
-            gap = track.lane.extend(target, 1)
+        for source, target, count in _runs(sent.offsets, written.offsets):
+            gap = track.lane.extend(target + count - 1, count)
             if gap < 0:
                 self._lose(track, Retry(f"{track.lane.target} to grow", f"offset {target} again", "its tail is read"))
                 return False
             track.counts.foreign += gap
-            track.run(source, target, 1)
-            track.offset = track.reached = source + 1
+            track.run(source, target, count)
+            track.offset = track.reached = source + count
             track.floor = track.lane.next
         done = len(written.offsets)
         track.counts.copied += done
-        track.counts.bytes += sum(map(_size, sent.keys[:done], sent.values[:done]))
+        track.counts.bytes += sent.cut(0, done).size
         if written.refused and len(sent.offsets) == 1:
             at = list(records.offsets).index(sent.offsets[0])
             return self._refuse(track, _record(track.source, records, at), written.refused)
@@ -227,11 +243,14 @@ class PumpCopier:
         """Continue after records that are all handled."""
         track.counts.dropped += tagged.dropped
         track.counts.filtered += tagged.filtered
+        track.counts.lost += read.lost
         if tagged.broken:
             at = len(tagged.columns.offsets) + tagged.dropped + tagged.filtered
             self._moved |= self._refuse(track, _record(track.source, read.records, at), tagged.broken)
             return
         track.offset = track.reached = max(track.offset, read.next)
+        if read.place >= 0:
+            track.place = read.records.offsets[-1] + 1, read.place
         track.idle = read.idle
 
     def _refuse(self, track: LogTrack, record: Record, reason: str) -> bool:
@@ -264,29 +283,43 @@ class Tagging:
         if lease.transform:
             self._transform = entry_point(lease.transform, f"links.{lease.link}.transform")
 
-    def many(self, prefix: bytes, records: Columns) -> Tagged:
-        """The rows for records of one log, up to one at which the transform fails."""
+    def many(self, prefix: bytes, records: Columns, refused: str = "") -> Tagged:
+        """The rows for records of one log, up to one at which the transform fails. ``refused``: see `ports.Read`."""
+        alike = self._transform is None and self._tracks[prefix].refill is None
+        if isinstance(records, Native):
+            if alike:
+                return Tagged(records.tagged(self._path, prefix), 0, 0)
+            records = records.columns()
+        if alike and not refused and _is_new(records):
+            return Tagged(_first_copies(records, self._path.source_header, prefix), 0, 0)
+        last = len(records.offsets) - 1
         rows, dropped, filtered = list[tuple[int, bytes | None, bytes | None, int, Headers]](), 0, 0
-        source = self._tracks[prefix].source
-        for at, (offset, mark) in enumerate(zip(records.offsets, marks(prefix, records.offsets), strict=True)):
-            headers = self._of(prefix, offset).tagged([*records.headers[at]], mark)
+        source, add = self._tracks[prefix].source, rows.append
+        for at, (offset, key, value, stamp, given, mark) in enumerate(
+            zip(*records, marks(prefix, records.offsets), strict=True)
+        ):
+            headers = self._of(prefix, offset).tagged(given, mark)
             if headers is None:
                 dropped += 1
                 continue
-            record: Record | None = _record(source, records, at)
-            if self._transform is not None:
-                with Attempt() as attempt:
-                    record = self._transform(_record(source, records, at))
-                if attempt.error:
-                    problem = f"the transform failed: {attempt.error}"
-                    return Tagged(_columns(rows), dropped, filtered, problem)
+            if refused and at == last:
+                return Tagged(_columns(rows), dropped, filtered, refused)
+            if self._transform is None:
+                add((offset, key, value, stamp, headers))
+                continue
+            record: Record | None = None
+            with Attempt() as attempt:
+                record = self._transform(_record(source, records, at))
+            if attempt.error:
+                problem = f"the transform failed: {attempt.error}"
+                return Tagged(_columns(rows), dropped, filtered, problem)
             if record is None:
                 filtered += 1
                 continue
             ours = {HEADER, mark[0]}
             kept: Headers = [h for h in record.headers if h[0] not in ours]
-            kept = [*kept, *(h for h in headers if h[0] in ours)] if self._transform is not None else headers
-            rows.append((offset, record.key, record.value, record.timestamp, kept))
+            kept += (h for h in headers if h[0] in ours)
+            add((offset, record.key, record.value, record.timestamp, kept))
         return Tagged(_columns(rows), dropped, filtered)
 
     def _of(self, prefix: bytes, offset: int) -> Path:
@@ -318,20 +351,38 @@ def _go_on() -> bool:
     return True
 
 
+def _is_new(records: Columns) -> bool:
+    """Whether no link copied any of these records before."""
+    return HEADER not in {name for headers in records.headers for name, _ in headers}
+
+
+def _first_copies(records: Columns, passed: Header, prefix: bytes) -> Columns:
+    """The rows to write for such records."""
+    own = marks(prefix, records.offsets)
+    headers = [[*given, passed, mark] for given, mark in zip(records.headers, own, strict=True)]
+    return records._replace(headers=cast("Sequence[Sequence[tuple[str, bytes | None]]]", headers))
+
+
 def _columns(rows: Sequence[tuple[int, bytes | None, bytes | None, int, Headers]]) -> Columns:
     return Columns(*zip(*rows, strict=True)) if rows else Columns()
 
 
+def _runs(sources: Sequence[int], targets: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    """Source offset, target offset and number of written records: of all together if both sides have no gap."""
+    count = min(len(sources), len(targets))
+    if count and all(list(each[:count]) == [*range(each[0], each[0] + count)] for each in (sources, targets)):
+        yield sources[0], targets[0], count
+    else:
+        yield from zip(sources, targets, repeat(1), strict=False)
+
+
 def _record(source: LogId, records: Columns, at: int) -> Record:
     """A row in the form that operators' code receives."""
+    records = records.columns()
     return Record(
         source.topic, source.number, records.offsets[at], records.stamps[at], records.keys[at], records.values[at],
         tuple(records.headers[at]),
     )  # fmt: skip
-
-
-def _size(key: bytes | None, value: bytes | None) -> int:
-    return len(key or b"") + len(value or b"")
 
 
 def _apart(tracks: Iterable[LogTrack]) -> list[list[LogTrack]]:

@@ -35,8 +35,13 @@ class Resume:
         if self._lag_s:
             time.sleep(self._lag_s)
         ends = self._source([track.source for track in tracks])
-        if known := self._look(tracks, ours):
-            for track in known:
+        for track in tracks:
+            if isinstance(end := ends[track.source], TrueupError):
+                track.miss(end)
+            else:
+                track.bounds = end  # shown also while its target cannot be read
+        if there := [track for track in tracks if not isinstance(ends[track.source], TrueupError)]:
+            for track in self._look(there, ours):
                 _enter(track, ends[track.source])
         if not any(track.known or track.stopped for track in tracks):
             raise tracks[0].trouble
@@ -46,15 +51,23 @@ class Resume:
         ends = self._ends([track.lane.target for track in tracks])
         found = {target: end for target, end in ends.items() if isinstance(end, Bounds)}
         known = _seen(tracks, ends)
+        if not known:
+            return known
         for track in known:
             if track.chosen:
                 track.floor, track.chosen = found[track.lane.target].end, False
-        shrunk = [track for track in known if track.floor > found[track.lane.target].end]
+        shrunk = {track: track.floor for track in known if track.floor > found[track.lane.target].end}
         for track in shrunk:
             track.floor = -1
-        more = self._read(known, found, ours) or ours
+        refused: dict[LogId, TrueupError] = {}
+        try:
+            more = self._read(known, found, ours, refused) or ours
+        finally:
+            for track, floor in shrunk.items():
+                track.floor = floor if track.floor < 0 else track.floor  # its tail was not read
         for track in shrunk:
-            track.shrunk(found[track.lane.target].end)
+            if track.lane.target not in refused:
+                track.shrunk(found[track.lane.target].end)
         while more:
             time.sleep(max(LATE_S, self._lag_s))
             later = self._ends(found)
@@ -64,19 +77,25 @@ class Resume:
                 for target, end in later.items()
                 if isinstance(end, Bounds) and end.end > found[target].end
             }
-            more = bool(grown) and self._read([track for track in known if track.lane.target in grown], grown, ours)
+            again = [track for track in known if track.lane.target in grown]
+            more = bool(grown) and self._read(again, grown, ours, refused)
             found |= grown
-        return known
+        return _seen(known, {**found, **refused})
 
-    def _read(self, tracks: Sequence[LogTrack], ends: Mapping[LogId, Bounds], ours: bool) -> bool:
-        """Read the tails below ``ends``. Returns whether they contain records that no position covers."""
+    def _read(
+        self, tracks: Sequence[LogTrack], ends: Mapping[LogId, Bounds], ours: bool, refused: dict[LogId, TrueupError]
+    ) -> bool:
+        """Read the tails below ``ends``. Returns whether they contain records that no position covers. ``refused``:
+        the errors of target logs that cannot be read are added; their tracks stay as they are."""
         floors: dict[LogId, dict[bytes, int]] = {}
         for track in tracks:
             floors.setdefault(track.lane.target, {})[track.prefix] = track.floor
         searches = {target: TailSearch(ends[target], wanted) for target, wanted in floors.items()}
-        self._tails.run(searches)
+        refused |= self._tails.run(searches)
         more = False
         for track in tracks:
+            if track.lane.target in refused:
+                continue
             more |= track.found(searches[track.lane.target].met[track.prefix], ours)
             track.floor = track.lane.next = ends[track.lane.target].end
         return more
@@ -95,7 +114,6 @@ def _enter(track: LogTrack, end: Bounds | TrueupError) -> None:
     if isinstance(end, TrueupError):
         track.miss(end)
         return
-    track.bounds = end
     if track.offset > end.end:
         track.miss(Stop(
             f"offset {track.offset} in {track.source}", f"that it ends at {end.end}",

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol
 
 from trueup.connectors.contract import LogId
+from trueup.state.common.errors import TrueupError
 
 FIRST, GROWTH = 64, 16
 """Offsets of the first span, and the factor by which each further one is longer."""
@@ -65,8 +66,9 @@ class TailSearch:
 class Tails(Protocol):
     """Reads tails of one cluster."""
 
-    def run(self, searches: Mapping[LogId, TailSearch]) -> None:
-        """Run all searches to their ends. Raises `Retry` if the cluster does not deliver records."""
+    def run(self, searches: Mapping[LogId, TailSearch]) -> Mapping[LogId, TrueupError]:
+        """Run all searches to their ends. Returns the errors of logs that the cluster refuses. Raises `Retry` if the
+        cluster does not deliver records."""
 
     def close(self) -> None:
         """Close the connections."""

@@ -10,6 +10,13 @@ from trueup.state.common.errors import Retry, Stop, TrueupError
 PATH = "records"
 END = "end"
 """Name in `Position.resume_state`: the target's end when the position was acknowledged."""
+PLACE = "place"
+"""Name in `Position.resume_state`: `ports.Read.place` of the record before the position."""
+
+
+AGAIN_S, RESTS, LONGEST_S = 0.5, 10, 60.0
+"""Seconds between two attempts to read a position while other logs are copied: the least, as a multiple of the time
+that the last one took in vain, and the most."""
 
 
 class Lane:
@@ -46,9 +53,10 @@ class LogTrack:
     bounds of the source log. ``runs``: source offset, target offset and length of unreported acknowledgements.
     ``careful``: number of records to send one by one, because one of them was refused. ``stamp``: timestamp of
     the oldest record of the last read, ms since the epoch. ``newest``: source offset of the newest record in the tail
-    of the target, -1: none. ``idle``: nothing more to read now. ``known``: the target confirmed ``offset``, and the log
-    may be read; otherwise ``trouble`` has the reason. ``stopped``: until an operator changes
-    something.
+    of the target, -1: none. ``place``: an offset, and `ports.Read.place` of the record before it. ``idle``: nothing
+    more to read now. ``known``: the target confirmed ``offset``, and the log may be read; otherwise ``trouble`` has the
+    reason. ``stopped``: until an operator changes something. ``again_s``: no attempt to read its position before this
+    time while other logs are copied.
     """
 
     def __init__(self, assignment: Assignment, lane: Lane, writer_id: int) -> None:
@@ -58,10 +66,11 @@ class LogTrack:
         self.offset = assignment.position.offset if self.begun else assignment.start
         self.reached, self.floor = self.offset, int(assignment.position.resume_state.get(END, -1))
         self.chosen = assignment.position.chosen
+        self.place = self.offset, int(assignment.position.resume_state.get(PLACE, -1))
         self.bounds, self.counts = Bounds(-1, -1), Counts()
         self.runs: list[list[int]] = []
         self.careful, self.idle, self.stamp, self.newest = 0, False, -1, -1
-        self.error, self.stopped, self.known = "", False, False
+        self.error, self.stopped, self.known, self.again_s = "", False, False, 0.0
         self.trouble: TrueupError = Retry("a position that was read", "no read yet", "open the lease")
 
     def run(self, source: int, target: int, records: int) -> None:
@@ -80,6 +89,12 @@ class LogTrack:
         """The offset could not be determined, or is no longer certain."""
         self.trouble, self.error, self.known = trouble, str(trouble), False
         self.stopped = isinstance(trouble, Stop)
+
+    def rest(self, began_s: float, now_s: float) -> None:
+        """Set the time of the next attempt after one to read the position. A server that hangs must not take the time
+        of the other logs."""
+        took_s = 0.0 if self.known else now_s - began_s
+        self.again_s = now_s + min(LONGEST_S, max(AGAIN_S, RESTS * took_s))
 
     def shrunk(self, end: int) -> None:
         """Handle a target that ends before acknowledged records: continue after the newest remaining one, if any."""
@@ -121,6 +136,8 @@ class LogTrack:
         counts, self.counts = self.counts, Counts()
         runs, target_end = self._settled()
         resume_state = {END: self.floor} if self.floor >= 0 else {}
+        if self.place[0] == self.offset and self.place[1] >= 0:
+            resume_state[PLACE] = self.place[1]
         error, self.error = self.error, self.error if self.stopped or not self.known else ""
         return Progress(
             self.source, self.lane.target, Position(self.offset, resume_state, self.chosen), runs,

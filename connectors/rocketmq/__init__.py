@@ -1,1 +1,1 @@
-"""RocketMQ: a client of its remoting protocol, and the formats of its messages."""
+"""RocketMQ: a client of its remoting protocol, the formats of its messages, and its clusters as ends of links."""

@@ -1,4 +1,4 @@
-"""A BookKeeper cluster of real servers on loopback: ZooKeeper, bookies in racks, AutoRecovery, Kafka."""
+"""A BookKeeper cluster of real servers on loopback: ZooKeeper, bookies in racks, AutoRecovery, Kafka, RocketMQ."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,6 +19,8 @@ from trueup.connectors.sandbox.servers.bookkeeper import (
 )
 from trueup.connectors.sandbox.servers.kafka import SET as KAFKA_SET
 from trueup.connectors.sandbox.servers.kafka import Kafka
+from trueup.connectors.sandbox.servers.rocketmq import SET as ROCKETMQ_SET
+from trueup.connectors.sandbox.servers.rocketmq import RocketMq
 from trueup.connectors.sandbox.servers.zookeeper import JVM as ZOOKEEPER_JVM
 from trueup.connectors.sandbox.servers.zookeeper import ZooKeeper
 from trueup.state.common.errors import Stop
@@ -29,14 +31,19 @@ Progress = Callable[[str, int, int], None]
 LOST_S = 60.0
 """Sessions of bookies last 4 s; longer on a busy machine."""
 
+ROCKETMQ = ("hangzhou", "shanghai")
+"""The names of the RocketMQ clusters."""
+
 RACKS: Mapping[str, int] = MappingProxyType({"/rack1": 3, "/rack2": 3})
 
 
 class SandboxCluster(Closing):
-    """Servers by name: zookeeper, bookie1..N, autorecovery1..K, kafka.
+    """Servers by name: zookeeper, bookie1..N, autorecovery1..K, kafka, and of each RocketMQ cluster NAME-names and
+    NAME-broker.
 
-    A name may also be a rack (all of its bookies), "bookies" (all bookies) or "autorecovery" (all daemons). Bookies are
-    numbered through the racks in order: with 3 and 3, bookies 4 to 6 are in the second rack.
+    A name may also be a rack (all of its bookies), "bookies" (all bookies), "autorecovery" (all daemons) or a RocketMQ
+    cluster (both of its servers). Bookies are numbered through the racks in order: with 3 and 3, bookies 4 to 6 are in
+    the second rack.
     Several clusters can run at the same time on different roots; a root used before starts with its data, on the same
     ports. ``settings`` override those of every bookie and daemon; ``flags`` are JVM flags, also for ZooKeeper if given.
     """
@@ -53,6 +60,7 @@ class SandboxCluster(Closing):
         worker_repairs: bool = True,
         settings: Mapping[str, object] | None = None,
         flags: Sequence[str] = SMALL_JVM,
+        rocketmq: bool = False,
     ) -> None:
         self.root = root.absolute()
         self.racks = dict(racks)
@@ -69,6 +77,10 @@ class SandboxCluster(Closing):
             for k in range(1, autorecovery + 1)
         ]
         self._kafka = Kafka(self.root / "kafka") if kafka else None
+        self.rocketmq = {
+            name: RocketMq(self.root, name, self._ports.take(f"{name}-names"))
+            for name in (ROCKETMQ if rocketmq else ())
+        }
         self._ports.save()
 
     @property
@@ -81,7 +93,9 @@ class SandboxCluster(Closing):
     @property
     def servers(self) -> dict[str, SandboxServer]:
         """Every server by name, in start order."""
-        found = [self.zookeeper, *self.bookies.values(), *([self._kafka] if self._kafka else []), *self.autorecoveries]
+        rocketmq = [server for cluster in self.rocketmq.values() for server in cluster.servers]
+        kafka = [self._kafka] if self._kafka else []
+        found = [self.zookeeper, *self.bookies.values(), *kafka, *rocketmq, *self.autorecoveries]
         return {server.name: server for server in found}
 
     @property
@@ -125,7 +139,7 @@ class SandboxCluster(Closing):
         must vote before they do.
         """
         tell = progress or _ignore
-        for name in [self._jar_set, *([KAFKA_SET] if self._kafka else [])]:
+        for name in [self._jar_set, *([KAFKA_SET] * bool(self._kafka)), *([ROCKETMQ_SET] * bool(self.rocketmq))]:
             jars(name, lambda done, total: tell("jars (bytes)", done, total))
         clients = self.bookie_clients
         later = [server for server in clients if autorecovery or server not in self.autorecoveries]
@@ -168,8 +182,9 @@ class SandboxCluster(Closing):
         for server in self.servers.values():
             server.kill()  # a server that died by itself still locks its directory
         self._ports.release()
-        if self._kafka:
-            self._kafka.close()
+        for others in (self._kafka, *self.rocketmq.values()):
+            if others:
+                others.close()
 
     def status(self) -> dict[str, bool]:
         """Whether each server runs."""
@@ -195,6 +210,7 @@ class SandboxCluster(Closing):
         groups: dict[str, list[SandboxServer]] = {
             "bookies": list(self.bookies.values()),
             "autorecovery": list(self.autorecoveries),
+            **{name: [*cluster.servers] for name, cluster in self.rocketmq.items()},
             **{rack: [self.bookies[n] for n, at in self._rack_of.items() if at == rack] for rack in self.racks},
         }
         if name not in groups:

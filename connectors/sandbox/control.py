@@ -75,6 +75,9 @@ def describe(cluster: SandboxCluster) -> dict[str, Any]:
         "rack_script": str(cluster.rack_script),
         "autorecovery": cluster.autorecovery_urls,
         "kafka": cluster.kafka.bootstrap if "kafka" in cluster.servers else None,
+        "rocketmq": {
+            server.name: server.address for rocketmq in cluster.rocketmq.values() for server in rocketmq.servers
+        },
         "bookies": {
             bookie.name: {"id": bookie.id, "rack": cluster.rack_of(number), "url": bookie.url}
             for number, bookie in cluster.bookies.items()

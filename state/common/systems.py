@@ -27,6 +27,16 @@ SYSTEMS = {
         "Kafka", re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}"),
         re.compile(r"__.*|mm2-.*\.internal|.*\.checkpoints\.internal"), "bootstrap",
     ),
+    # Valid names: TopicValidator.java. Further internal topics, whose names other systems may use, or which are those
+    # of brokers and clusters, are left out by the cluster's client.
+    "rocketmq": System(
+        "RocketMQ", re.compile(r"[%|a-zA-Z0-9_-]{1,127}"),
+        re.compile(
+            r"(?:rmq_sys|RMQ_SYS)_.*|%(?:RETRY|DLQ|SYS)%.*|SCHEDULE_TOPIC_XXXX(?:_V2)?|TBW102|SELF_TEST_TOPIC"
+            r"|OFFSET_MOVED_EVENT|TRANS_CHECK_MAX_TIME_TOPIC"
+        ),
+        "namesrv",
+    ),
 }  # fmt: skip
 
 

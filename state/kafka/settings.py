@@ -1,5 +1,6 @@
 """The section ``kafka`` of the settings: clusters for links and log directories."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from trueup.state.common.options import key
@@ -24,6 +25,11 @@ class KafkaCluster:
     def address(self) -> str:
         """The bootstrap servers."""
         return self.bootstrap
+
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """None: no setting is in an environment variable."""
+        return {}
 
 
 KAFKA = Section(

@@ -189,15 +189,16 @@ def _blocked_reason(facts: PartitionFacts) -> str:
 
 def choose_together(links: Mapping[str, PartitionFacts], meeting: Collection[frozenset[str]]) -> dict[str, Choice]:
     """The path of every link. Links that share a topic (`state.replication.topology.meeting`) use one path, because
-    records that are copied individually cannot carry a batch's producer id: a link's setting decides, then a limitation
-    of any of them, then large batches in any of them."""
+    records that are copied individually cannot carry a batch's producer id: a link between systems without batches
+    decides, then a link's setting, then a limitation of any of them, then large batches in any of them."""
     chosen = {name: choose(facts) for name, facts in links.items()}
     for group in meeting:
         names = sorted(group & chosen.keys())
+        single = [name for name in names if "batches" not in links[name].paths]
         declared = [name for name in names if links[name].copy != "auto"]
         limited = [name for name in names if _blocked_reason(links[name])]
         large = [name for name in names if chosen[name].path == "batches"]
-        leader = (declared or limited or large or names or [""])[0]
+        leader = (single or declared or limited or large or names or [""])[0]
         for name in names:
             if chosen[name].path != chosen[leader].path:
                 path, why = chosen[leader]

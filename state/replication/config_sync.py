@@ -72,12 +72,13 @@ class ChangeKind(IntEnum):
     REVOKE = 5
     ALLOW = 6
     RELENT = 7  # remove denials
+    SET_GROUP = 8
 
 
 class Action(NamedTuple):
     """One change at the target. ``configs``: new values, None for the cluster's default. ``reason``: a rule's id.
 
-    ``first``: required before any record is copied to the topic.
+    ``first``: required before any record is copied to the topic. ``group``: the consumer group, of a change to one.
     """
 
     kind: ChangeKind
@@ -88,6 +89,7 @@ class Action(NamedTuple):
     configs: Mapping[str, str | None] = {}
     right: Right | None = None
     first: bool = False
+    group: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -202,4 +202,11 @@ LINK_RULES = Rules([
         "The translated offsets are committed at the target, exactly and never backwards. In mode approve this waits "
         "for `trueup approve`; in mode observe nothing is committed.",
     ),
+    Rule(
+        "alignment.group-differs", _D, "a setting of a consumer group differs",
+        "A consumer group of the link has another setting at the target, which matters when it moves there. Compared "
+        "are groups without members at the target; if a link leads back, only those with members at the source.",
+        "The setting of the source is set at the target. Leave groups out of align of the link, or list the setting in "
+        "config_exclude, to keep the one of the target.",
+    ),
 ])  # fmt: skip

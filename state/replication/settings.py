@@ -16,6 +16,8 @@ EXCLUDED = (
     r"/(leader|follower)\.replication\..*/",
 )
 """Settings that belong to the cluster, not to the topic; timestamp settings are set as a copy needs them."""
+DEAD_LETTERS = "{topic}.dead-letters"
+"""A name that not every system allows; a link without dead letters needs no other."""
 MOMENT = re.compile(
     r"([12]\d{3})-(\d\d)-(\d\d)T([01]\d|2[0-3]):([0-5]\d)(?::([0-5]\d)(?:\.(\d{3}))?)?"
     r"(?:Z|(?P<sign>[+-])(?P<hours>[01]\d):(?P<minutes>[0-5]\d))"
@@ -36,6 +38,10 @@ class LogCluster(Protocol):
     @property
     def options(self) -> Mapping[str, str]:
         """Client settings, which can contain secrets."""
+
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """The environment variable of each client setting that is in one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +111,12 @@ class LinkSettings:
         "heartbeat arrived", least=0.1, most=YEAR_S,
     )  # fmt: skip
     align: list[str] = key(
-        lambda: ["partitions", "configs"], "Properties of the source topics that are copied to the target topics",
-        one_of=("partitions", "configs", "acls"),
+        lambda: ["partitions", "configs", "groups"], "What is copied from the source to the target; partitions: their "
+        "number; configs: settings of topics; groups: settings of the consumer groups in groups, in systems that have "
+        "them; acls: rights on topics and groups", one_of=("partitions", "configs", "groups", "acls"),
     )  # fmt: skip
     config_exclude: list[str] = key(
-        lambda: list(EXCLUDED), "Topic settings that are not copied, in the syntax of topics"
+        lambda: list(EXCLUDED), "Settings of topics and groups that are not copied, in the syntax of topics"
     )
     groups: list[str] = key(
         list, "Consumer groups whose offsets are translated to the target, in the syntax of topics", live=True
@@ -119,7 +126,7 @@ class LinkSettings:
         "written to dead_letter_topic; hook: the hook decides", one_of=("stop", "dead-letter", "hook"),
     )  # fmt: skip
     dead_letter_topic: str = key(
-        "{topic}.dead-letters", "Name of the dead-letter topic at the target; {topic} is replaced by the name of the "
+        DEAD_LETTERS, "Name of the dead-letter topic at the target; {topic} is replaced by the name of the "
         "source topic",
     )  # fmt: skip
     hook: str = key("", "Function that handles rejected records, module:function")

@@ -12,7 +12,7 @@ from trueup.state.common.patterns import problems_of, regex_of
 from trueup.state.common.systems import SYSTEMS, System, internal
 from trueup.state.replication.clusters import check_clusters, check_names, systems_of, tables_of
 from trueup.state.replication.leases import target_of, writer_id_of
-from trueup.state.replication.settings import LinkSettings, start_of
+from trueup.state.replication.settings import DEAD_LETTERS, LinkSettings, start_of
 from trueup.state.replication.topology import check_topology, routes_of
 from trueup.state.settings.section import Draft, Section
 
@@ -51,7 +51,8 @@ def _system(cluster: str, systems: Mapping[str, str]) -> System:
 def _declared(systems: Mapping[str, str]) -> str:
     """The declared clusters by their sections."""
     sections = {section: [name for name, system in systems.items() if system == section] for section in SYSTEMS}
-    return "; ".join(f"{section}: {', '.join(names) or 'nothing is there'}" for section, names in sections.items())
+    found = [f"{section}: {', '.join(names)}" for section, names in sections.items() if names]
+    return "; ".join(found) or f"the clusters in {', '.join(SYSTEMS)}; nothing is there"
 
 
 def _ends(path: str, link: LinkSettings, systems: Mapping[str, str]) -> Iterator[str]:
@@ -83,7 +84,7 @@ def _target(path: str, link: LinkSettings, source: System, target: System) -> It
     elif "{topic}" not in link.rename or not _nameable(link.rename, link.source, target):
         wanted = f"{allowed} with {{topic}} in it (for one topic use into)"
         yield f"{path}.rename: expected {wanted}; found {shown(link.rename)}"
-    if not _nameable(link.dead_letter_topic, link.source, target):
+    if not _nameable(link.dead_letter_topic, link.source, target) and _has_dead_letters(link):
         yield f"{path}.dead_letter_topic: expected {allowed}; found {shown(link.dead_letter_topic)}"
     elif target_of("t", link.dead_letter_topic, "", link.source) == target_of("t", link.rename, link.into, link.source):
         found = shown(link.dead_letter_topic)
@@ -92,6 +93,11 @@ def _target(path: str, link: LinkSettings, source: System, target: System) -> It
         if not system.allows(link.heartbeat_topic):
             wanted, found = f"a name that {system.title} allows", shown(link.heartbeat_topic)
             yield f"{path}.heartbeat_topic: expected {wanted}; found {found}"
+
+
+def _has_dead_letters(link: LinkSettings) -> bool:
+    """Whether dead letters are written, or their topic was named."""
+    return link.failures == "dead-letter" or link.dead_letter_topic != DEAD_LETTERS
 
 
 def _nameable(template: str, source: str, target: System) -> bool:

@@ -14,18 +14,17 @@ from trueup.state.settings.settings import Settings
 from trueup.streams.journal.journal import Journal
 from trueup.streams.runtime.lock import alone
 
-QUERIES = ("placement", "deletion")
 
-
-def begin_anew(settings: Settings, topics: Sequence[str]) -> list[str]:
-    """Delete these topics and create them again, empty; returns their names. Raises `BadSettings` while an application
-    uses the data directory, and `Retry` or `Stop` if the journal does not execute it; a repetition deletes the rest."""
+def begin_anew(settings: Settings, topics: Sequence[str], queries: Sequence[str]) -> list[str]:
+    """Delete these topics and create them again, empty, and delete the checkpoints of these queries. Returns the names
+    of the topics. Raises `BadSettings` while an application uses the data directory, and `Retry` or `Stop` if the
+    journal does not execute it; a repetition deletes the rest."""
     data = Path(settings.data_dir).absolute()
     data.mkdir(parents=True, exist_ok=True)
     with alone(data), opened(settings, data) as journal:
         forgotten = journal.forget(topics)
         if not settings.spark.checkpoint:
-            for query in QUERIES:
+            for query in queries:
                 for checkpoint in (data / "checkpoints").glob(f"{query}-*"):
                     shutil.rmtree(checkpoint)
     return forgotten

@@ -14,7 +14,8 @@ from trueup.connectors.sandbox.jvm.processes import free_port, wait_until
 from trueup.state.common.errors import Retry, Stop, TrueupError
 from trueup.streams.terminal.client import Api
 
-READY_S = 180.0
+READY_S = 420.0
+"""A machine that also runs tests needs minutes to start Spark."""
 
 
 class Application:

@@ -17,7 +17,7 @@ from trueup.connectors.sandbox.cluster import SandboxCluster
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.writer import Handle, LedgerWriter
 from trueup.state.common.errors import Unknown
-from trueup.streams.demo.application import Trueup
+from trueup.streams.demo.application import READY_S, Trueup
 from trueup.streams.demo.truth import Truth
 
 Say = Callable[[str], None]
@@ -117,7 +117,7 @@ class Drill:
             self._writer.close(handle)
             self._closed[handle.ledger] = ENTRIES
         self.result.fragmented = len(self._writing)
-        wait_until(lambda: self._truth.registered("/rack2") == 0, 180, "the bookies of rack 2 to be gone")
+        wait_until(lambda: self._truth.registered("/rack2") == 0, READY_S, "the bookies of rack 2 to be gone")
         self._say("BookKeeper re-replicates onto rack 1, the only rack left")
         progress = ChangePrinter(self._say)
         while (left := len(self._truth.short_of("/rack2", 3))) and progress.still_s < STUCK_S:
@@ -127,7 +127,7 @@ class Drill:
 
     def _get_rack_2_back(self) -> None:
         self._cluster.start("/rack2")
-        wait_until(lambda: self._truth.registered("/rack2") == 3, 180, "the bookies of rack 2 to be back")
+        wait_until(lambda: self._truth.registered("/rack2") == 3, READY_S, "the bookies of rack 2 to be back")
         self.result.found_on_one_rack = len(self._truth.on_one_rack())
         self._say(f"rack 2 is back: {self.result.found_on_one_rack} closed ledgers have all replicas on one rack")
 

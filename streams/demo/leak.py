@@ -33,7 +33,7 @@ STRAY, ENDS = "00000000-0000-4000-8000-000000000000", ("", "-index")
 """UUID of an incomplete offload, and the suffixes of data and index."""
 MESSAGES, BYTES = 400, 4_000
 EMPTY = 2
-GRACE_S, LIMIT_S, LOOK_S = 10.0, 240.0, 0.5
+GRACE_S, LIMIT_S, LOOK_S = 10.0, 420.0, 0.5
 SET = "pulsar-4.2.4"
 Say = Callable[[str], None]
 Row = dict[str, Any]

@@ -33,7 +33,7 @@ SIZES = {"small": 128 * MB, "medium": 192 * MB, "large": 384 * MB}
 TARGET, THROTTLE = 0.1, 10 * MB
 OLD, NEW = ("orders", 12, 27 * MB), ("payments", 6, 4 * MB)
 RECORD = 100_000
-LIMIT_S, PRINT_S = 120.0, 2.0
+LIMIT_S, PRINT_S = 420.0, 2.0
 CLUSTER, NODE = "shop", 1
 Say = Callable[[str], None]
 

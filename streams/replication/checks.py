@@ -4,13 +4,12 @@ one link only."""
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from trueup.connectors.contract import Endpoint
 from trueup.state.replication.clusters import clusters_of
 from trueup.state.replication.leases import target_of, topics_of
 from trueup.state.replication.settings import LinkSettings
 from trueup.state.replication.topology import check_topology, routes_of
 from trueup.state.settings.settings import Settings
-from trueup.streams.replication.clusters import admin_of
+from trueup.streams.replication.clusters import admin_of, endpoint_of
 from trueup.streams.runtime.checks import Check, fail, ok, tried, warn
 from trueup.streams.runtime.format import many
 
@@ -37,16 +36,22 @@ def all_of(settings: Settings) -> Iterator[Check]:
 
 
 def _cluster(settings: Settings, name: str, seen: dict[str, AnsweringCluster]) -> Check:
-    system, declared = clusters_of(settings.sections)[name]
-    endpoint, row = Endpoint(name, declared.address, declared.bit, declared.options, system), f"{system}.{name}"
-    cluster = admin_of(endpoint)
+    endpoint = endpoint_of(settings.sections, name)
+    row, cluster = f"{endpoint.system}.{name}", admin_of(endpoint)
     if wrong := cluster.problems():
         return fail(row, "; ".join(wrong), "correct these options")
     try:
         seen[name] = AnsweringCluster(cluster.cluster_id(), cluster.names())
+        notes = cluster.notes(_heartbeat_topic(settings, name))
     finally:
         cluster.close()
-    return ok(row, f"cluster {seen[name].id}, {many(len(seen[name].names), 'topic')}")
+    return ok(row, ", ".join([f"cluster {seen[name].id}, {many(len(seen[name].names), 'topic')}", *notes]))
+
+
+def _heartbeat_topic(settings: Settings, cluster: str) -> str:
+    """The heartbeats' topic of the first link with this cluster."""
+    links = settings.table(LinkSettings).values()
+    return next(link.heartbeat_topic for link in links if cluster in (link.source, link.target))
 
 
 def _link(name: str, link: LinkSettings, seen: Mapping[str, AnsweringCluster], prefix: str) -> Check:

@@ -5,25 +5,33 @@ A pair of systems may have its own paths, which are faster because they use prop
 modules that its lease needs.
 """
 
+import os
 from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from trueup.connectors.contract import Endpoint
-from trueup.state.kafka.settings import KAFKA as SECTION
+from trueup.state.common.errors import BadSettings
+from trueup.state.kafka.settings import KAFKA as KAFKA_SECTION
 from trueup.state.replication.anomalies import PartitionFacts as Qualities
 from trueup.state.replication.anomalies import choose
+from trueup.state.replication.clusters import clusters_of
 from trueup.state.replication.config_sync import Setting
+from trueup.state.rocketmq.settings import ROCKETMQ as ROCKETMQ_SECTION
+from trueup.state.settings.section import Sections
 
 if TYPE_CHECKING:
     from trueup.connectors.replication.config_sync import Seen
     from trueup.connectors.replication.ports import ClusterAdmin
     from trueup.connectors.replication.pump import Pump
 
-KAFKA = SECTION.name
-SECTIONS = (SECTION,)
+KAFKA, ROCKETMQ = KAFKA_SECTION.name, ROCKETMQ_SECTION.name
+SECTIONS = (KAFKA_SECTION, ROCKETMQ_SECTION)
 """The section of the settings of each system, which declares its clusters."""
-ADMINS = {KAFKA: "trueup.connectors.kafka.replication.admin:KafkaAdmin"}
+ADMINS = {
+    KAFKA: "trueup.connectors.kafka.replication.admin:KafkaAdmin",
+    ROCKETMQ: "trueup.connectors.rocketmq.replication.admin:RocketMqAdmin",
+}
 """The `ClusterAdmin` of each system."""
 COPIERS = {
     (KAFKA, KAFKA, "batches"): "trueup.connectors.kafka.replication.connector:Batches",
@@ -31,7 +39,10 @@ COPIERS = {
 }
 """Connector by system of the source, system of the target, and path."""
 
-MEDIA = {KAFKA: "trueup.connectors.kafka.replication.medium:MEDIUM"}
+MEDIA = {
+    KAFKA: "trueup.connectors.kafka.replication.medium:MEDIUM",
+    ROCKETMQ: "trueup.connectors.rocketmq.replication.medium:MEDIUM",
+}
 """Readers and writers of each system, for pairs without a copier of their own."""
 PUMP = "trueup.streams.replication.clusters:pump"
 
@@ -41,6 +52,15 @@ def pump() -> "Pump":
     from trueup.connectors.replication.pump import Pump
 
     return Pump({system: imported(name) for system, name in MEDIA.items()})
+
+
+def endpoint_of(sections: Sections, cluster: str, env: Mapping[str, str] = os.environ) -> Endpoint:
+    """A declared cluster as an end of a link, with the settings that are in ``env``. Raises `BadSettings`."""
+    system, declared = clusters_of(sections)[cluster]
+    if unset := [variable for variable in declared.variables.values() if not env.get(variable)]:
+        raise BadSettings([f"{system}.{cluster}: expected the environment variables {', '.join(unset)}; found none"])
+    secrets = {option: env[variable] for option, variable in declared.variables.items()}
+    return Endpoint(cluster, declared.address, declared.bit, {**declared.options, **secrets}, system)
 
 
 def admin_of(endpoint: Endpoint) -> "ClusterAdmin":

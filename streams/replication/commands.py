@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import click
 
+from trueup.connectors.contract import LogId
 from trueup.state.common.errors import Refused
 from trueup.state.common.patterns import matches
 from trueup.streams.runtime.descriptor import Commands
@@ -105,8 +106,9 @@ def _paused(patterns: list[str], topics: tuple[str, ...], paused: bool) -> list[
     "--to", required=True, metavar="earliest|latest|OFFSET", help="Source offset at which the link continues."
 )
 @click.option(
-    "--partition", "partitions", metavar="TOPIC-N", multiple=True, help="Reset only this partition. Repeatable."
-)
+    "--partition", "partitions", metavar="TOPIC-N", multiple=True,
+    help="Reset only this partition; TOPIC@BROKER-N if its name contains its broker. Repeatable.",
+)  # fmt: skip
 @options.output
 @options.api
 def reset(api: str, output: str, name: str, partitions: tuple[str, ...], to: str) -> None:
@@ -194,8 +196,8 @@ TOPIC = (
 
 COPIES = (
     Column("TOPIC", lambda r: r["topic"]),
-    Column("PARTITION", lambda r: r["partition"], number=True),
-    Column("TO", lambda r: f"{r['target_topic']}-{r['target_partition']}"),
+    Column("PARTITION", lambda r: f"{r['place']}-{r['partition']}" if r["place"] else r["partition"], number=True),
+    Column("TO", lambda r: str(LogId(r["target_topic"], r["target_partition"], r["target_place"]))),
     Column("COPIED-TO", lambda r: r["offset"] if r["offset"] >= 0 else "", number=True),
     Column("SOURCE-END", lambda r: r["source_end"] if r["source_end"] >= 0 else "", number=True),
     Column("TARGET-END", lambda r: r["target_end"] if r["target_end"] >= 0 else "", number=True),
@@ -292,7 +294,7 @@ def describe_link(api: str, output: str, name: str) -> None:
     if found["checkpoints"]:
         click.echo()
         out.table(found["checkpoints"], CHECKPOINTS, "")
-    problems = [f"{c['topic']}-{c['partition']}: {c['error']}" for c in found["copies"] if c["error"]]
+    problems = [f"{LogId(c['topic'], c['partition'], c['place'])}: {c['error']}" for c in found["copies"] if c["error"]]
     out.bullets("Problems", [*problems, *found["unreadable"]])
     out.bullets("Remedies", [f"{each['rule']}: {each['remedy']}" for each in found["remedies"]])
 

@@ -29,8 +29,9 @@ def partition(link: Link, source: LogId, row: Observed) -> Row:
     copy = row.copy or Copy(source, link.place(source), -1)
     last = copy.last
     return {
-        "topic": source.topic, "partition": source.number, "target_topic": copy.target.topic,
-        "target_partition": copy.target.number, "stage": row.stage.value, "start": copy.start, "offset": copy.offset,
+        "topic": source.topic, "place": source.place, "partition": source.number, "target_topic": copy.target.topic,
+        "target_place": copy.target.place, "target_partition": copy.target.number, "stage": row.stage.value,
+        "start": copy.start, "offset": copy.offset,
         "source_end": last.source_end if last else link.snapshot.facts.source.logs.get(source, (-1, -1))[1],
         "target_end": last.target_end if last else -1, "lag_records": row.left, "lag_ms": row.lag_ms,
         "path": copy.path, "runs": len(copy.map), "reset": copy.reset, "at_ms": copy.at_ms, "error": row.error,

@@ -74,9 +74,10 @@ class Engine(Protocol):
         since_ms, nodes [path, status, version, points, ledgers, highest, error], marker (a row of markers, or None),
         objects (texts)}.
         link: a row of links with path_reason, by_topic [topic, target_topic, partitions, stage (the first in the order
-        of docs/links.md), stopped, lag_records, lag_ms, error] and copies [topic, partition, target_topic,
-        target_partition, stage, start, offset, source_end, target_end, lag_records, lag_ms, path, runs, reset, at_ms,
-        error, stopped, refill_until (-1: no refill)] of every partition, checkpoints [group, source, target, committed,
+        of docs/links.md), stopped, lag_records, lag_ms, error] and copies [topic, place (the broker of a queue of
+        RocketMQ, else empty), partition, target_topic, target_place, target_partition, stage, start, offset,
+        source_end, target_end, lag_records, lag_ms, path, runs, reset, at_ms, error, stopped, refill_until (-1: no
+        refill)] of every partition, checkpoints [group, source, target, committed,
         translated, present, lag, action, reason], unreadable (texts), heartbeat_error (errors of the last heartbeat)
         and remedies [rule, remedy] of its reasons and errors.
         refill: topics that the target of a link lost and its source has: link, topic, target_topic, partitions,
@@ -89,7 +90,7 @@ class Engine(Protocol):
         """Execute a verb of a stream. Raises `Refused`.
 
         reset: continue a link at other source offsets (``to``: earliest, latest or a number), for all its partitions or
-        these (topic-number); rows of partition, offset. Copied records remain.
+        these (topic-number, queues of RocketMQ topic@broker-number); rows of partition, offset. Copied records remain.
         refill: restore the lost data of a link's target from its source; rows as of `describe` refill.
         topic: create a topic in directories selected by the strategy; rows of partition, broker, path.
         deletion: order the deletion of a ledger; its row of `markers`.

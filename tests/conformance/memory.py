@@ -7,7 +7,7 @@ place, ends lag behind acknowledged records, topics have no ids.
 
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Client, Connection, Listener
 from multiprocessing.context import AuthenticationError
@@ -36,7 +36,7 @@ from trueup.connectors.replication.tail import Bounds, Met, TailSearch
 from trueup.state.common.errors import Retry, Stop, TrueupError
 from trueup.state.replication.config_sync import Action, ChangeKind, Right
 from trueup.state.replication.settings import Start
-from trueup.streams.replication.clusters import KAFKA, MEDIA, imported
+from trueup.streams.replication.clusters import MEDIA, imported
 
 SYSTEM, KEY = "memory", b"tests"
 LAG_S = 0.15
@@ -252,7 +252,7 @@ class MemoryReader(MemoryEnd):
         while True:
             found = {log: self._read(log, offset, each) for log, offset in self._places.items()}
             self._places.update({log: read.next for log, read in found.items() if read.error is None})
-            if time.monotonic() >= until_s or any(read.records.offsets or read.error for read in found.values()):
+            if time.monotonic() >= until_s or any(r.records.offsets or r.error or r.lost for r in found.values()):
                 return found
             time.sleep(0.01)
 
@@ -296,12 +296,13 @@ class MemoryTails:
     def __init__(self, link: MemoryLink) -> None:
         self._link = link
 
-    def run(self, searches: Mapping[LogId, TailSearch]) -> None:
+    def run(self, searches: Mapping[LogId, TailSearch]) -> dict[LogId, TrueupError]:
         for log, search in searches.items():
             while (span := search.span()) is not None:
                 rows = self._link.call("read", log, span[0], span[1] - span[0]) or []
                 marks = ((mark_of(list(row.headers)), at) for at, row in enumerate(rows, span[0]))
                 search.read(span[0], [(mark[0], Met(mark[1], at)) for mark, at in marks if mark is not None])
+        return {}
 
     def close(self) -> None:
         """Does nothing. The link belongs to the writer."""
@@ -346,6 +347,10 @@ class MemoryAdmin(MemoryEnd):
     def known_settings(self) -> frozenset[str]:
         return frozenset()
 
+    def group_configs(self, groups: Collection[str]) -> dict[str, list[dict[str, str]]]:
+        del groups
+        return {}
+
     def rights(self) -> list[Right]:
         raise Stop(f"{self.endpoint.name} to tell its rights", "that it has none", "leave acls out of align")
 
@@ -370,6 +375,9 @@ class MemoryAdmin(MemoryEnd):
     def unfit(self) -> list[str]:
         return []
 
+    def notes(self, heartbeat_topic: str) -> list[str]:
+        return []
+
     def problems(self) -> list[str]:
         return []
 
@@ -389,6 +397,12 @@ class MemoryGroups:
 
     def ids(self, topics: Iterable[str]) -> dict[str, str]:
         return dict.fromkeys({*topics} & {*self._link.call("names")}, "")
+
+    def settings(self, groups: Sequence[str]) -> dict[str, Mapping[str, object]]:
+        return {}
+
+    def create(self, groups: Mapping[str, Mapping[str, object]]) -> None:
+        """Does nothing: a commit creates a group."""
 
     def commit(self, offsets: Mapping[str, Mapping[LogId, int]]) -> dict[str, Refusals]:
         for group, places in offsets.items():
@@ -443,7 +457,8 @@ def _columns(offset: int, rows: Sequence[Row]) -> Columns:
 
 def pump() -> Pump:
     """The generic connector, which also supports this system."""
-    return Pump({KAFKA: imported(MEDIA[KAFKA]), SYSTEM: Medium(MemoryReader, MemoryWriter)})
+    media = {system: imported(name) for system, name in MEDIA.items()}
+    return Pump({**media, SYSTEM: Medium(MemoryReader, MemoryWriter)})
 
 
 class MemoryCluster:

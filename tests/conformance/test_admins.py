@@ -1,20 +1,25 @@
 """The administrative port: cluster operations that links need besides records, for each pair of systems."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
+from pathlib import Path
 
 import pytest
 
-from tests.conformance.harness import CLUSTERS, Cluster, numbered
+from tests.conformance.harness import CLUSTERS, Cluster, Written, numbered
 from tests.conformance.kafka import KafkaCluster
 from tests.conformance.memory import SYSTEM, MemoryAdmin, MemoryCluster
+from tests.integration.rocketmq.clusters import Cluster as RocketMqCluster
+from tests.integration.rocketmq.clusters import running
 from tests.replication.pair import Pair
-from trueup.connectors.contract import LogId
+from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.replication.config_sync import Alignment
 from trueup.connectors.replication.group_sync import Groups, OffsetMapping
 from trueup.connectors.replication.heartbeat import Heartbeat
 from trueup.connectors.replication.ports import ClusterAdmin, Log
+from trueup.connectors.rocketmq.client import messages
+from trueup.connectors.rocketmq.protocol import batch
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.state.common.errors import Stop
 from trueup.state.replication.config_sync import Policy, diff
@@ -25,13 +30,41 @@ from trueup.streams.replication.links.snapshot import pairs
 
 pytestmark = pytest.mark.servers
 
-PAIRS = ["memory>memory", "memory>kafka", "kafka>memory"]
+PAIRS = [
+    "memory>memory", "memory>kafka", "kafka>memory", "rocketmq>rocketmq", "rocketmq>kafka", "kafka>rocketmq",
+]  # fmt: skip
+USER = ("admin", "adminsecret12")
+
+
+class RocketMqSide:
+    """The operations of `tests.conformance.harness.Cluster` that these tests need, on a cluster of one broker."""
+
+    def __init__(self, name: str, cluster: RocketMqCluster) -> None:
+        self._name, self._cluster = name, cluster
+
+    def endpoint(self) -> Endpoint:
+        return self._cluster.endpoint(self._name, CLUSTERS[self._name])
+
+    def log(self, topic: str, index: int) -> LogId:
+        return LogId(topic, index, *self._cluster.brokers)
+
+    def create(self, topic: str, logs: int) -> None:
+        self._cluster.new_topic(topic, logs)
+
+    def write(self, topic: str, records: Mapping[int, Sequence[Written]]) -> None:
+        for index, some in records.items():
+            log, bodies = self.log(topic, index), [record.value or b"" for record in some]
+            body = batch.encode(bodies, [b""] * len(bodies), [0] * len(bodies))
+            self._cluster.client.ask(log.place, messages.send_batch(log, body, some[0].timestamp))
+
+
+Side = Cluster | RocketMqSide
 
 
 class Sides:
     """Two clusters and their admins, with a topic of three logs at east."""
 
-    def __init__(self, east: Cluster, west: Cluster, stack: ExitStack) -> None:
+    def __init__(self, east: Side, west: Side, stack: ExitStack) -> None:
         self.east, self.west = east, west
         self.here, self.there = (stack.enter_context(closing(_admin(cluster))) for cluster in (east, west))
         self.topic = f"admin{time.monotonic_ns()}"
@@ -40,24 +73,28 @@ class Sides:
         self.log = east.log(self.topic, 0)
 
 
-def _admin(cluster: Cluster) -> ClusterAdmin:
+def _admin(cluster: Side) -> ClusterAdmin:
     endpoint = cluster.endpoint()
     return MemoryAdmin(endpoint) if endpoint.system == SYSTEM else admin_of(endpoint)
 
 
 @pytest.fixture(scope="module")
-def clusters(pair: Pair) -> Iterator[Mapping[str, Mapping[str, Cluster]]]:
+def clusters(pair: Pair, new_root: Callable[[], Path]) -> Iterator[Mapping[str, Mapping[str, Side]]]:
+    """East of RocketMQ has ACL 2.0, west has none."""
     memory = {name: MemoryCluster(name) for name in CLUSTERS}
-    yield {
-        "memory": memory,
-        "kafka": {name: KafkaCluster(name, getattr(pair, name)) for name in CLUSTERS},
-    }
+    name, secret = USER
+    with running(new_root, user=USER, access_key=name, secret_key=secret) as east, running(new_root) as west:
+        yield {
+            "memory": memory,
+            "kafka": {name: KafkaCluster(name, getattr(pair, name)) for name in CLUSTERS},
+            "rocketmq": {"east": RocketMqSide("east", east), "west": RocketMqSide("west", west)},
+        }
     for cluster in memory.values():
         cluster.kill()
 
 
 @pytest.fixture(params=PAIRS)
-def sides(clusters: Mapping[str, Mapping[str, Cluster]], request: pytest.FixtureRequest) -> Iterator[Sides]:
+def sides(clusters: Mapping[str, Mapping[str, Side]], request: pytest.FixtureRequest) -> Iterator[Sides]:
     east, west = (clusters[system][side] for side, system in zip(CLUSTERS, request.param.split(">"), strict=True))
     with ExitStack() as stack:
         yield Sides(east, west, stack)
@@ -102,11 +139,19 @@ def test_what_a_system_has_not_is_refused(sides: Sides) -> None:
             ask()
 
 
-@pytest.mark.parametrize("sides", ["memory>memory"], indirect=True)
+@pytest.mark.parametrize("sides", ["rocketmq>rocketmq"], indirect=True)
+def test_a_cluster_without_acl_says_so(sides: Sides) -> None:
+    with pytest.raises(Stop, match="nothing is to be done if it has no ACL"):
+        sides.there.rights()
+    assert sides.here.rights() == []
+
+
+@pytest.mark.parametrize("sides", ["memory>memory", "rocketmq>rocketmq"], indirect=True)
 def test_a_group_goes_on_at_the_target(sides: Sides) -> None:
     sides.west.create(sides.topic, 3)
     to = sides.west.log(sides.topic, 0)
     here, there = sides.here.groups(), sides.there.groups()
+    here.create({sides.topic: {}})
     here.commit({sides.topic: {sides.log: 4}})
     direction = OffsetMapping(to, OffsetMap().extend([(0, 0, 10)], 10, 0, 10))
     rows = Groups(here, there).sync([sides.topic], {sides.log: direction})

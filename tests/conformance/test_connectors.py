@@ -26,7 +26,7 @@ from tests.conformance.harness import (
 )
 from tests.conformance.kafka import KafkaCluster, kafka_harness
 from tests.conformance.memory import SYSTEM, MemoryCluster, pump
-from tests.replication.pair import Pair
+from tests.conformance.rocketmq import ROCKETMQ
 from trueup.connectors.contract import Copier, Lease, Limits, LogId, Position, Progress
 from trueup.connectors.replication.rate_limit import BURST_S
 from trueup.connectors.sandbox.jvm.processes import wait_until
@@ -41,7 +41,12 @@ AROUND_POISON = [*numbered(300, since_ms=TODAY_MS), POISON, *numbered(300, 300, 
 REPEATED = 10
 CHOSEN = Position(0, chosen=True)
 PUMP = "tests.conformance.memory:pump"
-PUMPED = ["memory>memory", "memory>kafka", "kafka>memory", "kafka>kafka"]
+PAIRS = ("kafka>kafka", "rocketmq>rocketmq", "memory>kafka", "kafka>memory", "rocketmq>kafka", "kafka>rocketmq")
+RELEASED = {pair: pytest.param(pair, marks=pytest.mark.release) for pair in PAIRS}
+"""Every run includes the fused paths of Kafka, and the pump between clusters in memory."""
+FROM_IDS = ["records", "batches", RELEASED["kafka>kafka"], RELEASED["kafka>memory"], RELEASED["kafka>rocketmq"]]
+TO_IDS = ["records", "batches", RELEASED["kafka>kafka"], RELEASED["memory>kafka"], RELEASED["rocketmq>kafka"]]
+PUMPED = ["memory>memory", *RELEASED.values()]
 HOOKS = "tests.conformance.hooks:"
 
 
@@ -53,39 +58,48 @@ def memory() -> Iterator[Mapping[str, MemoryCluster]]:
         cluster.kill()
 
 
-def made_of(kind: str, pair: Pair, memory: Mapping[str, MemoryCluster]) -> Harness:
+def made_of(request: pytest.FixtureRequest) -> Harness:
     """A fused Kafka path by its name, or the generic pump between two systems."""
+    kind = str(request.param)
     if ">" not in kind:
-        return kafka_harness(pair, kind)
-    systems = dict(zip(CLUSTERS, kind.split(">"), strict=True))
-    ends: list[Cluster] = [
-        memory[side] if system == SYSTEM else KafkaCluster(side, getattr(pair, side))
-        for side, system in systems.items()
-    ]
-    return Harness(*ends, "records", PUMP, pump())
+        return kafka_harness(request.getfixturevalue("pair"), kind)
+    sides = zip(CLUSTERS, kind.split(">"), strict=True)
+    return Harness(*(cluster_of(request, side, system) for side, system in sides), "records", PUMP, pump())
 
 
-@pytest.fixture(params=["records", "batches", *PUMPED])
-def harness(pair: Pair, memory: Mapping[str, MemoryCluster], request: pytest.FixtureRequest) -> Harness:
-    return made_of(request.param, pair, memory)
+def cluster_of(request: pytest.FixtureRequest, side: str, system: str) -> Cluster:
+    """Only the servers of this system are started."""
+    if system == SYSTEM:
+        cluster: Cluster = request.getfixturevalue("memory")[side]
+    elif system == ROCKETMQ:
+        cluster = getattr(request.getfixturevalue("rocketmq"), side)
+    else:
+        cluster = KafkaCluster(side, getattr(request.getfixturevalue("pair"), side))
+    return cluster
 
 
-@pytest.fixture(params=["records", "batches", "kafka>kafka", "kafka>memory"])
-def from_ids(pair: Pair, memory: Mapping[str, MemoryCluster], request: pytest.FixtureRequest) -> Harness:
+@pytest.fixture(scope="module", params=["records", "batches", *PUMPED])
+def harness(request: pytest.FixtureRequest) -> Harness:
+    """Of the module, because it may start servers: they are no processes that a test left."""
+    return made_of(request)
+
+
+@pytest.fixture(scope="module", params=FROM_IDS)
+def from_ids(request: pytest.FixtureRequest) -> Harness:
     """Paths whose source detects a recreated topic."""
-    return made_of(request.param, pair, memory)
+    return made_of(request)
 
 
-@pytest.fixture(params=["records", "batches", "kafka>kafka", "memory>kafka"])
-def to_ids(pair: Pair, memory: Mapping[str, MemoryCluster], request: pytest.FixtureRequest) -> Harness:
+@pytest.fixture(scope="module", params=TO_IDS)
+def to_ids(request: pytest.FixtureRequest) -> Harness:
     """Paths whose target detects a recreated topic."""
-    return made_of(request.param, pair, memory)
+    return made_of(request)
 
 
-@pytest.fixture(params=["records", *PUMPED])
-def records(pair: Pair, memory: Mapping[str, MemoryCluster], request: pytest.FixtureRequest) -> Harness:
+@pytest.fixture(scope="module", params=["records", *PUMPED])
+def records(request: pytest.FixtureRequest) -> Harness:
     """Paths that can handle single records."""
-    return made_of(request.param, pair, memory)
+    return made_of(request)
 
 
 def test_key_value_headers_and_time_arrive_as_they_are(harness: Harness) -> None:

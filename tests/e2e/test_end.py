@@ -16,7 +16,7 @@ from tests.replication.pair import Pair
 from tests.replication.writers import Site
 from trueup.connectors.sandbox.cluster import SandboxCluster
 
-pytestmark = pytest.mark.servers
+pytestmark = [pytest.mark.servers, pytest.mark.release]
 EACH, RECORDS = 5, 200
 NETWORK_S = 12
 SLEEP_S = 2.0 * NETWORK_S

@@ -16,7 +16,7 @@ from trueup.connectors.contract import LogId
 from trueup.connectors.replication.config_sync import Alignment
 from trueup.state.replication.config_sync import Action, ChangeKind, Right
 
-pytestmark = pytest.mark.servers
+pytestmark = [pytest.mark.servers, pytest.mark.release]
 SMALL = 20_000
 """Largest batch in bytes that the target accepts in topics with rejected records."""
 GROUP = "billing"

@@ -13,7 +13,7 @@ from tests.replication.reading import committed
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.servers.kafka import Kafka
 
-pytestmark = pytest.mark.servers
+pytestmark = [pytest.mark.servers, pytest.mark.release]
 
 LIMIT_S = 420.0
 FIRST_MS = 1_700_000_000_000

@@ -14,7 +14,7 @@ from tests.replication.audit import audit, read
 from tests.replication.pair import Pair
 from tests.replication.writers import Site, Writers
 
-pytestmark = pytest.mark.servers
+pytestmark = [pytest.mark.servers, pytest.mark.release]
 PATHS = {"whole": "batches", "single": "records"}
 SLOW = 5
 """Records per second, so that the kills happen during the refill."""

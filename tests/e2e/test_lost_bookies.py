@@ -247,7 +247,8 @@ def test_a_mass_loss_is_held(
     with witness.counting() as marked:
         request.getfixturevalue("held")
         overdue(trueup, cluster.bookie_id(3), TOGETHER_S + 1)
-        rules = {row["rule"] for row in trueup.findings().values()}
+        # The status shows a hold at once, the findings with the next batch.
+        rules = trueup.until("the findings", lambda: {row["rule"] for row in trueup.findings().values()})
     result = trueup.run("status")
     assert (dict(marked), rules, result.out.startswith("Held")) == ({}, {"placement.mass-loss-held"}, True), result
 

@@ -66,6 +66,7 @@ def test_an_open_ledger_is_refused(trueup: Trueup, writer: LedgerWriter, witness
     assert (result.code, witness.client.look(witness.paths.ledger(ledger)) is not None) == (5, True)
 
 
+@pytest.mark.release
 def test_a_restored_zookeeper_is_noticed_and_begun_anew_with(
     trueup: Trueup, cluster: SandboxCluster, writer: LedgerWriter, witness: Witness, new_root: Callable[[], Path]
 ) -> None:

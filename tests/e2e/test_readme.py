@@ -88,14 +88,16 @@ def test_the_demo_loses_nothing_with_trueup_and_something_without() -> None:
 
 
 @pytest.mark.release
-def test_every_record_exists_once_after_a_cluster_was_killed_and_returned() -> None:
-    (command,) = section("Replicate Kafka")
+@pytest.mark.parametrize("title", ["Replicate Kafka", "Replicate RocketMQ"])
+def test_every_record_exists_once_after_a_cluster_was_killed_and_returned(title: str) -> None:
+    (command,) = section(title)
     done = subprocess.run(
         command.split(), cwd=REPOSITORY, capture_output=True, text=True, timeout=1_100, stdin=subprocess.DEVNULL
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.release
 def test_the_steps_by_hand_find_and_repair_what_is_wrong(shell: Shell, tmp_path: Path) -> None:
     result = {}
     for command in section("Try it by hand"):
@@ -133,5 +135,12 @@ def test_the_commands_for_developers_work(command: str) -> None:
 
 
 def test_no_command_of_the_readme_is_left_out() -> None:
-    titles = ("See it work", "Try it by hand", "Replicate Kafka", "On your cluster", "Read the code")
+    titles = (
+        "See it work",
+        "Try it by hand",
+        "Replicate Kafka",
+        "Replicate RocketMQ",
+        "On your cluster",
+        "Read the code",
+    )
     assert [c for title in titles for c in section(title)] == [c for block in BLOCKS for c in block]

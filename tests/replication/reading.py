@@ -1,22 +1,25 @@
 """Reads whole topics, as any consumer with read_committed sees them."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from trueup.connectors.sandbox.jvm.processes import wait_until
 
-LIMIT_S, LOOK_S = 180.0, 0.05
+LIMIT_S, LOOK_S = 420.0, 0.05
 
 
-def committed(bootstrap: str, topic: str, partitions: Collection[int]) -> list[Message]:
-    """All committed records of some partitions, up to their ends."""
+def committed(
+    bootstrap: str, topic: str, partitions: Collection[int], first: Mapping[int, int] = MappingProxyType({})
+) -> list[Message]:
+    """All committed records of some partitions from these offsets (default 0), up to their ends."""
     consumer = Consumer({
         "bootstrap.servers": bootstrap, "group.id": "reading", "isolation.level": "read_committed",
         "enable.partition.eof": True, "enable.auto.commit": False, "check.crcs": True,
         "fetch.wait.max.ms": 10,  # an end shows in an empty response, which a broker delays by this time
     })  # fmt: skip
-    consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
+    consumer.assign([TopicPartition(topic, number, first.get(number, 0)) for number in partitions])
     found: list[Message] = []
     ended: set[int] = set()
 

@@ -61,7 +61,7 @@ class Size(NamedTuple):
 
 def main() -> int:
     """Run, print, and write the results."""
-    chosen = _arguments()
+    chosen = arguments("tests.replication.soak", "Links under faults, long", 60.0, 15.0)
     return keep(lambda root: _soak(chosen, root), RESULTS, chosen.output)
 
 
@@ -94,7 +94,7 @@ class RelayedPair(Pair):
 def _kinds(pair: Pair, trueup: Trueup) -> dict[str, Callable[[], None]]:
     """The faults by name. Each function returns when its fault is over."""
     kinds: dict[str, Callable[[], None]] = {
-        "worker": lambda: _kill_worker(trueup), "application": lambda: _kill(trueup),
+        "worker": lambda: kill_worker(trueup), "application": lambda: kill(trueup),
     }  # fmt: skip
     for side in SIDES:
         broker = getattr(pair, side)
@@ -128,14 +128,23 @@ def _linked(pair: Pair, sites: dict[str, list[Site]], root: Path) -> Iterator[Tr
 
 
 def _watch(trueup: Trueup, sites: dict[str, list[Site]], faults: Faults, for_s: float) -> list[Size]:
-    """Print the state every minute. Returns the sizes of the application. Ends early if a fault raised an error."""
-    until_s, sizes = time.monotonic() + for_s, []
-    while (left_s := until_s - time.monotonic()) > 0 and not faults.wait_failed(min(LOOK_S, left_s)):
+    """Print the state every minute. Returns the sizes of the application."""
+    sizes: list[Size] = []
+
+    def state() -> str:
         there = "; ".join(f"{path} {_standing(each)}" for path, each in sites.items())
         sizes.append(_size(trueup))
-        size = f"{sizes[-1].megabytes:,.0f} MB, {sizes[-1].files} open files"
-        tell(f"{there}; {size}; {sum(faults.done.values())} faults")
+        return f"{there}; {sizes[-1].megabytes:,.0f} MB, {sizes[-1].files} open files"
+
+    watch(faults, for_s, LOOK_S, state)
     return sizes
+
+
+def watch(faults: Faults, for_s: float, look_s: float, state: Callable[[], str]) -> None:
+    """Print the state at intervals. Ends early if a fault raised an error."""
+    until_s = time.monotonic() + for_s
+    while (left_s := until_s - time.monotonic()) > 0 and not faults.wait_failed(min(look_s, left_s)):
+        tell(f"{state()}; {sum(faults.done.values())} faults")
 
 
 def _standing(sites: list[Site]) -> str:
@@ -145,12 +154,13 @@ def _standing(sites: list[Site]) -> str:
         return str(error.args[0])
 
 
-def _kill_worker(trueup: Trueup) -> None:
+def kill_worker(trueup: Trueup) -> None:
     """SIGKILL one of the processes that hold leases."""
     random.choice(trueup.workers()).kill()
 
 
-def _kill(trueup: Trueup) -> None:
+def kill(trueup: Trueup) -> None:
+    """SIGKILL the application, and start it again."""
     trueup.kill()
     trueup.start()
 
@@ -193,11 +203,18 @@ def _rows(audits: dict[str, Audit], done: Counter[str], sizes: list[Size], minut
     return rows
 
 
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.replication.soak", description="Links under faults, long")
-    parser.add_argument("--minutes", type=float, default=60.0, metavar="N", help="how long to write (default 60)")
+def arguments(module: str, description: str, minutes: float, every_s: float) -> argparse.Namespace:
+    """The options of a soak, with these defaults."""
+    parser = argparse.ArgumentParser(prog=f"python -m {module}", description=description)
     parser.add_argument(
-        "--every-s", type=float, default=15.0, metavar="N", help="rest before a fault, on average (default 15)"
+        "--minutes", type=float, default=minutes, metavar="N", help=f"how long to write (default {minutes:g})"
+    )
+    parser.add_argument(
+        "--every-s",
+        type=float,
+        default=every_s,
+        metavar="N",
+        help=f"average rest before a fault (default {every_s:g})",
     )
     parser.add_argument("--per-s", type=float, default=60.0, metavar="N", help="records of a writer (default 60)")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the faults (default 1)")

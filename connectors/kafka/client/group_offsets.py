@@ -72,6 +72,14 @@ class Committed(Closing):
         absent = kafka_errors.UnknownTopicOrPartitionError.errno
         return {topic["name"]: _id(topic.get("topic_id")) for topic in found if topic["error_code"] != absent}
 
+    def settings(self, groups: Sequence[str]) -> dict[str, Mapping[str, object]]:
+        """Empty: groups have no settings that outlive their members."""
+        del groups
+        return {}
+
+    def create(self, groups: Mapping[str, Mapping[str, object]]) -> None:
+        """Does nothing: a commit creates a group."""
+
     def commit(self, offsets: Mapping[str, Mapping[LogId, int]]) -> dict[str, Refusals]:
         """Set committed offsets, with one request per group. Raises `Unknown` if a response is lost; if one group is
         refused, each is set separately."""

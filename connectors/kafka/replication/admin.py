@@ -4,7 +4,7 @@ CreateTopics, CreatePartitions, IncrementalAlterConfigs (KIP-339), CreateAcls an
 KIP-290). Each request has a result per item. Repeated requests change nothing.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka.admin import (
@@ -102,6 +102,11 @@ class KafkaAdmin(Closing):
         configs = self.discovery.configs(names[:1]).get(names[0]) if names else None
         return frozenset() if configs is None or isinstance(configs, TrueupError) else frozenset(configs)
 
+    def group_configs(self, groups: Collection[str]) -> dict[str, list[Mapping[str, str]]]:
+        """Empty: the settings of groups are those of their consumers."""
+        del groups
+        return {}
+
     def rights(self) -> list[Right]:
         """ACLs on topics and groups. Raises `Stop` if there is no authorizer."""
         return _rights(self.discovery.admin)
@@ -125,6 +130,11 @@ class KafkaAdmin(Closing):
     def unfit(self) -> list[str]:
         """Options that only librdkafka supports."""
         return [f"kafka.{self.endpoint.name}.options.{problem}" for problem in only_records(self.endpoint.options)]
+
+    def notes(self, heartbeat_topic: str) -> list[str]:
+        """Nothing."""
+        del heartbeat_topic
+        return []
 
     def problems(self) -> list[str]:
         """librdkafka's errors for the options."""

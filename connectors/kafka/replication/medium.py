@@ -1,7 +1,7 @@
 """Reader and writer of Kafka for the generic pump: records of partitions as columns, with librdkafka."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -240,11 +240,9 @@ def _joined(count: int, *parts: Written | None) -> Written:
 
 
 def _produce(client: Producer, log: LogId, columns: Columns, answers: Answers) -> None:
+    produce, topic, number, take = cast("Callable[..., None]", client.produce), log.topic, log.number, answers.take
     for value, key, stamp, headers in zip(columns.values, columns.keys, columns.stamps, columns.headers, strict=True):
-        client.produce(
-            log.topic, value, key, log.number, timestamp=max(0, stamp), on_delivery=answers.take,
-            headers=cast("list[tuple[str, str | bytes | None]]", list(headers)),
-        )  # fmt: skip
+        produce(topic, value, key, number, on_delivery=take, timestamp=max(0, stamp), headers=list(headers))
 
 
 def _columns(messages: Sequence[Message]) -> Columns:

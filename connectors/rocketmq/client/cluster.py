@@ -6,7 +6,7 @@ at which brokers register; therefore all name servers are asked, and what any of
 
 import threading
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from trueup.state.common.errors import BadBytes, Retry, TrueupError
 
 MASTER = "0"
 READABLE, WRITABLE = 4, 2
-_MOST_QUEUES = 1 << 16
+_MOST_QUEUES, _TOGETHER = 1 << 16, 256
 _INVALID = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
 
 
@@ -84,13 +84,20 @@ class RocketMqClient(Closing):
 
     def topics(self) -> list[str]:
         """The names of all topics, sorted."""
+        return sorted(self._topics(Request(RequestCode.TOPICS, "list the topics", {})))
+
+    def own_names(self) -> set[str]:
+        """The names of clusters and brokers. Each broker has topics with these names."""
+        return self._topics(Request(RequestCode.SYSTEM_TOPICS, "list the names of clusters and brokers", {}))
+
+    def _topics(self, request: Request) -> set[str]:
         found: set[str] = set()
-        for response in self._responses(Request(RequestCode.TOPICS, "list the topics", {})):
+        for response in self._responses(request):
             try:
                 found |= set(map(str, response.parsed()["topicList"]))
             except _INVALID as error:
                 raise _bad_bytes(response, error) from error
-        return sorted(found)
+        return found
 
     def ask(self, broker: str, request: Request) -> Response:
         """Ask the master of a broker. A kept connection that broke meanwhile is replaced once, unless the outcome is
@@ -102,6 +109,19 @@ class RocketMqClient(Closing):
             if address not in self._open:
                 self._masters.pop(broker, None)  # it may have moved
             raise
+
+    def ask_each(self, broker: str, requests: Sequence[Request]) -> list[Response | TrueupError]:
+        """Ask the master of a broker many short questions, several at a time; an error of one is in the result. Raises
+        `Retry` and `Stop` if the broker does not respond."""
+        address = self._address(broker)
+        with self._locks[address]:
+            try:
+                return list(_answers(self._connection(address), requests))
+            except Retry:
+                self._masters.pop(broker, None)  # it may have moved
+                raise
+            finally:
+                self._drop_lost(address)
 
     def ask_name_servers(self, request: Request) -> None:
         """Ask every name server. Raises what the first of them does that fails."""
@@ -173,6 +193,17 @@ class RocketMqClient(Closing):
 
     def _drop(self, address: str) -> None:
         self._open.pop(address).close()
+
+
+def _answers(connection: Connection, requests: Sequence[Request]) -> Iterator[Response | TrueupError]:
+    for start in range(0, len(requests), _TOGETHER):
+        for pending in [connection.submit(request) for request in requests[start : start + _TOGETHER]]:
+            try:
+                yield connection.wait(pending)
+            except TrueupError as error:
+                if connection.lost:
+                    raise
+                yield error
 
 
 def _masters(brokers: Iterable[Mapping[str, Any]]) -> dict[str, str]:

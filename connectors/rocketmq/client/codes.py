@@ -21,6 +21,7 @@ class RequestCode(IntEnum):
     MAX_OFFSET = 30
     MIN_OFFSET = 31
     END_TRANSACTION = 37
+    ALL_CONSUMER_OFFSETS = 43
     ROUTE = 105
     CLUSTER = 106
     UPDATE_GROUP = 200
@@ -30,6 +31,7 @@ class RequestCode(IntEnum):
     DELETE_GROUP = 207
     DELETE_TOPIC_IN_BROKER = 215
     DELETE_TOPIC_IN_NAME_SERVER = 216
+    SYSTEM_TOPICS = 304
     SEND = 310
     SEND_BATCH = 320
     TOPIC_CONFIG = 351
@@ -77,9 +79,12 @@ STORED = frozenset(
 )
 """Responses to a message that the master has stored; the last three: not yet on its disk, or not on a slave."""
 _PASSING = (ResponseCode.BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.FLOW_CONTROL)
-_BUSY = "busy"
-_UNSURE = "UNKNOWN_ERROR"
+_BUSY, _UNSURE = "busy", "UNKNOWN_ERROR"
 """Brokers report a busy page cache or commit log, and a failed write, as a system error (SendMessageProcessor.java)."""
+_STARTING = "NoSuchElementException"
+"""A broker that has just started has no samples for its figures yet (StoreStatsService.java): a system error, too."""
+_EXCEEDED = "size exceeded"
+"""Brokers refuse a batch that is too long with an exception (MessageExtEncoder.java), which is a system error."""
 _TODO: Mapping[int, str] = {
     ResponseCode.SYSTEM_ERROR: "check the broker's log; the request may be one that this version does not support",
     ResponseCode.UNSUPPORTED: "use RocketMQ 5.3 or later",
@@ -102,15 +107,22 @@ class Missing(Retry):
     before can tell."""
 
 
+class Illegal(Stop):
+    """A message that the broker refuses, or a batch of which it refuses one or its size."""
+
+
 class NoGroup(Stop):
     """A subscription group that the broker does not know."""
+
+
+_KINDS: Mapping[int, type[Stop]] = {ResponseCode.NO_GROUP: NoGroup, ResponseCode.MESSAGE_ILLEGAL: Illegal}
 
 
 def problem(code: int, remark: str, doing: str, server: str) -> TrueupError:
     """The meaning of an error response: `Retry`, `Unknown`, or `Stop` if an operator must change something."""
     name = ResponseCode(code).name if code in ResponseCode.__members__.values() else "unknown"
     expected, found = f"{server} to {doing}", f"error {code} {name}: {_short(remark)}"
-    if code in _PASSING or (code == ResponseCode.SYSTEM_ERROR and _BUSY in remark.lower()):
+    if code in _PASSING or (code == ResponseCode.SYSTEM_ERROR and (_BUSY in remark.lower() or _STARTING in remark)):
         return Retry(expected, found, "retrying; the server is overloaded or starting")
     if code == ResponseCode.SYSTEM_ERROR and _UNSURE in remark:
         return Unknown(expected, found, "it may or may not have happened; check the broker's log")
@@ -118,8 +130,9 @@ def problem(code: int, remark: str, doing: str, server: str) -> TrueupError:
         return Missing(expected, found, "create the topic, or start the brokers that have it")
     if code == ResponseCode.NO_PERMISSION:
         return Stop(expected, found, next((todo for text, todo in _DENIED if text in remark), _DENIED[3][1]))
-    kind = NoGroup if code == ResponseCode.NO_GROUP else Stop
-    return kind(expected, found, _TODO.get(code, "check the broker's log"))
+    if code == ResponseCode.SYSTEM_ERROR and _EXCEEDED in remark.lower():
+        return Illegal(expected, found, _TODO[ResponseCode.MESSAGE_ILLEGAL])
+    return _KINDS.get(code, Stop)(expected, found, _TODO.get(code, "check the broker's log"))
 
 
 def _short(remark: str) -> str:

@@ -12,10 +12,33 @@ from trueup.state.common.errors import BadBytes
 
 def offset(client: RocketMqClient, group: str, log: LogId) -> int | None:
     """The committed offset of a group: the next one that it reads; None if it never committed."""
+    return offset_of(client.ask(log.place, offset_request(group, log)))
+
+
+def offset_request(group: str, log: LogId) -> Request:
+    """Ask for the committed offset of a group; see `offset_of`."""
     fields = {**_place(group, log), "setZeroIfNotFound": False}
     doing, accepted = f"read the offset of group {group} in {log}", {ResponseCode.OK, ResponseCode.NOT_FOUND}
-    response = client.ask(log.place, Request(RequestCode.QUERY_CONSUMER_OFFSET, doing, fields, accepted=accepted))
+    return Request(RequestCode.QUERY_CONSUMER_OFFSET, doing, fields, accepted=accepted)
+
+
+def offset_of(response: Response) -> int | None:
+    """The committed offset in a response; None if there is none."""
     return response.number("offset") if response.code == ResponseCode.OK else None
+
+
+def offsets(client: RocketMqClient, broker: str) -> dict[str, dict[LogId, int]]:
+    """All committed offsets on one broker, by group."""
+    response = client.ask(broker, Request(RequestCode.ALL_CONSUMER_OFFSETS, "list committed offsets", {}))
+    found: dict[str, dict[LogId, int]] = {}
+    try:
+        for key, queues in response.parsed()["offsetTable"].items():
+            topic, _, group = key.partition("@")
+            places = {LogId(topic, int(number), broker): int(at) for number, at in queues.items()}
+            found.setdefault(group, {}).update(places)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise BadBytes(response.where, 0, "offsets", f"{type(error).__name__}: {error}", "check its version") from error
+    return found
 
 
 def commit(client: RocketMqClient, group: str, log: LogId, at: int) -> None:

@@ -11,26 +11,30 @@ from trueup.connectors.contract import LogId
 from trueup.connectors.rocketmq.client.codes import STORED, RequestCode, ResponseCode
 from trueup.connectors.rocketmq.client.connection import Request, Response
 from trueup.connectors.rocketmq.protocol import flags
+from trueup.connectors.rocketmq.protocol.block import Block, scan
 from trueup.connectors.rocketmq.protocol.stored import Stored, decode
 from trueup.state.common.errors import Stop
 
 READERS, WRITERS = "CID_RMQ_SYS_TRUEUP", "TRUEUP"
 """The consumer group of pulls: brokers accept groups with this prefix that were not created. The producer group."""
 _SUSPEND, _SUBSCRIPTION = 2, 4
-_TEMPLATE, _TEMPLATE_QUEUES = "TBW102", 4
-"""The topic of which brokers that create topics automatically take the settings."""
+_TEMPLATE, _TEMPLATE_QUEUES = "no.template", 4
+"""The topic whose settings a topic gets that the broker creates for a message (autoCreateTopicEnable). No topic can
+have this name, so that a broker creates none (TopicConfigManager.java): it answers that the topic does not exist."""
 _PULLED = frozenset({ResponseCode.OK, ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_AGAIN, ResponseCode.PULL_MOVED})
 
 
 class Pulled(NamedTuple):
     """The response to a pull. ``next``: the offset after everything that is in ``messages``, or that the broker says to
-    continue at. ``moved``: the asked offset is before ``start`` or after ``end``."""
+    continue at. ``moved``: the asked offset is before ``start`` or after ``end``. ``block``: instead of ``messages``,
+    see `pulled`."""
 
     messages: Stored | None
     next: int
     start: int
     end: int
     moved: bool
+    block: Block | None = None
 
 
 class Sent(NamedTuple):
@@ -54,13 +58,14 @@ def pull(log: LogId, offset: int, most: int, wait_s: float = 0.0, group: str = R
     return Request(RequestCode.PULL, f"pull from {log} at {offset}", fields, accepted=_PULLED, wait_s=wait_s)
 
 
-def pulled(response: Response) -> Pulled:
-    """The messages of a response to `pull`. Raises `BadBytes`."""
-    messages = (
-        decode(response.body, response.where) if response.code == ResponseCode.OK and len(response.body) else None
-    )
+def pulled(response: Response, together: bool = False) -> Pulled:
+    """The messages of a response to `pull`; ``together``: as a block, if they have the form of one. Raises
+    `BadBytes`."""
+    given = response.code == ResponseCode.OK and len(response.body)
+    block = scan(response.body) if given and together else None
+    messages = decode(response.body, response.where) if given and block is None else None
     following, start, end = (response.number(name) for name in ("nextBeginOffset", "minOffset", "maxOffset"))
-    return Pulled(messages, following, start, end, response.code == ResponseCode.PULL_MOVED)
+    return Pulled(messages, following, start, end, response.code == ResponseCode.PULL_MOVED, block)
 
 
 def send(

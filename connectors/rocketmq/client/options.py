@@ -11,7 +11,9 @@ from trueup.state.common.errors import BadSettings
 
 _USER = ("access.key", "secret.key", "security.token")
 _TIMEOUT = "timeout.ms"
-KEYS = (*_USER, _TIMEOUT, *TLS_KEYS)
+REPLICATOR = "replicator.source"
+"""The name of the cluster in the marks of RocketMQ's own replicator: cloud_cluster_region."""
+KEYS = (*_USER, _TIMEOUT, REPLICATOR, *TLS_KEYS)
 
 
 def access_of(endpoint: Endpoint) -> Access:
@@ -42,7 +44,7 @@ def problems(endpoint: Endpoint) -> list[str]:
 
 def addresses_of(endpoint: Endpoint) -> list[str]:
     """The addresses of the name servers."""
-    return [address.strip() for address in endpoint.address.split(";")]
+    return [address.strip() for address in endpoint.address.replace(";", ",").split(",")]
 
 
 def _is_time(options: Mapping[str, str]) -> bool:

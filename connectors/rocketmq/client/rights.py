@@ -64,9 +64,10 @@ def put_rights(client: RocketMqClient, broker: str, wanted: Rights, merge: bool 
     _ask(client, broker, code, f"store rights of {subject}", {"subject": subject}, json.dumps(wanted).encode())
 
 
-def drop_rights(client: RocketMqClient, broker: str, subject: str) -> None:
-    """Delete all rights of a subject."""
-    _ask(client, broker, RequestCode.DELETE_RIGHTS, f"delete rights of {subject}", {"subject": subject}, b"")
+def drop_rights(client: RocketMqClient, broker: str, subject: str, resource: str = "") -> None:
+    """Delete all rights of a subject, or only its first entry for this resource."""
+    fields = {"subject": subject, **({"resource": resource} if resource else {})}
+    _ask(client, broker, RequestCode.DELETE_RIGHTS, f"delete rights of {subject}", fields, b"")
 
 
 def _ask(

@@ -4,7 +4,7 @@ Raises like `RocketMqClient.ask`. Layouts: TopicConfig.java, SubscriptionGroupCo
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,18 +41,28 @@ def topics(client: RocketMqClient, broker: str) -> dict[str, Topic]:
 
 def topic(client: RocketMqClient, broker: str, name: str) -> Topic | None:
     """A topic of a broker, or None."""
+    return topic_of(client.ask(broker, topic_request(name)))
+
+
+def topic_request(name: str) -> Request:
+    """Ask for one topic; see `topic_of`."""
     accepted = {ResponseCode.OK, ResponseCode.NO_TOPIC}
-    request = Request(RequestCode.TOPIC_CONFIG, f"read topic {name}", {"topic": name}, accepted=accepted)
-    response = client.ask(broker, request)
+    return Request(RequestCode.TOPIC_CONFIG, f"read topic {name}", {"topic": name}, accepted=accepted)
+
+
+def topic_of(response: Response) -> Topic | None:
+    """The topic in a response, or None."""
     return _topic(response, response.parsed()) if response.code == ResponseCode.OK else None
 
 
-def put_topic(client: RocketMqClient, broker: str, wanted: Topic) -> None:
-    """Create or change a topic; attributes that it has and ``wanted`` lacks stay."""
+def put_topic(client: RocketMqClient, broker: str, wanted: Topic, without: Sequence[str] = ()) -> None:
+    """Create or change a topic. Of its attributes, those of ``wanted`` are set, and those of ``without``, which it must
+    have, removed; others stay."""
+    attributes = [*(f"+{name}={value}" for name, value in wanted.attributes.items()), *(f"-{name}" for name in without)]
     fields: dict[str, object] = {
         "topic": wanted.name, "defaultTopic": "TBW102", "readQueueNums": wanted.read, "writeQueueNums": wanted.write,
         "perm": wanted.permissions, "topicFilterType": _TAGS, "topicSysFlag": wanted.sys, "order": wanted.ordered,
-        "attributes": ",".join(f"+{name}={value}" for name, value in wanted.attributes.items()) or None, "force": False,
+        "attributes": ",".join(attributes) or None, "force": False,
     }  # fmt: skip
     client.ask(broker, Request(RequestCode.UPDATE_TOPIC, f"create or change topic {wanted.name}", fields, changes=True))
 
@@ -74,9 +84,13 @@ def groups(client: RocketMqClient, broker: str) -> dict[str, Group]:
     return dict(_table(client.ask(broker, request), "subscriptionGroupTable"))
 
 
-def put_group(client: RocketMqClient, broker: str, group: Group) -> None:
-    """Create or change a subscription group."""
-    doing = f"create or change group {group.get('groupName')}"
+def put_group(client: RocketMqClient, broker: str, group: Group, without: Sequence[str] = ()) -> None:
+    """Create or change a subscription group. Of its attributes, those of ``group`` are set, and those of ``without``,
+    which it must have, removed; others stay (AttributeUtil.java)."""
+    doing, attributes = f"create or change group {group.get('groupName')}", group.get("attributes")
+    if isinstance(attributes, Mapping):
+        added = {f"+{name}": value for name, value in attributes.items()}
+        group = {**group, "attributes": {**added, **{f"-{name}": "" for name in without}}}
     client.ask(broker, Request(RequestCode.UPDATE_GROUP, doing, {}, json.dumps(group).encode(), changes=True))
 
 

@@ -6,16 +6,27 @@ queue, one system flag and one time of birth. Its messages are stored one after 
 
 import struct
 from collections.abc import Sequence
+from typing import NamedTuple
 
 Part = bytes | memoryview
-_HEAD, _SHORT = struct.Struct(">iiiii"), struct.Struct(">h")
-_AROUND = _HEAD.size + _SHORT.size
+HEAD, _SHORT = struct.Struct(">iiiii"), struct.Struct(">h")
+"""The fields before the body, and the length after it."""
+_AROUND = HEAD.size + _SHORT.size
+
+
+class Batch(NamedTuple):
+    """The body of a request to store this number of ``messages``, with their time of birth and system flag."""
+
+    messages: int
+    born: int
+    sys: int
+    body: bytes
 
 
 def encode(bodies: Sequence[Part], properties: Sequence[bytes], flags: Sequence[int]) -> bytes:
     """Messages as one body. Properties are those of `properties.sized`."""
     parts: list[Part] = []
-    add, head, short = parts.extend, _HEAD.pack, _SHORT.pack
+    add, head, short = parts.extend, HEAD.pack, _SHORT.pack
     for body, props, flag in zip(bodies, properties, flags, strict=True):
         size, more = len(body), len(props)
         add((head(_AROUND + size + more, 0, 0, flag, size), body, short(more), props))

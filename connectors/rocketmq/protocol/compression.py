@@ -1,5 +1,6 @@
 """Compressed bodies (CompressionType.java): zlib, lz4 frames, zstd; the type is in the system flag."""
 
+import struct
 import zlib
 from typing import Any
 
@@ -14,6 +15,10 @@ _OLD_ZLIB = 0
 MOST = 1 << 26
 """Maximum bytes of one body. Larger ones count as damage: 8 KB of zstd can contain 800 MB."""
 _LEAST, _GUESS = 1 << 16, 8
+_LZ4_HEAD, _LZ4_BLOCK, _STORED = bytes.fromhex("04224d18607073"), 4 << 20, 1 << 31
+"""A frame of independent blocks of up to 4 MB without checksums (lz4_Frame_format.md), and the bit of a block that is
+not compressed. The library of Java clients refuses blocks that depend on earlier ones, which cramjam's frames have; the
+client then drops the message and all after it in the same response."""
 _FULL = "failed to write whole buffer"
 """cramjam's error when the output exceeds the buffer."""
 
@@ -35,8 +40,21 @@ def opened(body: memoryview | bytes, sys: int, where: str) -> memoryview | bytes
 
 def closed(body: bytes, kind: int) -> tuple[bytes, int]:
     """The compressed body and the bits of its system flag. ``kind``: `LZ4`, `ZSTD` or `ZLIB`."""
-    done = zlib.compress(body) if kind == ZLIB else (cramjam.lz4 if kind == LZ4 else cramjam.zstd).compress(body)
-    return bytes(done), flags.COMPRESSED | kind << flags.COMPRESSION_SHIFT
+    done = zlib.compress(body) if kind == ZLIB else _framed(body) if kind == LZ4 else bytes(cramjam.zstd.compress(body))
+    return done, flags.COMPRESSED | kind << flags.COMPRESSION_SHIFT
+
+
+def _framed(body: bytes) -> bytes:
+    frame = bytearray(_LZ4_HEAD)
+    for at in range(0, len(body), _LZ4_BLOCK):
+        part = body[at : at + _LZ4_BLOCK]
+        block = bytes(cramjam.lz4.compress_block(part, store_size=False))
+        frame += (
+            struct.pack("<I", len(block)) + block
+            if len(block) < len(part)
+            else (struct.pack("<I", len(part) | _STORED) + part)
+        )
+    return bytes(frame + bytes(4))
 
 
 def _inflated(body: memoryview | bytes) -> bytes:

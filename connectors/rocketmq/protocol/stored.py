@@ -17,7 +17,7 @@ from trueup.state.common.errors import BadBytes
 _SHORT = struct.Struct(">h")
 _IN_V6 = flags.BORN_IN_V6 | flags.STORED_IN_V6
 _HOST_V4, _HOST_V6 = 8, 20
-_CRC_BITS = 0x7FFFFFFF
+CRC_BITS = 0x7FFFFFFF
 
 
 def _form(sys: int) -> struct.Struct:
@@ -30,7 +30,8 @@ def _form(sys: int) -> struct.Struct:
 _FORMS = {sys: _form(sys) for sys in (0, flags.BORN_IN_V6, flags.STORED_IN_V6, _IN_V6)}
 _LENGTHS = 3
 """Bytes of the lengths of a topic and of properties."""
-_LEAST = _FORMS[0].size + _LENGTHS
+SHORTEST = _FORMS[0].size + _LENGTHS
+"""Bytes of a message without content."""
 _HOST_END = struct.calcsize(">iqi")
 """Bytes between the host of storing and the body."""
 
@@ -78,13 +79,13 @@ def decode(data: memoryview, where: str) -> Stored:
     at, whole, rows = 0, len(data), []
     plain, short, crc32 = _FORMS[0], _SHORT.unpack_from, zlib.crc32
     while at < whole:
-        if whole - at < _LEAST:
-            raise _bad(where, at, f"a message of at least {_LEAST} bytes", whole - at)
+        if whole - at < SHORTEST:
+            raise _bad(where, at, f"a message of at least {SHORTEST} bytes", whole - at)
         form, fixed = plain, plain.unpack_from(data, at)
         size, magic, crc, queue, flag, offset, physical, sys, born, stored, deliveries, _, length = fixed
         end = at + size
-        if not _LEAST <= size <= whole - at:
-            raise _bad(where, at, f"the size of a message, {_LEAST} to {whole - at}", size)
+        if not SHORTEST <= size <= whole - at:
+            raise _bad(where, at, f"the size of a message, {SHORTEST} to {whole - at}", size)
         if sys & _IN_V6:
             form = _FORMS[sys & _IN_V6]
             if form.size + _LENGTHS > size:
@@ -107,7 +108,7 @@ def decode(data: memoryview, where: str) -> Stored:
         if more < 0 or properties_at + more > end:
             raise _bad(where, topic_end, "properties within the message", more)
         body = data[body_at:body_end]
-        if (crc32(body) ^ crc) & _CRC_BITS:
+        if (crc32(body) ^ crc) & CRC_BITS:
             raise _bad(where, at + 8, "the CRC of the body", crc)
         properties = data[properties_at : properties_at + more]
         rows.append(

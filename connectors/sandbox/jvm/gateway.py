@@ -5,7 +5,7 @@ from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
-from py4j.java_gateway import GatewayParameters, JavaGateway
+from py4j.java_gateway import CallbackServerParameters, GatewayParameters, JavaGateway
 from py4j.protocol import Py4JError
 
 from trueup.connectors.sandbox.jvm.jars import jars
@@ -42,6 +42,17 @@ class Gateway:
     def client(self) -> Any:
         """The client that py4j's constructors require."""
         return self._gateway._gateway_client
+
+    def listen(self) -> None:
+        """Let the JVM call methods of Python objects whose class names Java interfaces (``class Java: implements``).
+
+        Calls arrive on a port of 127.0.0.1 of its own, on threads of py4j. They need no token: they can only reach
+        objects that were passed to the JVM.
+        """
+        options = CallbackServerParameters(port=0, daemonize=True, daemonize_connections=True)
+        self._gateway.start_callback_server(options)
+        server, port = self._gateway.java_gateway_server, self._gateway.get_callback_server().get_listening_port()
+        server.resetCallbackClient(server.getCallbackClient().getAddress(), port)
 
     def close(self) -> None:
         """End the JVM. References to its objects are detached, or each would log an error when it is collected."""

@@ -177,14 +177,16 @@ class Port:
     """A TCP port that is reserved for one server during the lifetime of this object.
 
     A bound socket that never listens reserves it: the kernel does not assign the number again, while a server that
-    binds with SO_REUSEADDR (every Java and netty server on Linux) can listen on it.
+    binds with SO_REUSEADDR (every Java and netty server on Linux) can listen on it. ``unused``: the number must not be
+    reserved by another `Port`, and no connection of before may remain on it.
     """
 
-    def __init__(self, host: str = "127.0.0.1", number: int = 0) -> None:
+    def __init__(self, host: str = "127.0.0.1", number: int = 0, unused: bool = False) -> None:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, int(not unused))
         try:
             self._socket.bind((host, number))
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         except OSError as error:
             self._socket.close()
             raise Retry(f"port {host}:{number} to be free", str(error), "stop the process that uses it") from error

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from trueup.streams.catalog import observed_topics
+from trueup.streams.catalog import observed_topics, observing
 from trueup.streams.cli import configuration
 from trueup.streams.terminal import codes, options, out
 
@@ -42,6 +42,6 @@ def begin_anew(path: Path | None, pairs: tuple[str, ...], certain: bool) -> int:
         click.echo(f"Topics to be emptied: {', '.join(topics)}. To execute it, add --yes.")
         return codes.CHANGES
     with out.progress("removing observations"):
-        forgotten = anew.begin_anew(chosen, topics)
+        forgotten = anew.begin_anew(chosen, topics, observing())
     click.echo(f"Emptied: {', '.join(forgotten)}. The next `trueup run` reads everything again.")
     return codes.OK

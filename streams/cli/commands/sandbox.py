@@ -3,9 +3,9 @@
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import yaml
@@ -15,6 +15,9 @@ from trueup.streams.runtime.format import many
 from trueup.streams.terminal import options, out
 from trueup.streams.terminal.options import Command
 from trueup.streams.terminal.out import Column
+
+if TYPE_CHECKING:
+    from trueup.connectors.sandbox.cluster import SandboxCluster
 
 VERSIONS = ("4.17.3", "4.18.0")
 READY_S = 600.0
@@ -58,10 +61,13 @@ def sandbox() -> None:
     "--version", type=click.Choice(VERSIONS), default=VERSIONS[0], show_default=True, help="BookKeeper version."
 )
 @click.option("--kafka", is_flag=True, help="Also start a Kafka broker.")
+@click.option("--rocketmq", is_flag=True, help="Also start two RocketMQ clusters, hangzhou and shanghai.")
 @click.option("-d", "--detach", is_flag=True, help="Run the cluster in the background.")
-def up(root: Path, racks: str, autorecovery: int, version: str, kafka: bool, detach: bool) -> None:
+def up(root: Path, racks: str, autorecovery: int, version: str, kafka: bool, rocketmq: bool, detach: bool) -> None:
     """Start the servers and keep them running until `trueup sandbox down` or Ctrl-C. The data remains in DIR, and the
     next `trueup sandbox up` uses it. The first run downloads the jars (about 110 MB).
+
+    With --rocketmq, the configuration declares both clusters and a link from hangzhou to shanghai in mode observe.
 
     \b
     Example:  trueup sandbox up --racks 2,2,2 --detach
@@ -71,16 +77,16 @@ def up(root: Path, racks: str, autorecovery: int, version: str, kafka: bool, det
         raise Stop(f"none in {root}", "a running sandbox", "use it, or run `trueup sandbox down` first")
     if detach:
         words = ["--racks", racks, "--autorecovery", str(autorecovery), "--version", version]
-        _leave(root, [*words, *(["--kafka"] if kafka else [])])
+        _leave(root, [*words, *["--kafka"] * kafka, *["--rocketmq"] * rocketmq])
         return
     from trueup.connectors.sandbox.cluster import SandboxCluster
     from trueup.connectors.sandbox.control import serve
 
     named = {f"/rack{number}": size for number, size in enumerate(sizes, start=1)}
-    with SandboxCluster(root, named, autorecovery, version, kafka) as cluster:
+    with SandboxCluster(root, named, autorecovery, version, kafka, rocketmq=rocketmq) as cluster:
         with out.progress("starting the sandbox") as better:
             cluster.up(lambda what, done, total: better(f"{what}: {done:,} of {total:,}"))
-        _configure(root, cluster.zookeeper.address, cluster.rack_script, cluster.autorecovery_urls)
+        _configure(root, cluster)
         click.echo(_ready(root))
         serve(cluster)
 
@@ -124,18 +130,31 @@ def _leave(root: Path, words: list[str]) -> None:
     click.echo(_ready(root))
 
 
-def _configure(root: Path, zookeeper: str, script: Path, autorecovery: list[str]) -> None:
+def _configure(root: Path, cluster: "SandboxCluster") -> None:
     """Write a Trueup configuration for this sandbox, if none exists; an existing one is never changed."""
     path = root / "trueup.yaml"
     if path.exists():
         return
+    zookeeper, daemons = cluster.zookeeper.address, cluster.autorecovery_urls
     settings = {
-        "cluster": {"name": "sandbox", "zookeeper": zookeeper, "autorecovery": autorecovery},
-        "racks": {"source": "script", "script": str(script)},
+        "cluster": {"name": "sandbox", "zookeeper": zookeeper, "autorecovery": daemons},
+        "racks": {"source": "script", "script": str(cluster.rack_script)},
         "placement": {"grace_s": 10},
         "data_dir": str((root / "trueup").absolute()),
+        **_rocketmq({name: each.address for name, each in cluster.rocketmq.items()}),
     }
     path.write_text(yaml.safe_dump(settings, sort_keys=False))
+
+
+def _rocketmq(addresses: Mapping[str, str]) -> dict[str, object]:
+    """The sections of RocketMQ clusters and of a link from the first to the second; none without clusters."""
+    if not addresses:
+        return {}
+    first, second = addresses
+    return {
+        "rocketmq": {name: {"namesrv": at, "bit": bit} for bit, (name, at) in enumerate(addresses.items())},
+        "links": {f"{first}-{second}": {"source": first, "target": second, "topics": ["/.*/"], "mode": "observe"}},
+    }
 
 
 def _last_line(log: Path) -> str:
@@ -166,6 +185,7 @@ def _show(answer: dict[str, Any], output: str) -> None:
         return
     bookies = answer["bookies"]
     addresses = {"zookeeper": answer["zookeeper"], "kafka": answer.get("kafka")}
+    addresses |= answer.get("rocketmq", {})
     addresses |= {f"autorecovery{n}": url for n, url in enumerate(answer["autorecovery"], start=1)}
     rows = [
         {
@@ -220,7 +240,8 @@ def write(root: Path, output: str, ledgers: int, entries: int, ensemble: int, qu
 @_place
 @options.output
 def kill(root: Path, output: str, name: str) -> None:
-    """Kill NAME with SIGKILL: a server (bookie4), a rack (/rack2), bookies or autorecovery.
+    """Kill NAME with SIGKILL: a server (bookie4), a rack (/rack2), bookies, autorecovery or a RocketMQ
+    cluster (hangzhou).
 
     \b
     Example:  trueup sandbox kill /rack2
@@ -233,7 +254,8 @@ def kill(root: Path, output: str, name: str) -> None:
 @_place
 @options.output
 def start(root: Path, output: str, name: str) -> None:
-    """Start NAME and wait until it responds: a server (bookie4), a rack (/rack2), bookies or autorecovery.
+    """Start NAME and wait until it responds: a server (bookie4), a rack (/rack2), bookies, autorecovery or a
+    RocketMQ cluster (hangzhou).
 
     \b
     Example:  trueup sandbox start /rack2

@@ -1,4 +1,4 @@
-"""Reconciles topics, settings and rights at the target of a link.
+"""Reconciles topics, settings, groups and rights at the target of a link.
 
 Mode observe executes nothing, approve executes approved actions, enforce executes all. Records are copied to a topic
 only after the actions that must precede them.
@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from zlib import crc32
 
 from trueup.connectors.replication.config_sync import Alignment, Outcome, Seen
+from trueup.state.common.errors import TrueupError
 from trueup.state.replication.config_sync import Action, ChangeKind, Policy, Right, Scope, diff, diff_rights, disputed
 from trueup.state.replication.settings import LinkSettings as Declared
 from trueup.streams.replication.links.link import Link, Note
@@ -59,11 +60,16 @@ class Aligner:
 
     def reconcile(self, groups: Sequence[str]) -> None:
         """Compare both clusters and execute the actions that are permitted. Raises a `TrueupError`; the next pass
-        compares again."""
+        compares again. Settings of groups that cannot be compared hold back no action on topics."""
         declared = self._link.declared
         called = self._link.called(self._link.snapshot.facts.source.topics)
         found = self._differences(declared, called, groups)
-        due = {name: action for name, action in found.items() if self._may(declared.mode, name)}
+        settings, failed = self._group_differences(declared, groups)
+        found |= settings
+        due = {
+            name: action for name, action in found.items()
+            if self._may(declared.mode, name) and not (failed and name in settings)
+        }  # fmt: skip
         # Stored before the rights are created, so that a right that the source revokes is deleted, even after a crash.
         self._answer_for(
             self._rights | {a.right for a in due.values() if a.right and a.kind in (ChangeKind.ALLOW, ChangeKind.DENY)}
@@ -84,6 +90,8 @@ class Aligner:
         self._link.update(
             waiting={action.topic: self._hold(name, action) for name, action in self.actions.items() if action.first}
         )
+        if failed is not None:
+            raise failed
 
     def _hold(self, name: str, action: Action) -> Hold:
         row = self._row(name, action, self._link.declared.mode)
@@ -103,6 +111,21 @@ class Aligner:
         actions = diff(seen.source, seen.target, policy)
         if "acls" in declared.align and not others:
             actions += self._right_differences(declared, called, groups)
+        return self._named(actions)
+
+    def _group_differences(
+        self, declared: Declared, groups: Sequence[str]
+    ) -> tuple[dict[str, Action], TrueupError | None]:
+        """The actions on settings of groups; if they cannot be compared, those of the pass before, and the reason."""
+        if "groups" not in declared.align:
+            return {}, None
+        try:
+            back = self._opposite() is not None
+            return self._named(self._alignment.groups(groups, declared.config_exclude, back)), None
+        except TrueupError as error:
+            return {name: a for name, a in self.actions.items() if a.kind is ChangeKind.SET_GROUP}, error
+
+    def _named(self, actions: Iterable[Action]) -> dict[str, Action]:
         return {name_of(self._link.name, action): action for action in actions}
 
     def _origins(self, called: Mapping[str, str]) -> frozenset[str]:
@@ -144,7 +167,8 @@ class Aligner:
 
     def _say(self, outcome: Outcome) -> None:
         action, detail = outcome.action, f": {outcome.detail}" if outcome.detail else ""
-        self._note(self._link.name, "align", outcome.result, f"{action.topic}: {action.text}{detail}", action.reason)
+        topic = f"{action.topic}: " if action.topic else ""
+        self._note(self._link.name, "align", outcome.result, f"{topic}{action.text}{detail}", action.reason)
 
     def rows(self) -> list[PlanRow]:
         """The pending actions, as rows of the plan."""
@@ -168,7 +192,8 @@ class Aligner:
 
 def name_of(link: str, action: Action) -> str:
     """The name of an action; it changes with any field of the action."""
-    what = json.dumps([action.kind, action.topic, action.partitions, sorted(action.configs.items()), action.right])
+    what = json.dumps([action.kind, action.topic, action.partitions, sorted(action.configs.items()), action.right,
+                       action.group])  # fmt: skip
     return f"align-{link}-{crc32(what.encode()):08x}"
 
 

@@ -104,8 +104,8 @@ class Ends:
 
     def groups(self, back: bool = False) -> Groups:
         """The client for consumer groups of the source; with ``back``, for those of the target."""
-        here, there = self.source.groups(), self.target.groups()
-        return Groups(there, here) if back else Groups(here, there)
+        here, there = (self.target, self.source) if back else (self.source, self.target)
+        return Groups(here.groups(), there.groups(), here.can.groups_s)
 
     def heartbeat(self) -> Heartbeat:
         """The client for the heartbeats of the link."""

@@ -176,8 +176,10 @@ def _mapping(copy: Copy, to: LogId, reverse: bool = False) -> OffsetMapping:
 def _joined(source: LogId, mapping: OffsetMapping, back: OffsetMapping | None) -> OffsetMapping:
     """The mapping combined with the map of the opposite link. The map of this link alone would skip records that
     originated at the target, so it is not used if the opposite map concerns other logs."""
-    if back is None or back.to != source or mapping.blocked_reason:
+    if back is None or back.to.topic != source.topic or mapping.blocked_reason:
         return mapping
+    if back.to != source:
+        return replace(mapping, blocked_reason=f"the opposite link copies {mapping.to} to {back.to}")
     logs = zip(mapping.ids, back.ids[::-1], strict=True)
     if back.blocked_reason or any(one and other and one != other for one, other in logs):
         return replace(mapping, blocked_reason="the partition is stopped in the opposite link")

@@ -196,9 +196,8 @@ class Link:
         return pairs(facts.source.topics.get(topic, ()), called, facts.target.topics.get(called, ()), known)
 
     def place(self, source: LogId) -> LogId:
-        """The target log of a source log; a log of the same name if none exists yet."""
-        like = LogId(self.target(source.topic), source.number, source.place)
-        return self.pairs(source.topic).get(source, like)
+        """The target log of a source log; one of the same number, at an unknown place, if none exists yet."""
+        return self.pairs(source.topic).get(source, LogId(self.target(source.topic), source.number))
 
     def called(self, names: Iterable[str]) -> dict[str, str]:
         """The source topics that belong to the link, with their names at the target."""

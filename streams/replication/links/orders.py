@@ -9,7 +9,7 @@ from trueup.state.replication.leases import divide, writer_id_of
 from trueup.state.replication.settings import LinkSettings as Declared
 from trueup.streams.config.live import Effective
 from trueup.streams.journal.channel import Channel
-from trueup.streams.replication.clusters import connector_of
+from trueup.streams.replication.clusters import connector_of, endpoint_of
 from trueup.streams.replication.links.checkpoints import Copy
 from trueup.streams.replication.links.worker import Order
 
@@ -48,8 +48,7 @@ class LinkOrders:
 
     def endpoint(self, cluster: str) -> Endpoint:
         """The endpoint of a cluster."""
-        system, declared = clusters_of(self._live.now.sections)[cluster]
-        return Endpoint(cluster, declared.address, declared.bit, declared.options, system)
+        return endpoint_of(self._live.now.sections, cluster)
 
     def of(self, this: Round, due: Sequence[tuple[Copy, int]]) -> list[Order]:
         """Orders for these copies, each with its number of records that are not copied (-1: unknown)."""

@@ -140,8 +140,9 @@ def pairs(
     sources: Iterable[LogId], topic: str, targets: Iterable[LogId], known: Mapping[LogId, LogId]
 ) -> dict[LogId, LogId]:
     """Map the logs of a source topic to logs of a target topic: to the former one (``known``), else to the one of the
-    same name, else to the first unused one. Logs without a target are left out."""
-    there, mine = set(targets), sorted(sources)
+    same name, else to the first unused one, both in the order of places and numbers. Logs without a target are left
+    out."""
+    there, mine = set(targets), sorted(sources, key=_in_place)
     held = {source: known[source] for source in mine if source in known and known[source].topic == topic}
     taken = {target for target in known.values() if target.topic == topic}
     found, left = {source: target for source, target in held.items() if target in there}, list[LogId]()
@@ -154,5 +155,9 @@ def pairs(
             taken.add(same)
         else:
             left.append(source)
-    free = sorted(there - taken)
+    free = sorted(there - taken, key=_in_place)
     return {**found, **dict(zip(left, free, strict=False))}
+
+
+def _in_place(log: LogId) -> tuple[str, int]:
+    return log.local

@@ -129,7 +129,7 @@ class LinkStatus:
             return link.snapshot.unfit or "the topics of both clusters are not compared yet"
         target = link.target(source.topic)
         if source not in link.pairs(source.topic):
-            return f"topic {target} of the target has no partition {source.number}"
+            return f"topic {target} of the target has no partition for {source}"
         return "no path is chosen yet" if link.snapshot.choice is None else "no task has reported yet"
 
     def _left(self, source: LogId, copy: Copy | None) -> int:

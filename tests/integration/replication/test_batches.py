@@ -457,6 +457,7 @@ def test_two_copiers_at_once_neither_lose_nor_double(pair: Pair) -> None:
     assert [row.error for row in rows] == [""] * 4
 
 
+@pytest.mark.release
 def test_both_ways_through_twenty_kills_of_workers_and_brokers(pair: Pair, tmp_path: Path) -> None:
     topic = pair.topic(2)
     sites = [pair.site(side, topic, 2) for side in ("east", "west")]

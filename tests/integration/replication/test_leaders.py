@@ -67,6 +67,7 @@ def lease(source: Endpoint, target: Endpoint) -> Lease:
     return Lease(f"{source.name}-{target.name}", source, target, 1 + source.bit, "batches", each)
 
 
+@pytest.mark.release
 def test_leaders_change_on_both_sides_of_a_link(east: Brokers, west: Kafka, tmp_path: Path) -> None:
     here, there = east_end(east), Endpoint("west", west.bootstrap, 1)
     sites = [Site("east", east.bootstrap, TOPIC, PARTITIONS), Site("west", west.bootstrap, TOPIC, PARTITIONS)]

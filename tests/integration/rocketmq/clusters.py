@@ -2,7 +2,7 @@
 
 import datetime
 import ipaddress
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -32,9 +32,12 @@ class Cluster:
 
     def as_user(self, **options: str) -> RocketMqClient:
         """A client with these options instead of those of the cluster."""
-        given = {name.replace("_", "."): value for name, value in {**self.options, **options}.items()}
-        address = ";".join(server.address for server in self.name_servers)
-        return RocketMqClient(Endpoint("east", address, 0, given))
+        return RocketMqClient(self.endpoint(**options))
+
+    def endpoint(self, name: str = "east", bit: int = 0, **options: str) -> Endpoint:
+        """The cluster as an end of a link, with these options instead of its own."""
+        given = {option.replace("_", "."): value for option, value in {**self.options, **options}.items()}
+        return Endpoint(name, ";".join(server.address for server in self.name_servers), bit, given, "rocketmq")
 
     def new_topic(self, name: str, queues: int = 1, **settings: object) -> list[LogId]:
         """The queues of a topic that was created on all brokers."""
@@ -46,12 +49,16 @@ class Cluster:
 @contextmanager
 def running(
     new_root: Callable[[], Path], name_servers: int = 1, brokers: tuple[str, ...] = ("broker-a",),
-    user: tuple[str, str] | None = None, tls: Tls | None = None, **options: str,
+    user: tuple[str, str] | None = None, tls: Tls | None = None, settings: Mapping[str, object] | None = None,
+    **options: str,
 ) -> Iterator[Cluster]:  # fmt: skip
     with ExitStack() as stack:
         plain = Tls(tls.certificate, tls.key) if tls else None
         servers = [stack.enter_context(NameServer(new_root(), f"names{n}", plain)) for n in range(name_servers)]
-        made = [stack.enter_context(Broker(new_root(), servers, name, user=user, tls=tls)) for name in brokers]
+        made = [
+            stack.enter_context(Broker(new_root(), servers, name, user=user, tls=tls, settings=settings))
+            for name in brokers
+        ]
         for group in (servers, made):
             for server in group:
                 server.start()
@@ -62,9 +69,9 @@ def running(
         yield cluster
 
 
-def wait_for_queues(client: RocketMqClient, topic: str, queues: int) -> list[LogId]:
+def wait_for_queues(client: RocketMqClient, topic: str, queues: int, limit_s: float = 30.0) -> list[LogId]:
     wait_until(
-        lambda: topic in client.topics() and len(client.logs(topic)) == queues, 30.0, f"{queues} queues of {topic}"
+        lambda: topic in client.topics() and len(client.logs(topic)) == queues, limit_s, f"{queues} queues of {topic}"
     )
     return client.logs(topic)
 

@@ -1,15 +1,22 @@
 """A cluster whose brokers accept only signed requests (ACL 2.0) over TLS."""
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from tests.integration.rocketmq.clusters import BORN_MS, Cluster, keys_for, read, running, wait_for_end
-from trueup.connectors.contract import LogId
+from trueup.connectors.contract import Assignment, Lease, LogId, Position
+from trueup.connectors.replication.headers import marks
+from trueup.connectors.replication.ports import Columns, Written
+from trueup.connectors.replication.tail import Bounds, Met, TailSearch
 from trueup.connectors.rocketmq.client import messages, rights
 from trueup.connectors.rocketmq.client.connection import Access, Connection
 from trueup.connectors.rocketmq.protocol import batch, properties
+from trueup.connectors.rocketmq.replication import names
+from trueup.connectors.rocketmq.replication.reader import RocketMqReader
+from trueup.connectors.rocketmq.replication.writer import RocketMqWriter
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.servers.rocketmq import Tls
 from trueup.state.common.errors import Retry, Stop, TrueupError
@@ -104,6 +111,28 @@ def test_reading_needs_rights_on_topic_and_group(cluster: Cluster, log: LogId, l
     rights.put_rights(cluster.client, BROKER, granted((f"Group:{messages.READERS}", "Sub")), merge=True)
     wait_until(lambda: not refusal(link, wanted), 30.0, "the right to read")
     assert refusal(link, messages.end_offset(log)) == ""
+
+
+def test_a_link_needs_no_other_rights(cluster: Cluster, log: LogId, link: Connection) -> None:
+    wanted = granted((f"Topic:{TOPIC}", "Pub Sub Get"), (f"Group:{messages.READERS}", "Sub"))
+    rights.put_rights(cluster.client, BROKER, wanted)
+    wait_until(lambda: not refusal(link, messages.pull(log, 0, 1)), 30.0, "the rights")
+    with cluster.as_user(access_key="link", secret_key="linksecret1") as client:
+        end = client.endpoint
+    lease = Lease("link", end, end, 7, "records", (Assignment(log, log, Position(), 0),))
+    with closing(RocketMqReader(lease)) as reader, closing(RocketMqWriter(lease)) as writer:
+        [before] = reader.bounds([log]).values()
+        assert isinstance(before, Bounds)
+        rows = Columns([0], [None], [b"copied"], [BORN_MS], [[(names.RAW, b"a\x011\x02"), *marks(b"a prefix", [5])]])
+        written = writer.write({log: rows})[log]
+        [after] = writer.bounds([log]).values()
+        assert isinstance(after, Bounds)
+        search = TailSearch(after, {b"a prefix": before.end})
+        writer.tails().run({log: search})
+        reader.seek({log: before.end})
+        read = reader.poll(1, 10.0)[log]
+    assert (written, read.records.values) == (Written([before.end]), (b"copied",))
+    assert search.met == {b"a prefix": [Met(5, before.end)]}
 
 
 def test_rights_merge_and_go_only_as_a_whole(cluster: Cluster, link: Connection) -> None:

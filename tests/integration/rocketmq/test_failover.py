@@ -13,7 +13,7 @@ from trueup.connectors.rocketmq.client.codes import Missing
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.state.common.errors import Retry
 
-pytestmark = pytest.mark.servers
+pytestmark = [pytest.mark.servers, pytest.mark.release]
 
 
 @pytest.fixture(scope="module")

@@ -299,3 +299,12 @@ def test_members_of_a_group_are_seen_while_they_are_there(cluster: Cluster, log:
     finally:
         consumer.shutdown()
     wait_until(lambda: not group_offsets.members(client, "java-member", [BROKER]), 60.0, "no member")
+
+
+@pytest.mark.parametrize("kind", [LZ4, ZSTD, ZLIB])
+@pytest.mark.parametrize("body", [b"", BODY, b"a" * 10_000_000])
+def test_java_clients_decompress_what_was_compressed(java: Any, kind: int, body: bytes) -> None:
+    raw, sys = closed(body, kind)
+    common = java.org.apache.rocketmq.common
+    kind_of = common.sysflag.MessageSysFlag.getCompressionType
+    assert bytes(common.compression.CompressorFactory.getCompressor(kind_of(sys)).decompress(raw)) == body

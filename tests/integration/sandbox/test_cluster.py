@@ -11,7 +11,7 @@ from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.writer import LedgerWriter, Readback, payload
 from trueup.state.common.errors import Stop, Unknown
 
-pytestmark = pytest.mark.servers
+pytestmark = [pytest.mark.servers, pytest.mark.release]
 
 ENTRIES = 30
 

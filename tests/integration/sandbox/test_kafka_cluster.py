@@ -10,7 +10,7 @@ from trueup.connectors.sandbox.servers.kafka import Kafka
 from trueup.connectors.sandbox.servers.kafka_cluster import Brokers
 from trueup.connectors.sandbox.servers.security import Security
 
-pytestmark = pytest.mark.servers
+pytestmark = [pytest.mark.servers, pytest.mark.release]
 
 
 @pytest.fixture(scope="module")

@@ -77,7 +77,8 @@ def move(stage: str) -> dict[str, Any]:
 
 def copy(number: int) -> dict[str, Any]:
     return {
-        "topic": "orders", "partition": number, "target_topic": "orders", "target_partition": number,
+        "topic": "orders", "place": "", "partition": number, "target_topic": "orders", "target_place": "",
+        "target_partition": number,
         "stage": "stopped" if number else "copying", "start": 0,
         "offset": 2500, "source_end": 2600, "target_end": 2500, "lag_records": 100, "lag_ms": 65_000,
         "path": "batches", "runs": 1, "reset": "", "at_ms": NOW - 4000, "error": "too large" if number else "",

@@ -15,7 +15,7 @@ from trueup.connectors.kafka.client.fetch_produce import fetched, produced
 from trueup.connectors.kafka.protocol import compression
 from trueup.connectors.kafka.protocol.record_batch import Header, assemble, walk
 from trueup.connectors.kafka.protocol.reencode import dense
-from trueup.connectors.pulsar import compressed
+from trueup.connectors.pulsar import codecs, compressed
 from trueup.connectors.pulsar.messages import Wrapper
 from trueup.connectors.zookeeper import requests
 from trueup.state.common.errors import BadBytes, Retry
@@ -106,7 +106,7 @@ def test_snappy_takes_no_room_for_what_it_only_declares() -> None:
         compression.opened(compression.SNAPPY, memoryview(b"\xff\xff\xff\x3fabc"), "here")
 
 
-@pytest.mark.parametrize("codec", [compressed.LZ4, compressed.ZLIB, compressed.ZSTD, compressed.SNAPPY])
+@pytest.mark.parametrize("codec", [codecs.LZ4, codecs.ZLIB, codecs.ZSTD, codecs.SNAPPY])
 def test_a_node_takes_no_room_for_what_its_header_only_declares(codec: int) -> None:
     header = Wrapper(compressionType=codec, uncompressedSize=compressed.MOST).SerializeToString()
     data = b"\x47\x78" + struct.pack(">i", len(header)) + header + bytes(8)

@@ -11,7 +11,7 @@ LINK = "streams/replication/links/link.py"
 ROOMS = ("state/replication", "streams/replication")
 NAMES_SYSTEMS = "streams/replication/clusters.py"
 """Maps each system to its modules: the only module of replication that names systems."""
-A_SYSTEM = re.compile(r"kafka|librdkafka|bootstrap", re.IGNORECASE)
+A_SYSTEM = re.compile(r"kafka|librdkafka|bootstrap|rocketmq|namesrv", re.IGNORECASE)
 """Terms that are specific to one system."""
 
 

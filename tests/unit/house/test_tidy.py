@@ -19,26 +19,7 @@ CLOCKS_AND_CHANCE = {"time", "datetime", "random", "secrets", "uuid"}
 STARTED = {"streams/cli/main.py", "streams/docs.py", "connectors/sandbox/jvm/relock.py"}
 LOADED = re.compile(r"^(trueup\.[\w.]+):\w+$|^from (trueup\.[\w.]+) import", re.MULTILINE)
 WITHOUT_CALLER = {
-    "connectors/bookkeeper/bookie/bulk_reads.py": "reads entries from bookies, for the stream of read priority",
-    "connectors/bookkeeper/bookie/entries.py": "the same: checks what was read",
-    "connectors/bookkeeper/bookie/reader.py": "the same: reads a ledger",
-    "connectors/bookkeeper/bookie/striping.py": "the same: which bookies have an entry",
-    "connectors/rocketmq/client/cluster.py": "the client of RocketMQ, for links with its clusters",
-    "connectors/rocketmq/client/codes.py": "the same: what codes mean",
-    "connectors/rocketmq/client/connection.py": "the same: requests and responses",
-    "connectors/rocketmq/client/group_offsets.py": "the same: offsets of groups",
-    "connectors/rocketmq/client/messages.py": "the same: reads and writes queues",
-    "connectors/rocketmq/client/options.py": "the same: settings of a cluster",
-    "connectors/rocketmq/client/rights.py": "the same: users and ACLs",
-    "connectors/rocketmq/client/topics.py": "the same: topics, groups and settings",
-    "connectors/rocketmq/protocol/batch.py": "the same: the format of a batch",
-    "connectors/rocketmq/protocol/compression.py": "the same: compressed bodies",
-    "connectors/rocketmq/protocol/flags.py": "the same: bits of messages",
-    "connectors/rocketmq/protocol/frames.py": "the same: the format of requests",
-    "connectors/rocketmq/protocol/properties.py": "the same: the format of properties",
-    "connectors/rocketmq/protocol/stored.py": "the same: the format of messages",
     "connectors/sandbox/servers/kafka_cluster.py": "several brokers, which tests stop one by one",
-    "connectors/sandbox/servers/rocketmq.py": "name servers and brokers, on which the client is tested",
     "connectors/sandbox/servers/spark.py": "a cluster of Spark, on which tests run the queries",
 }
 """Modules that only tests use, and the reason to keep each."""

@@ -26,6 +26,8 @@ class Cluster:
         self.refused: dict[str, Any] = {}
         self.refusal: Exception | None = None
         self.topic_ids: dict[str, str] = {}
+        self.configs: dict[str, dict[str, object]] = {}
+        self.created: list[tuple[str, dict[str, object]]] = []
 
     def ids(self, topics: Iterable[str]) -> dict[str, str]:
         return {topic: self.topic_ids.get(topic, "") for topic in topics}
@@ -37,6 +39,12 @@ class Cluster:
         if isinstance(self.refusal, AssertionError):
             raise self.refusal
         return self.listed
+
+    def settings(self, groups: Sequence[str]) -> dict[str, dict[str, object]]:
+        return {group: self.configs[group] for group in groups if group in self.configs}
+
+    def create(self, groups: Mapping[str, Mapping[str, object]]) -> None:
+        self.created += [(group, dict(settings)) for group, settings in groups.items()]
 
     def commit(self, offsets: Mapping[str, Mapping[LogId, int]]) -> dict[str, Any]:
         if self.refusal:
@@ -210,3 +218,16 @@ def test_a_group_of_unknown_state_is_not_touched() -> None:
     target = Cluster({}, {"g": "unknown"})
     [row] = sync(Cluster({"g": {HERE: 4}}), target, {HERE: OffsetMapping(THERE, COPIED)})
     assert (row.action, target.commits) == ("active", [])
+
+
+def test_a_group_that_is_missing_there_is_created_as_it_is_here() -> None:
+    source, target = Cluster({"g": {HERE: 4}}), Cluster({})
+    source.configs["g"] = {"consumeMessageOrderly": True}
+    sync(source, target, {HERE: OffsetMapping(THERE, COPIED)})
+    assert (target.created, target.commits) == ([("g", {"consumeMessageOrderly": True})], [("g", {THERE: 7})])
+
+
+def test_a_group_that_is_there_is_not_created() -> None:
+    target = Cluster({}, {"g": "empty"})
+    sync(Cluster({"g": {HERE: 4}}), target, {HERE: OffsetMapping(THERE, COPIED)})
+    assert (target.created, target.commits) == ([], [("g", {THERE: 7})])

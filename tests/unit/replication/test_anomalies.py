@@ -146,6 +146,13 @@ def test_the_setting_of_one_link_applies_to_all_that_share_a_topic():
     }
 
 
+def test_a_link_between_other_systems_never_takes_the_path_that_another_link_declares():
+    assert together(kafka=PartitionFacts(copy="batches"), rocketmq=PartitionFacts(paths=("records",))) == {
+        "kafka": "records",
+        "rocketmq": "records",
+    }
+
+
 def test_the_reason_names_the_link_that_decided():
     chosen = choose_together({"a": PartitionFacts(), "b": PartitionFacts(magic=0)}, [frozenset("ab")])
     assert chosen["a"].reason == "it shares a topic with b: the source has records of the old format 0"

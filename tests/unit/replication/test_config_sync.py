@@ -44,6 +44,7 @@ class FakeTarget:
     def __init__(self, result: str = "done") -> None:
         self.result, self.applied = result, list[Action]()
         self.granted = list[Right]()
+        self.differing, self.silent = list[Action](), False
 
     def known(self) -> frozenset[str]:
         return frozenset({"retention.ms"})
@@ -51,6 +52,12 @@ class FakeTarget:
     def look(self, called: dict[str, str]) -> Seen:
         made = {action.topic: Topic(action.partitions, GOOD) for action in self.applied if self.result == "done"}
         return Seen({"orders": Topic(2, GOOD, "now")}, made)
+
+    def groups(self, groups: Sequence[str], exclude: Sequence[str], back: bool) -> list[Action]:
+        del groups, exclude, back
+        if self.silent:
+            raise Retry("the groups of the target", "no response", "it is asked again")
+        return [action for action in self.differing if action not in self.applied]
 
     def rights(self) -> tuple[list[Right], list[Right]]:
         """ACLs of the source, and of the target: granted and not revoked."""
@@ -122,6 +129,47 @@ def test_an_approval_of_something_else_does_nothing() -> None:
 def test_what_is_refused_stays_in_the_plan_with_why() -> None:
     [row] = Rig("enforce", "refused").reconcile().aligner.rows()
     assert (row.stage, row.evidence["detail"]) == ("refused", "no right")
+
+
+@pytest.mark.parametrize(
+    ("mode", "left", "done"),
+    [("observe", "planned", []), ("approve", "awaiting approval", []), ("enforce", "", ["16"])],
+)
+def test_settings_of_groups_are_changed_when_asked(mode: str, left: str, done: list[str]) -> None:
+    rig = Rig(mode)
+    rig.target.differing = [
+        Action(ChangeKind.SET_GROUP, "", "a-rule", "billing", configs={"retryMaxTimes": "16"}, group="billing")
+    ]
+    rig.reconcile()
+    assert [row.stage for row in rig.aligner.rows() if row.kind == "set_group"] == ([left] if left else [])
+    assert [action.configs["retryMaxTimes"] for action in rig.target.applied if action.group] == done
+
+
+def test_settings_of_groups_stay_without_groups_in_align() -> None:
+    rig = Rig("enforce")
+    rig.link.declared = replace(rig.link.declared, align=["partitions"])
+    rig.target.differing = [Action(ChangeKind.SET_GROUP, "", "", "", group="billing")]
+    assert [action.group for action in rig.reconcile().target.applied] == [""]
+
+
+def test_groups_that_cannot_be_compared_hold_back_no_topic() -> None:
+    rig = Rig("enforce")
+    rig.target.silent = True
+    with pytest.raises(Retry, match="the groups of the target"):
+        rig.reconcile()
+    assert [action.topic for action in rig.target.applied] == ["orders"]
+
+
+def test_an_approval_outlives_a_pass_in_which_groups_cannot_be_compared() -> None:
+    rig = Rig("approve")
+    rig.target.differing = [Action(ChangeKind.SET_GROUP, "", "a-rule", "billing", group="billing")]
+    rig.reconcile().aligner.approve([row.id for row in rig.aligner.rows() if row.kind == "set_group"])
+    rig.target.silent = True
+    with pytest.raises(Retry, match="the groups of the target"):
+        rig.reconcile()
+    assert rig.target.applied == []
+    rig.target.silent = False
+    assert [action.group for action in rig.reconcile().target.applied] == ["billing"]
 
 
 def test_a_right_that_is_revoked_before_the_next_look_goes_again() -> None:

@@ -7,11 +7,13 @@ import pytest
 
 from tests.unit.kafka.test_group_sync import Cluster
 from tests.unit.replication.test_link import Rig
-from trueup.connectors.contract import LogId, Position, Progress, Run
+from trueup.connectors.contract import Endpoint, LogId, Position, Progress, Run
 from trueup.connectors.replication.group_sync import Groups
+from trueup.connectors.replication.ports import Capabilities
 from trueup.state.common.errors import Retry
 from trueup.state.replication.offset_map import OffsetMap
 from trueup.streams.replication.links.checkpoints import Copy
+from trueup.streams.replication.links.ends import Ends
 from trueup.streams.replication.links.group_sync import PART, Mover, mappings
 from trueup.streams.replication.reports import Report, ReportMessage
 
@@ -142,6 +144,13 @@ def test_where_the_opposite_link_is_stopped_nothing_unread_is_passed_over(shop: 
     assert mappings(shop.rig.link, opposite)[ZERO].translate(5)[0].offset is None
 
 
+def test_where_the_opposite_link_pairs_other_queues_nothing_unread_is_passed_over(shop: Shop) -> None:
+    shop.report(10)
+    opposite: Any = SimpleNamespace(lock=shop.rig.link.lock, copies={ZERO: Copy(ZERO, LogId("orders", 1), 0)})
+    found, _ = mappings(shop.rig.link, opposite)[ZERO].translate(5)
+    assert (found.offset, found.reason) == (None, "the opposite link copies orders-0 to orders-1")
+
+
 def test_a_group_that_is_followed_is_news_once(shop: Shop) -> None:
     for offset in (10, 20, 30):
         shop.report(offset)
@@ -161,3 +170,35 @@ def test_in_approve_each_move_needs_approval() -> None:
     assert (row.stage, shop.west.commits, len(shop.mover.rows())) == (
         "awaiting approval", [("g", {ZERO: 10})], 1,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(("source_s", "expected"), [(1e9, 40), (0.0, 50)])
+def test_offsets_of_a_source_that_returns_all_together_are_not_read_each_time(source_s: float, expected: int) -> None:
+    source = Dying({"g": {ZERO: 40}})
+    groups = Groups(source, Cluster({}), source_s)  # type: ignore[arg-type]
+    groups.committed(["g"], {"orders"})
+    source.committed = {"g": {ZERO: 50}}
+    assert groups.committed(["g"], {"orders"}).groups == {"g": {ZERO: expected}}
+
+
+@pytest.mark.parametrize(("patterns", "topics"), [(["/g.*/"], {"orders"}), (["g"], {"orders", "payments"})])
+def test_offsets_are_read_again_when_others_are_wanted(patterns: list[str], topics: set[str]) -> None:
+    source = Dying({"g": {ZERO: 40}})
+    groups = Groups(source, Cluster({}), 1e9)  # type: ignore[arg-type]
+    groups.committed(["g"], {"orders"})
+    source.committed = {"g": {ZERO: 50}}
+    assert groups.committed(patterns, topics).groups == {"g": {ZERO: 50}}
+
+
+@pytest.mark.parametrize(("back", "expected"), [(True, 40), (False, 50)])
+def test_the_interval_is_that_of_the_cluster_whose_offsets_are_read(back: bool, expected: int) -> None:
+    source = Dying({"g": {ZERO: 40}})
+    every_s = {"east": 0.0, "west": 1e9}
+
+    def admin_of(end: Endpoint) -> Any:
+        return SimpleNamespace(can=Capabilities(groups_s=every_s[end.name]), groups=lambda: source)
+
+    groups = Ends(Rig(groups=["g"]).link, admin_of).groups(back)
+    groups.committed(["g"], {"orders"})
+    source.committed = {"g": {ZERO: 50}}
+    assert groups.committed(["g"], {"orders"}).groups == {"g": {ZERO: expected}}

@@ -521,3 +521,12 @@ def test_a_topic_that_the_source_has_no_longer_is_gone(rig: Rig) -> None:
     rig.round(10, 20)
     rig.link.update(facts=facts(0, 2)._replace(source=Side({})))
     assert {row.stage for row in LinkStatus(rig.link).rows(NOW).values()} == {PartitionStage.GONE}
+
+
+def test_queues_whose_names_and_brokers_are_alike_keep_their_own_positions() -> None:
+    journal, link = FakeJournal(), "east-west"
+    alike = {LogId("a-b", 0, "c"): 5, LogId("a", 0, "b-c"): 7, LogId("a-b-c", 0): 9}
+    for log, offset in alike.items():
+        made = Copy(log, log, 0, Position(offset))
+        journal.put(made.records(link, NOW))
+    assert {log: copy.offset for log, copy in load(journal)[link].items()} == alike  # type: ignore[arg-type]

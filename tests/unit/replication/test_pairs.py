@@ -19,6 +19,12 @@ def test_others_take_what_is_free_in_order() -> None:
     assert pairs(HERE, "copied", THERE, {}) == dict(zip(HERE, THERE, strict=True))
 
 
+def test_queues_are_paired_in_the_order_of_brokers() -> None:
+    here = [LogId("orders", number, broker) for broker in ("a", "b") for number in range(2)]
+    there = [LogId("copied", number, "x") for number in range(4)]
+    assert pairs(here, "copied", there, {}) == dict(zip(here, there, strict=True))
+
+
 def test_a_pair_stays_when_logs_are_added() -> None:
     before = pairs(HERE[1:], "copied", THERE, {})
     after = pairs(HERE, "copied", THERE, before)

@@ -23,7 +23,7 @@ def answer(request: dict[str, Any], code: int = 0, body: bytes = b"", remark: st
 
 
 class Peer:
-    """``requests``: the headers of all requests. ``pace_s``: the time between two bytes of a response."""
+    """``requests``: headers of all requests, with the ``body``. ``pace_s``: time between two bytes of a response."""
 
     def __init__(self, handler: Handler, pace_s: float = 0.0) -> None:
         self.handler, self.requests, self.pace_s = handler, list[dict[str, Any]](), pace_s
@@ -66,6 +66,7 @@ class Peer:
             while len(size := stream.read(4)) == 4:
                 raw = stream.read(int.from_bytes(size, "big"))
                 header = json.loads(raw[4 : 4 + int.from_bytes(raw[1:4], "big")])
+                header["body"] = raw[4 + int.from_bytes(raw[1:4], "big") :]
                 self.requests.append(header)
                 response = self.handler(header)
                 if response is None:

@@ -11,7 +11,7 @@ from trueup.connectors.rocketmq.client.cluster import RocketMqClient
 from trueup.connectors.rocketmq.client.codes import Missing, RequestCode
 from trueup.connectors.rocketmq.client.connection import Request
 from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.state.common.errors import BadBytes, Retry, Unknown
+from trueup.state.common.errors import BadBytes, Retry, Stop, Unknown
 
 READ = Request(RequestCode.MAX_OFFSET, "read", {})
 
@@ -155,3 +155,32 @@ def test_a_number_of_queues_that_cannot_be_is_refused(start: Any, queues: int) -
     client, _ = start(lambda request: answer(request, body=route({"a": "127.0.0.1:1"}, queues)))
     with pytest.raises(BadBytes):
         client.logs("t")
+
+
+def test_many_questions_are_in_flight_together_and_each_has_its_own_error(start: Any) -> None:
+    with ExitStack() as stack:
+        broker = stack.enter_context(
+            Peer(
+                lambda r: (
+                    answer(r, 16, remark="no") if r["extFields"]["n"] == "7" else answer(r, offset=r["extFields"]["n"])
+                )
+            )
+        )
+        client, _ = start(name_server({"a": broker.address}))
+        asked = [Request(RequestCode.MAX_OFFSET, "read", {"n": n}) for n in range(600)]
+        found = client.ask_each("a", asked)
+    assert isinstance(found[7], Stop)
+    assert [one.number("offset") for one in found if not isinstance(one, Stop)] == [n for n in range(600) if n != 7]
+
+
+def test_questions_to_a_broker_that_closes_are_retried_together(start: Any) -> None:
+    with ExitStack() as stack:
+        broker = stack.enter_context(Peer(lambda r: answer(r) if r["opaque"] < 3 else None))
+        client, _ = start(name_server({"a": broker.address}))
+        with pytest.raises(Retry):
+            client.ask_each("a", [READ] * 5)
+
+
+def test_names_of_clusters_and_brokers_are_told_by_name_servers(start: Any) -> None:
+    client, _ = start(lambda r: answer(r, body=b'{"topicList":["sandbox","broker-a"]}'))
+    assert client.own_names() == {"sandbox", "broker-a"}

@@ -1,15 +1,18 @@
 import pytest
 
-from trueup.connectors.rocketmq.client.codes import Missing, NoGroup, problem
+from trueup.connectors.rocketmq.client.codes import Illegal, Missing, NoGroup, problem
 from trueup.state.common.errors import Retry, Stop, TrueupError, Unknown
 
 
 @pytest.mark.parametrize(("code", "remark", "kind"), [
     (1, "java.lang.NullPointerException", Stop),
     (1, "[PC_SYNCHRONIZED]broker busy, start flow control for a while", Retry),
+    (1, "java.util.NoSuchElementException, java.base/java.util.LinkedList.getLast(LinkedList.java:261)", Retry),
     (1, "UNKNOWN_ERROR", Unknown), (2, "[TIMEOUT_CLEAN_QUEUE]broker busy", Retry), (14, "", Retry),
     (215, "", Retry), (17, "", Missing),
-    (26, "", NoGroup), (3, "", Stop), (13, "", Stop), (16, "", Stop), (29, "", Stop), (4711, "", Stop),
+    (26, "", NoGroup), (3, "", Stop), (13, "", Illegal),
+    (1, "java.lang.RuntimeException: message body size exceeded", Illegal),
+    (16, "", Stop), (29, "", Stop), (4711, "", Stop),
 ])  # fmt: skip
 def test_an_error_is_passing_or_not(code: int, remark: str, kind: type[TrueupError]) -> None:
     assert type(problem(code, remark, "send", "b:1")) is kind

@@ -1,8 +1,10 @@
+import re
+
 import pytest
 
 from trueup.connectors.contract import LogId
 from trueup.connectors.rocketmq.client import messages
-from trueup.connectors.rocketmq.client.connection import Response
+from trueup.connectors.rocketmq.client.connection import Request, Response
 from trueup.state.common.errors import Stop
 
 LOG = LogId("orders", 2, "broker-a")
@@ -15,6 +17,12 @@ def test_only_the_bits_of_the_body_are_sent_again() -> None:
 def test_a_send_names_its_queue_and_its_broker() -> None:
     fields = messages.send(LOG, b"x", 5, b"a\x011\x02", 7).fields
     assert [fields[name] for name in "beghimn"] == ["orders", 2, 5, 7, "a\x011\x02", False, "broker-a"]
+
+
+@pytest.mark.parametrize("request_", [messages.send(LOG, b"x", 1), messages.send_batch(LOG, b"x", 1)])
+def test_no_topic_is_created_for_a_message(request_: Request) -> None:
+    """The template of new topics is none: its name is not one that a topic can have."""
+    assert re.search(r"[^%|a-zA-Z0-9_-]", str(request_.fields["c"]))
 
 
 def test_properties_that_are_not_text_need_a_batch() -> None:

@@ -13,6 +13,10 @@ def test_name_servers_are_separated_by_semicolons() -> None:
     assert addresses_of(endpoint("n1:9876; [::1]:9877")) == ["n1:9876", "[::1]:9877"]
 
 
+def test_commas_are_accepted_too() -> None:
+    assert addresses_of(endpoint("n1:9876,n2:9876")) == ["n1:9876", "n2:9876"]
+
+
 def test_every_problem_is_listed() -> None:
     found = problems(endpoint("n1", access_key="a", timeout_ms="soon", secret="x"))
     assert [line.split(":")[0] for line in found] == [

@@ -91,7 +91,9 @@ def test_every_problem_is_reported_with_its_place(tmp_path: Path) -> None:
 
 
 def test_what_is_required_is_asked_for() -> None:
-    wanted = "ZooKeeper servers of the cluster, host:port[,host:port...], or links or logdirs of Kafka clusters"
+    wanted = (
+        "ZooKeeper servers of the cluster, host:port[,host:port...], or links or logdirs of Kafka or RocketMQ clusters"
+    )
     assert problems(None) == [f"cluster.zookeeper: expected {wanted}; found nothing"]
 
 
@@ -196,8 +198,15 @@ def test_a_name_that_is_no_text_is_reported(tmp_path: Path) -> None:
 
 def test_settings_show_no_secret() -> None:
     keys = possible_keys(sections())
-    names = [name.replace(".NAME.", ".east.") for name, spec, _ in keys if spec.metadata.get("secret")]
-    flags = {"kafka.east.bootstrap": "e:1", "kafka.east.bit": "0", **dict.fromkeys(names, "{a: hunter2}")}
+    secret = [name for name, spec, _ in keys if spec.metadata.get("secret")]
+    names = [name.replace("kafka.NAME", "kafka.east").replace("rocketmq.NAME", "rocketmq.west") for name in secret]
+    needed = {
+        "kafka.east.bootstrap": "e:1",
+        "kafka.east.bit": "0",
+        "rocketmq.west.namesrv": "w:1",
+        "rocketmq.west.bit": "1",
+    }
+    flags = {**needed, **dict.fromkeys(names, "{tls.ca: hunter2}")}
     assert "hunter2" not in repr(load(None, ZOOKEEPER, flags))
 
 

@@ -18,7 +18,7 @@ from trueup.state.settings.section import Draft, Section
 from trueup.state.settings.settings import Settings, change, live_keys, possible_keys, value_of
 from trueup.streams import docs
 from trueup.streams.api import Application
-from trueup.streams.catalog import STREAMS, all_metrics, observed_topics, permanent_tasks, sections
+from trueup.streams.catalog import STREAMS, all_metrics, observed_topics, observing, permanent_tasks, sections
 from trueup.streams.cli.main import invoke
 from trueup.streams.config.check import problems
 from trueup.streams.journal import topic
@@ -294,7 +294,7 @@ def test_its_table_is_read_from_a_file_with_the_environment(tmp_path: Path) -> N
         ({**LEAST, "tally": {"least": 101}}, "tally.least: expected at most 100 without yards"),
         ({"yards": {"north": {"hours": "dawn"}}}, "yards.north.hours: expected day or night"),
         ({**LEAST, "tall": {}}, "did you mean tally"),
-        ({}, "or links or logdirs or yards of Kafka clusters"),
+        ({}, "or links or logdirs or yards of Kafka or RocketMQ clusters"),
     ],
 )
 def test_its_settings_are_checked(raw: dict[str, Any], problem: str) -> None:
@@ -360,7 +360,7 @@ def test_its_records_are_on_the_journal() -> None:
 
 @pytest.mark.usefixtures("application")
 def test_its_observations_are_emptied_with_those_of_others() -> None:
-    assert observed_topics()[-1] == "piles"
+    assert (observed_topics()[-1], observing()[-1]) == ("piles", "tally")
 
 
 def test_a_topic_of_another_stream_is_not_taken() -> None:

@@ -31,8 +31,7 @@ def test_servers_start_zookeeper_first_and_daemons_last(cluster: SandboxCluster)
 
 def test_two_sandboxes_share_no_port(cluster: SandboxCluster, tmp_path: Path) -> None:
     with SandboxCluster(tmp_path / "two", {"/a": 3}) as other:
-        numbers = [{port.rsplit(":")[-1] for port in ports(each)} for each in (cluster, other)]
-    assert not numbers[0] & numbers[1]
+        assert not ports(cluster) & ports(other)
 
 
 def test_a_directory_used_again_keeps_its_ports(tmp_path: Path) -> None:
@@ -56,3 +55,12 @@ def test_the_rack_script_answers_once_for_each_address(tmp_path: Path) -> None:
 def test_the_rack_script_answers_nothing_when_asked_nothing(tmp_path: Path) -> None:
     done = subprocess.run([rack_script(tmp_path / "racks.sh", {})], capture_output=True, text=True, check=True)
     assert done.stdout == ""
+
+
+def test_rocketmq_clusters_start_before_the_daemons_and_stay_at_their_addresses(tmp_path: Path) -> None:
+    with SandboxCluster(tmp_path, {"/a": 1}, autorecovery=1, rocketmq=True) as first:
+        names, before = list(first.servers), {name: each.address for name, each in first.rocketmq.items()}
+    with SandboxCluster(tmp_path, {"/a": 1}, autorecovery=1, rocketmq=True) as again:
+        assert {name: each.address for name, each in again.rocketmq.items()} == before
+    servers = [f"{cluster}-{server}" for cluster in ("hangzhou", "shanghai") for server in ("names", "broker")]
+    assert names == ["zookeeper", "bookie1", *servers, "autorecovery1"]

@@ -119,6 +119,20 @@ def test_a_port_in_use_is_refused() -> None:
         Port(number=server.getsockname()[1])
 
 
+def test_an_unused_port_is_not_one_that_is_reserved() -> None:
+    port = Port()
+    with pytest.raises(Retry, match=str(port.number)):
+        Port(number=port.number, unused=True)
+    port.release()
+
+
+def test_a_server_may_listen_on_an_unused_port() -> None:
+    port = Port(number=free_port(), unused=True)
+    with socket.create_server((port.host, port.number)):
+        assert port.open()
+    port.release()
+
+
 def test_waiting_ends_with_what_was_waited_for() -> None:
     with pytest.raises(Retry, match="a bookie in /rack2"):
         wait_until(lambda: False, 0.0, "a bookie in /rack2")

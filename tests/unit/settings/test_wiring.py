@@ -90,7 +90,7 @@ def test_every_problem_is_reported_at_once():
          "processes every record; found 'batches'")),
         ({"failures": "dead-letter", "copy": "batches"}, ("copy: expected records or auto because "
          "links.east-west.failures handles single records; found 'batches'")),
-        ({"align": ["acl"]}, "align: expected any of partitions, configs, acls; found ['acl']"),
+        ({"align": ["acl"]}, "align: expected any of partitions, configs, groups, acls; found ['acl']"),
         ({"in_flight": 6}, "in_flight: expected a whole number, at least 1, at most 5; found 6"),
     ],
 )  # fmt: skip

@@ -7,10 +7,8 @@ copy progressed (`target_tail`), and records in flight from a killed predecessor
 arrives even later is written twice and counted in ``repeated`` by the next copier.
 """
 
-import gc
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import groupby, repeat, starmap
 
@@ -38,6 +36,7 @@ from trueup.connectors.kafka.replication.records.single_send import SingleSender
 from trueup.connectors.kafka.replication.records.source_guard import SourceGuard
 from trueup.connectors.kafka.replication.records.target_tail import KafkaTails, TargetEnds
 from trueup.connectors.kafka.replication.records.topic_identity import Identity
+from trueup.connectors.replication.garbage import few_collections
 from trueup.connectors.replication.rate_limit import Rate
 from trueup.connectors.replication.resume import Resume
 from trueup.connectors.replication.track import Lane
@@ -46,8 +45,6 @@ from trueup.state.common.errors import Retry, Stop, TrueupError
 BATCH, AHEAD = 2_000, 40_000
 """Maximum records of one read, and of records that wait for the target."""
 AHEAD_BYTES = 64 << 20
-YOUNG = 100_000
-"""New objects between Python's searches for cycles."""
 IDLE_S, GRACE_S, GUARD_S, ASK_S = 0.05, 5.0, 5.0, 6.0
 IDENTIFY_S = 0.1
 """Shorter than a producer's delay before it repeats a write."""
@@ -104,7 +101,7 @@ class RecordCopier:
 
     def copy(self, until_s: float, keep_going: Callable[[], bool] = lambda: True) -> None:
         """Copy until ``until_s``. See `connectors.contract.Copier.copy`."""
-        with _few_collections():
+        with few_collections():
             self._copy(until_s, keep_going)
 
     def _copy(self, until_s: float, keep_going: Callable[[], bool]) -> None:
@@ -483,18 +480,6 @@ class RecordCopier:
                 self._down[side] = error
 
         return on_error
-
-
-@contextmanager
-def _few_collections() -> Iterator[None]:
-    """Reduces garbage collections: a read creates thousands of short-lived objects, and a search for cycles costs
-    a fifth of the CPU and finds none."""
-    before = gc.get_threshold()
-    gc.set_threshold(YOUNG, *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 _error, _number = Message.error, Message.partition

@@ -23,12 +23,14 @@ class KafkaTails:
         self._endpoint = endpoint
         self._consumer: Consumer | None = None
 
-    def run(self, searches: Mapping[LogId, TailSearch]) -> None:
-        """Run all searches to their ends. Raises `Retry` if the cluster does not deliver records."""
+    def run(self, searches: Mapping[LogId, TailSearch]) -> dict[LogId, TrueupError]:
+        """Run all searches to their ends. Raises `Retry` if the cluster does not deliver records, and `Stop` if it
+        refuses any of them."""
         while spans := {target: span for target, search in searches.items() if (span := search.span())}:
             found = self._read(spans)
             for target, (low, _) in spans.items():
                 searches[target].read(low, found[target])
+        return {}
 
     def _read(self, spans: Mapping[LogId, tuple[int, int]]) -> dict[LogId, list[tuple[bytes, Met]]]:
         source = self._open()

@@ -1,0 +1,1 @@
+"""Benchmarks of links between RocketMQ clusters."""

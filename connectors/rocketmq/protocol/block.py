@@ -1,0 +1,177 @@
+"""Stored messages of one response as arrays, if all of them have the usual form.
+
+The usual form: hosts of 4 bytes, a topic of at most 127 bytes, no batches that are stored as one message, properties of
+which each has a name, a value and a separator at its end. Everything else, also damage, is left to `stored.decode`,
+which takes three times as long for each message.
+"""
+
+import struct
+import zlib
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.connectors.rocketmq.protocol import flags
+from trueup.connectors.rocketmq.protocol.stored import CRC_BITS, SHORTEST
+
+Array = NDArray[Any]
+LEAST = 32
+"""Messages for which arrays pay."""
+_HEAD = np.dtype(
+    [
+        ("size", ">i4"), ("magic", ">i4"), ("crc", ">u4"), ("queue", ">i4"), ("flag", ">i4"), ("offset", ">i8"),
+        ("physical", ">i8"), ("sys", ">i4"), ("born", ">i8"), ("born_host", "V8"), ("stored", ">i8"),
+        ("stored_host", "V8"), ("deliveries", ">i4"), ("prepared", ">i8"), ("length", ">i4"),
+    ]
+)  # fmt: skip
+"""The bytes of a message before its body."""
+_SIZE = struct.Struct(">i")
+_UNUSUAL = flags.BORN_IN_V6 | flags.STORED_IN_V6 | flags.INNER_BATCH
+_VALUE, _NEXT = 1, 2
+_WORD, _FACTOR = 8, np.uint64(0x9E37_79B9_7F4A_7C15)
+SURE = 2 * _WORD
+"""Bytes of a name that `Titles` has whole."""
+
+
+class Block:
+    """Messages in the order of their bytes, ``data``, as arrays: see `stored.Stored`. ``places``: the
+    offsets, big-endian. ``body_at``, ``body_end``, ``more_at``, ``more_end``: where bodies and properties are."""
+
+    def __init__(self, data: memoryview, head: Array, starts: Array, more_at: Array, more_end: Array) -> None:
+        self.data = data
+        self.offsets: list[int] = head["offset"].tolist()
+        self.stored: list[int] = head["stored"].tolist()
+        self.places, self.born = head["offset"], head["born"].astype(np.int64)
+        self.sys, self.flags = head["sys"], head["flag"]
+        self.body_at = starts + _HEAD.itemsize
+        self.body_end = self.body_at + head["length"]
+        self.more_at, self.more_end = more_at, more_end
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+
+def scan(data: memoryview) -> Block | None:
+    """The messages in these bytes; None if one has another form, is damaged, or there are few."""
+    starts = _starts(data)
+    if len(starts) < LEAST:
+        return None
+    raw, at = np.frombuffer(data, np.uint8), np.array(starts)
+    head = raw[at[:, None] + np.arange(_HEAD.itemsize)].view(_HEAD)[:, 0]
+    body_at, end = at + _HEAD.itemsize, at + head["size"]
+    body_end = body_at + head["length"]
+    usual = (head["magic"] == flags.MAGIC_1) & (head["sys"] & _UNUSUAL == 0) & (head["length"] >= 0)
+    if not (usual & (body_end + 3 <= end)).all():
+        return None
+    topic = raw[body_end].astype(np.int64)
+    more_at = body_end + 3 + topic
+    if not ((topic > 0) & (more_at <= end)).all():
+        return None
+    more = raw[more_at - 2].astype(np.int64) << 8 | raw[more_at - 1]
+    if not ((more < 1 << 15) & (more_at + more <= end)).all() or not _whole(data, head, body_at, body_end):
+        return None
+    return Block(data, head, at, more_at, more_at + more)
+
+
+def _starts(data: memoryview) -> list[int]:
+    """Where messages start; none if one of them does not end within the data."""
+    at, last, found, size = 0, len(data) - SHORTEST, list[int](), _SIZE.unpack_from
+    while at <= last:
+        length = size(data, at)[0]
+        if length < SHORTEST:
+            return []
+        found.append(at)
+        at += length
+    return found if at == len(data) else []
+
+
+def _whole(data: memoryview, head: Array, body_at: Array, body_end: Array) -> bool:
+    """Whether all bodies match their CRC."""
+    crc32 = zlib.crc32
+    found = [crc32(data[at:end]) for at, end in zip(body_at.tolist(), body_end.tolist(), strict=True)]
+    return not ((np.array(found, np.uint32) ^ head["crc"]) & CRC_BITS).any()
+
+
+class Titles(NamedTuple):
+    """Names of properties as numbers: their first and last 8 bytes as little-endian words, and their lengths. These are
+    all bytes of names of up to `SURE` bytes. Of a name with less than 8 bytes, both words have the whole name.
+    ``hashes``: one number for each."""
+
+    first: Array
+    last: Array
+    length: Array
+    hashes: Array
+
+
+def _titles(first: Array, last: Array, length: Array) -> Titles:
+    return Titles(first, last, length, (first ^ last * _FACTOR) * _FACTOR ^ length)
+
+
+class Names:
+    """A set of names of properties."""
+
+    def __init__(self, names: Iterable[bytes]) -> None:
+        each = sorted(names)
+        words = [[int.from_bytes(part, "little") for part in (name[:_WORD], name[-_WORD:])] for name in each]
+        first, last = np.array(words, np.uint64).T
+        known = _titles(first, last, np.array(list(map(len, each)), np.uint64))
+        order = np.argsort(known.hashes)
+        self._known = Titles(*(part[order] for part in known))
+
+    def has(self, titles: Titles) -> Array:
+        """Which of these are in the set. Names of more than `SURE` bytes may not be."""
+        hashes = self._known.hashes
+        at = np.minimum(np.searchsorted(hashes, titles.hashes), len(hashes) - 1)
+        same = [known[at] == found for known, found in zip(self._known, titles, strict=True)]
+        found: Array = np.logical_and.reduce(same)
+        return found
+
+
+class Parts:
+    """The properties of messages, one after another in ``raw``. ``first``: where those of each message start, and at
+    last where all end. ``titles``: their names; None if not every property has a name, one separator, and a separator
+    at its end."""
+
+    @classmethod
+    def of(cls, block: Block) -> "Parts":
+        """Those of the messages of a block."""
+        places = zip(block.more_at.tolist(), block.more_end.tolist(), strict=True)
+        return cls(b"".join([block.data[at:end] for at, end in places]), block.more_end - block.more_at)
+
+    def __init__(self, raw: bytes, sizes: Array) -> None:
+        self.raw, self.titles = raw, None if raw else _titles(*np.zeros((3, 0), np.uint64))
+        self.first = np.concatenate(([0], np.cumsum(sizes)))
+        padded = np.frombuffer(bytes(_WORD) + raw + bytes(_WORD), np.uint8)
+        content = padded[_WORD:-_WORD]
+        self._ends = np.flatnonzero(content == _NEXT) + 1
+        starts = np.concatenate(([0], self._ends[:-1]))[: len(self._ends)]
+        values = np.flatnonzero(content == _VALUE)
+        alike = len(raw) > 0 and len(values) == len(starts) and ((starts < values) & (values < self._ends)).all()
+        if alike and ((sizes == 0) | (content[self.first[1:] - 1] == _NEXT)).all():
+            self.titles = _found(padded, starts, values)
+        self._lengths = self._ends - starts
+
+    def without(self, chosen: Array) -> tuple[bytes, Array]:
+        """The bytes without these properties, and ``first`` of them."""
+        if not chosen.any():
+            return self.raw, self.first
+        left = np.frombuffer(self.raw, np.uint8)[np.repeat(~chosen, self._lengths)]
+        ends = np.concatenate(([0], np.cumsum(np.where(chosen, 0, self._lengths))))
+        return left.tobytes(), ends[self.edges]
+
+    @property
+    def edges(self) -> Array:
+        """The number of properties before each message, and of all."""
+        return np.searchsorted(self._ends, self.first, side="right")
+
+
+def _found(padded: Array, starts: Array, ends: Array) -> Titles:
+    """The names between these places. ``padded``: the bytes, with a word before them and one behind."""
+    words = np.ndarray((len(padded) - _WORD,), "<u8", padded, strides=(1,))
+    length = (ends - starts).astype(np.uint64)
+    bits = np.minimum(length, _WORD).astype(np.uint64) * np.uint64(8)
+    mask = np.where(bits == 64, ~np.uint64(0), (np.uint64(1) << bits % np.uint64(64)) - np.uint64(1))
+    first = words[starts + _WORD] & mask
+    return _titles(first, np.where(bits == 64, words[ends], first), length)

@@ -1,0 +1,1 @@
+"""Replication from and to clusters of RocketMQ."""

@@ -1,0 +1,58 @@
+"""Start and end of queues, with everything that their brokers acknowledged."""
+
+from collections.abc import Iterable, Sequence
+
+from trueup.connectors.contract import LogId
+from trueup.connectors.replication.tail import Bounds
+from trueup.connectors.rocketmq.client import messages, topics
+from trueup.connectors.rocketmq.client.cluster import RocketMqClient
+from trueup.connectors.rocketmq.client.connection import Response
+from trueup.connectors.rocketmq.client.dispatch import wait_dispatched
+from trueup.state.common.errors import Stop, TrueupError
+
+
+def bounds(client: RocketMqClient, logs: Iterable[LogId]) -> dict[LogId, Bounds | TrueupError]:
+    """Start and end of queues. An error of one broker is that of its queues; a broker can also refuse some only."""
+    by_broker: dict[str, list[LogId]] = {}
+    for log in logs:
+        by_broker.setdefault(log.place, []).append(log)
+    found: dict[LogId, Bounds | TrueupError] = {}
+    for broker, some in by_broker.items():
+        try:
+            found |= _of_broker(client, broker, some)
+        except TrueupError as error:
+            found |= dict.fromkeys(some, error)
+    return found
+
+
+def _of_broker(client: RocketMqClient, broker: str, logs: Sequence[LogId]) -> dict[LogId, Bounds | TrueupError]:
+    """The broker reports 0 for a topic or queue that it does not have. Therefore its topics are read after the ends."""
+    wait_dispatched(client, broker)
+    starts = client.ask_each(broker, [messages.first_offset(log) for log in logs])
+    ends = client.ask_each(broker, [messages.end_offset(log) for log in logs])
+    names = sorted({log.topic for log in logs})
+    there = dict(zip(names, client.ask_each(broker, [topics.topic_request(name) for name in names]), strict=True))
+    return {log: _bounds(log, start, end, there[log.topic]) for log, start, end in zip(logs, starts, ends, strict=True)}
+
+
+def _bounds(
+    log: LogId, start: Response | TrueupError, end: Response | TrueupError, topic: Response | TrueupError
+) -> Bounds | TrueupError:
+    if isinstance(start, TrueupError):
+        return start
+    if isinstance(end, TrueupError):
+        return end
+    if isinstance(topic, TrueupError):
+        return topic
+    return _missing(log, topics.topic_of(topic)) or Bounds(messages.offset_of(start), messages.offset_of(end))
+
+
+def _missing(log: LogId, topic: topics.Topic | None) -> TrueupError | None:
+    if topic is None:
+        found = "no such topic there"
+    elif log.number >= (queues := max(topic.read, topic.write)):
+        found = f"{queues} queues there"
+    else:
+        return None
+    expected = f"queue {log.number} of topic {log.topic} on broker {log.place}"
+    return Stop(expected, found, "create it again, or exclude the topic from the link")

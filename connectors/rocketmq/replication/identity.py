@@ -1,0 +1,56 @@
+"""The id of a cluster. RocketMQ has none; a subscription group on every broker holds one.
+
+Brokers keep subscription groups with their data and copy them to their slaves; name servers keep nothing. So the id
+lives as long as the data, and a replacement without it gets another. The id is derived from the first broker and the
+time of its start, so that two clients that plant it at the same time plant the same.
+"""
+
+import uuid
+from collections.abc import Mapping
+
+from trueup.connectors.rocketmq.client import topics
+from trueup.connectors.rocketmq.client.cluster import RocketMqClient
+from trueup.state.common.errors import Retry, Stop
+
+PREFIX = "trueup-cluster-"
+_SPACE = uuid.UUID("6f1c1f0e-6a55-4d3b-9a3e-0d6b1a6b5c0a")
+
+
+def agreed(cluster: str, planted: Mapping[str, set[str]]) -> str:
+    """The one id in these brokers; empty if none has one. Raises `Stop` if there are two."""
+    by_id: dict[str, list[str]] = {}
+    for broker, ids in sorted(planted.items()):
+        for one in sorted(ids):
+            by_id.setdefault(one, []).append(broker)
+    if len(by_id) > 1:
+        found = ", ".join(f"{one} on {' and '.join(brokers)}" for one, brokers in by_id.items())
+        todo = f"correct namesrv if these are two clusters, else delete the subscription group {PREFIX}ID of one"
+        raise Stop(f"brokers of one cluster in {cluster}", found, todo)
+    return next(iter(by_id), "")
+
+
+def cluster_id(client: RocketMqClient) -> str:
+    """The id of the cluster. Brokers without it get it."""
+    planted, silent = dict[str, set[str]](), list[Retry]()
+    for broker in client.masters():
+        try:
+            groups = topics.groups(client, broker)
+        except Retry as error:
+            silent.append(error)
+            continue
+        planted[broker] = {name.removeprefix(PREFIX) for name in groups if name.startswith(PREFIX)}
+    found = agreed(client.endpoint.name, planted)
+    if not found and (silent or not planted):
+        raise silent[0] if silent else Retry(
+            f"a broker of {client.endpoint.name}", "none is registered at the name servers", "start it; retrying"
+        )  # fmt: skip
+    found = found or _new(client, min(planted))
+    for broker, ids in planted.items():
+        if not ids:
+            topics.put_group(client, broker, {"groupName": PREFIX + found, "consumeEnable": False})
+    return found
+
+
+def _new(client: RocketMqClient, broker: str) -> str:
+    address, started = client.masters().get(broker), topics.runtime(client, broker).get("bootTimestamp", "")
+    return uuid.uuid5(_SPACE, f"{broker} {address} {started or uuid.uuid4()}").hex

@@ -1,0 +1,151 @@
+"""Messages of RocketMQ on their way to another cluster of RocketMQ, as arrays.
+
+What `columns.Decoder` and `columns.Encoder` do for one message after another is done here for all messages of a
+response together, if they have the usual form (`protocol.block`), no message was copied before, and none has
+properties that are too long for those of a copy. A request to store them is put together from slices of the response.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.connectors.replication.headers import Path
+from trueup.connectors.replication.ports import Columns, Native
+from trueup.connectors.rocketmq.protocol import batch, flags, properties
+from trueup.connectors.rocketmq.protocol.batch import Batch
+from trueup.connectors.rocketmq.protocol.block import SURE, Block, Names, Parts
+from trueup.connectors.rocketmq.replication import names
+
+Array = NDArray[Any]
+_DROPPED, _COPIED = Names(names.STORED_BY_BROKER), Names({*names.OWN, *names.PATHS})
+_DIGITS = 13
+_MILLENNIA = 10 ** (_DIGITS - 1), 10**_DIGITS
+"""Times of birth whose text has `_DIGITS` digits: from 2001 to 2286."""
+_POWERS = 10 ** np.arange(_DIGITS - 1, -1, -1)
+_BASE64 = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
+_TIME, _TIME_BYTES = names.TIME + names.VALUE, len(names.TIME) + _DIGITS + 2
+_MARK_END = b"==" + names.NEXT
+_WIDTH = _TIME_BYTES + len(names.MARKED) + 22 + len(_MARK_END)
+_ROOM = properties.MOST - 4_096
+"""Bytes of properties that leave enough for those of a copy."""
+
+
+class Content:
+    """The bytes of messages, shared by all `Rows` of a response. ``data``: the response, in which `Rows.batches` puts a
+    head before each body and the length of the properties after it, over what the broker stored about the message and
+    its topic. ``more``: properties of message n from ``first[n]`` on. ``columns``: each message on its own."""
+
+    def __init__(self, block: Block, more: bytes, first: Array, columns: Callable[[], Columns]) -> None:
+        self.block, self.more, self.first, self.columns = block, more, first, columns
+        self.data, self.stamps = bytearray(block.data), block.born.tolist()
+        self.sys = int(block.sys[0]) & flags.KEPT
+
+
+class Rows(Native):
+    """Some messages of a response. ``passed`` and ``prefix``: of the properties that a copy has, see
+    `replication.headers`; empty before `tagged`."""
+
+    def __new__(cls, content: Content, rows: slice, passed: bytes = b"", prefix: bytes = b"") -> Self:
+        """The rows of a slice without a step."""
+        made = super().__new__(cls, content.block.offsets[rows], (), (), content.stamps[rows])
+        made._content, made._rows, made._passed, made._prefix = content, rows, passed, prefix
+        return made
+
+    _content: Content
+    _rows: slice
+    _passed: bytes
+    _prefix: bytes
+
+    @property
+    def size(self) -> int:
+        """Bytes of bodies."""
+        block, rows = self._content.block, self._rows
+        return int((block.body_end[rows] - block.body_at[rows]).sum())
+
+    def cut(self, start: int, stop: int | None = None) -> "Rows":
+        """A range of the rows."""
+        left = range(self._rows.start, self._rows.stop)[start:stop]
+        return Rows(self._content, slice(left.start, left.stop), self._passed, self._prefix)
+
+    def columns(self) -> Columns:
+        """The messages without the properties of a copy, each on its own."""
+        return self._content.columns().cut(self._rows.start, self._rows.stop)
+
+    def tagged(self, path: Path, prefix: bytes) -> "Rows":
+        """The messages with the properties of a copy."""
+        return Rows(self._content, self._rows, path.source_header[1], prefix)
+
+    def batches(self, most: int) -> Iterator[Batch]:
+        """Batches of at most about ``most`` bytes, or of one message."""
+        content, rows = self._content, self._rows
+        path = names.path_of(self._passed)
+        bodies = content.block.body_end[rows] - content.block.body_at[rows]
+        more = np.diff(content.first[rows.start : rows.stop + 1])
+        until, at = np.cumsum(bodies + more + batch.size_of(0, _WIDTH + len(path))), 0
+        while at < len(until):
+            limit = (until[at - 1] if at else 0) + most
+            last = max(at + 1, int(np.searchsorted(until, limit, side="right")))
+            yield self.cut(at, last)._batch(path)
+            at = last
+
+    def _batch(self, path: bytes) -> Batch:
+        content, rows, born = self._content, self._rows, self.stamps[0]
+        block, ends = content.block, content.first[rows.start : rows.stop + 1]
+        tails, start, end = self._tails(path, born)
+        body_at, body_end = block.body_at[rows], block.body_end[rows]
+        head_at, more = body_at - batch.HEAD.size, np.diff(ends) + end - start
+        data = np.frombuffer(content.data, np.uint8)
+        head = np.zeros((len(more), 4), ">i4")  # before the length of the body, which the response has, too
+        head[:, 0], head[:, 3] = batch.size_of(0, 0) + body_end - body_at + more, block.flags[rows]
+        data[head_at[:, None] + np.arange(head.itemsize * 4)] = head.view(np.uint8)
+        data[body_end], data[body_end + 1] = more >> 8, more & 0xFF
+        view, parts = memoryview(content.data), list[bytes | memoryview]()
+        places = (head_at, body_end + 2, ends[:-1], ends[1:], start, end)
+        for first, last, more_at, more_end, tail_at, tail_end in zip(*(p.tolist() for p in places), strict=True):
+            parts += view[first:last], content.more[more_at:more_end], tails[tail_at:tail_end]
+        return Batch(len(more), born, content.sys, b"".join(parts))
+
+    def _tails(self, path: bytes, born: int) -> tuple[bytes, Array, Array]:
+        """The properties that each copy has in addition, and where they start and end: the clusters passed, the mark,
+        and the time of birth if it is not that of the batch."""
+        block, rows = self._content.block, self._rows
+        stamps = block.born[rows]
+        digits = stamps[:, None] // _POWERS % 10 + ord("0")
+        marks = np.zeros((len(stamps), 18), np.uint8)
+        marks[:, :8] = np.frombuffer(self._prefix, np.uint8)
+        marks[:, 8:16] = np.ascontiguousarray(block.places[rows])[:, None].view(np.uint8)
+        text = _in_base64(marks)[:, :22]
+        columns = [_same(path + names.MARKED), text, _same(_MARK_END + _TIME), digits, _same(names.NEXT)]
+        made = np.hstack([np.broadcast_to(each, (len(stamps), each.shape[-1])) for each in columns]).astype(np.uint8)
+        width = made.shape[1]
+        start = np.arange(len(stamps)) * width
+        return made.tobytes(), start, start + width - np.where(stamps == born, _TIME_BYTES, 0)
+
+
+def rows_of(block: Block, columns: Callable[[], Columns]) -> Rows | None:
+    """All messages of a block; None if not all have the usual form. ``columns``: the same, each on its own."""
+    kept = block.sys & flags.KEPT
+    if (kept != kept[0]).any() or block.born.min() < _MILLENNIA[0] or block.born.max() >= _MILLENNIA[1]:
+        return None
+    parts = Parts.of(block)
+    if (titles := parts.titles) is None or (block.more_end - block.more_at).max() > _ROOM or _COPIED.has(titles).any():
+        return None
+    dropped = _DROPPED.has(titles)
+    if (titles.length[dropped] > SURE).any():
+        return None
+    return Rows(Content(block, *parts.without(dropped), columns), slice(0, len(block)))
+
+
+def _same(raw: bytes) -> Array:
+    """A column with these bytes in every row."""
+    return np.frombuffer(raw, np.uint8)
+
+
+def _in_base64(raw: Array) -> Array:
+    """The text of each row, whose length is a multiple of 3."""
+    threes = raw.reshape(len(raw), -1, 3).astype(np.uint32)
+    whole = threes[:, :, 0] << 16 | threes[:, :, 1] << 8 | threes[:, :, 2]
+    found: Array = _BASE64[(whole[:, :, None] >> np.array([18, 12, 6, 0], np.uint32) & 63).reshape(len(raw), -1)]
+    return found

@@ -1,0 +1,74 @@
+"""Messages of RocketMQ as records of another system, for all messages of a response together.
+
+What `columns.Decoder` does for one message after another is done here if all have the usual form (`protocol.block`) and
+nothing that other systems cannot have: no flag, no compressed body, and properties of ASCII, each once, that become the
+key or a header, or are dropped.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.connectors.replication.ports import Columns
+from trueup.connectors.rocketmq.protocol import flags
+from trueup.connectors.rocketmq.protocol.block import SURE, Block, Names, Parts, Titles
+from trueup.connectors.rocketmq.replication import names
+
+Array = NDArray[Any]
+_DROPPED, _KEYS = Names(names.STORED_BY_BROKER), Names({names.KEYS})
+_OTHERS = Names((names.RESERVED - names.STORED_BY_BROKER - {names.KEYS}) | frozenset(names.PATHS))
+
+
+def columns_of(block: Block) -> Columns | None:
+    """The records for all messages of a block; None if not all have this form."""
+    if (block.sys & flags.COMPRESSED).any() or block.flags.any():
+        return None
+    parts = Parts.of(block)
+    titles = parts.titles
+    if titles is None or not parts.raw.isascii() or names.TRANSIENT in parts.raw or _OTHERS.has(titles).any():
+        return None
+    dropped = _DROPPED.has(titles)
+    if (titles.length[dropped] > SURE).any():
+        return None
+    kept = Titles(*(column[~dropped] for column in titles))
+    first = np.concatenate(([0], np.cumsum(~dropped)))[parts.edges]
+    words = parts.without(dropped)[0].replace(names.NEXT, names.VALUE).split(names.VALUE)
+    values = words[1::2]
+    keys = _keys(kept, first, values)
+    if keys is None or _repeated(kept, first):
+        return None
+    texts = {name: str(name, "ascii") for name in set(words[:-1:2])}
+    pairs = list(zip(map(texts.__getitem__, words[:-1:2]), values, strict=True))
+    edges = first.tolist()
+    headers = [
+        pairs[start:end] if key < 0 else pairs[start:key] + pairs[key + 1 : end]
+        for start, key, end in zip(edges, keys, edges[1:], strict=False)
+    ]
+    return Columns(
+        block.offsets, [None if key < 0 else values[key] for key in keys], _bodies(block), block.born.tolist(), headers
+    )
+
+
+def _keys(titles: Titles, first: Array, values: list[bytes]) -> list[int] | None:
+    """The index of the property `KEYS` of each message, -1 if it has none; None if one of them is empty."""
+    at = np.flatnonzero(_KEYS.has(titles))
+    if not all(map(values.__getitem__, at.tolist())):
+        return None
+    found = np.full(len(first) - 1, -1)
+    found[np.searchsorted(first, at, side="right") - 1] = at
+    keys: list[int] = found.tolist()
+    return keys
+
+
+def _repeated(titles: Titles, first: Array) -> bool:
+    """Whether a message may have two properties of the same name."""
+    message = np.repeat(np.arange(len(first) - 1), np.diff(first))
+    order = np.lexsort((titles.hashes, message))
+    same = (np.diff(message[order]) == 0) & (titles.hashes[order][1:] == titles.hashes[order][:-1])
+    return bool(same.any())
+
+
+def _bodies(block: Block) -> list[bytes]:
+    data = block.data.tobytes()
+    return [data[at:end] for at, end in zip(block.body_at.tolist(), block.body_end.tolist(), strict=True)]

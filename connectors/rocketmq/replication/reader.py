@@ -1,0 +1,256 @@
+"""Reader of RocketMQ for the generic pump: one pull in flight per queue, which its broker holds while there is nothing.
+
+Pulls have connections of their own, one per broker: a broker whose responses are not read stops to read requests.
+"""
+
+import select
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from trueup.connectors.contract import Lease, LogId
+from trueup.connectors.replication.ports import Columns, Read
+from trueup.connectors.replication.tail import Bounds
+from trueup.connectors.replication.track import PLACE
+from trueup.connectors.rocketmq.client import messages
+from trueup.connectors.rocketmq.client.cluster import RocketMqClient
+from trueup.connectors.rocketmq.client.connection import Connection, Pending
+from trueup.connectors.rocketmq.client.options import REPLICATOR
+from trueup.connectors.rocketmq.protocol import flags
+from trueup.connectors.rocketmq.replication import ends
+from trueup.connectors.rocketmq.replication.columns import Decoder, untouched
+from trueup.connectors.rocketmq.replication.identity import cluster_id
+from trueup.state.common.errors import Retry, Stop, TrueupError
+
+MOST, LEAST = 4_000, 32
+"""Messages that one pull asks for: of all queues together, and of one at least."""
+HELD_S = 5.0
+"""Seconds for which a broker holds a pull from the end of a queue."""
+
+
+class RocketMqReader:
+    """Implements `connectors.replication.ports.Reader` for the source of a lease."""
+
+    lag_s = 0.0
+
+    def __init__(self, lease: Lease) -> None:
+        self._client = RocketMqClient(lease.source)
+        called = {
+            replicator.encode(): end.name.encode()
+            for end in (lease.source, lease.target)
+            if (replicator := end.options.get(REPLICATOR))
+        }
+        self._decoder = Decoder(untouched(lease), called)
+        self._open: dict[str, Connection] = {}
+        self._queues: dict[LogId, _Queue] = {}
+        self._last = {
+            a.source: _Last(a.position.offset - 1, a.position.resume_state[PLACE])
+            for a in lease.assignments
+            if PLACE in a.position.resume_state
+        }
+
+    def cluster_id(self) -> str:
+        """See `ClusterAdmin.cluster_id`."""
+        return cluster_id(self._client)
+
+    def bounds(self, logs: Iterable[LogId]) -> dict[LogId, Bounds | TrueupError]:
+        """Start and end of queues, after everything that their brokers acknowledged is visible."""
+        return ends.bounds(self._client, logs)
+
+    def unsure(self, logs: Iterable[LogId]) -> dict[LogId, TrueupError]:
+        """Empty, because topics have no ids. Reads find a recreated topic: see `_Queue`."""
+        del logs
+        return {}
+
+    def seek(self, places: Mapping[LogId, int]) -> None:
+        """Read these queues from these offsets. Pulls in flight from other offsets are given up."""
+        kept = {
+            log: queue for log, queue in self._queues.items()
+            if queue.pending is not None and queue.rows is None and places.get(log) == queue.wanted
+        }  # fmt: skip
+        for log, queue in self._queues.items():
+            if queue.pending is not None and log not in kept:
+                self._drop(log.place)
+        self._queues = {
+            log: kept[log] if log in kept and kept[log].pending is not None else _Queue(log, at)
+            for log, at in places.items()
+        }
+
+    def poll(self, most: int, wait_s: float) -> dict[LogId, Read]:
+        """The next messages: those that arrived, or the first within this time."""
+        until_s = time.monotonic() + wait_s
+        failed = self._pull()
+        while True:
+            failed |= self._take()
+            ready = [log for log, queue in self._queues.items() if queue.rows is not None]
+            left_s = until_s - time.monotonic()
+            if failed or ready or left_s <= 0:
+                break
+            select.select([c for c in self._open.values() if not c.lost], [], [], left_s)
+        share = max(1, most // max(1, len(ready)))
+        found = {log: self._given(log, share) for log in ready} | failed
+        self._pull()  # while these are written; the next call repeats what fails
+        return found
+
+    def _pull(self) -> dict[LogId, Read]:
+        """Pull from every queue of which nothing is here or in flight. Returns those of which this fails."""
+        failed, errors = dict[LogId, Read](), dict[str, TrueupError]()
+        each = max(LEAST, MOST // max(1, len(self._queues)))
+        for log, queue in self._queues.items():
+            if queue.pending is not None or queue.rows is not None:
+                continue
+            try:
+                if log.place not in errors:
+                    connection = self._connection(log.place)
+                    queue.use(connection, self._last.get(log))
+                    request = messages.pull(log, queue.at, each, HELD_S if queue.idle else 0.0)
+                    queue.pending = connection.submit(request)
+            except TrueupError as error:
+                errors[log.place] = error
+            if log.place in errors:
+                failed[log] = Read(Columns(), queue.wanted, error=errors[log.place])
+        return failed
+
+    def _take(self) -> dict[LogId, Read]:
+        """Decode the responses that arrived. Returns the queues that cannot be read."""
+        failed, now = dict[LogId, Read](), time.monotonic()
+        for log, queue in self._queues.items():
+            connection = self._open.get(log.place)
+            if queue.pending is None or connection is None:
+                continue
+            if not connection.arrived(queue.pending) and now < queue.pending.until:
+                continue
+            pending, queue.pending = queue.pending, None
+            try:
+                queue.put(messages.pulled(connection.wait(pending), together=True), self._decoder)
+            except TrueupError as error:
+                failed[log] = Read(Columns(), queue.wanted, error=error)
+        return failed
+
+    def _given(self, log: LogId, most: int) -> Read:
+        """Up to ``most`` of the messages of a queue that are here."""
+        read, last = self._queues[log].given(most)
+        if last is not None:
+            self._last[log] = last
+        return read
+
+    def _connection(self, broker: str) -> Connection:
+        if broker in self._open and self._open[broker].lost:
+            self._drop(broker)
+        if broker not in self._open:
+            self._open[broker] = self._client.connect(broker)
+        return self._open[broker]
+
+    def _drop(self, broker: str) -> None:
+        """Close a connection; its pulls are given up."""
+        if (connection := self._open.pop(broker, None)) is not None:
+            connection.close()
+        for log, queue in self._queues.items():
+            if log.place == broker:
+                queue.pending = None
+
+    def close(self) -> None:
+        """Close the connections."""
+        for broker in [*self._open]:
+            self._drop(broker)
+        self._client.close()
+
+
+class _Last(NamedTuple):
+    """The last message of a queue that was read: its offset, and when its broker stored it, in ms since 1970."""
+
+    offset: int
+    stored_ms: int
+
+
+class _Queue:
+    """The messages of one queue between its broker and the pump.
+
+    ``at``: the offset of the next pull. ``wanted``: the next offset to give. ``idle``: the last pull reached the end.
+    Offsets of a queue have no gaps. Those that are missing in a response have expired: a broker deletes a file of its
+    commit log before it moves the start of the queues, and continues behind the file until then.
+    ``rows``: messages that are here, with the times at which they were stored. The first pull of a connection repeats
+    the last message that was read, if it precedes ``wanted``: in a topic that was deleted and created again, or in a
+    queue that lost its end in a crash and grew again, another one is there. A message that a broker moves keeps its
+    time.
+    """
+
+    def __init__(self, log: LogId, wanted: int) -> None:
+        self.log, self.wanted, self.at, self.idle = log, wanted, wanted, False
+        self._connection: Connection | None = None
+        self._check: _Last | None = None
+        self.pending: Pending | None = None
+        self.rows: Columns | None = None
+        self._stored: list[int] = []
+        self._refused = ""
+
+    def use(self, connection: Connection, last: _Last | None) -> None:
+        """Prepare a pull; nothing is here or in flight. ``last``: the last message that was given."""
+        if connection is not self._connection:
+            self._connection = connection
+            self._check = last if last is not None and last.offset == self.wanted - 1 else None
+            self.at = self.wanted if self._check is None else self.wanted - 1
+
+    def put(self, pulled: messages.Pulled, decoder: Decoder) -> None:
+        """Take the response to a pull. Raises `Retry` if the queue starts or ends elsewhere."""
+        check, start = self._check, pulled.start
+        expired = check is not None and pulled.moved and check.offset < start <= self.wanted <= pulled.end
+        if not expired and (pulled.moved or pulled.end < self.wanted):
+            found = f"messages from {start} to {pulled.end}"
+            raise Retry(f"offset {self.at} of {self.log}", found, "its start and end are read")
+        stored = pulled.block or pulled.messages
+        if stored is None:
+            self._go(self.wanted if expired else min(pulled.next, pulled.end), pulled)
+            self.rows, self._stored, self._refused = Columns(), [], ""
+            return
+        if pulled.messages is not None and any(sys & flags.INNER_BATCH for sys in pulled.messages.sys):
+            found = "batches that are stored as one message"
+            raise Stop(
+                f"messages of their own in {self.log}", found, "set the topic's attribute queue.type to SimpleCQ"
+            )
+        again = check is not None and stored.offsets[0] == check.offset
+        if check is not None and again and stored.stored[0] != check.stored_ms:
+            raise Stop(
+                f"message {check.offset} of {self.log} as it was read before",
+                "another message there",
+                "the topic was recreated or lost messages: exclude it from the link, or set another target topic",
+            )
+        self.rows, self._refused = decoder.columns(stored, f"messages of {self.log}", int(again))
+        end = again + len(self.rows.offsets)
+        self._stored = list(stored.stored[again:end])
+        self._go(pulled.next if end == len(stored) else stored.offsets[end], pulled)
+
+    def _go(self, following: int, pulled: messages.Pulled) -> None:
+        """Continue at an offset. What it passes is not looked at any more: it was, or has expired."""
+        self.at, self.idle = max(self.at, following), following >= pulled.end
+        if self.at >= self.wanted:
+            self._check = None
+
+    def given(self, most: int) -> tuple[Read, _Last | None]:
+        """Up to ``most`` messages, and the last of them. Either messages without a gap, or the gap before the next."""
+        rows = self.rows or Columns()
+        count = _without_gap(rows.offsets[:most], self.wanted)
+        now, self.rows = rows.cut(0, count), rows.cut(count)
+        refused = self._refused if count and not self.rows.offsets else ""
+        following, lost = self.wanted + count, 0
+        if not count:
+            following = self.rows.offsets[0] if self.rows.offsets else max(self.wanted, self.at)
+            lost = following - self.wanted
+        if lost < 0:
+            self.rows = None
+            found = f"offset {following} after {self.wanted - 1}"
+            return Read(now, self.wanted, error=Stop(f"{self.log} in order", found, "check its broker's log")), None
+        self.wanted = following
+        if not self.rows.offsets and self.wanted >= self.at:
+            self.rows = None
+        last = _Last(now.offsets[-1], self._stored[count - 1]) if count else None
+        self._stored = self._stored[count:]
+        idle, place = self.idle and self.rows is None, last.stored_ms if last is not None else -1
+        return Read(now, self.wanted, idle, lost=lost, place=place, refused=refused), last
+
+
+def _without_gap(offsets: Sequence[int], first: int) -> int:
+    """How many of these offsets follow one another from ``first`` on."""
+    if offsets and offsets[0] == first and offsets[-1] - first == len(offsets) - 1:
+        return len(offsets)
+    return next((n for n, offset in enumerate(offsets) if offset != first + n), len(offsets))

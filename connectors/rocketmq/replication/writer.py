@@ -1,0 +1,165 @@
+"""Writer of RocketMQ for the generic pump: batches of messages, at most one in flight per queue.
+
+A broker handles the requests of one connection on several threads, so that two requests for a queue could be stored in
+either order. Requests for different queues are in flight together, on one connection per broker.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from trueup.connectors.contract import Lease, LogId
+from trueup.connectors.replication.ports import Columns, Written
+from trueup.connectors.replication.tail import Bounds
+from trueup.connectors.rocketmq.client import messages
+from trueup.connectors.rocketmq.client.cluster import WRITABLE, RocketMqClient
+from trueup.connectors.rocketmq.client.codes import Illegal, Missing
+from trueup.connectors.rocketmq.client.connection import Connection, Pending, Request
+from trueup.connectors.rocketmq.protocol import batch
+from trueup.connectors.rocketmq.protocol.batch import Batch
+from trueup.connectors.rocketmq.replication import ends
+from trueup.connectors.rocketmq.replication.columns import Encoder, Messages, untouched
+from trueup.connectors.rocketmq.replication.identity import cluster_id
+from trueup.connectors.rocketmq.replication.native import Rows
+from trueup.connectors.rocketmq.replication.tails import RocketMqTails
+from trueup.state.common.errors import Stop, TrueupError
+
+BATCH_BYTES = 1 << 20
+"""Maximum size of a request with several messages. Brokers accept 4 MB by default (maxMessageSize)."""
+
+
+class RocketMqWriter:
+    """Implements `connectors.replication.ports.Writer` for the target of a lease."""
+
+    lag_s = 0.0
+
+    def __init__(self, lease: Lease) -> None:
+        self._client = RocketMqClient(lease.target)
+        self._tails, self._encoder = RocketMqTails(self._client), Encoder(untouched(lease))
+        self._open: dict[str, Connection] = {}
+
+    def cluster_id(self) -> str:
+        """See `ClusterAdmin.cluster_id`."""
+        return cluster_id(self._client)
+
+    def bounds(self, logs: Iterable[LogId]) -> dict[LogId, Bounds | TrueupError]:
+        """Start and end of queues, after everything that their brokers acknowledged is visible."""
+        return ends.bounds(self._client, logs)
+
+    def unsure(self, logs: Iterable[LogId]) -> dict[LogId, TrueupError]:
+        """Empty, because topics have no ids."""
+        del logs
+        return {}
+
+    def tails(self) -> RocketMqTails:
+        """The reader of queues' tails."""
+        return self._tails
+
+    def logs_of(self, topic: str) -> list[LogId]:
+        """Queues of a topic."""
+        try:
+            return self._client.logs(topic, WRITABLE)
+        except Missing:
+            return []
+
+    def write(self, batches: Mapping[LogId, Columns]) -> dict[LogId, Written]:
+        """Send to several queues: to each one request after the other. After a lost response its queue gets no more."""
+        for broker in [broker for broker, connection in self._open.items() if connection.ended()]:
+            self._open.pop(broker).close()
+        sendings = {log: _Sending(log, *self._batches(columns)) for log, columns in batches.items()}
+        left = [one for one in sendings.values() if self._submit(one)]
+        while left:
+            left = [one for one in left if self._answered(one) and self._submit(one)]
+        return {log: one.written() for log, one in sendings.items()}
+
+    def _batches(self, columns: Columns) -> tuple[Iterator[Batch], str]:
+        """The batches for one queue, and why the record after them cannot be a message."""
+        if isinstance(columns, Rows):
+            return columns.batches(BATCH_BYTES), ""
+        made = self._encoder.messages(columns)
+        return _batches(made), made.refused
+
+    def _submit(self, one: "_Sending") -> bool:
+        """Send the next batch of a queue. Returns whether there was one."""
+        if (request := one.next()) is None:
+            return False
+        try:
+            one.pending = self._connection(one.log.place).submit(request)
+        except TrueupError as error:
+            one.error = error
+        return one.error is None
+
+    def _answered(self, one: "_Sending") -> bool:
+        """Wait for the response to the batch of a queue that is in flight. Returns whether it was stored."""
+        if one.pending is None:
+            return False
+        try:
+            sent = messages.sent(self._connection(one.log.place).wait(one.pending))
+        except Illegal as error:
+            one.refused = error.found
+        except TrueupError as error:
+            one.error = error
+        else:
+            one.stored(sent)
+        return one.error is None and not one.refused
+
+    def _connection(self, broker: str) -> Connection:
+        """The connection of this write, which stays the same when it is lost: all its requests are."""
+        if broker not in self._open:
+            self._open[broker] = self._client.connect(broker)
+        return self._open[broker]
+
+    def close(self) -> None:
+        """Close the connections."""
+        for connection in self._open.values():
+            connection.close()
+        self._open.clear()
+        self._tails.close()
+        self._client.close()
+
+
+class _Sending:
+    """The batches for one queue in a write, and their outcome. ``unfit``: why the record after them is no message."""
+
+    def __init__(self, log: LogId, batches: Iterator[Batch], unfit: str) -> None:
+        self.log, self._batches, self._unfit = log, batches, unfit
+        self._messages = 0
+        self.pending: Pending | None = None
+        self.offsets = list[int]()
+        self.refused = ""
+        self.error: TrueupError | None = None
+
+    def next(self) -> Request | None:
+        """The request for the next batch; None: all are sent."""
+        if (made := next(self._batches, None)) is None:
+            return None
+        self._messages = made.messages
+        return messages.send_batch(self.log, made.body, made.born, made.sys)
+
+    def stored(self, sent: messages.Sent) -> None:
+        """Record the offsets of the batch that was sent last."""
+        if sent.queue != self.log.number:
+            expected = f"messages in queue {self.log.number} of {self.log.topic}"
+            self.error = Stop(expected, f"them in queue {sent.queue}", "check its broker's settings")
+            return
+        self.offsets += range(sent.offset, sent.offset + self._messages)
+
+    def written(self) -> Written:
+        """The outcome. Messages after a record that cannot be one were not sent."""
+        done = self.error is None and not self.refused
+        return Written(self.offsets, self._unfit if done else self.refused, self.error)
+
+
+def _batches(made: Messages) -> Iterator[Batch]:
+    """Messages with the same system flag, in order."""
+    first = 0
+    while first < len(made.bodies):
+        last, size, sys = first, 0, made.sys[first]
+        while last < len(made.bodies) and made.sys[last] == sys:
+            size += batch.size_of(len(made.bodies[last]), len(made.properties[last]))
+            if size > BATCH_BYTES and last > first:
+                break
+            last += 1
+        rows = slice(first, last)
+        yield Batch(
+            last - first, made.born, sys, batch.encode(made.bodies[rows], made.properties[rows], made.flags[rows])
+        )
+        first = last

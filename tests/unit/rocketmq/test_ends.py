@@ -1,0 +1,79 @@
+"""The end of a queue is only believed after everything that was acknowledged is dispatched."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.unit.rocketmq.broker import BROKER, LOG, broker, endpoint
+from tests.unit.rocketmq.peers import Peer, answer
+from trueup.connectors.replication.tail import Bounds
+from trueup.connectors.rocketmq.client.cluster import RocketMqClient
+from trueup.connectors.rocketmq.client.codes import RequestCode, ResponseCode
+from trueup.connectors.rocketmq.replication.ends import bounds
+from trueup.state.common.errors import Stop
+
+TOPIC = {"topicName": LOG.topic, "readQueueNums": 1, "writeQueueNums": 1, "perm": 6, "order": False, "topicSysFlag": 0}
+
+
+def with_figures(*figures: tuple[int, int], **settings: Any) -> Peer:
+    """``figures``: end of the commit log and bytes behind it of each request; the last are repeated."""
+    given = iter(figures)
+    last = figures[-1]
+
+    def runtime(request: dict[str, Any]) -> bytes:
+        end, behind = next(given, last)
+        table = {"commitLogMaxOffset": str(end), "dispatchBehindBytes": str(behind)}
+        return answer(request, body=json.dumps({"table": table}).encode())
+
+    topic = settings.get("topic", TOPIC)
+    return broker({
+        RequestCode.BROKER_RUNTIME: runtime,
+        RequestCode.MIN_OFFSET: lambda request: answer(request, offset="3"),
+        RequestCode.MAX_OFFSET: lambda request: answer(request, offset="9"),
+        RequestCode.TOPIC_CONFIG: lambda request: answer(
+            request, 0 if topic else ResponseCode.NO_TOPIC, json.dumps(topic).encode() if topic else b""
+        ),
+    })  # fmt: skip
+
+
+@pytest.mark.parametrize(("figures", "asked"), [
+    ([(100, 0)], 1),
+    ([(100, 60), (100, 20), (100, 0)], 3),
+    ([(100, 60), (140, 60), (160, 60)], 3),
+])  # fmt: skip
+def test_ends_are_read_when_what_was_there_is_dispatched(figures: list[tuple[int, int]], asked: int) -> None:
+    with with_figures(*figures) as peer, RocketMqClient(endpoint(peer)) as client:
+        assert bounds(client, [LOG]) == {LOG: Bounds(3, 9)}
+        codes = [request["code"] for request in peer.requests]
+    assert (codes.count(RequestCode.BROKER_RUNTIME), codes.index(RequestCode.MAX_OFFSET)) == (asked, 2 + asked)
+
+
+@pytest.mark.parametrize(
+    ("topic", "found"), [({}, "no such topic"), ({**TOPIC, "readQueueNums": 0, "writeQueueNums": 0}, "0 queues")]
+)
+def test_the_end_of_a_queue_that_is_not_there_is_not_0(topic: dict[str, Any], found: str) -> None:
+    with with_figures((100, 0), topic=topic) as peer, RocketMqClient(endpoint(peer)) as client:
+        error = bounds(client, [LOG])[LOG]
+    assert (type(error), found in str(error), BROKER in str(error)) == (Stop, True, True)
+
+
+def test_a_broker_that_is_not_there_is_named() -> None:
+    other = LOG._replace(place="broker-b")
+    with with_figures((100, 0)) as peer, RocketMqClient(endpoint(peer)) as client:
+        found = bounds(client, [LOG, other])
+    assert (found[LOG], "broker-b" in str(found[other])) == (Bounds(3, 9), True)
+
+
+def test_a_topic_that_may_not_be_asked_for_stops_no_other() -> None:
+    other = LOG._replace(topic="secret")
+    with with_figures((100, 0)) as peer, RocketMqClient(endpoint(peer)) as client:
+        allowed = peer.handler
+
+        def handler(request: dict[str, Any]) -> bytes | None:
+            denied = (request.get("extFields") or {}).get("topic") == other.topic
+            return answer(request, ResponseCode.NO_PERMISSION) if denied else allowed(request)
+
+        peer.handler = handler
+        ends = bounds(client, [LOG, other])
+    assert (ends[LOG], type(ends[other]), "error 16" in str(ends[other])) == (Bounds(3, 9), Stop, True)

@@ -34,6 +34,8 @@ DURATIONS = HERE / "durations.json"
 """Seconds per group of tests on an idle machine. `--record-durations` rewrites the file."""
 SPLIT = ("conformance/test_connectors.py",)
 """Files whose tests form a group per first parameter. One group of them would take longer than a worker's share."""
+TOGETHER = ("integration/reads/",)
+"""Folders whose files share servers and form one group."""
 RACES: dict[str, str] = {}
 """Tests that are rerun once after a failure: node id and the race that is the reason."""
 
@@ -79,6 +81,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 def _group(nodeid: str) -> str:
     """The tests that one worker runs together: a file, relative to the tests folder, or a parameter of a split file."""
     file, _, test = nodeid.removeprefix("tests/").partition("::")
+    if shared := next((folder for folder in TOGETHER if file.startswith(folder)), ""):
+        return shared
     parameter = test.partition("[")[2].rstrip("]").partition("-")[0]
     return f"{file}[{parameter}]" if file in SPLIT else file
 

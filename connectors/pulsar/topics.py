@@ -11,6 +11,8 @@ from trueup.state.common.errors import Refused, Stop
 from trueup.state.reads.tiers import LedgerInfo
 
 _PARTITION = "-partition-"
+_OWN = ("__change_events", "__transaction_", "__namespace_heartbeat", "__load_balancer", "__healthcheck")
+"""Parts of names of topics that Pulsar creates for itself (SystemTopicNames)."""
 _DOMAIN = re.compile(r"(?:(?P<domain>[a-z-]+)://)?(?P<rest>.+)\Z")
 _WORD = re.compile(r"[-=:.\w]+\Z", re.ASCII)
 """Names of tenants and namespaces (NamedEntity.java)."""
@@ -36,6 +38,11 @@ class Topic(NamedTuple):
         """The number of the partition, -1 if it is none."""
         name, dash, number = self.local.rpartition(_PARTITION)
         return int(number) if name and dash and number.isdecimal() and number.isascii() else -1
+
+    @property
+    def base(self) -> str:
+        """The last part of the name, without the number of the partition."""
+        return self.local if self.partition < 0 else self.local.rpartition(_PARTITION)[0]
 
 
 def topic_of(name: str) -> Topic:
@@ -63,6 +70,18 @@ def partitions(client: ZooKeeperClient, paths: PulsarPaths, topic: Topic) -> lis
     if not found:
         raise Refused(f"topic {topic}", f"no node {paths.node(topic.owner)}", "check its name and deletion.root")
     return found
+
+
+def topics_in(client: ZooKeeperClient, paths: PulsarPaths, namespace: str) -> list[Topic]:
+    """The topics of a namespace TENANT/NAMESPACE that have ledgers, by name, without those of Pulsar itself. Raises
+    `Stop` for an invalid name, `Retry`."""
+    words = namespace.split("/")
+    if len(words) != 2 or not all(map(_WORD.match, words)):
+        raise Stop("a namespace TENANT/NAMESPACE", repr(namespace[:200]), "correct the name")
+    client.settle(paths.ledgers)
+    names = client.listings([f"{paths.ledgers}/{namespace}/persistent"])[0][0]
+    found = (Topic(words[0], words[1], unquote_plus(name.decode())) for name in names)
+    return sorted(one for one in found if not any(mark in one.local for mark in _OWN))
 
 
 def ledgers_of(client: ZooKeeperClient, paths: PulsarPaths, topic: Topic) -> list[LedgerInfo]:

@@ -75,4 +75,4 @@ def _lost(part: Part, at: int, failed: Mapping[Tier, TrueupError]) -> TrueupErro
     return lost
 
 
-_TODO = "restore the ledger, or skip it with --missing skip"
+_TODO = "restore the ledger, or skip it with --missing skip (missing: skip)"

@@ -91,22 +91,24 @@ class TopicReader:
         `Refused` if the topic does not exist, `LostEntries`, `Retry`, `BadBytes`, and `Stop` for transactions."""
         chunks = Chunks(str(topic))
         for part in parts(self._ledgers(topic, wanted), wanted.first, wanted.last):
-            for served in self._entries(topic, part):
-                for message in self._of_users(served.content):
+            for served in self.entries(topic, part):
+                for message in served.content:
                     whole = chunks.add(message)
-                    if whole is not None and _within(wanted, whole):
+                    if whole is not None and within(wanted, whole):
                         self.report.messages += 1
                         yield TopicMessage(topic, whole, served.tier)
         self.report.chunks += chunks.dropped
 
     def _ledgers(self, topic: Topic, wanted: Range) -> list[LedgerInfo]:
-        found = ledgers_of(self._client, self._paths, topic)
-        if wanted.from_ms is None:
-            return found
-        return [info for info in found if not info.closed_ms or info.closed_ms >= wanted.from_ms - SKEW_MS]
+        return since(ledgers_of(self._client, self._paths, topic), wanted.from_ms)
+
+    def entries(self, topic: Topic, part: Part) -> Iterator[ServedEntry[list[Message]]]:
+        """The messages of users in each entry of a part. Ends if the ledger left the topic meanwhile. Raises as
+        `read` does."""
+        for served in self._entries(topic, part):
+            yield served._replace(content=self._of_users(served.content))
 
     def _entries(self, topic: Topic, part: Part) -> Iterator[ServedEntry[list[Message]]]:
-        """The messages of each entry of a part. Ends if the ledger left the topic meanwhile."""
         sources, at, ledger = self._sources(topic.owner), part.first, part.info.ledger
 
         def decode(entry: int, payload: memoryview) -> list[Message]:
@@ -140,18 +142,26 @@ class TopicReader:
         return count
 
     def _of_users(self, found: list[Message]) -> list[Message]:
+        if all(message.marker is None and message.txn is None for message in found):
+            return found
         users = [message for message in found if message.marker is None]
         self.report.markers += len(found) - len(users)
         if not self._options.transactions and any(message.txn for message in users):
             raise Stop(
                 f"messages without transactions in entry {users[0].entry} of ledger {users[0].ledger}",
                 "one of a transaction",
-                "whether it was committed is not known; --transactions includes all of them",
+                "whether it was committed is not known; --transactions (transactions: true) includes all of them",
             )
         return users
 
 
-def _within(wanted: Range, message: Message) -> bool:
+def since(ledgers: list[LedgerInfo], from_ms: int | None) -> list[LedgerInfo]:
+    """Without the ledgers that were closed long before a publish time."""
+    return [info for info in ledgers if from_ms is None or not info.closed_ms or info.closed_ms >= from_ms - SKEW_MS]
+
+
+def within(wanted: Range, message: Message) -> bool:
+    """Whether the publish time of a message is in this range."""
     return (wanted.from_ms is None or message.publish_ms >= wanted.from_ms) and (
         wanted.to_ms is None or message.publish_ms < wanted.to_ms
     )

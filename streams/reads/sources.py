@@ -52,6 +52,10 @@ class BookKeeperSource(Closing):
         """See `Source`. Of an open ledger, entries up to the last confirmed one are readable."""
         return self._reader(info.ledger).read(first, last)
 
+    def last(self, ledger: int) -> int:
+        """The last readable entry of a ledger, -1: none; of an open one, the last confirmed. Raises `TrueupError`."""
+        return self._reader(ledger).last()
+
     def _reader(self, ledger: int) -> LedgerReader:
         path = self._paths.ledger(ledger)
         found = self._client.look(path)

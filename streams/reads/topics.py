@@ -4,17 +4,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from trueup.connectors.pulsar.layout import PulsarPaths
-from trueup.connectors.pulsar.topics import Topic, partitions, topic_of
+from trueup.connectors.pulsar.protocol.message import Message
+from trueup.connectors.pulsar.topics import Topic, ledgers_of, partitions, topic_of, topics_in
 from trueup.connectors.s3.store import store_of
 from trueup.connectors.zookeeper.client import ZooKeeperClient
-from trueup.state.common.errors import BadSettings
+from trueup.state.common.errors import BadSettings, Stop
+from trueup.state.common.patterns import matches
 from trueup.state.deletion.settings import DeletionSettings
 from trueup.state.deletion.stores import StoreSettings
-from trueup.state.reads.tiers import Tier
+from trueup.state.reads.positions import Part
+from trueup.state.reads.tiers import LedgerInfo, Tier
 from trueup.state.settings.settings import Settings
 from trueup.streams.bookkeeper.cluster import bookie_tls
+from trueup.streams.reads.fallback import ServedEntry
 from trueup.streams.reads.reader import Range, ReadOptions, ReadReport, TopicMessage, TopicReader
 from trueup.streams.reads.sources import BookKeeperSource, Source, TieredSource
+
+MOST = 10_000
+"""Maximum number of topics and partitions that a pattern may match."""
 
 
 class Topics:
@@ -36,6 +43,22 @@ class Topics:
     def partitions(self, name: str) -> list[Topic]:
         """The topic with this name, or its partitions. Raises `Stop` for an invalid name, `Refused`, `Retry`."""
         return partitions(self._client, self._paths, topic_of(name))
+
+    def matching(self, namespace: str, pattern: str) -> list[Topic]:
+        """The topics of a namespace, and partitions of topics, whose names without the number of the partition match
+        ``pattern``. Topics of Pulsar itself are left out. Raises `Stop` for more than `MOST` topics, `Retry`."""
+        found = [one for one in topics_in(self._client, self._paths, namespace) if matches([pattern], one.base)]
+        if len(found) > MOST:
+            raise Stop(f"at most {MOST} topics and partitions", f"{len(found)}", "use a narrower pattern")
+        return found
+
+    def ledgers(self, topic: Topic) -> list[LedgerInfo]:
+        """The ledgers of one topic or partition, by id. Raises `Refused` if it does not exist, `Retry`, `BadBytes`."""
+        return ledgers_of(self._client, self._paths, topic)
+
+    def entries(self, topic: Topic, part: Part) -> Iterator[ServedEntry[list[Message]]]:
+        """The messages of each entry of a part; see `TopicReader.entries`."""
+        return self._reader.entries(topic, part)
 
     def read(self, topic: Topic, wanted: Range) -> Iterator[TopicMessage]:
         """The messages of one topic or partition; see `TopicReader.read`."""

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trueup.state.common.errors import Stop
-from trueup.state.reads.positions import Position, position_of
 from trueup.state.reads.tiers import ReadPriority
 from trueup.streams.cli import configuration
 from trueup.streams.runtime.format import many
@@ -76,27 +75,12 @@ def _messages(topics: "Topics", name: str, wanted: "Range") -> "Iterator[TopicMe
 
 
 def _range(begin: str, end: str) -> "Range":
-    from trueup.streams.reads.reader import Range
+    from trueup.streams.reads.limits import range_of
 
-    first, from_ms = _limit(begin, "--from", "earliest")
-    last, to_ms = _limit(end, "--to", "latest")
-    return Range(first, last, from_ms, to_ms)
-
-
-def _limit(text: str, option: str, none: str) -> tuple[Position | None, int | None]:
-    """A position, or a time in ms since the epoch."""
-    if text == none:
-        return None, None
     try:
-        return position_of(text), None
-    except Stop:
-        pass
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        expected = f"{none}, a message id LEDGER:ENTRY or a time such as 2026-01-31T12:00:00Z"
-        raise click.UsageError(f"{option}: expected {expected}; found {text!r}") from None
-    return None, int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1_000)
+        return range_of(begin, end)
+    except Stop as error:
+        raise click.UsageError(f"--from and --to: expected {error.expected}; found {error.found}") from None
 
 
 def _print(found: "Iterator[TopicMessage]", output: str) -> None:

@@ -2,46 +2,29 @@
 
 import base64
 import json
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import boto3
 import pulsar
 import pytest
 
-from trueup.connectors.sandbox.forgetting import listed, offload, path, session, unload
+from tests.integration.reads.topics import (
+    ALONE,
+    KINDS,
+    NAMESPACE,
+    PER_LEDGER,
+    Seen,
+    as_pulsar,
+    confirmed,
+    last_ledger,
+    write,
+)
+from trueup.connectors.sandbox.forgetting import listed, path, session
 from trueup.connectors.sandbox.pulsar import BUCKET, SandboxPulsar
-from trueup.connectors.sandbox.servers.objects import REGION
 from trueup.streams.cli.main import invoke
 from trueup.streams.terminal import codes
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(600)]
-NAMESPACE, COUNT, PER_LEDGER = "public/default", 130, 20
-KEEPS_MS = 86_400_000
-CHUNK = 100_000
-BATCHED = {"batching_enabled": True, "batching_max_publish_delay_ms": 100, "batching_max_messages": 7}
-ALONE = {"batching_enabled": False}
-KINDS: dict[str, dict[str, Any]] = {
-    "plain": ALONE,
-    "lz4": {**BATCHED, "compression_type": pulsar.CompressionType.LZ4},
-    "zlib": {**BATCHED, "compression_type": pulsar.CompressionType.ZLib},
-    "zstd": {**BATCHED, "compression_type": pulsar.CompressionType.ZSTD},
-    "snappy": {**ALONE, "compression_type": pulsar.CompressionType.SNAPPY},
-    "chunked": {**ALONE, "chunking_enabled": True, "compression_type": pulsar.CompressionType.LZ4},
-}
-
-
-class Seen(NamedTuple):
-    """A message as a reader gives it."""
-
-    id: tuple[int, int, int]
-    key: str
-    ordering_key: str
-    properties: dict[str, str]
-    value: bytes
-    publish_ms: int
-    event_ms: int
 
 
 class Read(NamedTuple):
@@ -53,49 +36,10 @@ class Read(NamedTuple):
     errors: str
 
 
-@pytest.fixture(scope="module")
-def cluster(new_root: Callable[[], Path]) -> Iterator[SandboxPulsar]:
-    settings = {
-        "managedLedgerMaxEntriesPerLedger": PER_LEDGER, "managedLedgerOffloadDeletionLagMs": KEEPS_MS,
-        "maxMessageSize": CHUNK,
-    }  # fmt: skip
-    with SandboxPulsar(new_root(), settings=settings, tiered=True) as made:
-        made.up()
-        yield made
-
-
-@pytest.fixture(scope="module")
-def client(cluster: SandboxPulsar) -> Iterator[pulsar.Client]:
-    made = pulsar.Client(cluster.service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
-    yield made
-    made.close()
-
-
-@pytest.fixture(scope="module")
-def store(cluster: SandboxPulsar) -> Any:
-    return boto3.client(
-        "s3", endpoint_url=cluster.objects.endpoint, region_name=REGION, aws_access_key_id="x",
-        aws_secret_access_key="y",
-    )  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def pairs(cluster: SandboxPulsar) -> Iterator[list[str]]:
-    """The configuration as options."""
-    values = {
-        "cluster.zookeeper": cluster.zookeeper.address, "stores.archive.bucket": BUCKET,
-        "stores.archive.region": REGION, "stores.archive.endpoint": cluster.objects.endpoint,
-        "stores.archive.key_env": "READS_KEY", "stores.archive.secret_env": "READS_SECRET",
-    }  # fmt: skip
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("READS_KEY", "id")
-        environment.setenv("READS_SECRET", "secret")
-        yield [word for name, value in values.items() for word in ("--set", f"{name}={value}")]
-
-
 @pytest.fixture
-def trueup(pairs: list[str], capsys: pytest.CaptureFixture[str]) -> Callable[..., Read]:
+def trueup(keys: dict[str, str], capsys: pytest.CaptureFixture[str]) -> Callable[..., Read]:
     def run(topic: str, *words: str) -> Read:
+        pairs = [word for name, value in keys.items() for word in ("--set", f"{name}={value}")]
         capsys.readouterr()
         code = invoke(["read", f"{NAMESPACE}/{topic}", "-o", "json", *words, *pairs])
         captured = capsys.readouterr()
@@ -112,57 +56,6 @@ def seen(row: dict[str, Any]) -> Seen:
         where, row["key"] or "", row["ordering_key"] or "", dict(row["properties"]), value, row["publish_ms"],
         row["event_ms"],
     )  # fmt: skip
-
-
-def write(client: pulsar.Client, topic: str, numbers: range, **options: Any) -> None:
-    producer = client.create_producer(f"persistent://{NAMESPACE}/{topic}", block_if_queue_full=True, **options)
-    size = 3 * CHUNK if options.get("chunking_enabled") else 200
-    for number in numbers:
-        content = b"%d:" % number + (number.to_bytes(4, "big") * size)[:size]
-        more: dict[str, Any] = {"partition_key": f"key {number}"} if number % 3 else {}
-        if number % 5 == 0:
-            more |= {"ordering_key": f"order {number}", "event_timestamp": 1_700_000_000_000 + number}
-        if number == numbers[-1]:
-            producer.flush()  # the last entry proves that all before it are confirmed
-        producer.send_async(content, lambda *_: None, properties={"number": str(number), "umlaut": "ä"}, **more)
-    producer.flush()
-    producer.close()
-
-
-def as_pulsar(client: pulsar.Client, topic: str) -> list[Seen]:
-    """All messages of a topic as Pulsar's own reader gives them."""
-    reader = client.create_reader(f"persistent://{NAMESPACE}/{topic}", pulsar.MessageId.earliest)
-    found = []
-    while reader.has_message_available():
-        m = reader.read_next(30_000)
-        i = m.message_id()
-        where = i.ledger_id(), i.entry_id(), i.batch_index()
-        found.append(
-            Seen(where, m.partition_key(), m.ordering_key(), m.properties(), m.data(), m.publish_timestamp(),
-                 m.event_timestamp())
-        )  # fmt: skip
-    reader.close()
-    return found
-
-
-@pytest.fixture(scope="module")
-def written(cluster: SandboxPulsar, client: pulsar.Client) -> dict[str, list[Seen]]:
-    """Topics of every kind, all of whose ledgers but the open one are also offloaded, with their messages."""
-    for name, options in KINDS.items():
-        write(client, name, range(COUNT if name != "chunked" else 12), **options)
-        unload(cluster, f"{NAMESPACE}/{name}")
-        write(client, name, range(1_000, 1_003), **ALONE)
-        offload(cluster, f"{NAMESPACE}/{name}")
-    return {name: confirmed(as_pulsar(client, name)) for name in KINDS}
-
-
-def confirmed(messages: list[Seen]) -> list[Seen]:
-    """Without the last entry of the open ledger: only the writer knows that it is confirmed until it writes again."""
-    return messages[:-1]
-
-
-def last_ledger(messages: list[Seen]) -> int:
-    return messages[-1].id[0]
 
 
 @pytest.mark.parametrize("kind", KINDS)

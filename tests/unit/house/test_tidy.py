@@ -16,7 +16,7 @@ FILE_LINES, FUNCTION_LINES = 600, 70
 MEDIAN_FILE_LINES, MEDIAN_FUNCTION_LINES = 200, 10
 CATCHES_ALL = "streams/runtime/supervisor.py"
 CLOCKS_AND_CHANCE = {"time", "datetime", "random", "secrets", "uuid"}
-STARTED = {"streams/cli/main.py", "streams/docs.py", "connectors/sandbox/jvm/relock.py"}
+STARTED = {"trueup/__init__.py", "streams/cli/main.py", "streams/docs.py", "connectors/sandbox/jvm/relock.py"}
 LOADED = re.compile(r"^(trueup\.[\w.]+):\w+$|^from (trueup\.[\w.]+) import", re.MULTILINE)
 WITHOUT_CALLER = {
     "connectors/sandbox/servers/kafka_cluster.py": "several brokers, which tests stop one by one",
@@ -171,7 +171,7 @@ def test_no_unit_test_sleeps() -> None:
 
 def test_every_module_is_used() -> None:
     """Reachable from an entry point: commands, maintainer tools, benchmarks. Use by tests does not count."""
-    uses = {name: _used(tree) for name, tree in trees(*PACKAGES, "bench")}
+    uses = {name: _used(tree) for name, tree in trees(*PACKAGES, "trueup", "bench")}
     reached, left = set[str](), [name for name in uses if name in STARTED or name.startswith("bench/")]
     while left:
         name = left.pop()

@@ -39,10 +39,11 @@ class FakeCluster:
         if info.ledger in self.trimmed:
             del self.ledgers[info.ledger]
             raise GONE
-        for entry in range(first, COUNT):
+        entries = self.ledgers[info.ledger]
+        for entry in range(first, len(entries) if last is None else min(last + 1, len(entries))):
             if error := self.fails.get((info.ledger, entry)):
                 raise error
-            yield entry, memoryview(self.ledgers[info.ledger][entry])
+            yield entry, memoryview(entries[entry])
 
     def given_out(
         self, wanted: Range = ALL, options: ReadOptions = USUAL, report: ReadReport | None = None

@@ -1,0 +1,1 @@
+"""The Spark data source pulsar-ledgers: topics as data frames, without a broker."""

@@ -1,0 +1,92 @@
+"""The data source pulsar-ledgers, and its registration."""
+
+from collections.abc import Iterator, MutableMapping, Sequence
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from trueup.state.common.errors import BadSettings
+from trueup.streams.reads.spark import executor
+from trueup.streams.reads.spark.options import SourceOptions, options_of
+from trueup.streams.reads.spark.planner import Planner, RangePartition
+from trueup.streams.reads.topics import opened
+
+COLUMNS: dict[str, DataType] = {
+    "topic": StringType(), "partition": IntegerType(), "ledger": LongType(), "entry": LongType(),
+    "batch_index": IntegerType(), "message_id": StringType(), "key": BinaryType(), "ordering_key": BinaryType(),
+    "value": BinaryType(), "properties": MapType(StringType(), StringType()), "publish_time": TimestampType(),
+    "event_time": TimestampType(), "producer": StringType(), "sequence": LongType(), "schema_version": BinaryType(),
+    "encrypted": BooleanType(), "tier": StringType(),
+}  # fmt: skip
+
+
+def register(spark: SparkSession) -> None:
+    """Make ``spark.read.format("pulsar-ledgers")`` and ``spark.readStream.format("pulsar-ledgers")`` available."""
+    spark.dataSource.register(PulsarLedgers)
+
+
+class PulsarLedgers(DataSource):
+    """Topics of Pulsar, read from bookies and tiered storage. Raises `BadSettings` for invalid options."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        self._chosen = options_of(dict(options))
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return "pulsar-ledgers"
+
+    def schema(self) -> StructType:
+        """All columns; see docs/reads.md."""
+        return StructType([StructField(name, kind) for name, kind in COLUMNS.items()])
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A reader of a batch. ``schema``: some of the columns, if the reader names them."""
+        return BatchReader(self._chosen, arrow_schema(schema))
+
+
+class BatchReader(DataSourceReader):
+    """Reads everything between the options ``from`` and ``to``, planned once."""
+
+    def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
+        self._options, self._schema = options, schema
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Ranges of entries."""
+        with opened(self._options.settings(), self._options.read) as topics:
+            return Planner(topics, self._options).batch()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The messages of one range. Spark passes an empty partition if there is none."""
+        return executor.read(self._options, self._schema, partition.value) if _given(partition) else iter(())
+
+
+def _given(partition: InputPartition) -> bool:
+    return isinstance(partition, RangePartition)
+
+
+def arrow_schema(wanted: StructType) -> pa.Schema:
+    """The Arrow schema of these columns. Raises `BadSettings` if one is unknown or of another type."""
+    problems = [
+        f"schema: expected columns of pulsar-ledgers; found {field.name} {field.dataType.simpleString()}"
+        for field in wanted.fields
+        if COLUMNS.get(field.name) != field.dataType
+    ]
+    if problems:
+        raise BadSettings(problems)
+    return to_arrow_schema(wanted, timezone="UTC")

@@ -1,0 +1,78 @@
+"""One Pulsar cluster with tiered storage for all tests of this folder. Its brokers, bookies and store are killed by the
+last tests of test_topics.py, which is the last file."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pulsar
+import pytest
+
+from tests.integration.reads.topics import (
+    ALONE,
+    CHUNK,
+    COUNT,
+    KEEPS_MS,
+    KINDS,
+    NAMESPACE,
+    PER_LEDGER,
+    Seen,
+    as_pulsar,
+    confirmed,
+    write,
+)
+from trueup.connectors.sandbox.forgetting import offload, unload
+from trueup.connectors.sandbox.pulsar import BUCKET, SandboxPulsar
+from trueup.connectors.sandbox.servers.objects import REGION
+
+
+@pytest.fixture(scope="package")
+def cluster(shared_root: Callable[[], Path]) -> Iterator[SandboxPulsar]:
+    settings = {
+        "managedLedgerMaxEntriesPerLedger": PER_LEDGER, "managedLedgerOffloadDeletionLagMs": KEEPS_MS,
+        "maxMessageSize": CHUNK,
+    }  # fmt: skip
+    with SandboxPulsar(shared_root(), settings=settings, tiered=True) as made:
+        made.up()
+        yield made
+
+
+@pytest.fixture(scope="package")
+def client(cluster: SandboxPulsar) -> Iterator[pulsar.Client]:
+    made = pulsar.Client(cluster.service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="package")
+def store(cluster: SandboxPulsar) -> Any:
+    return boto3.client(
+        "s3", endpoint_url=cluster.objects.endpoint, region_name=REGION, aws_access_key_id="x",
+        aws_secret_access_key="y",
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="package")
+def keys(cluster: SandboxPulsar) -> Iterator[dict[str, str]]:
+    """The configuration, by key. The credentials are in the environment."""
+    values = {
+        "cluster.zookeeper": cluster.zookeeper.address, "stores.archive.bucket": BUCKET,
+        "stores.archive.region": REGION, "stores.archive.endpoint": cluster.objects.endpoint,
+        "stores.archive.key_env": "READS_KEY", "stores.archive.secret_env": "READS_SECRET",
+    }  # fmt: skip
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("READS_KEY", "id")
+        environment.setenv("READS_SECRET", "secret")
+        yield values
+
+
+@pytest.fixture(scope="package")
+def written(cluster: SandboxPulsar, client: pulsar.Client) -> dict[str, list[Seen]]:
+    """Topics of every kind, all of whose ledgers but the open one are also offloaded, with their messages."""
+    for name, options in KINDS.items():
+        write(client, name, range(COUNT if name != "chunked" else 12), **options)
+        unload(cluster, f"{NAMESPACE}/{name}")
+        write(client, name, range(1_000, 1_003), **ALONE)
+        offload(cluster, f"{NAMESPACE}/{name}")
+    return {name: confirmed(as_pulsar(client, name)) for name in KINDS}

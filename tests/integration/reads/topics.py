@@ -1,0 +1,71 @@
+"""Topics that Pulsar's client writes, and what Pulsar's own reader gives out of them."""
+
+from typing import Any, NamedTuple
+
+import pulsar
+
+NAMESPACE, COUNT, PER_LEDGER = "public/default", 130, 20
+KEEPS_MS = 86_400_000
+CHUNK = 100_000
+BATCHED = {"batching_enabled": True, "batching_max_publish_delay_ms": 100, "batching_max_messages": 7}
+ALONE = {"batching_enabled": False}
+KINDS: dict[str, dict[str, Any]] = {
+    "plain": ALONE,
+    "lz4": {**BATCHED, "compression_type": pulsar.CompressionType.LZ4},
+    "zlib": {**BATCHED, "compression_type": pulsar.CompressionType.ZLib},
+    "zstd": {**BATCHED, "compression_type": pulsar.CompressionType.ZSTD},
+    "snappy": {**ALONE, "compression_type": pulsar.CompressionType.SNAPPY},
+    "chunked": {**ALONE, "chunking_enabled": True, "compression_type": pulsar.CompressionType.LZ4},
+}
+
+
+class Seen(NamedTuple):
+    """A message as a reader gives it."""
+
+    id: tuple[int, int, int]
+    key: str
+    ordering_key: str
+    properties: dict[str, str]
+    value: bytes
+    publish_ms: int
+    event_ms: int
+
+
+def write(client: pulsar.Client, topic: str, numbers: range, **options: Any) -> None:
+    producer = client.create_producer(f"persistent://{NAMESPACE}/{topic}", block_if_queue_full=True, **options)
+    size = 3 * CHUNK if options.get("chunking_enabled") else 200
+    for number in numbers:
+        content = b"%d:" % number + (number.to_bytes(4, "big") * size)[:size]
+        more: dict[str, Any] = {"partition_key": f"key {number}"} if number % 3 else {}
+        if number % 5 == 0:
+            more |= {"ordering_key": f"order {number}", "event_timestamp": 1_700_000_000_000 + number}
+        if number == numbers[-1]:
+            producer.flush()  # the last entry proves that all before it are confirmed
+        producer.send_async(content, lambda *_: None, properties={"number": str(number), "umlaut": "ä"}, **more)
+    producer.flush()
+    producer.close()
+
+
+def as_pulsar(client: pulsar.Client, topic: str) -> list[Seen]:
+    """All messages of a topic as Pulsar's own reader gives them."""
+    reader = client.create_reader(f"persistent://{NAMESPACE}/{topic}", pulsar.MessageId.earliest)
+    found = []
+    while reader.has_message_available():
+        m = reader.read_next(30_000)
+        i = m.message_id()
+        where = i.ledger_id(), i.entry_id(), i.batch_index()
+        found.append(
+            Seen(where, m.partition_key(), m.ordering_key(), m.properties(), m.data(), m.publish_timestamp(),
+                 m.event_timestamp())
+        )  # fmt: skip
+    reader.close()
+    return found
+
+
+def confirmed(messages: list[Seen]) -> list[Seen]:
+    """Without the last entry of the open ledger: only the writer knows that it is confirmed until it writes again."""
+    return messages[:-1]
+
+
+def last_ledger(messages: list[Seen]) -> int:
+    return messages[-1].id[0]
